@@ -1,0 +1,61 @@
+# `make help` lists what there is.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the commands
+	@grep -hE '^[a-z-]+:.*?## ' $(MAKEFILE_LIST) | awk -F ':.*?## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+$(BIN)/.installed: pyproject.toml requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1). Set PYTHON=python3.11."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || \
+		{ echo "Python's venv module is missing: as root, run  apt-get install python3-venv"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: setup
+setup: $(BIN)/.installed ## Make the virtual environment and install what is needed
+
+.PHONY: test
+test: setup lint types unit ## Everything that must be green: lint, types, tests
+
+.PHONY: lint
+lint: setup ## Style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: types
+types: setup ## Static types
+	$(BIN)/mypy
+
+.PHONY: unit
+unit: setup ## The tests
+	$(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) --dist worksteal
+
+.PHONY: format
+format: setup ## Put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: capabilities
+capabilities: setup ## Write docs/capabilities.md from the tests' marks
+	$(BIN)/python -m tools.capabilities --write
+
+.PHONY: soak
+soak: setup ## Many more seeds of the simulator, and longer fault runs
+	TORIL_SIM_SEEDS=20000 TORIL_FAULT_ROUNDS=200 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/sim tests/faults
+
+.PHONY: bench
+bench: setup ## What the engines can do, on this machine
+	$(BIN)/python -m bench.engine
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

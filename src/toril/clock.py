@@ -1,0 +1,59 @@
+"""Time and chance, in one place, so that tests and the simulator can own both."""
+
+import asyncio
+import random
+import time
+import uuid
+from typing import Protocol
+
+__all__ = ["SYSTEM", "Clock", "SystemClock"]
+
+
+class Clock(Protocol):
+    """Where the rest of Toril gets its time, its waiting and its randomness."""
+
+    def now(self) -> int:
+        """Wall-clock milliseconds: for what people see and what the store compares."""
+
+    def monotonic(self) -> float:
+        """Seconds that never run backwards: for intervals and deadlines within a process."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Rest without blocking the event loop."""
+
+    def pause(self, seconds: float) -> None:
+        """Rest in a thread of our own; never on an event loop."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+
+    def unique(self) -> str:
+        """A name that no other process will ever draw."""
+
+
+class SystemClock:
+    """The machine's own clock and randomness."""
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def random(self) -> float:
+        return self._random.random()
+
+    def unique(self) -> str:
+        return uuid.uuid4().hex
+
+
+SYSTEM = SystemClock()

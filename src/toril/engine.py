@@ -1,0 +1,263 @@
+"""The seam: what Toril asks of a store.
+
+Every method is one atomic step: it happens wholly or not at all, even if the process dies within it. Batches come
+first; one job is a batch of one. Rules that hold for all of them:
+
+- `now=None` means the store's own clock, so that skewed machines agree. Tests pass theirs.
+- `EngineUnavailable` means *not known to have happened*. The same `call` sent again has no second effect and gets the
+  first answer; an older call of the same sender that arrives late is refused. Without `call` nothing is remembered.
+- A lost lease, a taken id or a state that forbids something is an answer, not an exception.
+- What a batch may hold is bounded (`model.BATCH`, `model.EXCHANGE`), so that no step holds up the store.
+"""
+
+import importlib
+from collections.abc import Sequence
+from typing import Literal, Protocol, runtime_checkable
+from urllib.parse import urlsplit
+
+from toril.clock import SYSTEM, Clock
+from toril.errors import EngineUnusable, InvalidOption
+from toril.model import (
+    Added,
+    Beat,
+    Call,
+    Changed,
+    Claim,
+    Counts,
+    Ending,
+    Events,
+    Exchange,
+    Extended,
+    Finished,
+    Health,
+    JobRecord,
+    Lease,
+    Minutes,
+    NewJob,
+    Order,
+    Page,
+    QueueView,
+    Recovered,
+    Report,
+    Run,
+    Setting,
+    Settings,
+    Settlement,
+    Swept,
+    Update,
+    Verdict,
+    WorkerView,
+)
+from toril.states import State
+
+__all__ = ["Engine", "Inspector", "Store", "connect", "redacted"]
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """The write side."""
+
+    async def open(self) -> None:
+        """Connect, check that the store can be trusted, and bring its schema up to date."""
+
+    async def close(self) -> None:
+        """Let go of every connection, thread and file. Closing twice is fine."""
+
+    async def health(self) -> Health:
+        """Whether the store answers now. Never raises."""
+
+    async def add(
+        self, queue: str, jobs: Sequence[NewJob], *, call: Call | None = None, now: int | None = None
+    ) -> list[Added]:
+        """Store up to 1,000 jobs, all or none, in this order. A taken id is left as it stands and answered."""
+
+    async def exchange(
+        self,
+        queue: str,
+        batch: Sequence[Settlement],
+        claim: Claim,
+        *,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Exchange:
+        """Hand in finished jobs, then take new ones. A settlement counts only while its lease holds. The claim
+        promotes what is due and honours pause, concurrency and rate; when it gives less than wanted it says why and
+        when to come back."""
+
+    async def extend(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Extended:
+        """Keep leases alive for `ttl` from now. Tells which were already lost and which jobs should stop."""
+
+    async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
+        """Rest until some of these queues may have work, or `timeout` ms have passed. May wake for nothing, never
+        sleeps through an arrival. `model.control(worker)` listens for cancellations and orders."""
+
+    async def report(
+        self, queue: str, reports: Sequence[Report], *, call: Call | None = None, now: int | None = None
+    ) -> list[Verdict]:
+        """Progress, log lines, data and checkpoints of running jobs; each counts only while its lease holds."""
+
+    async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
+        """Wait until all of these jobs have ended, at most `timeout` ms, and say how each did."""
+
+    async def recover(
+        self,
+        queue: str,
+        *,
+        dead: Sequence[Lease] = (),
+        cause: str | None = None,
+        limit: int = 1000,
+        now: int | None = None,
+    ) -> Recovered:
+        """Take back jobs whose lease ran out, and those of `dead` even before; never another live one."""
+
+    async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
+        """Remove what retention no longer keeps. Returns how much it removed; call again while that is `limit`."""
+
+    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
+        """Say that a worker is alive, for `ttl` ms; receive the orders that wait for it."""
+
+    async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+        """Become or stay the leader. The lock only saves work: nothing may depend on there being one leader."""
+
+    async def resign(self, role: str, owner: str) -> bool:
+        """Give leadership up, if it is ours."""
+
+    async def signal(self, worker: str, order: Order, *, now: int | None = None) -> bool:
+        """Leave an order for a worker and wake it. False if no such worker is alive."""
+
+    async def once(self, key: str, *, ttl: int, now: int | None = None) -> bool:
+        """True for the first caller of the whole fleet within `ttl` ms."""
+
+    async def retry(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        """Run finished jobs again, with all their attempts and no stalls counted."""
+
+    async def promote(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        """Make delayed jobs ready now."""
+
+    async def cancel(
+        self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        """Stop jobs: those that have not started never will (`done`), running ones are asked to (`asked`)."""
+
+    async def remove(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        """Delete jobs that are not running, with all that belongs to them."""
+
+    async def update(
+        self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        """Change data, priority or delay of jobs whose state allows it."""
+
+    async def drain(
+        self,
+        queue: str,
+        *,
+        states: frozenset[State],
+        limit: int = 1000,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Swept:
+        """Remove jobs that have not started, of the given states."""
+
+    async def clean(
+        self,
+        queue: str,
+        *,
+        state: State,
+        grace: int,
+        limit: int = 1000,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Swept:
+        """Remove jobs that have been in `state` for longer than `grace` ms, oldest first."""
+
+    async def obliterate(
+        self,
+        queue: str,
+        *,
+        running: Literal["refuse", "remove"] = "refuse",
+        limit: int = 1000,
+        now: int | None = None,
+    ) -> Swept:
+        """Pause the queue, then remove it with everything in it, a bounded part a call; `WrongState` while jobs run."""
+
+    async def configure(self, queue: str, settings: Sequence[Setting], *, now: int | None = None) -> Settings:
+        """Change the queue's settings for every process at once. None to change just reads them."""
+
+
+@runtime_checkable
+class Inspector(Protocol):
+    """The read side: pages and figures, never on the hot path. A page is bounded; a walk over pages neither repeats
+    a job nor skips one that stays in the state while jobs move."""
+
+    async def queues(self) -> list[str]: ...
+
+    async def queue(self, queue: str) -> QueueView: ...
+
+    async def counts(self, queue: str) -> Counts: ...
+
+    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRecord | None]: ...
+
+    async def page(
+        self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50
+    ) -> Page[JobRecord]: ...
+
+    async def logs(self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100) -> Page[str]: ...
+
+    async def events(self, queue: str, *, after: str | None = None, limit: int = 100) -> Events: ...
+
+    async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerView]: ...
+
+    async def runs(self, queue: str, ending: Ending, *, cursor: str | None = None, limit: int = 20) -> Page[Run]: ...
+
+    async def metrics(self, queue: str, *, minutes: int, now: int | None = None) -> Minutes: ...
+
+
+class Store(Engine, Inspector, Protocol):
+    """Both sides of one store, as `connect` gives it."""
+
+
+# scheme -> module that has `connect(url, clock)`, and the extra that brings what it needs
+_SCHEMES: dict[str, tuple[str, str | None]] = {
+    "sqlite": ("toril.engines.sqlite", None),
+    "memory": ("toril.engines.sqlite", None),
+}
+
+
+def connect(url: str, *, clock: Clock = SYSTEM) -> Store:
+    """The engine for this URL, not yet opened. Only the modules that it needs are imported."""
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise InvalidOption(
+            f"a store's URL begins with its kind, like sqlite:///jobs.db, and {redacted(url)!r} does not"
+        )
+    if scheme not in _SCHEMES:
+        known = ", ".join(f"{name}://" for name in _SCHEMES)
+        raise InvalidOption(f"{redacted(url)!r} is of no kind of store that Toril knows; it knows {known}")
+    module, extra = _SCHEMES[scheme]
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if extra is None or (error.name or "").startswith("toril"):
+            raise
+        raise EngineUnusable(
+            f"{scheme}:// needs the package {error.name!r}: install it with  pip install 'toril[{extra}]'"
+        ) from None
+    store: Store = found.connect(url, clock=clock)
+    return store
+
+
+def redacted(url: str) -> str:
+    """The URL as it may be shown: without password, at most 200 characters."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.rsplit("@", maxsplit=1)[-1][:200]
+    if "@" in parts.netloc:
+        parts = parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2])
+    return parts.geturl()[:200]

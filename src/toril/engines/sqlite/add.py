@@ -1,0 +1,123 @@
+"""Store new jobs."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from toril.engines.sqlite.calls import answered, remember
+from toril.engines.sqlite.layout import STATE_OF, Place, delayed_rank, first_key
+from toril.engines.sqlite.options import options_of
+from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.step import Step
+from toril.engines.sqlite.tx import QueueRow, Tx
+from toril.errors import InvalidOption, QueueFull
+from toril.model import BATCH, Added, AddOutcome, Call, EventKind, NewJob
+from toril.states import State
+
+__all__ = ["add", "state_of"]
+
+_OWNERS = statement("add", "owners")
+_INSERT_ID = statement("add", "insert_id")
+_INSERT_JOB = statement("add", "insert_job")
+_PLACE_OF = statement("add", "place_of")
+
+
+def add(tx: Tx, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[Added]:
+    """All of the jobs in this order, or none."""
+    before = answered(tx, call)
+    if before is not None:
+        return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in before]
+    if len(jobs) > BATCH:
+        raise InvalidOption(f"one add takes at most {BATCH} jobs, not {len(jobs)}")
+    adding = _Adding(tx, tx.queue(queue), jobs)
+    for job in jobs:
+        adding.one(job)
+    adding.refuse_overflow()
+    adding.flush()
+    remember(tx, call, [(answer.id, answer.outcome, answer.state) for answer in adding.answers])
+    return adding.answers
+
+
+def state_of(tx: Tx, key: int) -> State | None:
+    """Where a job is, or None if there is no such job."""
+    found = tx.one(_PLACE_OF, (key,))
+    if found is None:
+        return None
+    return State.ACTIVE if found[1] else STATE_OF[found[0]]
+
+
+class _Adding:
+    """One add under way: the rows to insert, and which ids are taken."""
+
+    def __init__(self, tx: Tx, row: QueueRow, jobs: Sequence[NewJob]) -> None:
+        self.answers: list[Added] = []
+        self._step = Step(tx, row)
+        self._base = first_key(row.key)
+        chosen = [job.id for job in jobs if job.id is not None]
+        self._owners: dict[str, int] = dict(tx.all(_OWNERS, (json.dumps(chosen), row.key))) if chosen else {}
+        self._states: dict[int, State] = {}
+        self._ids: list[tuple[int, str, int]] = []
+        self._jobs: list[tuple[Any, ...]] = []
+        self._delayed: list[tuple[str, str]] = []
+
+    def one(self, job: NewJob) -> None:
+        step, row, chosen = self._step, self._step.row, job.id
+        row.last_number += 1
+        key, now = self._base + row.last_number, step.tx.now
+        if chosen is not None:
+            if chosen in self._owners:
+                self._duplicate(chosen)
+                return
+            self._owners[chosen] = key
+            self._ids.append((row.key, chosen, key))
+        identity = str(row.last_number) if chosen is None else chosen
+        if job.delay or job.due is not None or job.priority or job.lifo:
+            place, rank, delay = self._spot(job, identity)
+        else:
+            place, rank, delay = Place.WAITING, row.moves + 1, 0
+        self._jobs.append(
+            (key, chosen, job.name, place, rank, job.attempts, job.priority, delay, now,
+             None if job.expires is None else now + job.expires, options_of(job), job.metadata, job.data)
+        )  # fmt: skip
+        step.enter(key, place, rank)
+        state = STATE_OF[place]
+        if chosen is not None:
+            self._states[key] = state
+        self.answers.append(Added(identity, AddOutcome.ADDED, state))
+
+    def _spot(self, job: NewJob, identity: str) -> tuple[int, int, int]:
+        """Place, rank and delay of a job that does not simply go to the end of the line."""
+        row, now = self._step.row, self._step.tx.now
+        due = now + job.delay if job.due is None else max(job.due, now)
+        if due > now:
+            self._delayed.append((identity, str(due)))
+            return Place.DELAYED, delayed_rank(due, row.moves + 1), due - now
+        return *(row.front(0) if job.lifo and not job.priority else row.back(job.priority)), 0
+
+    def _duplicate(self, chosen: str) -> None:
+        key = self._owners[chosen]
+        state = self._states.get(key) or state_of(self._step.tx, key)
+        assert state is not None  # noqa: S101 - ids and jobs are written and deleted together
+        self.answers.append(Added(chosen, AddOutcome.DUPLICATE, state))
+
+    def refuse_overflow(self) -> None:
+        row = self._step.row
+        held = row.waiting + row.suspects + row.prioritized + row.delayed
+        if row.max_waiting is not None and self._jobs and held > row.max_waiting:
+            raise QueueFull(
+                f"queue {row.name!r} may hold {row.max_waiting} waiting jobs and has {held - len(self._jobs)}; "
+                f"{len(self._jobs)} more were refused"
+            )
+
+    def flush(self) -> None:
+        step, tx = self._step, self._step.tx
+        tx.run_all(_INSERT_JOB, self._jobs)
+        tx.run_all(_INSERT_ID, self._ids)
+        added = [answer for answer in self.answers if answer.outcome is AddOutcome.ADDED]
+        step.events(EventKind.ADDED, [answer.id for answer in added], name=[row[2] for row in self._jobs])
+        step.events(EventKind.WAITING, [answer.id for answer in added if answer.state is not State.DELAYED])
+        step.events(EventKind.DELAYED, [i for i, _ in self._delayed], delay=[due for _, due in self._delayed])
+        step.events(EventKind.DUPLICATED, [a.id for a in self.answers if a.outcome is AddOutcome.DUPLICATE])
+        if self._jobs:
+            step.arrived()
+        step.flush()

@@ -1,0 +1,204 @@
+"""Take jobs, as many as the queue's gates let through."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from toril.engines.sqlite.layout import Place, due_bound, due_of, job_id
+from toril.engines.sqlite.options import load_options, load_rate
+from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.step import Job, Step
+from toril.model import Cause, Claim, Claimed, EventKind, Failure, Gate, Lease, Precedence, RateLimit
+from toril.policy.limits import slot
+
+__all__ = ["Taken", "claim_jobs"]
+
+_DUE = statement("claim", "due")
+_NEXT_DUE = statement("claim", "next_due")
+_FIRST = statement("claim", "first")
+_LEAVE_UP_TO = statement("claim", "leave_up_to")
+_HOLD = statement("claim", "hold")
+_TRIM_STARTS = statement("claim", "trim_starts")
+_STARTS = statement("claim", "starts")
+_START = statement("claim", "start")
+
+_PROMOTED_A_CLAIM = 200
+_EXPIRED_A_CLAIM = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a claim brought."""
+
+    jobs: tuple[Claimed, ...] = ()
+    wake_at: int | None = None
+    blocked_by: Gate | None = None
+    suspects: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How many jobs the gates let through, which one is the narrowest, and when it may open."""
+
+    size: int
+    gate: Gate | None = None
+    opens_at: int | None = None
+
+
+def claim_jobs(step: Step, claim: Claim) -> Taken:
+    """Up to `claim.want` jobs; when there are fewer, why, and when to come back."""
+    if not claim.want:
+        return Taken()
+    _promote(step)
+    room = _room(step, claim)
+    jobs = _take(step, claim, room.size)
+    _count_starts(step, claim, len(jobs))
+    short = len(jobs) < claim.want
+    shut = short and room.gate is not None and len(jobs) == room.size
+    return Taken(
+        jobs=tuple(jobs),
+        wake_at=_wake_at(step, room if shut else None) if short else None,
+        blocked_by=room.gate if shut else None,
+        suspects=step.row.suspects,
+    )
+
+
+def _promote(step: Step) -> None:
+    row, tx = step.row, step.tx
+    if not row.delayed:
+        return
+    due = tx.all(_DUE, (row.key, Place.DELAYED, due_bound(tx.now), _PROMOTED_A_CLAIM))
+    for key, rank, chosen, priority in due:
+        step.leave(key, Place.DELAYED, rank)
+        step.ready(key, row.back(priority))
+        step.event(EventKind.WAITING, job_id(key, chosen), prev="delayed")
+    if due:
+        step.flush()
+
+
+def _room(step: Step, claim: Claim) -> _Room:
+    row = step.row
+    if row.paused:
+        return _Room(0, Gate.PAUSED)
+    room = _Room(claim.want)
+    if row.concurrency is not None and row.concurrency - row.active < room.size:
+        room = _Room(max(0, row.concurrency - row.active), Gate.CONCURRENCY)
+    rate = load_rate(row.rate) or claim.limits.rate
+    if rate is not None:
+        left, opens_at = _left(step, rate)
+        if left < room.size:
+            room = _Room(left, Gate.RATE, opens_at)
+    return room
+
+
+def _left(step: Step, rate: RateLimit) -> tuple[int, int | None]:
+    row, tx = step.row, step.tx
+    if rate.window == "fixed":
+        if row.window_till <= tx.now:
+            return rate.max, None
+        return max(0, rate.max - row.window_starts), row.window_till
+    tx.run(_TRIM_STARTS, (row.key, tx.now - rate.per_ms))
+    count, oldest = tx.one(_STARTS, (row.key,))
+    return max(0, rate.max - count), None if oldest is None else oldest + rate.per_ms
+
+
+def _count_starts(step: Step, claim: Claim, count: int) -> None:
+    row, tx = step.row, step.tx
+    rate = load_rate(row.rate) or claim.limits.rate
+    if rate is None or not count:
+        return
+    if rate.window == "sliding":
+        tx.run(_START, (row.key, slot(rate, tx.now), count))
+    elif row.window_till <= tx.now:
+        row.window_till, row.window_starts = tx.now + rate.per_ms, count
+    else:
+        row.window_starts += count
+
+
+def _take(step: Step, claim: Claim, size: int) -> list[Claimed]:
+    row = step.row
+    if claim.alone and row.suspects and size:
+        suspect = _take_from(step, claim, Place.SUSPECT, 1)
+        if suspect:
+            return suspect
+    places = [Place.WAITING, Place.PRIORITIZED]
+    if claim.limits.precedence is Precedence.PRIORITY_FIRST:
+        places.reverse()
+    jobs: list[Claimed] = []
+    for place in places:
+        jobs += _take_from(step, claim, place, size - len(jobs))
+    return jobs
+
+
+def _take_from(step: Step, claim: Claim, place: int, size: int) -> list[Claimed]:
+    """The first `size` jobs of a place. Expired ones on the way are ended, not handed out, a bounded number."""
+    row, tx = step.row, step.tx
+    taken: list[Claimed] = []
+    ended = 0
+    while len(taken) < size and ended < _EXPIRED_A_CLAIM:
+        found = tx.all_at_once(_FIRST, (row.key, place, size - len(taken)))
+        if not found:
+            break
+        tx.run(_LEAVE_UP_TO, (row.key, place, found[-1][0]))
+        row.count(place, -len(found))
+        live = [entry for entry in found if entry[12] is None or entry[12] > tx.now]
+        if len(live) < len(found):
+            ended += _expire(step, found)
+        taken += _hold(step, claim, place, live)
+    return taken
+
+
+def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Claimed]:
+    """Give these jobs into the claimer's hands."""
+    queue, name, now = step.row.key, step.row.name, step.tx.now
+    deadline, token, worker, stalls_allowed = now + claim.lease, claim.token, claim.worker, claim.max_stalls
+    suspect = place == Place.SUSPECT
+    holds, claimed = [], []
+    for (_, key, chosen, job, priority, attempts, made, stalls, fence, added_at, _, text, _, delay,
+         metadata, checkpoint, data) in entries:  # fmt: skip
+        options = load_options(text)
+        holds.append((key, queue, deadline, token, worker, now, fence + 1, suspect, stalls_allowed))
+        lease = Lease(name, job_id(key, chosen), token)
+        claimed.append(Claimed(
+            lease, job, data, fence + 1, attempts, made, stalls, added_at, delay, priority, options.timeout,
+            options.backoff, metadata, checkpoint, suspect,
+        ))  # fmt: skip
+    step.row.active += len(holds)
+    step.tx.run_all(_HOLD, holds)
+    step.events(EventKind.ACTIVE, [each.lease.id for each in claimed])
+    return claimed
+
+
+def _expire(step: Step, found: list[Any]) -> int:
+    """End those of `found` that were not started in time."""
+    expired = [entry for entry in found if entry[12] is not None and entry[12] <= step.tx.now]
+    for (
+        _,
+        key,
+        chosen,
+        name,
+        priority,
+        attempts,
+        made,
+        stalls,
+        fence,
+        added_at,
+        logs,
+        options,
+        expires_at,
+        *_,
+    ) in expired:
+        job = Job(key, chosen, name, priority, attempts, made, stalls, fence, added_at, None, None, logs, options)
+        reason = f"expired: not started by {expires_at}"
+        step.fail(job, Cause.EXPIRED, Failure(reason, "JobExpired"), made=made)
+    return len(expired)
+
+
+def _wake_at(step: Step, shut: _Room | None) -> int | None:
+    """When a claim may bring more, as far as the store can tell: at the next due time, or when the gate opens."""
+    row, tx = step.row, step.tx
+    if shut is not None:
+        return shut.opens_at
+    if row.waiting or row.prioritized:
+        return tx.now  # a bounded number of expired jobs was ended: there is more behind them
+    found = tx.one(_NEXT_DUE, (row.key, Place.DELAYED)) if row.delayed else None
+    return None if found is None else max(due_of(found[0]), tx.now)

@@ -1,0 +1,45 @@
+"""Jobs that returned: nearly all jobs take this road, so it is written for many at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from toril.engines.sqlite.layout import Place
+from toril.engines.sqlite.options import load_options
+from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
+from toril.model import Completed, EventKind
+from toril.policy.retention import shortened
+
+__all__ = ["complete"]
+
+
+def complete(step: Step, ended: Sequence[tuple[list[Any], str, Completed]]) -> None:
+    """Record each run, then keep or delete the job. An entry begins with the columns of `Job`."""
+    now = step.tx.now
+    number = step.completed(len(ended))
+    runs: list[tuple[Any, ...]] = []
+    returned: list[str] = []
+    for entry, identity, outcome in ended:
+        _, _, name, _, _, made, stalls, _, added_at, started_at, worker, _, options, *_ = entry
+        text, whole = shortened(outcome.result)
+        returned.append(text)
+        if outcome.summary is not None:
+            text, whole = shortened(outcome.summary)[0], False
+        number += 1
+        runs.append(
+            (number, identity, name, "completed", added_at, started_at, now, made + 1, stalls, worker, text, whole)
+        )
+        _retain(step, entry, options, identity, outcome.result)
+    step.write("run", runs)
+    step.events(EventKind.COMPLETED, [identity for _, identity, _ in ended], returnvalue=returned)
+
+
+def _retain(step: Step, entry: list[Any], text: str | None, identity: str, result: str) -> None:
+    options = load_options(text)
+    if options.result_ttl is not None:
+        till = step.tx.now + options.result_ttl
+        step.write("result", [(step.row.key, identity, till, "completed", result)])
+    if options.keep_completed.count == 0:
+        step.delete(entry[0], entry[1], entry[11])
+    else:
+        job = Job._make(entry[:JOB_COLUMNS])
+        step.keep(job, job.attempts_made + 1, Place.COMPLETED, options.keep_completed, result, None)

@@ -1,0 +1,309 @@
+"""The engine: each method of the seam as one step for the runner."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal, TypeVar
+
+from toril.clock import SYSTEM, Clock
+from toril.engines.sqlite import control, reads, sweep, upkeep
+from toril.engines.sqlite import leases as held
+from toril.engines.sqlite.add import add
+from toril.engines.sqlite.bell import Bell
+from toril.engines.sqlite.core import Core, Op
+from toril.engines.sqlite.exchange import exchange
+from toril.engines.sqlite.inspector import SqliteInspector
+from toril.engines.sqlite.place import Address, parse
+from toril.engines.sqlite.runners import Inline, Reader, Runner, Threaded
+from toril.errors import Closed, EngineUnusable, InvalidOption
+from toril.model import (
+    Added,
+    Beat,
+    Call,
+    Changed,
+    Claim,
+    Exchange,
+    Extended,
+    Finished,
+    Health,
+    Lease,
+    NewJob,
+    Order,
+    Recovered,
+    Report,
+    Setting,
+    Settings,
+    Settlement,
+    Swept,
+    Update,
+    Verdict,
+    whole,
+)
+from toril.names import check_queue_name
+from toril.states import State
+
+__all__ = ["SqliteEngine"]
+
+T = TypeVar("T")
+
+# What a forked child inherits must never be closed there: that would touch the parent's file.
+_INHERITED: list[object] = []
+
+
+class SqliteEngine(SqliteInspector):
+    """A store in a file, shared by any number of processes of one machine; or in the memory of this one."""
+
+    def __init__(self, address: Address, *, clock: Clock = SYSTEM, inline: bool = False) -> None:
+        self._address = address
+        self._clock = clock
+        self._inline = inline
+        self._pid = os.getpid()
+        self._assemble()
+
+    def _assemble(self) -> None:
+        self._bell = Bell()
+        self._core = Core(self._address, self._clock, self._bell)
+        self._runner: Runner = Inline(self._core) if self._inline else Threaded(self._core, self._bell, self._clock)
+        own_reader = not self._inline and self._address.path is not None
+        self._reader = Reader(self._core.file, self._clock) if own_reader else None
+        self._open = False
+        # For each queue how much had arrived when a claim last found nothing more in it.
+        self._exhausted: dict[str, int] = {}
+        self._heard: dict[str, int] = {}
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock = SYSTEM) -> "SqliteEngine":
+        return cls(parse(url), clock=clock)
+
+    def __repr__(self) -> str:
+        if self._address.path is None:
+            return "<Toril store in memory: its jobs are gone when this process ends>"
+        return f"<Toril store in {self._address.path}>"
+
+    @property
+    def in_memory(self) -> bool:
+        return self._address.path is None
+
+    async def open(self) -> None:
+        if not self._open:
+            await self._runner.start()
+            self._open = True
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._bell.ring(self._bell.names)
+        if self._reader is not None:
+            await self._reader.stop()
+        await self._runner.stop()
+
+    async def health(self) -> Health:
+        try:
+            await self._here()
+            return await self._runner.health()
+        except (Closed, EngineUnusable) as error:
+            return Health(ok=False, detail=str(error), now=self._clock.now())
+
+    async def add(
+        self, queue: str, jobs: Sequence[NewJob], *, call: Call | None = None, now: int | None = None
+    ) -> list[Added]:
+        if not jobs:
+            return []
+        queue = check_queue_name(queue)
+        return await self._write(partial(add, queue=queue, jobs=jobs, call=call), now, grows=True)
+
+    async def exchange(
+        self,
+        queue: str,
+        batch: Sequence[Settlement],
+        claim: Claim,
+        *,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Exchange:
+        queue = check_queue_name(queue)
+        exchanged = await self._write(partial(exchange, queue=queue, batch=batch, claim=claim, call=call), now)
+        if exchanged.exhausted_at is not None:
+            self._exhausted[queue] = exchanged.exhausted_at
+        return exchanged.answer
+
+    async def extend(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Extended:
+        whole("ttl", ttl, 1, 2**42)
+        return await self._write(partial(held.extend, leases=leases, ttl=ttl), now)
+
+    async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
+        names = list(dict.fromkeys(queues))
+        until = self._clock.monotonic() + timeout / 1000
+        while True:
+            rung = self._bell.listen(names)
+            try:
+                found = await self._fresh(names)
+                if found or not await self._heard_before(rung, until):
+                    return found
+            finally:
+                self._bell.forget(names, rung)
+
+    async def _fresh(self, names: Sequence[str]) -> set[str]:
+        """Queues into which something has come since a claim found nothing more, and calls not yet heard."""
+        queues = [name for name in names if not name.startswith(":")]
+        workers = [name[1:] for name in names if name.startswith(":")]
+        arrivals = await self._read_now(partial(reads.arrivals, names=queues)) if queues else {}
+        pokes = await self._read_now(partial(reads.pokes, names=workers)) if workers else {}
+        found = {name for name, count in arrivals.items() if self._exhausted.get(name, 0) != count}
+        for worker, count in pokes.items():
+            if self._heard.get(worker, 0) != count:
+                self._heard[worker] = count
+                found.add(f":{worker}")
+        return found
+
+    async def _heard_before(self, rung: "asyncio.Future[None]", until: float) -> bool:
+        """Whether the bell rang before the time was up."""
+        try:
+            async with asyncio.timeout(max(0.0, until - self._clock.monotonic())):
+                await rung
+        except TimeoutError:
+            return False
+        return self._open
+
+    async def report(
+        self, queue: str, reports: Sequence[Report], *, call: Call | None = None, now: int | None = None
+    ) -> list[Verdict]:
+        return await self._write(partial(held.report, queue=queue, reports=reports, call=call), now)
+
+    async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
+        names = [f"={queue}"]
+        until = self._clock.monotonic() + timeout / 1000
+        while True:
+            rung = self._bell.listen(names)
+            try:
+                found = await self._read_now(partial(reads.finished, name=queue, ids=ids))
+                if not reads.is_pending(found) or not await self._heard_before(rung, until):
+                    return found
+            finally:
+                self._bell.forget(names, rung)
+
+    async def recover(
+        self,
+        queue: str,
+        *,
+        dead: Sequence[Lease] = (),
+        cause: str | None = None,
+        limit: int = 1000,
+        now: int | None = None,
+    ) -> Recovered:
+        whole("limit", limit, 1, 10_000)
+        return await self._write(partial(held.recover, queue=queue, dead=dead, cause=cause, limit=limit), now)
+
+    async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
+        return await self._write(partial(upkeep.prune, queue=queue, limit=limit), now)
+
+    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
+        return await self._write(partial(upkeep.beat, beat=beat, ttl=ttl), now)
+
+    async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+        if self.in_memory:
+            raise InvalidOption(
+                "a store in memory has one process, so there is no leader to elect; switch election off"
+            )
+        return await self._write(partial(upkeep.lead, role=role, owner=owner, ttl=ttl), now)
+
+    async def resign(self, role: str, owner: str) -> bool:
+        return await self._write(partial(upkeep.resign, role=role, owner=owner), None)
+
+    async def signal(self, worker: str, order: Order, *, now: int | None = None) -> bool:
+        return await self._write(partial(upkeep.signal, worker=worker, order=order), now)
+
+    async def once(self, key: str, *, ttl: int, now: int | None = None) -> bool:
+        return await self._write(partial(upkeep.once, key=key, ttl=ttl), now)
+
+    async def retry(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        return await self._write(partial(control.retry, queue=queue, ids=ids, call=call), now)
+
+    async def promote(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        return await self._write(partial(control.promote, queue=queue, ids=ids, call=call), now)
+
+    async def cancel(
+        self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        return await self._write(partial(control.cancel, queue=queue, ids=ids, reason=reason, call=call), now)
+
+    async def remove(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        return await self._write(partial(control.remove, queue=queue, ids=ids, call=call), now)
+
+    async def update(
+        self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        return await self._write(partial(control.update, queue=queue, updates=updates, call=call), now)
+
+    async def drain(
+        self,
+        queue: str,
+        *,
+        states: frozenset[State],
+        limit: int = 1000,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Swept:
+        return await self._write(partial(sweep.drain, queue=queue, states=states, limit=limit, call=call), now)
+
+    async def clean(
+        self,
+        queue: str,
+        *,
+        state: State,
+        grace: int,
+        limit: int = 1000,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Swept:
+        return await self._write(
+            partial(sweep.clean, queue=queue, state=state, grace=grace, limit=limit, call=call), now
+        )
+
+    async def obliterate(
+        self,
+        queue: str,
+        *,
+        running: Literal["refuse", "remove"] = "refuse",
+        limit: int = 1000,
+        now: int | None = None,
+    ) -> Swept:
+        return await self._write(partial(sweep.obliterate, queue=queue, running=running, limit=limit), now)
+
+    async def configure(self, queue: str, settings: Sequence[Setting], *, now: int | None = None) -> Settings:
+        queue = check_queue_name(queue)
+        return await self._write(partial(sweep.configure, queue=queue, settings=settings), now)
+
+    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
+        await self._here()
+        return await self._runner.write(op, now, grows=grows)
+
+    async def _read(self, op: Op[T], now: int | None = None) -> T:
+        await self._here()
+        return await (self._reader or self._runner).read(op, now)
+
+    async def _read_now(self, op: Op[T]) -> T:
+        """Read where the writes are made, so that what this process has committed is seen without fail."""
+        await self._here()
+        return await self._runner.read(op, None)
+
+    async def _here(self) -> None:
+        """Be in the process that opened the store, or open it for this one."""
+        if not self._open:
+            raise Closed(f"{self!r} is not open; open it first, or it was closed")
+        if self._pid == os.getpid():
+            return
+        if self.in_memory:
+            raise EngineUnusable("a store in memory belongs to the process that opened it, and this is a fork of that")
+        _INHERITED.extend((self._core, self._runner, self._reader))
+        self._pid = os.getpid()
+        self._assemble()
+        await self.open()

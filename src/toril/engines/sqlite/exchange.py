@@ -1,0 +1,79 @@
+"""Settle, then claim, in one step."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toril.engines.sqlite.calls import answered, remember
+from toril.engines.sqlite.claim import claim_jobs
+from toril.engines.sqlite.layout import job_id
+from toril.engines.sqlite.options import load_options
+from toril.engines.sqlite.settle import keys_of, settle
+from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.step import Step
+from toril.engines.sqlite.tx import Tx
+from toril.model import Call, Claim, Claimed, EventKind, Exchange, Gate, Lease, Settlement, Verdict
+
+__all__ = ["Exchanged", "exchange"]
+
+_HELD_AGAIN = statement("claim", "held_again")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """An answer, and, if nothing more could be claimed, how much had arrived in the queue by then."""
+
+    answer: Exchange
+    exhausted_at: int | None = None
+
+
+def exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim, call: Call | None) -> Exchanged:
+    """What `Engine.exchange` promises."""
+    before = answered(tx, call)
+    if before is not None:
+        return Exchanged(_recall(tx, queue, claim.token, before))
+    answer = _exchange(tx, queue, batch, claim)
+    remember(tx, call, [
+        [verdict.value for verdict in answer.verdicts], [job.lease.id for job in answer.jobs], answer.now,
+        answer.wake_at, answer.blocked_by, answer.suspects,
+    ])  # fmt: skip
+    more = len(answer.jobs) == claim.want or (answer.jobs[:1] and answer.jobs[0].suspect)
+    return Exchanged(answer, None if more else tx.queue(queue).arrivals)
+
+
+def _exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim) -> Exchange:
+    row = tx.queue(queue)
+    step = Step(tx, row)
+    verdicts = settle(step, batch)
+    step.flush()
+    taken = claim_jobs(step, claim)
+    if verdicts and not (taken.jobs or row.waiting or row.prioritized or row.active or row.suspects):
+        step.event(EventKind.DRAINED, None)
+    step.flush()
+    return Exchange(verdicts, taken.jobs, tx.now, taken.wake_at, taken.blocked_by, taken.suspects)
+
+
+def _recall(tx: Tx, queue: str, token: str, before: Any) -> Exchange:
+    """The first answer again. Jobs that were lost since are left out: their lease is no longer this token's."""
+    verdicts, ids, now, wake_at, gate, suspects = before
+    keys = keys_of(tx, tx.queue(queue), ids)
+    held = tx.all(_HELD_AGAIN, (json.dumps([keys[i] for i in ids if i in keys]), token))
+    return Exchange(
+        tuple(Verdict(verdict) for verdict in verdicts),
+        tuple(_claimed(queue, token, entry) for entry in held),
+        now,
+        wake_at,
+        None if gate is None else Gate(gate),
+        suspects,
+    )
+
+
+def _claimed(queue: str, token: str, entry: tuple[Any, ...]) -> Claimed:
+    (key, chosen, name, data, fence, attempts, made, stalls, added_at, delay, priority, text,
+     metadata, checkpoint, alone) = entry  # fmt: skip
+    options = load_options(text)
+    return Claimed(
+        Lease(queue, job_id(key, chosen), token), name, data, fence, attempts, made, stalls, added_at, delay, priority,
+        options.timeout, options.backoff, metadata, checkpoint, bool(alone),
+    )  # fmt: skip

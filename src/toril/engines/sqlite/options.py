@@ -1,0 +1,107 @@
+"""A job's rarer options as one JSON text. Jobs of a queue share few sets of options, so both ways are remembered."""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from toril.model import REMOVE, Backoff, Failure, Keep, NewJob, RateLimit
+
+__all__ = [
+    "DEFAULTS",
+    "Options",
+    "dump_failure",
+    "dump_rate",
+    "load_failure",
+    "load_options",
+    "load_rate",
+    "options_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What of a `NewJob` only matters once it runs or ends."""
+
+    backoff: Backoff | None = None
+    timeout: int | None = None
+    keep_completed: Keep = REMOVE
+    keep_failed: Keep = REMOVE
+    keep_logs: int = 1000
+    result_ttl: int | None = None
+
+
+DEFAULTS = Options()
+
+
+def options_of(job: NewJob) -> str | None:
+    """The text for these options; None where all are the defaults."""
+    if (
+        job.backoff is None
+        and job.timeout is None
+        and job.keep_completed is REMOVE
+        and job.keep_failed is REMOVE
+        and job.result_ttl is None
+        and job.keep_logs == 1000
+    ):
+        return None
+    return _dump(job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl)
+
+
+@lru_cache(maxsize=512)
+def _dump(
+    backoff: Backoff | None, timeout: int | None, completed: Keep, failed: Keep, logs: int, ttl: int | None
+) -> str | None:
+    given: dict[str, Any] = {}
+    if backoff is not None:
+        given["backoff"] = [backoff.kind, backoff.delay, backoff.cap, backoff.jitter, backoff.strategy]
+    if timeout is not None:
+        given["timeout"] = timeout
+    if completed != REMOVE:
+        given["keep_completed"] = [completed.count, completed.age]
+    if failed != REMOVE:
+        given["keep_failed"] = [failed.count, failed.age]
+    if logs != DEFAULTS.keep_logs:
+        given["keep_logs"] = logs
+    if ttl is not None:
+        given["result_ttl"] = ttl
+    return json.dumps(given) if given else None
+
+
+@lru_cache(maxsize=512)
+def _load(text: str) -> Options:
+    given = json.loads(text)
+    backoff = given.get("backoff")
+    if backoff:
+        kind, delay, cap, jitter, strategy = backoff
+        given["backoff"] = Backoff(kind=kind, delay=delay, cap=cap, jitter=jitter, strategy=strategy)
+    for keep in ("keep_completed", "keep_failed"):
+        if keep in given:
+            given[keep] = Keep(*given[keep])
+    return Options(**given)
+
+
+def load_options(text: str | None) -> Options:
+    """The options that `options_of` wrote."""
+    return DEFAULTS if text is None else _load(text)
+
+
+def dump_failure(failure: Failure) -> str:
+    return json.dumps([failure.reason, failure.kind, failure.traceback])
+
+
+def load_failure(text: str | None) -> Failure | None:
+    return None if text is None else Failure(*json.loads(text))
+
+
+def dump_rate(rate: RateLimit | None) -> str | None:
+    return None if rate is None else json.dumps([rate.max, rate.per, rate.window])
+
+
+@lru_cache(maxsize=64)
+def _load_rate(text: str) -> RateLimit:
+    return RateLimit(*json.loads(text))
+
+
+def load_rate(text: str | None) -> RateLimit | None:
+    return None if text is None else _load_rate(text)

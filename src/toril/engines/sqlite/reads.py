@@ -1,0 +1,239 @@
+"""The read side, on one consistent view of the file."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from toril.engines.sqlite.layout import first_key, places_of, run_key
+from toril.engines.sqlite.records import ended_job, ended_run, events_of, record_of, run_of, worker_of
+from toril.engines.sqlite.settle import keys_of
+from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.sweep import settings_of
+from toril.engines.sqlite.tx import QueueRow, Tx
+from toril.errors import InvalidOption, shown
+from toril.model import (
+    Counts,
+    Ended,
+    Ending,
+    Event,
+    Events,
+    Finished,
+    Gone,
+    JobRecord,
+    Minutes,
+    Page,
+    Pending,
+    QueueView,
+    Run,
+    Settings,
+    WorkerView,
+    whole,
+)
+from toril.policy.retention import MINUTES
+from toril.states import FINISHED, State
+
+__all__ = [
+    "arrivals",
+    "events",
+    "finished",
+    "jobs",
+    "logs",
+    "metrics",
+    "page",
+    "pokes",
+    "queue",
+    "queues",
+    "runs",
+    "workers",
+]
+
+_SQL = {name: statement("reads", name) for name in (
+    "queues", "job", "running", "forward", "backward", "logs", "events", "first_events", "workers", "runs",
+    "last_run", "result", "minutes", "arrivals", "pokes",
+)}  # fmt: skip
+_MOST = 1_000  # items in one page
+_END = 2**63 - 1
+
+
+def queues(tx: Tx) -> list[str]:
+    return [name for (name,) in tx.all(_SQL["queues"])]
+
+
+def queue(tx: Tx, name: str) -> QueueView:
+    """A queue's view; one that nothing was ever put into is empty."""
+    row = tx.find(name)
+    if row is None:
+        return QueueView(name=name, counts=Counts(), settings=Settings(), completed_total=0, failed_total=0)
+    return QueueView(
+        name=name, counts=_counts(row), settings=settings_of(row), completed_total=row.completed_total,
+        failed_total=row.failed_total,
+    )  # fmt: skip
+
+
+def _counts(row: QueueRow) -> Counts:
+    return Counts(
+        waiting=row.waiting + row.suspects, prioritized=row.prioritized, active=row.active, delayed=row.delayed,
+        waiting_children=row.waiting_children, completed=row.completed, failed=row.failed, paused=bool(row.paused),
+    )  # fmt: skip
+
+
+def jobs(tx: Tx, name: str, ids: Sequence[str]) -> list[JobRecord | None]:
+    row = tx.find(name)
+    keys = keys_of(tx, row, ids) if row else {}
+    return [_job(tx, name, keys[identity]) if identity in keys else None for identity in ids]
+
+
+def _job(tx: Tx, name: str, key: int) -> JobRecord | None:
+    found = tx.one(_SQL["job"], (key,))
+    return None if found is None else record_of(name, found)
+
+
+def page(tx: Tx, name: str, state: State, cursor: str | None, limit: int) -> Page[JobRecord]:
+    """Jobs of a state: the next to run first, the last to end first."""
+    limit = _limit(limit)
+    row = tx.find(name)
+    if row is None:
+        return Page(())
+    if state is State.ACTIVE:
+        keys, after = _running(tx, row, cursor, limit)
+    else:
+        keys, after = _standing(tx, row, state, cursor, limit)
+    found = [_job(tx, name, key) for key in keys]
+    return Page(tuple(job for job in found if job is not None), after)
+
+
+def _running(tx: Tx, row: QueueRow, cursor: str | None, limit: int) -> tuple[list[int], str | None]:
+    (after,) = _numbers(cursor, 1) or (first_key(row.key),)
+    keys = [key for (key,) in tx.all(_SQL["running"], (row.key, after, limit + 1))]
+    return keys[:limit], str(keys[limit - 1]) if len(keys) > limit else None
+
+
+def _standing(tx: Tx, row: QueueRow, state: State, cursor: str | None, limit: int) -> tuple[list[int], str | None]:
+    """A walk sees the jobs that were there when it began. One that moves meanwhile has a `moved` above the walk's
+    ceiling wherever it goes, so it is not seen again."""
+    newest_first = state in FINISHED
+    places = list(reversed(places_of(state)))
+    start = (places[0], _END if newest_first else -_END, _END if newest_first else -_END, row.moves)
+    place, rank, key, ceiling = _numbers(cursor, 4) or start
+    if place not in places:
+        raise InvalidOption(f"{shown(cursor)} is not a cursor of {state} jobs")
+    found: list[tuple[int, int, int]] = []
+    for each in places[places.index(place) :]:
+        values = (row.key, each, rank, key, ceiling, limit + 1 - len(found))
+        found += [(each, *entry) for entry in tx.all(_SQL["backward" if newest_first else "forward"], values)]
+        rank, key = start[1], start[2]
+    keys = [entry[1] for entry in found[:limit]]
+    if len(found) <= limit:
+        return keys, None
+    place, key, rank = found[limit - 1]
+    return keys, f"{place}.{rank}.{key}.{ceiling}"
+
+
+def logs(tx: Tx, name: str, identity: str, cursor: str | None, limit: int) -> Page[str]:
+    limit = _limit(limit)
+    row = tx.find(name)
+    key = keys_of(tx, row, (identity,)).get(identity) if row else None
+    (after,) = _numbers(cursor, 1) or (0,)
+    found = tx.all(_SQL["logs"], (key, after, limit + 1))
+    return Page(tuple(line for _, line in found[:limit]), str(found[limit - 1][0]) if len(found) > limit else None)
+
+
+def events(tx: Tx, name: str, after: str | None, limit: int) -> Events:
+    """What happened after an event; from the beginning of what is kept where none is named."""
+    limit = _limit(limit)
+    row = tx.find(name)
+    (seen,) = _numbers(after, 1) or (None,)
+    if row is None:
+        return Events((), str(seen or 0))
+    base, end = first_key(row.key), first_key(row.key) + row.events
+    first = tx.one(_SQL["first_events"], (base, end))
+    oldest = row.events + 1 if first is None else first[0] - base - first[1] + 1
+    start = oldest - 1 if seen is None else seen
+    items: list[Event] = []
+    for key, time, kind, size, happened, details in tx.all(_SQL["events"], (base + max(start, 0), end, limit)):
+        found = events_of(key - base - size, time, kind, happened, details)
+        items += [event for event in found if int(event.at) > start]
+    del items[limit:]
+    last = items[-1].at if items else str(start)
+    return Events(tuple(items), last, gap=start < oldest - 1)
+
+
+def workers(tx: Tx, name: str | None) -> list[WorkerView]:
+    found = [worker_of(row) for row in tx.all(_SQL["workers"], (tx.now,))]
+    return [worker for worker in found if name is None or name in worker.queues]
+
+
+def runs(tx: Tx, name: str, ending: Ending, cursor: str | None, limit: int) -> Page[Run]:
+    """Run records, newest first."""
+    limit = _limit(limit)
+    row = tx.find(name)
+    if row is None:
+        return Page(())
+    base, total = run_key(row.key, ending, 0), row.completed_total if ending is Ending.COMPLETED else row.failed_total
+    (before,) = _numbers(cursor, 1) or (total + 1,)
+    found = tx.all(_SQL["runs"], (base, base + min(max(before, 0), total + 1), limit + 1))
+    after = str(found[limit - 1][0] - base) if len(found) > limit else None
+    return Page(tuple(run_of(ending, entry) for entry in found[:limit]), after)
+
+
+def metrics(tx: Tx, name: str, minutes: int) -> Minutes:
+    """The last `minutes` minutes, the one under way included."""
+    whole("minutes", minutes, 1, MINUTES)
+    this = tx.now // 60_000
+    completed, failed = [0] * minutes, [0] * minutes
+    row = tx.find(name)
+    for minute, good, bad in tx.all(_SQL["minutes"], (row.key, this - minutes, this)) if row else ():
+        completed[minute - this - 1], failed[minute - this - 1] = good, bad
+    return Minutes(this - minutes + 1, tuple(completed), tuple(failed))
+
+
+def finished(tx: Tx, name: str, ids: Sequence[str]) -> list[Finished]:
+    """How each of these jobs ended, as far as the store can tell."""
+    row = tx.find(name)
+    if row is None:
+        return [Finished(identity, Gone()) for identity in ids]
+    keys = keys_of(tx, row, ids)
+    return [Finished(identity, _ended(tx, row, identity, keys.get(identity))) for identity in ids]
+
+
+def _ended(tx: Tx, row: QueueRow, identity: str, key: int | None) -> Ended:
+    found = None if key is None else tx.one(_SQL["job"], (key,))
+    if found is not None:
+        return ended_job((found[4], found[-1]), found[17], found[18])
+    kept = tx.one(_SQL["result"], (row.key, identity, tx.now))
+    if kept is not None:
+        return ended_run(*kept, whole=True)
+    last: tuple[Any, ...] | None = None
+    for ending in Ending:
+        base = run_key(row.key, ending, 0)
+        run = tx.one(_SQL["last_run"], (base, base + (1 << 40), identity))
+        if run is not None and (last is None or run[3] > last[3]):
+            last = run
+    return Gone() if last is None else ended_run(last[0], last[1], whole=bool(last[2]))
+
+
+def is_pending(found: Sequence[Finished]) -> bool:
+    return any(isinstance(each.ended, Pending) for each in found)
+
+
+def arrivals(tx: Tx, names: Sequence[str]) -> dict[str, int]:
+    """How much has arrived in each of these queues so far; more than before means that a claim may find work."""
+    return dict(tx.all(_SQL["arrivals"], (json.dumps(names),)))
+
+
+def pokes(tx: Tx, names: Sequence[str]) -> dict[str, int]:
+    """How often each of these workers was called."""
+    return dict(tx.all(_SQL["pokes"], (json.dumps(names),)))
+
+
+def _limit(limit: int) -> int:
+    return min(whole("limit", limit, 1, 2**53), _MOST)
+
+
+def _numbers(cursor: str | None, count: int) -> tuple[int, ...] | None:
+    if cursor is None:
+        return None
+    parts = cursor.split(".")
+    if len(parts) != count or not all(part.lstrip("-").isdecimal() and len(part) <= 20 for part in parts):
+        raise InvalidOption(f"{shown(cursor)} is not a cursor that was given out")
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,132 @@
+"""Hand in finished jobs. Each counts only while its lease holds."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, assert_never
+
+from toril.engines.sqlite.complete import complete
+from toril.engines.sqlite.layout import job_key
+from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
+from toril.engines.sqlite.tx import QueueRow, Tx
+from toril.errors import InvalidOption
+from toril.model import (
+    EXCHANGE,
+    Cancelled,
+    Cause,
+    Completed,
+    EventKind,
+    Failed,
+    Failure,
+    Outcome,
+    Released,
+    Retried,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+
+__all__ = ["CANCELLED_KIND", "keys_of", "refusal", "settle"]
+
+_HELD = statement("settle", "held")
+_KEYS = statement("settle", "keys")
+_EXISTS = statement("settle", "exists")
+
+CANCELLED_KIND = "JobCancelled"  # the failure kind that tells a cancelled job from a failed one
+
+
+def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
+    """A verdict for each settlement, in order."""
+    if not batch:
+        return ()
+    if len(batch) > EXCHANGE:
+        raise InvalidOption(f"one exchange settles at most {EXCHANGE} jobs, not {len(batch)}")
+    tx = step.tx
+    keys = keys_of(tx, step.row, [settlement.lease.id for settlement in batch])
+    found = tx.all_at_once(_HELD, (json.dumps(list(keys.values())),))
+    held = {entry[0]: entry for entry in found}
+    verdicts = []
+    released: list[Job] = []
+    completed: list[tuple[list[Any], str, Completed]] = []
+    for settlement in batch:
+        lease = settlement.lease
+        key = keys.get(lease.id, 0)
+        entry = held.get(key)
+        if entry is None or entry[-2] != lease.token or entry[-1] <= tx.now:
+            verdicts.append(refusal(tx, key))
+            continue
+        del held[key]
+        step.leave_active(key)
+        if type(settlement.outcome) is Completed:
+            completed.append((entry, lease.id, settlement.outcome))
+        else:
+            _apply(step, Job._make(entry[:JOB_COLUMNS]), settlement.outcome, released)
+        verdicts.append(Verdict.OK)
+    if completed:
+        complete(step, completed)
+    for job in reversed(released):  # each goes to the very front, so the last one first keeps their order
+        step.ready(job.key, step.row.front(job.priority))
+    return tuple(verdicts)
+
+
+def keys_of(tx: Tx, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:
+    """The keys of these ids, as far as there are any. A number's key is known without looking."""
+    keys: dict[str, int] = {}
+    chosen = []
+    for identity in ids:
+        key = job_key(row.key, identity)
+        if key is None:
+            chosen.append(identity)
+        else:
+            keys[identity] = key
+    if chosen:
+        keys.update(tx.all(_KEYS, (json.dumps(chosen), row.key)))
+    return keys
+
+
+def refusal(tx: Tx, key: int) -> Verdict:
+    """What to answer who does not hold the lease."""
+    return Verdict.MISSING if tx.one(_EXISTS, (key,)) is None else Verdict.LOST
+
+
+def _apply(step: Step, job: Job, outcome: Outcome, released: list[Job]) -> None:
+    match outcome:
+        case Completed():
+            complete(step, [([*job, None, None], job.id, outcome)])
+        case Failed(failure):
+            _fail(step, job, failure)
+        case Cancelled(reason):
+            step.fail(job, Cause.CANCELLED, Failure(reason, CANCELLED_KIND), made=job.attempts_made + 1)
+        case Retried(failure, delay):
+            _retry(step, job, failure, delay)
+        case Snoozed(delay):
+            step.stand(job, made=job.attempts_made, delay=delay)
+            _delay(step, job, delay)
+        case Released():
+            step.stand(job, made=job.attempts_made)
+            released.append(job)
+            step.event(EventKind.WAITING, job.id, prev="active")
+        case _:
+            assert_never(outcome)
+
+
+def _fail(step: Step, job: Job, failure: Failure) -> None:
+    made = job.attempts_made + 1
+    step.fail(job, Cause.FAILED, failure, made=made)
+    if made >= job.attempts:
+        step.event(EventKind.RETRIES_EXHAUSTED, job.id, attemptsMade=str(made))
+
+
+def _retry(step: Step, job: Job, failure: Failure, delay: int) -> None:
+    step.stand(job, made=job.attempts_made + 1, delay=delay, failure=failure)
+    if delay:
+        _delay(step, job, delay)
+    else:
+        step.ready(job.key, step.row.back(job.priority))
+        step.event(EventKind.WAITING, job.id, prev="active")
+
+
+def _delay(step: Step, job: Job, delay: int) -> None:
+    due = step.tx.now + delay
+    step.delay(job.key, due)
+    step.event(EventKind.DELAYED, job.id, delay=str(due))

@@ -1,0 +1,56 @@
+-- What inspectors read. Nothing here writes.
+
+-- name: queues
+SELECT name FROM queues ORDER BY name
+
+-- name: job
+SELECT j.key, j.id, j.name, j.data, j.place, j.rank, j.attempts, j.attempts_made, j.stalls,
+    coalesce(a.fence, j.fence), j.priority, j.delay, j.expires_at, j.options, j.metadata, j.checkpoint, j.progress,
+    j.result, j.failure, j.stall_cause, a.cancelling, coalesce(a.worker, j.worker), j.added_at,
+    coalesce(a.started_at, j.started_at), j.finished_at, a.deadline
+FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = ?
+
+-- name: running
+SELECT key FROM active WHERE queue = ? AND key > ? ORDER BY key LIMIT ?
+
+-- name: forward
+SELECT key, rank FROM line
+WHERE queue = ? AND place = ? AND (rank, key) > (?, ?) AND moved <= ? ORDER BY rank, key LIMIT ?
+
+-- name: backward
+SELECT key, rank FROM line
+WHERE queue = ? AND place = ? AND (rank, key) < (?, ?) AND moved <= ? ORDER BY rank DESC, key DESC LIMIT ?
+
+-- name: logs
+SELECT number, line FROM logs WHERE key = ? AND number > ? ORDER BY number LIMIT ?
+
+-- name: events
+SELECT key, time, kind, size, jobs, details FROM events WHERE key > ? AND key <= ? ORDER BY key LIMIT ?
+
+-- name: first_events
+SELECT key, size FROM events WHERE key > ? AND key <= ? ORDER BY key LIMIT 1
+
+-- name: workers
+SELECT id, seen_at, orders, beat FROM workers WHERE till > ? ORDER BY id
+
+-- name: runs
+SELECT key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole
+FROM runs WHERE key > ? AND key < ? ORDER BY key DESC LIMIT ?
+
+-- name: last_run
+SELECT cause, text, whole, finished_at FROM runs WHERE key > ? AND key < ? AND id = ? ORDER BY key DESC LIMIT 1
+
+-- name: result
+SELECT cause, text FROM results WHERE queue = ? AND id = ? AND till > ?
+
+-- name: minutes
+SELECT minute, completed, failed FROM minutes WHERE queue = ? AND minute > ? AND minute <= ?
+
+-- name: arrivals
+SELECT q.name, q.arrivals FROM json_each(?) v JOIN queues q ON q.name = v.value
+
+-- name: pokes
+SELECT p.worker, p.count FROM json_each(?) v JOIN pokes p ON p.worker = v.value
+
+-- name: unfinished
+SELECT coalesce(sum(waiting + suspects + prioritized + active + delayed + waiting_children), 0) FROM queues

@@ -1,0 +1,63 @@
+-- What several operations write: entries into `line`, removals, events, run records, figures. Statements for many
+-- rows have one group of VALUES, which is repeated for as many rows as there are.
+
+-- name: enter
+INSERT INTO line (queue, place, rank, key, moved) VALUES (?, ?, ?, ?, ?)
+
+-- name: leave
+DELETE FROM line WHERE (queue, place, rank, key) IN (VALUES (?, ?, ?, ?))
+
+-- name: place
+UPDATE jobs SET place = v.column2, rank = v.column3 FROM (VALUES (?, ?, ?)) v WHERE key = v.column1
+
+-- name: leave_active
+DELETE FROM active WHERE key IN (VALUES (?))
+
+-- name: delete_job
+DELETE FROM jobs WHERE key IN (VALUES (?))
+
+-- name: delete_id
+DELETE FROM ids WHERE (queue, id) IN (VALUES (?, ?))
+
+-- name: delete_logs
+DELETE FROM logs WHERE key IN (VALUES (?))
+
+-- name: event
+INSERT INTO events (key, time, kind, size, jobs, details) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: trim_events
+DELETE FROM events WHERE key > ? AND key <= ?
+
+-- name: run
+INSERT INTO runs (key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: trim_runs
+DELETE FROM runs WHERE key > ? AND key <= ?
+
+-- name: minute
+INSERT INTO minutes (queue, minute, completed, failed) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET completed = completed + excluded.completed, failed = failed + excluded.failed
+
+-- name: result
+INSERT INTO results (queue, id, till, cause, text) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET till = excluded.till, cause = excluded.cause, text = excluded.text
+
+-- name: keep
+UPDATE jobs SET place = v.column2, rank = v.column3, attempts_made = v.column4, stalls = v.column5, fence = v.column6,
+    started_at = v.column7, finished_at = v.column8, worker = v.column9, result = v.column10,
+    failure = coalesce(v.column11, failure)
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) v WHERE key = v.column1
+
+-- name: stand
+UPDATE jobs SET attempts_made = v.column2, stalls = v.column3, fence = v.column4, started_at = v.column5,
+    worker = v.column6, delay = coalesce(v.column7, delay), failure = coalesce(v.column8, failure),
+    stall_cause = coalesce(v.column9, stall_cause)
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)) v WHERE key = v.column1
+
+-- name: oldest_kept
+SELECT j.key, j.id, j.logs, l.rank FROM line l JOIN jobs j ON j.key = l.key
+WHERE l.queue = ? AND l.place = ? AND l.rank <= ? ORDER BY l.rank LIMIT ?
+
+-- name: age
+INSERT OR IGNORE INTO ageing (queue, till, key) VALUES (?, ?, ?)

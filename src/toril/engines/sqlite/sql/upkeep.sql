@@ -1,0 +1,51 @@
+-- prune, beat, lead, resign, signal, once.
+
+-- name: overdue_results
+DELETE FROM results WHERE (queue, id) IN (SELECT queue, id FROM results WHERE queue = ? AND till <= ? LIMIT ?)
+
+-- name: old_minutes
+DELETE FROM minutes WHERE queue = ? AND minute < ?
+
+-- name: old_calls
+DELETE FROM calls WHERE sender IN (SELECT sender FROM calls WHERE time <= ? LIMIT ?)
+
+-- name: old_pokes
+DELETE FROM pokes WHERE time <= ?
+
+-- name: dead_workers
+DELETE FROM workers WHERE till <= ?
+
+-- name: old_onces
+DELETE FROM onces WHERE till <= ?
+
+-- name: aged
+SELECT g.till, g.key, j.id, j.logs, j.place, j.rank, j.finished_at, j.options FROM ageing g LEFT JOIN jobs j ON j.key = g.key
+WHERE g.queue = ? AND g.till <= ? ORDER BY g.till LIMIT ?
+
+-- name: forget_aged
+DELETE FROM ageing WHERE queue = ? AND till = ? AND key = ?
+
+-- name: beat
+INSERT INTO workers (id, till, seen_at, beat) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET till = excluded.till, seen_at = excluded.seen_at, beat = excluded.beat
+
+-- name: orders
+SELECT orders FROM workers WHERE id = ?
+
+-- name: clear_orders
+UPDATE workers SET orders = '' WHERE id = ?
+
+-- name: leave_order
+UPDATE workers SET orders = trim(orders || ' ' || ?) WHERE id = ? AND till > ?
+
+-- name: lead
+INSERT INTO leaders (role, owner, till) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET owner = excluded.owner, till = excluded.till
+WHERE owner = excluded.owner OR till <= ?
+
+-- name: resign
+DELETE FROM leaders WHERE role = ? AND owner = ?
+
+-- name: once
+INSERT INTO onces (key, till) VALUES (?, ?)
+ON CONFLICT DO UPDATE SET till = excluded.till WHERE till <= ?

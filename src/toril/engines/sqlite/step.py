@@ -1,0 +1,237 @@
+"""The writes of one step on one queue, gathered and then made in as few statements as there are kinds of them."""
+
+import json
+from typing import Any, NamedTuple
+
+from toril.engines.sqlite.layout import Place, delayed_rank, finished_rank, first_key, job_id, run_key
+from toril.engines.sqlite.options import DEFAULTS, Options, dump_failure, load_options
+from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.tx import QueueRow, Tx
+from toril.model import Cause, Ending, EventKind, Failure, Keep
+from toril.policy.retention import EVENTS, RUNS, shortened
+
+__all__ = ["JOB_COLUMNS", "Job", "Step"]
+
+# In this order, so that a place left and entered again in one step ends as entered.
+_ORDER = (
+    "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "enter", "place", "stand", "keep", "age", "run",
+    "result",
+)  # fmt: skip
+_SQL = {name: statement("step", name) for name in _ORDER}
+_EVENT = statement("step", "event")
+_TRIM_EVENTS = statement("step", "trim_events")
+_TRIM_RUNS = statement("step", "trim_runs")
+_MINUTE = statement("step", "minute")
+_OLDEST_KEPT = statement("step", "oldest_kept")
+
+_TRIM_SLACK = 1_000  # events over the cap that are tolerated, so that trimming is rare and in bulk
+_TRIMMED_A_STEP = 1_000
+
+
+class Job(NamedTuple):
+    """The facts of a job that a step needs; `chosen` is the id if a user chose it."""
+
+    key: int
+    chosen: str | None
+    name: str
+    priority: int
+    attempts: int
+    attempts_made: int
+    stalls: int
+    fence: int
+    added_at: int
+    started_at: int | None
+    worker: str | None
+    logs: int
+    options_text: str | None
+
+    @property
+    def id(self) -> str:
+        return job_id(self.key, self.chosen)
+
+    @property
+    def options(self) -> Options:
+        return DEFAULTS if self.options_text is None else load_options(self.options_text)
+
+
+JOB_COLUMNS = len(Job._fields)
+
+
+class Step:
+    """Gathers what an operation decides; `flush` writes it."""
+
+    __slots__ = ("_completed", "_events", "_failed", "_trims", "_writes", "row", "tx")
+
+    def __init__(self, tx: Tx, row: QueueRow) -> None:
+        self.tx = tx
+        self.row = row
+        self._completed = 0
+        self._failed = 0
+        self._events: list[tuple[EventKind, list[str | None], dict[str, list[str]]]] = []
+        self._trims: dict[int, Keep] = {}
+        self._writes: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
+
+    def write(self, name: str, rows: list[tuple[Any, ...]]) -> None:
+        """Many rows for one statement."""
+        self._writes[name] += rows
+
+    def event(self, kind: EventKind, job: str | None, **detail: str) -> None:
+        """Something happened to a job, or (None) to the queue."""
+        if self._events:
+            last, jobs, details = self._events[-1]
+            if last is kind and details.keys() == detail.keys():
+                jobs.append(job)
+                for name, value in detail.items():
+                    details[name].append(value)
+                return
+        self._events.append((kind, [job], {name: [value] for name, value in detail.items()}))
+
+    def events(self, kind: EventKind, jobs: list[str | None], **details: list[str]) -> None:
+        """The same thing happened to many jobs."""
+        if jobs:
+            self._events.append((kind, jobs, details))
+
+    def enter(self, key: int, place: int, rank: int) -> None:
+        """Put a job into the line, and into the count."""
+        row = self.row
+        row.moves += 1
+        row.count(place, 1)
+        self._writes["enter"].append((row.key, place, rank, key, row.moves))
+
+    def leave(self, key: int, place: int, rank: int) -> None:
+        """Take a job out of the line."""
+        self.row.count(place, -1)
+        self._writes["leave"].append((self.row.key, place, rank, key))
+
+    def leave_active(self, key: int) -> None:
+        """Take a job out of the hands of the one who ran it."""
+        self.row.active -= 1
+        if self.row.concurrency is not None:
+            self.arrived()  # a slot of the whole fleet is free again
+        self._writes["leave_active"].append((key,))
+
+    def arrived(self) -> None:
+        """A claim may now find what it did not find before."""
+        self.row.arrivals += 1
+        self.tx.ring(self.row.name)
+
+    def ready(self, key: int, spot: tuple[int, int]) -> None:
+        """Make a job claimable, at this spot."""
+        self.enter(key, *spot)
+        self._writes["place"].append((key, *spot))
+        self.arrived()
+
+    def delay(self, key: int, due: int) -> None:
+        """Make a job wait until `due`. A sleeping worker must learn of it: its due time may be the next."""
+        rank = delayed_rank(due, self.row.moves + 1)
+        self.enter(key, Place.DELAYED, rank)
+        self._writes["place"].append((key, Place.DELAYED, rank))
+        self.arrived()
+
+    def stand(
+        self, job: Job, *, made: int, delay: int | None = None, failure: Failure | None = None, cause: str | None = None
+    ) -> None:
+        """Write back what running changed of a job that will run again."""
+        self._writes["stand"].append(
+            (job.key, made, job.stalls, job.fence, job.started_at, job.worker, delay,
+             dump_failure(failure) if failure else None, cause)
+        )  # fmt: skip
+
+    def delete(self, key: int, chosen: str | None, logs: int) -> None:
+        """Remove a job's record with all that belongs to it. Its place is left apart."""
+        self._writes["delete_job"].append((key,))
+        if chosen is not None:
+            self._writes["delete_id"].append((self.row.key, chosen))
+        if logs:
+            self._writes["delete_logs"].append((key,))
+
+    def completed(self, count: int) -> int:
+        """Count jobs that returned. Gives the key of the last run record before them."""
+        key = run_key(self.row.key, Ending.COMPLETED, self.row.completed_total)
+        self.row.completed_total += count
+        self._completed += count
+        return key
+
+    def fail(self, job: Job, cause: Cause, failure: Failure, *, made: int) -> None:
+        """A job ended without a result."""
+        row = self.row
+        row.failed_total += 1
+        self._failed += 1
+        reason, whole = shortened(failure.reason)
+        self.event(EventKind.FAILED, job.id, failedReason=reason)
+        self._writes["run"].append(
+            (run_key(row.key, Ending.FAILED, row.failed_total), job.id, job.name, cause.value, job.added_at,
+             job.started_at, self.tx.now, made, job.stalls, job.worker, reason, whole)
+        )  # fmt: skip
+        options = job.options
+        if options.result_ttl is not None:
+            values = (row.key, job.id, self.tx.now + options.result_ttl, cause.value, failure.reason)
+            self._writes["result"].append(values)
+        if options.keep_failed.count == 0:
+            self.delete(job.key, job.chosen, job.logs)
+        else:
+            self.keep(job, made, Place.FAILED, options.keep_failed, None, failure)
+
+    def keep(self, job: Job, made: int, place: int, keep: Keep, result: str | None, failure: Failure | None) -> None:
+        """Leave a finished job in the store, for as long as `keep` says."""
+        now = self.tx.now
+        rank = finished_rank(now, self.row.moves + 1)
+        self.enter(job.key, place, rank)
+        self._writes["keep"].append(
+            (job.key, place, rank, made, job.stalls, job.fence, job.started_at, now, job.worker, result,
+             dump_failure(failure) if failure else None)
+        )  # fmt: skip
+        self._trims[place] = keep
+        if keep.age_ms is not None:
+            self._writes["age"].append((self.row.key, now + keep.age_ms + 1, job.key))
+
+    def flush(self) -> None:
+        """Make the gathered writes, then trim, then the figures and the events."""
+        self._flush_writes()
+        for place, keep in self._trims.items():
+            self._trim(place, keep)
+        if self._completed or self._failed:
+            self._flush_figures()
+        for kind, jobs, details in self._events:
+            self._flush_events(kind, jobs, details)
+        self._events, self._trims = [], {}
+
+    def _flush_writes(self) -> None:
+        for name, rows in self._writes.items():
+            if rows:
+                self.tx.run_all(_SQL[name], rows)
+                self._writes[name] = []
+
+    def _trim(self, place: int, keep: Keep) -> None:
+        """Remove what `keep` no longer holds, oldest first, a bounded number."""
+        over = 0
+        if keep.count is not None:
+            over = (self.row.completed if place == Place.COMPLETED else self.row.failed) - keep.count
+            self._remove_oldest(place, 2**62, min(over, _TRIMMED_A_STEP))
+        if keep.age_ms is not None and over < _TRIMMED_A_STEP:
+            self._remove_oldest(place, finished_rank(self.tx.now - keep.age_ms, 0), _TRIMMED_A_STEP)
+
+    def _remove_oldest(self, place: int, up_to: int, limit: int) -> None:
+        if limit > 0:
+            for key, chosen, logs, rank in self.tx.all(_OLDEST_KEPT, (self.row.key, place, up_to, limit)):
+                self.leave(key, place, rank)
+                self.delete(key, chosen, logs)
+            self._flush_writes()
+
+    def _flush_figures(self) -> None:
+        row, tx = self.row, self.tx
+        tx.run(_MINUTE, (row.key, tx.now // 60_000, self._completed, self._failed))
+        for ending, total in ((Ending.COMPLETED, row.completed_total), (Ending.FAILED, row.failed_total)):
+            if total > RUNS:
+                tx.run(_TRIM_RUNS, (run_key(row.key, ending, 0), run_key(row.key, ending, total - RUNS)))
+        tx.ring(f"={row.name}")
+        self._completed = self._failed = 0
+
+    def _flush_events(self, kind: EventKind, jobs: list[str | None], details: dict[str, list[str]]) -> None:
+        row, tx = self.row, self.tx
+        base, before = first_key(row.key), row.events
+        row.events += len(jobs)
+        detail = json.dumps(details) if details else None
+        tx.run(_EVENT, (base + row.events, tx.now, kind.value, len(jobs), json.dumps(jobs), detail))
+        if before // _TRIM_SLACK != row.events // _TRIM_SLACK and row.events > EVENTS:
+            tx.run(_TRIM_EVENTS, (base, base + row.events - EVENTS))

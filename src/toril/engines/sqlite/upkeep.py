@@ -1,0 +1,85 @@
+"""The slow rounds: prune, beats and orders, leadership, once a fleet."""
+
+import json
+from dataclasses import asdict
+
+from toril.engines.sqlite.control import poke
+from toril.engines.sqlite.layout import Place
+from toril.engines.sqlite.options import load_options
+from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.step import Step
+from toril.engines.sqlite.tx import Tx
+from toril.model import Beat, Order, whole
+from toril.policy.retention import MINUTES
+
+__all__ = ["beat", "lead", "once", "prune", "resign", "signal"]
+
+_SQL = {name: statement("upkeep", name) for name in (
+    "overdue_results", "old_minutes", "old_calls", "old_pokes", "dead_workers", "old_onces", "aged",
+    "forget_aged", "beat", "orders", "clear_orders", "leave_order", "lead", "resign", "once",
+)}  # fmt: skip
+
+# A caller that has not sent its call again for this long has given up on it.
+_CALLS_KEPT = 3_600_000
+
+
+def prune(tx: Tx, queue: str, limit: int) -> int:
+    """Remove, up to `limit` of each kind, what has outlived its retention."""
+    whole("limit", limit, 1, 10_000)
+    removed = tx.run(_SQL["old_calls"], (tx.now - _CALLS_KEPT, limit))
+    removed += tx.run(_SQL["old_pokes"], (tx.now - _CALLS_KEPT,))
+    removed += tx.run(_SQL["dead_workers"], (tx.now,))
+    removed += tx.run(_SQL["old_onces"], (tx.now,))
+    row = tx.find(queue)
+    if row is None:
+        return removed
+    removed += tx.run(_SQL["overdue_results"], (row.key, tx.now, limit))
+    removed += tx.run(_SQL["old_minutes"], (row.key, tx.now // 60_000 - MINUTES))
+    return removed + _prune_aged(Step(tx, row), limit)
+
+
+def _prune_aged(step: Step, limit: int) -> int:
+    """Jobs kept for an age that has passed, unless they have run again since."""
+    row, tx = step.row, step.tx
+    aged = tx.all(_SQL["aged"], (row.key, tx.now, limit))
+    for till, key, chosen, logs, place, rank, finished_at, options in aged:
+        if place in {Place.COMPLETED, Place.FAILED}:
+            settings = load_options(options)
+            keep = settings.keep_completed if place == Place.COMPLETED else settings.keep_failed
+            if keep.age_ms is not None and finished_at + keep.age_ms < tx.now:
+                step.leave(key, place, rank)
+                step.delete(key, chosen, logs)
+        tx.run(_SQL["forget_aged"], (row.key, till, key))
+    step.flush()
+    return len(aged)
+
+
+def beat(tx: Tx, beat: Beat, ttl: int) -> tuple[Order, ...]:
+    """Note a worker's sign of life; hand over its orders."""
+    tx.run(_SQL["beat"], (beat.worker, tx.now + ttl, tx.now, json.dumps(asdict(beat))))
+    orders = tx.one(_SQL["orders"], (beat.worker,))[0].split()
+    if orders:
+        tx.run(_SQL["clear_orders"], (beat.worker,))
+    return tuple(Order(order) for order in orders)
+
+
+def signal(tx: Tx, worker: str, order: Order) -> bool:
+    """Leave an order for a living worker, and wake it."""
+    if not tx.run(_SQL["leave_order"], (order.value, worker, tx.now)):
+        return False
+    poke(tx, worker)
+    return True
+
+
+def lead(tx: Tx, role: str, owner: str, ttl: int) -> bool:
+    """Take or renew the lead, unless another holds it."""
+    return tx.run(_SQL["lead"], (role, owner, tx.now + ttl, tx.now)) > 0
+
+
+def resign(tx: Tx, role: str, owner: str) -> bool:
+    return tx.run(_SQL["resign"], (role, owner)) > 0
+
+
+def once(tx: Tx, key: str, ttl: int) -> bool:
+    """Whether the caller is the first within `ttl`."""
+    return tx.run(_SQL["once"], (key, tx.now + ttl, tx.now)) > 0

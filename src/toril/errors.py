@@ -1,0 +1,131 @@
+"""Every error that Toril raises, split by what the caller should do.
+
+::
+
+    TorilError
+    ├── UsageError            mend the call
+    │   ├── InvalidName         a queue, job or worker name, or an id, that cannot be used
+    │   ├── InvalidOption       an option outside its range
+    │   ├── NotSerializable     a payload or result that JSON cannot carry faithfully
+    │   ├── PayloadTooLarge
+    │   ├── UnknownQueue
+    │   ├── WrongState          the job is not in a state that allows this
+    │   ├── NotFound
+    │   └── Closed              used before it was opened, or after it was closed
+    ├── EngineUnavailable     try again: it is not known to have happened
+    │   ├── EngineFull          the store has no room
+    │   ├── QueueFull           the queue holds as many waiting jobs as it may
+    │   └── AddUncertain        stored, but not confirmed as durable
+    ├── EngineUnusable        stop: corrupt, newer schema, unsafe settings
+    ├── PartialAdd            a large add stopped half-way; names what is stored
+    └── ResultGone            the job ended, its result was not kept
+
+A lost lease and a taken id are answers, not errors: see `toril.model`.
+"""
+
+from collections.abc import Sequence
+
+__all__ = [
+    "AddUncertain",
+    "Closed",
+    "EngineFull",
+    "EngineUnavailable",
+    "EngineUnusable",
+    "InvalidName",
+    "InvalidOption",
+    "NotFound",
+    "NotSerializable",
+    "PartialAdd",
+    "PayloadTooLarge",
+    "QueueFull",
+    "ResultGone",
+    "TorilError",
+    "UnknownQueue",
+    "UsageError",
+    "WrongState",
+    "shown",
+]
+
+_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """A value as error messages show it: at most 80 characters, control characters escaped."""
+    text = ascii(value) if not isinstance(value, str) or not value.isprintable() else repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+class TorilError(Exception):
+    """The root of every error that Toril raises."""
+
+
+class UsageError(TorilError):
+    """The call is wrong and will stay wrong: mend it."""
+
+
+class InvalidName(UsageError, ValueError):
+    """A name or id that cannot be used; the message says which rule it breaks."""
+
+
+class InvalidOption(UsageError, ValueError):
+    """An option outside its range; the message gives the range."""
+
+
+class NotSerializable(UsageError, TypeError):
+    """A value that JSON cannot carry faithfully; the message names the path to it."""
+
+
+class PayloadTooLarge(UsageError, ValueError):
+    """A payload over the limit, refused before anything was sent."""
+
+
+class UnknownQueue(UsageError, LookupError):
+    """A queue that was never declared."""
+
+
+class WrongState(UsageError):
+    """The job is in a state that does not allow this; the message names the state."""
+
+
+class NotFound(UsageError, LookupError):
+    """No such job, schedule or dead letter."""
+
+
+class Closed(UsageError):
+    """Used before it was opened, or after it was closed."""
+
+
+class EngineUnavailable(TorilError):
+    """The store did not answer: what was asked is not known to have happened. Send the same call again."""
+
+
+class EngineFull(EngineUnavailable):
+    """The store has no room; nothing was written."""
+
+
+class QueueFull(EngineUnavailable):
+    """The queue holds as many waiting jobs as it may; nothing was written."""
+
+
+class AddUncertain(EngineUnavailable):
+    """The job is stored, but its durability was not confirmed in time."""
+
+    def __init__(self, message: str, *, job_ids: Sequence[str]) -> None:
+        super().__init__(message)
+        self.job_ids = tuple(job_ids)
+
+
+class EngineUnusable(TorilError):
+    """The store must not be used as it is; the message says what to do."""
+
+
+class PartialAdd(TorilError):
+    """A large add stopped half-way: `stored` names the ids that are in the queue."""
+
+    def __init__(self, message: str, *, stored: Sequence[str]) -> None:
+        super().__init__(message)
+        self.stored = tuple(stored)
+
+
+class ResultGone(TorilError):
+    """The job ended and its result was not kept; give `result_ttl` to keep it."""

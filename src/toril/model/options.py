@@ -1,0 +1,172 @@
+"""What one can ask for a job, and for a queue's claims."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal
+
+from toril.errors import InvalidOption, NotSerializable, shown
+from toril.model.value import hot_by_keyword
+from toril.names import check_job_id, check_job_name
+
+MAX_PRIORITY: Final = 2_097_151  # 21 bits: what is left of a float's 53 beside a 32-bit counter
+MAX_ATTEMPTS: Final = 10_000
+MAX_DELAY: Final = 10 * 366 * 86_400_000  # ten years
+MAX_TIMEOUT: Final = 7 * 86_400_000
+BATCH: Final = 1_000  # jobs in one atomic add
+EXCHANGE: Final = 100  # settled, and claimed, in one exchange
+MAX_REASON_BYTES: Final = 64 * 1024
+MAX_LINE_BYTES: Final = 16 * 1024
+
+
+def whole(what: str, value: object, low: int, high: int) -> int:
+    """`value` if it is a whole number in range; booleans are not numbers here."""
+    if type(value) is int and low <= value <= high:
+        return value
+    raise InvalidOption(f"{what} must be a whole number from {low} to {high}, not {shown(value)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How many finished jobs to keep, and for how many seconds; `None` sets no bound."""
+
+    count: int | None = None
+    age: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.count is not None:
+            whole("a count to keep", self.count, 0, 2**53)
+        if self.age is not None and not (_is_number(self.age) and 0 <= self.age <= MAX_DELAY / 1000):
+            raise InvalidOption(f"an age to keep must be seconds from 0 to ten years, not {shown(self.age)}")
+
+    @property
+    def age_ms(self) -> int | None:
+        return None if self.age is None else int(self.age * 1000)
+
+
+REMOVE: Final = Keep(count=0)
+KEEP_ALL: Final = Keep()
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """At most `max` starts in any `per` seconds, over the whole fleet."""
+
+    max: int
+    per: float = 1.0
+    window: Literal["sliding", "fixed"] = "sliding"
+
+    def __post_init__(self) -> None:
+        whole("a rate limit's max", self.max, 1, 2**31)
+        if not (_is_number(self.per) and 0.001 <= self.per <= 31 * 86_400):
+            raise InvalidOption(f"a rate limit's window must be from 0.001 s to 31 days, not {shown(self.per)}")
+        if self.window not in {"sliding", "fixed"}:
+            raise InvalidOption(f"a rate limit's window must be 'sliding' or 'fixed', not {shown(self.window)}")
+
+    @property
+    def per_ms(self) -> int:
+        return max(1, round(self.per * 1000))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How long to wait before a retry, as the wire carries it; `strategy` names one that only Toril knows."""
+
+    kind: Literal["fixed", "exponential"]
+    delay: int
+    cap: int | None = None
+    jitter: float = 0.0
+    strategy: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in {"fixed", "exponential"}:
+            raise InvalidOption(f"a backoff must be 'fixed' or 'exponential', not {shown(self.kind)}")
+        whole("a backoff's delay", self.delay, 0, MAX_DELAY)
+        if self.cap is not None:
+            whole("a backoff's cap", self.cap, 0, MAX_DELAY)
+        if not (_is_number(self.jitter) and 0 <= self.jitter <= 1):
+            raise InvalidOption(f"a backoff's jitter must be from 0 to 1, not {shown(self.jitter)}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@hot_by_keyword
+class NewJob:
+    """A job to add. Whoever holds one holds a valid one: it checks itself."""
+
+    name: str
+    data: str = "{}"
+    id: str | None = None
+    delay: int = 0
+    due: int | None = None
+    priority: int = 0
+    lifo: bool = False
+    attempts: int = 1
+    backoff: Backoff | None = None
+    timeout: int | None = None
+    expires: int | None = None
+    keep_completed: Keep = REMOVE
+    keep_failed: Keep = REMOVE
+    keep_logs: int = 1000
+    result_ttl: int | None = None
+    metadata: str | None = None
+
+    def __post_init__(self) -> None:
+        check_job_name(self.name)
+        check_text("data", self.data)
+        whole("priority", self.priority, 0, MAX_PRIORITY)
+        whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
+        whole("delay", self.delay, 0, MAX_DELAY)
+        whole("keep_logs", self.keep_logs, 0, 1_000_000)
+        if self.id is not None:
+            check_job_id(self.id)
+        if self.due is not None:
+            whole("due", self.due, 0, 2**42)
+            if self.delay:
+                raise InvalidOption("delay and due exclude each other")
+        if self.timeout is not None:
+            whole("timeout", self.timeout, 1, MAX_TIMEOUT)
+        if self.expires is not None:
+            whole("expires", self.expires, 1, MAX_DELAY)
+        if self.result_ttl is not None:
+            whole("result_ttl", self.result_ttl, 1, MAX_DELAY)
+        if self.metadata is not None:
+            check_text("metadata", self.metadata)
+
+
+def check_text(what: str, text: object) -> str:
+    """`text` if it is a string that UTF-8 can carry."""
+    if not isinstance(text, str):
+        raise NotSerializable(f"{what} must be JSON text, not {shown(text)}")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise NotSerializable(f"{what} has a lone surrogate at character {error.start}") from None
+    return text
+
+
+def storable(text: str, limit: int) -> str:
+    """`text` as any store can keep it: valid UTF-8, at most `limit` bytes, with a mark where it was cut."""
+    if len(text) <= limit and text.isascii():
+        return text
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return data.decode()
+    return data[: limit - 3].decode("utf-8", "ignore") + "…"
+
+
+class Precedence(StrEnum):
+    """Who goes first: jobs without a priority (as in BullMQ), or those with one."""
+
+    PLAIN_FIRST = "plain_first"
+    PRIORITY_FIRST = "priority_first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the claim has to honour beside the queue's own settings, which win where both speak."""
+
+    rate: RateLimit | None = None
+    precedence: Precedence = Precedence.PLAIN_FIRST

@@ -1,0 +1,24 @@
+"""How the values that every job needs are made."""
+
+from dataclasses import dataclass
+from typing import TypeVar, dataclass_transform
+
+__all__ = ["hot", "hot_by_keyword"]
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def hot(cls: type[T]) -> type[T]:
+    """A frozen dataclass to the type checker, a plain slotted one at run time.
+
+    A truly frozen one sets each field through `object.__setattr__`, which takes four times as long; the values
+    marked with this are made several times for every job.
+    """
+    return dataclass(slots=True, unsafe_hash=True)(cls)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def hot_by_keyword(cls: type[T]) -> type[T]:
+    """The same, for values with many fields."""
+    return dataclass(slots=True, unsafe_hash=True, kw_only=True)(cls)

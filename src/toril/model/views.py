@@ -1,0 +1,217 @@
+"""The read side's nouns: jobs, runs, events and workers as they stand in the store. Reading changes nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeAlias, TypeVar
+
+from toril.model.control import Settings
+from toril.model.options import Backoff, Keep
+from toril.model.work import Cancelled, Completed, Failed, Failure
+from toril.states import State
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """One job, whole."""
+
+    queue: str
+    id: str
+    name: str
+    data: str
+    state: State
+    attempts: int
+    attempts_made: int
+    stalls: int
+    fence: int
+    priority: int
+    delay: int
+    due: int | None
+    backoff: Backoff | None
+    timeout: int | None
+    expires_at: int | None
+    keep_completed: Keep
+    keep_failed: Keep
+    keep_logs: int
+    result_ttl: int | None
+    metadata: str | None
+    checkpoint: str | None
+    progress: str | None
+    result: str | None
+    failure: Failure | None
+    stall_cause: str | None
+    cancelling: str | None
+    worker: str | None
+    added_at: int
+    started_at: int | None
+    finished_at: int | None
+    deadline: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some of many. `cursor` fetches the next ones and is None after the last."""
+
+    items: tuple[T, ...]
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many jobs are in each state."""
+
+    waiting: int = 0
+    prioritized: int = 0
+    active: int = 0
+    delayed: int = 0
+    waiting_children: int = 0
+    completed: int = 0
+    failed: int = 0
+    paused: bool = False
+
+    def of(self, state: State) -> int:
+        return int(getattr(self, state.value))
+
+
+class Ending(StrEnum):
+    """How a run ended. Cancelled and expired jobs count among the failed ones."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Cause(StrEnum):
+    """Why a job ended as it did."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    STALLED = "stalled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What is remembered of a finished job when the job itself is gone. `text` is the result's beginning, or the
+    reason of the failure; `whole` says that nothing was cut off."""
+
+    id: str
+    name: str
+    ending: Ending
+    cause: Cause
+    added_at: int
+    started_at: int | None
+    finished_at: int
+    attempts_made: int
+    stalls: int
+    worker: str | None
+    text: str
+    whole: bool
+
+
+class EventKind(StrEnum):
+    """What happened, in the words of BullMQ's event stream."""
+
+    ADDED = "added"
+    DUPLICATED = "duplicated"
+    WAITING = "waiting"
+    DELAYED = "delayed"
+    ACTIVE = "active"
+    PROGRESS = "progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RETRIES_EXHAUSTED = "retries-exhausted"
+    STALLED = "stalled"
+    REMOVED = "removed"
+    DRAINED = "drained"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    CLEANED = "cleaned"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened, with its place in the queue's history."""
+
+    at: str
+    time: int
+    kind: EventKind
+    job_id: str | None
+    detail: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """A stretch of history. `gap` says that some before it was trimmed away unseen; `last` is where to go on."""
+
+    items: tuple[Event, ...]
+    last: str
+    gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The job has not ended yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The job ended, or never was, and nothing that tells its result was kept."""
+
+
+Ended: TypeAlias = Completed | Failed | Cancelled | Pending | Gone
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How one awaited job ended."""
+
+    id: str
+    ended: Ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerView:
+    """A worker as its last sign of life showed it."""
+
+    id: str
+    queues: tuple[str, ...]
+    slots: int
+    running: int
+    host: str
+    pid: int
+    version: str
+    started_at: int
+    seen_at: int
+    orders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Minutes:
+    """Finished jobs a minute, oldest first; the last entry is the minute under way."""
+
+    first: int
+    completed: tuple[int, ...]
+    failed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """A queue's settings, counts and totals in one read."""
+
+    name: str
+    counts: Counts
+    settings: Settings
+    completed_total: int
+    failed_total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether the store answers, and what is wrong if it is not well."""
+
+    ok: bool
+    detail: str = ""
+    now: int = 0

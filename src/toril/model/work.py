@@ -1,0 +1,277 @@
+"""The hot path's nouns: what an add answers, what a claim hands out, how an attempt can end."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from toril.errors import InvalidOption, shown
+from toril.model.options import (
+    EXCHANGE,
+    MAX_DELAY,
+    MAX_LINE_BYTES,
+    MAX_REASON_BYTES,
+    Backoff,
+    Limits,
+    check_text,
+    storable,
+    whole,
+)
+from toril.model.value import hot
+from toril.states import State
+
+
+class AddOutcome(StrEnum):
+    ADDED = "added"
+    DUPLICATE = "duplicate"
+    DEDUPLICATED = "deduplicated"
+    REPLACED = "replaced"
+
+
+@hot
+class Added:
+    """What became of one new job: stored, or an equal one was there, and that one's id and state."""
+
+    id: str
+    outcome: AddOutcome
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Which call this is, so that a store can tell a repeated one. A sender has one call under way at a time."""
+
+    sender: str
+    seq: int
+
+
+@hot
+class Lease:
+    """The right to run one job until a deadline. The token is drawn anew for every claim."""
+
+    queue: str
+    id: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A request for work. `alone` says that the claimer runs nothing else: only then is a job that has
+    stalled handed out, and with nothing beside it, so that whatever crashes next is known to be guilty."""
+
+    want: int
+    token: str
+    lease: int
+    worker: str
+    alone: bool = False
+    max_stalls: int = 1
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        whole("want", self.want, 0, EXCHANGE)
+        whole("lease", self.lease, 1, MAX_DELAY)
+        whole("max_stalls", self.max_stalls, 0, 2**31)
+        if not self.token or self.token == "0":  # noqa: S105 - BullMQ reads "0" as "check no lock"
+            raise InvalidOption(f"a token must be drawn anew for each claim, not {shown(self.token)}")
+
+
+@hot
+class Claimed:
+    """A job handed out, with all that running it needs. `fence` grows with every claim of the job. A `suspect` has
+    stalled before and must run alone."""
+
+    lease: Lease
+    name: str
+    data: str
+    fence: int
+    attempts: int
+    attempts_made: int
+    stalls: int
+    added_at: int
+    delay: int
+    priority: int
+    timeout: int | None
+    backoff: Backoff | None
+    metadata: str | None
+    checkpoint: str | None
+    suspect: bool = False
+
+
+class Gate(StrEnum):
+    """What kept a claim from being given more."""
+
+    PAUSED = "paused"
+    CONCURRENCY = "concurrency"
+    RATE = "rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed, as text of a bounded size: errors are never rebuilt from what is stored."""
+
+    reason: str
+    kind: str = ""
+    traceback: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("reason", "kind", "traceback"):
+            object.__setattr__(self, name, storable(getattr(self, name), MAX_REASON_BYTES))
+
+
+@hot
+class Completed:
+    """The handler returned. `summary` is what run records show, where it should not be the result itself."""
+
+    result: str = "null"
+    summary: str | None = None
+
+    def __post_init__(self) -> None:
+        check_text("a result", self.result)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It failed for good."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """It failed and will run again after `delay`; an attempt is spent."""
+
+    failure: Failure
+    delay: int = 0
+
+    def __post_init__(self) -> None:
+        whole("delay", self.delay, 0, MAX_DELAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """It asked to run later; no attempt is spent."""
+
+    delay: int
+
+    def __post_init__(self) -> None:
+        whole("delay", self.delay, 0, MAX_DELAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """It was not finished here and goes back to the front; no attempt is spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """It stopped because someone asked: failed on the wire, never retried, never a dead letter."""
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", storable(self.reason, MAX_REASON_BYTES))
+
+
+Outcome: TypeAlias = Completed | Failed | Retried | Snoozed | Released | Cancelled
+
+
+@hot
+class Settlement:
+    """How one attempt ended. It counts only while its lease holds."""
+
+    lease: Lease
+    outcome: Outcome
+
+
+class Verdict(StrEnum):
+    """What became of a write that had to hold a lease."""
+
+    OK = "ok"
+    LOST = "lost"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The answer to an exchange: a verdict for each settlement, the jobs claimed, and, where there were fewer
+    than wanted, when to come back (`wake_at`) and what stood in the way."""
+
+    verdicts: tuple[Verdict, ...]
+    jobs: tuple[Claimed, ...]
+    now: int
+    wake_at: int | None = None
+    blocked_by: Gate | None = None
+    suspects: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """A running job that someone asked to stop."""
+
+    lease: Lease
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """Which leases were already lost, and which of the kept ones someone wants stopped."""
+
+    lost: tuple[Lease, ...] = ()
+    cancelled: tuple[Cancellation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running job has come, as JSON text."""
+
+    lease: Lease
+    value: str
+
+    def __post_init__(self) -> None:
+        check_text("progress", self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a running job's log; longer ones are cut."""
+
+    lease: Lease
+    line: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "line", storable(self.line, MAX_LINE_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """New data for a running job, from its own handler."""
+
+    lease: Lease
+    data: str
+
+    def __post_init__(self) -> None:
+        check_text("data", self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a retry of this job should go on, as JSON text."""
+
+    lease: Lease
+    value: str
+
+    def __post_init__(self) -> None:
+        check_text("a checkpoint", self.value)
+
+
+Report: TypeAlias = Progress | LogLine | Rewrite | Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Jobs whose lease had run out: given back, or failed for having stalled too often. `next_deadline` is when
+    the next lease runs out."""
+
+    returned: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    next_deadline: int | None = None
+    more: bool = False

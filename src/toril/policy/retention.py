@@ -1,0 +1,20 @@
+"""What is kept of a finished job, and how much of its result."""
+
+from typing import Final
+
+from toril.model import storable
+
+__all__ = ["EVENTS", "MINUTES", "RUNS", "RUN_TEXT_BYTES", "shortened"]
+
+RUNS: Final = 1_000  # run records a queue and ending
+RUN_TEXT_BYTES: Final = 1_024
+EVENTS: Final = 10_000  # events a queue
+MINUTES: Final = 7 * 24 * 60  # of per-minute figures
+
+
+def shortened(text: str, limit: int = RUN_TEXT_BYTES) -> tuple[str, bool]:
+    """`text` in at most `limit` bytes of UTF-8, with a mark where it was cut; and whether it is whole."""
+    if len(text) * 4 <= limit:  # a character takes at most four bytes
+        return text, True
+    kept = storable(text, limit)
+    return kept, kept is text or kept == text

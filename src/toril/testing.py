@@ -1,0 +1,48 @@
+"""For tests, yours and ours: a clock that moves when told to, and a store that misbehaves when told to."""
+
+import asyncio
+import random
+from itertools import count
+
+__all__ = ["ManualClock"]
+
+
+class ManualClock:
+    """Time that stands still until `advance`, and randomness that is the same in every run."""
+
+    def __init__(self, now: int = 1_800_000_000_000, *, seed: int = 0) -> None:
+        self._now = now
+        self._start = now
+        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        self._names = count(1)
+        self._sleeping: list[tuple[int, asyncio.Future[None]]] = []
+
+    def now(self) -> int:
+        return self._now
+
+    def monotonic(self) -> float:
+        return (self._now - self._start) / 1000
+
+    async def sleep(self, seconds: float) -> None:
+        """Ends when the time has been advanced far enough."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleeping.append((self._now + round(seconds * 1000), future))
+        await future
+
+    def pause(self, seconds: float) -> None:
+        self.advance(round(seconds * 1000))
+
+    def random(self) -> float:
+        return self._random.random()
+
+    def unique(self) -> str:
+        return f"unique{next(self._names)}"
+
+    def advance(self, ms: int) -> None:
+        """Let `ms` milliseconds pass, and wake those whose sleep is over."""
+        self._now += ms
+        over = [sleeper for sleeper in self._sleeping if sleeper[0] <= self._now]
+        self._sleeping = [sleeper for sleeper in self._sleeping if sleeper[0] > self._now]
+        for _, future in sorted(over, key=lambda sleeper: sleeper[0]):
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,75 @@
+"""The words that the conformance tests are written in."""
+
+from collections.abc import Sequence
+from itertools import count
+
+from toril.engine import Store
+from toril.model import (
+    Added,
+    Claim,
+    Claimed,
+    Completed,
+    Exchange,
+    JobRecord,
+    Lease,
+    Limits,
+    NewJob,
+    Outcome,
+    Settlement,
+    Verdict,
+)
+
+_tokens = count(1)
+LEASE = 30_000
+
+
+async def add(engine: Store, *jobs: NewJob, queue: str = "q", now: int | None = None) -> list[Added]:
+    return await engine.add(queue, jobs, now=now)
+
+
+async def claim(
+    engine: Store,
+    want: int = 10,
+    *,
+    queue: str = "q",
+    lease: int = LEASE,
+    worker: str = "w",
+    alone: bool = False,
+    max_stalls: int = 1,
+    limits: Limits | None = None,
+    now: int | None = None,
+) -> Exchange:
+    """Take jobs with a token of their own."""
+    wanted = Claim(
+        want=want, token=f"token-{next(_tokens)}", lease=lease, worker=worker, alone=alone, max_stalls=max_stalls,
+        limits=limits or Limits(),
+    )  # fmt: skip
+    return await engine.exchange(queue, [], wanted, now=now)
+
+
+async def claim_one(engine: Store, *, queue: str = "q", lease: int = LEASE, alone: bool = False) -> Claimed:
+    (job,) = (await claim(engine, 1, queue=queue, lease=lease, alone=alone)).jobs
+    return job
+
+
+async def settle(engine: Store, lease: Lease, outcome: Outcome | None = None, *, now: int | None = None) -> Verdict:
+    """Hand in one job, and take none."""
+    nothing = Claim(want=0, token=f"token-{next(_tokens)}", lease=LEASE, worker="w")
+    (verdict,) = (
+        await engine.exchange(lease.queue, [Settlement(lease, outcome or Completed())], nothing, now=now)
+    ).verdicts
+    return verdict
+
+
+async def job(engine: Store, job_id: str, *, queue: str = "q") -> JobRecord:
+    (found,) = await engine.jobs(queue, [job_id])
+    assert found is not None
+    return found
+
+
+def ids(jobs: Sequence[Claimed]) -> list[str]:
+    return [each.lease.id for each in jobs]
+
+
+def names(jobs: Sequence[Claimed]) -> list[str]:
+    return [each.name for each in jobs]

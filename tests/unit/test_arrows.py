@@ -1,0 +1,85 @@
+"""Imports go one way. The table is the architecture; the test reads the code."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src" / "toril"
+
+# What each part may import of ours. A part is the longest prefix that fits; itself it may always import.
+BOTTOM = {"errors", "names", "states", "clock"}
+ARROWS: dict[str, set[str]] = {
+    "": {"engine", "errors", "model", "states"},
+    "errors": set(),
+    "names": {"errors"},
+    "states": set(),
+    "clock": set(),
+    "codec": {"errors"},
+    "model": {"errors", "names", "states"},
+    "policy": {"model"},
+    "engine": BOTTOM | {"model"},
+    "engines": {"engine", "model", "policy"} | BOTTOM,
+    "engines.sqlite": {"engine", "model", "policy"} | BOTTOM,
+    "testing": BOTTOM | {"engine", "model"},
+}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(SRC.rglob("*.py")):
+        name = ".".join(path.relative_to(SRC).with_suffix("").parts)
+        yield name.removesuffix("__init__").rstrip("."), path
+
+
+def part(module: str) -> str:
+    parts = module.split(".")
+    return next(name for n in range(len(parts), -1, -1) if (name := ".".join(parts[:n])) in ARROWS)
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            known = {f"toril.{name}" for name, _ in modules()}
+            yield from (name if name in known else str(node.module) for name in names)
+
+
+@pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: value if isinstance(value, str) else "")
+def test_a_module_imports_only_what_its_part_may(name: str, path: Path) -> None:
+    ours = {imported.removeprefix("toril.") for imported in imports(path) if imported.split(".")[0] == "toril"}
+    used = {part(imported) for imported in ours - {"toril"}}
+
+    assert used - {part(name)} <= ARROWS[part(name)], f"{name} imports {sorted(used)}"
+
+
+def test_no_module_takes_time_or_chance_by_itself() -> None:
+    banned = {
+        "time.time", "time.time_ns", "time.monotonic", "time.sleep", "time.perf_counter", "asyncio.sleep", "random",
+        "uuid", "secrets", "os.urandom", "datetime.datetime.now", "datetime.now",
+    }  # fmt: skip
+    offenders = []
+    for name, path in modules():
+        if name in {"clock", "testing"}:
+            continue
+        tree = ast.parse(path.read_text("utf-8"))
+        used = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)} | set(imports(path))
+        offenders += [f"{name}: {bad}" for bad in sorted(banned & used)]
+
+    assert offenders == []
+
+
+def test_nothing_is_unpickled_or_evaluated() -> None:
+    banned = {"pickle", "marshal", "shelve", "yaml", "eval", "exec", "__import__"}
+    offenders = []
+    for name, path in modules():
+        tree = ast.parse(path.read_text("utf-8"))
+        called = {
+            node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        offenders += [f"{name}: {bad}" for bad in sorted(banned & (called | set(imports(path))))]
+
+    assert offenders == []

@@ -1,0 +1,85 @@
+"""Writes docs/capabilities.md: what Toril can do, in our own words, and the tests that show it.
+
+    python -m tools.capabilities            say whether the page is up to date
+    python -m tools.capabilities --write    write it
+
+The sentences are in docs/capabilities.toml, one for each row that a test names with `@pytest.mark.covers`.
+"""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "capabilities.md"
+SENTENCES = ROOT / "docs" / "capabilities.toml"
+
+
+def marks(tests: Path = ROOT / "tests") -> dict[str, list[str]]:
+    """For each row, the tests that name it."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(tests.rglob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                for row in _rows(node):
+                    found.setdefault(row, []).append(f"{path.relative_to(ROOT)}::{node.name}")
+    return found
+
+
+def _rows(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Iterator[str]:
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.covers":
+            yield from (str(ast.literal_eval(argument)) for argument in decorator.args)
+
+
+def sentences() -> dict[str, dict[str, str]]:
+    """For each section, the sentence of each row."""
+    return tomllib.loads(SENTENCES.read_text("utf-8"))
+
+
+def page() -> str:
+    """The page as it should be."""
+    covered = marks()
+    lines = [
+        "# What Toril can do",
+        "",
+        "Made by `make capabilities` from the marks on the tests; the sentences are in `capabilities.toml`.",
+        "A row stands here when at least one test shows it.",
+    ]
+    for section, rows in sentences().items():
+        present = {row: text for row, text in rows.items() if row in covered}
+        if present:
+            lines += ["", f"## {section}", "", "| row | what | shown by |", "|---|---|---|"]
+            lines += [
+                f"| {row} | {text} | {_links(covered[row])} |" for row, text in sorted(present.items(), key=_order)
+            ]
+    return "\n".join([*lines, ""])
+
+
+def _order(item: tuple[str, str]) -> tuple[str, int]:
+    letter, number = re.fullmatch(r"([A-Z]+)(\d+)", item[0]).groups()  # type: ignore[union-attr]
+    return letter, int(number)
+
+
+def _links(tests: list[str]) -> str:
+    named = [f"[{test.partition('::')[2].removeprefix('test_').replace('_', ' ')}](../{test.partition('::')[0]})"
+             for test in tests]  # fmt: skip
+    return "<br>".join(named)
+
+
+def main() -> int:
+    wanted = page()
+    if "--write" in sys.argv:
+        PAGE.write_text(wanted, "utf-8")
+        return 0
+    if not PAGE.exists() or PAGE.read_text("utf-8") != wanted:
+        print("docs/capabilities.md is out of date: run  make capabilities")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
