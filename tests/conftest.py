@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,40 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def engine(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
-    """Every engine there is, opened, on the settable clock."""
-    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path / 'jobs.db'}"
+@asynccontextmanager
+async def opened(kind: str, clock: ManualClock, folder: Path) -> AsyncIterator[Store]:
+    """An open engine of this kind, on the settable clock."""
+    url = "memory://" if kind == "memory" else f"sqlite:///{folder / 'jobs.db'}"
     store = SqliteEngine(parse(url), clock=clock)
     await store.open()
-    yield store
-    await store.close()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+SHARED = ["sqlite"]  # engines that several processes can use at once
+
+
+@pytest.fixture(params=["memory", *SHARED])
+async def engine(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
+    """Every engine there is."""
+    async with opened(request.param, clock, tmp_path) as store:
+        yield store
+
+
+@pytest.fixture(params=SHARED)
+async def shared_engine(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
+    """Every engine that several processes can share."""
+    async with opened(request.param, clock, tmp_path) as store:
+        yield store
+
+
+@pytest.fixture
+async def memory_engine(clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
+    """The engine that lives in one process."""
+    async with opened("memory", clock, tmp_path) as store:
+        yield store
 
 
 @pytest.fixture(autouse=True)

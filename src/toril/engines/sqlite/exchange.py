@@ -45,10 +45,12 @@ def exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim, call
 def _exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim) -> Exchange:
     row = tx.queue(queue)
     step = Step(tx, row)
+    ended_before = row.completed_total + row.failed_total
     verdicts = settle(step, batch)
     step.flush()
     taken = claim_jobs(step, claim)
-    if verdicts and not (taken.jobs or row.waiting or row.prioritized or row.active or row.suspects):
+    ended = row.completed_total + row.failed_total > ended_before
+    if ended and not (row.waiting or row.suspects or row.prioritized or row.active or row.delayed):
         step.event(EventKind.DRAINED, None)
     step.flush()
     return Exchange(verdicts, taken.jobs, tx.now, taken.wake_at, taken.blocked_by, taken.suspects)

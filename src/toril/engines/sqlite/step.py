@@ -68,7 +68,7 @@ class Step:
         self._completed = 0
         self._failed = 0
         self._events: list[tuple[EventKind, list[str | None], dict[str, list[str]]]] = []
-        self._trims: dict[int, Keep] = {}
+        self._trims: dict[int, list[Keep]] = {}
         self._writes: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
 
     def write(self, name: str, rows: list[tuple[Any, ...]]) -> None:
@@ -181,15 +181,15 @@ class Step:
             (job.key, place, rank, made, job.stalls, job.fence, job.started_at, now, job.worker, result,
              dump_failure(failure) if failure else None)
         )  # fmt: skip
-        self._trims[place] = keep
+        self._trims.setdefault(place, []).append(keep)
         if keep.age_ms is not None:
             self._writes["age"].append((self.row.key, now + keep.age_ms + 1, job.key))
 
     def flush(self) -> None:
         """Make the gathered writes, then trim, then the figures and the events."""
         self._flush_writes()
-        for place, keep in self._trims.items():
-            self._trim(place, keep)
+        for place, keeps in self._trims.items():
+            self._trim(place, keeps)
         if self._completed or self._failed:
             self._flush_figures()
         for kind, jobs, details in self._events:
@@ -202,14 +202,18 @@ class Step:
                 self.tx.run_all(_SQL[name], rows)
                 self._writes[name] = []
 
-    def _trim(self, place: int, keep: Keep) -> None:
-        """Remove what `keep` no longer holds, oldest first, a bounded number."""
-        over = 0
-        if keep.count is not None:
-            over = (self.row.completed if place == Place.COMPLETED else self.row.failed) - keep.count
-            self._remove_oldest(place, 2**62, min(over, _TRIMMED_A_STEP))
-        if keep.age_ms is not None and over < _TRIMMED_A_STEP:
-            self._remove_oldest(place, finished_rank(self.tx.now - keep.age_ms, 0), _TRIMMED_A_STEP)
+    def _trim(self, place: int, keeps: list[Keep]) -> None:
+        """Remove what the jobs that just ended leave no room for, oldest first, a bounded number.
+
+        Each of them trims to its own count before the next one ends, so those after it may stay on top of that.
+        """
+        total = self.row.completed if place == Place.COMPLETED else self.row.failed
+        overs = [total - after - keep.count for after, keep in enumerate(reversed(keeps)) if keep.count is not None]
+        over = min(max(overs, default=0), _TRIMMED_A_STEP)
+        self._remove_oldest(place, 2**62, over)
+        ages = [keep.age_ms for keep in keeps if keep.age_ms is not None]
+        if ages and over < _TRIMMED_A_STEP:
+            self._remove_oldest(place, finished_rank(self.tx.now - min(ages), 0), _TRIMMED_A_STEP)
 
     def _remove_oldest(self, place: int, up_to: int, limit: int) -> None:
         if limit > 0:

@@ -1,0 +1,108 @@
+"""Engine.beat, signal, lead, resign and once: what processes tell each other."""
+
+import asyncio
+
+import pytest
+
+from toril.engine import Store
+from toril.errors import InvalidOption
+from toril.model import Beat, Order
+from toril.testing import ManualClock
+
+W1 = Beat(worker="w1:host", queues=["a", "b"], slots=5, running=2, host="h", pid=7, version="1.0", started_at=3)
+
+
+@pytest.mark.covers("R149", "R168")
+async def test_a_worker_is_listed_while_it_beats(engine: Store, clock: ManualClock) -> None:
+    await engine.beat(W1, ttl=1000)
+    await engine.beat(Beat(worker="w2", queues=["b"], slots=1, running=0), ttl=5000)
+
+    (seen,) = await engine.workers("a")
+    assert (seen.id, seen.queues, seen.slots, seen.running) == ("w1:host", ("a", "b"), 5, 2)
+    assert (seen.host, seen.pid, seen.version, seen.started_at, seen.seen_at) == ("h", 7, "1.0", 3, clock.now())
+    assert [worker.id for worker in await engine.workers()] == ["w1:host", "w2"]
+    clock.advance(1000)
+    assert [worker.id for worker in await engine.workers()] == ["w2"]
+
+
+async def test_orders_are_handed_over_once(engine: Store) -> None:
+    assert await engine.beat(W1, ttl=1000) == ()
+    await engine.signal("w1:host", Order.QUIET)
+    await engine.signal("w1:host", Order.STOP)
+
+    assert [worker.orders for worker in await engine.workers()] == [("quiet", "stop")]
+    assert await engine.beat(W1, ttl=1000) == (Order.QUIET, Order.STOP)
+    assert await engine.beat(W1, ttl=1000) == ()
+
+
+async def test_nobody_orders_the_dead(engine: Store, clock: ManualClock) -> None:
+    await engine.beat(W1, ttl=1000)
+    clock.advance(1000)
+
+    assert not await engine.signal("w1:host", Order.STOP)
+    assert not await engine.signal("never", Order.STOP)
+
+
+async def test_dead_workers_are_pruned(engine: Store, clock: ManualClock) -> None:
+    await engine.beat(W1, ttl=1000)
+    clock.advance(1000)
+
+    assert await engine.prune("q") == 1
+
+
+@pytest.mark.covers("R155", "R160")
+async def test_one_leads_until_its_time_is_up(shared_engine: Store, clock: ManualClock) -> None:
+    engine = shared_engine
+    assert await engine.lead("reaper", "a", ttl=30_000)
+    assert not await engine.lead("reaper", "b", ttl=30_000)
+    assert await engine.lead("other", "b", ttl=30_000)
+    clock.advance(29_999)
+    assert not await engine.lead("reaper", "b", ttl=30_000)
+    clock.advance(1)
+
+    assert await engine.lead("reaper", "b", ttl=30_000)
+    assert not await engine.lead("reaper", "a", ttl=30_000)
+
+
+@pytest.mark.covers("R156")
+async def test_a_leader_that_renews_stays(shared_engine: Store, clock: ManualClock) -> None:
+    engine = shared_engine
+    for _ in range(5):
+        assert await engine.lead("reaper", "a", ttl=30_000)
+        assert not await engine.lead("reaper", "b", ttl=30_000)
+        clock.advance(10_000)
+
+
+@pytest.mark.covers("R157")
+async def test_only_the_leader_resigns(shared_engine: Store) -> None:
+    engine = shared_engine
+    await engine.lead("reaper", "a", ttl=30_000)
+
+    assert not await engine.resign("reaper", "b")
+    assert await engine.resign("reaper", "a")
+
+    assert await engine.lead("reaper", "b", ttl=30_000)
+
+
+async def test_of_many_at_once_one_leads(shared_engine: Store) -> None:
+    answers = await asyncio.gather(*(shared_engine.lead("reaper", str(i), ttl=1000) for i in range(20)))
+
+    assert sum(answers) == 1
+
+
+@pytest.mark.covers("R161")
+async def test_a_store_in_memory_has_no_leader(memory_engine: Store) -> None:
+    with pytest.raises(InvalidOption, match="no leader to elect"):
+        await memory_engine.lead("reaper", "a", ttl=1000)
+
+
+async def test_once_is_once_in_its_time(engine: Store, clock: ManualClock) -> None:
+    answers = await asyncio.gather(*(engine.once("alert", ttl=1000) for _ in range(5)))
+    clock.advance(999)
+    later = await engine.once("alert", ttl=1000)
+    clock.advance(1)
+
+    assert sum(answers) == 1
+    assert not later
+    assert await engine.once("alert", ttl=1000)
+    assert await engine.once("another", ttl=1000)

@@ -1,0 +1,406 @@
+"""Every engine against the oracle: whatever is done in whatever order, both agree after each step."""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.conformance.oracle import Oracle
+from toril.engines.sqlite import SqliteEngine
+from toril.engines.sqlite.place import parse
+from toril.errors import QueueFull
+from toril.model import (
+    KEEP_ALL,
+    AddOutcome,
+    Call,
+    Cancelled,
+    Claim,
+    Completed,
+    Ending,
+    Failed,
+    Failure,
+    Keep,
+    Lease,
+    Limits,
+    NewJob,
+    Outcome,
+    Pause,
+    Precedence,
+    Released,
+    Resume,
+    Retried,
+    SetConcurrency,
+    SetData,
+    SetDelay,
+    SetMaxWaiting,
+    SetPriority,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+from toril.states import NOT_STARTED, State
+from toril.testing import ManualClock
+
+T = TypeVar("T")
+
+KEEPS = st.sampled_from([Keep(count=0), KEEP_ALL, Keep(count=3)])
+JOBS = st.builds(
+    NewJob,
+    name=st.just("n"),
+    id=st.sampled_from([None, None, None, "x", "y", "z"]),
+    delay=st.sampled_from([0, 0, 0, 1, 50, 500]),
+    priority=st.sampled_from([0, 0, 0, 1, 2, 2_097_151]),
+    lifo=st.booleans(),
+    attempts=st.integers(1, 4),
+    expires=st.sampled_from([None, None, None, 100]),
+    keep_completed=KEEPS,
+    keep_failed=KEEPS,
+)
+OUTCOMES: st.SearchStrategy[Outcome] = st.sampled_from(
+    [
+        Completed(), Completed('"r"'), Failed(Failure("f")), Retried(Failure("r")), Retried(Failure("r"), 50),
+        Snoozed(20),
+        Released(), Cancelled("c"),
+    ]
+)  # fmt: skip
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """Rules that do the same to the engine and to the oracle."""
+
+    url = "memory://"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.clock = ManualClock()
+        self.folder = tempfile.TemporaryDirectory()
+        url = self.url.format(folder=self.folder.name)
+        self.engine = SqliteEngine(parse(url), clock=self.clock, inline=True)
+        self.wait(self.engine.open())
+        self.oracle = Oracle(self.clock.now())
+        self.leases: list[Lease] = []
+        self.calls = 0
+
+    def teardown(self) -> None:
+        self.wait(self.engine.close())
+        self.loop.close()
+        self.folder.cleanup()
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(coroutine)
+
+    def call(self) -> Call:
+        self.calls += 1
+        return Call("machine", self.calls)
+
+    def held(self) -> list[Lease]:
+        return [lease for lease in self.leases if self.oracle.holds(lease) is Verdict.OK]
+
+    def some_ids(self, data: st.DataObject) -> list[str]:
+        known = [*self.oracle.jobs, "missing"]
+        return data.draw(st.lists(st.sampled_from(known), min_size=1, max_size=4, unique=True))
+
+    @rule(jobs=st.lists(JOBS, min_size=1, max_size=6), again=st.booleans())
+    def add(self, jobs: list[NewJob], again: bool) -> None:
+        call = self.call()
+        if not self.oracle.fits(jobs):
+            with pytest.raises(QueueFull):
+                self.wait(self.engine.add("q", jobs, call=call))
+            return
+        answers = self.wait(self.engine.add("q", jobs, call=call))
+        for new, answer in zip(jobs, answers, strict=True):
+            known = new.id is not None and new.id in self.oracle.jobs
+            assert answer.outcome is (AddOutcome.DUPLICATE if known else AddOutcome.ADDED)
+            assert answer.id == self.oracle.add(new)
+        if again:
+            assert self.wait(self.engine.add("q", jobs, call=call)) == answers
+
+    @rule(
+        want=st.integers(1, 5),
+        lease=st.sampled_from([10, 100, 1000]),
+        alone=st.booleans(),
+        max_stalls=st.sampled_from([0, 1, 2]),
+        precedence=st.sampled_from(Precedence),
+        again=st.booleans(),
+    )
+    def claim(self, want: int, lease: int, alone: bool, max_stalls: int, precedence: Precedence, again: bool) -> None:
+        call = self.call()
+        claim = Claim(
+            want=want, token=f"t{call.seq}", lease=lease, worker="w", alone=alone, max_stalls=max_stalls,
+            limits=Limits(precedence=precedence),
+        )  # fmt: skip
+        answer = self.wait(self.engine.exchange("q", [], claim, call=call))
+        taken, gate = self.oracle.claim(claim)
+        assert [job.lease.id for job in answer.jobs] == taken
+        assert answer.blocked_by is gate
+        assert answer.suspects == len(self.oracle.suspects)
+        for job in answer.jobs:
+            known = self.oracle.jobs[job.lease.id]
+            assert (job.fence, job.attempts_made, job.stalls, job.data) == (
+                known.fence, known.attempts_made, known.stalls, known.data,
+            )  # fmt: skip
+            assert job.suspect is known.ran_alone
+        if again:
+            assert self.wait(self.engine.exchange("q", [], claim, call=call)) == answer
+        self.leases += [job.lease for job in answer.jobs]
+
+    @precondition(lambda self: self.held())
+    @rule(data=st.data(), outcomes=st.lists(OUTCOMES, min_size=1, max_size=4))
+    def settle_what_is_held(self, data: st.DataObject, outcomes: list[Outcome]) -> None:
+        held = self.held()
+        self._exchange([Settlement(data.draw(st.sampled_from(held)), outcome) for outcome in outcomes], again=False)
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), outcomes=st.lists(OUTCOMES, min_size=1, max_size=4), again=st.booleans())
+    def settle_anything(self, data: st.DataObject, outcomes: list[Outcome], again: bool) -> None:
+        known = st.sampled_from(self.leases)
+        self._exchange([Settlement(data.draw(known), outcome) for outcome in outcomes], again=again)
+
+    def _exchange(self, batch: list[Settlement], *, again: bool) -> None:
+        call = self.call()
+        claim = Claim(want=0, token=f"t{call.seq}", lease=1, worker="w")
+        answer = self.wait(self.engine.exchange("q", batch, claim, call=call))
+        assert list(answer.verdicts) == self._settled(batch)
+        if again:
+            assert self.wait(self.engine.exchange("q", batch, claim, call=call)) == answer
+
+    def _settled(self, batch: list[Settlement]) -> list[Verdict]:
+        """Released jobs go to the front together, in their order, after everything else of the batch."""
+        verdicts, released, completed = [], [], []
+        settled: set[str] = set()
+        for settlement in batch:
+            job = settlement.lease.id
+            verdict = Verdict.LOST if job in settled else self.oracle.holds(settlement.lease)
+            verdicts.append(verdict)
+            if verdict is not Verdict.OK:
+                continue
+            settled.add(job)
+            match settlement.outcome:
+                case Released():
+                    released.append(settlement)
+                    self.oracle.jobs[settlement.lease.id].state = State.WAITING  # no longer held by anyone
+                case Completed():
+                    completed.append(settlement)
+                    self.oracle.jobs[settlement.lease.id].state = State.WAITING
+                case _:
+                    self.oracle.settle(settlement.lease, settlement.outcome)
+        for settlement in [*completed, *reversed(released)]:
+            self.oracle.jobs[settlement.lease.id].state = State.ACTIVE
+            assert self.oracle.settle(settlement.lease, settlement.outcome) is Verdict.OK
+        return verdicts
+
+    @precondition(lambda self: self.leases)
+    @rule(data=st.data(), ttl=st.sampled_from([1, 100, 5000]))
+    def extend(self, data: st.DataObject, ttl: int) -> None:
+        leases = data.draw(st.lists(st.sampled_from(self.leases), min_size=1, max_size=4, unique=True))
+        answer = self.wait(self.engine.extend(leases, ttl=ttl))
+        held = [lease for lease in leases if self.oracle.holds(lease) is Verdict.OK]
+        assert answer.lost == tuple(lease for lease in leases if lease not in held)
+        wishes = [(wish.lease, wish.reason) for wish in answer.cancelled]
+        assert wishes == [(lease, r) for lease in held if (r := self.oracle.jobs[lease.id].cancelling) is not None]
+        for lease in held:
+            self.oracle.jobs[lease.id].deadline = self.clock.now() + ttl
+
+    @rule(ms=st.sampled_from([1, 10, 100, 1000]))
+    def time_passes(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.oracle.now = self.clock.now()
+
+    @rule(data=st.data())
+    def recover(self, data: st.DataObject) -> None:
+        dead = data.draw(st.lists(st.sampled_from(self.leases), max_size=2, unique=True)) if self.leases else []
+        answer = self.wait(self.engine.recover("q", dead=dead))
+        returned, failed = self.oracle.recover(dead)
+        assert (sorted(answer.returned), sorted(answer.failed)) == (sorted(returned), sorted(failed))
+        deadlines = [job.deadline for job in self.oracle.jobs.values() if job.state is State.ACTIVE]
+        assert answer.next_deadline == min(deadlines, default=None)
+        # Leases that ran out at the same moment have no order among themselves: take the engine's.
+        self.oracle.suspects = [i for i in self.oracle.suspects if i not in answer.returned] + list(answer.returned)
+
+    @rule(
+        data=st.data(),
+        verb=st.sampled_from(["retry", "promote", "cancel", "remove", "set_priority", "set_delay_and_data", "drain"]),
+    )
+    def control(self, data: st.DataObject, verb: str) -> None:
+        getattr(self, f"_{verb}")(data)
+
+    def _retry(self, data: st.DataObject) -> None:
+        ids, call = self.some_ids(data), self.call()
+        changed = self.wait(self.engine.retry("q", ids, call=call))
+        assert list(changed.done) == [identity for identity in ids if self.oracle.retry(identity)]
+        assert self.wait(self.engine.retry("q", ids, call=call)) == changed
+
+    def _promote(self, data: st.DataObject) -> None:
+        ids = self.some_ids(data)
+        changed = self.wait(self.engine.promote("q", ids, call=self.call()))
+        delayed = [i for i in ids if i in self.oracle.delayed]
+        assert list(changed.done) == delayed
+        for identity in delayed:
+            self.oracle.take_out(self.oracle.jobs[identity])
+            self.oracle.back(self.oracle.jobs[identity])
+
+    def _cancel(self, data: st.DataObject) -> None:
+        ids = self.some_ids(data)
+        states = {i: self.oracle.jobs[i].state for i in ids if i in self.oracle.jobs}
+        changed = self.wait(self.engine.cancel("q", ids, reason="c", call=self.call()))
+        assert list(changed.asked) == [i for i in ids if states.get(i) is State.ACTIVE]
+        assert list(changed.done) == [i for i in ids if states.get(i) in NOT_STARTED]
+        for identity in changed.asked:
+            self.oracle.jobs[identity].cancelling = "c"
+        for identity in changed.done:
+            self.oracle.take_out(self.oracle.jobs[identity])
+            self.oracle.end(self.oracle.jobs[identity], State.FAILED)
+
+    def _remove(self, data: st.DataObject) -> None:
+        ids = self.some_ids(data)
+        changed = self.wait(self.engine.remove("q", ids, call=self.call()))
+        idle = [i for i in ids if i in self.oracle.jobs and self.oracle.jobs[i].state is not State.ACTIVE]
+        assert list(changed.done) == idle
+        for identity in idle:
+            self.oracle.take_out(self.oracle.jobs[identity])
+            del self.oracle.jobs[identity]
+
+    def _set_priority(self, data: st.DataObject) -> None:
+        priority, lifo = data.draw(st.integers(0, 3)), data.draw(st.booleans())
+        (identity, *_) = self.some_ids(data)
+        changed = self.wait(self.engine.update("q", [SetPriority(identity, priority, lifo)], call=self.call()))
+        job = self.oracle.jobs.get(identity)
+        assert bool(changed.done) is (job is not None and job.state in NOT_STARTED)
+        if job is not None and changed.done:
+            job.priority = priority
+            if job.state is not State.DELAYED:
+                self.oracle.take_out(job)
+                (self.oracle.front if lifo else self.oracle.back)(job)
+
+    def _set_delay_and_data(self, data: st.DataObject) -> None:
+        delay = data.draw(st.sampled_from([0, 10, 300]))
+        (identity, *_) = self.some_ids(data)
+        changed = self.wait(self.engine.update("q", [SetDelay(identity, delay), SetData(identity, "[]")]))
+        job = self.oracle.jobs.get(identity)
+        if job is not None:
+            job.data = "[]"
+            if job.state is State.DELAYED:
+                self.oracle.take_out(job)
+                self.oracle.delay(job, self.clock.now() + delay)
+        assert len(changed.done) == (0 if job is None else 2 if job.state is State.DELAYED else 1)
+
+    def _drain(self, data: st.DataObject) -> None:
+        states = data.draw(st.sets(st.sampled_from(sorted(NOT_STARTED)), min_size=1))
+        swept = self.wait(self.engine.drain("q", states=frozenset(states), call=self.call()))
+        gone = {i for state in states for i in self.oracle.order(state)}
+        assert set(swept.ids) == gone
+        for identity in gone:
+            self.oracle.take_out(self.oracle.jobs[identity])
+            del self.oracle.jobs[identity]
+
+    @rule(
+        paused=st.sampled_from([False, False, False, True]),
+        concurrency=st.sampled_from([None, None, 1, 3]),
+        max_waiting=st.sampled_from([None, None, 5, 20]),
+    )
+    def configure(self, paused: bool, concurrency: int | None, max_waiting: int | None) -> None:
+        pause = Pause() if paused else Resume()
+        self.wait(self.engine.configure("q", [pause, SetConcurrency(concurrency), SetMaxWaiting(max_waiting)]))
+        self.oracle.paused, self.oracle.concurrency, self.oracle.max_waiting = paused, concurrency, max_waiting
+
+    @initialize()
+    def begin(self) -> None:
+        self.wait(self.engine.configure("q", [Resume()]))
+        self.work_comes_and_is_taken(6, 1000)
+
+    @rule(count=st.integers(1, 6), lease=st.sampled_from([10, 1000]))
+    def work_comes_and_is_taken(self, count: int, lease: int) -> None:
+        """So that a run is not mostly about empty queues."""
+        self.add([NewJob(name="n", attempts=3, keep_failed=KEEP_ALL)] * count, again=False)
+        self.claim(count, lease, alone=False, max_stalls=1, precedence=Precedence.PLAIN_FIRST, again=False)
+
+    @invariant()
+    def every_job_is_in_one_state_and_in_order(self) -> None:
+        assert self.wait(self.engine.counts("q")) == self.oracle.counts()
+        for state in State:
+            page = self.wait(self.engine.page("q", state, limit=1000))
+            found, known = [job.id for job in page.items], self.oracle.order(state)
+            assert (sorted(found) == sorted(known)) if state is State.ACTIVE else (found == known), state
+            for job in page.items:
+                expected = self.oracle.jobs[job.id]
+                assert job.state is state is expected.state
+                assert (job.attempts_made, job.stalls, job.priority) == (
+                    expected.attempts_made, expected.stalls, expected.priority,
+                )  # fmt: skip
+
+    @invariant()
+    def every_end_is_recorded_once(self) -> None:
+        for ending in Ending:
+            runs = self.wait(self.engine.runs("q", ending, limit=1000)).items
+            assert sorted(run.id for run in runs) == sorted(self.oracle.ended[ending.value])
+
+    @invariant()
+    def the_file_is_consistent(self) -> None:
+        assert check(self.engine) == []
+
+
+def check(engine: SqliteEngine) -> list[str]:
+    """What contradicts itself in the tables."""
+    connection = engine._core._open_connection()
+    faults = []
+    for name, place in (
+        ("waiting", 0),
+        ("suspects", 1),
+        ("prioritized", 2),
+        ("delayed", 3),
+        ("completed", 5),
+        ("failed", 6),
+    ):
+        (counted,) = connection.execute(f"SELECT {name} FROM queues").fetchone()
+        (found,) = connection.execute("SELECT count(*) FROM line WHERE place = ?", (place,)).fetchone()
+        if counted != found:
+            faults.append(f"{name}: the queue says {counted}, the line has {found}")
+    for what, sql in _CONTRADICTIONS.items():
+        (found,) = connection.execute(sql).fetchone()
+        if found:
+            faults.append(f"{what}: {found}")
+    return faults
+
+
+_CONTRADICTIONS = {
+    "active count": "SELECT (SELECT active FROM queues) - (SELECT count(*) FROM active)",
+    "both in the line and active": "SELECT count(*) FROM line JOIN active USING (key)",
+    "line without job": "SELECT count(*) FROM line l LEFT JOIN jobs j USING (key) WHERE j.key IS NULL",
+    "active without job": "SELECT count(*) FROM active a LEFT JOIN jobs j USING (key) WHERE j.key IS NULL",
+    "job in no place": """SELECT count(*) FROM jobs j WHERE NOT EXISTS (SELECT 1 FROM active a WHERE a.key = j.key)
+        AND NOT EXISTS (SELECT 1 FROM line l WHERE l.place = j.place AND l.rank = j.rank AND l.key = j.key)""",
+    "job in two places": "SELECT count(*) FROM (SELECT key FROM line GROUP BY key HAVING count(*) > 1)",
+    "id without job": "SELECT count(*) FROM ids i LEFT JOIN jobs j USING (key) WHERE j.key IS NULL",
+    "chosen id not listed": """SELECT count(*) FROM jobs j WHERE j.id IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM ids i WHERE i.id = j.id AND i.key = j.key)""",
+    "logs without job": "SELECT count(*) FROM logs g LEFT JOIN jobs j USING (key) WHERE j.key IS NULL",
+}
+
+
+class MemoryMachine(EngineMachine):
+    pass
+
+
+class SqliteMachine(EngineMachine):
+    url = "sqlite:///{folder}/jobs.db?synchronous=normal"
+
+
+_SETTINGS = settings(
+    max_examples=int(os.environ.get("TORIL_MACHINE_EXAMPLES", "80")),
+    stateful_step_count=50,
+    deadline=None,
+    derandomize="TORIL_MACHINE_EXAMPLES" not in os.environ,
+    suppress_health_check=list(HealthCheck),
+)
+
+TestMemory = pytest.mark.covers("R163", "I1", "I10")(MemoryMachine.TestCase)
+TestMemory.settings = _SETTINGS
+TestSqlite = pytest.mark.covers("R163", "I1", "I10")(SqliteMachine.TestCase)
+TestSqlite.settings = _SETTINGS
