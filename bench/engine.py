@@ -29,11 +29,10 @@ def jobs(size: int) -> list[NewJob]:
 
 async def lives(engine: Store, total: int, lane: int) -> None:
     """One lane: add a batch; hand in the last one and claim the next; over and over."""
-    queue, sender = f"lane{lane}", f"bench-{lane}"
+    queue, sender = f"lane{lane}", f"bench-{lane}-{SYSTEM.unique()}"
     batch: list[Settlement] = []
     for _ in range(total // BATCH):
-        added = engine.add(queue, jobs(BATCH), call=Call(f"{sender}-p", next(_numbers)))
-        await added
+        await engine.add(queue, jobs(BATCH), call=Call(f"{sender}-p", next(_numbers)))
         number = next(_numbers)
         claim = Claim(want=BATCH, token=f"{sender}:{number}", lease=30_000, worker=sender)
         answer = await engine.exchange(queue, batch, claim, call=Call(sender, number))
@@ -61,9 +60,10 @@ async def rate_of_adds(url: str, total: int) -> float:
     engine = connect(url)
     await engine.open()
     batches = [jobs(1000) for _ in range(total // 1000)]
+    sender = f"bench-bulk-{SYSTEM.unique()}"
     start = SYSTEM.monotonic()
     for batch in batches:
-        await engine.add("bulk", batch, call=Call("bench-bulk", next(_numbers)))
+        await engine.add("bulk", batch, call=Call(sender, next(_numbers)))
     took = SYSTEM.monotonic() - start
     await engine.close()
     return total / took

@@ -1,12 +1,14 @@
 """Payloads and results as text. What goes out comes back equal, or is refused before anything is sent."""
 
 import base64
-import json
+import json.encoder
 import math
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
+from types import CoroutineType
 from typing import Any, Final, Protocol
 
-from toril.errors import NotSerializable, PayloadTooLarge, shown
+from toril.errors import NotSerializable, PayloadTooLarge, Undecodable, UsageError, shown
 
 __all__ = ["MAX_DEPTH", "MAX_PAYLOAD", "JsonValue", "Serializer", "Undecodable", "decode", "encode", "unwrap", "wrap"]
 
@@ -17,10 +19,11 @@ MAX_DIGITS: Final = 4_300  # more, and Python itself refuses to read the number 
 JsonValue = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 _BYTES_KEY: Final = "$bytes"
-
-
-class Undecodable(Exception):
-    """Stored text that is not what it should be. The job fails with this as its reason; it never loops."""
+_TOO_LONG: Final = 10**MAX_DIGITS
+_OBJECTS: Final = frozenset({dict, OrderedDict, defaultdict})
+_CONTAINERS: Final = _OBJECTS | {list, tuple}
+_SMALL: Final = frozenset({float, bool, type(None)})
+_PATH: Final = 80  # characters of a path that a message shows
 
 
 class Serializer(Protocol):
@@ -33,35 +36,41 @@ class Serializer(Protocol):
 
 def encode(value: object, *, what: str = "data", limit: int = MAX_PAYLOAD) -> str:
     """`value` as JSON text. Refuses what JSON would bend: NaN, bytes, dates, non-string keys, cycles."""
-    _Check(what, limit).value(value, what, 1)
-    text = _dumps(value)
-    if not text.isascii():
-        _check_utf8(text, what)
-    if len(text) * 4 > limit and len(text.encode()) > limit:
-        raise PayloadTooLarge(_too_large(what, len(text.encode()), limit))
+    if _room_left((value,), limit + 2, 0) < 0:
+        raise _refusal(value, what, limit)
+    try:
+        text = _dumps(value)
+        size = len(text) if text.isascii() else len(text.encode())
+    except ValueError:  # NaN, infinity, or a lone surrogate
+        raise _refusal(value, what, limit) from None
+    if size > limit:
+        raise PayloadTooLarge(_too_large(what, str(size), limit))
     return text
 
 
-def decode(text: str, *, what: str = "data", limit: int = MAX_PAYLOAD) -> Any:
+def decode(text: str | bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -> Any:
     """The value of stored JSON text; `Undecodable` for anything else."""
     if len(text) > limit:
         raise Undecodable(f"{what} is too large: {len(text)} characters, and the limit is {limit}")
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return _loads(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:
         raise Undecodable(f"{what} is not JSON: {error}") from None
 
 
 def wrap(data: bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -> str:
     """Any bytes as JSON text, so that they pass every store and every reader unharmed."""
+    if not isinstance(data, bytes | bytearray):
+        raise NotSerializable(f"a serializer must make bytes of {what}, not {shown(data)}")
     if len(data) > limit:
-        raise PayloadTooLarge(_too_large(what, len(data), limit))
-    return json.dumps({_BYTES_KEY: base64.b64encode(data).decode()})
+        raise PayloadTooLarge(_too_large(what, str(len(data)), limit))
+    return _dumps({_BYTES_KEY: base64.b64encode(data).decode()})
 
 
-def unwrap(text: str, *, what: str = "data", limit: int = MAX_PAYLOAD) -> bytes | JsonValue:
+def unwrap(text: str | bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -> bytes | JsonValue:
     """The bytes that `wrap` was given; or the value of plain JSON, as another producer may have written it."""
-    value: JsonValue = decode(text, what=what, limit=limit * 2)
+    # Base64 makes four characters of three bytes, and a Node producer may have put spaces around them.
+    value: JsonValue = decode(text, what=what, limit=limit // 3 * 4 + 100)
     if isinstance(value, dict) and value.keys() == {_BYTES_KEY} and isinstance(value[_BYTES_KEY], str):
         try:
             return base64.b64decode(value[_BYTES_KEY], validate=True)
@@ -70,91 +79,151 @@ def unwrap(text: str, *, what: str = "data", limit: int = MAX_PAYLOAD) -> bytes 
     return value
 
 
-_dumps: Final[Callable[[object], str]] = json.JSONEncoder(
-    ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":")
-).encode
+def _room_left(value: Any, room: int, depth: int) -> int:
+    """What is left of `room` bytes, at most, once this container is encoded. Negative: look closer.
+
+    Every payload passes through here, so it finds out whether something is wrong, not what.
+    """
+    if depth > MAX_DEPTH:
+        return -1
+    room -= 2
+    if type(value) in _OBJECTS:
+        for key in value:
+            if type(key) is not str:
+                return -1
+            room -= len(key) + 3
+        value = value.values()
+    for item in value:
+        kind = type(item)
+        if kind is str:
+            room -= len(item) + 2
+        elif kind is int:
+            if not -_TOO_LONG < item < _TOO_LONG:
+                return -1
+            room -= 1
+        elif kind in _SMALL:
+            room -= 1
+        elif kind in _CONTAINERS:
+            room = _room_left(item, room, depth + 1)
+            if room < 0:
+                return -1
+        else:
+            return -1
+    return room
 
 
-class _Check:
-    """Walks a value once before it is encoded: types, depth, and a lower bound of the size."""
+def _refusal(value: object, what: str, limit: int) -> UsageError:
+    """Walk again, slowly, and say what is wrong first."""
+    try:
+        _Search(what, limit).look(value, what, 1)
+    except UsageError as error:
+        return error
+    return NotSerializable(f"{what} was changed while it was being encoded")
 
-    __slots__ = ("_limit", "_open", "_size", "_what")
+
+class _Search:
+    """Looks for what made a value unfit, and for the way to it."""
+
+    __slots__ = ("_limit", "_open", "_room", "_what")
 
     def __init__(self, what: str, limit: int) -> None:
         self._what = what
         self._limit = limit
-        self._size = 0
+        self._room = limit
         self._open: set[int] = set()
 
-    def value(self, value: object, path: str, depth: int) -> None:
+    def look(self, value: Any, path: str, depth: int) -> None:
         kind = type(value)
         if kind is str:
-            self._grow(len(value))  # type: ignore[arg-type]
-        elif value is None or kind is bool:
-            self._size += 4
+            self._text(value, path)
+        elif kind in _CONTAINERS:
+            self._inside(value, path, depth)
         elif kind is int:
-            self._int(value, path)  # type: ignore[arg-type]
-        elif kind is float:
-            if not math.isfinite(value):  # type: ignore[arg-type]
-                raise NotSerializable(f"{path} is {value}, which JSON cannot carry; send None or a string instead")
-            self._size += 3
-        elif kind is dict or kind is list or kind is tuple:
-            self._container(value, path, depth)
+            self._spend(1)
+            if not -_TOO_LONG < value < _TOO_LONG:
+                raise NotSerializable(f"{_short(path)} has more than {MAX_DIGITS} digits; send it as a string")
+        elif kind in _SMALL:
+            self._spend(1)
+            if kind is float and not math.isfinite(value):
+                raise NotSerializable(
+                    f"{_short(path)} is {value}, which JSON cannot carry; send None or a string instead"
+                )
         else:
             raise NotSerializable(_why_not(value, path))
 
-    def _int(self, value: int, path: str) -> None:
-        if value.bit_length() > 14_000:  # about 4,214 digits: surely readable below this
-            raise NotSerializable(f"{path} has more than {MAX_DIGITS - 100} digits; send it as a string")
-        self._size += 1
-
-    def _container(self, value: Any, path: str, depth: int) -> None:
+    def _inside(self, value: Any, path: str, depth: int) -> None:
         if id(value) in self._open:
-            raise NotSerializable(f"{path} contains itself")
+            raise NotSerializable(f"{_short(path)} contains itself")
         if depth > MAX_DEPTH:
-            raise NotSerializable(f"{path} is nested more than {MAX_DEPTH} deep")
+            raise NotSerializable(f"{_short(path)} is nested more than {MAX_DEPTH} deep")
         self._open.add(id(value))
-        for name, item in self._items(value, path):
-            self.value(item, name, depth + 1)
+        self._spend(2)
+        for item_path, item in self._items(value, path):
+            self.look(item, item_path, depth + 1)
         self._open.discard(id(value))
 
     def _items(self, value: Any, path: str) -> Iterator[tuple[str, object]]:
-        if isinstance(value, dict):
+        if type(value) in _OBJECTS:
             for key, item in value.items():
                 if type(key) is not str:
-                    raise NotSerializable(f"{path} has the key {shown(key)}; JSON has string keys only")
-                self._grow(len(key))
-                yield f"{path}.{key}", item
+                    raise NotSerializable(f"{_short(path)} has the key {shown(key)}; JSON has plain string keys only")
+                self._text(key, f"a key of {path}")
+                self._spend(1)
+                yield f"{path}.{key}" if key.isidentifier() else f"{path}[{shown(key)}]", item
         else:
             for index, item in enumerate(value):
                 yield f"{path}[{index}]", item
 
-    def _grow(self, length: int) -> None:
-        # Characters are never more than bytes, so this refuses only what is too large, before a copy is made.
-        self._size += length + 3
-        if self._size > self._limit + 3:
-            raise PayloadTooLarge(_too_large(self._what, self._size, self._limit))
+    def _text(self, text: str, path: str) -> None:
+        self._spend(len(text) + 2)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise NotSerializable(f"{_short(path)} has a lone surrogate, which UTF-8 cannot carry") from None
+
+    def _spend(self, size: int) -> None:
+        # Never more than the encoded size, so that nothing is refused that would fit.
+        self._room -= size
+        if self._room < 0:
+            raise PayloadTooLarge(_too_large(self._what, f"at least {self._limit - self._room}", self._limit))
 
 
 def _why_not(value: object, path: str) -> str:
-    if hasattr(value, "cr_await") and hasattr(value, "close"):
-        value.close()  # a coroutine that nobody will await would warn later, far from the cause
-    kind = type(value).__name__
-    return f"{path} is of type {kind}, which JSON cannot carry; convert it, or give the queue a serializer="
-
-
-def _too_large(what: str, size: int, limit: int) -> str:
+    if type(value) is CoroutineType:
+        value.close()  # nobody will await it: it would warn later, far from the cause
+        return f"{_short(path)} is a coroutine; await it first"
+    kind = type(value)
+    plain = next((base.__name__ for base in (dict, list, tuple, str, int, float) if issubclass(kind, base)), None)
+    if plain is not None:
+        return f"{_short(path)} is a {kind.__name__}, which would come back as a plain {plain}; send a plain {plain}"
     return (
-        f"{what} has at least {size} bytes and the limit is {limit}; keep large things elsewhere and send their address"
+        f"{_short(path)} is of type {kind.__name__}, which JSON cannot carry; convert it, "
+        "or give the queue a serializer="
     )
 
 
-def _check_utf8(text: str, what: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise NotSerializable(f"{what} has a lone surrogate, which UTF-8 cannot carry") from None
+def _too_large(what: str, size: str, limit: int) -> str:
+    return f"{what} has {size} bytes and the limit is {limit}; keep large things elsewhere and send their address"
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= _PATH else f"{path[: _PATH // 2]}…{path[1 - _PATH // 2 :]}"
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _encoder() -> Callable[[object], str]:
+    settings = json.JSONEncoder(ensure_ascii=False, check_circular=False, allow_nan=False, separators=(",", ":"))
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return settings.encode
+    # `settings.encode` would make this anew for every payload, which takes longer than encoding a small one.
+    encode_text = json.encoder.encode_basestring
+    chunks = make(None, settings.default, encode_text, None, ":", ",", False, False, False)  # noqa: FBT003
+    return lambda value: "".join(chunks(value, 0))
+
+
+_dumps: Final = _encoder()
+_loads: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode

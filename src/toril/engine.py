@@ -11,12 +11,12 @@ first; one job is a batch of one. Rules that hold for all of them:
 """
 
 import importlib
+import re
 from collections.abc import Sequence
 from typing import Literal, Protocol, runtime_checkable
-from urllib.parse import urlsplit
 
 from toril.clock import SYSTEM, Clock
-from toril.errors import EngineUnusable, InvalidOption
+from toril.errors import EngineUnusable, InvalidOption, shown
 from toril.model import (
     Added,
     Beat,
@@ -114,7 +114,7 @@ class Engine(Protocol):
         """Remove what retention no longer keeps. Returns how much it removed; call again while that is `limit`."""
 
     async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
-        """Say that a worker is alive, for `ttl` ms; receive the orders that wait for it."""
+        """Say that a worker is alive, for `ttl` ms; receive the orders that it has not said it heard."""
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
         """Become or stay the leader. The lock only saves work: nothing may depend on there being one leader."""
@@ -125,8 +125,8 @@ class Engine(Protocol):
     async def signal(self, worker: str, order: Order, *, now: int | None = None) -> bool:
         """Leave an order for a worker and wake it. False if no such worker is alive."""
 
-    async def once(self, key: str, *, ttl: int, now: int | None = None) -> bool:
-        """True for the first caller of the whole fleet within `ttl` ms."""
+    async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+        """True for the first owner of the whole fleet within `ttl` ms, however often it asks."""
 
     async def retry(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
@@ -182,11 +182,14 @@ class Engine(Protocol):
         *,
         running: Literal["refuse", "remove"] = "refuse",
         limit: int = 1000,
+        call: Call | None = None,
         now: int | None = None,
     ) -> Swept:
         """Pause the queue, then remove it with everything in it, a bounded part a call; `WrongState` while jobs run."""
 
-    async def configure(self, queue: str, settings: Sequence[Setting], *, now: int | None = None) -> Settings:
+    async def configure(
+        self, queue: str, settings: Sequence[Setting], *, call: Call | None = None, now: int | None = None
+    ) -> Settings:
         """Change the queue's settings for every process at once. None to change just reads them."""
 
 
@@ -229,8 +232,13 @@ _SCHEMES: dict[str, tuple[str, str | None]] = {
 }
 
 
+_SECRET = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
+
+
 def connect(url: str, *, clock: Clock = SYSTEM) -> Store:
     """The engine for this URL, not yet opened. Only the modules that it needs are imported."""
+    if not isinstance(url, str):
+        raise InvalidOption(f"a store's URL must be a string, not {shown(url)}")
     scheme, separator, _ = url.partition("://")
     if not separator:
         raise InvalidOption(
@@ -254,10 +262,7 @@ def connect(url: str, *, clock: Clock = SYSTEM) -> Store:
 
 def redacted(url: str) -> str:
     """The URL as it may be shown: without password, at most 200 characters."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url.rsplit("@", maxsplit=1)[-1][:200]
-    if "@" in parts.netloc:
-        parts = parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2])
-    return parts.geturl()[:200]
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
+    if "@" in rest and not rest.startswith("/"):  # a password may hold any character; a file's path may hold an @
+        rest = "***@" + rest.rpartition("@")[2]
+    return _SECRET.sub(r"\1***", scheme + separator + rest)[:200]

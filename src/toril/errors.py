@@ -18,7 +18,8 @@
     │   └── AddUncertain        stored, but not confirmed as durable
     ├── EngineUnusable        stop: corrupt, newer schema, unsafe settings
     ├── PartialAdd            a large add stopped half-way; names what is stored
-    └── ResultGone            the job ended, its result was not kept
+    ├── ResultGone            the job ended, its result was not kept
+    └── Undecodable           what is stored is not what it should be
 
 A lost lease and a taken id are answers, not errors: see `toril.model`.
 """
@@ -40,6 +41,7 @@ __all__ = [
     "QueueFull",
     "ResultGone",
     "TorilError",
+    "Undecodable",
     "UnknownQueue",
     "UsageError",
     "WrongState",
@@ -51,7 +53,12 @@ _SHOWN = 80
 
 def shown(value: object) -> str:
     """A value as error messages show it: at most 80 characters, control characters escaped."""
-    text = ascii(value) if not isinstance(value, str) or not value.isprintable() else repr(value)
+    if isinstance(value, str | bytes | bytearray):
+        value = value[:_SHOWN]  # a mistake of 100 MB is not copied in order to be shown
+    try:
+        text = repr(value) if type(value) is str else ascii(value)
+    except Exception:  # another's `__repr__` may do anything, and a number of 5,000 digits has none
+        text = f"a value of type {type(value).__name__}"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
@@ -129,3 +136,7 @@ class PartialAdd(TorilError):
 
 class ResultGone(TorilError):
     """The job ended and its result was not kept; give `result_ttl` to keep it."""
+
+
+class Undecodable(TorilError):
+    """Stored text that is not what it should be. A job with such data fails with this reason; it never loops."""

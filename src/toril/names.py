@@ -15,6 +15,7 @@ __all__ = [
     "check_label",
     "check_prefix",
     "check_queue_name",
+    "check_worker_name",
 ]
 
 MAX_QUEUE_NAME_BYTES = 128
@@ -64,68 +65,86 @@ _KEY_SYNTAX = {
     "/": "names appear in URLs and file names",
     "%": "names appear in URLs",
 }
-# Cc control, Cf formatting (zero width, bidi overrides), Cs lone surrogates, Co and Cn unassigned, Zl and Zp line ends.
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# Letters and marks that show nothing, so that two names would look alike: joiners, fillers, variation selectors.
+# What else is invisible (controls, bidi overrides, zero width, odd spaces) Python calls not printable.
+_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LONGEST_DECOMPOSITION = 4  # code points that the normal form can make one of
 
 
 def check_queue_name(name: object) -> str:
     """The name in its normal form (NFC), or InvalidName."""
-    if isinstance(name, str) and _PLAIN_NAME.match(name):
+    if type(name) is str and _PLAIN_NAME.match(name):
         return name
     return _check_key_part("a queue name", name)
 
 
 def check_label(what: str, name: object) -> str:
     """The same rules as for queue names, for schedules, workers, deduplication keys and the like."""
-    if isinstance(name, str) and _PLAIN_NAME.match(name):
+    if type(name) is str and _PLAIN_NAME.match(name):
         return name
     return _check_key_part(what, name)
 
 
+def check_worker_name(name: object) -> str:
+    """A worker's name: one printable word of up to 128 bytes. It may have any separators, `:` among them."""
+    if type(name) is str and _PLAIN_NAME.match(name):
+        return name
+    if not isinstance(name, str):
+        raise InvalidName(f"a worker's name must be a string, not {shown(name)}")
+    _check_length("a worker's name", name, MAX_QUEUE_NAME_BYTES)
+    if not name.isprintable() or " " in name:
+        raise InvalidName(f"a worker's name must be one printable word, and {shown(name)} is not")
+    return str(name)
+
+
 def check_job_name(name: object) -> str:
     """The job's name as given, or InvalidName."""
-    if not isinstance(name, str):
-        raise InvalidName(f"a job name must be a string, not {shown(name)}")
-    if _PLAIN_NAME.match(name):
+    if type(name) is str and _PLAIN_NAME.match(name):
         return name
-    _check_length("a job name", name, MAX_JOB_NAME_BYTES)
-    if any(unicodedata.category(c) in {"Cc", "Cs"} for c in name):
-        raise InvalidName(f"a job name must not contain control characters, and {shown(name)} does")
-    return name
+    return _check_text("a job name", name, MAX_JOB_NAME_BYTES)
 
 
 def check_job_id(job_id: object) -> str:
     """An id that a user chose, or InvalidName. Ids that Toril gives out are integers, so users' ids may not be."""
-    if not isinstance(job_id, str):
-        raise InvalidName(f"a job id must be a string, not {shown(job_id)}")
-    _check_length("a job id", job_id, MAX_ID_BYTES)
-    if _INTEGER.match(job_id):
-        raise InvalidName(f"a job id must not be an integer, and {shown(job_id)} is: Toril numbers the others itself")
-    if job_id in RESERVED_IDS:
-        raise InvalidName(f"{shown(job_id)} is a word of the layout and cannot be a job id")
-    if ":" in job_id and (job_id.count(":") != 2 or job_id.startswith("0:")):
-        raise InvalidName(f"a job id must not contain ':', and {shown(job_id)} does")
-    if any(unicodedata.category(c) in {"Cc", "Cs"} for c in job_id):
-        raise InvalidName(f"a job id must not contain control characters, and {shown(job_id)} does")
-    return job_id
+    text = _check_text("a job id", job_id, MAX_ID_BYTES)
+    if _INTEGER.match(text):
+        raise InvalidName(f"a job id must not be an integer, and {shown(text)} is: Toril numbers the others itself")
+    if text in RESERVED_IDS:
+        raise InvalidName(f"a job id must not be a word of the layout, and {shown(text)} is")
+    if ":" in text:
+        _check_parts(text)
+    return text
 
 
 def check_prefix(prefix: object) -> str:
     """The key prefix of an App: a name, or `{name}` where a cluster needs the tag."""
-    if isinstance(prefix, str):
-        bare = prefix[1:-1] if prefix.startswith("{") and prefix.endswith("}") else prefix
-        try:
-            _check_key_part("a prefix", bare)
-        except InvalidName as error:
-            raise InvalidOption(str(error)) from None
-        return prefix
-    raise InvalidOption(f"a prefix must be a string, not {shown(prefix)}")
+    if not isinstance(prefix, str):
+        raise InvalidOption(f"a prefix must be a string, not {shown(prefix)}")
+    tagged = prefix.startswith("{") and prefix.endswith("}")
+    try:
+        name = _check_key_part("a prefix", prefix[1:-1] if tagged else prefix)
+    except InvalidName as error:
+        raise InvalidOption(str(error)) from None
+    return f"{{{name}}}" if tagged else name
+
+
+def _check_parts(job_id: str) -> None:
+    """Ids of scheduled jobs are `repeat:schedule:time`. Of that form, and like no other key, users' ids may be too."""
+    first, *rest = job_id.split(":")
+    if len(rest) != 2 or first == "0":
+        raise InvalidName(f"a job id must not contain ':' but between three parts, and {shown(job_id)} does")
+    if first in RESERVED_IDS - {"repeat"} or rest[-1] in RESERVED_IDS:
+        raise InvalidName(f"a job id must not begin or end with a word of the layout, and {shown(job_id)} does")
 
 
 def _check_key_part(what: str, name: object) -> str:
     if not isinstance(name, str):
         raise InvalidName(f"{what} must be a string, not {shown(name)}")
-    if any(unicodedata.category(c) in _UNSEEN for c in name):
+    if len(name) > MAX_QUEUE_NAME_BYTES * _LONGEST_DECOMPOSITION:
+        raise InvalidName(_too_long(what, name, MAX_QUEUE_NAME_BYTES, len(name)))
+    name = _plain(name)
+    if not name.isprintable() or _BLANK.search(name):
         raise InvalidName(f"{what} must not contain control or invisible characters, and {shown(name)} does")
     name = unicodedata.normalize("NFC", name)
     _check_length(what, name, MAX_QUEUE_NAME_BYTES)
@@ -141,9 +160,29 @@ def _check_key_part(what: str, name: object) -> str:
     return name
 
 
+def _check_text(what: str, text: object, limit: int) -> str:
+    """For what is only ever a part of a value, or the last part of a key: any text of one line."""
+    if not isinstance(text, str):
+        raise InvalidName(f"{what} must be a string, not {shown(text)}")
+    text = _plain(text)
+    _check_length(what, text, limit)
+    if _CONTROL.search(text):
+        raise InvalidName(f"{what} must be one line without control characters, and {shown(text)} is not")
+    return text
+
+
 def _check_length(what: str, name: str, limit: int) -> None:
-    size = len(name.encode("utf-8", "surrogatepass"))
     if not name or name.isspace():
-        raise InvalidName(f"{what} must not be empty")
+        raise InvalidName(f"{what} must not be empty, and {shown(name)} is")
+    size = len(name) if len(name) > limit else len(name.encode("utf-8", "surrogatepass"))
     if size > limit:
-        raise InvalidName(f"{what} must have at most {limit} bytes, and {shown(name)} has {size}")
+        raise InvalidName(_too_long(what, name, limit, size))
+
+
+def _too_long(what: str, name: str, limit: int, size: int) -> str:
+    return f"{what} must have at most {limit} bytes, and {shown(name)} has {size}"
+
+
+def _plain(text: str) -> str:
+    """A member of an enum of strings, and the like, would print as something else in a key."""
+    return text if type(text) is str else str.__str__(text)

@@ -32,6 +32,7 @@ class OracleJob:
     expires_at: int | None = None
     attempts_made: int = 0
     stalls: int = 0
+    starts: int = 0
     fence: int = 0
     suspect: bool = False
     token: str = ""
@@ -57,6 +58,7 @@ class Oracle:
     completed: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     numbers: int = 0
+    claims: int = 0
     ended: dict[str, list[str]] = field(default_factory=lambda: {"completed": [], "failed": []})
 
     # the places
@@ -178,7 +180,8 @@ class Oracle:
                 self.end(job, State.FAILED)
                 continue
             job.state, job.token, job.deadline = State.ACTIVE, claim.token, self.now + claim.lease
-            job.fence += 1
+            self.claims += 1
+            job.starts, job.fence = job.starts + 1, self.claims
             job.ran_alone, job.max_stalls = alone, claim.max_stalls
             taken.append(identity)
         return taken
@@ -195,6 +198,8 @@ class Oracle:
         if verdict is not Verdict.OK:
             return verdict
         job = self.jobs[lease.id]
+        if job.cancelling is not None and isinstance(outcome, Retried | Snoozed | Released):
+            outcome = Cancelled(job.cancelling)
         job.cancelling = None
         if not isinstance(outcome, Snoozed | Released):
             job.attempts_made += 1

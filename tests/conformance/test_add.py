@@ -70,7 +70,7 @@ async def test_a_record_holds_all_that_was_given(engine: Store, clock: ManualClo
     assert found.state is State.PRIORITIZED
     assert found.expires_at == clock.now() + 60_000
     assert found.added_at == clock.now()
-    assert (found.attempts_made, found.stalls, found.fence) == (0, 0, 0)
+    assert (found.attempts_made, found.stalls, found.starts, found.fence) == (0, 0, 0, 0)
 
 
 @pytest.mark.covers("R013")
@@ -82,7 +82,7 @@ async def test_a_claim_carries_what_running_needs(engine: Store, clock: ManualCl
 
     assert (claimed.name, claimed.data, claimed.attempts, claimed.timeout) == ("n", "[]", 3, 9)
     assert (claimed.backoff, claimed.metadata, claimed.checkpoint) == (backoff, "{}", None)
-    assert (claimed.attempts_made, claimed.stalls, claimed.fence) == (0, 0, 1)
+    assert (claimed.attempts_made, claimed.stalls, claimed.starts, claimed.fence) == (0, 0, 1, 1)
     assert claimed.added_at == clock.now()
 
 

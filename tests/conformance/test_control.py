@@ -193,6 +193,16 @@ async def test_priority_can_be_changed(engine: Store) -> None:
     assert (await job(engine, "4")).priority == 2
 
 
+async def test_a_suspect_stays_one_whatever_its_priority(engine: Store) -> None:
+    await add(engine, NewJob(name="n"))
+    await engine.recover("q", dead=[(await claim_one(engine)).lease])
+
+    await engine.update("q", [SetPriority("1", 3)])
+
+    assert (await claim(engine)).jobs == ()
+    assert (await claim_one(engine, alone=True)).priority == 3
+
+
 async def test_a_priority_taken_away_makes_a_plain_job(engine: Store) -> None:
     await add(engine, NewJob(name="a"), NewJob(name="b", priority=9))
 

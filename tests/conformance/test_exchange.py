@@ -138,7 +138,8 @@ async def test_a_retry_with_a_delay_waits_in_the_store(engine: Store, clock: Man
     assert names((await claim(engine)).jobs) == ["other"]
     clock.advance(10_000)
     again = await claim_one(engine)
-    assert (again.lease.id, again.attempts_made, again.fence, again.delay) == (claimed.lease.id, 1, 2, 10_000)
+    assert (again.lease.id, again.attempts_made, again.starts, again.delay) == (claimed.lease.id, 1, 2, 10_000)
+    assert again.fence > claimed.fence
 
 
 @pytest.mark.covers("R061")
@@ -225,6 +226,35 @@ async def test_the_fence_grows_with_every_claim(engine: Store, clock: ManualCloc
 
     fences += [stalled.fence, (await claim_one(engine, alone=True)).fence]
     assert fences == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.covers("F05")
+async def test_a_fence_is_never_seen_twice_in_a_queue(engine: Store) -> None:
+    fences = []
+    for _ in range(3):
+        await add(engine, NewJob(name="n", id="same"), NewJob(name="m"))
+        taken = (await claim(engine)).jobs
+        fences += [each.fence for each in taken]
+        assert [each.starts for each in taken] == [1, 1]
+        for each in taken:
+            await settle(engine, each.lease)
+
+    assert fences == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.covers("R096")
+@pytest.mark.parametrize("outcome", [Retried(BOOM), Retried(BOOM, 50), Snoozed(50), Released()], ids=str)
+async def test_a_job_that_someone_wants_stopped_does_not_run_again(engine: Store, outcome: Outcome) -> None:
+    await add(engine, NewJob(name="n", attempts=5, keep_failed=KEEP_ALL))
+    claimed = await claim_one(engine)
+    await engine.cancel("q", ["1"], reason="enough")
+
+    assert await settle(engine, claimed.lease, outcome) is Verdict.OK
+
+    found = await job(engine, "1")
+    assert found.state is State.FAILED
+    assert found.failure is not None
+    assert (found.failure.reason, found.failure.kind) == ("enough", "JobCancelled")
 
 
 @pytest.mark.covers("R195", "R196")

@@ -1,6 +1,7 @@
 """Engine.beat, signal, lead, resign and once: what processes tell each other."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -25,14 +26,16 @@ async def test_a_worker_is_listed_while_it_beats(engine: Store, clock: ManualClo
     assert [worker.id for worker in await engine.workers()] == ["w2"]
 
 
-async def test_orders_are_handed_over_once(engine: Store) -> None:
+async def test_orders_come_again_until_they_were_heard(engine: Store) -> None:
     assert await engine.beat(W1, ttl=1000) == ()
+    await engine.signal("w1:host", Order.QUIET)
     await engine.signal("w1:host", Order.QUIET)
     await engine.signal("w1:host", Order.STOP)
 
     assert [worker.orders for worker in await engine.workers()] == [("quiet", "stop")]
     assert await engine.beat(W1, ttl=1000) == (Order.QUIET, Order.STOP)
-    assert await engine.beat(W1, ttl=1000) == ()
+    assert await engine.beat(replace(W1, heard=[Order.QUIET]), ttl=1000) == (Order.STOP,)
+    assert await engine.beat(replace(W1, heard=[Order.STOP]), ttl=1000) == ()
 
 
 async def test_nobody_orders_the_dead(engine: Store, clock: ManualClock) -> None:
@@ -97,12 +100,14 @@ async def test_a_store_in_memory_has_no_leader(memory_engine: Store) -> None:
 
 
 async def test_once_is_once_in_its_time(engine: Store, clock: ManualClock) -> None:
-    answers = await asyncio.gather(*(engine.once("alert", ttl=1000) for _ in range(5)))
+    answers = await asyncio.gather(*(engine.once("alert", f"w{i}", ttl=1000) for i in range(5)))
     clock.advance(999)
-    later = await engine.once("alert", ttl=1000)
+    later = await engine.once("alert", "late", ttl=1000)
+    again = await engine.once("alert", f"w{answers.index(True)}", ttl=1000)
     clock.advance(1)
 
     assert sum(answers) == 1
     assert not later
-    assert await engine.once("alert", ttl=1000)
-    assert await engine.once("another", ttl=1000)
+    assert again
+    assert await engine.once("alert", "late", ttl=1000)
+    assert await engine.once("another", "w1", ttl=1000)

@@ -86,7 +86,7 @@ async def test_a_walk_neither_repeats_nor_skips_while_jobs_move(engine: Store, c
         await engine.exchange("q", back + done, Claim(want=0, token="t", lease=LEASE, worker="w"))
         await add(engine, NewJob(name="new"), NewJob(name="new", lifo=True))
 
-    stayed = {each.id for each in (await engine.page("q", State.WAITING, limit=1000)).items if each.fence == 0}
+    stayed = {each.id for each in (await engine.page("q", State.WAITING, limit=1000)).items if each.starts == 0}
     assert len(seen) == len(set(seen))
     assert {i for i in stayed if int(i) <= 100} <= set(seen)
 

@@ -202,6 +202,14 @@ async def test_the_jobs_of_a_dead_worker_return_before_their_time(engine: Store)
     assert (await job(engine, "2")).state is State.ACTIVE
 
 
+async def test_a_dead_lease_named_twice_is_taken_back_once(engine: Store) -> None:
+    await add(engine, NewJob(name="n"))
+    lease = (await claim_one(engine)).lease
+
+    assert (await engine.recover("q", dead=[lease, lease])).returned == ("1",)
+    assert (await engine.counts("q")).waiting == 1
+
+
 @pytest.mark.covers("F117")
 async def test_a_job_that_stalled_is_given_out_alone(engine: Store) -> None:
     await add(engine, *(NewJob(name=n) for n in "abc"))

@@ -143,8 +143,8 @@ class EngineMachine(RuleBasedStateMachine):
         assert answer.suspects == len(self.oracle.suspects)
         for job in answer.jobs:
             known = self.oracle.jobs[job.lease.id]
-            assert (job.fence, job.attempts_made, job.stalls, job.data) == (
-                known.fence, known.attempts_made, known.stalls, known.data,
+            assert (job.starts, job.fence, job.attempts_made, job.stalls, job.data) == (
+                known.starts, known.fence, known.attempts_made, known.stalls, known.data,
             )  # fmt: skip
             assert job.suspect is known.ran_alone
         if again:
@@ -182,8 +182,9 @@ class EngineMachine(RuleBasedStateMachine):
             if verdict is not Verdict.OK:
                 continue
             settled.add(job)
+            wanted_stopped = self.oracle.jobs[job].cancelling is not None
             match settlement.outcome:
-                case Released():
+                case Released() if not wanted_stopped:
                     released.append(settlement)
                     self.oracle.jobs[settlement.lease.id].state = State.WAITING  # no longer held by anyone
                 case Completed():
@@ -275,7 +276,7 @@ class EngineMachine(RuleBasedStateMachine):
         assert bool(changed.done) is (job is not None and job.state in NOT_STARTED)
         if job is not None and changed.done:
             job.priority = priority
-            if job.state is not State.DELAYED:
+            if job.state is not State.DELAYED and not job.suspect:
                 self.oracle.take_out(job)
                 (self.oracle.front if lifo else self.oracle.back)(job)
 
@@ -400,7 +401,12 @@ _SETTINGS = settings(
     suppress_health_check=list(HealthCheck),
 )
 
-TestMemory = pytest.mark.covers("R163", "I1", "I10")(MemoryMachine.TestCase)
-TestMemory.settings = _SETTINGS
-TestSqlite = pytest.mark.covers("R163", "I1", "I10")(SqliteMachine.TestCase)
-TestSqlite.settings = _SETTINGS
+
+@pytest.mark.covers("R163", "I1", "I10")
+class TestMemory(MemoryMachine.TestCase):  # type: ignore[misc, valid-type]
+    settings = _SETTINGS
+
+
+@pytest.mark.covers("R163", "I1", "I10")
+class TestSqlite(SqliteMachine.TestCase):  # type: ignore[misc, valid-type]
+    settings = _SETTINGS

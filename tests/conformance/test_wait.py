@@ -24,6 +24,7 @@ from toril.model import (
     SetConcurrency,
     control,
 )
+from toril.testing import ManualClock
 
 LONG = 60_000
 
@@ -92,6 +93,28 @@ async def test_jobs_that_return_wake(engine: Store) -> None:
     await engine.recover("q", dead=[b.lease])
 
     assert first == await waiter == {"q"}
+
+
+async def test_a_queue_made_anew_is_news(engine: Store) -> None:
+    await add(engine, NewJob(name="n"))
+    await settle(engine, (await claim(engine)).jobs[0].lease)
+    await engine.obliterate("q")
+    await add(engine, NewJob(name="n"))
+
+    assert await engine.wait(["q"], timeout=LONG) == {"q"}
+
+
+async def test_a_suspect_wakes_an_idle_worker_beside_a_busy_one(engine: Store, clock: ManualClock) -> None:
+    await add(engine, NewJob(name="n"))
+    await claim(engine, lease=1000)
+    await exhausted(engine)
+    waiter = await resting(engine, "q")
+    clock.advance(1000)
+
+    await engine.recover("q")
+    assert (await claim(engine)).suspects == 1  # by the busy one, which cannot take it
+
+    assert await waiter == {"q"}
 
 
 async def test_resuming_wakes(engine: Store) -> None:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from toril.errors import InvalidOption, shown
 from toril.model.options import MAX_DELAY, MAX_PRIORITY, RateLimit, check_text, whole
+from toril.names import check_worker_name
 from toril.states import State
 
 
@@ -92,6 +94,10 @@ class SetRateLimit:
 
     limit: RateLimit | None
 
+    def __post_init__(self) -> None:
+        if self.limit is not None and not isinstance(self.limit, RateLimit):
+            raise InvalidOption(f"a rate must be RateLimit(max, per) or None, not {shown(self.limit)}")
+
 
 @dataclass(frozen=True, slots=True)
 class SetMaxWaiting:
@@ -126,7 +132,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """A worker's sign of life."""
+    """A worker's sign of life. `heard` names the orders that it has received; others come again."""
 
     worker: str
     queues: Sequence[str]
@@ -136,6 +142,10 @@ class Beat:
     pid: int = 0
     version: str = ""
     started_at: int = 0
+    heard: Sequence[Order] = ()
+
+    def __post_init__(self) -> None:
+        check_worker_name(self.worker)
 
 
 def control(worker: str) -> str:

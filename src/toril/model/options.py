@@ -59,7 +59,7 @@ class RateLimit:
         whole("a rate limit's max", self.max, 1, 2**31)
         if not (_is_number(self.per) and 0.001 <= self.per <= 31 * 86_400):
             raise InvalidOption(f"a rate limit's window must be from 0.001 s to 31 days, not {shown(self.per)}")
-        if self.window not in {"sliding", "fixed"}:
+        if self.window not in ("sliding", "fixed"):
             raise InvalidOption(f"a rate limit's window must be 'sliding' or 'fixed', not {shown(self.window)}")
 
     @property
@@ -78,7 +78,7 @@ class Backoff:
     strategy: str | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in {"fixed", "exponential"}:
+        if self.kind not in ("fixed", "exponential"):
             raise InvalidOption(f"a backoff must be 'fixed' or 'exponential', not {shown(self.kind)}")
         whole("a backoff's delay", self.delay, 0, MAX_DELAY)
         if self.cap is not None:
@@ -113,14 +113,17 @@ class NewJob:
     metadata: str | None = None
 
     def __post_init__(self) -> None:
-        check_job_name(self.name)
+        _replace(self, "name", check_job_name(self.name))
         check_text("data", self.data)
+        for keep in (self.keep_completed, self.keep_failed):
+            if type(keep) is not Keep:
+                raise InvalidOption(f"what to keep must be a Keep(…), not {shown(keep)}")
         whole("priority", self.priority, 0, MAX_PRIORITY)
         whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
         whole("delay", self.delay, 0, MAX_DELAY)
         whole("keep_logs", self.keep_logs, 0, 1_000_000)
         if self.id is not None:
-            check_job_id(self.id)
+            _replace(self, "id", check_job_id(self.id))
         if self.due is not None:
             whole("due", self.due, 0, 2**42)
             if self.delay:
@@ -133,6 +136,12 @@ class NewJob:
             whole("result_ttl", self.result_ttl, 1, MAX_DELAY)
         if self.metadata is not None:
             check_text("metadata", self.metadata)
+
+
+def _replace(job: object, name: str, value: str) -> None:
+    """Write back a name that checking has changed, as it does with a member of an enum."""
+    if getattr(job, name) is not value:
+        object.__setattr__(job, name, value)
 
 
 def check_text(what: str, text: object) -> str:

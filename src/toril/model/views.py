@@ -25,6 +25,7 @@ class JobRecord:
     attempts: int
     attempts_made: int
     stalls: int
+    starts: int
     fence: int
     priority: int
     delay: int

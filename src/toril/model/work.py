@@ -17,6 +17,7 @@ from toril.model.options import (
     whole,
 )
 from toril.model.value import hot
+from toril.names import check_worker_name
 from toril.states import State
 
 
@@ -42,6 +43,10 @@ class Call:
 
     sender: str
     seq: int
+
+    def __post_init__(self) -> None:
+        check_worker_name(self.sender)
+        whole("seq", self.seq, 0, 2**53)
 
 
 @hot
@@ -70,18 +75,20 @@ class Claim:
         whole("want", self.want, 0, EXCHANGE)
         whole("lease", self.lease, 1, MAX_DELAY)
         whole("max_stalls", self.max_stalls, 0, 2**31)
-        if not self.token or self.token == "0":  # noqa: S105 - BullMQ reads "0" as "check no lock"
+        check_worker_name(self.worker)
+        if type(self.token) is not str or self.token in {"", "0"}:
             raise InvalidOption(f"a token must be drawn anew for each claim, not {shown(self.token)}")
 
 
 @hot
 class Claimed:
-    """A job handed out, with all that running it needs. `fence` grows with every claim of the job. A `suspect` has
-    stalled before and must run alone."""
+    """A job handed out, with all that running it needs. `starts` counts how often it was, this time included;
+    `fence` is larger than for any claim in the queue before. A `suspect` has stalled and must run alone."""
 
     lease: Lease
     name: str
     data: str
+    starts: int
     fence: int
     attempts: int
     attempts_made: int
@@ -269,9 +276,10 @@ Report: TypeAlias = Progress | LogLine | Rewrite | Checkpoint
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """Jobs whose lease had run out: given back, or failed for having stalled too often. `next_deadline` is when
-    the next lease runs out."""
+    the next lease runs out, by the clock that says `now`."""
 
     returned: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     next_deadline: int | None = None
     more: bool = False
+    now: int = 0

@@ -14,7 +14,5 @@ MINUTES: Final = 7 * 24 * 60  # of per-minute figures
 
 def shortened(text: str, limit: int = RUN_TEXT_BYTES) -> tuple[str, bool]:
     """`text` in at most `limit` bytes of UTF-8, with a mark where it was cut; and whether it is whole."""
-    if len(text) * 4 <= limit:  # a character takes at most four bytes
-        return text, True
-    kept = storable(text, limit)
-    return kept, kept is text or kept == text
+    kept = storable(text[: limit + 1], limit)  # more than `limit` characters are cut anyway: spare encoding them
+    return kept, kept == text

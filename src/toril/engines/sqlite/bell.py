@@ -2,9 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeAlias, TypeVar
 
-__all__ = ["Bell"]
+__all__ = ["Bell", "Waiter", "hand_over"]
+
+T = TypeVar("T")
+Waiter: TypeAlias = "asyncio.Future[list[str]]"
 
 
 class Bell:
@@ -12,7 +17,7 @@ class Bell:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}
+        self._waiting: dict[str, dict[Waiter, None]] = {}
 
     @property
     def names(self) -> list[str]:
@@ -20,15 +25,16 @@ class Bell:
         with self._lock:
             return list(self._waiting)
 
-    def listen(self, names: Iterable[str]) -> asyncio.Future[None]:
-        """A future of the running loop that the first ring of any of these names ends. Give it back to `forget`."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def listen(self, names: Iterable[str]) -> Waiter:
+        """A future of the running loop that the first ring of any of these names ends, with the names that rang.
+        Give it back to `forget`."""
+        future: Waiter = asyncio.get_running_loop().create_future()
         with self._lock:
             for name in names:
                 self._waiting.setdefault(name, {})[future] = None
         return future
 
-    def forget(self, names: Iterable[str], future: asyncio.Future[None]) -> None:
+    def forget(self, names: Iterable[str], future: Waiter) -> None:
         with self._lock:
             for name in names:
                 waiting = self._waiting.get(name)
@@ -41,14 +47,35 @@ class Bell:
         """Wake all who wait for any of these; callable from any thread."""
         if not self._waiting:
             return
+        names = list(names)
+        woken: dict[Waiter, list[str]] = {}
         with self._lock:
-            woken = dict.fromkeys(future for name in names for future in self._waiting.get(name, ()))
-        for future in woken:
-            loop = future.get_loop()
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_wake, future)
+            for name in names:
+                for future in self._waiting.get(name, ()):
+                    woken.setdefault(future, []).append(name)
+        self._wake(woken)
+
+    def look(self) -> None:
+        """Something may have changed: have all who wait look for themselves."""
+        with self._lock:
+            woken: dict[Waiter, list[str]] = {future: [] for waiting in self._waiting.values() for future in waiting}
+        self._wake(woken)
+
+    def _wake(self, woken: dict[Waiter, list[str]]) -> None:
+        for future, rung in woken.items():
+            if not hand_over(future.get_loop(), partial(_wake, future), rung):
+                self.forget(list(self._waiting), future)
 
 
-def _wake(future: asyncio.Future[None]) -> None:
+def hand_over(loop: asyncio.AbstractEventLoop, callback: Callable[[T], None], argument: T) -> bool:
+    """Have the loop call this soon, from any thread. False: the loop has been closed, and nobody waits there now."""
+    try:
+        loop.call_soon_threadsafe(callback, argument)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _wake(future: Waiter, rung: list[str]) -> None:
     if not future.done():
-        future.set_result(None)
+        future.set_result(rung)

@@ -6,7 +6,7 @@ from typing import Any
 from toril.engines.sqlite.layout import Place, due_bound, due_of, job_id
 from toril.engines.sqlite.options import load_options, load_rate
 from toril.engines.sqlite.statements import statement
-from toril.engines.sqlite.step import Job, Step
+from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
 from toril.model import Cause, Claim, Claimed, EventKind, Failure, Gate, Lease, Precedence, RateLimit
 from toril.policy.limits import slot
 
@@ -21,6 +21,7 @@ _TRIM_STARTS = statement("claim", "trim_starts")
 _STARTS = statement("claim", "starts")
 _START = statement("claim", "start")
 
+_EXPIRES = 1 + JOB_COLUMNS  # what comes after the rank and the columns of `Job`
 _PROMOTED_A_CLAIM = 200
 _EXPIRED_A_CLAIM = 200
 
@@ -140,7 +141,7 @@ def _take_from(step: Step, claim: Claim, place: int, size: int) -> list[Claimed]
             break
         tx.run(_LEAVE_UP_TO, (row.key, place, found[-1][0]))
         row.count(place, -len(found))
-        live = [entry for entry in found if entry[12] is None or entry[12] > tx.now]
+        live = [entry for entry in found if entry[_EXPIRES] is None or entry[_EXPIRES] > tx.now]
         if len(live) < len(found):
             ended += _expire(step, found)
         taken += _hold(step, claim, place, live)
@@ -152,16 +153,19 @@ def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Clai
     queue, name, now = step.row.key, step.row.name, step.tx.now
     deadline, token, worker, stalls_allowed = now + claim.lease, claim.token, claim.worker, claim.max_stalls
     suspect = place == Place.SUSPECT
+    fence = step.row.claims
     holds, claimed = [], []
-    for (_, key, chosen, job, priority, attempts, made, stalls, fence, added_at, _, text, _, delay,
+    for (_, key, chosen, job, priority, attempts, made, stalls, starts, _, added_at, _, _, _, text, _, delay,
          metadata, checkpoint, data) in entries:  # fmt: skip
         options = load_options(text)
-        holds.append((key, queue, deadline, token, worker, now, fence + 1, suspect, stalls_allowed))
+        fence += 1
+        holds.append((key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
         lease = Lease(name, job_id(key, chosen), token)
         claimed.append(Claimed(
-            lease, job, data, fence + 1, attempts, made, stalls, added_at, delay, priority, options.timeout,
+            lease, job, data, starts + 1, fence, attempts, made, stalls, added_at, delay, priority, options.timeout,
             options.backoff, metadata, checkpoint, suspect,
         ))  # fmt: skip
+    step.row.claims = fence
     step.row.active += len(holds)
     step.tx.run_all(_HOLD, holds)
     step.events(EventKind.ACTIVE, [each.lease.id for each in claimed])
@@ -170,26 +174,11 @@ def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Clai
 
 def _expire(step: Step, found: list[Any]) -> int:
     """End those of `found` that were not started in time."""
-    expired = [entry for entry in found if entry[12] is not None and entry[12] <= step.tx.now]
-    for (
-        _,
-        key,
-        chosen,
-        name,
-        priority,
-        attempts,
-        made,
-        stalls,
-        fence,
-        added_at,
-        logs,
-        options,
-        expires_at,
-        *_,
-    ) in expired:
-        job = Job(key, chosen, name, priority, attempts, made, stalls, fence, added_at, None, None, logs, options)
-        reason = f"expired: not started by {expires_at}"
-        step.fail(job, Cause.EXPIRED, Failure(reason, "JobExpired"), made=made)
+    expired = [entry for entry in found if entry[_EXPIRES] is not None and entry[_EXPIRES] <= step.tx.now]
+    for entry in expired:
+        job = Job._make(entry[1:_EXPIRES])
+        reason = f"expired: not started by {entry[_EXPIRES]}"
+        step.fail(job, Cause.EXPIRED, Failure(reason, "JobExpired"), made=job.attempts_made)
     return len(expired)
 
 

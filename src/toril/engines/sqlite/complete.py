@@ -19,7 +19,7 @@ def complete(step: Step, ended: Sequence[tuple[list[Any], str, Completed]]) -> N
     runs: list[tuple[Any, ...]] = []
     returned: list[str] = []
     for entry, identity, outcome in ended:
-        _, _, name, _, _, made, stalls, _, added_at, started_at, worker, _, options, *_ = entry
+        _, _, name, _, _, made, stalls, _, _, added_at, started_at, worker, _, options, *_ = entry
         text, whole = shortened(outcome.result)
         returned.append(text)
         if outcome.summary is not None:
@@ -39,7 +39,7 @@ def _retain(step: Step, entry: list[Any], text: str | None, identity: str, resul
         till = step.tx.now + options.result_ttl
         step.write("result", [(step.row.key, identity, till, "completed", result)])
     if options.keep_completed.count == 0:
-        step.delete(entry[0], entry[1], entry[11])
+        step.delete(entry[0], entry[1], entry[12])
     else:
         job = Job._make(entry[:JOB_COLUMNS])
         step.keep(job, job.attempts_made + 1, Place.COMPLETED, options.keep_completed, result, None)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, assert_never
 
 from toril.engines.sqlite.calls import answered, recall_changed, remember_changed
-from toril.engines.sqlite.layout import STATE_OF
+from toril.engines.sqlite.layout import STATE_OF, Place
 from toril.engines.sqlite.settle import CANCELLED_KIND, keys_of
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
@@ -147,7 +147,7 @@ def _update(step: Step, found: Found, each: Update) -> None:
             step.event(EventKind.DELAYED, found.job.id, delay=str(tx.now + delay))
         case SetPriority(_, priority, lifo):
             tx.run(_SQL["set_priority"], (priority, key))
-            if found.state is not State.DELAYED:
+            if found.place in {Place.WAITING, Place.PRIORITIZED}:  # a suspect stays where it is claimed alone
                 step.leave(key, found.place, found.rank)
                 step.ready(key, row.front(priority) if lifo else row.back(priority))
         case _:

@@ -4,24 +4,25 @@ import asyncio
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from toril.clock import SYSTEM, Clock
-from toril.engines.sqlite import control, reads, sweep, upkeep
 from toril.engines.sqlite import leases as held
+from toril.engines.sqlite import reads, upkeep
 from toril.engines.sqlite.add import add
-from toril.engines.sqlite.bell import Bell
+from toril.engines.sqlite.bell import Bell, Waiter
+from toril.engines.sqlite.controls import SqliteControls
 from toril.engines.sqlite.core import Core, Op
 from toril.engines.sqlite.exchange import exchange
-from toril.engines.sqlite.inspector import SqliteInspector
 from toril.engines.sqlite.place import Address, parse
 from toril.engines.sqlite.runners import Inline, Reader, Runner, Threaded
-from toril.errors import Closed, EngineUnusable, InvalidOption
+from toril.errors import Closed, EngineUnusable, InvalidOption, TorilError
 from toril.model import (
+    BATCH,
+    MAX_REASON_BYTES,
     Added,
     Beat,
     Call,
-    Changed,
     Claim,
     Exchange,
     Extended,
@@ -32,26 +33,19 @@ from toril.model import (
     Order,
     Recovered,
     Report,
-    Setting,
-    Settings,
     Settlement,
-    Swept,
-    Update,
     Verdict,
+    storable,
     whole,
 )
-from toril.names import check_queue_name
-from toril.states import State
+from toril.names import check_label, check_queue_name, check_worker_name
 
 __all__ = ["SqliteEngine"]
 
 T = TypeVar("T")
 
-# What a forked child inherits must never be closed there: that would touch the parent's file.
-_INHERITED: list[object] = []
 
-
-class SqliteEngine(SqliteInspector):
+class SqliteEngine(SqliteControls):
     """A store in a file, shared by any number of processes of one machine; or in the memory of this one."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM, inline: bool = False) -> None:
@@ -59,6 +53,7 @@ class SqliteEngine(SqliteInspector):
         self._clock = clock
         self._inline = inline
         self._pid = os.getpid()
+        self._adopting = False
         self._assemble()
 
     def _assemble(self) -> None:
@@ -68,8 +63,8 @@ class SqliteEngine(SqliteInspector):
         own_reader = not self._inline and self._address.path is not None
         self._reader = Reader(self._core.file, self._clock) if own_reader else None
         self._open = False
-        # For each queue how much had arrived when a claim last found nothing more in it.
-        self._exhausted: dict[str, int] = {}
+        # For each queue the mark of what had arrived when a claim last found nothing more in it.
+        self._exhausted: dict[str, str] = {}
         self._heard: dict[str, int] = {}
 
     @classmethod
@@ -94,16 +89,18 @@ class SqliteEngine(SqliteInspector):
         if not self._open:
             return
         self._open = False
-        self._bell.ring(self._bell.names)
-        if self._reader is not None:
-            await self._reader.stop()
-        await self._runner.stop()
+        self._bell.look()
+        try:
+            if self._reader is not None:
+                await self._reader.stop()
+        finally:
+            await self._runner.stop()
 
     async def health(self) -> Health:
         try:
             await self._here()
             return await self._runner.health()
-        except (Closed, EngineUnusable) as error:
+        except TorilError as error:
             return Health(ok=False, detail=str(error), now=self._clock.now())
 
     async def add(
@@ -130,17 +127,21 @@ class SqliteEngine(SqliteInspector):
         return exchanged.answer
 
     async def extend(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Extended:
+        _bounded(leases)
         whole("ttl", ttl, 1, 2**42)
         return await self._write(partial(held.extend, leases=leases, ttl=ttl), now)
 
     async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
-        names = list(dict.fromkeys(queues))
+        names = list(dict.fromkeys(_waited(name) for name in queues))
         until = self._clock.monotonic() + timeout / 1000
         while True:
             rung = self._bell.listen(names)
             try:
                 found = await self._fresh(names)
-                if found or not await self._heard_before(rung, until):
+                heard = [] if found else await self._rung_before(rung, until)
+                # What rang here is sure to be new; what another process did has to be looked for.
+                found |= {name for name in heard or () if not name.startswith(":")}
+                if found or heard is None:
                     return found
             finally:
                 self._bell.forget(names, rung)
@@ -151,35 +152,41 @@ class SqliteEngine(SqliteInspector):
         workers = [name[1:] for name in names if name.startswith(":")]
         arrivals = await self._read_now(partial(reads.arrivals, names=queues)) if queues else {}
         pokes = await self._read_now(partial(reads.pokes, names=workers)) if workers else {}
-        found = {name for name, count in arrivals.items() if self._exhausted.get(name, 0) != count}
+        found = {
+            name for name, mark in arrivals.items() if self._exhausted.get(name) != mark and not mark.endswith(".0")
+        }
         for worker, count in pokes.items():
             if self._heard.get(worker, 0) != count:
                 self._heard[worker] = count
                 found.add(f":{worker}")
         return found
 
-    async def _heard_before(self, rung: "asyncio.Future[None]", until: float) -> bool:
-        """Whether the bell rang before the time was up."""
+    async def _rung_before(self, rung: Waiter, until: float) -> list[str] | None:
+        """What rang before the time was up; None if nothing did, or the store was closed."""
         try:
             async with asyncio.timeout(max(0.0, until - self._clock.monotonic())):
-                await rung
+                heard = await rung
         except TimeoutError:
-            return False
-        return self._open
+            return None
+        return heard if self._open else None
 
     async def report(
         self, queue: str, reports: Sequence[Report], *, call: Call | None = None, now: int | None = None
     ) -> list[Verdict]:
+        _bounded(reports)
+        queue = check_queue_name(queue)
         return await self._write(partial(held.report, queue=queue, reports=reports, call=call), now)
 
     async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
+        _bounded(ids)
+        queue = check_queue_name(queue)
         names = [f"={queue}"]
         until = self._clock.monotonic() + timeout / 1000
         while True:
             rung = self._bell.listen(names)
             try:
                 found = await self._read_now(partial(reads.finished, name=queue, ids=ids))
-                if not reads.is_pending(found) or not await self._heard_before(rung, until):
+                if not reads.is_pending(found) or await self._rung_before(rung, until) is None:
                     return found
             finally:
                 self._bell.forget(names, rung)
@@ -193,16 +200,22 @@ class SqliteEngine(SqliteInspector):
         limit: int = 1000,
         now: int | None = None,
     ) -> Recovered:
+        cause = None if cause is None else storable(cause, MAX_REASON_BYTES)
+        _bounded(dead)
+        queue = check_queue_name(queue)
         whole("limit", limit, 1, 10_000)
         return await self._write(partial(held.recover, queue=queue, dead=dead, cause=cause, limit=limit), now)
 
     async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
+        queue = check_queue_name(queue)
         return await self._write(partial(upkeep.prune, queue=queue, limit=limit), now)
 
     async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
+        whole("ttl", ttl, 1, 2**42)
         return await self._write(partial(upkeep.beat, beat=beat, ttl=ttl), now)
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+        whole("ttl", ttl, 1, 2**42)
         if self.in_memory:
             raise InvalidOption(
                 "a store in memory has one process, so there is no leader to elect; switch election off"
@@ -210,77 +223,17 @@ class SqliteEngine(SqliteInspector):
         return await self._write(partial(upkeep.lead, role=role, owner=owner, ttl=ttl), now)
 
     async def resign(self, role: str, owner: str) -> bool:
+        check_label("a role", role)
         return await self._write(partial(upkeep.resign, role=role, owner=owner), None)
 
     async def signal(self, worker: str, order: Order, *, now: int | None = None) -> bool:
+        check_worker_name(worker)
         return await self._write(partial(upkeep.signal, worker=worker, order=order), now)
 
-    async def once(self, key: str, *, ttl: int, now: int | None = None) -> bool:
-        return await self._write(partial(upkeep.once, key=key, ttl=ttl), now)
-
-    async def retry(
-        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
-        return await self._write(partial(control.retry, queue=queue, ids=ids, call=call), now)
-
-    async def promote(
-        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
-        return await self._write(partial(control.promote, queue=queue, ids=ids, call=call), now)
-
-    async def cancel(
-        self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
-    ) -> Changed:
-        return await self._write(partial(control.cancel, queue=queue, ids=ids, reason=reason, call=call), now)
-
-    async def remove(
-        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
-        return await self._write(partial(control.remove, queue=queue, ids=ids, call=call), now)
-
-    async def update(
-        self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
-        return await self._write(partial(control.update, queue=queue, updates=updates, call=call), now)
-
-    async def drain(
-        self,
-        queue: str,
-        *,
-        states: frozenset[State],
-        limit: int = 1000,
-        call: Call | None = None,
-        now: int | None = None,
-    ) -> Swept:
-        return await self._write(partial(sweep.drain, queue=queue, states=states, limit=limit, call=call), now)
-
-    async def clean(
-        self,
-        queue: str,
-        *,
-        state: State,
-        grace: int,
-        limit: int = 1000,
-        call: Call | None = None,
-        now: int | None = None,
-    ) -> Swept:
-        return await self._write(
-            partial(sweep.clean, queue=queue, state=state, grace=grace, limit=limit, call=call), now
-        )
-
-    async def obliterate(
-        self,
-        queue: str,
-        *,
-        running: Literal["refuse", "remove"] = "refuse",
-        limit: int = 1000,
-        now: int | None = None,
-    ) -> Swept:
-        return await self._write(partial(sweep.obliterate, queue=queue, running=running, limit=limit), now)
-
-    async def configure(self, queue: str, settings: Sequence[Setting], *, now: int | None = None) -> Settings:
-        queue = check_queue_name(queue)
-        return await self._write(partial(sweep.configure, queue=queue, settings=settings), now)
+    async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+        check_label("a key", key)
+        whole("ttl", ttl, 1, 2**42)
+        return await self._write(partial(upkeep.once, key=key, owner=owner, ttl=ttl), now)
 
     async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
         await self._here()
@@ -297,13 +250,26 @@ class SqliteEngine(SqliteInspector):
 
     async def _here(self) -> None:
         """Be in the process that opened the store, or open it for this one."""
+        if self._pid != os.getpid() and self._open:
+            if self.in_memory:
+                raise EngineUnusable(
+                    "a store in memory belongs to the process that opened it, and this is a fork of that"
+                )
+            self._pid = os.getpid()
+            self._assemble()
+            self._adopting = True
+        if self._adopting:
+            await self.open()  # by each of several first callers: the runner starts once
+            self._adopting = False
         if not self._open:
             raise Closed(f"{self!r} is not open; open it first, or it was closed")
-        if self._pid == os.getpid():
-            return
-        if self.in_memory:
-            raise EngineUnusable("a store in memory belongs to the process that opened it, and this is a fork of that")
-        _INHERITED.extend((self._core, self._runner, self._reader))
-        self._pid = os.getpid()
-        self._assemble()
-        await self.open()
+
+
+def _waited(name: object) -> str:
+    """What is waited for: a queue, or a worker's control, which no queue can be called as."""
+    return name if isinstance(name, str) and name.startswith(":") else check_queue_name(name)
+
+
+def _bounded(batch: Sequence[object]) -> None:
+    if len(batch) > BATCH:
+        raise InvalidOption(f"one call takes at most {BATCH} jobs, not {len(batch)}")

@@ -22,10 +22,10 @@ _HELD_AGAIN = statement("claim", "held_again")
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """An answer, and, if nothing more could be claimed, how much had arrived in the queue by then."""
+    """An answer, and, if nothing more could be claimed, the mark of what had arrived in the queue by then."""
 
     answer: Exchange
-    exhausted_at: int | None = None
+    exhausted_at: str | None = None
 
 
 def exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim, call: Call | None) -> Exchanged:
@@ -39,7 +39,8 @@ def exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim, call
         answer.wake_at, answer.blocked_by, answer.suspects,
     ])  # fmt: skip
     more = len(answer.jobs) == claim.want or (answer.jobs[:1] and answer.jobs[0].suspect)
-    return Exchanged(answer, None if more else tx.queue(queue).arrivals)
+    row = tx.queue(queue)
+    return Exchanged(answer, None if more else f"{row.key}.{row.arrivals}")
 
 
 def _exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim) -> Exchange:
@@ -60,7 +61,7 @@ def _recall(tx: Tx, queue: str, token: str, before: Any) -> Exchange:
     """The first answer again. Jobs that were lost since are left out: their lease is no longer this token's."""
     verdicts, ids, now, wake_at, gate, suspects = before
     keys = keys_of(tx, tx.queue(queue), ids)
-    held = tx.all(_HELD_AGAIN, (json.dumps([keys[i] for i in ids if i in keys]), token))
+    held = tx.all(_HELD_AGAIN, (json.dumps([keys[i] for i in ids if i in keys]), token, tx.now))
     return Exchange(
         tuple(Verdict(verdict) for verdict in verdicts),
         tuple(_claimed(queue, token, entry) for entry in held),
@@ -72,10 +73,10 @@ def _recall(tx: Tx, queue: str, token: str, before: Any) -> Exchange:
 
 
 def _claimed(queue: str, token: str, entry: tuple[Any, ...]) -> Claimed:
-    (key, chosen, name, data, fence, attempts, made, stalls, added_at, delay, priority, text,
+    (key, chosen, name, data, starts, fence, attempts, made, stalls, added_at, delay, priority, text,
      metadata, checkpoint, alone) = entry  # fmt: skip
     options = load_options(text)
     return Claimed(
-        Lease(queue, job_id(key, chosen), token), name, data, fence, attempts, made, stalls, added_at, delay, priority,
-        options.timeout, options.backoff, metadata, checkpoint, bool(alone),
+        Lease(queue, job_id(key, chosen), token), name, data, starts, fence, attempts, made, stalls, added_at, delay,
+        priority, options.timeout, options.backoff, metadata, checkpoint, bool(alone),
     )  # fmt: skip

@@ -1,24 +1,26 @@
-"""The file itself: open it with care, and turn SQLite's complaints into ours."""
+"""The file itself: open it with care, and notice when it is no longer there."""
 
 import os
 import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from toril.clock import Clock
-from toril.engines.sqlite.place import Address, check_file
+from toril.engines.sqlite.place import Address, check_file, named
+from toril.engines.sqlite.room import Ballast, is_short, size_of
 from toril.engines.sqlite.statements import migrations
-from toril.errors import EngineFull, EngineUnavailable, EngineUnusable, TorilError, shown
+from toril.engines.sqlite.trouble import COMPLAINTS, damaged, patiently, translated
+from toril.errors import EngineUnavailable, EngineUnusable
 
-__all__ = ["BALLAST_BYTES", "File", "translated"]
+__all__ = ["File"]
 
 APPLICATION_ID: Final = 0x546F_7269  # "Tori": so that another program's database is not taken for ours
 OLDEST_SQLITE: Final = (3, 38, 0)  # strict tables, json_each
-BALLAST_BYTES: Final = 1024 * 1024
 _WAL_BYTES: Final = 64 * 1024 * 1024
 _CHECK_SECONDS: Final = 0.25
-
-_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 class File:
@@ -26,13 +28,12 @@ class File:
 
     def __init__(self, address: Address, clock: Clock) -> None:
         self.address = address
+        self.path: Final = None if address.path is None else address.path.absolute()
+        self.ballast: Final = Ballast(_beside(self.path, "-ballast"))
+        self._log: Final = _beside(self.path, "-wal")
         self._clock = clock
-        self._inode: tuple[int, int] | None = None
+        self._identity: tuple[tuple[int, int] | None, ...] | None = None
         self._seen = 0.0
-
-    @property
-    def path(self) -> Path | None:
-        return self.address.path
 
     def open(self) -> sqlite3.Connection:
         """A connection to a sound, current file. Refuses, and changes nothing, otherwise."""
@@ -40,62 +41,110 @@ class File:
             wanted = ".".join(map(str, OLDEST_SQLITE))
             raise EngineUnusable(f"SQLite {sqlite3.sqlite_version} is too old; {wanted} or newer is needed")
         check_file(self.address)
-        try:
-            connection = self._connect()
-        except sqlite3.Error as error:
-            raise translated(error, self.path) from error
-        try:
-            self._check(connection)
-            self._migrate(connection)
-            self._settle(connection)
-        except sqlite3.Error as error:
-            connection.close()
-            raise translated(error, self.path) from error
-        except BaseException:
-            connection.close()
-            raise
-        self._remember()
-        return connection
+        return self._kept(self._open)
+
+    def reopen(self) -> sqlite3.Connection:
+        """The same file once more, after its connection was let go; never another one, nor a new one."""
+        self._compare(self._identify())
+        return self._kept(lambda: self._prepared(self._connect("rw")))
 
     def open_reader(self) -> sqlite3.Connection:
         """A second connection, for reading beside the writer."""
-        connection = self._connect()
+        connection = self._connect("rw")
         connection.execute("PRAGMA query_only = ON")
-        connection.execute("PRAGMA busy_timeout = 5000")
         return connection
 
-    def _connect(self) -> sqlite3.Connection:
-        name = ":memory:" if self.path is None else str(self.path)
-        return sqlite3.connect(name, isolation_level=None, check_same_thread=False, cached_statements=256)
+    def _kept(self, connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        try:
+            connection = patiently(self._clock, self.path, connect)
+        except COMPLAINTS as error:
+            raise translated(error, self.path) from error
+        self._identity, self._seen = self._identify(), self._clock.monotonic()
+        return connection
+
+    def _connect(self, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:
+        name = ":memory:" if self.path is None else f"{self.path.as_uri()}?mode={mode}"
+        return sqlite3.connect(
+            name, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+
+    def _open(self) -> sqlite3.Connection:
+        if self._has_log():
+            # By a connection that cannot write: one that can would put the log into the file as it is closed.
+            with closing(self._connect("ro")) as looking:
+                self._check(looking)
+            return self._prepared(self._connect("rw"))
+        if self.path is not None and size_of(self.path) == 1:
+            raise damaged(self.path, "a single byte")
+        connection = self._connect("rwc")
+        try:
+            self._check(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return self._prepared(connection)
+
+    def _has_log(self) -> bool:
+        """Whether there are commits beside the file. The log is looked at first: it is never there before the file."""
+        if self.path is None or self._log is None or not size_of(self._log):
+            return False
+        if size_of(self.path) <= 1:  # SQLite takes one byte for none, and throws the log of an empty file away
+            raise EngineUnusable(
+                f"{named(self.path)} is empty or gone, but its log {named(self._log)} is there: nothing was changed; "
+                "restore the file, or remove the log"
+            )
+        return True
 
     def _check(self, connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA busy_timeout = 5000")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if tables and application != APPLICATION_ID:
-            raise EngineUnusable(f"{_named(self.path)} is a database of another program; choose another file")
+        if application != APPLICATION_ID and (tables or application):
+            raise EngineUnusable(f"{named(self.path)} is a database of another program; choose another file")
+        self._check_version(version)
+        self._quick_check(connection)
+
+    def _check_version(self, version: int) -> None:
         newest = len(migrations())
         if version > newest:
             raise EngineUnusable(
-                f"{_named(self.path)} has layout {version} and this Toril knows up to {newest}: upgrade Toril"
+                f"{named(self.path)} has layout {version} and this Toril knows up to {newest}: upgrade Toril"
             )
-        self._quick_check(connection)
 
     def _quick_check(self, connection: sqlite3.Connection) -> None:
         """Look for damage, for a bounded time: a large file is checked in part."""
-        until = self._clock.monotonic() + _CHECK_SECONDS
-        connection.set_progress_handler(lambda: int(self._clock.monotonic() > until), 10_000)
+        # A thread, since SQLite calls no progress handler while it checks the pages of a tree.
+        watch = threading.Timer(_CHECK_SECONDS, connection.interrupt)
+        watch.start()
         try:
             found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
                 raise
             return
         finally:
-            connection.set_progress_handler(None, 0)
+            watch.cancel()
+            watch.join()
         if found != "ok":
-            raise _corrupt(self.path, found)
+            raise damaged(self.path, found)
+
+    def _prepared(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        try:
+            self._use_log(connection)
+            self._migrate(connection)
+            self._settle(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _use_log(self, connection: sqlite3.Connection) -> None:
+        if self.path is not None:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise EngineUnusable(
+                    f"SQLite cannot keep a log beside {named(self.path)}, only {mode}; use another disk"
+                )
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Bring the layout up to date, in one transaction: it is the old one or the new one, never between."""
@@ -103,11 +152,10 @@ class File:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version == len(steps):
             return
-        if self.path is not None:
-            connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
+            self._check_version(version)
             for step in steps[version:]:
                 for statement in _statements(step):
                     connection.execute(statement)
@@ -124,81 +172,58 @@ class File:
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA cache_size = -16384")
-        # The writer waits for its turn itself, in finer steps than SQLite would.
-        connection.execute("PRAGMA busy_timeout = 0")
+        # A short wait for another process is SQLite's, by the real clock; a longer one is ours, spread (`patiently`).
+        connection.execute("PRAGMA busy_timeout = 5")
 
-    def _remember(self) -> None:
-        if self.path is not None:
-            found = self.path.stat()
-            self._inode = (found.st_dev, found.st_ino)
-            self._seen = self._clock.monotonic()
+    def _identify(self) -> tuple[tuple[int, int] | None, ...]:
+        return tuple(_inode(path) for path in (self.path, self._log))
 
-    def check_still_there(self) -> None:
-        """Refuse to go on with a file that was removed or replaced under us. Looks at most once a second."""
-        if self.path is None or self._clock.monotonic() - self._seen < 1.0:
-            return
-        try:
-            found = self.path.stat()
-        except OSError:
-            raise EngineUnavailable(f"{_named(self.path)} is gone; put it back, or start anew") from None
-        if (found.st_dev, found.st_ino) != self._inode:
-            raise EngineUnavailable(f"{_named(self.path)} was replaced by another file; restart to use that one")
+    def is_tight(self) -> bool:
+        """Whether the disk could soon be too full even to write the log back into the file, which makes it longer."""
+        return self._log is not None and is_short(self._log, size_of(self._log))
+
+    def check_still_there(self) -> bool:
+        """Refuse to go on with a file that was removed or replaced under us. Looks once a second; False: not now."""
+        if self.path is None or self._identity is None or self._clock.monotonic() - self._seen < 1.0:
+            return False
+        self._compare(self._identify())
         self._seen = self._clock.monotonic()
-
-    @property
-    def ballast(self) -> Path | None:
-        return None if self.path is None else self.path.with_name(self.path.name + "-ballast")
-
-    def keep_ballast(self) -> bool:
-        """Hold some room back, so that finishing jobs stays possible on a full disk. False: there is no room for it."""
-        if self.ballast is None or (self.ballast.exists() and self.ballast.stat().st_size == BALLAST_BYTES):
-            return True
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
-        try:
-            handle = os.open(self.ballast, flags, 0o600)
-        except OSError:
-            return False
-        try:
-            os.posix_fallocate(handle, 0, BALLAST_BYTES)
-        except OSError:
-            self.drop_ballast()
-            return False
-        finally:
-            os.close(handle)
         return True
 
-    def drop_ballast(self) -> None:
-        if self.ballast is not None:
-            self.ballast.unlink(missing_ok=True)
+    def _compare(self, found: tuple[tuple[int, int] | None, ...]) -> None:
+        expected = self._identity or ()
+        if self.path is None or all(before == now for before, now in zip(expected, found, strict=False)):
+            return
+        if found[0] is None:
+            raise EngineUnavailable(f"{named(self.path)} is gone; put it back, or start anew")
+        if found[0] != expected[0]:
+            raise EngineUnavailable(f"{named(self.path)} was replaced by another file; restart to use that one")
+        raise EngineUnavailable(f"the log {named(self._log)} was removed or replaced while in use; restart")
 
-    def is_disk_full(self) -> bool:
-        """Whether the disk has less room than a commit may need."""
-        if self.path is None:
-            return False
-        free = os.statvfs(self.path.absolute().parent)
-        return free.f_bavail * free.f_frsize < 256 * 1024
+    def let_go(self) -> None:
+        """The writer's connection was closed for a while; with the last one of the machine SQLite removes the log."""
+        self._identity = self._identity and self._identity[:1]
 
-
-def translated(error: sqlite3.Error, path: Path | None) -> TorilError:
-    """SQLite's complaint as one of our errors, named by what the caller should do."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in _CORRUPT:
-        return _corrupt(path, str(error))
-    if code == sqlite3.SQLITE_FULL:
-        return EngineFull(f"the disk of {_named(path)} is full: {error}")
-    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
-        return EngineUnavailable(f"{_named(path)} cannot be written: {error}")
-    return EngineUnavailable(f"{_named(path)} did not take the step: {error}")
+    def leave(self) -> None:
+        """The connection was closed for good. The last process to go takes the ballast along, as SQLite the log."""
+        self._identity = None
+        if self._log is not None and not self._log.exists():
+            self.ballast.drop()
 
 
-def _corrupt(path: Path | None, found: str) -> EngineUnusable:
-    return EngineUnusable(
-        f"{_named(path)} is damaged ({shown(found)}): nothing was changed; keep a copy and restore a backup"
-    )
+def _beside(path: Path | None, suffix: str) -> Path | None:
+    """SQLite puts its own files beside the real one, not beside a link to it; so do we."""
+    return None if path is None else Path(os.path.realpath(path) + suffix)
 
 
-def _named(path: Path | None) -> str:
-    return "the store in memory" if path is None else shown(str(path))
+def _inode(path: Path | None) -> tuple[int, int] | None:
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _statements(script: str) -> list[str]:

@@ -7,7 +7,9 @@ from typing import TypeVar
 
 from toril.engines.sqlite import reads
 from toril.engines.sqlite.core import Op
-from toril.model import Counts, Ending, Events, JobRecord, Minutes, Page, QueueView, Run, WorkerView
+from toril.errors import InvalidOption
+from toril.model import BATCH, Counts, Ending, Events, JobRecord, Minutes, Page, QueueView, Run, WorkerView
+from toril.names import check_queue_name
 from toril.states import State
 
 __all__ = ["SqliteInspector"]
@@ -25,28 +27,37 @@ class SqliteInspector:
         return await self._read(reads.queues)
 
     async def queue(self, queue: str) -> QueueView:
+        queue = check_queue_name(queue)
         return await self._read(partial(reads.queue, name=queue))
 
     async def counts(self, queue: str) -> Counts:
         return (await self.queue(queue)).counts
 
     async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRecord | None]:
+        if len(ids) > BATCH:
+            raise InvalidOption(f"one call reads at most {BATCH} jobs, not {len(ids)}")
+        queue = check_queue_name(queue)
         return await self._read(partial(reads.jobs, name=queue, ids=ids))
 
     async def page(self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50) -> Page[JobRecord]:
+        queue = check_queue_name(queue)
         return await self._read(partial(reads.page, name=queue, state=state, cursor=cursor, limit=limit))
 
     async def logs(self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100) -> Page[str]:
+        queue = check_queue_name(queue)
         return await self._read(partial(reads.logs, name=queue, identity=job_id, cursor=cursor, limit=limit))
 
     async def events(self, queue: str, *, after: str | None = None, limit: int = 100) -> Events:
+        queue = check_queue_name(queue)
         return await self._read(partial(reads.events, name=queue, after=after, limit=limit))
 
     async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerView]:
         return await self._read(partial(reads.workers, name=queue), now)
 
     async def runs(self, queue: str, ending: Ending, *, cursor: str | None = None, limit: int = 20) -> Page[Run]:
+        queue = check_queue_name(queue)
         return await self._read(partial(reads.runs, name=queue, ending=ending, cursor=cursor, limit=limit))
 
     async def metrics(self, queue: str, *, minutes: int, now: int | None = None) -> Minutes:
+        queue = check_queue_name(queue)
         return await self._read(partial(reads.metrics, name=queue, minutes=minutes), now)

@@ -57,7 +57,10 @@ def report(tx: Tx, queue: str, reports: Sequence[Report], call: Call | None) -> 
     before = answered(tx, call)
     if before is not None:
         return [Verdict(verdict) for verdict in before]
-    step = Step(tx, tx.queue(queue))
+    row = tx.find(queue)
+    if row is None:
+        return [Verdict.MISSING for _ in reports]
+    step = Step(tx, row)
     verdicts = [_report(step, each) for each in reports]
     step.flush()
     remember(tx, call, verdicts)
@@ -95,9 +98,9 @@ def recover(tx: Tx, queue: str, dead: Sequence[Lease], cause: str | None, limit:
     """Take back what ran out, and what `dead` names, even before."""
     row = tx.find(queue)
     if row is None:
-        return Recovered()
+        return Recovered(now=tx.now)
     step = Step(tx, row)
-    found = [entry for lease in dead for entry in _held_by(step, lease)]
+    found = [entry for lease in dict.fromkeys(dead) for entry in _held_by(step, lease)]
     seen = {entry[0] for entry in found}
     overdue = tx.all(_SQL["overdue"], (row.key, tx.now, limit))
     found += [entry for entry in overdue if entry[0] not in seen]
@@ -109,7 +112,7 @@ def recover(tx: Tx, queue: str, dead: Sequence[Lease], cause: str | None, limit:
         step.event(EventKind.STALLED, job.id, **({} if cause is None else {"cause": cause}))
     step.flush()
     next_deadline = tx.one(_SQL["next_deadline"], (row.key,))[0]
-    return Recovered(tuple(returned), tuple(failed), next_deadline, more=len(overdue) == limit)
+    return Recovered(tuple(returned), tuple(failed), next_deadline, more=len(overdue) == limit, now=tx.now)
 
 
 def _held_by(step: Step, lease: Lease) -> list[Any]:

@@ -1,6 +1,7 @@
 """Where the file lies, and whether a queue may be trusted to that place."""
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,12 +11,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from toril.engine import redacted
 from toril.errors import EngineUnusable, InvalidOption, shown
 
-__all__ = ["Address", "check_file", "filesystem_of", "parse"]
+__all__ = ["Address", "check_file", "filesystem_of", "named", "parse"]
 
 # A file lock that is not seen by every machine, or a shared-memory map that is not shared, corrupts the file.
 _NETWORK: Final = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "ncpfs"}
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "coda", "glusterfs", "lustre", "ncpfs", "vboxsf"}
 )
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,17 +32,23 @@ class Address:
 
 def parse(url: str) -> Address:
     """`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`; with `?synchronous=normal`, `?network=allow`."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidOption(f"{redacted(url)!r} cannot be read: {error}") from None
     if parts.scheme == "memory":
         if url != "memory://":
             raise InvalidOption(f"memory:// takes no name, since it cannot be shared, and {redacted(url)!r} has one")
         return Address(path=None)
-    if parts.netloc:
-        raise InvalidOption(f"a file's URL has three slashes, sqlite:///jobs.db, and {redacted(url)!r} has two")
-    path = unquote(parts.path[1:])
+    if parts.netloc or not parts.path.startswith("/"):
+        raise InvalidOption(f"a file's URL has three slashes, sqlite:///jobs.db, and {redacted(url)!r} has not")
+    if any(lost in url for lost in "#\t\r\n"):
+        raise InvalidOption(f"{redacted(url)!r} has a character that a URL must escape, as %23 for #")
+    path = unquote(parts.path[1:], errors="surrogateescape")
     if not path or path.endswith("/") or path.startswith((":memory:", "file:")) or "\0" in path:
         raise InvalidOption(f"{redacted(url)!r} names no file; write sqlite:///jobs.db, or memory:// for none at all")
-    return _with_options(Path(path), parts.query, url)
+    # Absolute from here on: a program that changes its folder later must not find another file.
+    return _with_options(Path(path).absolute(), parts.query, url)
 
 
 def _with_options(path: Path, query: str, url: str) -> Address:
@@ -64,48 +73,70 @@ def check_file(address: Address) -> None:
     path = address.path
     if path is None:
         return
-    parent = path.absolute().parent
-    if not parent.is_dir():
-        raise EngineUnusable(f"the folder {shown(str(parent))} does not exist; make it, or choose another")
-    if path.is_symlink() and path.lstat().st_uid != _owner(path):
-        raise EngineUnusable(f"{shown(str(path))} is a link to a file of another owner and is not followed")
-    if path.exists():
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise EngineUnusable(f"{shown(str(path))} is not a regular file")
-        if not os.access(path, os.R_OK | os.W_OK):
-            raise EngineUnusable(f"{shown(str(path))} cannot be read and written by this user")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise EngineUnusable(
-            f"the folder {shown(str(parent))} cannot be written by this user; the log lies beside the file"
-        )
-    kind = filesystem_of(parent)
+    try:
+        real = _followed(path)
+        _check_kind(path)
+        _check_folder(real.parent)
+    except (OSError, RuntimeError) as error:  # resolving a loop of links is a RuntimeError
+        raise EngineUnusable(f"{named(path)} cannot be used: {error}") from error
+    kind = filesystem_of(real.parent)
     if address.network == "refuse" and (kind in _NETWORK or kind.startswith("fuse")):
         raise EngineUnusable(
-            f"{shown(str(path))} lies on {kind}, where SQLite's locks are not safe; use a local disk, or Redis, "
+            f"{named(path)} lies on {kind}, where SQLite's locks are not safe; use a local disk, or Redis, "
             "or add ?network=allow if only one machine ever opens it"
         )
 
 
-def _owner(path: Path) -> int:
-    try:
-        return path.stat().st_uid
-    except OSError:
-        return path.resolve().parent.stat().st_uid
+def _followed(path: Path) -> Path:
+    """Where the file really lies. A link is followed to what belongs to the link's own owner, and nowhere else."""
+    if not path.is_symlink():
+        return path.absolute()
+    real = path.resolve()
+    target = real if real.exists() else real.parent
+    if target.exists() and path.lstat().st_uid != target.stat().st_uid:
+        raise EngineUnusable(f"{named(path)} is a link to a file of another owner and is not followed")
+    return real
+
+
+def _check_kind(path: Path) -> None:
+    if not path.exists():
+        return
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise EngineUnusable(f"{named(path)} is not a regular file")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise EngineUnusable(f"{named(path)} cannot be read and written by this user")
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise EngineUnusable(f"the folder {named(folder)} does not exist; make it, or choose another")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise EngineUnusable(f"the folder {named(folder)} cannot be written by this user; the log lies beside the file")
+
+
+def named(path: Path | None) -> str:
+    """The file as messages name it: control characters escaped, and the end kept, which tells it from others."""
+    if path is None:
+        return "the store in memory"
+    text = repr(str(path)) if str(path).isprintable() else ascii(str(path))
+    return text if len(text) <= _SHOWN else "'…" + text[-_SHOWN:]
 
 
 def filesystem_of(folder: Path, mounts: str | None = None) -> str:
     """The kind of filesystem that holds this folder, as the kernel names it; empty where that is not known."""
     if mounts is None:
         try:
-            mounts = Path("/proc/self/mountinfo").read_text("utf-8", "replace")
+            mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
         except OSError:
             return ""
     best, kind = "", ""
     here = str(folder.resolve())
-    for line in mounts.splitlines():
+    for line in mounts.split("\n"):
         fields, _, rest = line.partition(" - ")
-        point = fields.split()[4].encode().decode("unicode_escape")
+        if not rest or fields.count(" ") < 4:
+            continue
+        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields.split(" ")[4])
         within = here == point or here.startswith(point.rstrip("/") + "/")
-        if within and len(point) >= len(best):
-            best, kind = point, rest.split()[0]
+        if within and len(point) >= len(best):  # of two mounts in one place, the later one is seen
+            best, kind = point, rest.split(" ")[0]
     return kind

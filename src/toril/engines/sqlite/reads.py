@@ -1,6 +1,7 @@
 """The read side, on one consistent view of the file."""
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,6 +54,7 @@ _SQL = {name: statement("reads", name) for name in (
 )}  # fmt: skip
 _MOST = 1_000  # items in one page
 _END = 2**63 - 1
+_NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
 
 
 def queues(tx: Tx) -> list[str]:
@@ -150,7 +152,8 @@ def events(tx: Tx, name: str, after: str | None, limit: int) -> Events:
     oldest = row.events + 1 if first is None else first[0] - base - first[1] + 1
     start = oldest - 1 if seen is None else seen
     items: list[Event] = []
-    for key, time, kind, size, happened, details in tx.all(_SQL["events"], (base + max(start, 0), end, limit)):
+    values = (base + min(max(start, 0), row.events), end, limit)
+    for key, time, kind, size, happened, details in tx.all(_SQL["events"], values):
         found = events_of(key - base - size, time, kind, happened, details)
         items += [event for event in found if int(event.at) > start]
     del items[limit:]
@@ -199,7 +202,7 @@ def finished(tx: Tx, name: str, ids: Sequence[str]) -> list[Finished]:
 def _ended(tx: Tx, row: QueueRow, identity: str, key: int | None) -> Ended:
     found = None if key is None else tx.one(_SQL["job"], (key,))
     if found is not None:
-        return ended_job((found[4], found[-1]), found[17], found[18])
+        return ended_job((found[4], found[-1]), found[18], found[19])
     kept = tx.one(_SQL["result"], (row.key, identity, tx.now))
     if kept is not None:
         return ended_run(*kept, whole=True)
@@ -216,8 +219,8 @@ def is_pending(found: Sequence[Finished]) -> bool:
     return any(isinstance(each.ended, Pending) for each in found)
 
 
-def arrivals(tx: Tx, names: Sequence[str]) -> dict[str, int]:
-    """How much has arrived in each of these queues so far; more than before means that a claim may find work."""
+def arrivals(tx: Tx, names: Sequence[str]) -> dict[str, str]:
+    """A mark of what has arrived in each of these queues so far; another one means that a claim may find work."""
     return dict(tx.all(_SQL["arrivals"], (json.dumps(names),)))
 
 
@@ -230,10 +233,11 @@ def _limit(limit: int) -> int:
     return min(whole("limit", limit, 1, 2**53), _MOST)
 
 
-def _numbers(cursor: str | None, count: int) -> tuple[int, ...] | None:
+def _numbers(cursor: object, count: int) -> tuple[int, ...] | None:
     if cursor is None:
         return None
-    parts = cursor.split(".")
-    if len(parts) != count or not all(part.lstrip("-").isdecimal() and len(part) <= 20 for part in parts):
+    parts = cursor.split(".") if isinstance(cursor, str) else []
+    numbers = tuple(int(part) for part in parts if _NUMBER.match(part))
+    if not len(numbers) == len(parts) == count or not all(-_END <= number <= _END for number in numbers):
         raise InvalidOption(f"{shown(cursor)} is not a cursor that was given out")
-    return tuple(int(part) for part in parts)
+    return numbers

@@ -28,14 +28,14 @@ __all__ = ["ended_job", "ended_run", "events_of", "record_of", "run_of", "worker
 
 
 def record_of(queue: str, row: tuple[Any, ...]) -> JobRecord:
-    (key, chosen, name, data, place, rank, attempts, attempts_made, stalls, fence, priority, delay, expires_at, text,
-     metadata, checkpoint, progress, result, failure, stall_cause, cancelling, worker, added_at, started_at,
+    (key, chosen, name, data, place, rank, attempts, attempts_made, stalls, starts, fence, priority, delay, expires_at,
+     text, metadata, checkpoint, progress, result, failure, stall_cause, cancelling, worker, added_at, started_at,
      finished_at, deadline) = row  # fmt: skip
     options = load_options(text)
     state = STATE_OF[place] if deadline is None else State.ACTIVE
     return JobRecord(
         queue=queue, id=job_id(key, chosen), name=name, data=data, state=state, attempts=attempts,
-        attempts_made=attempts_made, stalls=stalls, fence=fence, priority=priority, delay=delay,
+        attempts_made=attempts_made, stalls=stalls, starts=starts, fence=fence, priority=priority, delay=delay,
         due=due_of(rank) if state is State.DELAYED else None, backoff=options.backoff, timeout=options.timeout,
         expires_at=expires_at, keep_completed=options.keep_completed, keep_failed=options.keep_failed,
         keep_logs=options.keep_logs, result_ttl=options.result_ttl, metadata=metadata, checkpoint=checkpoint,

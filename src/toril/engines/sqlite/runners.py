@@ -5,14 +5,17 @@ import contextlib
 import queue
 import sqlite3
 import threading
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 
 from toril.clock import Clock
-from toril.engines.sqlite.bell import Bell
+from toril.engines.sqlite import forks
+from toril.engines.sqlite.bell import Bell, hand_over
 from toril.engines.sqlite.core import Core, Op, Work
-from toril.engines.sqlite.file import File, translated
+from toril.engines.sqlite.file import File
+from toril.engines.sqlite.trouble import COMPLAINTS, translated
 from toril.engines.sqlite.tx import Tx
 from toril.errors import Closed
 from toril.model import Health
@@ -97,15 +100,23 @@ class Threaded:
         self._core = core
         self._bell = bell
         self._clock = clock
+        self._gate = threading.Lock()  # so that nothing is ordered behind the thread's last order
         self._orders: queue.SimpleQueue[_Ordered | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._looked = 0.0
         self._active = 0.0
         self._rested = True
+        self.turn = threading.Lock()
+        forks.watch(self)
 
     async def start(self) -> None:
-        self._thread = threading.Thread(target=self._main, name="toril-sqlite", daemon=True)
-        self._thread.start()
+        with self._gate:
+            if self._thread is None:  # else another caller is about to start it as well
+                self._orders = queue.SimpleQueue()
+                self._thread = threading.Thread(
+                    target=self._main, args=(self._orders,), name="toril-sqlite", daemon=True
+                )
+                self._thread.start()
         try:
             await self._ask(lambda core: core.open())
         except BaseException:
@@ -113,10 +124,21 @@ class Threaded:
             raise
 
     async def stop(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
+        with self._gate:
+            thread, self._thread = self._thread, None
+            if thread is None:
+                return
+            closed = _Ordered(None, _close)
+            self._orders.put(closed)
             self._orders.put(None)
-            await asyncio.get_running_loop().run_in_executor(None, thread.join)
+        await closed.future
+        thread.join()
+
+    def let_go(self) -> None:
+        self._core.let_go()
+
+    def abandon(self) -> None:
+        self._thread = None
 
     async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
         answer: T = await self._send(_Ordered(Work(op, now, grows=grows), None))
@@ -133,32 +155,32 @@ class Threaded:
         return answer
 
     async def _send(self, ordered: _Ordered) -> Any:
-        if self._thread is None:
-            raise Closed("the store is not open; open it first, or it was closed")
-        self._orders.put(ordered)
+        with self._gate:
+            if self._thread is None:
+                raise Closed("the store is not open; open it first, or it was closed")
+            self._orders.put(ordered)
         return await ordered.future
 
-    def _main(self) -> None:
+    def _main(self, arriving: "queue.SimpleQueue[_Ordered | None]") -> None:
         stopping = False
         while not stopping:
-            orders, stopping = self._take()
-            if orders:
+            orders, stopping = self._take(arriving)
+            with self.turn:
                 self._serve(orders)
-            self._look()
-        with contextlib.suppress(Exception):
+                self._look()
+        with self.turn, contextlib.suppress(Exception):
             self._core.close()
-        self._refuse_the_rest()
 
-    def _take(self) -> tuple[list[_Ordered], bool]:
+    def _take(self, arriving: "queue.SimpleQueue[_Ordered | None]") -> tuple[list[_Ordered], bool]:
         """What has arrived, up to a group; and whether to stop after it."""
         orders: list[_Ordered] = []
         try:
-            ordered = self._orders.get(timeout=self._patience())
+            ordered = arriving.get(timeout=self._patience())
             while ordered is not None:
                 orders.append(ordered)
                 if len(orders) == _GROUP:
                     return orders, False
-                ordered = self._orders.get_nowait()
+                ordered = arriving.get_nowait()
         except queue.Empty:
             return orders, False
         return orders, True
@@ -170,16 +192,23 @@ class Threaded:
         return None if self._rested else _IDLE
 
     def _serve(self, orders: list[_Ordered]) -> None:
-        works = [ordered.work for ordered in orders if ordered.work is not None]
+        wanted = [ordered for ordered in orders if not ordered.future.cancelled()]
+        works = [ordered.work for ordered in wanted if ordered.work is not None]
         if works:
-            self._core.perform(works)
+            self._perform(works)
             self._active, self._rested = self._clock.monotonic(), False
         delivered: dict[asyncio.AbstractEventLoop, list[tuple[_Ordered, Any, BaseException | None]]] = {}
-        for ordered in orders:
+        for ordered in wanted:
             delivered.setdefault(ordered.loop, []).append((ordered, *self._outcome(ordered)))
         for loop, answers in delivered.items():
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_deliver, answers)
+            hand_over(loop, _deliver, answers)
+
+    def _perform(self, works: list[Work[Any]]) -> None:
+        try:
+            self._core.perform(works)
+        except Exception as error:  # a fault of ours: the thread must live on, or every later caller would hang
+            for work in works:
+                work.error = error
 
     def _outcome(self, ordered: _Ordered) -> tuple[Any, BaseException | None]:
         if ordered.work is not None:
@@ -196,19 +225,24 @@ class Threaded:
             if now - self._looked >= _LOOK:
                 self._looked = now
                 if self._bell.names and self._core.changed():
-                    self._bell.ring(self._bell.names)
+                    self._bell.look()
             if not self._rested and now - self._active >= _IDLE:
-                self._rested = True
-                self._core.rest()
+                self._active = now
+                self._rested = self._core.rest()
 
-    def _refuse_the_rest(self) -> None:
-        """Nobody will serve what arrived after the stop."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                ordered = self._orders.get_nowait()
-                if ordered is not None and not ordered.loop.is_closed():
-                    error = Closed("the store was closed")
-                    ordered.loop.call_soon_threadsafe(ordered.deliver, None, error)
+
+def _close(core: Core) -> None:
+    """Close for good, and say so if that is the end of jobs."""
+    left = core.unfinished() if core.file.path is None else 0
+    core.close()
+    if left:
+        # A warning that the caller's filters turn into an error must not keep anything from closing.
+        with contextlib.suppress(Warning):
+            warnings.warn(
+                f"a store in memory was closed with {left} unfinished jobs, which are gone",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def _deliver(answers: list[tuple[_Ordered, Any, BaseException | None]]) -> None:
@@ -222,30 +256,49 @@ class Reader:
     def __init__(self, file: File, clock: Clock) -> None:
         self._file = file
         self._clock = clock
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toril-sqlite-read")
+        self._pool: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
+        self.turn = threading.Lock()
+        forks.watch(self)
 
     async def read(self, op: Op[T], now: int | None) -> T:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toril-sqlite-read")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, op, now)
 
     async def stop(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._pool, self._close)
-        self._pool.shutdown()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            closed = asyncio.get_running_loop().run_in_executor(pool, self._close)
+            pool.shutdown(wait=False)
+            await closed
+
+    def let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def abandon(self) -> None:
+        self._pool = None
 
     def _read(self, op: Op[T], now: int | None) -> T:
         """On one view of the file, whatever is committed meanwhile."""
-        try:
-            connection = self._connection = self._connection or self._file.open_reader()
-            connection.execute("BEGIN")
+        with self.turn:
+            self._file.check_still_there()
             try:
-                tx = Tx(connection)
-                tx.now = self._clock.now() if now is None else now
-                return op(tx)
-            finally:
-                connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            raise translated(error, self._file.path) from error
+                connection = self._connection = self._connection or self._file.open_reader()
+                connection.execute("BEGIN")
+                try:
+                    tx = Tx(connection)
+                    tx.now = self._clock.now() if now is None else now
+                    return op(tx)
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+            except COMPLAINTS as error:
+                self.let_go()
+                raise translated(error, self._file.path) from error
 
     def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        with self.turn:
+            self.let_go()

@@ -60,13 +60,20 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
         if type(settlement.outcome) is Completed:
             completed.append((entry, lease.id, settlement.outcome))
         else:
-            _apply(step, Job._make(entry[:JOB_COLUMNS]), settlement.outcome, released)
+            _apply(step, Job._make(entry[:JOB_COLUMNS]), _final(settlement.outcome, entry[-3]), released)
         verdicts.append(Verdict.OK)
     if completed:
         complete(step, completed)
     for job in reversed(released):  # each goes to the very front, so the last one first keeps their order
         step.ready(job.key, step.row.front(job.priority))
     return tuple(verdicts)
+
+
+def _final(outcome: Outcome, cancelling: str | None) -> Outcome:
+    """A job that someone wants stopped does not run again, whatever its attempt asked for."""
+    if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released):
+        return Cancelled(cancelling)
+    return outcome
 
 
 def keys_of(tx: Tx, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:
@@ -92,7 +99,7 @@ def refusal(tx: Tx, key: int) -> Verdict:
 def _apply(step: Step, job: Job, outcome: Outcome, released: list[Job]) -> None:
     match outcome:
         case Completed():
-            complete(step, [([*job, None, None], job.id, outcome)])
+            complete(step, [([*job], job.id, outcome)])
         case Failed(failure):
             _fail(step, job, failure)
         case Cancelled(reason):

@@ -38,6 +38,7 @@ class Job(NamedTuple):
     attempts: int
     attempts_made: int
     stalls: int
+    starts: int
     fence: int
     added_at: int
     started_at: int | None
@@ -133,7 +134,7 @@ class Step:
     ) -> None:
         """Write back what running changed of a job that will run again."""
         self._writes["stand"].append(
-            (job.key, made, job.stalls, job.fence, job.started_at, job.worker, delay,
+            (job.key, made, job.stalls, job.starts, job.fence, job.started_at, job.worker, delay,
              dump_failure(failure) if failure else None, cause)
         )  # fmt: skip
 
@@ -141,7 +142,7 @@ class Step:
         """Remove a job's record with all that belongs to it. Its place is left apart."""
         self._writes["delete_job"].append((key,))
         if chosen is not None:
-            self._writes["delete_id"].append((self.row.key, chosen))
+            self._writes["delete_id"].append((chosen,))
         if logs:
             self._writes["delete_logs"].append((key,))
 
@@ -178,7 +179,7 @@ class Step:
         rank = finished_rank(now, self.row.moves + 1)
         self.enter(job.key, place, rank)
         self._writes["keep"].append(
-            (job.key, place, rank, made, job.stalls, job.fence, job.started_at, now, job.worker, result,
+            (job.key, place, rank, made, job.stalls, job.starts, job.fence, job.started_at, now, job.worker, result,
              dump_failure(failure) if failure else None)
         )  # fmt: skip
         self._trims.setdefault(place, []).append(keep)
@@ -199,7 +200,7 @@ class Step:
     def _flush_writes(self) -> None:
         for name, rows in self._writes.items():
             if rows:
-                self.tx.run_all(_SQL[name], rows)
+                self.tx.run_all(_SQL[name], rows, *((self.row.key,) if name == "delete_id" else ()))
                 self._writes[name] = []
 
     def _trim(self, place: int, keeps: list[Keep]) -> None:

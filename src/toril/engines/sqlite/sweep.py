@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, assert_never
 
-from toril.engines.sqlite.calls import answered, recall_swept, remember_swept
+from toril.engines.sqlite.calls import answered, recall_swept, remember, remember_swept
 from toril.engines.sqlite.layout import Place, finished_bound, first_key, job_id, places_of, run_key
 from toril.engines.sqlite.options import dump_rate, load_rate
 from toril.engines.sqlite.statements import statement
@@ -75,12 +75,15 @@ def clean(tx: Tx, queue: str, state: State, grace: int, limit: int, call: Call |
     return remember_swept(tx, call, Swept(tuple(ids), more=len(ids) == limit))
 
 
-def obliterate(tx: Tx, queue: str, running: Literal["refuse", "remove"], limit: int) -> Swept:
+def obliterate(tx: Tx, queue: str, running: Literal["refuse", "remove"], limit: int, call: Call | None) -> Swept:
     """Remove a queue with everything in it. Paused first, so that nothing starts between two calls."""
+    before = answered(tx, call)
+    if before is not None:
+        return recall_swept(before)
     whole("limit", limit, 1, 10_000)
     row = tx.find(queue)
     if row is None:
-        return Swept()
+        return remember_swept(tx, call, Swept())
     if row.active and running == "refuse":
         raise WrongState(f"queue {queue!r} has {row.active} running jobs; stop them, or force it")
     row.paused = 1
@@ -95,7 +98,7 @@ def obliterate(tx: Tx, queue: str, running: Literal["refuse", "remove"], limit: 
     step.flush()
     if len(ids) < limit:
         _forget(tx, row)
-    return Swept(tuple(ids), more=len(ids) == limit)
+    return remember_swept(tx, call, Swept(tuple(ids), more=len(ids) == limit))
 
 
 def _forget(tx: Tx, row: QueueRow) -> None:
@@ -114,11 +117,12 @@ def _sweep(step: Step, place: int, found: Sequence[tuple[int, str | None, int, i
     return [job_id(key, chosen) for key, chosen, *_ in found]
 
 
-def configure(tx: Tx, queue: str, settings: Sequence[Setting]) -> Settings:
-    """Change settings in order; answer with all of them."""
-    if not settings:
-        row = tx.find(queue)
-        return settings_of(row) if row else Settings()
+def configure(tx: Tx, queue: str, settings: Sequence[Setting], call: Call | None) -> Settings:
+    """Change settings in order; answer with all of them. A call sent again changes nothing, and reads them anew."""
+    if not settings or answered(tx, call) is not None:
+        known = tx.find(queue)
+        return settings_of(known) if known else Settings()
+    remember(tx, call, [])
     row = tx.queue(queue)
     step = Step(tx, row)
     for setting in settings:

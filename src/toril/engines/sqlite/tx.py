@@ -30,6 +30,7 @@ class QueueRow:
     moves: int
     fronts: int
     arrivals: int
+    claims: int
     waiting: int
     suspects: int
     prioritized: int
@@ -136,8 +137,9 @@ class Tx:
         """Execute; how many rows it changed."""
         return self._connection.execute(sql, parameters).rowcount
 
-    def run_all(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Execute for many rows, in as few statements as the powers of two in their number.
+    def run_all(self, sql: str, rows: Sequence[Sequence[Any]], *before: Any) -> None:
+        """Execute for many rows, in as few statements as the powers of two in their number. `before` are the values
+        of what stands before the rows in the statement.
 
         Each statement gives the interpreter lock away once. `executemany` does so for every row, and waits up to
         5 ms to get it back while a handler computes.
@@ -146,7 +148,7 @@ class Tx:
         while start < len(rows):
             size = min(_ROWS, 1 << ((len(rows) - start).bit_length() - 1))
             part = rows[start : start + size]
-            self._connection.execute(for_rows(sql, size), list(chain.from_iterable(part)))
+            self._connection.execute(for_rows(sql, size), [*before, *chain.from_iterable(part)])
             start += size
 
     def all_at_once(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:

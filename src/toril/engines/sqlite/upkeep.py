@@ -16,7 +16,7 @@ __all__ = ["beat", "lead", "once", "prune", "resign", "signal"]
 
 _SQL = {name: statement("upkeep", name) for name in (
     "overdue_results", "old_minutes", "old_calls", "old_pokes", "dead_workers", "old_onces", "aged",
-    "forget_aged", "beat", "orders", "clear_orders", "leave_order", "lead", "resign", "once",
+    "forget_aged", "beat", "orders", "living_orders", "set_orders", "lead", "resign", "once", "first",
 )}  # fmt: skip
 
 # A caller that has not sent its call again for this long has given up on it.
@@ -33,7 +33,7 @@ def prune(tx: Tx, queue: str, limit: int) -> int:
     row = tx.find(queue)
     if row is None:
         return removed
-    removed += tx.run(_SQL["overdue_results"], (row.key, tx.now, limit))
+    removed += tx.run(_SQL["overdue_results"], (row.key, row.key, tx.now, limit))
     removed += tx.run(_SQL["old_minutes"], (row.key, tx.now // 60_000 - MINUTES))
     return removed + _prune_aged(Step(tx, row), limit)
 
@@ -55,18 +55,22 @@ def _prune_aged(step: Step, limit: int) -> int:
 
 
 def beat(tx: Tx, beat: Beat, ttl: int) -> tuple[Order, ...]:
-    """Note a worker's sign of life; hand over its orders."""
+    """Note a worker's sign of life; hand over the orders that it has not heard."""
     tx.run(_SQL["beat"], (beat.worker, tx.now + ttl, tx.now, json.dumps(asdict(beat))))
-    orders = tx.one(_SQL["orders"], (beat.worker,))[0].split()
-    if orders:
-        tx.run(_SQL["clear_orders"], (beat.worker,))
-    return tuple(Order(order) for order in orders)
+    waiting = tx.one(_SQL["orders"], (beat.worker,))[0].split()
+    left = [order for order in waiting if order not in beat.heard]
+    if left != waiting:
+        tx.run(_SQL["set_orders"], (" ".join(left), beat.worker))
+    return tuple(Order(order) for order in left)
 
 
 def signal(tx: Tx, worker: str, order: Order) -> bool:
     """Leave an order for a living worker, and wake it."""
-    if not tx.run(_SQL["leave_order"], (order.value, worker, tx.now)):
+    alive = tx.one(_SQL["living_orders"], (worker, tx.now))
+    if alive is None:
         return False
+    if order not in alive[0].split():
+        tx.run(_SQL["set_orders"], (f"{alive[0]} {order.value}".strip(), worker))
     poke(tx, worker)
     return True
 
@@ -80,6 +84,7 @@ def resign(tx: Tx, role: str, owner: str) -> bool:
     return tx.run(_SQL["resign"], (role, owner)) > 0
 
 
-def once(tx: Tx, key: str, ttl: int) -> bool:
-    """Whether the caller is the first within `ttl`."""
-    return tx.run(_SQL["once"], (key, tx.now + ttl, tx.now)) > 0
+def once(tx: Tx, key: str, owner: str, ttl: int) -> bool:
+    """Whether the caller is the first within `ttl`, or was."""
+    tx.run(_SQL["once"], (key, owner, tx.now + ttl, tx.now))
+    return bool(tx.one(_SQL["first"], (key,))[0] == owner)

@@ -5,12 +5,13 @@
 -- rank that its own row names. A claim moves it from `line` to `active` and leaves its row alone.
 
 CREATE TABLE queues (
-    key INTEGER PRIMARY KEY,
+    key INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given out twice
     name TEXT NOT NULL UNIQUE,
     last_number INTEGER NOT NULL DEFAULT 0,
     moves INTEGER NOT NULL DEFAULT 0,       -- grows with every entry into `line`: gives order, and dates entries
     fronts INTEGER NOT NULL DEFAULT 0,      -- grows with every entry at the front
     arrivals INTEGER NOT NULL DEFAULT 0,    -- grows when a claim may find what it did not find before
+    claims INTEGER NOT NULL DEFAULT 0,      -- jobs ever handed out: gives the fences
     waiting INTEGER NOT NULL DEFAULT 0,
     suspects INTEGER NOT NULL DEFAULT 0,
     prioritized INTEGER NOT NULL DEFAULT 0,
@@ -39,6 +40,7 @@ CREATE TABLE jobs (
     attempts INTEGER NOT NULL,
     attempts_made INTEGER NOT NULL DEFAULT 0,
     stalls INTEGER NOT NULL DEFAULT 0,
+    starts INTEGER NOT NULL DEFAULT 0,      -- how often it was handed out, and the fence of the last time
     fence INTEGER NOT NULL DEFAULT 0,
     priority INTEGER NOT NULL,
     delay INTEGER NOT NULL,
@@ -179,6 +181,7 @@ CREATE TABLE leaders (
 
 CREATE TABLE onces (
     key TEXT PRIMARY KEY,
+    owner TEXT NOT NULL,
     till INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 

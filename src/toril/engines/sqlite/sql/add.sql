@@ -1,7 +1,7 @@
 -- add: store new jobs. A chosen id that is taken is answered with its owner.
 
 -- name: owners
-SELECT i.id, i.key FROM json_each(?) v JOIN ids i ON i.queue = ? AND i.id = v.value
+SELECT i.id, i.key FROM json_each(?) v CROSS JOIN ids i ON i.queue = ? AND i.id = v.value
 
 -- name: insert_id
 INSERT INTO ids (queue, id, key) VALUES (?, ?, ?)

@@ -8,8 +8,8 @@ WHERE l.queue = ? AND l.place = ? AND l.rank < ? ORDER BY l.rank LIMIT ?
 SELECT rank FROM line WHERE queue = ? AND place = ? ORDER BY rank LIMIT 1
 
 -- name: first
-SELECT json_group_array(json_array(line_rank, key, id, name, priority, attempts, attempts_made, stalls, fence, added_at, logs,
-    options, expires_at, delay, metadata, checkpoint, data))
+SELECT json_group_array(json_array(line_rank, key, id, name, priority, attempts, attempts_made, stalls, starts, fence,
+    added_at, NULL, NULL, logs, options, expires_at, delay, metadata, checkpoint, data))
 FROM (SELECT l.rank AS line_rank, j.* FROM line l JOIN jobs j ON j.key = l.key
     WHERE l.queue = ? AND l.place = ? ORDER BY l.rank LIMIT ?)
 
@@ -21,9 +21,9 @@ INSERT INTO active (key, queue, deadline, token, worker, started_at, fence, alon
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: held_again
-SELECT j.key, j.id, j.name, j.data, a.fence, j.attempts, j.attempts_made, j.stalls, j.added_at, j.delay, j.priority,
+SELECT j.key, j.id, j.name, j.data, j.starts + 1, a.fence, j.attempts, j.attempts_made, j.stalls, j.added_at, j.delay, j.priority,
     j.options, j.metadata, j.checkpoint, a.alone
-FROM json_each(?) v JOIN active a ON a.key = v.value AND a.token = ? JOIN jobs j ON j.key = a.key ORDER BY v.key
+FROM json_each(?) v JOIN active a ON a.key = v.value AND a.token = ? AND a.deadline > ? JOIN jobs j ON j.key = a.key ORDER BY v.key
 
 -- name: trim_starts
 DELETE FROM starts WHERE queue = ? AND time <= ?

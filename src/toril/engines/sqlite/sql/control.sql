@@ -1,7 +1,8 @@
 -- control: what people and programs do to jobs and queues by hand.
 
 -- name: jobs
-SELECT j.key, j.id, j.name, j.priority, j.attempts, j.attempts_made, j.stalls, coalesce(a.fence, j.fence), j.added_at,
+SELECT j.key, j.id, j.name, j.priority, j.attempts, j.attempts_made, j.stalls, j.starts + (a.key IS NOT NULL),
+    coalesce(a.fence, j.fence), j.added_at,
     j.started_at, coalesce(a.worker, j.worker), j.logs, j.options, j.place, j.rank, a.key IS NOT NULL
 FROM json_each(?) v JOIN jobs j ON j.key = v.value LEFT JOIN active a ON a.key = j.key
 

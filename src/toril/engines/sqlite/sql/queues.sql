@@ -1,7 +1,7 @@
 -- Queues by name. Every step that changes a queue reads its row first and writes it back last.
 
 -- name: find
-SELECT key, name, last_number, moves, fronts, arrivals, waiting, suspects, prioritized, active, delayed,
+SELECT key, name, last_number, moves, fronts, arrivals, claims, waiting, suspects, prioritized, active, delayed,
     waiting_children, completed, failed, completed_total, failed_total, events, paused, concurrency, max_waiting,
     rate, window_till, window_starts
 FROM queues WHERE name = ?
@@ -10,8 +10,8 @@ FROM queues WHERE name = ?
 INSERT INTO queues (name) VALUES (?)
 
 -- name: save
-UPDATE queues SET last_number = ?, moves = ?, fronts = ?, arrivals = ?, waiting = ?, suspects = ?, prioritized = ?,
-    active = ?, delayed = ?, waiting_children = ?, completed = ?, failed = ?, completed_total = ?, failed_total = ?,
+UPDATE queues SET last_number = ?, moves = ?, fronts = ?, arrivals = ?, claims = ?, waiting = ?, suspects = ?,
+    prioritized = ?, active = ?, delayed = ?, waiting_children = ?, completed = ?, failed = ?, completed_total = ?, failed_total = ?,
     events = ?, paused = ?, concurrency = ?, max_waiting = ?, rate = ?, window_till = ?, window_starts = ?
 WHERE key = ?
 

@@ -5,7 +5,7 @@ SELECT name FROM queues ORDER BY name
 
 -- name: job
 SELECT j.key, j.id, j.name, j.data, j.place, j.rank, j.attempts, j.attempts_made, j.stalls,
-    coalesce(a.fence, j.fence), j.priority, j.delay, j.expires_at, j.options, j.metadata, j.checkpoint, j.progress,
+    j.starts + (a.key IS NOT NULL), coalesce(a.fence, j.fence), j.priority, j.delay, j.expires_at, j.options, j.metadata, j.checkpoint, j.progress,
     j.result, j.failure, j.stall_cause, a.cancelling, coalesce(a.worker, j.worker), j.added_at,
     coalesce(a.started_at, j.started_at), j.finished_at, a.deadline
 FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = ?
@@ -47,7 +47,7 @@ SELECT cause, text FROM results WHERE queue = ? AND id = ? AND till > ?
 SELECT minute, completed, failed FROM minutes WHERE queue = ? AND minute > ? AND minute <= ?
 
 -- name: arrivals
-SELECT q.name, q.arrivals FROM json_each(?) v JOIN queues q ON q.name = v.value
+SELECT q.name, q.key || '.' || q.arrivals FROM json_each(?) v JOIN queues q ON q.name = v.value
 
 -- name: pokes
 SELECT p.worker, p.count FROM json_each(?) v JOIN pokes p ON p.worker = v.value

@@ -1,12 +1,12 @@
 -- settle: what the holders of leases hand in. One row for each job that is running; `a` holds what the claim wrote.
 
 -- name: held
-SELECT json_group_array(json_array(j.key, j.id, j.name, j.priority, j.attempts, j.attempts_made, j.stalls, a.fence,
-    j.added_at, a.started_at, a.worker, j.logs, j.options, a.token, a.deadline))
-FROM json_each(?) v JOIN active a ON a.key = v.value JOIN jobs j ON j.key = a.key
+SELECT json_group_array(json_array(j.key, j.id, j.name, j.priority, j.attempts, j.attempts_made, j.stalls, j.starts + 1,
+    a.fence, j.added_at, a.started_at, a.worker, j.logs, j.options, a.cancelling, a.token, a.deadline))
+FROM json_each(?) v CROSS JOIN active a ON a.key = v.value CROSS JOIN jobs j ON j.key = a.key
 
 -- name: keys
-SELECT i.id, i.key FROM json_each(?) v JOIN ids i ON i.queue = ? AND i.id = v.value
+SELECT i.id, i.key FROM json_each(?) v CROSS JOIN ids i ON i.queue = ? AND i.id = v.value
 
 -- name: exists
 SELECT 1 FROM jobs WHERE key = ?

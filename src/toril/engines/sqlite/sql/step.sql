@@ -5,7 +5,7 @@
 INSERT INTO line (queue, place, rank, key, moved) VALUES (?, ?, ?, ?, ?)
 
 -- name: leave
-DELETE FROM line WHERE (queue, place, rank, key) IN (VALUES (?, ?, ?, ?))
+DELETE FROM line WHERE (queue, place, rank, key) IN (SELECT * FROM (VALUES (?, ?, ?, ?)))
 
 -- name: place
 UPDATE jobs SET place = v.column2, rank = v.column3 FROM (VALUES (?, ?, ?)) v WHERE key = v.column1
@@ -17,7 +17,7 @@ DELETE FROM active WHERE key IN (VALUES (?))
 DELETE FROM jobs WHERE key IN (VALUES (?))
 
 -- name: delete_id
-DELETE FROM ids WHERE (queue, id) IN (VALUES (?, ?))
+DELETE FROM ids WHERE queue = ? AND id IN (VALUES (?))
 
 -- name: delete_logs
 DELETE FROM logs WHERE key IN (VALUES (?))
@@ -44,16 +44,16 @@ INSERT INTO results (queue, id, till, cause, text) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET till = excluded.till, cause = excluded.cause, text = excluded.text
 
 -- name: keep
-UPDATE jobs SET place = v.column2, rank = v.column3, attempts_made = v.column4, stalls = v.column5, fence = v.column6,
-    started_at = v.column7, finished_at = v.column8, worker = v.column9, result = v.column10,
-    failure = coalesce(v.column11, failure)
-FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) v WHERE key = v.column1
+UPDATE jobs SET place = v.column2, rank = v.column3, attempts_made = v.column4, stalls = v.column5, starts = v.column6,
+    fence = v.column7, started_at = v.column8, finished_at = v.column9, worker = v.column10, result = v.column11,
+    failure = coalesce(v.column12, failure)
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) v WHERE key = v.column1
 
 -- name: stand
-UPDATE jobs SET attempts_made = v.column2, stalls = v.column3, fence = v.column4, started_at = v.column5,
-    worker = v.column6, delay = coalesce(v.column7, delay), failure = coalesce(v.column8, failure),
-    stall_cause = coalesce(v.column9, stall_cause)
-FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)) v WHERE key = v.column1
+UPDATE jobs SET attempts_made = v.column2, stalls = v.column3, starts = v.column4, fence = v.column5,
+    started_at = v.column6, worker = v.column7, delay = coalesce(v.column8, delay),
+    failure = coalesce(v.column9, failure), stall_cause = coalesce(v.column10, stall_cause)
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) v WHERE key = v.column1
 
 -- name: oldest_kept
 SELECT j.key, j.id, j.logs, l.rank FROM line l JOIN jobs j ON j.key = l.key

@@ -1,7 +1,8 @@
 -- prune, beat, lead, resign, signal, once.
 
 -- name: overdue_results
-DELETE FROM results WHERE (queue, id) IN (SELECT queue, id FROM results WHERE queue = ? AND till <= ? LIMIT ?)
+DELETE FROM results
+WHERE queue = ? AND id IN (SELECT id FROM results WHERE queue = ? AND till <= ? LIMIT ?)
 
 -- name: old_minutes
 DELETE FROM minutes WHERE queue = ? AND minute < ?
@@ -32,11 +33,11 @@ ON CONFLICT DO UPDATE SET till = excluded.till, seen_at = excluded.seen_at, beat
 -- name: orders
 SELECT orders FROM workers WHERE id = ?
 
--- name: clear_orders
-UPDATE workers SET orders = '' WHERE id = ?
+-- name: living_orders
+SELECT orders FROM workers WHERE id = ? AND till > ?
 
--- name: leave_order
-UPDATE workers SET orders = trim(orders || ' ' || ?) WHERE id = ? AND till > ?
+-- name: set_orders
+UPDATE workers SET orders = ? WHERE id = ?
 
 -- name: lead
 INSERT INTO leaders (role, owner, till) VALUES (?, ?, ?)
@@ -47,5 +48,8 @@ WHERE owner = excluded.owner OR till <= ?
 DELETE FROM leaders WHERE role = ? AND owner = ?
 
 -- name: once
-INSERT INTO onces (key, till) VALUES (?, ?)
-ON CONFLICT DO UPDATE SET till = excluded.till WHERE till <= ?
+INSERT INTO onces (key, owner, till) VALUES (?, ?, ?)
+ON CONFLICT DO UPDATE SET owner = excluded.owner, till = excluded.till WHERE till <= ?
+
+-- name: first
+SELECT owner FROM onces WHERE key = ?

@@ -1,0 +1,61 @@
+"""A process that forks lets go of its connections first.
+
+SQLite keeps the locks of a process in its own memory, which a fork copies, while the kernel gives the child none of
+them. A child that opens the file beside what it inherited believes itself protected and is not: the parent may remove
+the log under it, and commits are lost. So nothing is inherited; both sides open the file anew when they need it.
+"""
+
+import contextlib
+import os
+import threading
+import weakref
+from typing import Protocol
+
+__all__ = ["Holder", "watch"]
+
+
+class Holder(Protocol):
+    """What has a connection open, and holds `turn` while it uses it."""
+
+    turn: threading.Lock
+
+    def let_go(self) -> None:
+        """Close the connection until it is needed again."""
+
+    def abandon(self) -> None:
+        """This is the child: the thread that served here has stayed behind."""
+
+
+_holders: "weakref.WeakSet[Holder]" = weakref.WeakSet()
+_forking = threading.Lock()
+_stopped: list[Holder] = []
+
+
+def watch(holder: Holder) -> None:
+    """Have this one let go before each fork."""
+    with _forking:
+        _holders.add(holder)
+
+
+def _before() -> None:
+    _forking.acquire()
+    for holder in list(_holders):
+        holder.turn.acquire()
+        _stopped.append(holder)
+        with contextlib.suppress(Exception):
+            holder.let_go()
+
+
+def _after_in_parent() -> None:
+    while _stopped:
+        _stopped.pop().turn.release()
+    _forking.release()
+
+
+def _after_in_child() -> None:
+    for holder in _stopped:
+        holder.abandon()
+    _after_in_parent()
+
+
+os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -1,0 +1,35 @@
+"""What is in a store, row for row, so that a test can say: nothing was changed."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from toril.engine import Store
+from toril.engines.sqlite import SqliteEngine
+from toril.engines.sqlite.tx import Tx
+
+__all__ = ["dump", "unchanged"]
+
+Dump = dict[str, list[str]]
+
+
+async def dump(engine: Store) -> Dump:
+    """All that the store holds: for each table, or key, its rows in a fixed order."""
+    match engine:
+        case SqliteEngine():
+            return await engine._read_now(_tables)
+        case _:
+            raise NotImplementedError(f"nobody has said how to read all of {engine!r}")
+
+
+@asynccontextmanager
+async def unchanged(engine: Store) -> AsyncIterator[None]:
+    """Whatever happens within leaves the store as it was, and well."""
+    before = await dump(engine)
+    yield
+    assert await dump(engine) == before
+    assert (await engine.health()).ok
+
+
+def _tables(tx: Tx) -> Dump:
+    names = [name for (name,) in tx.all("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    return {name: sorted(repr(row) for row in tx.all(f"SELECT * FROM {name}")) for name in names}

@@ -1,0 +1,309 @@
+"""Bad input is refused by every engine with the same error, and the store is left as it was."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance.claims import add, claim_one, job, settle
+from tests.conformance.dumps import dump, unchanged
+from toril.engine import Store
+from toril.errors import InvalidName, InvalidOption
+from toril.model import (
+    KEEP_ALL,
+    AddOutcome,
+    Beat,
+    Call,
+    Claim,
+    Completed,
+    Ending,
+    Failed,
+    Failure,
+    Lease,
+    LogLine,
+    NewJob,
+    Order,
+    Pause,
+    Progress,
+    SetData,
+    Settlement,
+    Verdict,
+)
+from toril.states import State
+
+Method = Callable[[Store, Any], Awaitable[object]]
+
+NOTHING = Claim(want=0, token="nothing", lease=1000, worker="w")
+BEAT = Beat(worker="w", queues=["q"], slots=1, running=0)
+STRANGER = Lease("q", "active_", "stranger")
+
+
+def rows(methods: dict[str, Method]) -> pytest.MarkDecorator:
+    """A test for each method."""
+    return pytest.mark.parametrize(
+        "method",
+        [pytest.param(call, id=name) for name, call in methods.items()],
+    )
+
+
+@pytest.fixture
+async def store(engine: Store) -> Store:
+    """A store with a job in every state, the id saying which."""
+    for name in ("completed_", "failed_", "active_"):
+        await add(engine, NewJob(name="n", id=name, keep_completed=KEEP_ALL, keep_failed=KEEP_ALL))
+    await settle(engine, (await claim_one(engine)).lease, Completed("1"))
+    await settle(engine, (await claim_one(engine)).lease, Failed(Failure("why")))
+    held = (await claim_one(engine)).lease
+    await engine.report("q", [LogLine(held, f"line {n}") for n in range(3)])
+    await add(engine, *(NewJob(name="n", id=f"waiting_{n}") for n in range(3)))
+    await add(engine, NewJob(name="n", id="prioritized_", priority=5), NewJob(name="n", id="delayed_", delay=1000))
+    await engine.beat(BEAT, ttl=60_000)
+    return engine
+
+
+BY_QUEUE: dict[str, Method] = {
+    "add": lambda engine, queue: engine.add(queue, [NewJob(name="n")]),
+    "exchange": lambda engine, queue: engine.exchange(queue, [], NOTHING),
+    "wait": lambda engine, queue: engine.wait([queue], timeout=0),
+    "report": lambda engine, queue: engine.report(queue, [Progress(STRANGER, "1")]),
+    "finished": lambda engine, queue: engine.finished(queue, ["1"], timeout=0),
+    "recover": lambda engine, queue: engine.recover(queue),
+    "prune": lambda engine, queue: engine.prune(queue),
+    "retry": lambda engine, queue: engine.retry(queue, ["1"]),
+    "promote": lambda engine, queue: engine.promote(queue, ["1"]),
+    "cancel": lambda engine, queue: engine.cancel(queue, ["1"], reason="why"),
+    "remove": lambda engine, queue: engine.remove(queue, ["1"]),
+    "update": lambda engine, queue: engine.update(queue, [SetData("1", "{}")]),
+    "drain": lambda engine, queue: engine.drain(queue, states=frozenset({State.WAITING})),
+    "clean": lambda engine, queue: engine.clean(queue, state=State.FAILED, grace=0),
+    "obliterate": lambda engine, queue: engine.obliterate(queue),
+    "configure": lambda engine, queue: engine.configure(queue, [Pause()]),
+    "queue": lambda engine, queue: engine.queue(queue),
+    "counts": lambda engine, queue: engine.counts(queue),
+    "jobs": lambda engine, queue: engine.jobs(queue, ["1"]),
+    "page": lambda engine, queue: engine.page(queue, State.WAITING),
+    "logs": lambda engine, queue: engine.logs(queue, "1"),
+    "events": lambda engine, queue: engine.events(queue),
+    "runs": lambda engine, queue: engine.runs(queue, Ending.FAILED),
+    "metrics": lambda engine, queue: engine.metrics(queue, minutes=1),
+}
+
+
+@pytest.mark.covers("B01", "B02", "B03", "B04", "B05", "B06", "B07")
+@rows(BY_QUEUE)
+async def test_a_queue_that_cannot_be_named_so_is_refused(store: Store, method: Method) -> None:
+    for name in ("", " ", None, b"q", 5, "a:b", "a{b}", "a*", "a\nb", "a\u202eb", "../a", "x" * 129, "\ud800"):
+        async with unchanged(store):
+            with pytest.raises(InvalidName, match="a queue name must "):
+                await method(store, name)
+
+
+async def test_two_spellings_of_a_name_are_one_queue(engine: Store) -> None:
+    composed, apart = "b\u00fccher", "bu\u0308cher"
+    await engine.add(apart, [NewJob(name="n", delay=1000)])
+    await engine.add(composed, [NewJob(name="n", delay=1000)])
+
+    assert await engine.queues() == [composed]
+    assert (await engine.counts(apart)).delayed == (await engine.counts(composed)).delayed == 2
+    assert (await engine.promote(apart, ["1"])).done == ("1",)
+
+
+BY_NUMBER: dict[str, Method] = {
+    "extend ttl": lambda engine, n: engine.extend([STRANGER], ttl=n),
+    "recover limit": lambda engine, n: engine.recover("q", limit=n),
+    "prune limit": lambda engine, n: engine.prune("q", limit=n),
+    "beat ttl": lambda engine, n: engine.beat(BEAT, ttl=n),
+    "once ttl": lambda engine, n: engine.once("key", "w1", ttl=n),
+    "lead ttl": lambda engine, n: engine.lead("role", "owner", ttl=n),
+    "drain limit": lambda engine, n: engine.drain("q", states=frozenset({State.WAITING}), limit=n),
+    "clean limit": lambda engine, n: engine.clean("q", state=State.COMPLETED, grace=0, limit=n),
+    "obliterate limit": lambda engine, n: engine.obliterate("q", running="remove", limit=n),
+    "page limit": lambda engine, n: engine.page("q", State.WAITING, limit=n),
+    "logs limit": lambda engine, n: engine.logs("q", "active_", limit=n),
+    "events limit": lambda engine, n: engine.events("q", limit=n),
+    "runs limit": lambda engine, n: engine.runs("q", Ending.FAILED, limit=n),
+    "metrics minutes": lambda engine, n: engine.metrics("q", minutes=n),
+}
+
+
+@pytest.mark.covers("B69", "B70")
+@rows({name: call for name, call in BY_NUMBER.items() if name != "lead ttl"})
+async def test_a_length_or_a_limit_is_a_whole_number_from_1(store: Store, method: Method) -> None:
+    for number in (0, -1, 1.5, float("nan"), float("inf"), True, "5", 10**30):
+        async with unchanged(store):
+            with pytest.raises(InvalidOption, match=r"must be a whole number from 1 to \d+, not "):
+                await method(store, number)
+
+
+async def test_a_term_of_leadership_is_a_whole_number_from_1(shared_engine: Store) -> None:
+    for number in (0, -1, 1.5, float("nan"), True, "5", 10**30):
+        async with unchanged(shared_engine):
+            with pytest.raises(InvalidOption, match=r"must be a whole number from 1 to \d+, not "):
+                await BY_NUMBER["lead ttl"](shared_engine, number)
+
+
+@pytest.mark.covers("B70")
+@pytest.mark.parametrize("grace", [-1, 1.5, float("nan"), True, "5", None, 10**30], ids=str)
+async def test_a_grace_is_a_whole_number_from_0(store: Store, grace: Any) -> None:
+    async with unchanged(store):
+        with pytest.raises(InvalidOption, match="grace must be a whole number from 0 to "):
+            await store.clean("q", state=State.COMPLETED, grace=grace)
+
+
+BY_CURSOR: dict[str, Method] = {
+    "page": lambda engine, cursor: engine.page("q", State.WAITING, cursor=cursor),
+    "page active": lambda engine, cursor: engine.page("q", State.ACTIVE, cursor=cursor),
+    "logs": lambda engine, cursor: engine.logs("q", "active_", cursor=cursor),
+    "runs": lambda engine, cursor: engine.runs("q", Ending.FAILED, cursor=cursor),
+    "events": lambda engine, cursor: engine.events("q", after=cursor),
+}
+
+
+@pytest.mark.covers("B69", "B75")
+@rows(BY_CURSOR)
+async def test_a_cursor_that_was_never_given_out_is_refused(store: Store, method: Method) -> None:
+    for cursor in ("", "abc", "0-0", "$", "1.2", "1.2.3.4.5", "1\n", " 1", "1e3", "0x1", "\ud800", "9" * 10_000):
+        async with unchanged(store):
+            with pytest.raises(InvalidOption, match="is not a cursor"):
+                await method(store, cursor)
+
+
+@rows(BY_CURSOR)
+async def test_a_cursor_that_looks_like_a_number_is_refused_too(store: Store, method: Method) -> None:
+    for cursor in ("--5", "0.--5.1.1", "9" * 19, f"0.{'9' * 19}.1.1", "9" * 20, "٣", 5):
+        async with unchanged(store):
+            with pytest.raises(InvalidOption, match="is not a cursor"):
+                await method(store, cursor)
+
+
+async def test_a_cursor_belongs_to_its_state(store: Store) -> None:
+    cursor = (await store.page("q", State.WAITING, limit=1)).cursor
+
+    assert cursor is not None
+    for state in set(State) - {State.WAITING}:
+        with pytest.raises(InvalidOption, match="is not a cursor"):
+            await store.page("q", state, cursor=cursor)
+
+
+BY_BATCH: dict[str, tuple[int, Method]] = {
+    "add": (1000, lambda engine, n: engine.add("q", [NewJob(name="n")] * n)),
+    "exchange": (100, lambda engine, n: engine.exchange("q", [Settlement(STRANGER, Completed())] * n, NOTHING)),
+    "retry": (1000, lambda engine, n: engine.retry("q", ["failed_"] * n)),
+    "promote": (1000, lambda engine, n: engine.promote("q", ["delayed_"] * n)),
+    "cancel": (1000, lambda engine, n: engine.cancel("q", ["waiting_0"] * n, reason="why")),
+    "remove": (1000, lambda engine, n: engine.remove("q", ["waiting_0"] * n)),
+    "update": (1000, lambda engine, n: engine.update("q", [SetData("waiting_0", "[]")] * n)),
+    "extend": (1000, lambda engine, n: engine.extend([STRANGER] * n, ttl=1000)),
+    "report": (1000, lambda engine, n: engine.report("q", [Progress(STRANGER, "1")] * n)),
+    "recover": (1000, lambda engine, n: engine.recover("q", dead=[STRANGER] * n)),
+    "jobs": (1000, lambda engine, n: engine.jobs("q", ["1"] * n)),
+    "finished": (1000, lambda engine, n: engine.finished("q", ["1"] * n, timeout=0)),
+}
+
+
+@pytest.mark.covers("B71")
+@rows({name: call for name, (_, call) in BY_BATCH.items()})
+async def test_a_batch_over_its_bound_is_refused_whole(store: Store, method: Method) -> None:
+    most = next(most for most, call in BY_BATCH.values() if call is method)
+
+    async with unchanged(store):
+        with pytest.raises(InvalidOption, match=f"at most {most} jobs, not {most + 1}"):
+            await method(store, most + 1)
+
+
+async def test_a_refused_call_is_not_remembered_as_answered(store: Store) -> None:
+    call = Call("sender", 1)
+    async with unchanged(store):
+        with pytest.raises(InvalidOption):
+            await store.drain("q", states=frozenset({State.WAITING}), limit=0, call=call)
+
+    assert len((await store.drain("q", states=frozenset({State.WAITING}), call=call)).ids) == 3
+
+
+@pytest.mark.covers("B69", "B70")
+@pytest.mark.parametrize("state", sorted(set(State) - {State.WAITING, State.PRIORITIZED, State.DELAYED}))
+async def test_drain_removes_only_what_has_not_started(store: Store, state: State) -> None:
+    async with unchanged(store):
+        with pytest.raises(InvalidOption, match=f"drain removes delayed, prioritized, waiting jobs, not {state}"):
+            await store.drain("q", states=frozenset({State.WAITING, state}))
+
+
+@pytest.mark.covers("B69", "B70")
+@pytest.mark.parametrize("state", [State.ACTIVE, State.WAITING_CHILDREN, "gone"])
+async def test_clean_removes_neither_running_jobs_nor_unknown_ones(store: Store, state: Any) -> None:
+    async with unchanged(store):
+        with pytest.raises(InvalidOption, match=f"clean removes .* jobs, not {state} ones"):
+            await store.clean("q", state=state, grace=0)
+
+
+async def test_a_misspelt_refusal_does_not_remove_running_jobs(store: Store) -> None:
+    async with unchanged(store):
+        with pytest.raises(InvalidOption, match="running must be 'refuse' or 'remove', not 'refused'"):
+            await store.obliterate("q", running="refused")  # type: ignore[arg-type]
+
+
+@pytest.mark.covers("B68")
+@pytest.mark.parametrize("token", ["", "0", "stranger", "x" * 10_000], ids=lambda token: token[:9] or "empty")
+async def test_a_token_that_holds_no_lease_changes_nothing(store: Store, token: str) -> None:
+    lease = Lease("q", "active_", token)
+
+    async with unchanged(store):
+        assert (await store.exchange("q", [Settlement(lease, Completed())], NOTHING)).verdicts == (Verdict.LOST,)
+        assert await store.report("q", [Progress(lease, "1"), LogLine(lease, "x")]) == [Verdict.LOST] * 2
+        assert (await store.extend([lease], ttl=1000)).lost == (lease,)
+        assert (await store.recover("q", dead=[lease])).returned == ()
+
+
+@pytest.mark.covers("B65")
+@pytest.mark.parametrize(
+    "job_id", ["unknown", "", "x" * 1_000_000, "0", "-1", "9" * 40, "\x00"], ids=lambda i: ascii(i[:8])
+)
+async def test_an_id_that_nobody_has_is_answered_not_refused(store: Store, job_id: str) -> None:
+    async with unchanged(store):
+        assert await store.jobs("q", [job_id]) == [None]
+        assert [refused.state for refused in (await store.remove("q", [job_id])).refused] == [None]
+        assert (await store.logs("q", job_id)).items == ()
+
+
+@pytest.mark.covers("B22")
+async def test_a_summary_that_no_store_can_keep_does_not_hold_up_the_job(engine: Store) -> None:
+    await add(engine, NewJob(name="n"))
+    verdict = await settle(engine, (await claim_one(engine)).lease, Completed("1", summary="a\ud800b"))
+
+    assert verdict is Verdict.OK
+    assert [run.text for run in (await engine.runs("q", Ending.COMPLETED)).items] == ["a?b"]
+
+
+async def test_a_reason_to_cancel_is_made_fit_for_the_store(store: Store) -> None:
+    assert (await store.cancel("q", ["active_"], reason="a\ud800b")).asked == ("active_",)
+    assert (await job(store, "active_")).cancelling == "a?b"
+
+
+BY_TEXT: dict[str, Method] = {
+    "once": lambda engine, text: engine.once(text, "w1", ttl=1000),
+    "signal": lambda engine, text: engine.signal(text, Order.STOP),
+    "resign": lambda engine, text: engine.resign(text, "owner"),
+    "call": lambda engine, text: engine.add("q", [NewJob(name="n")], call=Call(text, 1)),
+}
+
+
+@rows(BY_TEXT)
+async def test_other_names_have_the_rules_of_a_queues(store: Store, method: Method) -> None:
+    for text in ("", "a\nb", "\ud800", None, "x" * 1_000_000):
+        async with unchanged(store):
+            with pytest.raises(InvalidName):
+                await method(store, text)
+
+
+@pytest.mark.covers("B16", "B71")
+async def test_a_taken_id_in_a_batch_leaves_its_owner_and_stores_the_rest(store: Store) -> None:
+    before = await dump(store)
+    first, taken, last = await add(store, NewJob(name="a"), NewJob(name="b", id="failed_", data="2"), NewJob(name="c"))
+
+    assert [each.outcome for each in (first, taken, last)] == [
+        AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.ADDED,
+    ]  # fmt: skip
+    after = await dump(store)
+    assert set(before["jobs"]) < set(after["jobs"])
+    assert len(after["jobs"]) == len(before["jobs"]) + 2
+    assert (taken.id, taken.state) == ("failed_", State.FAILED)

@@ -1,0 +1,70 @@
+"""A store whose every step breaks at every one of its statements, before it is made."""
+
+import sqlite3
+from typing import Any, TypeVar
+
+from tests.sim.store import MemoryStore
+from toril.engine import Store
+from toril.engines.sqlite.core import Core, Op
+from toril.engines.sqlite.runners import Inline
+from toril.errors import EngineUnavailable
+
+__all__ = ["BrittleStore"]
+
+T = TypeVar("T")
+
+_MOST = 200
+
+
+class _Fragile:
+    """A connection that fails at the statement of which it was told."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.fails_at = -1
+        self.made = 0
+
+    def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
+        self.made += 1
+        if self.made - 1 == self.fails_at:
+            raise sqlite3.OperationalError(f"broken on purpose at {sql[:40]!r}")
+        return self._connection.execute(sql, parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+class _Breaking(Inline):
+    """Makes each step once for every statement that it has, broken there; and then whole."""
+
+    def __init__(self, core: Core, store: "BrittleStore") -> None:
+        super().__init__(core)
+        self._store = store
+
+    async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
+        connection = self._core._connection
+        assert connection is not None
+        before = list(connection.iterdump())
+        fragile = _Fragile(connection)
+        self._core._connection = fragile  # type: ignore[assignment]
+        try:
+            for statement in range(_MOST):
+                fragile.fails_at, fragile.made = statement, 0
+                try:
+                    return await super().write(op, now, grows=grows)
+                except EngineUnavailable:
+                    self._store.broken += 1
+                    assert list(connection.iterdump()) == before, f"statement {statement} left something behind"
+            raise AssertionError(f"a step has more than {_MOST} statements, or is broken for good")
+        finally:
+            self._core._connection = connection
+
+
+class BrittleStore(MemoryStore):
+    """`broken` counts how often a step was broken off."""
+
+    broken = 0
+
+    def view(self) -> Store:
+        self._engine._runner = _Breaking(self._engine._core, self)
+        return super().view()

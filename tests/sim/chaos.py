@@ -1,0 +1,94 @@
+"""What befalls processes, connections and the store, while the storm lasts."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal
+
+from tests.sim.clock import EPOCH, stream
+from tests.sim.faults import Fault
+from tests.sim.loop import until
+from tests.sim.node import Node
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+__all__ = ["Chaos"]
+
+
+class Chaos:
+    """Kills, pauses, cuts and restarts, each at its own rate."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._chance = stream(world.plan.seed, "chaos")
+        self._restarting = False
+
+    def works(self) -> list[Coroutine[Any, Any, None]]:
+        """One for each kind of fault that this seed has."""
+        kinds: dict[Fault, Callable[[], Coroutine[Any, Any, None]]] = {
+            Fault.KILL: self._kill,
+            Fault.PAUSE: self._pause,
+            Fault.CUT: self._cut,
+            Fault.RESTART: self._restart,
+        }
+        mix = self._world.plan.mix
+        return [self._again_and_again(mix[kind], kind, act) for kind, act in kinds.items() if mix[kind]]
+
+    async def end(self) -> None:
+        """Mend everything: nothing is paused, cut or down any more."""
+        world = self._world
+        world.storm.end()
+        await until(lambda: not self._restarting, 10)
+        for node in world.nodes.values():
+            node.resume()
+        world.journal.note(f"{world.witness.now() - EPOCH} calm")
+
+    async def _again_and_again(self, gap: float, kind: Fault, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            await asyncio.sleep(self._chance.expovariate(1 / gap))
+            if self._world.storm.over:
+                return
+            self._world.journal.tally[kind] += 1
+            await act()
+
+    def _victim(self) -> Node:
+        nodes = list(self._world.nodes.values())
+        return nodes[int(self._chance.random() * len(nodes))]
+
+    def _note(self, text: str) -> None:
+        self._world.journal.note(f"{self._world.witness.now() - EPOCH} {text}")
+
+    async def _kill(self) -> None:
+        victim = self._victim()
+        self._note(f"kill {victim.name}")
+        victim.kill()
+
+    async def _pause(self) -> None:
+        """One process; sometimes the whole machine, as when a lid is shut."""
+        victims = list(self._world.nodes.values()) if self._chance.random() < 0.2 else [self._victim()]
+        seconds = self._chance.uniform(0.2, 2.5) * self._world.plan.terms.lease / 1000
+        self._note(f"pause {[victim.name for victim in victims]} for {seconds:.3f} s")
+        self._world.journal.tally["whole machine paused"] += len(victims) > 1
+        for victim in victims:
+            victim.pause()
+        await asyncio.sleep(seconds)
+        for victim in victims:
+            victim.resume()
+
+    async def _cut(self) -> None:
+        victim = self._victim()
+        way: Literal["request", "reply"] = "request" if self._chance.random() < 0.5 else "reply"
+        self._note(f"cut {victim.name}, {way}s are lost")
+        self._world.storm.cut(victim.name, way)
+        await asyncio.sleep(self._chance.uniform(0.1, 2.0) * self._world.plan.terms.lease / 1000)
+        self._world.storm.mend(victim.name)
+
+    async def _restart(self) -> None:
+        """Every connection breaks; what was committed is there again after a while."""
+        store = self._world.store
+        self._note("store down")
+        self._restarting, store.up, store.epoch = True, False, store.epoch + 1
+        await asyncio.sleep(self._chance.uniform(0.02, 0.5))
+        await store.restart()
+        store.up, self._restarting = True, False
+        self._note("store up")

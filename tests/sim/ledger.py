@@ -1,0 +1,233 @@
+"""Where every job must be, worked out from the effects that the simulator saw, one after another."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tests.sim.journal import Journal
+from tests.sim.script import Script, fence_of, script_of
+from toril.model import (
+    Cancelled,
+    Claim,
+    Claimed,
+    Completed,
+    Failed,
+    NewJob,
+    Outcome,
+    Released,
+    Retried,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+from toril.states import State
+
+__all__ = ["Entry", "Ledger", "Stage"]
+
+
+class Stage(StrEnum):
+    """How far a job has come. A job that ended is kept, or gone by a rule that the entry names."""
+
+    READY = "ready"
+    DELAYED = "delayed"
+    ACTIVE = "active"
+    ENDED = "ended"
+    GONE = "gone"
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """One job, from its add on. `causes` counts what explains another run: stalls, retries, snoozes, releases, and
+    reruns by hand. A `suspect` may only run alone."""
+
+    id: str
+    data: str
+    script: Script
+    attempts: int
+    priority: int
+    keeps: dict[State, bool]
+    stage: Stage = Stage.READY
+    due: int = 0
+    made: int = 0
+    stalls: int = 0
+    starts: int = 0
+    fence: int = 0
+    suspect: bool = False
+    token: str = ""
+    deadline: int = 0
+    alone: bool = False
+    max_stalls: int = 1
+    cancelling: str | None = None
+    ending: State | None = None
+    rule: str = ""
+    causes: int = 0
+    finishes: int = 0
+    acceptances: int = 1
+    recorded: bool = True  # its run records are kept: nobody obliterated the queue since
+
+    @property
+    def state(self) -> State | None:
+        """The state that the store has to show."""
+        match self.stage:
+            case Stage.READY:
+                return State.PRIORITIZED if self.priority and not self.suspect else State.WAITING
+            case Stage.DELAYED:
+                return State.DELAYED
+            case Stage.ACTIVE:
+                return State.ACTIVE
+            case Stage.ENDED:
+                return self.ending
+            case Stage.GONE:
+                return None
+
+    @property
+    def open(self) -> bool:
+        return self.stage not in {Stage.ENDED, Stage.GONE}
+
+    def held(self, token: str, now: int) -> bool:
+        """Whether this token's lease holds."""
+        return self.stage is Stage.ACTIVE and self.token == token and self.deadline > now
+
+
+class Ledger:
+    """All jobs of one queue. Each move checks what must be true of it; `journal` hears of what is not."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.entries: list[Entry] = []
+        self.by_id: dict[str, Entry] = {}
+        self.by_nonce: dict[str, Entry] = {}
+        self.paused = False
+        self.concurrency: int | None = None
+        self.fence = 0
+
+    def of(self, stage: Stage) -> Iterator[Entry]:
+        return (entry for entry in self.by_id.values() if entry.stage is stage)
+
+    def find(self, job_id: str) -> Entry | None:
+        """The job of this id, if the store still has one."""
+        entry = self.by_id.get(job_id)
+        return None if entry is None or entry.stage is Stage.GONE else entry
+
+    def add(self, job: NewJob, job_id: str, now: int) -> None:
+        script = script_of(job.data)
+        if script.nonce in self.by_nonce:
+            self.journal.violated("I2", f"{script.nonce} was stored twice, as {job_id} too")
+        if self.find(job_id) is not None:
+            self.journal.violated("I1", f"id {job_id} was given to a second job")
+        keeps = {State.COMPLETED: job.keep_completed.count != 0, State.FAILED: job.keep_failed.count != 0}
+        entry = Entry(
+            id=job_id, data=job.data, script=script, attempts=job.attempts, priority=job.priority, keeps=keeps
+        )
+        if job.delay:
+            self.delay(entry, now + job.delay)
+        self.entries.append(entry)
+        self.by_id[job_id] = self.by_nonce[script.nonce] = entry
+
+    def delay(self, entry: Entry, due: int) -> None:
+        entry.stage, entry.due, entry.suspect = Stage.DELAYED, due, False
+
+    def ready(self, entry: Entry) -> None:
+        entry.stage, entry.due, entry.suspect = Stage.READY, 0, False
+
+    def promote_due(self, now: int) -> None:
+        for entry in self.of(Stage.DELAYED):
+            if entry.due <= now:
+                self.ready(entry)
+
+    def claim(self, job: Claimed, claim: Claim, now: int) -> None:
+        """A job was handed out: it was to be had, and all that is told of it is true."""
+        entry = self.find(job.lease.id)
+        if entry is None:
+            self.journal.violated("I2", f"{job.lease.id} was handed out and does not exist")
+            return
+        if entry.stage is not Stage.READY:
+            row = "I9" if entry.stage is Stage.DELAYED else "I1"
+            self.journal.violated(row, f"{entry.id} was handed out while {entry.stage}, due {entry.due}, now {now}")
+        if job.fence <= self.fence or job.starts != entry.starts + 1:
+            was = f"fence {self.fence} in the queue and {entry.starts} starts"
+            self.journal.violated("I4", f"{entry.id} has fence {job.fence} and {job.starts} starts after {was}")
+        self.fence, entry.starts = job.fence, job.starts
+        if (job.attempts_made, job.stalls) != (entry.made, entry.stalls):
+            seen, true = (job.attempts_made, job.stalls), (entry.made, entry.stalls)
+            self.journal.violated("I6", f"{entry.id} counts {seen} attempts and stalls, and made {true}")
+        if job.data != entry.data:
+            self.journal.violated("I2", f"{entry.id} came back with other data")
+        if job.suspect != entry.suspect:
+            self.journal.violated("G6", f"{entry.id} is suspect={entry.suspect} and was handed out as {job.suspect}")
+        entry.stage, entry.fence, entry.token, entry.deadline = Stage.ACTIVE, job.fence, claim.token, now + claim.lease
+        entry.alone, entry.max_stalls, entry.cancelling, entry.suspect = job.suspect, claim.max_stalls, None, False
+
+    def settle(self, settlement: Settlement, now: int) -> Verdict:
+        """The verdict that this settlement must get; if it is OK, it counts."""
+        entry = self.find(settlement.lease.id)
+        if entry is None:
+            return Verdict.MISSING
+        if not entry.held(settlement.lease.token, now):
+            return Verdict.LOST
+        self._check_fence(entry, settlement.outcome)
+        self._apply(entry, settlement.outcome, now)
+        if entry.made > entry.attempts:
+            self.journal.violated("I6", f"{entry.id} made {entry.made} of {entry.attempts} attempts")
+        return Verdict.OK
+
+    def _check_fence(self, entry: Entry, outcome: Outcome) -> None:
+        fence = fence_of(outcome)
+        if fence is not None and fence != entry.fence:
+            self.journal.violated("I4", f"{entry.id} is at fence {entry.fence} and was settled by fence {fence}")
+        if type(outcome) is Completed and (entry.script.nonce, entry.fence) not in self.journal.ended:
+            self.journal.violated("I2", f"{entry.id} was completed before its handler had returned")
+
+    def _apply(self, entry: Entry, outcome: Outcome, now: int) -> None:
+        if entry.cancelling is not None and isinstance(outcome, Retried | Snoozed | Released):
+            outcome = Cancelled(entry.cancelling)  # it was to stop, and so does not run again
+        match outcome:
+            case Completed():
+                entry.made += 1
+                self.end(entry, State.COMPLETED)
+            case Failed() | Cancelled():
+                entry.made += 1
+                self.end(entry, State.FAILED)
+            case Retried(_, delay):
+                entry.made += 1
+                self._again(entry, delay, now)
+            case Snoozed(delay):
+                self._again(entry, delay, now)
+            case Released():
+                self._again(entry, 0, now)
+
+    def _again(self, entry: Entry, delay: int, now: int) -> None:
+        entry.causes += 1
+        if delay:
+            self.delay(entry, now + delay)
+        else:
+            self.ready(entry)
+
+    def end(self, entry: Entry, ending: State) -> None:
+        entry.finishes += 1
+        entry.ending = ending
+        entry.stage = Stage.ENDED if entry.keeps[ending] else Stage.GONE
+        entry.rule = ending.value
+        if entry.finishes > entry.acceptances:
+            self.journal.violated("I3", f"{entry.id} ended {entry.finishes} times, taken on {entry.acceptances} times")
+
+    def stall(self, entry: Entry) -> bool:
+        """A lease ran out. Whether that ends the job."""
+        entry.stalls += 1
+        entry.causes += 1
+        guilty = entry.stalls > entry.max_stalls and (entry.alone or entry.max_stalls == 0)
+        if guilty or entry.cancelling is not None:
+            self.end(entry, State.FAILED)
+            return True
+        self.ready(entry)
+        entry.suspect = True
+        return False
+
+    def rerun(self, entry: Entry) -> None:
+        self.ready(entry)
+        entry.made = entry.stalls = 0
+        entry.acceptances += 1
+        entry.causes += 1
+
+    def remove(self, entry: Entry, rule: str) -> None:
+        entry.stage, entry.rule = Stage.GONE, rule

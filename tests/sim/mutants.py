@@ -1,0 +1,278 @@
+"""Bugs to plant, so that it is known that the simulator finds such. They live here only; the source has no switch."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.sim.client import Caller, Worker
+from tests.sim.script import outcome_of, script_of
+from toril.engines.sqlite import add, calls, claim, control, engine, exchange, leases, settle, sweep
+from toril.engines.sqlite.layout import Place
+from toril.engines.sqlite.step import Job, Step
+from toril.engines.sqlite.tx import Tx
+from toril.errors import EngineUnavailable
+from toril.model import Call, Claimed, Released, Settlement
+
+__all__ = ["MUTANTS", "Mutant", "planted"]
+
+Make = Callable[[Any], Any]
+Change = tuple[object, str, Make]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A bug: what is wrong, and for each thing to replace, where it is and what is made of it."""
+
+    name: str
+    wrong: str
+    changes: tuple[Change, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """The bug is there within, and gone afterwards."""
+    with ExitStack() as stack:
+        for owner, name, make in mutant.changes:
+            original = owner[name] if isinstance(owner, dict) else getattr(owner, name)
+            stack.callback(_put, owner, name, original)
+            _put(owner, name, make(original))
+        yield
+
+
+def _put(owner: object, name: str, value: object) -> None:
+    if isinstance(owner, dict):
+        owner[name] = value
+    else:
+        setattr(owner, name, value)
+
+
+def _reworded(old: str, new: str) -> Make:
+    """A statement with other words in it."""
+
+    def make(sql: str) -> str:
+        assert old in sql, f"the statement no longer says {old!r}: {sql}"
+        return sql.replace(old, new)
+
+    return make
+
+
+def _before_settling(sql: str, *values: Callable[[Step, Settlement], object]) -> Make:
+    """Bend each lease into shape before it is looked at: as good as not looking."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def settle_all(step: Step, batch: Sequence[Settlement]) -> Any:
+            keys = settle.keys_of(step.tx, step.row, [each.lease.id for each in batch])
+            for each in batch:
+                step.tx.run(sql, (*(value(step, each) for value in values), keys.get(each.lease.id, 0)))
+            return original(step, batch)
+
+        return settle_all
+
+    return make
+
+
+_ANY_TOKEN = _before_settling("UPDATE active SET token = ? WHERE key = ?", lambda _, each: each.lease.token)
+_ANY_TIME = _before_settling(
+    "UPDATE active SET deadline = max(deadline, ?) WHERE key = ?", lambda step, _: step.tx.now + 1
+)
+
+
+def _one_more_attempt(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The function gets, or gives, jobs that count one attempt more than they made."""
+
+    def changed(*args: Any) -> Any:
+        return _spent(original(*(_spent(each) for each in args)))
+
+    return changed
+
+
+def _spent(value: Any) -> Any:
+    return value._replace(attempts_made=value.attempts_made + 1) if isinstance(value, Job) else value
+
+
+def _released_only(original: Callable[..., Any]) -> Callable[..., Any]:
+    spent = _one_more_attempt(original)
+
+    def apply(step: Step, job: Job, outcome: object, released: list[Job]) -> None:
+        (spent if isinstance(outcome, Released) else original)(step, job, outcome, released)
+
+    return apply
+
+
+def _forgetful(original: object) -> Callable[..., None]:
+    return lambda *_: None
+
+
+def _accepts_late(original: Callable[..., Any]) -> Callable[..., Any]:
+    def answered(tx: Tx, call: Call | None) -> Any:
+        try:
+            return original(tx, call)
+        except EngineUnavailable:
+            return None
+
+    return answered
+
+
+_CALLERS = (add, exchange, leases, control, sweep)
+
+
+def _memory_of_the_process() -> tuple[Change, ...]:
+    """Answers are remembered beside the store: a restart forgets them."""
+    kept: dict[tuple[object, str], tuple[int, Any]] = {}
+
+    def remember(tx: Tx, call: Call | None, answer: Any) -> None:
+        if call is not None:
+            kept[tx._connection, call.sender] = (call.seq, json.loads(json.dumps(answer)))
+
+    def answered(tx: Tx, call: Call | None) -> Any:
+        seq, answer = kept.get((tx._connection, call.sender), (0, None)) if call else (0, None)
+        if call is not None and seq > call.seq:
+            raise EngineUnavailable("too late")
+        return answer if call is not None and seq == call.seq else None
+
+    return (
+        *((module, "answered", lambda _: answered) for module in _CALLERS),
+        *((module, "remember", lambda _: remember) for module in (add, exchange, leases, calls)),
+    )
+
+
+def _answer_first() -> tuple[Change, ...]:
+    """Adds are answered at once and written with the next exchange, if the store lives to see it."""
+    owed: dict[object, list[Callable[[Tx], Any]]] = {}
+
+    def later(original: Callable[..., Any]) -> Callable[..., Any]:
+        def add_later(tx: Tx, **what: Any) -> Any:
+            tx.run("SAVEPOINT unwritten")
+            answers = original(tx, **what)
+            tx.run("ROLLBACK TO unwritten")
+            tx.rollback()
+            owed.setdefault(tx._connection, []).append(lambda tx: original(tx, **what))
+            return answers
+
+        return add_later
+
+    def pay(original: Callable[..., Any]) -> Callable[..., Any]:
+        def exchange_after(tx: Tx, **what: Any) -> Any:
+            for write in owed.pop(tx._connection, ()):
+                write(tx)
+            return original(tx, **what)
+
+        return exchange_after
+
+    return ((engine, "add", later), (engine, "exchange", pay))
+
+
+def _left_active(original: Callable[[Step, int], None]) -> Callable[[Step, int], None]:
+    def leave_active(step: Step, key: int) -> None:
+        original(step, key)
+        step._writes["leave_active"].pop()
+
+    return leave_active
+
+
+class _NoQuarantine(Place):
+    SUSPECT = Place.WAITING  # type: ignore[misc]
+
+
+def _new_number(original: object) -> Callable[..., Any]:
+    async def make(caller: Caller, send: Callable[[Call], Any]) -> Any:
+        async with caller._turn:
+            for _ in range(caller._tries):
+                caller._seq += 1
+                try:
+                    return await send(Call(caller._sender, caller._seq))
+                except EngineUnavailable:
+                    await caller._clock.sleep(0.05)
+            return None
+
+    return make
+
+
+def _settled_first(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def attempt(worker: Worker, job: Claimed) -> None:
+        worker._outbox.append(Settlement(job.lease, outcome_of(script_of(job.data), job)))
+        await original(worker, job)
+
+    return attempt
+
+
+def _lease_mutants() -> Iterator[Mutant]:
+    settles = (exchange, "settle")
+    yield Mutant(
+        "settle_without_lease_check",
+        "a settlement counts whoever holds the lease",
+        ((*settles, _ANY_TOKEN), (*settles, _ANY_TIME)),
+    )
+    yield Mutant("settle_without_token", "a settlement counts under any token", ((*settles, _ANY_TOKEN),))
+    yield Mutant("settle_too_late", "a settlement counts after its lease ran out", ((*settles, _ANY_TIME),))
+    yield Mutant(
+        "recover_takes_the_living",
+        "recover takes leases that have not run out",
+        ((leases._SQL, "overdue", _reworded("a.deadline <= ?", "a.deadline <= ? + 500")),),
+    )
+    yield Mutant(
+        "recover_forgets",
+        "recover never takes back the second lease of a job",
+        ((leases._SQL, "overdue", _reworded("a.deadline <= ?", "a.deadline <= ? AND j.starts <> 1")),),
+    )
+    yield Mutant(
+        "extend_revives",
+        "a lease that ran out can be renewed",
+        ((leases._SQL, "extend", _reworded("deadline > ?", "deadline > ? - 60000")),),
+    )
+
+
+def _call_mutants() -> Iterator[Mutant]:
+    yield Mutant("add_again", "an add that is sent again adds again", ((add, "answered", _forgetful),))
+    yield Mutant("exchange_again", "an exchange sent again acts again", ((exchange, "answered", _forgetful),))
+    yield Mutant(
+        "late_call_accepted",
+        "a call that comes after its successor takes effect",
+        tuple((module, "answered", _accepts_late) for module in _CALLERS),
+    )
+    yield Mutant("calls_forgotten", "a restart forgets which calls were answered", _memory_of_the_process())
+    yield Mutant("add_answered_first", "an add is answered before it is written", _answer_first())
+
+
+def _move_mutants() -> Iterator[Mutant]:
+    yield Mutant("release_counts", "giving a job back spends an attempt", ((settle, "_apply", _released_only),))
+    yield Mutant(
+        "retry_counts_twice",
+        "a retry spends two attempts",
+        ((settle, "_retry", _one_more_attempt),),
+    )
+    yield Mutant(
+        "stall_counts",
+        "a stall spends an attempt",
+        ((leases, "_stalled", _one_more_attempt),),
+    )
+    yield Mutant("left_active", "a settled job stays among the active", ((Step, "leave_active", _left_active),))
+    yield Mutant("never_woken", "who waits is not told of arrivals", ((Step, "arrived", lambda _: lambda _: None),))
+    yield Mutant(
+        "starts_early",
+        "delayed jobs start 200 ms early",
+        ((claim, "due_bound", lambda original: lambda now: original(now + 200)),),
+    )
+    yield Mutant(
+        "no_quarantine", "a job that stalled runs beside others", ((leases, "Place", lambda _: _NoQuarantine),)
+    )
+
+
+def _client_mutants() -> Iterator[Mutant]:
+    yield Mutant(
+        "token_reused",
+        "a worker claims under one token all its life",
+        ((Worker, "_token", lambda _: lambda worker: worker._node.name),),
+    )
+    yield Mutant("resent_as_new", "what is sent again has a new number", ((Caller, "make", _new_number),))
+    yield Mutant("settled_first", "a job is settled before it has run", ((Worker, "_attempt", _settled_first),))
+
+
+MUTANTS: dict[str, Mutant] = {
+    mutant.name: mutant for mutant in (*_lease_mutants(), *_call_mutants(), *_move_mutants(), *_client_mutants())
+}

@@ -1,0 +1,122 @@
+"""The store under test, as the simulator needs it. Another engine joins by another class like this one."""
+
+import atexit
+import sqlite3
+from functools import cache
+from typing import Protocol
+
+from toril.clock import SYSTEM, Clock
+from toril.engine import Store
+from toril.engines.sqlite import SqliteEngine
+from toril.engines.sqlite.file import File
+from toril.engines.sqlite.place import parse
+
+__all__ = ["MemoryStore", "SimStore"]
+
+# Every way in which rows can contradict each other: a job that stands in no place or in two, a place without its job,
+# a count that is not the number of rows.
+_FAULTS = """
+SELECT 'job ' || j.key || ' stands in ' || count(p.key) || ' places'
+FROM jobs j LEFT JOIN (SELECT key FROM line UNION ALL SELECT key FROM active) p ON p.key = j.key
+GROUP BY j.key HAVING count(p.key) <> 1
+UNION ALL
+SELECT 'place ' || l.place || ' holds ' || l.key || ', whose row says otherwise'
+FROM line l LEFT JOIN jobs j ON j.key = l.key WHERE j.key IS NULL OR j.place <> l.place OR j.rank <> l.rank
+UNION ALL
+SELECT 'a lease on ' || a.key || ', which does not exist'
+FROM active a LEFT JOIN jobs j ON j.key = a.key WHERE j.key IS NULL
+UNION ALL
+SELECT 'id ' || i.id || ' leads to no job of that id'
+FROM ids i LEFT JOIN jobs j ON j.key = i.key WHERE j.id IS NULL OR j.id <> i.id
+UNION ALL
+SELECT q.name || ' counts ' || c.counted || ' in place ' || c.place || ' and has '
+    || (SELECT count(*) FROM line l WHERE l.queue = q.key AND l.place = c.place)
+FROM queues q, (
+    SELECT key, 0 AS place, waiting AS counted FROM queues UNION ALL SELECT key, 1, suspects FROM queues
+    UNION ALL SELECT key, 2, prioritized FROM queues UNION ALL SELECT key, 3, delayed FROM queues
+    UNION ALL SELECT key, 5, completed FROM queues UNION ALL SELECT key, 6, failed FROM queues
+) c
+WHERE c.key = q.key AND c.counted <> (SELECT count(*) FROM line l WHERE l.queue = q.key AND l.place = c.place)
+UNION ALL
+SELECT q.name || ' counts ' || q.active || ' active and has ' || count(a.key)
+FROM queues q LEFT JOIN active a ON a.queue = q.key GROUP BY q.key HAVING count(a.key) <> q.active
+"""
+
+
+class SimStore(Protocol):
+    """A store that can be looked into, and restarted. `epoch` grows with every restart, `up` says it is running."""
+
+    epoch: int
+    up: bool
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def view(self) -> Store:
+        """The store as one process sees it, with what that process remembers by itself."""
+
+    async def restart(self) -> None:
+        """Forget all that is not committed."""
+
+    def contradictions(self) -> list[str]:
+        """Where the store's own records contradict each other (I1)."""
+
+
+class MemoryStore:
+    """SQLite in memory. What is committed outlives a restart, as a file would; all else does not."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.epoch = 0
+        self.up = True
+        self._clock = clock
+        self._engine = self._made()
+        self._views: list[SqliteEngine] = []
+
+    def _made(self) -> SqliteEngine:
+        return SqliteEngine(parse("memory://"), clock=self._clock, inline=True)
+
+    async def open(self) -> None:
+        await self._open_with(_empty())
+
+    async def _open_with(self, content: sqlite3.Connection) -> None:
+        """Open on a copy. To lay out a new store each time would take a sixth of all the time there is."""
+        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=256)
+        content.backup(copy)
+        self._engine._core._file.open = lambda: copy  # type: ignore[method-assign]
+        await self._engine.open()
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    def view(self) -> Store:
+        view = self._made()
+        view._core, view._bell, view._runner = self._engine._core, self._engine._bell, self._engine._runner
+        view._open = True
+        self._views.append(view)
+        return view
+
+    async def restart(self) -> None:
+        before, self._engine = self._engine, self._made()
+        await self._open_with(_connection(before))
+        for view in self._views:
+            view._open = False
+        self._views.clear()
+        await before.close()  # which also wakes who waits, as a broken connection does
+
+    def contradictions(self) -> list[str]:
+        return [text for (text,) in _connection(self._engine).execute(_FAULTS)]
+
+
+@cache
+def _empty() -> sqlite3.Connection:
+    """What a new store looks like."""
+    connection = File(parse("memory://"), SYSTEM).open()
+    atexit.register(connection.close)
+    return connection
+
+
+def _connection(engine: SqliteEngine) -> sqlite3.Connection:
+    connection = engine._core._connection
+    assert connection is not None
+    return connection

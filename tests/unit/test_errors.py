@@ -1,0 +1,88 @@
+"""The errors, and how their messages show values."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toril import errors
+from toril.errors import AddUncertain, PartialAdd, TorilError, shown
+
+CLASSES = {
+    name: value
+    for name, value in vars(errors).items()
+    if getattr(value, "__module__", "") == errors.__name__ and isinstance(value, type)
+}
+
+
+def test_every_error_descends_from_one_root() -> None:
+    assert all(issubclass(each, TorilError) for each in CLASSES.values())
+
+
+def test_every_error_is_public_and_says_when_it_is_raised() -> None:
+    assert set(CLASSES) <= set(errors.__all__)
+    assert all(each.__doc__ for each in CLASSES.values())
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_the_classes() -> None:
+    drawn: dict[str, str] = {}
+    parents = ["TorilError"]
+    for bars, name in re.findall(r"^    ([│├└─ ]+)([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE):
+        depth = len(bars) // 4
+        parents[depth:] = [name]
+        drawn[name] = parents[depth - 1]
+
+    assert drawn == {name: each.__bases__[0].__name__ for name, each in CLASSES.items() if each is not TorilError}
+
+
+@pytest.mark.parametrize(("name", "builtin"), [
+    ("InvalidName", ValueError), ("InvalidOption", ValueError), ("PayloadTooLarge", ValueError),
+    ("NotSerializable", TypeError), ("UnknownQueue", LookupError), ("NotFound", LookupError),
+])  # fmt: skip
+def test_a_wrong_call_can_be_caught_by_the_usual_name(name: str, builtin: type[Exception]) -> None:
+    assert issubclass(CLASSES[name], builtin)
+
+
+def test_an_uncertain_add_names_the_jobs() -> None:
+    assert AddUncertain("stored, not confirmed", job_ids=["1", "2"]).job_ids == ("1", "2")
+    assert PartialAdd("stopped half-way", stored=["1"]).stored == ("1",)
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    ("plain", "'plain'"),
+    ("bücher", "'bücher'"),
+    ("a\nb\x1b[31m", r"'a\nb\x1b[31m'"),
+    ("a\u202eb", r"'a\u202eb'"),
+    ("\ud800", r"'\ud800'"),
+    (b"x\xff", r"b'x\xff'"),
+    (None, "None"),
+    (["ü"], r"['\xfc']"),
+    (10**5000, "a value of type int"),
+], ids=lambda value: ascii(value)[:20] if type(value) is not int else "5001 digits")  # fmt: skip
+def test_a_value_is_shown_as_one_would_write_it(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_a_value_that_cannot_show_itself_does_no_harm() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    assert shown(Broken()) == "a value of type Broken"
+    assert shown([Broken()]) == "a value of type list"
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=st.characters()) | st.binary() | st.lists(st.text()) | st.floats() | st.integers())
+def test_whatever_is_shown_is_short_and_printable(value: object) -> None:
+    text = shown(value)
+
+    assert len(text) <= 80
+    assert text.isprintable()
+
+
+@pytest.mark.parametrize("value", ["x" * 100_000_000, b"x" * 100_000_000], ids=["text", "bytes"])
+def test_a_long_value_ends_with_a_mark(value: object) -> None:
+    assert re.fullmatch("b?'x{77,78}…", shown(value))
+    assert len(shown(value)) == 80

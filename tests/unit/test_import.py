@@ -1,0 +1,60 @@
+"""`import toril` is cheap, and what it promises is there."""
+
+import subprocess
+import sys
+from importlib.resources import files
+
+import pytest
+
+import toril
+
+HEAVY = ["asyncio", "sqlite3", "pydantic", "redis", "hypothesis", "importlib.metadata", "unittest", "email"]
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("use", ["import toril", "import toril; toril.InvalidName", "import toril; toril.State"])
+def test_no_heavy_module_comes_along(use: str) -> None:
+    loaded = run(f"import sys; before = set(sys.modules); {use}; print(*set(sys.modules) - before)").split()
+
+    assert "toril" in loaded
+    assert not set(HEAVY) & set(loaded)
+
+
+def test_the_import_takes_less_than_a_tenth_of_a_second() -> None:
+    code = "import time; start = time.perf_counter(); import toril; print(time.perf_counter() - start)"
+
+    assert min(float(run(code)) for _ in range(5)) < 0.1
+
+
+@pytest.mark.parametrize("name", toril.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(toril, name) is not None
+
+
+def test_a_name_is_found_once_and_kept() -> None:
+    assert run("import toril; toril.Keep; print('Keep' in vars(toril))").strip() == "True"
+
+
+def test_a_star_import_brings_all_public_names() -> None:
+    names = run("from toril import *; print(*dir())").split()
+
+    assert set(toril.__all__) <= set(names)
+
+
+def test_a_missing_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'toril' has no attribute 'nothing'"):
+        _ = toril.nothing
+
+
+def test_the_types_are_shipped() -> None:
+    assert (files("toril") / "py.typed").is_file()
+
+
+def test_the_sqlite_engine_is_imported_when_it_is_asked_for() -> None:
+    loaded = run("import sys, toril; toril.connect('memory://'); print(*sys.modules)").split()
+
+    assert {"sqlite3", "toril.engines.sqlite"} <= set(loaded)

@@ -1,0 +1,88 @@
+"""Decisions without I/O: what is kept of a result, and when a start counts."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from toril.model import RateLimit
+from toril.policy.limits import slot
+from toril.policy.retention import RUN_TEXT_BYTES, shortened
+
+NOW = st.integers(0, 2**42)
+SECONDS = st.integers(1, 31 * 86_400_000).map(lambda ms: ms / 1000)
+SMALL = st.builds(RateLimit, max=st.integers(1, 1000), per=SECONDS)
+LARGE = st.builds(RateLimit, max=st.integers(1001, 2**31), per=SECONDS)
+
+
+@pytest.mark.parametrize("text", ["", "short", "x" * 1024, "ü" * 512, "😀" * 256, "ends with …"], ids=lambda t: t[:2])
+def test_what_fits_is_kept_whole(text: str) -> None:
+    assert shortened(text) == (text, True)
+
+
+@pytest.mark.parametrize(("text", "kept"), [
+    ("x" * 1025, "x" * 1021 + "…"),
+    ("ü" * 513, "ü" * 510 + "…"),
+    ("😀" * 257, "😀" * 255 + "…"),
+    ("x" * 10_000_000, "x" * 1021 + "…"),
+], ids=["ascii", "umlauts", "emoji", "huge"])  # fmt: skip
+def test_what_does_not_fit_is_cut_between_characters_and_marked(text: str, kept: str) -> None:
+    assert shortened(text) == (kept, False)
+
+
+def test_what_no_store_can_keep_is_replaced_however_short() -> None:
+    assert shortened("a\ud800b") == ("a?b", False)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=st.characters(), max_size=400), st.integers(3, 300))
+@example("ü\ud800" * 300, 100)
+def test_a_shortened_text_is_a_beginning_within_the_limit(text: str, limit: int) -> None:
+    kept, whole = shortened(text, limit)
+
+    storable = text.encode("utf-8", "replace").decode()
+    assert len(kept.encode()) <= limit
+    assert whole == (kept == text)
+    assert kept == storable or (kept.endswith("…") and storable.startswith(kept[:-1]))
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=st.characters(), max_size=400), st.integers(3, 300))
+def test_no_more_is_cut_than_must_be(text: str, limit: int) -> None:
+    kept, _ = shortened(text, limit)
+
+    if kept.endswith("…") and kept != text:
+        assert len(kept.encode()) > limit - 4
+
+
+def test_a_run_keeps_a_kibibyte_of_text() -> None:
+    assert RUN_TEXT_BYTES == 1024
+
+
+@settings(deadline=None)
+@given(SMALL | LARGE, NOW)
+def test_a_start_never_counts_for_less_than_the_window(limit: RateLimit, now: int) -> None:
+    assert slot(limit, now) >= now
+
+
+@settings(deadline=None)
+@given(SMALL | LARGE, NOW)
+def test_a_start_counts_for_at_most_a_hundredth_longer(limit: RateLimit, now: int) -> None:
+    assert (slot(limit, now) - now) * 100 <= limit.per_ms
+
+
+@settings(deadline=None)
+@given(SMALL, NOW)
+def test_small_limits_are_counted_to_the_millisecond(limit: RateLimit, now: int) -> None:
+    assert slot(limit, now) == now
+
+
+@settings(deadline=None)
+@given(SMALL | LARGE, NOW, st.integers(0, 10**9))
+def test_later_starts_never_count_as_earlier(limit: RateLimit, now: int, passed: int) -> None:
+    assert slot(limit, now) <= slot(limit, now + passed)
+
+
+def test_a_window_of_a_large_limit_has_about_a_hundred_slots() -> None:
+    limit = RateLimit(1_000_000, per=60)
+
+    assert len({slot(limit, now) for now in range(1_800_000_000_000, 1_800_000_060_000)}) in {100, 101}
