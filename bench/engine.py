@@ -2,12 +2,16 @@
 
     python -m bench.engine [URL] [--jobs N] [--rounds N]
 
-Two lanes run side by side, as a worker and a producer do, so that their steps share commits. Prints medians.
+Beside it, in the same rounds, SQLite by itself: one table, one index, and the same three steps in commits of 100, with
+no ids, leases, records, events or figures. Lanes are callers at the same time, whose steps share commits. Prints
+medians, the range, and the share of what bare SQLite does.
 """
 
 import argparse
 import asyncio
 import json
+import platform
+import sqlite3
 import statistics
 import tempfile
 from itertools import count
@@ -18,7 +22,6 @@ from toril.engine import Store, connect
 from toril.model import Call, Claim, Completed, NewJob, Settlement
 
 BATCH = 100
-LANES = 2
 DATA = json.dumps({"user_id": 12345, "email": "someone@example.org", "text": "x" * 50})
 _numbers = count()
 
@@ -31,8 +34,9 @@ async def lives(engine: Store, total: int, lane: int) -> None:
     """One lane: add a batch; hand in the last one and claim the next; over and over."""
     queue, sender = f"lane{lane}", f"bench-{lane}-{SYSTEM.unique()}"
     batch: list[Settlement] = []
+    new = jobs(BATCH)
     for _ in range(total // BATCH):
-        await engine.add(queue, jobs(BATCH), call=Call(f"{sender}-p", next(_numbers)))
+        await engine.add(queue, new, call=Call(f"{sender}-p", next(_numbers)))
         number = next(_numbers)
         claim = Claim(want=BATCH, token=f"{sender}:{number}", lease=30_000, worker=sender)
         answer = await engine.exchange(queue, batch, claim, call=Call(sender, number))
@@ -65,7 +69,34 @@ async def rate_of_adds(url: str, total: int) -> float:
     for batch in batches:
         await engine.add("bulk", batch, call=Call(sender, next(_numbers)))
     took = SYSTEM.monotonic() - start
+    if url == "memory://":
+        await engine.obliterate("bulk", limit=10_000)
     await engine.close()
+    return total / took
+
+
+def rate_of_bare_sqlite(folder: str, total: int) -> float:
+    """Insert, claim and delete, a commit for each batch of each."""
+    connection = sqlite3.connect(Path(folder, "bare.db"), isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("CREATE TABLE jobs (id INTEGER PRIMARY KEY, state INTEGER, data TEXT)")
+    connection.execute("CREATE INDEX by_state ON jobs (state, id)")
+    claim = "SELECT id, data FROM jobs WHERE state = 0 ORDER BY id LIMIT ?"
+    start = SYSTEM.monotonic()
+    for _ in range(total // BATCH):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany("INSERT INTO jobs (state, data) VALUES (0, ?)", [(DATA,)] * BATCH)
+        connection.execute("COMMIT")
+        connection.execute("BEGIN IMMEDIATE")
+        taken = [(key,) for key, _ in connection.execute(claim, (BATCH,)).fetchall()]
+        connection.executemany("UPDATE jobs SET state = 1 WHERE id = ?", taken)
+        connection.execute("COMMIT")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany("DELETE FROM jobs WHERE id = ?", taken)
+        connection.execute("COMMIT")
+    took = SYSTEM.monotonic() - start
+    connection.close()
     return total / took
 
 
@@ -75,15 +106,20 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    figures: dict[str, list[float]] = {"whole lives, 1 lane": [], f"whole lives, {LANES} lanes": [], "bulk add": []}
+    figures: dict[str, list[float]] = {}
     for _ in range(options.rounds):
         with tempfile.TemporaryDirectory() as folder:
             url = options.url or f"sqlite:///{Path(folder, 'bench.db')}"
-            figures["whole lives, 1 lane"].append(asyncio.run(rate_of_lives(url, options.jobs, 1)))
-            figures[f"whole lives, {LANES} lanes"].append(asyncio.run(rate_of_lives(url, options.jobs, LANES)))
-            figures["bulk add"].append(asyncio.run(rate_of_adds(url, options.jobs)))
+            figures.setdefault("bare SQLite", []).append(rate_of_bare_sqlite(folder, options.jobs))
+            for lanes in (1, 2):
+                name = f"whole lives, {lanes} lane{'s' * (lanes > 1)}"
+                figures.setdefault(name, []).append(asyncio.run(rate_of_lives(url, options.jobs, lanes)))
+            figures.setdefault("bulk add", []).append(asyncio.run(rate_of_adds(url, options.jobs)))
+    bare = statistics.median(figures["bare SQLite"])
+    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, {platform.machine()}")
     for name, rates in figures.items():
-        print(f"{name:24} {statistics.median(rates):>9,.0f}/s   ({min(rates):,.0f} to {max(rates):,.0f})")
+        median = statistics.median(rates)
+        print(f"{name:22} {median:>9,.0f}/s  {median / bare:5.2f} of bare  ({min(rates):,.0f} to {max(rates):,.0f})")
 
 
 if __name__ == "__main__":

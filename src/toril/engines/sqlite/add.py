@@ -26,16 +26,58 @@ def add(tx: Tx, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[A
     """All of the jobs in this order, or none."""
     before = answered(tx, call)
     if before is not None:
-        return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in before]
+        return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in _spelled_out(before)]
     if len(jobs) > BATCH:
         raise InvalidOption(f"one add takes at most {BATCH} jobs, not {len(jobs)}")
-    adding = _Adding(tx, tx.queue(queue), jobs)
-    for job in jobs:
-        adding.one(job)
-    adding.refuse_overflow()
-    adding.flush()
-    remember(tx, call, [(answer.id, answer.outcome, answer.state) for answer in adding.answers])
-    return adding.answers
+    row = tx.queue(queue)
+    plain = all(_is_plain(job) for job in jobs)
+    answers = _add_plain(Step(tx, row), jobs) if plain else _Adding(tx, row, jobs).add()
+    remember(tx, call, [row.last_number, len(jobs)] if plain else [(a.id, a.outcome, a.state) for a in answers])
+    return answers
+
+
+def _spelled_out(before: list[Any]) -> list[Any]:
+    """A remembered answer, job by job. For plain jobs the last number and their count say it all."""
+    if before and isinstance(before[0], int):
+        last, count = before
+        return [(str(number), AddOutcome.ADDED, State.WAITING) for number in range(last - count + 1, last + 1)]
+    return before
+
+
+def _is_plain(job: NewJob) -> bool:
+    """Whether it goes to the end of the line under a number of its own, as nearly every job does."""
+    return job.id is None and not (job.delay or job.due is not None or job.priority or job.lifo)
+
+
+def _add_plain(step: Step, jobs: Sequence[NewJob]) -> list[Added]:
+    row, now, count = step.row, step.tx.now, len(jobs)
+    number, move = row.last_number, row.moves
+    base, queue, waiting = first_key(row.key), row.key, Place.WAITING
+    row.last_number, row.moves, row.waiting = number + count, move + count, row.waiting + count
+    refuse_overflow(row, count)
+    step.tx.run_all(_INSERT_JOB, [
+        (base + number + n, None, job.name, waiting, move + n, job.attempts, 0, 0, now,
+         None if job.expires is None else now + job.expires, options_of(job), job.metadata, job.data)
+        for n, job in enumerate(jobs, 1)
+    ])  # fmt: skip
+    step.write("enter", [(queue, waiting, move + n, base + number + n, move + n) for n in range(1, count + 1)])
+    ids = [str(number + n) for n in range(1, count + 1)]
+    step.events(EventKind.ADDED, ids, name=[job.name for job in jobs])
+    step.events(EventKind.WAITING, ids)
+    step.arrived()
+    step.flush()
+    outcome, state = AddOutcome.ADDED, State.WAITING
+    return [Added(identity, outcome, state) for identity in ids]
+
+
+def refuse_overflow(row: QueueRow, added: int) -> None:
+    """All or none: a queue that these would overfill takes none of them."""
+    held = row.waiting + row.suspects + row.prioritized + row.delayed
+    if row.max_waiting is not None and added and held > row.max_waiting:
+        raise QueueFull(
+            f"queue {row.name!r} may hold {row.max_waiting} waiting jobs and has {held - added}; "
+            f"{added} more were refused"
+        )
 
 
 def state_of(tx: Tx, key: int) -> State | None:
@@ -47,10 +89,11 @@ def state_of(tx: Tx, key: int) -> State | None:
 
 
 class _Adding:
-    """One add under way: the rows to insert, and which ids are taken."""
+    """An add of jobs of all kinds: the rows to insert, and which ids are taken."""
 
     def __init__(self, tx: Tx, row: QueueRow, jobs: Sequence[NewJob]) -> None:
-        self.answers: list[Added] = []
+        self._new = jobs
+        self._answers: list[Added] = []
         self._step = Step(tx, row)
         self._base = first_key(row.key)
         chosen = [job.id for job in jobs if job.id is not None]
@@ -60,7 +103,14 @@ class _Adding:
         self._jobs: list[tuple[Any, ...]] = []
         self._delayed: list[tuple[str, str]] = []
 
-    def one(self, job: NewJob) -> None:
+    def add(self) -> list[Added]:
+        for job in self._new:
+            self._one(job)
+        refuse_overflow(self._step.row, len(self._jobs))
+        self._flush()
+        return self._answers
+
+    def _one(self, job: NewJob) -> None:
         step, row, chosen = self._step, self._step.row, job.id
         row.last_number += 1
         key, now = self._base + row.last_number, step.tx.now
@@ -83,7 +133,7 @@ class _Adding:
         state = STATE_OF[place]
         if chosen is not None:
             self._states[key] = state
-        self.answers.append(Added(identity, AddOutcome.ADDED, state))
+        self._answers.append(Added(identity, AddOutcome.ADDED, state))
 
     def _spot(self, job: NewJob, identity: str) -> tuple[int, int, int]:
         """Place, rank and delay of a job that does not simply go to the end of the line."""
@@ -98,26 +148,17 @@ class _Adding:
         key = self._owners[chosen]
         state = self._states.get(key) or state_of(self._step.tx, key)
         assert state is not None  # noqa: S101 - ids and jobs are written and deleted together
-        self.answers.append(Added(chosen, AddOutcome.DUPLICATE, state))
+        self._answers.append(Added(chosen, AddOutcome.DUPLICATE, state))
 
-    def refuse_overflow(self) -> None:
-        row = self._step.row
-        held = row.waiting + row.suspects + row.prioritized + row.delayed
-        if row.max_waiting is not None and self._jobs and held > row.max_waiting:
-            raise QueueFull(
-                f"queue {row.name!r} may hold {row.max_waiting} waiting jobs and has {held - len(self._jobs)}; "
-                f"{len(self._jobs)} more were refused"
-            )
-
-    def flush(self) -> None:
+    def _flush(self) -> None:
         step, tx = self._step, self._step.tx
         tx.run_all(_INSERT_JOB, self._jobs)
         tx.run_all(_INSERT_ID, self._ids)
-        added = [answer for answer in self.answers if answer.outcome is AddOutcome.ADDED]
+        added = [answer for answer in self._answers if answer.outcome is AddOutcome.ADDED]
         step.events(EventKind.ADDED, [answer.id for answer in added], name=[row[2] for row in self._jobs])
         step.events(EventKind.WAITING, [answer.id for answer in added if answer.state is not State.DELAYED])
         step.events(EventKind.DELAYED, [i for i, _ in self._delayed], delay=[due for _, due in self._delayed])
-        step.events(EventKind.DUPLICATED, [a.id for a in self.answers if a.outcome is AddOutcome.DUPLICATE])
+        step.events(EventKind.DUPLICATED, [a.id for a in self._answers if a.outcome is AddOutcome.DUPLICATE])
         if self._jobs:
             step.arrived()
         step.flush()

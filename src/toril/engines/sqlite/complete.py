@@ -18,8 +18,9 @@ def complete(step: Step, ended: Sequence[tuple[list[Any], str, Completed]]) -> N
     number = step.completed(len(ended))
     runs: list[tuple[Any, ...]] = []
     returned: list[str] = []
+    removed: list[int] = []
     for entry, identity, outcome in ended:
-        _, _, name, _, _, made, stalls, _, _, added_at, started_at, worker, _, options, *_ = entry
+        key, chosen, name, _, _, made, stalls, _, _, added_at, started_at, worker, logs, options, *_ = entry
         text, whole = shortened(outcome.result)
         returned.append(text)
         if outcome.summary is not None:
@@ -28,8 +29,12 @@ def complete(step: Step, ended: Sequence[tuple[list[Any], str, Completed]]) -> N
         runs.append(
             (number, identity, name, "completed", added_at, started_at, now, made + 1, stalls, worker, text, whole)
         )
-        _retain(step, entry, options, identity, outcome.result)
+        if options is None and chosen is None and not logs:
+            removed.append(key)  # by far the most: nothing is kept of it but the record
+        else:
+            _retain(step, entry, options, identity, outcome.result)
     step.write("run", runs)
+    step.write("delete_job", [(key,) for key in removed])
     step.events(EventKind.COMPLETED, [identity for _, identity, _ in ended], returnvalue=returned)
 
 
@@ -38,8 +43,8 @@ def _retain(step: Step, entry: list[Any], text: str | None, identity: str, resul
     if options.result_ttl is not None:
         till = step.tx.now + options.result_ttl
         step.write("result", [(step.row.key, identity, till, "completed", result)])
+    job = Job._make(entry[:JOB_COLUMNS])
     if options.keep_completed.count == 0:
-        step.delete(entry[0], entry[1], entry[12])
+        step.delete(job.key, job.chosen, job.logs)
     else:
-        job = Job._make(entry[:JOB_COLUMNS])
         step.keep(job, job.attempts_made + 1, Place.COMPLETED, options.keep_completed, result, None)

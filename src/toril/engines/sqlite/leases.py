@@ -129,7 +129,7 @@ def _take_back(step: Step, job: Job, entry: tuple[Any, ...], cause: str | None) 
     """Whether the job is failed for good. It is only for a stall in a run of its own, where nothing else can have
     brought the worker down; or where it may not run twice at all."""
     *_, alone, max_stalls, cancelling = entry
-    step.leave_active(job.key)
+    step.leave_active([job.key])
     if cancelling is not None:
         step.fail(job, Cause.CANCELLED, Failure(cancelling, CANCELLED_KIND), made=job.attempts_made)
         return True

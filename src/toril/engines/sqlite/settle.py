@@ -46,22 +46,25 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
     found = tx.all_at_once(_HELD, (json.dumps(list(keys.values())),))
     held = {entry[0]: entry for entry in found}
     verdicts = []
+    now = tx.now
+    settled: list[int] = []
     released: list[Job] = []
     completed: list[tuple[list[Any], str, Completed]] = []
     for settlement in batch:
         lease = settlement.lease
         key = keys.get(lease.id, 0)
         entry = held.get(key)
-        if entry is None or entry[-2] != lease.token or entry[-1] <= tx.now:
+        if entry is None or entry[-2] != lease.token or entry[-1] <= now:
             verdicts.append(refusal(tx, key))
             continue
         del held[key]
-        step.leave_active(key)
+        settled.append(key)
         if type(settlement.outcome) is Completed:
             completed.append((entry, lease.id, settlement.outcome))
         else:
             _apply(step, Job._make(entry[:JOB_COLUMNS]), _final(settlement.outcome, entry[-3]), released)
         verdicts.append(Verdict.OK)
+    step.leave_active(settled)
     if completed:
         complete(step, completed)
     for job in reversed(released):  # each goes to the very front, so the last one first keeps their order

@@ -1,6 +1,7 @@
 """The writes of one step on one queue, gathered and then made in as few statements as there are kinds of them."""
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from toril.engines.sqlite.layout import Place, delayed_rank, finished_rank, first_key, job_id, run_key
@@ -87,10 +88,10 @@ class Step:
                 return
         self._events.append((kind, [job], {name: [value] for name, value in detail.items()}))
 
-    def events(self, kind: EventKind, jobs: list[str | None], **details: list[str]) -> None:
+    def events(self, kind: EventKind, jobs: Sequence[str | None], **details: list[str]) -> None:
         """The same thing happened to many jobs."""
         if jobs:
-            self._events.append((kind, jobs, details))
+            self._events.append((kind, list(jobs), details))
 
     def enter(self, key: int, place: int, rank: int) -> None:
         """Put a job into the line, and into the count."""
@@ -104,12 +105,12 @@ class Step:
         self.row.count(place, -1)
         self._writes["leave"].append((self.row.key, place, rank, key))
 
-    def leave_active(self, key: int) -> None:
-        """Take a job out of the hands of the one who ran it."""
-        self.row.active -= 1
-        if self.row.concurrency is not None:
-            self.arrived()  # a slot of the whole fleet is free again
-        self._writes["leave_active"].append((key,))
+    def leave_active(self, keys: Sequence[int]) -> None:
+        """Take jobs out of the hands of those who ran them."""
+        self.row.active -= len(keys)
+        if keys and self.row.concurrency is not None:
+            self.arrived()  # slots of the whole fleet are free again
+        self._writes["leave_active"] += [(key,) for key in keys]
 
     def arrived(self) -> None:
         """A claim may now find what it did not find before."""

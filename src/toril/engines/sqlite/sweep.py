@@ -90,7 +90,7 @@ def obliterate(tx: Tx, queue: str, running: Literal["refuse", "remove"], limit: 
     step = Step(tx, row)
     ids = []
     for key, chosen, logs in tx.all(_SQL["running"], (row.key, limit)):
-        step.leave_active(key)
+        step.leave_active([key])
         step.delete(key, chosen, logs)
         ids.append(job_id(key, chosen))
     for place in range(Place.FAILED + 1):
