@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from toril.app import App
+    from toril.context import JobContext, SyncJobContext
     from toril.engine import connect
     from toril.errors import (
         AddUncertain,
@@ -14,28 +16,49 @@ if TYPE_CHECKING:
         EngineUnusable,
         InvalidName,
         InvalidOption,
+        InvalidPayload,
+        JobCancelled,
+        JobFailed,
+        LeaseLost,
         NotFound,
         NotSerializable,
         PartialAdd,
         PayloadTooLarge,
+        PermanentError,
         QueueFull,
         ResultGone,
+        Snooze,
         TorilError,
+        TransientError,
+        Undecodable,
         UnknownQueue,
         UsageError,
         WrongState,
     )
+    from toril.handlers import handler, only_if
+    from toril.job import Job
     from toril.model import Keep, RateLimit
+    from toril.policy.retry import Exponential, Fixed, Retry
+    from toril.queue import Queue
     from toril.states import State
 
 # name -> module. Imported on first use, so that `import toril` costs next to nothing.
 _WHERE = {
+    "App": "toril.app",
+    "JobContext": "toril.context",
+    "SyncJobContext": "toril.context",
     "connect": "toril.engine",
+    "handler": "toril.handlers",
+    "only_if": "toril.handlers",
+    "Job": "toril.job",
+    "Queue": "toril.queue",
+    **dict.fromkeys(("Exponential", "Fixed", "Retry"), "toril.policy.retry"),
     **dict.fromkeys(
         (
             "AddUncertain", "Closed", "EngineFull", "EngineUnavailable", "EngineUnusable", "InvalidName",
-            "InvalidOption", "NotFound", "NotSerializable", "PartialAdd", "PayloadTooLarge", "QueueFull",
-            "ResultGone", "TorilError", "UnknownQueue", "UsageError", "WrongState",
+            "InvalidOption", "InvalidPayload", "JobCancelled", "JobFailed", "LeaseLost", "NotFound",
+            "NotSerializable", "PartialAdd", "PayloadTooLarge", "PermanentError", "QueueFull", "ResultGone",
+            "Snooze", "TorilError", "TransientError", "Undecodable", "UnknownQueue", "UsageError", "WrongState",
         ),
         "toril.errors",
     ),
@@ -46,27 +69,45 @@ _WHERE = {
 
 __all__ = [
     "AddUncertain",
+    "App",
     "Closed",
     "EngineFull",
     "EngineUnavailable",
     "EngineUnusable",
+    "Exponential",
+    "Fixed",
     "InvalidName",
     "InvalidOption",
+    "InvalidPayload",
+    "Job",
+    "JobCancelled",
+    "JobContext",
+    "JobFailed",
     "Keep",
+    "LeaseLost",
     "NotFound",
     "NotSerializable",
     "PartialAdd",
     "PayloadTooLarge",
+    "PermanentError",
+    "Queue",
     "QueueFull",
     "RateLimit",
     "ResultGone",
+    "Retry",
+    "Snooze",
     "State",
+    "SyncJobContext",
     "TorilError",
+    "TransientError",
+    "Undecodable",
     "UnknownQueue",
     "UsageError",
     "WrongState",
     "__version__",
     "connect",
+    "handler",
+    "only_if",
 ]
 
 

@@ -4,9 +4,16 @@ import asyncio
 import random
 import time
 import uuid
+from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["SYSTEM", "Clock", "SystemClock"]
+__all__ = ["SYSTEM", "Clock", "SystemClock", "Timer"]
+
+
+class Timer(Protocol):
+    """Something that will happen unless it is cancelled."""
+
+    def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
@@ -23,6 +30,9 @@ class Clock(Protocol):
 
     def pause(self, seconds: float) -> None:
         """Rest in a thread of our own; never on an event loop."""
+
+    def later(self, seconds: float, callback: Callable[[], object]) -> "Timer":
+        """Call back on the running loop when that much time has passed, unless the timer is cancelled."""
 
     def random(self) -> float:
         """A number in [0, 1)."""
@@ -48,6 +58,9 @@ class SystemClock:
 
     def pause(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    def later(self, seconds: float, callback: Callable[[], object]) -> "Timer":
+        return asyncio.get_running_loop().call_later(seconds, callback)
 
     def random(self) -> float:
         return self._random.random()

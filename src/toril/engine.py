@@ -63,6 +63,9 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Let go of every connection, thread and file. Closing twice is fine."""
 
+    def twin(self) -> "Engine":
+        """A handle on the same store for another thread and event loop of this process. Open it there."""
+
     async def health(self) -> Health:
         """Whether the store answers now. Never raises."""
 

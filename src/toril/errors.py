@@ -7,6 +7,7 @@
     │   ├── InvalidName         a queue, job or worker name, or an id, that cannot be used
     │   ├── InvalidOption       an option outside its range
     │   ├── NotSerializable     a payload or result that JSON cannot carry faithfully
+    │   ├── InvalidPayload      a payload that is not of the declared type
     │   ├── PayloadTooLarge
     │   ├── UnknownQueue
     │   ├── WrongState          the job is not in a state that allows this
@@ -19,12 +20,20 @@
     ├── EngineUnusable        stop: corrupt, newer schema, unsafe settings
     ├── PartialAdd            a large add stopped half-way; names what is stored
     ├── ResultGone            the job ended, its result was not kept
-    └── Undecodable           what is stored is not what it should be
+    ├── JobFailed             the job whose result was awaited has failed
+    ├── Undecodable           what is stored is not what it should be
+    └── HandlerError          raised in handlers, to say what should become of the job
+        ├── PermanentError      do not try again
+        ├── TransientError      try again, not before `retry_after`
+        ├── Snooze              run again later; no attempt is spent
+        ├── JobCancelled        it was asked to stop
+        └── LeaseLost           it is another's by now
 
 A lost lease and a taken id are answers, not errors: see `toril.model`.
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 __all__ = [
     "AddUncertain",
@@ -32,15 +41,23 @@ __all__ = [
     "EngineFull",
     "EngineUnavailable",
     "EngineUnusable",
+    "HandlerError",
     "InvalidName",
     "InvalidOption",
+    "InvalidPayload",
+    "JobCancelled",
+    "JobFailed",
+    "LeaseLost",
     "NotFound",
     "NotSerializable",
     "PartialAdd",
     "PayloadTooLarge",
+    "PermanentError",
     "QueueFull",
     "ResultGone",
+    "Snooze",
     "TorilError",
+    "TransientError",
     "Undecodable",
     "UnknownQueue",
     "UsageError",
@@ -80,6 +97,10 @@ class InvalidOption(UsageError, ValueError):
 
 class NotSerializable(UsageError, TypeError):
     """A value that JSON cannot carry faithfully; the message names the path to it."""
+
+
+class InvalidPayload(UsageError, ValueError):
+    """A payload that is not of the type its handler declares; the message names the field."""
 
 
 class PayloadTooLarge(UsageError, ValueError):
@@ -140,3 +161,48 @@ class ResultGone(TorilError):
 
 class Undecodable(TorilError):
     """Stored text that is not what it should be. A job with such data fails with this reason; it never loops."""
+
+
+class JobFailed(TorilError):
+    """The job whose result was awaited has failed; `kind` is the name of the error that its handler raised."""
+
+    def __init__(self, message: str, *, job_id: str, kind: str = "") -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.kind = kind
+
+
+class HandlerError(TorilError):
+    """The root of what handlers raise to say what should become of their job."""
+
+
+class PermanentError(HandlerError):
+    """Trying again will not help: the job fails at once, with whatever attempts it had left."""
+
+
+class TransientError(HandlerError):
+    """It may work later: the job is tried again, and not before `retry_after` seconds if that is given."""
+
+    def __init__(self, message: str = "", *, retry_after: float | timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Snooze(HandlerError):
+    """Not now: the job runs again after `seconds`, and no attempt is spent."""
+
+    def __init__(self, seconds: float | timedelta, message: str = "") -> None:
+        super().__init__(message or f"snoozed for {seconds}")
+        self.seconds = seconds
+
+
+class JobCancelled(HandlerError):
+    """The job was asked to stop, for `reason`."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        self.reason = reason or "No reason provided"
+        super().__init__(f"Job cancelled: {self.reason}")
+
+
+class LeaseLost(HandlerError):
+    """The attempt went on for too long without a sign of life: the job is another's by now."""

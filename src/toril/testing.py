@@ -2,9 +2,22 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from itertools import count
 
 __all__ = ["ManualClock"]
+
+
+class _Timer:
+    """A call that is due at some time."""
+
+    def __init__(self, due: int, callback: Callable[[], object]) -> None:
+        self.due = due
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
 
 
 class ManualClock:
@@ -16,6 +29,7 @@ class ManualClock:
         self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
         self._names = count(1)
         self._sleeping: list[tuple[int, asyncio.Future[None]]] = []
+        self._timers: list[_Timer] = []
 
     def now(self) -> int:
         return self._now
@@ -32,6 +46,11 @@ class ManualClock:
     def pause(self, seconds: float) -> None:
         self.advance(round(seconds * 1000))
 
+    def later(self, seconds: float, callback: Callable[[], object]) -> "_Timer":
+        timer = _Timer(self._now + max(0, round(seconds * 1000)), callback)
+        self._timers.append(timer)
+        return timer
+
     def random(self) -> float:
         return self._random.random()
 
@@ -39,8 +58,13 @@ class ManualClock:
         return f"unique{next(self._names)}"
 
     def advance(self, ms: int) -> None:
-        """Let `ms` milliseconds pass, and wake those whose sleep is over."""
+        """Let `ms` milliseconds pass, wake those whose sleep is over, and call back what is due."""
         self._now += ms
+        due = sorted((timer for timer in self._timers if timer.due <= self._now), key=lambda timer: timer.due)
+        self._timers = [timer for timer in self._timers if timer.due > self._now]
+        for timer in due:
+            if not timer.cancelled:
+                timer.callback()
         over = [sleeper for sleeper in self._sleeping if sleeper[0] <= self._now]
         self._sleeping = [sleeper for sleeper in self._sleeping if sleeper[0] > self._now]
         for _, future in sorted(over, key=lambda sleeper: sleeper[0]):

@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from itertools import count
 from typing import Final
 
 from tests.sim.node import Node
+from toril.clock import Timer
 
 __all__ = ["EPOCH", "SimClock", "stream"]
 
@@ -41,8 +43,33 @@ class SimClock:
     def pause(self, seconds: float) -> None:
         raise AssertionError(f"nothing blocks in a simulation, least of all for {seconds} s")
 
+    def later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        return _Timer(seconds, callback, self._node)
+
     def random(self) -> float:
         return self._chance.random()
 
     def unique(self) -> str:
         return f"{self._name}.{next(self._names)}"
+
+
+class _Timer:
+    """A call that is due at some time. While its process is paused it waits, and once that is dead it is off."""
+
+    _AGAIN: Final = 0.05
+
+    def __init__(self, seconds: float, callback: Callable[[], object], node: Node | None) -> None:
+        self._callback = callback
+        self._node = node
+        self._handle = asyncio.get_running_loop().call_later(seconds, self._due)
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def _due(self) -> None:
+        if self._node is not None and self._node.dead:
+            return
+        if self._node is not None and self._node.paused:
+            self._handle = asyncio.get_running_loop().call_later(self._AGAIN, self._due)
+        else:
+            self._callback()

@@ -48,6 +48,9 @@ class Link:
     async def close(self) -> None:
         """The store stays."""
 
+    def twin(self) -> "Link":
+        return self
+
     async def health(self) -> Health:
         return await self._wire.rest("health", lambda store: store.health())
 

@@ -27,6 +27,10 @@ class Node:
         if self.root is not None:
             self.root.cancel()
 
+    @property
+    def paused(self) -> bool:
+        return self._resumed is not None
+
     def pause(self) -> None:
         if self._resumed is None:
             self._resumed = asyncio.Event()

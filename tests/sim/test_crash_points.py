@@ -17,7 +17,7 @@ ScenarioType = type[Scenario]
 _BOTH = pytest.mark.parametrize("scenario", [Scenario, Demolition])
 
 # A store in memory has one process and elects no leader; opening and closing are not sent.
-_NOT_SENT = {"open", "close", "lead", "resign"}
+_NOT_SENT = {"open", "close", "twin", "lead", "resign"}
 
 
 async def play(scenario: ScenarioType, at: int = -1, fate: Fate = CALM) -> tuple[list[str], list[object], list[object]]:

@@ -10,15 +10,31 @@ SRC = Path(__file__).parents[2] / "src" / "toril"
 
 # What each part may import of ours. A part is the longest prefix that fits; itself it may always import.
 BOTTOM = {"errors", "names", "states", "clock"}
+# What a producer needs: no worker is imported to add a job.
+PRODUCER = BOTTOM | {"codec", "model", "engine", "policy", "payload", "handlers", "signal", "context", "calls"}
 ARROWS: dict[str, set[str]] = {
-    "": {"engine", "errors", "model", "states"},
+    "": PRODUCER | {"app", "job", "queue"},
     "errors": set(),
     "names": {"errors"},
     "states": set(),
     "clock": set(),
     "codec": {"errors"},
     "model": {"errors", "names", "states"},
-    "policy": {"model"},
+    "policy": {"errors", "model"},
+    "payload": {"codec", "errors"},
+    "handlers": {"codec", "errors", "model", "names", "payload", "policy"},
+    "signal": set(),
+    "context": {"codec", "errors", "model", "policy", "signal", "job"},
+    "calls": BOTTOM | {"model"},
+    "adding": {"codec", "errors", "model", "policy"},
+    "job": PRODUCER | {"queue"},
+    "operations": PRODUCER | {"job", "queue"},
+    "queue": PRODUCER | {"adding", "job", "operations"},
+    "events": {"errors"},
+    "logs": {"events"},
+    "middleware": set(),
+    "worker": PRODUCER | {"events", "job", "logs", "middleware", "queue"},
+    "app": PRODUCER | {"", "adding", "events", "logs", "middleware", "queue", "worker"},
     "engine": BOTTOM | {"model"},
     "engines": {"engine", "model", "policy"} | BOTTOM,
     "engines.sqlite": {"engine", "model", "policy"} | BOTTOM,

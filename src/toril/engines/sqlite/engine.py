@@ -96,6 +96,9 @@ class SqliteEngine(SqliteControls):
         finally:
             await self._runner.stop()
 
+    def twin(self) -> "SqliteEngine":
+        return self  # its thread serves every event loop
+
     async def health(self) -> Health:
         try:
             await self._here()

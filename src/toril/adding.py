@@ -1,0 +1,141 @@
+"""From what a producer asks for to the job that is stored."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias, TypedDict
+
+from toril.codec import encode
+from toril.errors import InvalidOption, shown
+from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Keep, NewJob
+from toril.policy.retry import Exponential, Fixed, Retry, Seconds, milliseconds
+
+__all__ = ["AddOptions", "Defaults", "Keeping", "WaitOptions", "as_keep", "new_job"]
+
+Keeping: TypeAlias = "int | bool | Keep"
+
+
+class WaitOptions(TypedDict, total=False):
+    """What can be asked for one job whose result is awaited at once."""
+
+    delay: Seconds
+    at: datetime
+    priority: int
+    lifo: bool
+    job_id: str
+    attempts: int
+    backoff: Fixed | Exponential
+    retry: Retry
+    expires: Seconds
+    keep_completed: Keeping
+    keep_failed: Keeping
+    result_ttl: Seconds
+    metadata: Mapping[str, Any]
+
+
+class AddOptions(WaitOptions, total=False):
+    """What can be asked for one job. Times are seconds or `timedelta`."""
+
+    timeout: Seconds
+
+
+_KNOWN = tuple(AddOptions.__annotations__)
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a queue, or a handler, gives to jobs that do not say otherwise; in the units of the store."""
+
+    attempts: int
+    backoff: Backoff
+    keep_completed: Keep
+    keep_failed: Keep
+
+
+def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> NewJob:
+    """The job to store. Every option is checked; the error names it, with its range."""
+    if not options:
+        return NewJob(
+            name=name, data=data, attempts=defaults.attempts, backoff=defaults.backoff,
+            keep_completed=defaults.keep_completed, keep_failed=defaults.keep_failed,
+        )  # fmt: skip
+    _check_names(options)
+    attempts, backoff = _retry(options, defaults)
+    return NewJob(
+        name=name,
+        data=data,
+        id=options.get("job_id"),
+        delay=_time(options, "delay", 0, MAX_DELAY) or 0,
+        due=_due(options),
+        priority=options.get("priority", 0),
+        lifo=options.get("lifo", False),
+        attempts=attempts,
+        backoff=backoff,
+        timeout=_time(options, "timeout", 1, MAX_TIMEOUT),
+        expires=_time(options, "expires", 1, MAX_DELAY),
+        keep_completed=_keep(options, "keep_completed", defaults.keep_completed),
+        keep_failed=_keep(options, "keep_failed", defaults.keep_failed),
+        result_ttl=_time(options, "result_ttl", 1, MAX_DELAY),
+        metadata=encode(dict(options["metadata"]), what="metadata") if options.get("metadata") else None,
+    )
+
+
+def as_keep(what: str, keep: object) -> Keep:
+    """A plain number is a count; True keeps all, False none."""
+    if isinstance(keep, Keep):
+        return keep
+    if isinstance(keep, bool):
+        return KEEP_ALL if keep else REMOVE
+    if isinstance(keep, int) and keep >= 0:
+        return Keep(count=keep) if keep else REMOVE
+    raise InvalidOption(f"{what} must be a number from 0, a Keep(count, age) or a boolean, not {shown(keep)}")
+
+
+def _check_names(options: AddOptions) -> None:
+    for name in options:
+        if name not in _KNOWN:
+            near = difflib.get_close_matches(name, _KNOWN, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_KNOWN)}"
+            raise TypeError(f"{name!r} is not an option of a job{hint}")
+
+
+def _retry(options: AddOptions, defaults: Defaults) -> tuple[int, Backoff | None]:
+    if "retry" in options:
+        if "attempts" in options or "backoff" in options:
+            raise InvalidOption("retry and attempts or backoff exclude each other: put them into the Retry(…)")
+        retry = options["retry"]
+        if not isinstance(retry, Retry):
+            raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
+        return retry.attempts, retry.backoff.wire()
+    backoff = options.get("backoff")
+    if backoff is not None and not isinstance(backoff, Fixed | Exponential):
+        raise InvalidOption(f"backoff must be Fixed(…) or Exponential(…), not {shown(backoff)}")
+    return options.get("attempts", defaults.attempts), defaults.backoff if backoff is None else backoff.wire()
+
+
+def _time(options: AddOptions, name: str, low: int, high: int) -> int | None:
+    value: Any = options.get(name)
+    return None if value is None else milliseconds(name, value, low, high)
+
+
+def _due(options: AddOptions) -> int | None:
+    at = options.get("at")
+    if at is None:
+        return None
+    if options.get("delay") is not None:
+        raise InvalidOption("delay and at exclude each other")
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise InvalidOption(f"at must be a datetime with a time zone, not {shown(at)}")
+    due = round(at.timestamp() * 1000)
+    if not 0 <= due <= _LAST:
+        raise InvalidOption(f"at must be from 1970 to 2109, not {shown(at)}")
+    return due
+
+
+_LAST = 2**42
+
+
+def _keep(options: AddOptions, name: str, default: Keep) -> Keep:
+    value: Any = options.get(name)
+    return default if value is None else as_keep(name, value)

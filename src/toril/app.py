@@ -1,0 +1,251 @@
+"""The app: what one declares, and the two ways to use it, as a producer and as a worker process."""
+
+import os
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import TracebackType
+from typing import Any, TypeVar
+
+from toril.adding import Keeping, as_keep
+from toril.calls import Caller
+from toril.clock import SYSTEM, Clock
+from toril.codec import Serializer
+from toril.engine import Store, connect
+from toril.errors import Closed, InvalidOption, UnknownQueue, UsageError, shown
+from toril.events import EventName, Events, Listener
+from toril.logs import watch
+from toril.middleware import Middleware
+from toril.model import MAX_DELAY, MAX_TIMEOUT, Call, RateLimit, whole
+from toril.names import check_prefix, check_queue_name
+from toril.policy.retry import Retry, Seconds, milliseconds
+from toril.queue import Queue, QueueOptions, Unknown
+from toril.worker.process import GRACE, Plan, Process, worker_name
+
+__all__ = ["App", "Queues"]
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
+DEFAULT_URL = "sqlite:///toril.db"
+
+
+class Queues(Mapping[str, Queue]):
+    """The declared queues by name; asking for another is an error that names them."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, Queue] = {}
+
+    def __getitem__(self, name: str) -> Queue:
+        if name not in self._queues:
+            known = ", ".join(map(repr, self._queues)) or "none"
+            raise UnknownQueue(f"there is no queue {shown(name)} in this app; it has {known}")
+        return self._queues[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._queues)
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._queues
+
+    def declare(self, queue: Queue) -> Queue:
+        self._queues[queue.name] = queue
+        return queue
+
+
+class App:
+    """Declares queues, handlers and hooks. `async with app:` opens it for producing; `await app.run()` is a worker."""
+
+    def __init__(
+        self, url: str | None = None, *, prefix: str = "bull", lifespan: Lifespan | None = None, clock: Clock = SYSTEM
+    ) -> None:
+        self.url = url or os.environ.get("TORIL_URL") or DEFAULT_URL
+        self.prefix = check_prefix(prefix)
+        self.queues = Queues()
+        self.events = Events()
+        self._lifespan = lifespan
+        self._clock = clock
+        self._plan = Plan()
+        self._name = worker_name(clock)
+        self._caller = Caller(f"{self._name}/app", clock)
+        self._store: Store = connect(self.url, clock=clock)
+        self._users = 0
+        self._process: Process | None = None
+
+    def __repr__(self) -> str:
+        return f"<App on {self._store!r}>"
+
+    # declaring
+
+    def queue(
+        self,
+        name: str,
+        handlers: "Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]] | None" = None,
+        *,
+        concurrency: int = 1,
+        lease: Seconds = 30.0,
+        renew: Seconds | None = None,
+        retry: Retry = Retry(),
+        timeout: Seconds | None = None,
+        rate_limit: RateLimit | None = None,
+        max_stalls: int = 1,
+        max_waiting: int | None = None,
+        priority_first: bool = False,
+        keep_completed: Keeping = 0,
+        keep_failed: Keeping = 0,
+        unknown: Unknown = "fail",
+        serializer: Serializer | None = None,
+        cancellation: bool = True,
+    ) -> Queue:
+        """Declare a queue, or, with nothing but its name, get the one declared before."""
+        name = check_queue_name(name)
+        given = {key: value for key, value in locals().items() if key not in {"self", "name"}}
+        if name in self.queues:
+            if given != _UNSAID:
+                raise UsageError(f"queue {name!r} is declared already; declare it once, with all its options")
+            return self.queues[name]
+        del given["handlers"]
+        queue = Queue(self, name, _options(**given))
+        queue.handlers.register_all(handlers or {})
+        return self.queues.declare(queue)
+
+    def on(self, event: EventName, listener: Listener) -> None:
+        """Call `listener` with what happens in this process."""
+        self.events.on(event, listener)
+
+    def middleware(self, fn: Middleware) -> Middleware:
+        """Put a function `(ctx, call_next)` around every handler; the first declared is the outermost."""
+        self._plan.middleware.append(fn)
+        return fn
+
+    def on_start(self, fn: F) -> F:
+        """Before the workers start."""
+        self._plan.on_start.append(fn)
+        return fn
+
+    def on_flush(self, fn: F) -> F:
+        """After the workers have ended, while queues are still open."""
+        self._plan.on_flush.append(fn)
+        return fn
+
+    def on_stop(self, fn: F) -> F:
+        """After the queues are closed."""
+        self._plan.on_stop.append(fn)
+        return fn
+
+    def poller(self, fn: F) -> F:
+        """A coroutine function that runs beside the workers for as long as they do."""
+        self._plan.pollers.append(fn)
+        return fn
+
+    # producing
+
+    @property
+    def store(self) -> Store:
+        """The open store."""
+        if not self._users:
+            raise Closed("the app is not open: use `async with app:`, or `await app.run()` for a worker")
+        return self._store
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        return await self._caller.send(make)
+
+    async def open(self) -> "App":
+        if not self._users:
+            await self._store.open()
+        self._users += 1
+        return self
+
+    async def close(self) -> None:
+        """Close what was opened, as often as it was opened. Closing more often is fine."""
+        if self._users:
+            self._users -= 1
+            if not self._users:
+                await self._store.close()
+
+    async def __aenter__(self) -> "App":
+        return await self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # working
+
+    async def run(self, *, queues: Mapping[str, int] | None = None, grace: Seconds = GRACE, burst: bool = False) -> int:
+        """Work the queues until stopped by a signal or `stop()`; in a burst, until there is nothing left to do.
+        Returns 0 if all running jobs ended, 1 if some had to be given back."""
+        watch(self.events)
+        async with AsyncExitStack() as shutdown:
+            for hook in self._plan.on_stop:
+                shutdown.push_async_callback(_soon, hook)
+            await shutdown.enter_async_context(self)
+            self._process = Process(
+                list(self.queues.values()), self._store, self._store.twin(), self._clock, self.events, self._plan,
+                name=self._name, version=_version(), concurrency=queues,
+                grace=milliseconds("grace", grace) / 1000,
+            )  # fmt: skip
+            state = await shutdown.enter_async_context(self._lifespan(self)) if self._lifespan else None
+            with self._process.signals():
+                return await self._process.run(state, burst=burst)
+
+    def stop(self) -> None:
+        """Have `run` shut down; a second time, without waiting for running jobs."""
+        if self._process is not None:
+            self._process.stop()
+
+
+_UNSAID: dict[str, Any] = {
+    "handlers": None, "concurrency": 1, "lease": 30.0, "renew": None, "retry": Retry(), "timeout": None,
+    "rate_limit": None, "max_stalls": 1, "max_waiting": None, "priority_first": False, "keep_completed": 0,
+    "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True,
+}  # fmt: skip
+
+
+def _options(
+    *, concurrency: int, lease: Seconds, renew: Seconds | None, retry: Retry, timeout: Seconds | None, max_stalls: int,
+    max_waiting: int | None, keep_completed: Keeping, keep_failed: Keeping, unknown: Unknown, **rest: Any,
+) -> QueueOptions:  # fmt: skip
+    lease_ms = milliseconds("lease", lease, 1000, MAX_DELAY)
+    renew_ms = lease_ms // 3 if renew is None else milliseconds("renew", renew, 100, MAX_DELAY)
+    if renew_ms >= lease_ms:
+        raise InvalidOption(f"renew must be shorter than the lease of {lease_ms / 1000:g} s, not {renew_ms / 1000:g} s")
+    if renew_ms > lease_ms / 2:
+        warnings.warn(
+            f"a lease of {lease_ms / 1000:g} s, renewed every {renew_ms / 1000:g} s, is lost by one missed renewal",
+            stacklevel=3,
+        )
+    if not isinstance(retry, Retry):
+        raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
+    if unknown not in ("fail", "release"):
+        raise InvalidOption(f"unknown must be 'fail' or 'release', not {shown(unknown)}")
+    return QueueOptions(
+        concurrency=whole("concurrency", concurrency, 1, 10_000),
+        lease=lease_ms,
+        renew=renew_ms,
+        retry=retry,
+        timeout=None if timeout is None else milliseconds("timeout", timeout, 1, MAX_TIMEOUT),
+        max_stalls=whole("max_stalls", max_stalls, 0, 1_000),
+        max_waiting=None if max_waiting is None else whole("max_waiting", max_waiting, 1, 2**53),
+        keep_completed=as_keep("keep_completed", keep_completed),
+        keep_failed=as_keep("keep_failed", keep_failed),
+        unknown=unknown,
+        **rest,
+    )
+
+
+async def _soon(hook: Callable[[], Any]) -> None:
+    answer = hook()
+    if isinstance(answer, Awaitable):
+        await answer
+
+
+def _version() -> str:
+    from toril import __version__  # noqa: PLC0415 - the package imports this module
+
+    return __version__

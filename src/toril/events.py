@@ -1,0 +1,99 @@
+"""What happens in this process, for whoever wants to hear of it. A listener that fails changes nothing."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from toril.errors import InvalidOption, shown
+
+__all__ = ["EventName", "Events", "JobEvent", "Listener", "WorkerEvent"]
+
+EventName: TypeAlias = Literal[
+    "started", "completed", "failed", "retrying", "snoozed", "released", "cancelled", "skipped", "progress",
+    "lease_lost", "stalled", "stuck", "worker_started", "worker_stopped", "error",
+]  # fmt: skip
+
+_NAMES: Final = get_args(EventName)
+_log = logging.getLogger("toril")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent:
+    """Something that happened to a job here."""
+
+    queue: str
+    job_id: str
+    job_name: str
+    attempt: int
+    worker: str
+    duration: int | None = None
+    error: str | None = None
+    kind: str | None = None
+    delay: int | None = None
+    detail: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerEvent:
+    """Something that happened to a worker, or to what it stands on."""
+
+    worker: str
+    queue: str | None = None
+    error: str | None = None
+    detail: Any = None
+
+
+Listener: TypeAlias = Callable[[Any], Any]
+
+
+class Events:
+    """Listeners by the name of what they listen for."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, list[Listener]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.failures = 0
+
+    def on(self, name: EventName, listener: Listener) -> None:
+        if name not in _NAMES:
+            raise InvalidOption(f"there is no event {shown(name)}; there are {', '.join(_NAMES)}")
+        if not callable(listener):
+            raise TypeError(f"a listener must be callable, not {shown(listener)}")
+        self._listeners.setdefault(name, []).append(listener)
+
+    def wanted(self, name: EventName) -> bool:
+        """Whether anyone listens; if not, the event need not be made."""
+        return name in self._listeners
+
+    def emit(self, name: EventName, event: JobEvent | WorkerEvent) -> None:
+        """Tell everyone, in the order in which they asked. Coroutines run on their own."""
+        for listener in self._listeners.get(name, ()):
+            try:
+                answer = listener(event)
+                if inspect.isawaitable(answer):
+                    self._follow(answer)
+            except Exception:
+                self._failed(name)
+
+    def _follow(self, answer: Any) -> None:
+        task = asyncio.ensure_future(answer)
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+
+    def _over(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self.failures += 1
+            _log.error("a listener failed", exc_info=task.exception())
+
+    def _failed(self, name: str) -> None:
+        self.failures += 1
+        _log.exception("a listener failed", extra={"event": name})
+
+    async def settle(self) -> None:
+        """Wait for listeners that are still at it."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)

@@ -1,0 +1,194 @@
+"""A job as its producer, or an operator, holds it: what is known of it, and what can be done to it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from toril.codec import decode
+from toril.errors import JobCancelled, JobFailed, NotFound, ResultGone, WrongState
+from toril.model import (
+    Cancelled,
+    Changed,
+    Completed,
+    Failed,
+    Gone,
+    JobRecord,
+    Pending,
+    SetData,
+    SetDelay,
+    SetPriority,
+    Update,
+)
+from toril.policy.retry import Seconds, milliseconds
+from toril.states import State
+
+if TYPE_CHECKING:
+    from toril.queue import Queue
+
+__all__ = ["Job"]
+
+R = TypeVar("R", covariant=True)
+
+_A_WHILE = 60_000  # a wait without end is made of these
+
+
+class Job(Generic[R]):
+    """One job. `added` is False if one of the same id was there already and nothing was added.
+
+    The fields `progress`, `attempts`, `stalls`, `error`, `worker`, `added_at`, `started_at` and `finished_at` are as of
+    the last `refresh()`; right after an `add` they are not known yet.
+    """
+
+    def __init__(
+        self, queue: "Queue", job_id: str, name: str, data: Any = None, *, added: bool = True,
+        record: JobRecord | None = None,
+    ) -> None:  # fmt: skip
+        self._queue = queue
+        self._record = record
+        self.id = job_id
+        self.name = name
+        self.data = data
+        self.added = added
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.name!r} in {self._queue.name!r}>"
+
+    @property
+    def queue(self) -> "Queue":
+        return self._queue
+
+    @property
+    def progress(self) -> Any:
+        return None if self._record is None or self._record.progress is None else decode(self._record.progress)
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts have ended, well or badly."""
+        return 0 if self._record is None else self._record.attempts_made
+
+    @property
+    def stalls(self) -> int:
+        """How often its worker was lost while running it."""
+        return 0 if self._record is None else self._record.stalls
+
+    @property
+    def error(self) -> str | None:
+        """The reason of the last failure."""
+        return None if self._record is None or self._record.failure is None else self._record.failure.reason
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        text = None if self._record is None else self._record.metadata
+        return {} if text is None else decode(text, what="metadata")
+
+    @property
+    def worker(self) -> str | None:
+        return None if self._record is None else self._record.worker
+
+    @property
+    def added_at(self) -> int | None:
+        """Milliseconds of the store's clock, as all times here."""
+        return None if self._record is None else self._record.added_at
+
+    @property
+    def started_at(self) -> int | None:
+        return None if self._record is None else self._record.started_at
+
+    @property
+    def finished_at(self) -> int | None:
+        return None if self._record is None else self._record.finished_at
+
+    @property
+    def record(self) -> JobRecord | None:
+        """Everything that is stored of it, as of the last `refresh()`."""
+        return self._record
+
+    async def refresh(self) -> "Job[R]":
+        """Read it anew. `NotFound` if it is gone: by default a finished job leaves only its run record."""
+        (record,) = await self._queue.store.jobs(self._queue.name, [self.id])
+        if record is None:
+            raise NotFound(f"there is no job {self.id!r} in queue {self._queue.name!r}")
+        self._record = record
+        self.name, self.data = record.name, self._queue.decoded(record)
+        return self
+
+    async def state(self) -> State | None:
+        """Where it is now; None if it is gone."""
+        (record,) = await self._queue.store.jobs(self._queue.name, [self.id])
+        return None if record is None else record.state
+
+    async def result(self, timeout: Seconds | None = None) -> R:
+        """What the handler returned, once it has. Raises `JobFailed`, `JobCancelled`, `TimeoutError`, or, where the job
+        has ended and its result was not kept, `ResultGone` at once."""
+        left = None if timeout is None else milliseconds("timeout", timeout)
+        while True:
+            wait = _A_WHILE if left is None else min(left, _A_WHILE)
+            (finished,) = await self._queue.store.finished(self._queue.name, [self.id], timeout=wait)
+            match finished.ended:
+                case Completed(text):
+                    return self._queue.result_of(self.name, text)  # type: ignore[no-any-return]
+                case Failed(failure):
+                    raise JobFailed(f"job {self.id} failed: {failure.reason}", job_id=self.id, kind=failure.kind)
+                case Cancelled(reason):
+                    raise JobCancelled(reason)
+                case Gone():
+                    raise ResultGone(f"job {self.id} has ended and its result was not kept; add it with result_ttl=…")
+                case Pending():
+                    left = None if left is None else left - wait
+                    if left is not None and left <= 0:
+                        raise TimeoutError(f"job {self.id} has not ended within {timeout} s")
+
+    async def logs(self) -> list[str]:
+        """Its log lines, oldest first."""
+        lines: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = await self._queue.store.logs(self._queue.name, self.id, cursor=cursor, limit=1000)
+            lines += page.items
+            cursor = page.cursor
+            if cursor is None:
+                return lines
+
+    async def cancel(self, reason: str = "No reason provided") -> bool:
+        """Stop it. True: it will not run (again); False: it is running, and was asked to stop."""
+        store, name = self._queue.store, self._queue.name
+        changed = await self._queue.call(lambda call: store.cancel(name, [self.id], reason=reason, call=call))
+        return not changed.asked and self._done(changed, "cancelled")
+
+    async def remove(self) -> None:
+        """Delete it, with all that belongs to it. A running job cannot be removed: cancel it."""
+        store, name = self._queue.store, self._queue.name
+        self._done(await self._queue.call(lambda call: store.remove(name, [self.id], call=call)), "removed")
+
+    async def retry(self) -> None:
+        """Run it again after it has ended, with all its attempts."""
+        store, name = self._queue.store, self._queue.name
+        self._done(await self._queue.call(lambda call: store.retry(name, [self.id], call=call)), "retried")
+
+    async def promote(self) -> None:
+        """Do not wait for its delay any longer."""
+        store, name = self._queue.store, self._queue.name
+        self._done(await self._queue.call(lambda call: store.promote(name, [self.id], call=call)), "promoted")
+
+    async def update_data(self, data: Any) -> None:
+        """Replace its payload, checked as in `add`."""
+        await self._update(SetData(self.id, self._queue.encoded(self.name, data)), "changed")
+        self.data = data
+
+    async def set_priority(self, priority: int, *, lifo: bool = False) -> None:
+        """Move it within the line; only before it starts."""
+        await self._update(SetPriority(self.id, priority, lifo), "reprioritized")
+
+    async def set_delay(self, delay: Seconds) -> None:
+        """Let a delayed job wait for this long from now."""
+        await self._update(SetDelay(self.id, milliseconds("delay", delay)), "delayed")
+
+    async def _update(self, update: Update, verb: str) -> None:
+        store, name = self._queue.store, self._queue.name
+        self._done(await self._queue.call(lambda call: store.update(name, [update], call=call)), verb)
+
+    def _done(self, changed: Changed, verb: str) -> bool:
+        for refused in changed.refused:
+            if refused.state is None:
+                raise NotFound(f"there is no job {self.id!r} in queue {self._queue.name!r}")
+            raise WrongState(f"job {self.id!r} is {refused.state} and cannot be {verb}")
+        return True

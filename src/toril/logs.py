@@ -1,0 +1,68 @@
+"""The words for what happens, and the job's own facts on every log record that is written while it runs."""
+
+import logging
+from contextvars import ContextVar
+from typing import Any, Final
+
+from toril.events import EventName, Events, JobEvent, WorkerEvent
+
+__all__ = ["JobFields", "current", "watch"]
+
+log: Final = logging.getLogger("toril")
+
+# (queue, job id, job name, attempt) of the attempt that runs in this context.
+current: Final[ContextVar[tuple[str, str, str, int] | None]] = ContextVar("toril_job", default=None)
+
+
+class JobFields(logging.Filter):
+    """Gives every record the fields `queue`, `job_id`, `job_name` and `attempt` of the job that it was written in."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        running = current.get()
+        if running is not None:
+            for name, value in zip(("queue", "job_id", "job_name", "attempt"), running, strict=True):
+                if not hasattr(record, name):
+                    setattr(record, name, value)
+        return True
+
+
+_JOB_LINES: Final[dict[EventName, tuple[int, str]]] = {
+    "completed": (logging.INFO, "job completed"),
+    "failed": (logging.ERROR, "job failed"),
+    "retrying": (logging.WARNING, "job failed, will be tried again"),
+    "snoozed": (logging.INFO, "job snoozed"),
+    "released": (logging.INFO, "job given back"),
+    "cancelled": (logging.INFO, "job cancelled gracefully"),
+    "skipped": (logging.INFO, "job skipped"),
+    "progress": (logging.DEBUG, "job progress"),
+    "lease_lost": (logging.WARNING, "job lost: its lease ran out"),
+    "stalled": (logging.WARNING, "job stalled"),
+    "stuck": (logging.WARNING, "job does not stop; its slot is given up"),
+}
+_WORKER_LINES: Final[dict[EventName, tuple[int, str]]] = {
+    "worker_started": (logging.INFO, "worker started"),
+    "worker_stopped": (logging.INFO, "worker stopped"),
+    "error": (logging.ERROR, "worker error"),
+}
+
+
+def watch(events: Events) -> None:
+    """Have the log written from the events. Lines that the level would drop are not even listened for."""
+    for name, (level, message) in {**_JOB_LINES, **_WORKER_LINES}.items():
+        if log.isEnabledFor(level):
+            events.on(name, _line(level, message))
+
+
+def _line(level: int, message: str) -> Any:
+    def write(event: JobEvent | WorkerEvent) -> None:
+        facts = {name: getattr(event, name) for name in event.__slots__ if getattr(event, name) is not None}
+        shown = " ".join(f"{name}={_word(value)}" for name, value in facts.items() if name != "detail")
+        log.log(level, "%s %s", message, shown, extra=facts)
+
+    return write
+
+
+def _word(value: object) -> str:
+    """A value on one line: an error's text cannot forge a second one."""
+    text = str(value)
+    return text if text.isprintable() and " " not in text else ascii(text)

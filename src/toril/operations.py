@@ -1,0 +1,160 @@
+"""What operators, and programs that look after queues, do with one."""
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from toril.engine import Store
+from toril.errors import InvalidName, InvalidOption, shown
+from toril.job import Job
+from toril.model import (
+    Call,
+    Counts,
+    Ending,
+    JobRecord,
+    Page,
+    Pause,
+    RateLimit,
+    Resume,
+    Run,
+    SetConcurrency,
+    SetRateLimit,
+    Setting,
+    Settings,
+    Swept,
+    WorkerView,
+)
+from toril.policy.retry import Seconds, milliseconds
+from toril.states import State
+
+if TYPE_CHECKING:
+    from toril.queue import Queue
+
+__all__ = ["QueueOperations"]
+
+T = TypeVar("T")
+
+StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]
+
+
+class QueueOperations:
+    """Reads, controls and settings of a queue."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def store(self) -> Store: ...
+
+    @abstractmethod
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
+
+    @abstractmethod
+    def decoded(self, record: JobRecord) -> Any: ...
+
+    async def counts(self) -> Counts:
+        """How many jobs are in each state, and whether the queue is paused."""
+        return await self.store.counts(self.name)
+
+    async def job(self, job_id: str) -> "Job[Any] | None":
+        """A job by its id, or None."""
+        if not isinstance(job_id, str) or not job_id or len(job_id) > 256:
+            raise InvalidName(f"a job id has from 1 to 256 characters, and {shown(job_id)} does not")
+        (record,) = await self.store.jobs(self.name, [job_id])
+        return None if record is None else self._job(record)
+
+    async def jobs(self, state: StateName | State, cursor: str | None = None, limit: int = 50) -> "Page[Job[Any]]":
+        """A page of the jobs in a state: the next to run first, the last to end first."""
+        page = await self.store.page(self.name, _state(state), cursor=cursor, limit=limit)
+        return Page(tuple(self._job(record) for record in page.items), page.cursor)
+
+    async def runs(
+        self, status: Literal["completed", "failed"] = "completed", cursor: str | None = None, limit: int = 20
+    ) -> Page[Run]:
+        """A page of run records, newest first: what is known of jobs that have ended, kept or not."""
+        if status not in ("completed", "failed"):
+            raise InvalidOption(f"status must be 'completed' or 'failed', not {shown(status)}")
+        return await self.store.runs(self.name, Ending(status), cursor=cursor, limit=limit)
+
+    async def workers(self) -> list[WorkerView]:
+        """The workers that serve this queue now."""
+        return await self.store.workers(self.name)
+
+    async def settings(self) -> Settings:
+        """What is set for the queue in the store, for every process."""
+        return (await self.store.queue(self.name)).settings
+
+    async def pause(self) -> None:
+        """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""
+        await self._configure(Pause())
+
+    async def resume(self) -> None:
+        await self._configure(Resume())
+
+    async def set_concurrency(self, limit: int | None) -> None:
+        """How many jobs may run at once over the whole fleet; None for no bound."""
+        await self._configure(SetConcurrency(limit))
+
+    async def set_rate_limit(self, limit: RateLimit | None) -> None:
+        """How many may start in a time over the whole fleet, instead of what the code says; None to take it back."""
+        await self._configure(SetRateLimit(limit))
+
+    async def drain(self, *, delayed: Literal["keep", "remove"] = "keep") -> int:
+        """Remove what has not started. How many that were."""
+        states = frozenset({State.WAITING, State.PRIORITIZED} | ({State.DELAYED} if delayed == "remove" else set()))
+        return await self._sweep(lambda call: self.store.drain(self.name, states=states, call=call))
+
+    async def clean(
+        self, state: StateName | State = "completed", *, older_than: Seconds = 0, limit: int | None = None
+    ) -> int:
+        """Remove jobs of a state that are older than this, oldest first. How many that were."""
+        grace, wanted = milliseconds("older_than", older_than, 0, 2**42), _state(state)
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise InvalidOption(f"limit must be a whole number from 1, not {shown(limit)}")
+        size = 1000 if limit is None else min(limit, 1000)
+        return await self._sweep(
+            lambda call: self.store.clean(self.name, state=wanted, grace=grace, limit=size, call=call), limit
+        )
+
+    async def obliterate(self, *, force: bool = False) -> int:
+        """Remove the queue with everything in it; while jobs run only by force. How many jobs that were."""
+        running: Literal["refuse", "remove"] = "remove" if force else "refuse"
+        return await self._sweep(lambda call: self.store.obliterate(self.name, running=running, call=call))
+
+    async def retry_failed(self) -> int:
+        """Run all failed jobs again that are kept. How many that were."""
+        retried, cursor = 0, None
+        while True:
+            page = await self.store.page(self.name, State.FAILED, cursor=cursor, limit=1000)
+            ids = [record.id for record in page.items]
+            if ids:
+                changed = await self.call(lambda call, ids=ids: self.store.retry(self.name, ids, call=call))  # type: ignore[misc]
+                retried += len(changed.done)
+            cursor = page.cursor
+            if cursor is None:
+                return retried
+
+    async def _configure(self, setting: Setting) -> None:
+        await self.call(lambda call: self.store.configure(self.name, [setting], call=call))
+
+    async def _sweep(self, sweep: Callable[[Call], Awaitable[Swept]], limit: int | None = None) -> int:
+        removed = 0
+        while True:
+            swept = await self.call(sweep)
+            removed += len(swept.ids)
+            if not swept.more or (limit is not None and removed >= limit):
+                return removed
+
+    def _job(self, record: JobRecord) -> "Job[Any]":
+        queue: Queue = self  # type: ignore[assignment]
+        return Job(queue, record.id, record.name, self.decoded(record), record=record)
+
+
+def _state(state: object) -> State:
+    try:
+        return State(str(state))
+    except ValueError:
+        known = ", ".join(State)
+        raise InvalidOption(f"a state is one of {known}, not {shown(state)}") from None

@@ -1,0 +1,123 @@
+"""Payloads and results by their type. What is known of a type is checked when a job is added, and before it runs."""
+
+import types
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
+
+from toril.codec import MAX_PAYLOAD, Serializer, Undecodable, decode, encode, unwrap, wrap
+from toril.errors import InvalidPayload, shown
+
+__all__ = ["Payload", "payload_for"]
+
+
+class Payload(Protocol):
+    """Turns values into text for the store and back."""
+
+    def encode(self, value: Any) -> str:
+        """Text for a valid value; `InvalidPayload` names the field that is not."""
+
+    def decode(self, text: str) -> Any:
+        """The value; `Undecodable` or `InvalidPayload` if the text is not one."""
+
+
+def payload_for(annotation: object, *, what: str = "data", serializer: Serializer | None = None) -> Payload:
+    """How to carry values of this type. No annotation, or `Any`: whatever JSON can carry."""
+    if serializer is not None:
+        return _Serialized(serializer, what)
+    if annotation in _ANYTHING:
+        return _Plain(what)
+    return _Typed(annotation, what)
+
+
+_ANYTHING: Final = (Any, object)
+
+
+class _Plain:
+    """Any JSON value."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def encode(self, value: Any) -> str:
+        return encode(value, what=self._what)
+
+    def decode(self, text: str) -> Any:
+        return decode(text, what=self._what)
+
+
+class _Serialized:
+    """Whatever the queue's own serializer makes of it."""
+
+    def __init__(self, serializer: Serializer, what: str) -> None:
+        self._serializer = serializer
+        self._what = what
+
+    def encode(self, value: Any) -> str:
+        return wrap(self._serializer.dumps(value), what=self._what)
+
+    def decode(self, text: str) -> Any:
+        data = unwrap(text, what=self._what)
+        if not isinstance(data, bytes):
+            return data  # plain JSON, from a producer that does not know the serializer
+        try:
+            return self._serializer.loads(data)
+        except Exception as error:
+            raise Undecodable(f"{self._what} cannot be read by {type(self._serializer).__name__}: {error}") from error
+
+
+class _Typed:
+    """Values of a declared type: pydantic models, dataclasses, typed dicts, and whatever else pydantic knows."""
+
+    def __init__(self, annotation: object, what: str) -> None:
+        self._annotation = annotation
+        self._what = what
+        self._adapter: Any = None
+
+    def encode(self, value: Any) -> str:
+        adapter = self._adapter or self._make()
+        with _naming(self._what):
+            known = adapter.validate_python(value)
+        return encode(adapter.dump_python(known, mode="json"), what=self._what)
+
+    def decode(self, text: str) -> Any:
+        adapter = self._adapter or self._make()
+        if len(text) > MAX_PAYLOAD:
+            decode(text, what=self._what)  # refuses it, with the sizes
+        with _naming(self._what):
+            return adapter.validate_json(text)
+
+    def _make(self) -> Any:
+        # pydantic takes a while to import, and a queue of plain JSON does without it.
+        from pydantic import TypeAdapter  # noqa: PLC0415
+        from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError  # noqa: PLC0415
+
+        try:
+            self._adapter = TypeAdapter(cast("Any", self._annotation))
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+            reason = str(error).splitlines()[0]
+            raise InvalidPayload(
+                f"{self._what} of type {shown(self._annotation)} cannot be checked: {reason}"
+            ) from None
+        return self._adapter
+
+
+class _naming:  # noqa: N801 - reads as a verb where it is used
+    """Turns pydantic's report into one sentence that names the field."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        errors: Callable[..., list[Any]] | None = getattr(error, "errors", None)
+        if errors is None or kind is None or kind.__name__ != "ValidationError":
+            return
+        found = errors(include_url=False)
+        first = found[0]
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        problem = first["msg"][:1].lower() + first["msg"][1:]
+        raise InvalidPayload(f"{self._what}{path}: {problem}, not {shown(first['input'])}{more}") from None

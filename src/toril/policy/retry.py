@@ -1,0 +1,103 @@
+"""When to try again, and what became of an attempt. No I/O, no clock; chance is an argument."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Literal, TypeAlias
+
+from toril.errors import InvalidOption, shown
+from toril.model import MAX_ATTEMPTS, MAX_DELAY, Backoff, whole
+
+__all__ = ["DECORRELATED", "Exponential", "Fixed", "Retry", "delay_before_retry", "milliseconds"]
+
+DECORRELATED: Final = "toril:decorrelated"  # the strategy's name on the wire
+JITTER_CAP: Final = 30.0  # seconds, where jitter is asked for without a cap
+
+Seconds: TypeAlias = float | timedelta
+
+
+def milliseconds(what: str, value: Seconds, low: int = 0, high: int = MAX_DELAY) -> int:
+    """Seconds or a timedelta as whole milliseconds, checked."""
+    if isinstance(value, bool):
+        raise TypeError(f"{what} must be seconds or a timedelta, not {value}")
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if not isinstance(value, int | float):
+        raise InvalidOption(f"{what} must be seconds or a timedelta, not {shown(value)}")
+    if not low / 1000 <= value <= high / 1000:  # NaN is in no range
+        raise InvalidOption(f"{what} must be from {low / 1000:g} s to {high / 1000:g} s, not {shown(value)}")
+    return round(value * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The same delay before every retry."""
+
+    seconds: Seconds
+
+    def __post_init__(self) -> None:
+        milliseconds("a backoff", self.seconds)
+
+    def wire(self) -> Backoff:
+        return Backoff(kind="fixed", delay=milliseconds("a backoff", self.seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """A delay that doubles with every retry: with `Exponential(1)` 1, 2, 4, 8 s.
+
+    `jitter="full"` draws each delay from zero to that; a number from 0 to 1 gives up that share to chance;
+    `"decorrelated"` draws it from `seconds` to three times the last one. With jitter the cap is 30 s unless given.
+    """
+
+    seconds: Seconds
+    cap: Seconds | None = None
+    jitter: Literal["full", "decorrelated"] | float | None = None
+
+    def __post_init__(self) -> None:
+        milliseconds("a backoff", self.seconds)
+        if self.cap is not None:
+            milliseconds("a backoff's cap", self.cap)
+        if isinstance(self.jitter, str) and self.jitter not in {"full", "decorrelated"}:
+            raise InvalidOption(f"jitter must be 'full', 'decorrelated' or from 0 to 1, not {shown(self.jitter)}")
+        self.wire()
+
+    def wire(self) -> Backoff:
+        cap = JITTER_CAP if self.cap is None and self.jitter else self.cap
+        share = 1.0 if isinstance(self.jitter, str) else self.jitter or 0.0
+        return Backoff(
+            kind="exponential",
+            delay=milliseconds("a backoff", self.seconds),
+            cap=None if cap is None else milliseconds("a backoff's cap", cap),
+            jitter=share,
+            strategy=DECORRELATED if self.jitter == "decorrelated" else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a job is tried in all, and how long to wait between. Five attempts have four delays."""
+
+    attempts: int = 5
+    backoff: Fixed | Exponential = Exponential(1)
+
+    def __post_init__(self) -> None:
+        whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
+        if not isinstance(self.backoff, Fixed | Exponential):
+            raise InvalidOption(f"a backoff must be Fixed(…) or Exponential(…), not {shown(self.backoff)}")
+
+
+def delay_before_retry(backoff: Backoff | None, *, failures: int, previous: int, chance: float) -> int:
+    """Milliseconds before the next attempt, after `failures` failed ones; `chance` is from [0, 1)."""
+    if backoff is None:
+        return 0
+    if backoff.strategy == DECORRELATED:
+        return _decorrelated(backoff, previous if failures > 1 else backoff.delay, chance)
+    doublings = 0 if backoff.kind == "fixed" else min(failures - 1, 40)  # 2^40 ms is beyond the longest delay
+    delay = backoff.delay << doublings
+    delay = min(delay, MAX_DELAY if backoff.cap is None else backoff.cap)
+    return round(delay * (1 - backoff.jitter * chance))
+
+
+def _decorrelated(backoff: Backoff, previous: int, chance: float) -> int:
+    low, high = backoff.delay, 3 * max(previous, backoff.delay)
+    return min(round(low + (high - low) * chance), MAX_DELAY if backoff.cap is None else backoff.cap)

@@ -1,0 +1,235 @@
+"""A named queue: declare its handlers, add jobs to it, look after it."""
+
+import copy
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, Unpack, overload
+
+from toril.adding import AddOptions, Defaults, WaitOptions, new_job
+from toril.codec import Serializer, Undecodable
+from toril.context import JobContext, SyncJobContext
+from toril.engine import Store
+from toril.errors import InvalidOption, InvalidPayload, PartialAdd, TorilError, shown
+from toril.handlers import Registry, handler
+from toril.job import Job
+from toril.model import BATCH, Added, AddOutcome, Call, JobRecord, Keep, NewJob, RateLimit
+from toril.names import check_job_name
+from toril.operations import QueueOperations
+from toril.payload import Payload, payload_for
+from toril.policy.retry import Retry, Seconds
+
+__all__ = ["Planned", "Queue", "QueueOptions"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
+
+Unknown: TypeAlias = Literal["fail", "release"]
+Item: TypeAlias = "Planned | tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions:
+    """How a queue is worked, and what its jobs get by default; checked, in the units of the store."""
+
+    concurrency: int = 1
+    lease: int = 30_000
+    renew: int = 10_000
+    retry: Retry = Retry()
+    timeout: int | None = None
+    rate_limit: RateLimit | None = None
+    max_stalls: int = 1
+    max_waiting: int | None = None
+    priority_first: bool = False
+    keep_completed: Keep
+    keep_failed: Keep
+    unknown: Unknown = "fail"
+    serializer: Serializer | None = None
+    cancellation: bool = True
+
+
+class Home(Protocol):
+    """What a queue needs of its app."""
+
+    @property
+    def store(self) -> Store: ...
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job made ready, to be added with others."""
+
+    queue: "Queue"
+    job: NewJob
+    data: Any
+
+
+class Queue(QueueOperations):
+    """One object a name; `app.queue(name, …)` makes it."""
+
+    def __init__(self, home: Home, name: str, options: QueueOptions) -> None:
+        self._home = home
+        self._name = name
+        self.options = options
+        self.handlers = Registry(name, options.serializer)
+        self._metadata: dict[str, Any] = {}
+        self._plain: Payload = payload_for(Any, serializer=options.serializer)
+        self._defaults = self._defaults_of(options.retry)
+
+    def __repr__(self) -> str:
+        return f"<Queue {self._name!r}>"
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def store(self) -> Store:
+        return self._home.store
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        """Send a call to the store, again while it does not answer."""
+        return await self._home.call(make)
+
+    # declaring handlers
+
+    @overload
+    def handler(self, fn: F) -> F: ...
+
+    @overload
+    def handler(self, *, name: str | None = None, **options: Any) -> Callable[[F], F]: ...
+
+    def handler(self, fn: F | None = None, *, name: str | None = None, **options: Any) -> F | Callable[[F], F]:
+        """`@queue.handler`, or `@queue.handler(name=…, timeout=…)`: sugar for the mapping of names to functions."""
+
+        def register(function: F) -> F:
+            made = handler(function, **options) if options else function
+            self.handlers.register(str(name or getattr(function, "__name__", "")), made)
+            return function
+
+        return register if fn is None else register(fn)
+
+    # adding jobs
+
+    @overload
+    async def add(
+        self,
+        job: Callable[[JobContext[None]], Coroutine[Any, Any, R]],
+        data: None = None,
+        **options: Unpack[AddOptions],
+    ) -> Job[R]: ...
+
+    @overload
+    async def add(
+        self, job: Callable[[JobContext[T]], Coroutine[Any, Any, R]], data: T, **options: Unpack[AddOptions]
+    ) -> Job[R]: ...
+
+    @overload
+    async def add(self, job: Callable[[SyncJobContext[T]], R], data: T, **options: Unpack[AddOptions]) -> Job[R]: ...
+
+    @overload
+    async def add(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> Job[Any]: ...
+
+    async def add(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Job[Any]:
+        """Store one job, by its handler or by its name. Returns once it is kept."""
+        planned = self.new(job, data, **options)
+        (answer,) = await self._store([planned.job])
+        return self._handle(planned, answer)
+
+    async def add_many(self, jobs: Iterable[Item]) -> list[Job[Any]]:
+        """Store many, as `(job, data)`, `(job, data, options)` or `queue.new(…)`. Up to 1,000 all or none; beyond
+        that in chunks, and `PartialAdd` names what is stored if one fails."""
+        planned: list[Planned] = []
+        made: list[Job[Any]] = []
+        try:
+            for index, item in enumerate(jobs):
+                planned.append(self._plan(index, item))
+                if len(planned) == BATCH:
+                    made += await self._add_chunk(planned)
+                    planned = []
+            made += await self._add_chunk(planned)
+        except TorilError as error:
+            if not made:
+                raise
+            stored = [job.id for job in made]
+            raise PartialAdd(f"{len(stored)} jobs are stored, the rest is not: {error}", stored=stored) from error
+        return made
+
+    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
+        """A job made ready and checked, to be added later or with others."""
+        name = job if isinstance(job, str) else self.handlers.name_of(job)
+        if self._metadata:
+            options["metadata"] = {**self._metadata, **(options.get("metadata") or {})}
+        return Planned(self, new_job(name, self.encoded(name, data), options, self._defaults_for(name)), data)
+
+    async def add_and_wait(
+        self, job: Any, data: Any = None, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]
+    ) -> Any:
+        """Add a job and wait for what its handler returns."""
+        options.setdefault("result_ttl", 3600)
+        return await (await self.add(job, data, **options)).result(timeout)
+
+    def scoped(self, **metadata: Any) -> "Queue":
+        """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""
+        scoped = copy.copy(self)
+        scoped.__dict__["_metadata"] = {**self._metadata, **metadata}
+        return scoped
+
+    # what jobs need of their queue
+
+    def encoded(self, name: str, data: Any) -> str:
+        """A payload as text, checked against the handler's type where that is known."""
+        entry = self.handlers.find(name)
+        try:
+            return (entry.payload if entry else self._plain).encode(data)
+        except InvalidPayload as error:
+            raise InvalidPayload(f"job {name!r}: {error}") from None
+
+    def decoded(self, record: JobRecord) -> Any:
+        """A stored payload; the text itself where it is not what the handler declares."""
+        entry = self.handlers.find(record.name)
+        try:
+            return (entry.payload if entry else self._plain).decode(record.data)
+        except (Undecodable, InvalidPayload):
+            return record.data
+
+    def result_of(self, name: str, text: str) -> Any:
+        entry = self.handlers.find(name)
+        return (entry.result if entry else self._plain).decode(text)
+
+    async def _store(self, jobs: Sequence[NewJob]) -> list[Added]:
+        return await self._home.call(lambda call: self._home.store.add(self._name, jobs, call=call))
+
+    async def _add_chunk(self, planned: list[Planned]) -> list[Job[Any]]:
+        if not planned:
+            return []
+        answers = await self._store([each.job for each in planned])
+        return [self._handle(each, answer) for each, answer in zip(planned, answers, strict=True)]
+
+    def _handle(self, planned: Planned, answer: Added) -> Job[Any]:
+        added = answer.outcome is AddOutcome.ADDED
+        return Job(self, answer.id, planned.job.name, planned.data, added=added)
+
+    def _plan(self, index: int, item: Item) -> Planned:
+        try:
+            if isinstance(item, Planned):
+                return item
+            if not isinstance(item, tuple) or len(item) not in {2, 3}:
+                raise InvalidOption(
+                    f"a job to add is (job, data), (job, data, options) or queue.new(…), not {shown(item)}"
+                )
+            options: Any = item[2] if len(item) == 3 else {}
+            return self.new(item[0], item[1], **options)
+        except (TorilError, TypeError) as error:
+            error.add_note(f"in item {index} of add_many")
+            raise
+
+    def _defaults_for(self, name: str) -> Defaults:
+        entry = self.handlers.find(check_job_name(name))
+        own = entry.handler.retry if entry else None
+        return self._defaults if own is None else self._defaults_of(own)
+
+    def _defaults_of(self, retry: Retry) -> Defaults:
+        return Defaults(retry.attempts, retry.backoff.wire(), self.options.keep_completed, self.options.keep_failed)

@@ -1,0 +1,124 @@
+"""One attempt: find the handler, check the payload, call it, and say what became of it. It never raises."""
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from toril.codec import encode
+from toril.errors import InvalidPayload, LeaseLost, NotSerializable, PayloadTooLarge
+from toril.handlers import Entry, Registry
+from toril.logs import log
+from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Outcome, Released, Snoozed
+from toril.policy.judge import judge
+from toril.signal import Signal, Why
+
+__all__ = ["ChildFailed", "Dropped", "Invoke", "Rules", "outcome_of", "told_to_stop"]
+
+# Calls the handler with its payload, wherever it runs.
+Invoke = Callable[[Entry, Any], Awaitable[Any]]
+
+_UNKNOWN_DELAY = 5_000  # before another worker, which may know the name, is offered the job
+
+
+class Dropped(Exception):
+    """The lease was lost: there is nothing to hand in."""
+
+
+class ChildFailed(Exception):
+    """What a handler raised in a child process, or how that process died; told, not rebuilt."""
+
+    def __init__(self, reason: str, *, kind: str, trace: str = "") -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.trace = trace
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What decides beside the handler."""
+
+    registry: Registry
+    release_unknown: bool
+    chance: Callable[[], float]
+
+
+async def outcome_of(job: Claimed, signal: Signal, rules: Rules, invoke: Invoke) -> Outcome:
+    """How this attempt ended. `Dropped` if it is no longer ours to end."""
+    entry = rules.registry.find(job.name)
+    if entry is None:
+        return _unknown(job, rules)
+    try:
+        if entry.handler.runs_if is not None and not entry.handler.runs_if():
+            return _skipped(entry)
+        result = await invoke(entry, entry.payload.decode(job.data))
+    except asyncio.CancelledError:
+        if signal.kind is None:
+            raise  # nobody told this attempt to stop: it is the worker itself that is being torn down
+        return told_to_stop(signal, job, rules)
+    except GeneratorExit:
+        raise
+    except BaseException as error:  # SystemExit and KeyboardInterrupt from a handler are its own failures
+        if signal.kind is Why.LEASE_LOST and isinstance(error, LeaseLost):
+            raise Dropped from None
+        return _judged(error, job, rules)
+    return completed(entry, result)
+
+
+def told_to_stop(signal: Signal, job: Claimed, rules: Rules) -> Outcome:
+    """What becomes of an attempt that was cut short."""
+    match signal.kind:
+        case Why.CANCELLED:
+            return Cancelled(signal.reason or "No reason provided")
+        case Why.TIMEOUT:
+            error = TimeoutError(signal.reason)
+            return judge(error, Failure(str(error), "TimeoutError"), job, chance=rules.chance())
+        case Why.LEASE_LOST:
+            raise Dropped
+        case Why.SHUTDOWN | None:
+            return Released()
+
+
+def completed(entry: Entry, result: Any) -> Completed:
+    """The work is done. A result that cannot be kept does not undo that: it is dropped, and the record says so."""
+    if result is None:
+        return Completed()
+    try:
+        return Completed(entry.result.encode(result))
+    except (InvalidPayload, NotSerializable, PayloadTooLarge) as error:
+        log.warning("the result of job %s is not kept: %s", entry.name, error)
+        return Completed("null", summary=f"the result was not kept: {error}")
+
+
+def _unknown(job: Claimed, rules: Rules) -> Outcome:
+    if rules.release_unknown:
+        return Snoozed(_UNKNOWN_DELAY)
+    return Failed(Failure(f"Job function not found: {job.name}", "UnknownJob"))
+
+
+def _skipped(entry: Entry) -> Completed:
+    return Completed(encode({"skipped": True, "reason": entry.handler.skip_reason}))
+
+
+def _judged(error: BaseException, job: Claimed, rules: Rules) -> Outcome:
+    try:
+        return judge(error, failure_of(error), job, chance=rules.chance())
+    except Exception as wrong:  # a Snooze or retry_after with an impossible time
+        return judge(wrong, failure_of(wrong), job, chance=rules.chance())
+
+
+def failure_of(error: BaseException) -> Failure:
+    """An error as text, whatever its own methods do."""
+    if isinstance(error, ChildFailed):
+        return Failure(str(error), error.kind, error.trace)
+    kind = type(error).__name__
+    try:
+        reason = str(error) or kind
+    except Exception:
+        reason = f"{kind} (its message could not be made)"
+    try:
+        trace = "".join(traceback.format_exception(error, limit=-50))
+    except Exception:
+        trace = ""
+    return Failure(reason, kind, trace)

@@ -1,0 +1,138 @@
+"""The other side of `children.py`: runs one plain function at a time in a process of its own.
+
+Both sides speak JSON over a pipe. What is called is named by the parent's registry, never by a payload.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import signal as signals
+import sys
+import threading
+import traceback
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+from toril.context import SyncJobContext
+from toril.errors import JobCancelled, LeaseLost, PermanentError, Snooze, TransientError
+from toril.handlers import Entry, Registry
+from toril.model import Checkpoint, Claimed, Lease, LogLine, Progress, Report, Rewrite, Verdict
+from toril.signal import Signal, Why
+
+__all__ = ["MAIN_FILE", "REPORTS", "main"]
+
+MAIN_FILE = "TORIL_MAIN_FILE"
+
+REPORTS: dict[str, Any] = {each.__name__: each for each in (Progress, LogLine, Rewrite, Checkpoint)}
+
+
+def main(descriptor: str, module: str, qualname: str, name: str) -> None:
+    """Serve until the pipe ends."""
+    pipe = Connection(int(descriptor))
+    signals.signal(signals.SIGINT, signals.SIG_IGN)  # the parent decides when to stop
+    entry = _load(module, qualname, name)
+    child = _Child(pipe)
+    threading.Thread(target=child.listen, daemon=True).start()
+    while (order := child.orders.get()) is not None:
+        child.send(child.run(entry, order))
+
+
+def _load(module: str, qualname: str, name: str) -> Entry:
+    found: Any = _main_module() if module == "__main__" else importlib.import_module(module)
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    registry = Registry("child")
+    registry.register(name, getattr(found, "fn", found))
+    entry = registry.find(name)
+    assert entry is not None  # noqa: S101 - it was registered one line above
+    return entry
+
+
+def _main_module() -> Any:
+    """The script that the parent runs, as a module: what it guards by `__name__ == "__main__"` is not run here."""
+    spec = importlib.util.spec_from_file_location("__toril_main__", os.environ[MAIN_FILE])
+    assert spec is not None and spec.loader is not None  # noqa: PT018, S101 - a path that ran as a script
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class _Child:
+    """Reports to the parent and waits for its verdicts; hears from it when to stop."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+        self._verdicts: SimpleQueue[str] = SimpleQueue()
+        self._signal = Signal()
+        self.orders: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+
+    def listen(self) -> None:
+        try:
+            while True:
+                message = json.loads(self._pipe.recv_bytes())
+                if "run" in message:
+                    self._signal = Signal()
+                    self.orders.put(message["run"])
+                elif "abort" in message:
+                    self._signal.fire(Why(message["abort"][0]), message["abort"][1])
+                else:
+                    self._verdicts.put(message["verdict"])
+        except (EOFError, OSError):
+            self._signal.fire(Why.SHUTDOWN, "the worker has gone")
+            self.orders.put(None)
+
+    def send(self, message: dict[str, Any]) -> None:
+        with self._lock:
+            self._pipe.send_bytes(json.dumps(message).encode())
+
+    def run(self, entry: Entry, order: dict[str, Any]) -> dict[str, Any]:
+        job = Claimed(Lease(**order.pop("lease")), **order)
+        try:
+            ctx: Any = SyncJobContext(entry.payload.decode(job.data), job, self, self._signal, None, _drive)
+            return {"result": entry.result.encode(entry.handler.fn(ctx))}
+        except BaseException as error:
+            return {"raised": _told(error)}
+
+    async def report(self, report: Report) -> Verdict:
+        text = getattr(report, {"LogLine": "line", "Rewrite": "data"}.get(type(report).__name__, "value"))
+        self.send({"report": [type(report).__name__, text]})
+        return Verdict(self._verdicts.get())
+
+    def job(self, claimed: Claimed) -> Any:
+        raise RuntimeError(f"job {claimed.lease.id} is not at hand in a child process; use the context")
+
+
+def _drive(coroutine: Any) -> Any:
+    """Runs a coroutine that never rests, as those of the context are here."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("a context in a child process does not wait")
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    kind = next(
+        (
+            each.__name__
+            for each in (PermanentError, TransientError, Snooze, JobCancelled, LeaseLost)
+            if isinstance(error, each)
+        ),
+        "",
+    )
+    given: Any = getattr(error, "retry_after", getattr(error, "seconds", None))
+    seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
+    try:
+        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+    except Exception:
+        reason = f"{type(error).__name__} (its message could not be made)"
+    trace = "".join(traceback.format_exception(error, limit=-50))[-60_000:]
+    return {"as": kind, "kind": type(error).__name__, "reason": reason, "traceback": trace, "seconds": seconds}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

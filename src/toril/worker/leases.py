@@ -1,0 +1,119 @@
+"""Which leases this process holds, and keeping them. It runs apart from the event loop that runs the handlers, so that
+a handler that blocks the loop does not lose its job."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from toril.clock import Clock
+from toril.engine import Engine
+from toril.errors import TorilError
+from toril.logs import log
+from toril.model import BATCH, Extended, Lease
+
+__all__ = ["Keeper", "Tell"]
+
+# Called with what a renewal found: leases that are lost, and jobs that someone wants stopped.
+Tell = Callable[[Extended], None]
+
+_LOOK: Final = 0.25  # seconds between looks at the table
+_RETRY: Final = 0.5  # seconds before a renewal that was not answered is sent again
+
+
+@dataclass(slots=True)
+class _Held:
+    ttl: int
+    renew: float
+    due: float
+    deadline: float
+    tell: Tell
+
+
+class Keeper:
+    """The table of held leases. `hold` and `release` may be called from the loop while `keep` runs elsewhere."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._held: dict[Lease, _Held] = {}
+        self._stopping = False
+        self._asked = False
+        self._thread: threading.Thread | None = None
+
+    def hold(self, lease: Lease, *, ttl: int, renew: int, since: float, tell: Tell) -> None:
+        """Keep this lease. `since` is when it was asked for: it cannot have begun earlier."""
+        self._held[lease] = _Held(ttl, renew / 1000, since + renew / 1000, since + ttl / 1000, tell)
+
+    def release(self, lease: Lease) -> None:
+        self._held.pop(lease, None)
+
+    def ask(self) -> None:
+        """Ask the store about every lease soon: someone may want a job stopped."""
+        self._asked = True
+
+    def start(self) -> None:
+        """Keep leases from a thread of their own."""
+        self._thread = threading.Thread(target=self._main, name="toril-leases", daemon=True)
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._stopping = True
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await asyncio.get_running_loop().run_in_executor(None, thread.join)
+
+    def _main(self) -> None:
+        asyncio.run(self.keep())
+
+    async def keep(self) -> None:
+        """Renew what is due, again and again, until stopped."""
+        while not self._stopping:
+            await self._clock.sleep(_LOOK)
+            try:
+                await self.renew_due()
+            except Exception:  # the table must be kept whatever one round runs into
+                log.exception("keeping leases failed")
+
+    async def renew_due(self) -> None:
+        """One round: renew what is due, and give up what could not be renewed in time."""
+        now = self._clock.monotonic()
+        asked, self._asked = self._asked, False
+        due: dict[tuple[int, Tell], list[Lease]] = {}
+        for lease, held in list(self._held.items()):
+            if asked or held.due <= now:
+                due.setdefault((held.ttl, held.tell), []).append(lease)
+        for (ttl, tell), leases in due.items():
+            for start in range(0, len(leases), BATCH):
+                await self._renew(leases[start : start + BATCH], ttl, tell)
+
+    async def _renew(self, leases: list[Lease], ttl: int, tell: Tell) -> None:
+        sent = self._clock.monotonic()
+        try:
+            answer = await self._engine.extend(leases, ttl=ttl)
+        except TorilError as error:
+            log.warning("leases could not be renewed: %s", error)
+            self._postpone(leases, tell)
+            return
+        lost = set(answer.lost)
+        for lease in leases:
+            held = self._held.get(lease)
+            if held is not None and lease not in lost:
+                held.due, held.deadline = sent + held.renew, sent + ttl / 1000
+        if answer.lost or answer.cancelled:
+            tell(answer)
+
+    def _postpone(self, leases: list[Lease], tell: Tell) -> None:
+        """The store did not answer. Whose time is up by now counts as lost: another may have it."""
+        now = self._clock.monotonic()
+        lost = []
+        for lease in leases:
+            held = self._held.get(lease)
+            if held is None:
+                continue
+            held.due = now + _RETRY
+            if held.deadline <= now:
+                lost.append(lease)
+        if lost:
+            tell(Extended(lost=tuple(lost)))

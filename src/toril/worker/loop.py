@@ -1,0 +1,208 @@
+"""One queue's loop: hand in what finished, take what fits, rest until something happens.
+
+While an exchange is under way finished jobs gather, and the next exchange carries them all: batches grow with the load
+by themselves.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from toril.clock import Clock
+from toril.engine import Engine
+from toril.errors import EngineUnavailable, TorilError
+from toril.model import EXCHANGE, Call, Claim, Claimed, Exchange, Limits, Settlement, Verdict
+
+__all__ = ["Loop", "Quarantine", "Slots", "Terms"]
+
+_REST: Final = 60_000  # ms that a wait for news lasts at most
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 5.0
+_MAKES_WAY: Final = 10.0  # seconds for which claims are held back so that a suspect can run alone
+_GOES_ON: Final = 60.0  # seconds before that is tried again, if what runs did not end in time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the loop claims, and how."""
+
+    queue: str
+    worker: str
+    concurrency: int
+    lease: int
+    max_stalls: int
+    limits: Limits
+
+
+class Slots(Protocol):
+    """Where claimed jobs run."""
+
+    def free(self) -> int:
+        """How many more can be taken."""
+
+    def idle(self) -> bool:
+        """Whether nothing runs."""
+
+    def start(self, job: Claimed, asked_at: float) -> None: ...
+
+    def settled(self, settlement: Settlement, verdict: Verdict) -> None: ...
+
+
+class Loop:
+    """Moves jobs between the store and the slots. `run` returns when it was told to stop and all is handed in."""
+
+    def __init__(self, terms: Terms, engine: Engine, clock: Clock, slots: Slots, error: Callable[[str], None]) -> None:
+        self._terms = terms
+        self._engine = engine
+        self._clock = clock
+        self._slots = slots
+        self._error = error
+        self._outbox: list[Settlement] = []
+        self._news = asyncio.Event()
+        self._watcher: asyncio.Task[None] | None = None
+        self._seq = 0
+        self._sender = f"{terms.worker}/{terms.queue}/{clock.unique()[:8]}"
+        self._exhausted = False
+        self._wake_at: float | None = None
+        self._quarantine = Quarantine(clock)
+        self._quiet = False
+        self._stopping = False
+
+    def hand_in(self, settlement: Settlement) -> None:
+        """An attempt has ended."""
+        self._outbox.append(settlement)
+        self._news.set()
+
+    def slot_freed(self) -> None:
+        self._news.set()
+
+    def quiet(self) -> None:
+        """Claim nothing more."""
+        self._quiet = True
+        self._news.set()
+
+    def stop(self) -> None:
+        """Return once everything is handed in."""
+        self._quiet = self._stopping = True
+        self._news.set()
+
+    async def run(self, group: asyncio.TaskGroup) -> None:
+        """Until stopped. `group` is where attempts run, and where news is waited for."""
+        while not self._is_over():
+            self._news.clear()
+            if self._outbox or self._may_claim():
+                await self._exchange()
+                if self._outbox or self._may_claim():
+                    continue
+            if not self._is_over():
+                await self._rest(group)
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    @property
+    def empty(self) -> bool:
+        """Whether the last claim found nothing more, and nothing runs or waits to be handed in."""
+        return self._exhausted and not self._outbox and self._slots.idle()
+
+    def _is_over(self) -> bool:
+        return self._stopping and not self._outbox and self._slots.idle()
+
+    def _may_claim(self) -> bool:
+        if self._quiet or self._exhausted or not self._slots.free():
+            return False
+        return self._slots.idle() or not self._quarantine.holds_back()
+
+    async def _exchange(self) -> None:
+        batch = self._outbox[:EXCHANGE]
+        want = min(self._slots.free(), EXCHANGE) if self._may_claim() else 0
+        self._seq += 1
+        asked_at = self._clock.monotonic()
+        terms = self._terms
+        claim = Claim(
+            want=want, token=f"{self._sender}:{self._seq}", lease=terms.lease, worker=terms.worker,
+            alone=self._slots.idle(), max_stalls=terms.max_stalls, limits=terms.limits,
+        )  # fmt: skip
+        answer = await self._send(batch, claim, Call(self._sender, self._seq))
+        del self._outbox[: len(batch)]
+        for settlement, verdict in zip(batch, answer.verdicts, strict=True):
+            self._slots.settled(settlement, verdict)
+        for job in answer.jobs:
+            self._slots.start(job, asked_at)
+        if want:
+            self._note(answer, want)
+
+    async def _send(self, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
+        """The answer, however often it takes: the same call again has no second effect."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await self._engine.exchange(self._terms.queue, batch, claim, call=call)
+            except EngineUnavailable as error:
+                self._error(str(error))
+            await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _note(self, answer: Exchange, want: int) -> None:
+        """What the answer says about the next claim."""
+        took_suspect = bool(answer.jobs) and answer.jobs[0].suspect
+        self._exhausted = len(answer.jobs) < want and not took_suspect
+        self._quarantine.note(waiting=answer.suspects, taken=took_suspect)
+        self._wake_at = None
+        if self._exhausted and answer.wake_at is not None:
+            self._wake_at = self._clock.monotonic() + max(0, answer.wake_at - answer.now) / 1000
+
+    async def _rest(self, group: asyncio.TaskGroup) -> None:
+        """Until something finishes, arrives, or falls due."""
+        if self._exhausted and self._watcher is None and not self._quiet and self._slots.free():
+            self._watcher = group.create_task(self._watch())
+        times = [time for time in (self._wake_at, self._quarantine.until) if time is not None]
+        timer = None
+        if times:
+            timer = self._clock.later(max(0.0, min(times) - self._clock.monotonic()), self._due)
+        await self._news.wait()
+        if timer is not None:
+            timer.cancel()
+
+    def _due(self) -> None:
+        """What could not be had before may be had now."""
+        self._exhausted = False
+        self._wake_at = None
+        self._news.set()
+
+    async def _watch(self) -> None:
+        """Wait for news of the queue, once."""
+        try:
+            await self._engine.wait([self._terms.queue], timeout=_REST)
+        except TorilError:
+            await self._clock.sleep(_FIRST_PAUSE)  # the next exchange will say what is wrong
+        finally:
+            self._watcher = None
+        self._exhausted = False
+        self._news.set()
+
+
+class Quarantine:
+    """When claims are held back. A job that has stalled runs with nothing beside it, so that what crashes next is known
+    to be guilty; and while such jobs wait, the worker makes way for them, but not for ever."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._suspect_runs = False
+        self.until: float | None = None
+        self._not_before = 0.0
+
+    def holds_back(self) -> bool:
+        """Whether a worker that runs something should claim nothing beside it."""
+        return self._suspect_runs or (self.until is not None and self._clock.monotonic() < self.until)
+
+    def note(self, *, waiting: int, taken: bool) -> None:
+        """A claim brought a suspect, or saw that some wait."""
+        self._suspect_runs = taken
+        now = self._clock.monotonic()
+        if taken or not waiting:
+            self.until = None
+        elif self.until is None and now >= self._not_before:
+            self.until = now + _MAKES_WAY
+        elif self.until is not None and now >= self.until:
+            self.until, self._not_before = None, now + _GOES_ON

@@ -1,0 +1,39 @@
+"""An attempt under way: its job, its task, the signal that it hears, and the timers that may end it."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from toril.clock import Timer
+from toril.model import Claimed, Lease
+from toril.signal import Signal
+
+__all__ = ["Running"]
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """One slot of a worker while it is in use."""
+
+    job: Claimed
+    signal: Signal
+    started: float
+    task: "asyncio.Task[None] | None" = None
+    timers: list[Timer] = field(default_factory=list)
+    over: bool = False
+
+    @property
+    def lease(self) -> Lease:
+        return self.job.lease
+
+    def end(self) -> bool:
+        """The attempt is over, one way or another; False if it already was."""
+        if self.over:
+            return False
+        self.over = True
+        for timer in self.timers:
+            timer.cancel()
+        return True
+
+    def cancel(self) -> None:
+        if self.task is not None:
+            self.task.cancel()

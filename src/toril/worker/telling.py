@@ -1,0 +1,86 @@
+"""Tells what happens to a worker's jobs. Nothing is made of an event that nobody listens for."""
+
+from typing import Protocol
+
+from toril.events import EventName, Events, JobEvent
+from toril.model import (
+    Cancelled,
+    Claimed,
+    Completed,
+    Failed,
+    Released,
+    Retried,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+
+__all__ = ["Telling"]
+
+
+class _Around(Protocol):
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class Telling:
+    """One worker's events. An ending is told when the store has accepted it."""
+
+    def __init__(self, queue: str, around: _Around) -> None:
+        self._queue = queue
+        self._around = around
+        self._events = around.events
+        self._ended: dict[str, tuple[Claimed, int]] = {}
+
+    def started(self, job: Claimed) -> None:
+        self._tell("started", job)
+
+    def stuck(self, job: Claimed) -> None:
+        self._tell("stuck", job)
+
+    def lost(self, job: Claimed) -> None:
+        self._tell("lease_lost", job)
+
+    def ended(self, job: Claimed, duration: int) -> None:
+        """Remember it until the store has answered."""
+        self._ended[job.lease.token + job.lease.id] = (job, duration)
+
+    def settled(self, settlement: Settlement, verdict: Verdict) -> None:
+        lease = settlement.lease
+        job, duration = self._ended.pop(lease.token + lease.id)
+        if verdict is not Verdict.OK:
+            self._tell("lease_lost", job, duration)
+            return
+        match settlement.outcome:
+            case Completed(_, summary):
+                self._tell("completed", job, duration, detail=summary)
+            case Failed(failure):
+                self._tell("failed", job, duration, failure.reason, failure.kind)
+            case Retried(failure, delay):
+                self._tell("retrying", job, duration, failure.reason, failure.kind, delay)
+            case Snoozed(delay):
+                self._tell("snoozed", job, duration, delay=delay)
+            case Released():
+                self._tell("released", job, duration)
+            case Cancelled(reason):
+                self._tell("cancelled", job, duration, reason)
+
+    def _tell(
+        self,
+        name: EventName,
+        job: Claimed,
+        duration: int | None = None,
+        error: str | None = None,
+        kind: str | None = None,
+        delay: int | None = None,
+        detail: object = None,
+    ) -> None:
+        if self._events.wanted(name):
+            event = JobEvent(
+                queue=self._queue, job_id=job.lease.id, job_name=job.name, attempt=job.attempts_made + 1,
+                worker=self._around.name, duration=duration, error=error, kind=kind, delay=delay, detail=detail,
+            )  # fmt: skip
+            self._events.emit(name, event)

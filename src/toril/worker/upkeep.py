@@ -1,0 +1,118 @@
+"""The slow rounds of a process: take back what was lost, prune, give signs of life, hear orders."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from toril.clock import Clock
+from toril.engine import Engine
+from toril.errors import TorilError
+from toril.events import Events, JobEvent, WorkerEvent
+from toril.model import Beat, Order, Recovered, control
+from toril.worker.leases import Keeper
+
+__all__ = ["Upkeep"]
+
+_PRUNE: Final = 60.0
+_BEAT: Final = 10.0
+_BEAT_TTL: Final = 30_000
+_AFTER_AN_ERROR: Final = 5.0
+_LISTEN: Final = 60_000
+
+
+class Upkeep:
+    """Rounds for all queues of a process. A round that fails is told of, and made again."""
+
+    def __init__(
+        self, queues: Sequence[tuple[str, int]], engine: Engine, clock: Clock, events: Events, worker: str,
+        keeper: Keeper, *, running: Callable[[], int], slots: int, version: str, order: Callable[[Order], None],
+    ) -> None:  # fmt: skip
+        self._queues = queues
+        self._engine = engine
+        self._clock = clock
+        self._events = events
+        self._worker = worker
+        self._keeper = keeper
+        self._running = running
+        self._slots = slots
+        self._version = version
+        self._order = order
+        self._heard: tuple[Order, ...] = ()
+        self._started_at = clock.now()
+
+    async def run(self) -> None:
+        """All rounds, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for name, lease in self._queues:
+                group.create_task(self._recover_round(name, lease))
+            group.create_task(self._prune_round())
+            group.create_task(self._beat_round())
+            group.create_task(self._listen())
+
+    async def _recover_round(self, queue: str, lease: int) -> None:
+        """A lease that begins after a look cannot run out before another lease's length has passed, so a look then, or
+        when the next known one runs out, misses none."""
+        while True:
+            try:
+                found = await self._engine.recover(queue)
+            except TorilError as error:
+                self._failed(queue, error)
+                await self._clock.sleep(_AFTER_AN_ERROR)
+                continue
+            self._tell(queue, found)
+            if found.more:
+                continue
+            rest = lease if found.next_deadline is None else min(lease, found.next_deadline - found.now)
+            await self._clock.sleep(max(rest, 50) / 1000)
+
+    async def _prune_round(self) -> None:
+        while True:
+            await self._clock.sleep(_PRUNE * (0.5 + self._clock.random()))
+            for name, _ in self._queues:
+                try:
+                    while await self._engine.prune(name) >= 1000:
+                        pass
+                except TorilError as error:
+                    self._failed(name, error)
+
+    async def _beat_round(self) -> None:
+        while True:
+            await self.beat()
+            await self._clock.sleep(_BEAT)
+
+    async def beat(self) -> None:
+        """Say that this worker lives, and carry out what it is told."""
+        beat = Beat(
+            worker=self._worker, queues=[name for name, _ in self._queues], slots=self._slots, running=self._running(),
+            host=socket.gethostname(), pid=os.getpid(), version=self._version, started_at=self._started_at,
+            heard=self._heard,
+        )  # fmt: skip
+        try:
+            self._heard = await self._engine.beat(beat, ttl=_BEAT_TTL)
+        except TorilError as error:
+            self._failed(None, error)
+            return
+        for order in self._heard:
+            self._order(order)
+
+    async def _listen(self) -> None:
+        """Be woken for cancellations and orders instead of waiting for the next round."""
+        while True:
+            try:
+                if await self._engine.wait([control(self._worker)], timeout=_LISTEN):
+                    self._keeper.ask()
+                    await self.beat()
+            except TorilError as error:
+                self._failed(None, error)
+                await self._clock.sleep(_AFTER_AN_ERROR)
+
+    def _tell(self, queue: str, found: Recovered) -> None:
+        if self._events.wanted("stalled"):
+            for job in (*found.returned, *found.failed):
+                event = JobEvent(queue=queue, job_id=job, job_name="", attempt=0, worker=self._worker)
+                self._events.emit("stalled", event)
+
+    def _failed(self, queue: str | None, error: TorilError) -> None:
+        self._events.emit("error", WorkerEvent(worker=self._worker, queue=queue, error=str(error)))

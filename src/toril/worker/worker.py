@@ -1,0 +1,244 @@
+"""One queue's worker: its slots, and what happens to the attempts in them."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from toril.calls import Caller
+from toril.clock import Clock
+from toril.context import JobContext, SyncJobContext
+from toril.engine import Engine
+from toril.events import Events, WorkerEvent
+from toril.handlers import Entry
+from toril.job import Job
+from toril.logs import current
+from toril.middleware import Middleware, compose
+from toril.model import Claimed, Extended, Limits, Outcome, Precedence, Released, Settlement, Verdict
+from toril.queue import Queue
+from toril.signal import Signal, Why
+from toril.worker.attempt import Dropped, Rules, outcome_of, told_to_stop
+from toril.worker.children import Children
+from toril.worker.leases import Keeper
+from toril.worker.loop import Loop, Terms
+from toril.worker.reports import AttemptReports
+from toril.worker.running import Running
+from toril.worker.telling import Telling
+from toril.worker.threads import Threads, blocking
+
+__all__ = ["Surroundings", "Worker"]
+
+CANCEL_GRACE: Final = 1.0  # seconds between the wish to stop and asyncio's cancellation
+STUCK_GRACE: Final = 5.0  # seconds between that and giving up the slot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the workers of a process share."""
+
+    engine: Engine
+    clock: Clock
+    caller: Caller
+    keeper: Keeper
+    events: Events
+    name: str
+    state: Any = None
+    middleware: Sequence[Middleware] = field(default_factory=tuple)
+
+
+class Worker:
+    """Runs up to `concurrency` jobs of one queue at once."""
+
+    def __init__(self, queue: Queue, around: Surroundings, concurrency: int | None = None) -> None:
+        options = queue.options
+        self.queue = queue
+        self.concurrency = concurrency or options.concurrency
+        self._around = around
+        self._options = options
+        self._running: dict[int, Running] = {}
+        self._telling = Telling(queue.name, around)
+        precedence = Precedence.PRIORITY_FIRST if options.priority_first else Precedence.PLAIN_FIRST
+        terms = Terms(
+            queue=queue.name, worker=around.name, concurrency=self.concurrency, lease=options.lease,
+            max_stalls=options.max_stalls, limits=Limits(rate=options.rate_limit, precedence=precedence),
+        )  # fmt: skip
+        self._loop = Loop(terms, around.engine, around.clock, self, self._error)
+        self._rules = Rules(queue.handlers, options.unknown == "release", around.clock.random)
+        self._threads = Threads(queue.name, self.concurrency)
+        self._children = Children()
+        self._group: asyncio.TaskGroup | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
+
+    async def run(self) -> None:
+        """Work until stopped. Returns when every attempt has ended and is handed in."""
+        self._home = asyncio.get_running_loop()
+        self._around.events.emit("worker_started", WorkerEvent(worker=self._around.name, queue=self.queue.name))
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                await self._loop.run(self._group)
+                self._loop.stop()
+        finally:
+            self._threads.close()
+            self._children.close()
+            self._around.events.emit("worker_stopped", WorkerEvent(worker=self._around.name, queue=self.queue.name))
+
+    def quiet(self) -> None:
+        """Claim nothing more; what runs goes on."""
+        self._loop.quiet()
+
+    def stop(self) -> None:
+        """Claim nothing more, and end when what runs has ended."""
+        self._loop.stop()
+
+    def give_back(self) -> None:
+        """The grace is over: stop what runs, and return it to the front of its queue."""
+        for running in list(self._running.values()):
+            running.signal.fire(Why.SHUTDOWN, "the worker is shutting down")
+            running.cancel()
+            self._settle_unless_over(running, Released())
+
+    @property
+    def busy(self) -> int:
+        return len(self._running)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there was nothing to do when last looked."""
+        return self._loop.empty
+
+    # what the loop asks of the slots
+
+    def free(self) -> int:
+        return self.concurrency - len(self._running)
+
+    def idle(self) -> bool:
+        return not self._running
+
+    def start(self, job: Claimed, asked_at: float) -> None:
+        assert self._group is not None  # noqa: S101 - the loop runs within `run`
+        running = Running(job, Signal(), self._around.clock.monotonic())
+        self._running[id(running)] = running
+        options = self._options
+        self._around.keeper.hold(
+            job.lease, ttl=options.lease, renew=options.renew, since=asked_at, tell=self._heard_elsewhere
+        )
+        running.task = self._group.create_task(self._attempt(running))
+
+    def settled(self, settlement: Settlement, verdict: Verdict) -> None:
+        self._telling.settled(settlement, verdict)
+
+    # attempts
+
+    async def _attempt(self, running: Running) -> None:
+        job = running.job
+        current.set((job.lease.queue, job.lease.id, job.name, job.attempts_made + 1))
+        self._telling.started(job)
+        reports = self._reports()
+        self._arm(running)
+        try:
+            outcome = await outcome_of(job, running.signal, self._rules, partial(self._invoke, running, reports))
+        except Dropped:
+            self._drop(running)
+            return
+        if reports is not None:
+            await reports.flush()
+        self._settle_unless_over(running, outcome)
+
+    async def _invoke(self, running: Running, reports: AttemptReports, entry: Entry, data: Any) -> Any:
+        """Call the handler where it wants to run, inside the middleware."""
+        around, made = self._around, entry.handler
+        ctx: Any = JobContext(data, running.job, reports, running.signal, around.state)
+        if not self._options.cancellation:
+            ctx.signal = None
+        if made.runs_in == "loop":
+            call: Any = made.fn
+        else:
+            call = partial(self._apart, running, reports, entry)
+        if made.raw:
+            return await call(reports.job(running.job))
+        return await (compose(around.middleware, call)(ctx) if around.middleware else call(ctx))
+
+    async def _apart(self, running: Running, reports: AttemptReports, entry: Entry, ctx: Any) -> Any:
+        """Off the loop: in a child process, or in a thread with a context whose methods block."""
+        if entry.handler.runs_in == "process":
+            return await self._children.call(entry, running.job, running.signal, reports)
+        if not entry.handler.raw:
+            run = blocking(asyncio.get_running_loop())
+            ctx = SyncJobContext(ctx.data, running.job, reports, running.signal, ctx.state, run)
+        return await self._threads.call(entry.handler.fn, ctx)
+
+    def _reports(self) -> AttemptReports:
+        around = self._around
+        return AttemptReports(self.queue.name, around.engine, around.clock, around.caller, self._job)
+
+    def _job(self, job: Claimed) -> Job[Any]:
+        entry = self.queue.handlers.find(job.name)
+        data = entry.payload.decode(job.data) if entry else job.data
+        return Job(self.queue, job.lease.id, job.name, data)
+
+    # what ends an attempt from outside
+
+    def _arm(self, running: Running) -> None:
+        entry = self.queue.handlers.find(running.job.name)
+        timeout = running.job.timeout or (entry.handler.timeout if entry else None) or self._options.timeout
+        if timeout is not None:
+            end = partial(
+                self._stop, running, Why.TIMEOUT, f"ran for longer than its timeout of {timeout / 1000:g} s", 0.0
+            )
+            running.timers.append(self._around.clock.later(timeout / 1000, end))
+
+    def _stop(self, running: Running, why: Why, reason: str, grace: float) -> None:
+        """Tell the attempt; cancel it after `grace`; give up its slot if even that does not end it."""
+        if running.over or running.signal.kind is not None:
+            return
+        running.signal.fire(why, reason)
+        later = self._around.clock.later
+        running.timers.append(later(grace, running.cancel))
+        running.timers.append(later(grace + STUCK_GRACE, partial(self._give_up, running)))
+
+    def _give_up(self, running: Running) -> None:
+        """It does not stop. Its job is settled without it, and its slot serves another."""
+        if running.over:
+            return
+        self._telling.stuck(running.job)
+        try:
+            outcome = told_to_stop(running.signal, running.job, self._rules)
+        except Dropped:
+            self._drop(running)
+        else:
+            self._settle_unless_over(running, outcome)
+
+    def _heard_elsewhere(self, found: Extended) -> None:
+        """The keeper learned something, perhaps in its own thread."""
+        if self._home is not None and not self._home.is_closed():
+            self._home.call_soon_threadsafe(self._heard, found)
+
+    def _heard(self, found: Extended) -> None:
+        leases = {running.lease: running for running in self._running.values()}
+        for lease in found.lost:
+            if lease in leases:
+                self._stop(leases[lease], Why.LEASE_LOST, "the lease was lost", 0.0)
+        for wish in found.cancelled:
+            if wish.lease in leases:
+                self._stop(leases[wish.lease], Why.CANCELLED, wish.reason, CANCEL_GRACE)
+
+    def _settle_unless_over(self, running: Running, outcome: Outcome) -> None:
+        if running.end():
+            self._forget(running)
+            duration = self._around.clock.monotonic() - running.started
+            self._telling.ended(running.job, round(duration * 1000))
+            self._loop.hand_in(Settlement(running.lease, outcome))
+
+    def _drop(self, running: Running) -> None:
+        if running.end():
+            self._forget(running)
+            self._telling.lost(running.job)
+            self._loop.slot_freed()
+
+    def _forget(self, running: Running) -> None:
+        self._running.pop(id(running), None)
+        self._around.keeper.release(running.lease)
+
+    def _error(self, text: str) -> None:
+        self._around.events.emit("error", WorkerEvent(worker=self._around.name, queue=self.queue.name, error=text))
