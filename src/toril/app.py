@@ -1,6 +1,8 @@
 """The app: what one declares, and the two ways to use it, as a producer and as a worker process."""
 
+import asyncio
 import os
+import threading
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -19,6 +21,7 @@ from toril.middleware import Middleware
 from toril.model import MAX_DELAY, MAX_TIMEOUT, Call, RateLimit, whole
 from toril.names import check_prefix, check_queue_name
 from toril.policy.retry import Retry, Seconds, milliseconds
+from toril.portal import Portal
 from toril.queue import Queue, QueueOptions, Unknown
 from toril.worker.process import GRACE, Plan, Process, worker_name
 
@@ -66,7 +69,7 @@ class App:
         self.url = url or os.environ.get("TORIL_URL") or DEFAULT_URL
         self.prefix = check_prefix(prefix)
         self.queues = Queues()
-        self.events = Events()
+        self._events = Events()
         self._lifespan = lifespan
         self._clock = clock
         self._plan = Plan()
@@ -75,9 +78,16 @@ class App:
         self._store: Store = connect(self.url, clock=clock)
         self._users = 0
         self._process: Process | None = None
+        self._portal: Portal | None = None
+        self._opening = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<App on {self._store!r}>"
+
+    @property
+    def events(self) -> Events:
+        """Who listens to what happens in this process."""
+        return self._events
 
     # declaring
 
@@ -165,7 +175,24 @@ class App:
         if self._users:
             self._users -= 1
             if not self._users:
+                if self._portal is not None:
+                    await asyncio.get_running_loop().run_in_executor(None, self._portal.close)
                 await self._store.close()
+
+    def portal(self) -> Portal:
+        """The way in for code that blocks, made at its first use, and anew in a forked child."""
+        with self._opening:
+            if self._portal is None or not self._portal.open:
+                # A store in memory is shared with the rest of the app: there is no other way to it.
+                shared = self.url.startswith("memory:")
+                store = self._store if shared else connect(self.url, clock=self._clock)
+                caller = Caller(f"{worker_name(self._clock)}/sync", self._clock)
+                self._portal = Portal(store, self._leave if shared else store.close, caller, self._events)
+            return self._portal
+
+    async def _leave(self) -> None:
+        if not self._users:
+            await self._store.close()
 
     async def __aenter__(self) -> "App":
         return await self.open()
@@ -180,7 +207,8 @@ class App:
     async def run(self, *, queues: Mapping[str, int] | None = None, grace: Seconds = GRACE, burst: bool = False) -> int:
         """Work the queues until stopped by a signal or `stop()`; in a burst, until there is nothing left to do.
         Returns 0 if all running jobs ended, 1 if some had to be given back."""
-        watch(self.events)
+        if self._process is None:
+            watch(self.events)
         async with AsyncExitStack() as shutdown:
             for hook in self._plan.on_stop:
                 shutdown.push_async_callback(_soon, hook)

@@ -1,18 +1,24 @@
 """Calls that are sent again until they are answered. The store knows a repeated one by its sender and number."""
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar
 
 from toril.clock import Clock
 from toril.errors import AddUncertain, EngineFull, EngineUnavailable, QueueFull
 from toril.model import Call
 
-__all__ = ["Caller"]
+__all__ = ["Caller", "Run"]
 
 T = TypeVar("T")
 
 _FIRST_REST: Final = 0.05
 _LONGEST_REST: Final = 1.0
+
+
+class Run(Protocol):
+    """Runs a coroutine on a loop elsewhere and blocks until it is done."""
+
+    def __call__(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
 
 
 class Caller:

@@ -1,8 +1,9 @@
 """What a handler sees of its job: the payload, the signal to stop, and a way to report."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from toril.calls import Run
 from toril.codec import decode, encode
 from toril.errors import JobCancelled, LeaseLost
 from toril.model import Checkpoint, Claimed, LogLine, Progress, Report, Rewrite, Verdict
@@ -10,6 +11,7 @@ from toril.signal import Signal, Why
 
 if TYPE_CHECKING:
     from toril.job import Job
+    from toril.sync import SyncJob
 
 __all__ = ["JobContext", "Reporter", "SyncJobContext"]
 
@@ -134,7 +136,7 @@ class SyncJobContext(_Facts[T]):
         reporter: Reporter,
         signal: Signal,
         state: Any,
-        run: "Callable[[Coroutine[Any, Any, Any]], Any]",
+        run: Run,
     ) -> None:
         super().__init__(data, claimed, reporter, signal, state)
         self._run = run
@@ -154,6 +156,13 @@ class SyncJobContext(_Facts[T]):
     @property
     def last_checkpoint(self) -> Any:
         return self._twin().last_checkpoint
+
+    @property
+    def job(self) -> "SyncJob[Any]":  # type: ignore[override]
+        """The job itself, whose methods block too."""
+        from toril.sync import SyncJob  # noqa: PLC0415 - it is made of what this module helps to make
+
+        return SyncJob(self._reporter.job(self._claimed), self._run)
 
     def wait_for_cancel(self, timeout: float | None = None) -> bool:
         """Rest for `timeout` seconds, or until the attempt should stop; whether it should."""

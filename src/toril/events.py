@@ -12,8 +12,8 @@ from toril.errors import InvalidOption, shown
 __all__ = ["EventName", "Events", "JobEvent", "Listener", "WorkerEvent"]
 
 EventName: TypeAlias = Literal[
-    "started", "completed", "failed", "retrying", "snoozed", "released", "cancelled", "skipped", "progress",
-    "lease_lost", "stalled", "stuck", "worker_started", "worker_stopped", "error",
+    "added", "active", "progress", "completed", "failed", "retrying", "snoozed", "released", "cancelled", "stalled",
+    "lease_lost", "stuck", "drained", "paused", "resumed", "worker_started", "worker_stopped", "error",
 ]  # fmt: skip
 
 _NAMES: Final = get_args(EventName)
@@ -22,13 +22,13 @@ _log = logging.getLogger("toril")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
-    """Something that happened to a job here."""
+    """Something that happened to a job here. Times are milliseconds; `attempt` counts from 1, and is 0 before it."""
 
     queue: str
     job_id: str
     job_name: str
-    attempt: int
-    worker: str
+    attempt: int = 0
+    worker: str | None = None
     duration: int | None = None
     error: str | None = None
     kind: str | None = None
@@ -38,9 +38,9 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerEvent:
-    """Something that happened to a worker, or to what it stands on."""
+    """Something that happened to a worker, to a queue, or to what both stand on."""
 
-    worker: str
+    worker: str | None = None
     queue: str | None = None
     error: str | None = None
     detail: Any = None
@@ -55,6 +55,7 @@ class Events:
     def __init__(self) -> None:
         self._listeners: dict[str, list[Listener]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._paused: dict[str, bool] = {}
         self.failures = 0
 
     def on(self, name: EventName, listener: Listener) -> None:
@@ -77,6 +78,12 @@ class Events:
                     self._follow(answer)
             except Exception:
                 self._failed(name)
+
+    def paused(self, queue: str, *, now: bool, worker: str | None = None) -> None:
+        """A queue is seen to be paused, or not to be: told when that is news in this process."""
+        if self._paused.get(queue, False) is not now:
+            self._paused[queue] = now
+            self.emit("paused" if now else "resumed", WorkerEvent(worker=worker, queue=queue))
 
     def _follow(self, answer: Any) -> None:
         task = asyncio.ensure_future(answer)

@@ -26,20 +26,22 @@ class JobFields(logging.Filter):
         return True
 
 
-_JOB_LINES: Final[dict[EventName, tuple[int, str]]] = {
+_LINES: Final[dict[EventName, tuple[int, str]]] = {
+    "added": (logging.DEBUG, "job added"),
+    "active": (logging.DEBUG, "job started"),
     "completed": (logging.INFO, "job completed"),
     "failed": (logging.ERROR, "job failed"),
     "retrying": (logging.WARNING, "job failed, will be tried again"),
     "snoozed": (logging.INFO, "job snoozed"),
     "released": (logging.INFO, "job given back"),
     "cancelled": (logging.INFO, "job cancelled gracefully"),
-    "skipped": (logging.INFO, "job skipped"),
     "progress": (logging.DEBUG, "job progress"),
     "lease_lost": (logging.WARNING, "job lost: its lease ran out"),
     "stalled": (logging.WARNING, "job stalled"),
     "stuck": (logging.WARNING, "job does not stop; its slot is given up"),
-}
-_WORKER_LINES: Final[dict[EventName, tuple[int, str]]] = {
+    "drained": (logging.DEBUG, "queue drained"),
+    "paused": (logging.INFO, "queue paused"),
+    "resumed": (logging.INFO, "queue resumed"),
     "worker_started": (logging.INFO, "worker started"),
     "worker_stopped": (logging.INFO, "worker stopped"),
     "error": (logging.ERROR, "worker error"),
@@ -48,7 +50,7 @@ _WORKER_LINES: Final[dict[EventName, tuple[int, str]]] = {
 
 def watch(events: Events) -> None:
     """Have the log written from the events. Lines that the level would drop are not even listened for."""
-    for name, (level, message) in {**_JOB_LINES, **_WORKER_LINES}.items():
+    for name, (level, message) in _LINES.items():
         if log.isEnabledFor(level):
             events.on(name, _line(level, message))
 

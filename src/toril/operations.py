@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from toril.engine import Store
 from toril.errors import InvalidName, InvalidOption, shown
+from toril.events import Events
 from toril.job import Job
 from toril.model import (
     Call,
@@ -54,6 +55,10 @@ class QueueOperations:
     @abstractmethod
     def decoded(self, record: JobRecord) -> Any: ...
 
+    @property
+    @abstractmethod
+    def events(self) -> Events: ...
+
     async def counts(self) -> Counts:
         """How many jobs are in each state, and whether the queue is paused."""
         return await self.store.counts(self.name)
@@ -89,9 +94,11 @@ class QueueOperations:
     async def pause(self) -> None:
         """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""
         await self._configure(Pause())
+        self.events.paused(self.name, now=True)
 
     async def resume(self) -> None:
         await self._configure(Resume())
+        self.events.paused(self.name, now=False)
 
     async def set_concurrency(self, limit: int | None) -> None:
         """How many jobs may run at once over the whole fleet; None for no bound."""

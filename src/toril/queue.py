@@ -3,13 +3,14 @@
 import copy
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, Unpack, overload
 
 from toril.adding import AddOptions, Defaults, WaitOptions, new_job
 from toril.codec import Serializer, Undecodable
 from toril.context import JobContext, SyncJobContext
 from toril.engine import Store
 from toril.errors import InvalidOption, InvalidPayload, PartialAdd, TorilError, shown
+from toril.events import Events, JobEvent
 from toril.handlers import Registry, handler
 from toril.job import Job
 from toril.model import BATCH, Added, AddOutcome, Call, JobRecord, Keep, NewJob, RateLimit
@@ -17,6 +18,10 @@ from toril.names import check_job_name
 from toril.operations import QueueOperations
 from toril.payload import Payload, payload_for
 from toril.policy.retry import Retry, Seconds
+from toril.portal import Doorway, Portal
+
+if TYPE_CHECKING:
+    from toril.sync import SyncQueue
 
 __all__ = ["Planned", "Queue", "QueueOptions"]
 
@@ -54,7 +59,12 @@ class Home(Protocol):
     @property
     def store(self) -> Store: ...
 
+    @property
+    def events(self) -> Events: ...
+
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
+
+    def portal(self) -> Portal: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +99,21 @@ class Queue(QueueOperations):
     def store(self) -> Store:
         return self._home.store
 
+    @property
+    def events(self) -> Events:
+        return self._home.events
+
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
         """Send a call to the store, again while it does not answer."""
         return await self._home.call(make)
+
+    @property
+    def sync(self) -> "SyncQueue":
+        """This queue for code that blocks: in Django, Flask, scripts. It opens the store by itself."""
+        from toril.sync import SyncQueue  # noqa: PLC0415 - it is made of this class
+
+        doorway = Doorway(self._home.portal)
+        return SyncQueue(self._with(_home=doorway), doorway.run)
 
     # declaring handlers
 
@@ -173,9 +195,7 @@ class Queue(QueueOperations):
 
     def scoped(self, **metadata: Any) -> "Queue":
         """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""
-        scoped = copy.copy(self)
-        scoped.__dict__["_metadata"] = {**self._metadata, **metadata}
-        return scoped
+        return self._with(_metadata={**self._metadata, **metadata})
 
     # what jobs need of their queue
 
@@ -210,6 +230,8 @@ class Queue(QueueOperations):
 
     def _handle(self, planned: Planned, answer: Added) -> Job[Any]:
         added = answer.outcome is AddOutcome.ADDED
+        if added and self.events.wanted("added"):
+            self.events.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=planned.job.name))
         return Job(self, answer.id, planned.job.name, planned.data, added=added)
 
     def _plan(self, index: int, item: Item) -> Planned:
@@ -225,6 +247,12 @@ class Queue(QueueOperations):
         except (TorilError, TypeError) as error:
             error.add_note(f"in item {index} of add_many")
             raise
+
+    def _with(self, **changed: Any) -> "Queue":
+        """The same queue, seen in another way."""
+        other = copy.copy(self)
+        vars(other).update(changed)
+        return other
 
     def _defaults_for(self, name: str) -> Defaults:
         entry = self.handlers.find(check_job_name(name))

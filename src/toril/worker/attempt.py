@@ -53,10 +53,12 @@ async def outcome_of(job: Claimed, signal: Signal, rules: Rules, invoke: Invoke)
         if entry.handler.runs_if is not None and not entry.handler.runs_if():
             return _skipped(entry)
         result = await invoke(entry, entry.payload.decode(job.data))
-    except asyncio.CancelledError:
-        if signal.kind is None:
-            raise  # nobody told this attempt to stop: it is the worker itself that is being torn down
-        return told_to_stop(signal, job, rules)
+    except asyncio.CancelledError as error:
+        if signal.kind is not None:
+            return told_to_stop(signal, job, rules)
+        if _torn_down():
+            raise
+        return _judged(error, job, rules)  # the handler awaited something that was cancelled: that is its own failure
     except GeneratorExit:
         raise
     except BaseException as error:  # SystemExit and KeyboardInterrupt from a handler are its own failures
@@ -64,6 +66,12 @@ async def outcome_of(job: Claimed, signal: Signal, rules: Rules, invoke: Invoke)
             raise Dropped from None
         return _judged(error, job, rules)
     return completed(entry, result)
+
+
+def _torn_down() -> bool:
+    """Whether the worker itself is being cancelled, and not just something that a handler awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def told_to_stop(signal: Signal, job: Claimed, rules: Rules) -> Outcome:
@@ -98,7 +106,8 @@ def _unknown(job: Claimed, rules: Rules) -> Outcome:
 
 
 def _skipped(entry: Entry) -> Completed:
-    return Completed(encode({"skipped": True, "reason": entry.handler.skip_reason}))
+    reason = entry.handler.skip_reason
+    return Completed(encode({"skipped": True, "reason": reason}), summary=f"skipped: {reason}")
 
 
 def _judged(error: BaseException, job: Claimed, rules: Rules) -> Outcome:

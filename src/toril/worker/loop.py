@@ -48,6 +48,9 @@ class Slots(Protocol):
 
     def settled(self, settlement: Settlement, verdict: Verdict) -> None: ...
 
+    def looked(self, answer: Exchange) -> None:
+        """A claim has looked into the queue."""
+
 
 class Loop:
     """Moves jobs between the store and the slots. `run` returns when it was told to stop and all is handed in."""
@@ -130,6 +133,7 @@ class Loop:
         for job in answer.jobs:
             self._slots.start(job, asked_at)
         if want:
+            self._slots.looked(answer)
             self._note(answer, want)
 
     async def _send(self, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:

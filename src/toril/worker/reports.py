@@ -1,12 +1,15 @@
 """An attempt's reports on their way to the store. Progress is written ten times a second at most."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
 from toril.calls import Caller
-from toril.clock import Clock
+from toril.clock import Clock, Timer
 from toril.engine import Engine
+from toril.errors import TorilError
 from toril.job import Job
+from toril.logs import log
 from toril.model import Claimed, Progress, Report, Verdict
 
 __all__ = ["AttemptReports"]
@@ -15,38 +18,76 @@ _INTERVAL: Final = 0.1
 
 
 class AttemptReports:
-    """One attempt's way to the store."""
+    """One attempt's way to the store. Progress that comes too fast is held back, and the last of it written soon."""
 
-    __slots__ = ("_caller", "_clock", "_engine", "_job", "_pending", "_queue", "_sent")
+    __slots__ = (
+        "_caller",
+        "_clock",
+        "_engine",
+        "_job",
+        "_pending",
+        "_progressed",
+        "_queue",
+        "_sent",
+        "_timer",
+        "_writing",
+    )
 
     def __init__(
-        self, queue: str, engine: Engine, clock: Clock, caller: Caller, job: Callable[[Claimed], Job[Any]]
-    ) -> None:
+        self, queue: str, engine: Engine, clock: Clock, caller: Caller, job: Callable[[Claimed], Job[Any]],
+        progressed: Callable[[str], None],
+    ) -> None:  # fmt: skip
         self._queue = queue
         self._engine = engine
         self._clock = clock
         self._caller = caller
         self._job = job
+        self._progressed = progressed
         self._pending: Progress | None = None
         self._sent: float | None = None
+        self._timer: Timer | None = None
+        self._writing: asyncio.Task[None] | None = None
 
     def job(self, claimed: Claimed) -> Job[Any]:
         return self._job(claimed)
 
     async def report(self, report: Report) -> Verdict:
-        if isinstance(report, Progress):
-            now = self._clock.monotonic()
-            if self._sent is not None and now - self._sent < _INTERVAL:
-                self._pending = report
-                return Verdict.OK
+        if not isinstance(report, Progress):
+            return await self._write(report)
+        now = self._clock.monotonic()
+        if self._sent is None or now - self._sent >= _INTERVAL:
             self._sent, self._pending = now, None
-        return await self._write(report)
+            return await self._write(report)
+        self._pending = report
+        if self._timer is None:
+            self._timer = self._clock.later(self._sent + _INTERVAL - now, self._catch_up)
+        return Verdict.OK
 
     async def flush(self) -> None:
-        """Write the progress that was held back, when the attempt ends."""
-        if self._pending is not None:
-            await self._write(self._pending)
+        """The attempt ends: write the progress that was held back."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        await self._write_pending()
+
+    def _catch_up(self) -> None:
+        self._timer = None
+        if self._pending is not None and (self._writing is None or self._writing.done()):
+            self._sent = self._clock.monotonic()
+            self._writing = asyncio.ensure_future(self._write_pending())
+
+    async def _write_pending(self) -> None:
+        report, self._pending = self._pending, None
+        if report is None:
+            return
+        try:
+            await self._write(report)
+        except TorilError as error:  # nobody waits for it, and the next one will do
+            log.warning("progress of job %s is not written: %s", report.lease.id, error)
 
     async def _write(self, report: Report) -> Verdict:
         (verdict,) = await self._caller.send(lambda call: self._engine.report(self._queue, [report], call=call))
+        if isinstance(report, Progress) and verdict is Verdict.OK:
+            self._progressed(report.value)
         return verdict

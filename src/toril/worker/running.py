@@ -30,9 +30,13 @@ class Running:
         if self.over:
             return False
         self.over = True
+        self.disarm()
+        return True
+
+    def disarm(self) -> None:
+        """How it ended is known: nothing needs to end it any more."""
         for timer in self.timers:
             timer.cancel()
-        return True
 
     def cancel(self) -> None:
         if self.task is not None:

@@ -2,12 +2,15 @@
 
 from typing import Protocol
 
-from toril.events import EventName, Events, JobEvent
+from toril.codec import decode
+from toril.events import EventName, Events, JobEvent, WorkerEvent
 from toril.model import (
     Cancelled,
     Claimed,
     Completed,
+    Exchange,
     Failed,
+    Gate,
     Released,
     Retried,
     Settlement,
@@ -34,9 +37,24 @@ class Telling:
         self._around = around
         self._events = around.events
         self._ended: dict[str, tuple[Claimed, int]] = {}
+        self._had_work = False
 
     def started(self, job: Claimed) -> None:
-        self._tell("started", job)
+        self._tell("active", job)
+
+    def progress(self, job: Claimed, value: str) -> None:
+        if self._events.wanted("progress"):
+            self._tell("progress", job, detail=decode(value, what="progress"))
+
+    def looked(self, answer: Exchange) -> None:
+        """A claim has looked into the queue: it may be paused, or empty after there was something in it."""
+        self._events.paused(self._queue, now=answer.blocked_by is Gate.PAUSED, worker=self._around.name)
+        if answer.jobs:
+            self._had_work = True
+        elif self._had_work and answer.blocked_by is None:
+            self._had_work = False
+            if self._events.wanted("drained"):
+                self._events.emit("drained", WorkerEvent(worker=self._around.name, queue=self._queue))
 
     def stuck(self, job: Claimed) -> None:
         self._tell("stuck", job)

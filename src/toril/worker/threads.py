@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from toril.calls import Run
 from toril.errors import JobCancelled
 
 __all__ = ["Threads", "blocking"]
@@ -66,7 +67,7 @@ def _deliver(future: "asyncio.Future[Any]", answer: Any, error: BaseException | 
         future.set_exception(error)
 
 
-def blocking(loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, T]], T]:
+def blocking(loop: asyncio.AbstractEventLoop) -> Run:
     """Runs coroutines on `loop` for a thread that waits for them."""
 
     def run(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -111,7 +111,7 @@ class Upkeep:
     def _tell(self, queue: str, found: Recovered) -> None:
         if self._events.wanted("stalled"):
             for job in (*found.returned, *found.failed):
-                event = JobEvent(queue=queue, job_id=job, job_name="", attempt=0, worker=self._worker)
+                event = JobEvent(queue=queue, job_id=job, job_name="", worker=self._worker)
                 self._events.emit("stalled", event)
 
     def _failed(self, queue: str | None, error: TorilError) -> None:

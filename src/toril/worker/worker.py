@@ -15,9 +15,10 @@ from toril.handlers import Entry
 from toril.job import Job
 from toril.logs import current
 from toril.middleware import Middleware, compose
-from toril.model import Claimed, Extended, Limits, Outcome, Precedence, Released, Settlement, Verdict
+from toril.model import Claimed, Exchange, Extended, Limits, Outcome, Precedence, Released, Settlement, Verdict
 from toril.queue import Queue
 from toril.signal import Signal, Why
+from toril.sync import SyncJob
 from toril.worker.attempt import Dropped, Rules, outcome_of, told_to_stop
 from toril.worker.children import Children
 from toril.worker.leases import Keeper
@@ -128,21 +129,24 @@ class Worker:
     def settled(self, settlement: Settlement, verdict: Verdict) -> None:
         self._telling.settled(settlement, verdict)
 
+    def looked(self, answer: Exchange) -> None:
+        self._telling.looked(answer)
+
     # attempts
 
     async def _attempt(self, running: Running) -> None:
         job = running.job
         current.set((job.lease.queue, job.lease.id, job.name, job.attempts_made + 1))
         self._telling.started(job)
-        reports = self._reports()
+        reports = self._reports(job)
         self._arm(running)
         try:
             outcome = await outcome_of(job, running.signal, self._rules, partial(self._invoke, running, reports))
         except Dropped:
             self._drop(running)
             return
-        if reports is not None:
-            await reports.flush()
+        running.disarm()
+        await reports.flush()
         self._settle_unless_over(running, outcome)
 
     async def _invoke(self, running: Running, reports: AttemptReports, entry: Entry, data: Any) -> Any:
@@ -163,14 +167,17 @@ class Worker:
         """Off the loop: in a child process, or in a thread with a context whose methods block."""
         if entry.handler.runs_in == "process":
             return await self._children.call(entry, running.job, running.signal, reports)
-        if not entry.handler.raw:
-            run = blocking(asyncio.get_running_loop())
+        run = blocking(asyncio.get_running_loop())
+        if entry.handler.raw:
+            ctx = SyncJob(ctx, run)
+        else:
             ctx = SyncJobContext(ctx.data, running.job, reports, running.signal, ctx.state, run)
         return await self._threads.call(entry.handler.fn, ctx)
 
-    def _reports(self) -> AttemptReports:
+    def _reports(self, job: Claimed) -> AttemptReports:
         around = self._around
-        return AttemptReports(self.queue.name, around.engine, around.clock, around.caller, self._job)
+        told = partial(self._telling.progress, job)
+        return AttemptReports(self.queue.name, around.engine, around.clock, around.caller, self._job, told)
 
     def _job(self, job: Claimed) -> Job[Any]:
         entry = self.queue.handlers.find(job.name)

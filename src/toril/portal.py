@@ -1,0 +1,106 @@
+"""From code that blocks to an event loop of our own: a thread that runs coroutines for those who have no loop."""
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from toril.calls import Caller
+from toril.engine import Store
+from toril.errors import UsageError
+from toril.events import Events
+from toril.model import Call
+
+__all__ = ["Doorway", "Portal"]
+
+T = TypeVar("T")
+
+
+class Portal:
+    """One thread, one loop, and the store as it is used from there. It starts with its first use, and ends with
+    `close` or with the program; `leave` is how it then lets go of the store."""
+
+    def __init__(
+        self, store: Store, leave: Callable[[], Coroutine[Any, Any, None]], caller: Caller, events: Events
+    ) -> None:
+        self.pid = os.getpid()
+        self.store = store
+        self.events = events
+        self._leave = leave
+        self._caller = caller
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._main, name="toril-portal", daemon=True)
+        self._thread.start()
+        try:
+            self.run(store.open())
+        except BaseException:
+            self._end()
+            raise
+        atexit.register(self.close)
+
+    @property
+    def open(self) -> bool:
+        """Whether it can still be used, here: a forked child has no thread of its parent's."""
+        return self.pid == os.getpid() and not self._loop.is_closed()
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        return await self._caller.send(make)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's answer. Refused where it would block an event loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            coroutine.close()
+            raise UsageError("this call blocks, and an event loop is running here: use `await queue.…` without `.sync`")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Close the store and end the thread. Closing twice is fine."""
+        if not self.open:
+            return
+        atexit.unregister(self.close)
+        try:
+            self.run(self._leave())
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+
+class Doorway:
+    """What a blocking queue has in place of its app: the portal of the moment, so that a handle outlives a `close` and
+    a fork."""
+
+    def __init__(self, portal: Callable[[], Portal]) -> None:
+        self.portal = portal
+
+    @property
+    def store(self) -> Store:
+        return self.portal().store
+
+    @property
+    def events(self) -> Events:
+        return self.portal().events
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        return await self.portal().call(make)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.portal().run(coroutine)

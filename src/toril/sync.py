@@ -1,0 +1,261 @@
+"""`Queue` and `Job` for code without an event loop: the same methods, which block.
+
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py` and `job.py`. Change those.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Generic, Literal, TypeVar, Unpack, overload
+
+from toril.adding import AddOptions, WaitOptions
+from toril.calls import Run
+from toril.context import JobContext, SyncJobContext
+from toril.job import Job
+from toril.model import Counts, JobRecord, Page, RateLimit, Settings, WorkerView
+from toril.model import Run as RunRecord
+from toril.operations import StateName
+from toril.policy.retry import Seconds
+from toril.queue import Item, Planned, Queue
+from toril.states import State
+
+__all__ = ["SyncJob", "SyncQueue"]
+
+T = TypeVar("T")
+R = TypeVar("R", covariant=True)
+S = TypeVar("S")
+
+
+class SyncJob(Generic[R]):
+    """One job, for code that blocks; see `Job`."""
+
+    def __init__(self, job: Job[R], run: Run) -> None:
+        self._job = job
+        self._run = run
+
+    def __repr__(self) -> str:
+        return repr(self._job)
+
+    @property
+    def id(self) -> str:
+        return self._job.id
+
+    @property
+    def name(self) -> str:
+        return self._job.name
+
+    @property
+    def data(self) -> Any:
+        return self._job.data
+
+    @property
+    def added(self) -> bool:
+        return self._job.added
+
+    @property
+    def progress(self) -> Any:
+        return self._job.progress
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts have ended, well or badly."""
+        return self._job.attempts
+
+    @property
+    def stalls(self) -> int:
+        """How often its worker was lost while running it."""
+        return self._job.stalls
+
+    @property
+    def error(self) -> str | None:
+        """The reason of the last failure."""
+        return self._job.error
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        return self._job.metadata
+
+    @property
+    def worker(self) -> str | None:
+        return self._job.worker
+
+    @property
+    def added_at(self) -> int | None:
+        """Milliseconds of the store's clock, as all times here."""
+        return self._job.added_at
+
+    @property
+    def started_at(self) -> int | None:
+        return self._job.started_at
+
+    @property
+    def finished_at(self) -> int | None:
+        return self._job.finished_at
+
+    @property
+    def record(self) -> JobRecord | None:
+        """Everything that is stored of it, as of the last `refresh()`."""
+        return self._job.record
+
+    def refresh(self) -> "SyncJob[R]":
+        """Read it anew. `NotFound` if it is gone: by default a finished job leaves only its run record."""
+        self._run(self._job.refresh())
+        return self
+
+    def state(self) -> State | None:
+        """Where it is now; None if it is gone."""
+        return self._run(self._job.state())
+
+    def result(self, timeout: Seconds | None = None) -> R:
+        """What the handler returned, once it has. Raises `JobFailed`, `JobCancelled`, `TimeoutError`, or, where the job
+        has ended and its result was not kept, `ResultGone` at once."""
+        return self._run(self._job.result(timeout))
+
+    def logs(self) -> list[str]:
+        """Its log lines, oldest first."""
+        return self._run(self._job.logs())
+
+    def cancel(self, reason: str = "No reason provided") -> bool:
+        """Stop it. True: it will not run (again); False: it is running, and was asked to stop."""
+        return self._run(self._job.cancel(reason))
+
+    def remove(self) -> None:
+        """Delete it, with all that belongs to it. A running job cannot be removed: cancel it."""
+        self._run(self._job.remove())
+
+    def retry(self) -> None:
+        """Run it again after it has ended, with all its attempts."""
+        self._run(self._job.retry())
+
+    def promote(self) -> None:
+        """Do not wait for its delay any longer."""
+        self._run(self._job.promote())
+
+    def update_data(self, data: Any) -> None:
+        """Replace its payload, checked as in `add`."""
+        self._run(self._job.update_data(data))
+
+    def set_priority(self, priority: int, *, lifo: bool = False) -> None:
+        """Move it within the line; only before it starts."""
+        self._run(self._job.set_priority(priority, lifo=lifo))
+
+    def set_delay(self, delay: Seconds) -> None:
+        """Let a delayed job wait for this long from now."""
+        self._run(self._job.set_delay(delay))
+
+
+class SyncQueue:
+    """A queue, for code that blocks; see `Queue`."""
+
+    def __init__(self, queue: Queue, run: Run) -> None:
+        self._queue = queue
+        self._run = run
+
+    def __repr__(self) -> str:
+        return repr(self._queue)
+
+    @property
+    def name(self) -> str:
+        return self._queue.name
+
+    @overload
+    def add(
+        self,
+        job: Callable[[JobContext[None]], Coroutine[Any, Any, R]],
+        data: None = None,
+        **options: Unpack[AddOptions],
+    ) -> "SyncJob[R]": ...
+
+    @overload
+    def add(
+        self, job: Callable[[JobContext[T]], Coroutine[Any, Any, R]], data: T, **options: Unpack[AddOptions]
+    ) -> "SyncJob[R]": ...
+
+    @overload
+    def add(self, job: Callable[[SyncJobContext[T]], R], data: T, **options: Unpack[AddOptions]) -> "SyncJob[R]": ...
+
+    @overload
+    def add(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> "SyncJob[Any]": ...
+
+    def add(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> "SyncJob[Any]":
+        """Store one job, by its handler or by its name. Returns once it is kept."""
+        return self._sync(self._run(self._queue.add(job, data, **options)))
+
+    def add_many(self, jobs: Iterable[Item]) -> "list[SyncJob[Any]]":
+        """Store many, as `(job, data)`, `(job, data, options)` or `queue.new(…)`. Up to 1,000 all or none; beyond
+        that in chunks, and `PartialAdd` names what is stored if one fails."""
+        return [self._sync(job) for job in self._run(self._queue.add_many(jobs))]
+
+    def add_and_wait(self, job: Any, data: Any = None, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]) -> Any:
+        """Add a job and wait for what its handler returns."""
+        return self._run(self._queue.add_and_wait(job, data, timeout=timeout, **options))
+
+    def counts(self) -> Counts:
+        """How many jobs are in each state, and whether the queue is paused."""
+        return self._run(self._queue.counts())
+
+    def job(self, job_id: str) -> "SyncJob[Any] | None":
+        """A job by its id, or None."""
+        job = self._run(self._queue.job(job_id))
+        return None if job is None else self._sync(job)
+
+    def jobs(self, state: StateName | State, cursor: str | None = None, limit: int = 50) -> "Page[SyncJob[Any]]":
+        """A page of the jobs in a state: the next to run first, the last to end first."""
+        page = self._run(self._queue.jobs(state, cursor, limit))
+        return Page(tuple(self._sync(job) for job in page.items), page.cursor)
+
+    def runs(
+        self, status: Literal["completed", "failed"] = "completed", cursor: str | None = None, limit: int = 20
+    ) -> Page[RunRecord]:
+        """A page of run records, newest first: what is known of jobs that have ended, kept or not."""
+        return self._run(self._queue.runs(status, cursor, limit))
+
+    def workers(self) -> list[WorkerView]:
+        """The workers that serve this queue now."""
+        return self._run(self._queue.workers())
+
+    def settings(self) -> Settings:
+        """What is set for the queue in the store, for every process."""
+        return self._run(self._queue.settings())
+
+    def pause(self) -> None:
+        """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""
+        self._run(self._queue.pause())
+
+    def resume(self) -> None:
+        self._run(self._queue.resume())
+
+    def set_concurrency(self, limit: int | None) -> None:
+        """How many jobs may run at once over the whole fleet; None for no bound."""
+        self._run(self._queue.set_concurrency(limit))
+
+    def set_rate_limit(self, limit: RateLimit | None) -> None:
+        """How many may start in a time over the whole fleet, instead of what the code says; None to take it back."""
+        self._run(self._queue.set_rate_limit(limit))
+
+    def drain(self, *, delayed: Literal["keep", "remove"] = "keep") -> int:
+        """Remove what has not started. How many that were."""
+        return self._run(self._queue.drain(delayed=delayed))
+
+    def clean(
+        self, state: StateName | State = "completed", *, older_than: Seconds = 0, limit: int | None = None
+    ) -> int:
+        """Remove jobs of a state that are older than this, oldest first. How many that were."""
+        return self._run(self._queue.clean(state, older_than=older_than, limit=limit))
+
+    def obliterate(self, *, force: bool = False) -> int:
+        """Remove the queue with everything in it; while jobs run only by force. How many jobs that were."""
+        return self._run(self._queue.obliterate(force=force))
+
+    def retry_failed(self) -> int:
+        """Run all failed jobs again that are kept. How many that were."""
+        return self._run(self._queue.retry_failed())
+
+    def scoped(self, **metadata: Any) -> "SyncQueue":
+        """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""
+        return SyncQueue(self._queue.scoped(**metadata), self._run)
+
+    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
+        """A job made ready and checked, to be added later or with others."""
+        return self._queue.new(job, data, **options)
+
+    def _sync(self, job: Job[S]) -> SyncJob[S]:
+        return SyncJob(job, self._run)

@@ -1,0 +1,181 @@
+"""Writes `src/toril/sync.py`: the blocking twins of `Queue` and `Job`, read off their source.
+
+python -m tools.blocking --write
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1] / "src" / "toril"
+TARGET = ROOT / "sync.py"
+
+HEAD = '''"""`Queue` and `Job` for code without an event loop: the same methods, which block.
+
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py` and `job.py`. Change those.
+"""
+
+{imports}
+
+__all__ = ["SyncJob", "SyncQueue"]
+
+T = TypeVar("T")
+R = TypeVar("R", covariant=True)
+S = TypeVar("S")
+
+
+class SyncJob(Generic[R]):
+    """One job, for code that blocks; see `Job`."""
+
+    def __init__(self, job: Job[R], run: Run) -> None:
+        self._job = job
+        self._run = run
+
+    def __repr__(self) -> str:
+        return repr(self._job)
+
+{job}
+
+class SyncQueue:
+    """A queue, for code that blocks; see `Queue`."""
+
+    def __init__(self, queue: Queue, run: Run) -> None:
+        self._queue = queue
+        self._run = run
+
+    def __repr__(self) -> str:
+        return repr(self._queue)
+
+{queue}
+
+    def scoped(self, **metadata: Any) -> "SyncQueue":
+        """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""
+        return SyncQueue(self._queue.scoped(**metadata), self._run)
+
+    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
+        """A job made ready and checked, to be added later or with others."""
+        return self._queue.new(job, data, **options)
+
+    def _sync(self, job: Job[S]) -> SyncJob[S]:
+        return SyncJob(job, self._run)
+'''
+
+# What `Job.__init__` sets, which no annotation in the class body tells.
+FIELDS = {"id": "str", "name": "str", "data": "Any", "added": "bool"}
+NOT_TWINNED = {"queue", "sync", "store", "events", "call", "name"}
+
+Method = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def methods(path: str, name: str) -> Iterator[Method]:
+    """The public methods of a class, overloads included, in their order."""
+    for node in ast.parse((ROOT / path).read_text("utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for item in node.body:
+                if isinstance(item, Method) and not item.name.startswith("_") and item.name not in NOT_TWINNED:
+                    yield item
+
+
+def decorated(method: Method, name: str) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == name for each in method.decorator_list)
+
+
+def twin(method: Method, inner: str) -> str:
+    """One property or method of the blocking class; nothing for what has no twin."""
+    if decorated(method, "property") and not decorated(method, "abstractmethod"):
+        return _property(method.name, _annotation(method), inner, ast.get_docstring(method))
+    if not isinstance(method, ast.AsyncFunctionDef):
+        return ""
+    signature = f"def {method.name}({ast.unparse(method.args)}) -> {_annotation(method)}:"
+    if decorated(method, "overload"):
+        return f"    @overload\n    {signature} ...\n"
+    call = f"self._run(self.{inner}.{method.name}({_passed(method.args)}))"
+    return f"    {signature}\n{_documented(ast.get_docstring(method))}        {_answer(_annotation(method), call)}\n"
+
+
+def _property(name: str, annotation: str, inner: str, docstring: str | None = None) -> str:
+    head = f"    @property\n    def {name}(self) -> {annotation}:\n"
+    return f"{head}{_documented(docstring)}        return self.{inner}.{name}\n"
+
+
+def _documented(docstring: str | None) -> str:
+    if docstring is None:
+        return ""
+    lines = docstring.splitlines()
+    return '        """' + "\n".join([lines[0], *("        " + line if line else "" for line in lines[1:])]) + '"""\n'
+
+
+def _annotation(method: Method) -> str:
+    """The return type, with the blocking job in place of the other."""
+    assert method.returns is not None  # noqa: S101 - mypy --strict sees to it
+    node = method.returns
+    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ast.unparse(node)
+    return f'"{text.replace("Job[", "SyncJob[")}"' if "Job[" in text else text
+
+
+def _passed(arguments: ast.arguments) -> str:
+    names = [argument.arg for argument in arguments.args if argument.arg != "self"]
+    names += [f"{argument.arg}={argument.arg}" for argument in arguments.kwonlyargs]
+    return ", ".join(names + ([f"**{arguments.kwarg.arg}"] if arguments.kwarg else []))
+
+
+def _answer(annotation: str, call: str) -> str:
+    """What a method does with the answer: jobs in it become blocking jobs."""
+    made = _MADE.get(annotation.strip('"'), "return {call}")
+    return made.format(call=call)
+
+
+_MADE = {
+    "None": "{call}",
+    "SyncJob[R]": "{call}\n        return self",
+    "SyncJob[Any]": "return self._sync({call})",
+    "SyncJob[Any] | None": "job = {call}\n        return None if job is None else self._sync(job)",
+    "list[SyncJob[Any]]": "return [self._sync(job) for job in {call}]",
+    "Page[SyncJob[Any]]": "page = {call}\n"
+    "        return Page(tuple(self._sync(job) for job in page.items), page.cursor)",
+}
+
+
+IMPORTS = """from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Generic, Literal, TypeVar, Unpack, overload
+from collections.abc import Mapping
+
+from toril.adding import AddOptions, WaitOptions
+from toril.calls import Run
+from toril.context import JobContext, SyncJobContext
+from toril.job import Job
+from toril.model import Counts, JobRecord, Page, RateLimit, Run as RunRecord, Settings, WorkerView
+from toril.operations import StateName
+from toril.policy.retry import Seconds
+from toril.queue import Item, Planned, Queue
+from toril.states import State"""
+
+
+def written() -> str:
+    """The module as it should be, before the formatter."""
+    job = [_property(name, kind, "_job") for name, kind in FIELDS.items()]
+    job += [twin(method, "_job") for method in methods("job.py", "Job")]
+    queue = [_property("name", "str", "_queue")]
+    queue += [twin(method, "_queue") for method in methods("queue.py", "Queue")]
+    queue += [twin(method, "_queue") for method in methods("operations.py", "QueueOperations")]
+    body = HEAD.format(imports=IMPORTS, job="\n".join(filter(None, job)), queue="\n".join(filter(None, queue)))
+    return body.replace("Page[Run]", "Page[RunRecord]")
+
+
+def formatted() -> str:
+    """The module as the formatter leaves it."""
+    ruff = [str(Path(sys.executable).with_name("ruff")), "format", "--quiet", "--stdin-filename", str(TARGET), "-"]
+    fix = [ruff[0], "check", "--fix", "--quiet", "--select", "I", "--stdin-filename", str(TARGET), "-"]
+    text = written()
+    for command in (fix, ruff):
+        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout  # noqa: S603 - our own text
+    return text
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        TARGET.write_text(formatted(), "utf-8")
+    elif TARGET.read_text("utf-8") != formatted():
+        sys.exit(f"{TARGET} is not up to date: run  python -m tools.blocking --write")
