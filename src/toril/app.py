@@ -4,7 +4,7 @@ import asyncio
 import os
 import threading
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, TypeVar
@@ -94,7 +94,7 @@ class App:
     def queue(
         self,
         name: str,
-        handlers: "Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]] | None" = None,
+        handlers: "Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]] | None" = None,
         *,
         concurrency: int = 1,
         lease: Seconds = 30.0,

@@ -164,12 +164,12 @@ class Undecodable(TorilError):
 
 
 class JobFailed(TorilError):
-    """The job whose result was awaited has failed; `kind` is the name of the error that its handler raised."""
+    """The job whose result was awaited has failed, for `reason`."""
 
-    def __init__(self, message: str, *, job_id: str, kind: str = "") -> None:
+    def __init__(self, message: str, *, job_id: str, reason: str) -> None:
         super().__init__(message)
         self.job_id = job_id
-        self.kind = kind
+        self.reason = reason
 
 
 class HandlerError(TorilError):

@@ -127,7 +127,8 @@ class Job(Generic[R]):
                 case Completed(text):
                     return self._queue.result_of(self.name, text)  # type: ignore[no-any-return]
                 case Failed(failure):
-                    raise JobFailed(f"job {self.id} failed: {failure.reason}", job_id=self.id, kind=failure.kind)
+                    reason = failure.reason
+                    raise JobFailed(f"job {self.id} failed: {reason}", job_id=self.id, reason=reason)
                 case Cancelled(reason):
                     raise JobCancelled(reason)
                 case Gone():

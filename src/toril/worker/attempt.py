@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toril.codec import encode
-from toril.errors import InvalidPayload, LeaseLost, NotSerializable, PayloadTooLarge
+from toril.errors import InvalidPayload, JobCancelled, LeaseLost, NotSerializable, PayloadTooLarge
 from toril.handlers import Entry, Registry
 from toril.logs import log
 from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Outcome, Released, Snoozed
@@ -53,19 +53,18 @@ async def outcome_of(job: Claimed, signal: Signal, rules: Rules, invoke: Invoke)
         if entry.handler.runs_if is not None and not entry.handler.runs_if():
             return _skipped(entry)
         result = await invoke(entry, entry.payload.decode(job.data))
-    except asyncio.CancelledError as error:
-        if signal.kind is not None:
-            return told_to_stop(signal, job, rules)
-        if _torn_down():
+    except BaseException as error:  # SystemExit, KeyboardInterrupt and the like are a handler's own failures
+        if isinstance(error, asyncio.CancelledError) and signal.kind is None and _torn_down():
             raise
-        return _judged(error, job, rules)  # the handler awaited something that was cancelled: that is its own failure
-    except GeneratorExit:
-        raise
-    except BaseException as error:  # SystemExit and KeyboardInterrupt from a handler are its own failures
-        if signal.kind is Why.LEASE_LOST and isinstance(error, LeaseLost):
-            raise Dropped from None
-        return _judged(error, job, rules)
+        return _ended_by(error, signal, job, rules)
     return completed(entry, result)
+
+
+def _ended_by(error: BaseException, signal: Signal, job: Claimed, rules: Rules) -> Outcome:
+    """An attempt that was told to stop and did is judged by that, whatever it raised to stop."""
+    if signal.kind is not None and isinstance(error, asyncio.CancelledError | JobCancelled | LeaseLost):
+        return told_to_stop(signal, job, rules)
+    return _judged(error, job, rules)
 
 
 def _torn_down() -> bool:

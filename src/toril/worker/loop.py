@@ -51,6 +51,9 @@ class Slots(Protocol):
     def looked(self, answer: Exchange) -> None:
         """A claim has looked into the queue."""
 
+    def drained(self) -> None:
+        """Nothing is left to do, after there was something."""
+
 
 class Loop:
     """Moves jobs between the store and the slots. `run` returns when it was told to stop and all is handed in."""
@@ -67,6 +70,8 @@ class Loop:
         self._seq = 0
         self._sender = f"{terms.worker}/{terms.queue}/{clock.unique()[:8]}"
         self._exhausted = False
+        self._blocked = False
+        self._worked = False
         self._wake_at: float | None = None
         self._quarantine = Quarantine(clock)
         self._quiet = False
@@ -98,6 +103,7 @@ class Loop:
                 await self._exchange()
                 if self._outbox or self._may_claim():
                     continue
+            self._tell_if_drained()
             if not self._is_over():
                 await self._rest(group)
         if self._watcher is not None:
@@ -107,6 +113,11 @@ class Loop:
     def empty(self) -> bool:
         """Whether the last claim found nothing more, and nothing runs or waits to be handed in."""
         return self._exhausted and not self._outbox and self._slots.idle()
+
+    def _tell_if_drained(self) -> None:
+        if self._worked and not self._blocked and self.empty:
+            self._worked = False
+            self._slots.drained()
 
     def _is_over(self) -> bool:
         return self._stopping and not self._outbox and self._slots.idle()
@@ -132,6 +143,7 @@ class Loop:
             self._slots.settled(settlement, verdict)
         for job in answer.jobs:
             self._slots.start(job, asked_at)
+        self._worked = self._worked or bool(answer.jobs)
         if want:
             self._slots.looked(answer)
             self._note(answer, want)
@@ -151,6 +163,7 @@ class Loop:
         """What the answer says about the next claim."""
         took_suspect = bool(answer.jobs) and answer.jobs[0].suspect
         self._exhausted = len(answer.jobs) < want and not took_suspect
+        self._blocked = answer.blocked_by is not None
         self._quarantine.note(waiting=answer.suspects, taken=took_suspect)
         self._wake_at = None
         if self._exhausted and answer.wake_at is not None:

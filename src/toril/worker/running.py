@@ -1,6 +1,7 @@
 """An attempt under way: its job, its task, the signal that it hears, and the timers that may end it."""
 
 import asyncio
+import traceback
 from dataclasses import dataclass, field
 
 from toril.clock import Timer
@@ -37,6 +38,11 @@ class Running:
         """How it ended is known: nothing needs to end it any more."""
         for timer in self.timers:
             timer.cancel()
+
+    def stack(self) -> str:
+        """Where the handler is now."""
+        frames = self.task.get_stack() if self.task is not None else []
+        return "".join("".join(traceback.format_stack(frame, limit=1)) for frame in frames)
 
     def cancel(self) -> None:
         if self.task is not None:

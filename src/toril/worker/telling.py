@@ -4,6 +4,7 @@ from typing import Protocol
 
 from toril.codec import decode
 from toril.events import EventName, Events, JobEvent, WorkerEvent
+from toril.logs import log
 from toril.model import (
     Cancelled,
     Claimed,
@@ -37,7 +38,6 @@ class Telling:
         self._around = around
         self._events = around.events
         self._ended: dict[str, tuple[Claimed, int]] = {}
-        self._had_work = False
 
     def started(self, job: Claimed) -> None:
         self._tell("active", job)
@@ -47,17 +47,16 @@ class Telling:
             self._tell("progress", job, detail=decode(value, what="progress"))
 
     def looked(self, answer: Exchange) -> None:
-        """A claim has looked into the queue: it may be paused, or empty after there was something in it."""
+        """A claim has looked into the queue: it may be paused."""
         self._events.paused(self._queue, now=answer.blocked_by is Gate.PAUSED, worker=self._around.name)
-        if answer.jobs:
-            self._had_work = True
-        elif self._had_work and answer.blocked_by is None:
-            self._had_work = False
-            if self._events.wanted("drained"):
-                self._events.emit("drained", WorkerEvent(worker=self._around.name, queue=self._queue))
 
-    def stuck(self, job: Claimed) -> None:
-        self._tell("stuck", job)
+    def drained(self) -> None:
+        self._events.emit("drained", WorkerEvent(worker=self._around.name, queue=self._queue))
+
+    def stuck(self, job: Claimed, stack: str) -> None:
+        """It was told to stop, and does not."""
+        log.warning("job %s of queue %s was told to stop, and is still here:\n%s", job.lease.id, self._queue, stack)
+        self._tell("stuck", job, detail=stack)
 
     def lost(self, job: Claimed) -> None:
         self._tell("lease_lost", job)

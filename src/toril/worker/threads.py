@@ -3,19 +3,37 @@
 import asyncio
 import contextvars
 import queue
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toril.calls import Run
 from toril.errors import JobCancelled
 
-__all__ = ["Threads", "blocking"]
+__all__ = ["Order", "Threads", "blocking"]
 
 T = TypeVar("T")
 
-_Order = tuple["asyncio.Future[Any]", contextvars.Context, Callable[[Any], Any], Any]
+
+@dataclass(slots=True, eq=False)
+class Order:
+    """One call of a function, and the thread that has taken it up."""
+
+    fn: Callable[[Any], Any]
+    ctx: Any
+    context: contextvars.Context
+    future: "asyncio.Future[Any]"
+    thread: threading.Thread | None = None
+
+    def stack(self) -> str | None:
+        """Where the function is now; None if it is not running."""
+        thread = self.thread
+        frame = None if thread is None else sys._current_frames().get(thread.ident or 0)  # noqa: SLF001
+        return None if frame is None else "".join(traceback.format_stack(frame, limit=20))
 
 
 class Threads:
@@ -24,18 +42,27 @@ class Threads:
     def __init__(self, name: str, size: int) -> None:
         self._name = name
         self._size = size
-        self._orders: queue.SimpleQueue[_Order | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._threads = 0
         self._idle = threading.Semaphore(0)
 
-    async def call(self, fn: Callable[[Any], Any], ctx: Any) -> Any:
-        """The function's result. A thread cannot be stopped: if this is cancelled, it is left to end by itself."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    def order(self, fn: Callable[[Any], Any], ctx: Any) -> Order:
+        """Have a thread call the function."""
+        order = Order(fn, ctx, contextvars.copy_context(), asyncio.get_running_loop().create_future())
         if not self._idle.acquire(blocking=False) and self._threads < self._size:
             self._threads += 1
             threading.Thread(target=self._main, name=f"toril-{self._name}-{self._threads}", daemon=True).start()
-        self._orders.put((future, contextvars.copy_context(), fn, ctx))
-        return await future
+        self._orders.put(order)
+        return order
+
+    async def result(self, order: Order) -> Any:
+        """The function's result. A thread cannot be stopped: if this is cancelled, the thread is left to end by itself,
+        and another may be made in its place."""
+        try:
+            return await order.future
+        except asyncio.CancelledError:
+            self._size += 1
+            raise
 
     def close(self) -> None:
         for _ in range(self._threads):
@@ -43,12 +70,14 @@ class Threads:
 
     def _main(self) -> None:
         while (order := self._orders.get()) is not None:
-            future, context, fn, ctx = order
-            answer, error = None, None
-            try:
-                answer = context.run(fn, ctx)
-            except BaseException as raised:
-                error = raised
+            future, answer, error = order.future, None, None
+            if not future.done():
+                order.thread = threading.current_thread()
+                try:
+                    answer = order.context.run(order.fn, order.ctx)
+                except BaseException as raised:
+                    error = raised
+                order.thread = None
             self._idle.release()
             try:
                 future.get_loop().call_soon_threadsafe(_deliver, future, answer, error)

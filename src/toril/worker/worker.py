@@ -26,7 +26,7 @@ from toril.worker.loop import Loop, Terms
 from toril.worker.reports import AttemptReports
 from toril.worker.running import Running
 from toril.worker.telling import Telling
-from toril.worker.threads import Threads, blocking
+from toril.worker.threads import Order, Threads, blocking
 
 __all__ = ["Surroundings", "Worker"]
 
@@ -132,6 +132,9 @@ class Worker:
     def looked(self, answer: Exchange) -> None:
         self._telling.looked(answer)
 
+    def drained(self) -> None:
+        self._telling.drained()
+
     # attempts
 
     async def _attempt(self, running: Running) -> None:
@@ -172,7 +175,17 @@ class Worker:
             ctx = SyncJob(ctx, run)
         else:
             ctx = SyncJobContext(ctx.data, running.job, reports, running.signal, ctx.state, run)
-        return await self._threads.call(entry.handler.fn, ctx)
+        order = self._threads.order(entry.handler.fn, ctx)
+        try:
+            return await self._threads.result(order)
+        except asyncio.CancelledError:
+            self._around.clock.later(STUCK_GRACE, partial(self._look_after, running.job, order))
+            raise
+
+    def _look_after(self, job: Claimed, order: Order) -> None:
+        stack = order.stack()
+        if stack is not None:
+            self._telling.stuck(job, stack)
 
     def _reports(self, job: Claimed) -> AttemptReports:
         around = self._around
@@ -208,7 +221,7 @@ class Worker:
         """It does not stop. Its job is settled without it, and its slot serves another."""
         if running.over:
             return
-        self._telling.stuck(running.job)
+        self._telling.stuck(running.job, running.stack())
         try:
             outcome = told_to_stop(running.signal, running.job, self._rules)
         except Dropped:

@@ -1,0 +1,59 @@
+"""An app on each embedded store, and a worker that runs beside the test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toril import App
+from toril.events import EventName
+
+Working = Callable[..., AbstractAsyncContextManager[App]]
+
+
+class Seen:
+    """The events of an app as they come, and waiting for them."""
+
+    def __init__(self, app: App, *names: EventName) -> None:
+        self.events: list[tuple[str, Any]] = []
+        self._news = asyncio.Condition()
+        for name in names:
+            app.on(name, partial(self._note, name))
+
+    async def _note(self, name: str, event: Any) -> None:
+        async with self._news:
+            self.events.append((name, event))
+            self._news.notify_all()
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.events]
+
+    def of(self, name: str) -> list[Any]:
+        return [event for known, event in self.events if known == name]
+
+    async def until(self, name: str, count: int = 1) -> Any:
+        """The last of `count` events of this name; the test fails if they do not come."""
+        async with asyncio.timeout(30), self._news:
+            await self._news.wait_for(lambda: len(self.of(name)) >= count)
+        return self.of(name)[count - 1]
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> App:
+    return App(f"sqlite:///{tmp_path / 'jobs.db'}")
+
+
+@asynccontextmanager
+async def working(app: App, **options: Any) -> AsyncIterator[App]:
+    """The app open for the test, and its workers running beside it until the end."""
+    async with app:
+        run = asyncio.create_task(app.run(**options))
+        try:
+            yield app
+        finally:
+            app.stop()
+            await run

@@ -1,0 +1,49 @@
+"""Functions at the top of a module, as those that run in processes must be."""
+
+import os
+import signal
+import time
+
+from toril import PermanentError, Snooze, SyncJobContext
+
+
+def whoami(ctx: SyncJobContext[None]) -> int:
+    return os.getpid()
+
+
+def vanish(ctx: SyncJobContext[int]) -> None:
+    os._exit(ctx.data)
+
+
+def killed(ctx: SyncJobContext[None]) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def talk(ctx: SyncJobContext[str]) -> str:
+    ctx.log(f"about {ctx.data}")
+    ctx.update_progress(50)
+    ctx.checkpoint({"at": 1})
+    return ctx.data.upper()
+
+
+def refuse(ctx: SyncJobContext[None]) -> None:
+    raise PermanentError("never")
+
+
+def later(ctx: SyncJobContext[None]) -> str:
+    if ctx.last_checkpoint is None:
+        ctx.checkpoint("slept")
+        raise Snooze(0.01)
+    return "rested"
+
+
+def forever(ctx: SyncJobContext[None]) -> None:
+    ctx.log(str(os.getpid()))
+    while True:
+        time.sleep(0.01)
+
+
+def until_cancelled(ctx: SyncJobContext[None]) -> None:
+    ctx.log("here")
+    ctx.wait_for_cancel()
+    ctx.raise_if_cancelled()
