@@ -5,7 +5,7 @@ import os
 import threading
 import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -76,6 +76,7 @@ class App:
         self._name = worker_name(clock)
         self._caller = Caller(f"{self._name}/app", clock)
         self._store: Store = connect(self.url, clock=clock)
+        self._given = False
         self._users = 0
         self._process: Process | None = None
         self._portal: Portal | None = None
@@ -164,6 +165,19 @@ class App:
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
         return await self._caller.send(make)
 
+    @contextmanager
+    def using(self, store: Store, clock: Clock) -> Iterator[None]:
+        """Have the app use another store and clock for a while, as tests do."""
+        if self._users:
+            raise UsageError("the app is open: it can be given another store only before it is opened")
+        before = {name: getattr(self, name) for name in ("_store", "_clock", "_caller", "_given")}
+        self._store, self._clock, self._given = store, clock, True
+        self._caller = Caller(f"{self._name}/app", clock)
+        try:
+            yield
+        finally:
+            vars(self).update(before)
+
     async def open(self) -> "App":
         if not self._users:
             await self._store.open()
@@ -184,7 +198,7 @@ class App:
         with self._opening:
             if self._portal is None or not self._portal.open:
                 # A store in memory is shared with the rest of the app: there is no other way to it.
-                shared = self.url.startswith("memory:")
+                shared = self._given or self.url.startswith("memory:")
                 store = self._store if shared else connect(self.url, clock=self._clock)
                 caller = Caller(f"{worker_name(self._clock)}/sync", self._clock)
                 self._portal = Portal(store, self._leave if shared else store.close, caller, self._events)

@@ -9,6 +9,7 @@ from toril.events import EventName, Events, JobEvent, WorkerEvent
 __all__ = ["JobFields", "current", "watch"]
 
 log: Final = logging.getLogger("toril")
+log.addHandler(logging.NullHandler())  # else Python prints warnings itself where nobody has configured logging
 
 # (queue, job id, job name, attempt) of the attempt that runs in this context.
 current: Final[ContextVar[tuple[str, str, str, int] | None]] = ContextVar("toril_job", default=None)

@@ -40,7 +40,7 @@ ARROWS: dict[str, set[str]] = {
     "engine": BOTTOM | {"model"},
     "engines": {"engine", "model", "policy"} | BOTTOM,
     "engines.sqlite": {"engine", "model", "policy"} | BOTTOM,
-    "testing": BOTTOM | {"engine", "model"},
+    "testing": PRODUCER | {"app", "job"},
 }
 
 

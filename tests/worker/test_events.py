@@ -2,6 +2,9 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -109,12 +112,21 @@ async def test_each_ending_has_one_log_line_with_the_same_fields(app: App, caplo
         assert fields["duration"] >= 0
 
 
-async def test_it_is_silent_unless_logging_is_configured(app: App, capfd: pytest.CaptureFixture[str]) -> None:
-    queue = declare(app)
-    async with working(app):
-        await queue.add_and_wait("act", "plain")
+def test_it_is_silent_unless_logging_is_configured(tmp_path: Path) -> None:
+    script = """
+import asyncio
+from toril import App, JobContext, PermanentError
 
-    assert capfd.readouterr() == ("", "")
+async def fail(ctx: JobContext[None]) -> None:
+    raise PermanentError("no")
+
+app = App("memory://")
+app.queue("q", [fail]).sync.add("fail")
+asyncio.run(app.run(burst=True))
+"""
+    ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 async def test_a_line_that_a_handler_logs_carries_its_job(app: App, caplog: pytest.LogCaptureFixture) -> None:

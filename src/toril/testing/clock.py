@@ -1,4 +1,4 @@
-"""For tests, yours and ours: a clock that moves when told to, and a store that misbehaves when told to."""
+"""A clock that moves when told to."""
 
 import asyncio
 import random

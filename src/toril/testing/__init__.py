@@ -1,0 +1,20 @@
+"""For tests, yours and ours: contexts for handlers, an app in memory whose clock moves when told to, and a store that
+misbehaves when told to."""
+
+from toril.testing.clock import ManualClock
+from toril.testing.contexts import Recorded, SyncTestContext, TestContext, context, sync_context
+from toril.testing.flaky import FlakyStore
+from toril.testing.memory import Memory, drain, memory
+
+__all__ = [
+    "FlakyStore",
+    "ManualClock",
+    "Memory",
+    "Recorded",
+    "SyncTestContext",
+    "TestContext",
+    "context",
+    "drain",
+    "memory",
+    "sync_context",
+]

@@ -1,0 +1,107 @@
+"""Contexts for unit tests of handlers: no store, no loop, and a record of what was reported."""
+
+from collections.abc import Coroutine, Mapping
+from typing import Any, TypeVar
+
+from toril.codec import decode, encode
+from toril.context import JobContext, SyncJobContext
+from toril.errors import UsageError
+from toril.job import Job
+from toril.model import Checkpoint, Claimed, Lease, LogLine, Progress, Report, Rewrite, Verdict
+from toril.signal import Signal, Why
+
+__all__ = ["Recorded", "SyncTestContext", "TestContext", "context", "sync_context"]
+
+T = TypeVar("T")
+
+
+class Recorded:
+    """What a handler reported through its context, in order."""
+
+    def __init__(self) -> None:
+        self.progress: list[Any] = []
+        self.logs: list[str] = []
+        self.checkpoints: list[Any] = []
+        self.data: list[Any] = []
+
+    async def report(self, report: Report) -> Verdict:
+        match report:
+            case Progress(_, value):
+                self.progress.append(decode(value))
+            case LogLine(_, line):
+                self.logs.append(line)
+            case Checkpoint(_, value):
+                self.checkpoints.append(decode(value))
+            case Rewrite(_, data):
+                self.data.append(decode(data))
+        return Verdict.OK
+
+    def job(self, claimed: Claimed) -> Job[Any]:
+        raise UsageError(f"job {claimed.lease.id} is in no queue; a test that needs one uses `memory(app)`")
+
+
+class TestContext(JobContext[T]):
+    """A context for a unit test of an `async def` handler."""
+
+    __test__ = False
+    __slots__ = ("recorded",)
+
+    recorded: Recorded
+
+    def cancel(self, reason: str = "No reason provided") -> None:
+        """Ask the handler to stop, as an operator would."""
+        self.signal.fire(Why.CANCELLED, reason)
+
+
+class SyncTestContext(SyncJobContext[T]):
+    """A context for a unit test of a plain handler."""
+
+    __slots__ = ("recorded",)
+
+    recorded: Recorded
+
+    def cancel(self, reason: str = "No reason provided") -> None:
+        self.signal.fire(Why.CANCELLED, reason)
+
+
+def context(
+    data: T, *, job_id: str = "1", job_name: str = "job", queue: str = "test", attempt: int = 1,
+    metadata: Mapping[str, Any] | None = None, checkpoint: Any = None, state: Any = None,
+) -> TestContext[T]:  # fmt: skip
+    """A context with no store behind it. What the handler reports is in its `recorded`."""
+    recorded = Recorded()
+    claimed = _claimed(job_id, job_name, queue, attempt, metadata, checkpoint)
+    made = TestContext(data, claimed, recorded, Signal(), state)
+    made.recorded = recorded
+    return made
+
+
+def sync_context(
+    data: T, *, job_id: str = "1", job_name: str = "job", queue: str = "test", attempt: int = 1,
+    metadata: Mapping[str, Any] | None = None, checkpoint: Any = None, state: Any = None,
+) -> SyncTestContext[T]:  # fmt: skip
+    """The same for plain `def` handlers."""
+    recorded = Recorded()
+    claimed = _claimed(job_id, job_name, queue, attempt, metadata, checkpoint)
+    made = SyncTestContext(data, claimed, recorded, Signal(), state, _at_once)
+    made.recorded = recorded
+    return made
+
+
+def _claimed(
+    job_id: str, name: str, queue: str, attempt: int, metadata: Mapping[str, Any] | None, checkpoint: Any
+) -> Claimed:
+    return Claimed(
+        Lease(queue, job_id, "test"), name, "null", attempt, attempt, attempt, attempt - 1, 0, 0, 0, 0, None, None,
+        None if metadata is None else encode(dict(metadata)), None if checkpoint is None else encode(checkpoint),
+    )  # fmt: skip
+
+
+def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that never rests, as those of a recorded context are."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        answer: T = done.value
+        return answer
+    raise UsageError("a context for tests does not wait")

@@ -1,0 +1,1 @@
+"""What a type checker must accept, and what it must report."""
