@@ -13,10 +13,14 @@ from toril.model import (
     EventKind,
     Failed,
     Failure,
+    Gone,
+    Lease,
     LogLine,
     NewJob,
+    Refused,
     Retried,
     Settlement,
+    Verdict,
 )
 from toril.states import State
 from toril.testing import ManualClock
@@ -243,11 +247,17 @@ async def test_odd_ids_are_looked_up_as_they_are(engine: Store) -> None:
     await add(engine, *(NewJob(name="n", id=i) for i in odd))
 
     assert [each.id for each in await engine.jobs("q", odd) if each] == odd
-    assert await engine.jobs("q", ["7", "999999999999999999999", "-1", "0", ""]) == [
-        await engine_job(engine, "7"), None, None, None, None,
-    ]  # fmt: skip
+    assert await engine.jobs("q", ["7", "999999999999999999999", "-1", "0", ""]) == [None] * 5
 
 
-async def engine_job(engine: Store, job_id: str) -> object:
-    (found,) = await engine.jobs("q", [job_id])
-    return found
+async def test_a_job_with_an_id_of_its_own_answers_to_no_number(engine: Store) -> None:
+    await add(engine, NewJob(name="n", id="mine"))
+    mine = (await claim_one(engine)).lease
+    await engine.report("q", [LogLine(mine, "a line")])
+
+    assert await engine.jobs("q", ["1"]) == [None]
+    assert (await engine.logs("q", "1")).items == ()
+    assert [each.ended for each in await engine.finished("q", ["1"], timeout=LEASE)] == [Gone()]
+    assert await settle(engine, Lease("q", "1", mine.token)) is Verdict.MISSING
+    assert (await engine.remove("q", ["1"])).refused == (Refused("1", None),)
+    assert (await engine.logs("q", "mine")).items == ("a line",)

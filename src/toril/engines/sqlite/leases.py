@@ -71,7 +71,7 @@ def _report(step: Step, each: Report) -> Verdict:
     tx, lease = step.tx, each.lease
     key = keys_of(tx, step.row, (lease.id,)).get(lease.id, 0)
     if tx.one(_SQL["holds"], (key, lease.token, tx.now)) is None:
-        return refusal(tx, key)
+        return refusal(tx, key, lease.id)
     match each:
         case Progress(_, value):
             tx.run(_SQL["progress"], (value, key))

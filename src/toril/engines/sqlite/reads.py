@@ -5,9 +5,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from toril.engines.sqlite.layout import first_key, places_of, run_key
+from toril.engines.sqlite.layout import first_key, job_id, places_of, run_key
 from toril.engines.sqlite.records import ended_job, ended_run, events_of, record_of, run_of, worker_of
-from toril.engines.sqlite.settle import keys_of
+from toril.engines.sqlite.settle import exists, keys_of
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.sweep import settings_of
 from toril.engines.sqlite.tx import QueueRow, Tx
@@ -82,7 +82,8 @@ def _counts(row: QueueRow) -> Counts:
 def jobs(tx: Tx, name: str, ids: Sequence[str]) -> list[JobRecord | None]:
     row = tx.find(name)
     keys = keys_of(tx, row, ids) if row else {}
-    return [_job(tx, name, keys[identity]) if identity in keys else None for identity in ids]
+    found = [_job(tx, name, keys[identity]) if identity in keys else None for identity in ids]
+    return [job if job is not None and job.id == identity else None for job, identity in zip(found, ids, strict=True)]
 
 
 def _job(tx: Tx, name: str, key: int) -> JobRecord | None:
@@ -136,6 +137,8 @@ def logs(tx: Tx, name: str, identity: str, cursor: str | None, limit: int) -> Pa
     row = tx.find(name)
     key = keys_of(tx, row, (identity,)).get(identity) if row else None
     (after,) = _numbers(cursor, 1) or (0,)
+    if key is None or not exists(tx, key, identity):
+        return Page(())
     found = tx.all(_SQL["logs"], (key, after, limit + 1))
     return Page(tuple(line for _, line in found[:limit]), str(found[limit - 1][0]) if len(found) > limit else None)
 
@@ -201,7 +204,7 @@ def finished(tx: Tx, name: str, ids: Sequence[str]) -> list[Finished]:
 
 def _ended(tx: Tx, row: QueueRow, identity: str, key: int | None) -> Ended:
     found = None if key is None else tx.one(_SQL["job"], (key,))
-    if found is not None:
+    if key is not None and found is not None and job_id(key, found[1]) == identity:
         return ended_job((found[4], found[-1]), found[18], found[19])
     kept = tx.one(_SQL["result"], (row.key, identity, tx.now))
     if kept is not None:

@@ -26,7 +26,7 @@ from toril.model import (
     Verdict,
 )
 
-__all__ = ["CANCELLED_KIND", "keys_of", "refusal", "settle"]
+__all__ = ["CANCELLED_KIND", "exists", "keys_of", "refusal", "settle"]
 
 _HELD = statement("settle", "held")
 _KEYS = statement("settle", "keys")
@@ -54,8 +54,8 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
         lease = settlement.lease
         key = keys.get(lease.id, 0)
         entry = held.get(key)
-        if entry is None or entry[-2] != lease.token or entry[-1] <= now:
-            verdicts.append(refusal(tx, key))
+        if entry is None or entry[-2] != lease.token or entry[-1] <= now or entry[1] not in {None, lease.id}:
+            verdicts.append(refusal(tx, key, lease.id))
             continue
         del held[key]
         settled.append(key)
@@ -80,7 +80,8 @@ def _final(outcome: Outcome, cancelling: str | None) -> Outcome:
 
 
 def keys_of(tx: Tx, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:
-    """The keys of these ids, as far as there are any. A number's key is known without looking."""
+    """The keys of these ids, as far as there are any. A number's key is known without looking; what is found under it
+    may have an id that its producer chose, and then is another job."""
     keys: dict[str, int] = {}
     chosen = []
     for identity in ids:
@@ -94,9 +95,14 @@ def keys_of(tx: Tx, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:
     return keys
 
 
-def refusal(tx: Tx, key: int) -> Verdict:
+def exists(tx: Tx, key: int, identity: str) -> bool:
+    """Whether the job under this key is the one of this id."""
+    return tx.one(_EXISTS, (key, identity, identity)) is not None
+
+
+def refusal(tx: Tx, key: int, identity: str) -> Verdict:
     """What to answer who does not hold the lease."""
-    return Verdict.MISSING if tx.one(_EXISTS, (key,)) is None else Verdict.LOST
+    return Verdict.LOST if exists(tx, key, identity) else Verdict.MISSING
 
 
 def _apply(step: Step, job: Job, outcome: Outcome, released: list[Job]) -> None:

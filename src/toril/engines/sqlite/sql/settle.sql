@@ -9,4 +9,4 @@ FROM json_each(?) v CROSS JOIN active a ON a.key = v.value CROSS JOIN jobs j ON 
 SELECT i.id, i.key FROM json_each(?) v CROSS JOIN ids i ON i.queue = ? AND i.id = v.value
 
 -- name: exists
-SELECT 1 FROM jobs WHERE key = ?
+SELECT 1 FROM jobs WHERE key = ? AND coalesce(id, ?) = ?
