@@ -1,5 +1,7 @@
 """Engine.configure, and how a claim honours pause, concurrency and rate."""
 
+from typing import Literal
+
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, names, settle
@@ -121,6 +123,19 @@ async def test_a_limited_claim_says_when_the_next_may_start(engine: Store, clock
     assert answer.wake_at == clock.now() + 600
     clock.advance(600)
     assert names((await claim(engine)).jobs) == ["2"]
+
+
+@pytest.mark.parametrize("window", ["sliding", "fixed"])
+async def test_a_claim_that_uses_up_the_rate_says_when_the_next_may_start(
+    engine: Store, clock: ManualClock, window: Literal["sliding", "fixed"]
+) -> None:
+    await engine.configure("q", [SetRateLimit(RateLimit(2, 1.0, window))])
+    await add(engine, *(NewJob(name=str(i)) for i in range(5)))
+
+    answer = await claim(engine)
+
+    assert (names(answer.jobs), answer.blocked_by) == (["0", "1"], Gate.RATE)
+    assert answer.wake_at == clock.now() + 1000
 
 
 async def test_a_fixed_window_begins_with_its_first_start(engine: Store, clock: ManualClock) -> None:

@@ -57,7 +57,7 @@ def claim_jobs(step: Step, claim: Claim) -> Taken:
     shut = short and room.gate is not None and len(jobs) == room.size
     return Taken(
         jobs=tuple(jobs),
-        wake_at=_wake_at(step, room if shut else None) if short else None,
+        wake_at=_wake_at(step, _when_open(step, claim, room) if shut else None) if short else None,
         blocked_by=room.gate if shut else None,
         suspects=step.row.suspects,
     )
@@ -89,6 +89,14 @@ def _room(step: Step, claim: Claim) -> _Room:
         if left < room.size:
             room = _Room(left, Gate.RATE, opens_at)
     return room
+
+
+def _when_open(step: Step, claim: Claim, room: _Room) -> _Room:
+    """The same gate, with the time at which it opens even where the window began with this very claim."""
+    rate = load_rate(step.row.rate) or claim.limits.rate
+    if room.gate is not Gate.RATE or room.opens_at is not None or rate is None:
+        return room
+    return _Room(room.size, room.gate, _left(step, rate)[1])
 
 
 def _left(step: Step, rate: RateLimit) -> tuple[int, int | None]:
