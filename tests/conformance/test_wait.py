@@ -1,6 +1,7 @@
 """Engine.wait and finished: rest until something happens, never through it."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -24,6 +25,7 @@ from toril.model import (
     SetConcurrency,
     control,
 )
+from toril.states import State
 from toril.testing import ManualClock
 
 LONG = 60_000
@@ -168,6 +170,19 @@ async def test_an_order_wakes_its_worker(engine: Store) -> None:
     assert await waiter == {control("w1")}
 
 
+async def test_a_worker_is_woken_by_the_next_call_once_the_last_was_pruned(engine: Store, clock: ManualClock) -> None:
+    await engine.beat(Beat(worker="w1", queues=["q"], slots=1, running=0), ttl=100 * LONG)
+    await engine.signal("w1", Order.QUIET)
+    assert await engine.wait([control("w1")], timeout=LONG) == {control("w1")}
+    clock.advance(2 * 3_600_000)
+    await engine.prune("q")
+    await engine.beat(Beat(worker="w1", queues=["q"], slots=1, running=0), ttl=100 * LONG)
+
+    await engine.signal("w1", Order.STOP)
+
+    assert await engine.wait([control("w1")], timeout=1000) == {control("w1")}
+
+
 async def test_closing_ends_every_wait(engine: Store) -> None:
     waiter = await resting(engine, "q")
 
@@ -198,6 +213,38 @@ async def test_nothing_returned_is_a_result_too(engine: Store) -> None:
     (finished,) = await engine.finished("q", ["1"], timeout=0)
 
     assert finished.ended == Completed("null")
+
+
+async def test_a_new_job_of_the_same_id_is_not_answered_with_the_last_ones_result(engine: Store) -> None:
+    await add(engine, NewJob(name="n", id="same", result_ttl=LONG))
+    await settle(engine, (await claim_one(engine)).lease, Completed("1"))
+    await add(engine, NewJob(name="n", id="same"))
+    await settle(engine, (await claim_one(engine)).lease, Completed("2"))
+
+    (finished,) = await engine.finished("q", ["same"], timeout=0)
+
+    assert finished.ended == Completed("2")
+
+
+REMOVALS: dict[str, Callable[[Store], Awaitable[object]]] = {
+    "remove": lambda engine: engine.remove("q", ["1"]),
+    "drain": lambda engine: engine.drain("q", states=frozenset({State.WAITING})),
+    "clean": lambda engine: engine.clean("q", state=State.WAITING, grace=0),
+    "obliterate": lambda engine: engine.obliterate("q"),
+}
+
+
+@pytest.mark.parametrize("how", REMOVALS)
+async def test_who_waits_for_a_job_that_is_removed_is_told_at_once(engine: Store, how: str) -> None:
+    await add(engine, NewJob(name="n"))
+    waiter = asyncio.create_task(engine.finished("q", ["1"], timeout=5000))
+    for _ in range(3):
+        await engine.health()
+
+    await REMOVALS[how](engine)
+
+    (finished,) = await waiter
+    assert finished.ended == Gone()
 
 
 async def test_what_has_not_ended_is_pending(engine: Store) -> None:

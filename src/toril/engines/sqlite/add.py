@@ -18,6 +18,7 @@ __all__ = ["add", "state_of"]
 
 _OWNERS = statement("add", "owners")
 _INSERT_ID = statement("add", "insert_id")
+_FORGET_RESULTS = statement("add", "forget_results")
 _INSERT_JOB = statement("add", "insert_job")
 _PLACE_OF = statement("add", "place_of")
 
@@ -154,6 +155,8 @@ class _Adding:
         step, tx = self._step, self._step.tx
         tx.run_all(_INSERT_JOB, self._jobs)
         tx.run_all(_INSERT_ID, self._ids)
+        # What an earlier job of the same id returned is not what this one will.
+        tx.run_all(_FORGET_RESULTS, [(chosen,) for _, chosen, _ in self._ids], step.row.key)
         added = [answer for answer in self._answers if answer.outcome is AddOutcome.ADDED]
         step.events(EventKind.ADDED, [answer.id for answer in added], name=[row[2] for row in self._jobs])
         step.events(EventKind.WAITING, [answer.id for answer in added if answer.state is not State.DELAYED])

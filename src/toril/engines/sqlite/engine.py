@@ -65,7 +65,7 @@ class SqliteEngine(SqliteControls):
         self._open = False
         # For each queue the mark of what had arrived when a claim last found nothing more in it.
         self._exhausted: dict[str, str] = {}
-        self._heard: dict[str, int] = {}
+        self._heard: dict[str, str] = {}
 
     @classmethod
     def from_url(cls, url: str, *, clock: Clock = SYSTEM) -> "SqliteEngine":
@@ -158,9 +158,9 @@ class SqliteEngine(SqliteControls):
         found = {
             name for name, mark in arrivals.items() if self._exhausted.get(name) != mark and not mark.endswith(".0")
         }
-        for worker, count in pokes.items():
-            if self._heard.get(worker, 0) != count:
-                self._heard[worker] = count
+        for worker, mark in pokes.items():
+            if self._heard.get(worker) != mark:
+                self._heard[worker] = mark
                 found.add(f":{worker}")
         return found
 

@@ -227,8 +227,8 @@ def arrivals(tx: Tx, names: Sequence[str]) -> dict[str, str]:
     return dict(tx.all(_SQL["arrivals"], (json.dumps(names),)))
 
 
-def pokes(tx: Tx, names: Sequence[str]) -> dict[str, int]:
-    """How often each of these workers was called."""
+def pokes(tx: Tx, names: Sequence[str]) -> dict[str, str]:
+    """A mark of the last call to each of these workers. With its time, as the count begins anew once it was pruned."""
     return dict(tx.all(_SQL["pokes"], (json.dumps(names),)))
 
 

@@ -141,6 +141,7 @@ class Step:
 
     def delete(self, key: int, chosen: str | None, logs: int) -> None:
         """Remove a job's record with all that belongs to it. Its place is left apart."""
+        self.tx.ring(f"={self.row.name}")  # who waits for its result waits for nothing now
         self._writes["delete_job"].append((key,))
         if chosen is not None:
             self._writes["delete_id"].append((chosen,))

@@ -6,6 +6,9 @@ SELECT i.id, i.key FROM json_each(?) v CROSS JOIN ids i ON i.queue = ? AND i.id 
 -- name: insert_id
 INSERT INTO ids (queue, id, key) VALUES (?, ?, ?)
 
+-- name: forget_results
+DELETE FROM results WHERE queue = ? AND id IN (VALUES (?))
+
 -- name: insert_job
 INSERT INTO jobs (key, id, name, place, rank, attempts, priority, delay, added_at, expires_at, options, metadata, data)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -50,7 +50,7 @@ SELECT minute, completed, failed FROM minutes WHERE queue = ? AND minute > ? AND
 SELECT q.name, q.key || '.' || q.arrivals FROM json_each(?) v JOIN queues q ON q.name = v.value
 
 -- name: pokes
-SELECT p.worker, p.count FROM json_each(?) v JOIN pokes p ON p.worker = v.value
+SELECT p.worker, p.count || '.' || p.time FROM json_each(?) v JOIN pokes p ON p.worker = v.value
 
 -- name: unfinished
 SELECT coalesce(sum(waiting + suspects + prioritized + active + delayed + waiting_children), 0) FROM queues
