@@ -38,6 +38,14 @@ async def test_orders_come_again_until_they_were_heard(engine: Store) -> None:
     assert await engine.beat(replace(W1, heard=[Order.STOP]), ttl=1000) == ()
 
 
+async def test_orders_are_not_for_the_next_worker_of_that_name(engine: Store) -> None:
+    await engine.beat(W1, ttl=1000)
+    await engine.signal("w1:host", Order.STOP)
+
+    assert await engine.beat(replace(W1, started_at=4), ttl=1000) == ()
+    assert [worker.orders for worker in await engine.workers()] == [()]
+
+
 async def test_nobody_orders_the_dead(engine: Store, clock: ManualClock) -> None:
     await engine.beat(W1, ttl=1000)
     clock.advance(1000)

@@ -28,7 +28,8 @@ DELETE FROM ageing WHERE queue = ? AND till = ? AND key = ?
 
 -- name: beat
 INSERT INTO workers (id, till, seen_at, beat) VALUES (?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET till = excluded.till, seen_at = excluded.seen_at, beat = excluded.beat
+ON CONFLICT DO UPDATE SET till = excluded.till, seen_at = excluded.seen_at, beat = excluded.beat,
+    orders = iif(beat ->> 'started_at' = excluded.beat ->> 'started_at', orders, '')
 
 -- name: orders
 SELECT orders FROM workers WHERE id = ?
