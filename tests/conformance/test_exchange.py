@@ -311,6 +311,21 @@ async def test_an_expired_job_is_ended_instead_of_started(engine: Store, clock: 
     assert (await engine.runs("q", Ending.FAILED)).items[0].cause is Cause.EXPIRED
 
 
+async def test_a_retry_that_comes_too_late_keeps_what_is_known_of_the_run(engine: Store, clock: ManualClock) -> None:
+    await add(engine, NewJob(name="n", attempts=3, expires=1000, keep_failed=KEEP_ALL))
+    started = clock.now()
+    await settle(engine, (await claim_one(engine)).lease, Retried(BOOM, 5000))
+    clock.advance(5000)
+
+    assert (await claim(engine)).jobs == ()
+
+    found = await job(engine, "1")
+    (run,) = (await engine.runs("q", Ending.FAILED)).items
+    assert (run.cause, run.started_at, run.worker, run.attempts_made) == (Cause.EXPIRED, started, "w", 1)
+    assert (found.started_at, found.worker) == (started, "w")
+    assert run.text == f"expired: not started again by {started + 1000}"
+
+
 async def test_many_expired_jobs_are_ended_a_bounded_number_a_claim(engine: Store, clock: ManualClock) -> None:
     await add(engine, *(NewJob(name="old", expires=10) for _ in range(900)), NewJob(name="new"))
     clock.advance(10)

@@ -185,7 +185,7 @@ def _expire(step: Step, found: list[Any]) -> int:
     expired = [entry for entry in found if entry[_EXPIRES] is not None and entry[_EXPIRES] <= step.tx.now]
     for entry in expired:
         job = Job._make(entry[1:_EXPIRES])
-        reason = f"expired: not started by {entry[_EXPIRES]}"
+        reason = f"expired: not started {'again ' if job.starts else ''}by {entry[_EXPIRES]}"
         step.fail(job, Cause.EXPIRED, Failure(reason, "JobExpired"), made=job.attempts_made)
     return len(expired)
 
