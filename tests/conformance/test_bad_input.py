@@ -176,6 +176,20 @@ async def test_a_cursor_that_looks_like_a_number_is_refused_too(store: Store, me
                 await method(store, cursor)
 
 
+@pytest.mark.covers("B69")
+async def test_a_state_that_does_not_exist_is_refused(store: Store) -> None:
+    for queue in ("q", "never"):
+        with pytest.raises(InvalidOption, match=r"there are .* jobs, and no 'gone' ones"):
+            await store.page(queue, "gone")  # type: ignore[arg-type]
+        with pytest.raises(InvalidOption, match="there are completed, failed jobs, and no 'gone' ones"):
+            await store.runs(queue, "gone")  # type: ignore[arg-type]
+
+
+async def test_a_state_may_be_given_by_its_name(store: Store) -> None:
+    for state in State:
+        assert await store.page("q", state.value) == await store.page("q", state)  # type: ignore[arg-type]
+
+
 async def test_a_cursor_belongs_to_its_state(store: Store) -> None:
     cursor = (await store.page("q", State.WAITING, limit=1)).cursor
 
@@ -281,6 +295,10 @@ async def test_a_reason_to_cancel_is_made_fit_for_the_store(store: Store) -> Non
 
 BY_TEXT: dict[str, Method] = {
     "once": lambda engine, text: engine.once(text, "w1", ttl=1000),
+    "once owner": lambda engine, text: engine.once("key", text, ttl=1000),
+    "lead": lambda engine, text: engine.lead(text, "owner", ttl=1000),
+    "lead owner": lambda engine, text: engine.lead("role", text, ttl=1000),
+    "resign owner": lambda engine, text: engine.resign("role", text),
     "signal": lambda engine, text: engine.signal(text, Order.STOP),
     "resign": lambda engine, text: engine.resign(text, "owner"),
     "call": lambda engine, text: engine.add("q", [NewJob(name="n")], call=Call(text, 1)),

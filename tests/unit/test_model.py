@@ -147,6 +147,13 @@ def test_a_backoff_that_makes_no_sense_is_refused(wrong: dict[str, Any], rule: s
         backoff(**wrong)
 
 
+@pytest.mark.covers("B45")
+@pytest.mark.parametrize("wrong", ["fixed", 5, {"kind": "fixed"}], ids=str)
+def test_a_jobs_backoff_is_a_backoff(wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match="a job's backoff must be a Backoff"):
+        new_job(backoff=wrong)
+
+
 @pytest.mark.parametrize("jitter", [0, 0.5, 1])
 def test_jitter_may_be_none_or_all_of_the_delay(jitter: float) -> None:
     assert backoff(kind="exponential", jitter=jitter).jitter == jitter

@@ -118,6 +118,8 @@ class NewJob:
         for keep in (self.keep_completed, self.keep_failed):
             if type(keep) is not Keep:
                 raise InvalidOption(f"what to keep must be a Keep(…), not {shown(keep)}")
+        if self.backoff is not None and type(self.backoff) is not Backoff:
+            raise InvalidOption(f"a job's backoff must be a Backoff(…) or None, not {shown(self.backoff)}")
         whole("priority", self.priority, 0, MAX_PRIORITY)
         whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
         whole("delay", self.delay, 0, MAX_DELAY)

@@ -218,6 +218,8 @@ class SqliteEngine(SqliteControls):
         return await self._write(partial(upkeep.beat, beat=beat, ttl=ttl), now)
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+        check_label("a role", role)
+        check_worker_name(owner)
         whole("ttl", ttl, 1, 2**42)
         if self.in_memory:
             raise InvalidOption(
@@ -227,6 +229,7 @@ class SqliteEngine(SqliteControls):
 
     async def resign(self, role: str, owner: str) -> bool:
         check_label("a role", role)
+        check_worker_name(owner)
         return await self._write(partial(upkeep.resign, role=role, owner=owner), None)
 
     async def signal(self, worker: str, order: Order, *, now: int | None = None) -> bool:
@@ -235,6 +238,7 @@ class SqliteEngine(SqliteControls):
 
     async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
         check_label("a key", key)
+        check_worker_name(owner)
         whole("ttl", ttl, 1, 2**42)
         return await self._write(partial(upkeep.once, key=key, owner=owner, ttl=ttl), now)
 
