@@ -247,6 +247,21 @@ async def test_who_waits_for_a_job_that_is_removed_is_told_at_once(engine: Store
     assert finished.ended == Gone()
 
 
+async def test_a_result_that_was_heard_is_not_lost_while_others_are_awaited(engine: Store, clock: ManualClock) -> None:
+    large = '"' + "x" * 2000 + '"'
+    await add(engine, NewJob(name="n", id="a", result_ttl=1000), NewJob(name="n", id="b"))
+    a, b = (await claim(engine)).jobs
+    waiter = asyncio.create_task(engine.finished("q", ["a", "b", "a"], timeout=LONG))
+    await settle(engine, a.lease, Completed(large))
+    for _ in range(3):  # each is answered after what the waiter asked before it
+        await engine.health()
+    clock.advance(1000)
+
+    await settle(engine, b.lease, Completed("2"))
+
+    assert [each.ended for each in await waiter] == [Completed(large), Completed("2"), Completed(large)]
+
+
 async def test_what_has_not_ended_is_pending(engine: Store) -> None:
     await add(engine, NewJob(name="n"), NewJob(name="m", delay=9))
     await claim(engine)

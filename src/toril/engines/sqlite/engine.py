@@ -31,6 +31,7 @@ from toril.model import (
     Lease,
     NewJob,
     Order,
+    Pending,
     Recovered,
     Report,
     Settlement,
@@ -185,12 +186,16 @@ class SqliteEngine(SqliteControls):
         queue = check_queue_name(queue)
         names = [f"={queue}"]
         until = self._clock.monotonic() + timeout / 1000
+        found: dict[str, Finished] = {}
         while True:
+            pending = [each for each in ids if each not in found or isinstance(found[each].ended, Pending)]
             rung = self._bell.listen(names)
             try:
-                found = await self._read_now(partial(reads.finished, name=queue, ids=ids))
-                if not reads.is_pending(found) or await self._rung_before(rung, until) is None:
-                    return found
+                looked = await self._read_now(partial(reads.finished, name=queue, ids=pending))
+                found |= {each.id: each for each in looked}
+                over = not any(isinstance(each.ended, Pending) for each in looked)
+                if over or await self._rung_before(rung, until) is None:
+                    return [found[each] for each in ids]
             finally:
                 self._bell.forget(names, rung)
 

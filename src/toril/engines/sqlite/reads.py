@@ -24,7 +24,6 @@ from toril.model import (
     JobRecord,
     Minutes,
     Page,
-    Pending,
     QueueView,
     Run,
     Settings,
@@ -53,7 +52,7 @@ K = TypeVar("K", bound=StrEnum)
 
 _SQL = {name: statement("reads", name) for name in (
     "queues", "job", "running", "forward", "backward", "logs", "events", "first_events", "workers", "runs",
-    "last_run", "result", "minutes", "arrivals", "pokes",
+    "runs_of", "result", "minutes", "arrivals", "pokes",
 )}  # fmt: skip
 _MOST = 1_000  # items in one page
 _END = 2**63 - 1
@@ -202,27 +201,29 @@ def finished(tx: Tx, name: str, ids: Sequence[str]) -> list[Finished]:
     if row is None:
         return [Finished(identity, Gone()) for identity in ids]
     keys = keys_of(tx, row, ids)
-    return [Finished(identity, _ended(tx, row, identity, keys.get(identity))) for identity in ids]
+    told = {identity: _ended(tx, row, identity, keys.get(identity)) for identity in ids}
+    runs = _last_runs(tx, row, [identity for identity, ended in told.items() if ended is None])
+    return [Finished(identity, told[identity] or runs.get(identity) or Gone()) for identity in ids]
 
 
-def _ended(tx: Tx, row: QueueRow, identity: str, key: int | None) -> Ended:
+def _ended(tx: Tx, row: QueueRow, identity: str, key: int | None) -> Ended | None:
+    """How a job ended, as it tells itself or the result that was kept of it."""
     found = None if key is None else tx.one(_SQL["job"], (key,))
     if key is not None and found is not None and job_id(key, found[1]) == identity:
         return ended_job((found[4], found[-1]), found[18], found[19])
     kept = tx.one(_SQL["result"], (row.key, identity, tx.now))
-    if kept is not None:
-        return ended_run(*kept, whole=True)
-    last: tuple[Any, ...] | None = None
-    for ending in Ending:
+    return None if kept is None else ended_run(*kept, whole=True)
+
+
+def _last_runs(tx: Tx, row: QueueRow, ids: Sequence[str]) -> dict[str, Ended]:
+    """How the last runs of these ended, as the records tell. They have no index of ids: all are looked for at once."""
+    last: dict[str, tuple[Any, ...]] = {}
+    for ending in Ending if ids else ():
         base = run_key(row.key, ending, 0)
-        run = tx.one(_SQL["last_run"], (base, base + (1 << 40), identity))
-        if run is not None and (last is None or run[3] > last[3]):
-            last = run
-    return Gone() if last is None else ended_run(last[0], last[1], whole=bool(last[2]))
-
-
-def is_pending(found: Sequence[Finished]) -> bool:
-    return any(isinstance(each.ended, Pending) for each in found)
+        for identity, *run in tx.all(_SQL["runs_of"], (base, base + (1 << 40), json.dumps(ids))):
+            if identity not in last or run[0] >= last[identity][0]:
+                last[identity] = tuple(run)
+    return {identity: ended_run(cause, text, whole=bool(uncut)) for identity, (_, cause, text, uncut) in last.items()}
 
 
 def arrivals(tx: Tx, names: Sequence[str]) -> dict[str, str]:

@@ -37,8 +37,9 @@ SELECT id, seen_at, orders, beat FROM workers WHERE till > ? ORDER BY id
 SELECT key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole
 FROM runs WHERE key > ? AND key < ? ORDER BY key DESC LIMIT ?
 
--- name: last_run
-SELECT cause, text, whole, finished_at FROM runs WHERE key > ? AND key < ? AND id = ? ORDER BY key DESC LIMIT 1
+-- name: runs_of
+SELECT id, finished_at, cause, text, whole FROM runs
+WHERE key > ? AND key < ? AND id IN (SELECT value FROM json_each(?)) ORDER BY key
 
 -- name: result
 SELECT cause, text FROM results WHERE queue = ? AND id = ? AND till > ?
