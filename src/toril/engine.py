@@ -114,7 +114,8 @@ class Engine(Protocol):
         """Take back jobs whose lease ran out, and those of `dead` even before; never another live one."""
 
     async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
-        """Remove what retention no longer keeps. Returns how much it removed; call again while that is `limit`."""
+        """Remove what retention no longer keeps, up to `limit` of each kind. Returns how much; call again while that
+        is `limit` or more."""
 
     async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
         """Say that a worker is alive, for `ttl` ms; receive the orders that it has not said it heard."""

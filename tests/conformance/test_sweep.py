@@ -195,6 +195,14 @@ async def test_what_is_too_old_goes_by_pruning(engine: Store, clock: ManualClock
     assert [each.id for each in (await engine.page("q", State.COMPLETED)).items] == ["4"]
 
 
+@pytest.mark.covers("R212")
+async def test_a_job_that_its_count_has_removed_leaves_nothing_to_prune(engine: Store, clock: ManualClock) -> None:
+    await run(engine, 20, keep=Keep(count=5, age=60))
+    clock.advance(60_001)
+
+    assert await engine.prune("q") == 5
+
+
 async def test_pruning_spares_a_job_that_runs_again(engine: Store, clock: ManualClock) -> None:
     await run(engine, 1, keep=Keep(age=60))
     clock.advance(60_001)

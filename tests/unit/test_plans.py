@@ -35,7 +35,21 @@ def test_a_statement_goes_by_an_index(file: str, name: str) -> None:
     sql = statement(file, name)
     sql = for_rows(sql, 3) if re.search(r"VALUES \((\?, )*\?\)", sql) else sql
 
-    tables = {"queues", "jobs", "ids", "line", "active", "events", "runs", "minutes", "logs", "results", "calls"}
+    tables = {
+        "queues",
+        "jobs",
+        "ids",
+        "line",
+        "active",
+        "events",
+        "runs",
+        "minutes",
+        "logs",
+        "results",
+        "calls",
+        "ageing",
+        "starts",
+    }
     scanned = {step.split()[1] for step in plan(sql) if step.startswith("SCAN")} & tables
 
     assert not scanned or (file, name) in WHOLE, plan(sql)
@@ -46,6 +60,8 @@ def test_a_statement_goes_by_an_index(file: str, name: str) -> None:
     [
         ("step", "leave", "line USING PRIMARY KEY (queue=? AND place=? AND rank=? AND key=?)"),
         ("step", "delete_id", "ids USING PRIMARY KEY (queue=? AND id=?)"),
+        ("step", "forget_age", "ageing USING PRIMARY KEY (queue=? AND till=? AND key=?)"),
+        ("add", "forget_results", "results USING PRIMARY KEY (queue=? AND id=?)"),
         ("add", "owners", "i USING PRIMARY KEY (queue=? AND id=?)"),
         ("settle", "keys", "i USING PRIMARY KEY (queue=? AND id=?)"),
         ("upkeep", "overdue_results", "results USING PRIMARY KEY (queue=? AND id=?)"),

@@ -15,8 +15,8 @@ __all__ = ["JOB_COLUMNS", "Job", "Step"]
 
 # In this order, so that a place left and entered again in one step ends as entered.
 _ORDER = (
-    "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "enter", "place", "stand", "keep", "age", "run",
-    "result",
+    "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "enter", "place", "stand", "keep", "age",
+    "forget_age", "run", "result",
 )  # fmt: skip
 _SQL = {name: statement("step", name) for name in _ORDER}
 _EVENT = statement("step", "event")
@@ -220,9 +220,14 @@ class Step:
 
     def _remove_oldest(self, place: int, up_to: int, limit: int) -> None:
         if limit > 0:
-            for key, chosen, logs, rank in self.tx.all(_OLDEST_KEPT, (self.row.key, place, up_to, limit)):
+            oldest = self.tx.all(_OLDEST_KEPT, (self.row.key, place, up_to, limit))
+            for key, chosen, logs, rank, finished_at, text in oldest:
                 self.leave(key, place, rank)
                 self.delete(key, chosen, logs)
+                options = load_options(text)
+                keep = options.keep_completed if place == Place.COMPLETED else options.keep_failed
+                if keep.age_ms is not None:
+                    self._writes["forget_age"].append((self.row.key, finished_at + keep.age_ms + 1, key))
             self._flush_writes()
 
     def _flush_figures(self) -> None:

@@ -56,8 +56,11 @@ UPDATE jobs SET attempts_made = v.column2, stalls = v.column3, starts = v.column
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) v WHERE key = v.column1
 
 -- name: oldest_kept
-SELECT j.key, j.id, j.logs, l.rank FROM line l JOIN jobs j ON j.key = l.key
+SELECT j.key, j.id, j.logs, l.rank, j.finished_at, j.options FROM line l JOIN jobs j ON j.key = l.key
 WHERE l.queue = ? AND l.place = ? AND l.rank <= ? ORDER BY l.rank LIMIT ?
 
 -- name: age
 INSERT OR IGNORE INTO ageing (queue, till, key) VALUES (?, ?, ?)
+
+-- name: forget_age
+DELETE FROM ageing WHERE (queue, till, key) IN (SELECT * FROM (VALUES (?, ?, ?)))
