@@ -1,0 +1,1 @@
+"""The command line: a small file a group of commands, on nothing but the public API."""

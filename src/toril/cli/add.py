@@ -1,0 +1,86 @@
+"""`toril add`"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import click
+
+from toril import App, Job
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
+from toril.cli.output import json_option
+from toril.cli.place import Place, on_store, store_options
+from toril.cli.times import duration
+
+__all__ = ["add"]
+
+_MOST: Final = 4 * 1024 * 1024  # bytes that are read; the payload itself has its own, lower limit
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("job")
+@click.argument("data", required=False, metavar="[JSON|-|@FILE]")
+@click.option("--delay", type=duration, help="Do not start it before so long from now: 90, 10m, 2h.")
+@click.option("--priority", type=int, help="The lower, the sooner, from 1; jobs without one come first.")
+@click.option("--lifo", is_flag=True, help="Put it in front of the others.")
+@click.option("--job-id", help="An id of your own; if there is one of that id, nothing is added.")
+@click.option("--attempts", type=int, help="How often it is tried.")
+@click.option("--timeout", type=duration, help="How long an attempt may take.")
+@click.option("--expires", type=duration, help="Do not start it after so long from now.")
+@click.option("--result-ttl", type=duration, help="How long its result is kept.")
+@click.option("--keep-completed", type=int, help="How many completed jobs the queue keeps.")
+@click.option("--keep-failed", type=int, help="How many failed jobs the queue keeps.")
+@store_options
+@json_option
+def add(*, queue: str, job: str, data: str | None, place: Place, as_json: bool, **options: Any) -> None:
+    """Add JOB to QUEUE, with its payload as JSON; `-` reads it from the input, `@FILE` from a file."""
+    payload = _payload(data)
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+
+    async def put(app: App) -> Job[Any]:
+        return await app.queue(queue).add(job, payload, **given)
+
+    added = on_store(place, put, missing="create")
+    if as_json:
+        click.echo(on_a_line({"queue": queue, "id": added.id, "name": added.name, "added": added.added}))
+    elif added.added:
+        click.echo(plain(f"Added job {added.id} ({added.name}) to {queue}."))
+    else:
+        click.echo(plain(f"Job {added.id} was in {queue} already; nothing was added."))
+
+
+def _payload(given: str | None) -> Any:
+    if given is None:
+        return None
+    text = _text(given)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise click.BadParameter("the payload nests too deeply", param_hint="JSON") from None
+    except ValueError as error:
+        raise click.BadParameter(f"the payload is not JSON: {error}", param_hint="JSON") from None
+
+
+def _text(given: str) -> str | bytes:
+    if given == "-":
+        return _bounded(sys.stdin.buffer, "the input")
+    if given.startswith("@"):
+        try:
+            with Path(given[1:]).open("rb") as file:
+                return _bounded(file, given[1:])
+        except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+            raise click.BadParameter(f"{given[1:]!r} cannot be read: {error}", param_hint="JSON") from None
+    return given
+
+
+def _bounded(file: BinaryIO, name: str) -> str:
+    read = file.read(_MOST + 1)
+    if len(read) > _MOST:
+        raise click.BadParameter(f"{name!r} has more than {_MOST // 1024**2} MiB", param_hint="JSON")
+    try:
+        return read.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{name!r} is not UTF-8: {error}", param_hint="JSON") from None

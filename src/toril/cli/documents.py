@@ -1,0 +1,61 @@
+"""Jobs and run records as programs get them. The keys stay; new ones may come."""
+
+from typing import Any
+
+from toril import Job
+from toril.model import Run
+
+__all__ = ["of_job", "of_run"]
+
+
+def of_job(job: Job[Any]) -> dict[str, Any]:
+    """A job, as of when it was read."""
+    record = job.record
+    if record is None:
+        raise LookupError(f"{job!r} was not read from the store")
+    return {
+        "queue": record.queue,
+        "id": job.id,
+        "name": job.name,
+        "state": record.state.value,
+        "data": job.data,
+        "priority": record.priority,
+        "attempts": record.attempts,
+        "attempts_made": record.attempts_made,
+        "stalls": record.stalls,
+        "progress": job.progress,
+        "result": _value(job, record.result),
+        "error": job.error,
+        "error_kind": None if record.failure is None else record.failure.kind,
+        "cancelling": record.cancelling,
+        "metadata": dict(job.metadata),
+        "worker": record.worker,
+        "added_at": record.added_at,
+        "started_at": record.started_at,
+        "finished_at": record.finished_at,
+        "due_at": record.due,
+        "expires_at": record.expires_at,
+    }
+
+
+def of_run(queue: str, run: Run) -> dict[str, Any]:
+    """What is remembered of a job that has ended."""
+    return {
+        "queue": queue,
+        "id": run.id,
+        "name": run.name,
+        "ending": run.ending.value,
+        "cause": run.cause.value,
+        "attempts_made": run.attempts_made,
+        "stalls": run.stalls,
+        "worker": run.worker,
+        "added_at": run.added_at,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "text": run.text,
+        "whole": run.whole,
+    }
+
+
+def _value(job: Job[Any], text: str | None) -> Any:
+    return None if text is None else job.queue.result_of(job.name, text)

@@ -1,0 +1,157 @@
+"""`toril job show|retry|cancel|promote|remove`"""
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from toril import App, Job, NotFound
+from toril.cli.asking import agreed, yes_option
+from toril.cli.documents import of_job, of_run
+from toril.cli.endings import Failure
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
+from toril.cli.jobsheet import show_job, show_run
+from toril.cli.output import json_option
+from toril.cli.place import Place, declared, on_store, store_options
+
+__all__ = ["job"]
+
+T = TypeVar("T")
+
+_REMEMBERED: Final = 1000  # run records that are looked through for a job that is gone
+
+
+@click.group()
+def job() -> None:
+    """Show, retry, cancel, promote or remove one job.
+
+    A job is named by its queue and its id. The queue can be left out where only one has a job of that id.
+    """
+
+
+def _one_job(fn: Callable[..., T]) -> Callable[..., T]:
+    """Give a command its arguments `[QUEUE] ID`, as `queue` and `job_id`."""
+
+    @click.argument("words", nargs=-1, required=True, metavar="[QUEUE] ID")
+    @store_options
+    @json_option
+    @functools.wraps(fn)
+    def command(*, words: tuple[str, ...], **rest: Any) -> T:
+        if len(words) > 2:
+            raise click.UsageError(f"a job is named by QUEUE and ID, and there are {len(words)} words")
+        return fn(queue=words[0] if len(words) == 2 else None, job_id=words[-1], **rest)
+
+    return command
+
+
+@job.command()
+@_one_job
+def show(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
+    """Show a job with its log; or, when it has ended and is gone, its run record."""
+    kind, found = on_store(place, lambda app: _shown(app, queue, job_id))
+    if as_json:
+        click.echo(on_a_line(found))
+    else:
+        (show_job if kind == "job" else show_run)(found)
+
+
+@job.command()
+@_one_job
+def retry(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
+    """Run a job again that has ended, with all its attempts."""
+    _act(place, queue, job_id, lambda found: found.retry(), "will run again", as_json=as_json)
+
+
+@job.command()
+@click.option("--reason", default="Cancelled by an operator", show_default=True)
+@_one_job
+def cancel(*, queue: str | None, job_id: str, reason: str, place: Place, as_json: bool) -> None:
+    """Stop a job. One that has not started never will; one that runs is asked to stop."""
+
+    async def stop(app: App) -> tuple[Job[Any], bool]:
+        found = await _found(app, queue, job_id)
+        return found, await found.cancel(reason)
+
+    found, done = on_store(place, stop)
+    told = "is cancelled" if done else "was asked to stop"
+    _tell(found, told, {"cancelled": "done" if done else "asked"}, as_json=as_json)
+
+
+@job.command()
+@_one_job
+def promote(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
+    """Have a delayed job wait no longer."""
+    _act(place, queue, job_id, lambda found: found.promote(), "waits no longer", as_json=as_json)
+
+
+@job.command()
+@yes_option
+@_one_job
+def remove(*, queue: str | None, job_id: str, yes: bool, place: Place, as_json: bool) -> None:
+    """Delete a job with all that belongs to it. A running one must be cancelled instead."""
+    found = on_store(place, lambda app: _found(app, queue, job_id))
+    agreed(f"This removes 1 job: {found.name} {found.id} of {found.queue.name}.", yes=yes)
+    _act(place, found.queue.name, job_id, lambda found: found.remove(), "is removed", as_json=as_json)
+
+
+def _act(
+    place: Place, queue: str | None, job_id: str, act: Callable[[Job[Any]], Awaitable[None]], told: str, *,
+    as_json: bool,
+) -> None:  # fmt: skip
+    async def work(app: App) -> Job[Any]:
+        found = await _found(app, queue, job_id)
+        await act(found)
+        return found
+
+    _tell(on_store(place, work), told, {"done": True}, as_json=as_json)
+
+
+def _tell(found: Job[Any], told: str, facts: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(on_a_line({"queue": found.queue.name, "id": found.id, "name": found.name, **facts}))
+    else:
+        click.echo(plain(f"Job {found.id} ({found.name}) of {found.queue.name} {told}."))
+
+
+async def _found(app: App, queue: str | None, job_id: str) -> Job[Any]:
+    """The one job of that id; if no queue is named, wherever it is."""
+    names = await app.store.queues() if queue is None else [(await declared(app, queue)).name]
+    found = [each for name in names if (each := await app.queue(name).job(job_id)) is not None]
+    if len(found) > 1:
+        where = ", ".join(each.queue.name for each in found)
+        raise Failure(
+            f"there is a job {job_id!r} in each of {where}: name the queue, as in  {found[0].queue.name} {job_id}"
+        )
+    if not found:
+        raise NotFound(f"there is no job {job_id!r} in {'any queue' if queue is None else f'queue {queue!r}'}")
+    return found[0]
+
+
+async def _shown(app: App, queue: str | None, job_id: str) -> tuple[str, dict[str, Any]]:
+    try:
+        found = await _found(app, queue, job_id)
+    except NotFound:
+        return "run", await _remembered(app, queue, job_id)
+    record = found.record
+    trace = record.failure.traceback if record is not None and record.failure is not None else ""
+    return "job", of_job(found) | {"logs": await found.logs(), "traceback": trace}
+
+
+async def _remembered(app: App, queue: str | None, job_id: str) -> dict[str, Any]:
+    """The newest run record of a job that is gone."""
+    names = await app.store.queues() if queue is None else [queue]
+    found = []
+    for name in names:
+        for ending in ("completed", "failed"):
+            page = await app.queue(name).runs(ending, limit=_REMEMBERED)
+            found += [of_run(name, run) for run in page.items if run.id == job_id][:1]
+    if len({run["queue"] for run in found}) > 1:
+        where = ", ".join(sorted({run["queue"] for run in found}))
+        raise Failure(
+            f"jobs {job_id!r} have run in each of {where}: name the queue, as in  {found[0]['queue']} {job_id}"
+        )
+    if not found:
+        raise NotFound(f"there is no job {job_id!r} in {'any queue' if queue is None else f'queue {queue!r}'}")
+    return max(found, key=lambda run: int(run["finished_at"]))

@@ -1,0 +1,138 @@
+"""`toril jobs`"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import click
+
+from toril import App, State
+from toril.cli.documents import of_job, of_run
+from toril.cli.endings import say
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import compact
+from toril.cli.output import Column, Lines, json_option, show
+from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.times import age, ahead, span
+
+__all__ = ["jobs"]
+
+_ORDER: Final = ("active", "waiting", "prioritized", "delayed", "waiting_children", "failed", "completed")
+_ENDINGS: Final = ("failed", "completed")
+_PAGE: Final = 1000
+
+_COLUMNS: Final = [
+    Column("id"), Column("name", 1), Column("state", 2), Column("attempts", 5), Column("added", 4), Column("", 3),
+]  # fmt: skip
+_RUN_COLUMNS: Final = [
+    Column("id"), Column("name", 1), Column("ended", 2), Column("attempts", 6, numbers=True), Column("took", 5),
+    Column("when", 4), Column("", 3),
+]  # fmt: skip
+
+# Of a state, from a cursor, at most so many: the documents, and where to go on.
+Pages = Callable[[str, str | None, int], Awaitable[tuple[list[dict[str, Any]], str | None]]]
+Found = tuple[list[dict[str, Any]], str | None]
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--state", type=click.Choice([str(state) for state in State]), help="Only jobs in this state.")
+@click.option("--runs", is_flag=True, help="Run records of ended jobs, which stay when the jobs themselves are gone.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
+@click.option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+@store_options
+@json_option
+def jobs(
+    *, queue: str, state: str | None, runs: bool, limit: int, cursor: str | None, place: Place, as_json: bool
+) -> None:
+    """List the jobs of QUEUE: in each state the next to run first, or the last that ended."""
+    states = _states(state, cursor, _ENDINGS if runs else _ORDER)
+    inner = cursor.partition(":")[2] or None if cursor else None
+
+    async def look(app: App) -> Found:
+        pages = _pages_of_runs(app, queue) if runs else _pages_of_jobs(app, queue)
+        await declared(app, queue)
+        return await _walk(pages, states, inner, limit)
+
+    found, after = on_store(place, look)
+    columns, row = (_RUN_COLUMNS, _run_row) if runs else (_COLUMNS, _row)
+    show(Lines(found, columns, row, _none(queue, state, runs=runs)), as_json=as_json)
+    if after is not None:
+        say(on_a_line({"cursor": after}) if as_json else f"There are more: add  --cursor {after}")
+
+
+def _states(state: str | None, cursor: str | None, order: Sequence[str]) -> Sequence[str]:
+    """The states to go through; a cursor begins with the one that it stands in."""
+    states = order if state is None else (state,)
+    if state is not None and state not in order:
+        raise click.BadParameter(f"run records are of {' or '.join(order)} jobs, not {state}", param_hint="--state")
+    if cursor is None:
+        return states
+    first = cursor.partition(":")[0]
+    if first not in states or ":" not in cursor:
+        raise click.BadParameter(f"{cursor!r} is not a cursor of this listing", param_hint="--cursor")
+    return states[states.index(first) :]
+
+
+async def _walk(pages: Pages, states: Sequence[str], cursor: str | None, limit: int) -> Found:
+    found: list[dict[str, Any]] = []
+    for state in states:
+        while True:
+            if len(found) == limit:
+                return found, f"{state}:{cursor or ''}"
+            items, cursor = await pages(state, cursor, min(limit - len(found), _PAGE))
+            found += items
+            if cursor is None:
+                break
+    return found, None
+
+
+def _pages_of_jobs(app: App, name: str) -> Pages:
+    async def page(state: str, cursor: str | None, limit: int) -> Found:
+        found = await app.queue(name).jobs(State(state), cursor=cursor, limit=limit)
+        return [of_job(job) for job in found.items], found.cursor
+
+    return page
+
+
+def _pages_of_runs(app: App, name: str) -> Pages:
+    async def page(state: str, cursor: str | None, limit: int) -> Found:
+        ending: Any = state
+        found = await app.queue(name).runs(ending, cursor=cursor, limit=limit)
+        return [of_run(name, run) for run in found.items], found.cursor
+
+    return page
+
+
+def _none(queue: str, state: str | None, *, runs: bool) -> str:
+    if runs:
+        return f"No run of {queue} is remembered."
+    if state in _ENDINGS:
+        return f"{queue} keeps no {state} jobs. What is remembered of them: toril jobs {queue} --runs"
+    return f"{queue} has no {state + ' ' if state else ''}jobs. What ran before: toril jobs {queue} --runs"
+
+
+def _row(job: dict[str, Any]) -> list[object]:
+    attempts = f"{job['attempts_made']} of {job['attempts']}"
+    return [job["id"], job["name"], job["state"], attempts, age(job["added_at"]), _detail(job)]
+
+
+def _detail(job: dict[str, Any]) -> str:
+    """What one wants to know of a job in this state."""
+    match job["state"]:
+        case "failed":
+            return compact(job["error"])
+        case "completed":
+            return compact(job["result"]) if job["result"] is not None else ""
+        case "active":
+            asked = "told to stop" if job["cancelling"] else ""
+            return asked or ("" if job["progress"] is None else f"progress {compact(job['progress'])}")
+        case "delayed":
+            return ahead(job["due_at"])
+        case _:
+            return compact(job["data"]) if job["data"] is not None else ""
+
+
+def _run_row(run: dict[str, Any]) -> list[object]:
+    took = "" if run["started_at"] is None else span(run["finished_at"] - run["started_at"])
+    text = "" if run["text"] == "null" else compact(run["text"])
+    return [run["id"], run["name"], run["cause"], run["attempts_made"], took, age(run["finished_at"]), text]

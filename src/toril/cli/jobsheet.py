@@ -1,0 +1,80 @@
+"""One job on a page, for people."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from toril.cli.escaping import compact, plain
+from toril.cli.times import age, ahead, span
+
+__all__ = ["show_job", "show_run"]
+
+_LINES: Final = 20  # of the job's log
+_LONG: Final = 60_000  # characters of a payload
+
+
+def show_job(job: dict[str, Any]) -> None:
+    """All that is known of it, the log's last lines, and the traceback of its last failure."""
+    _facts(
+        {
+            "job": f"{job['id']}  {job['name']}  in {job['queue']}",
+            "state": job["state"] + (f", {ahead(job['due_at'])}" if job["state"] == "delayed" else ""),
+            "attempts": f"{job['attempts_made']} of {job['attempts']}" + _stalls(job),
+            "priority": job["priority"] or None,
+            "progress": job["progress"],
+            "told to stop": job["cancelling"],
+            "error": job["error"] and f"{job['error_kind']}: {job['error']}",
+            "worker": job["worker"],
+            **_times(job),
+            "metadata": job["metadata"] or None,
+            "result": job["result"],
+        }
+    )
+    _section("data", json.dumps(job["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
+    logs = job["logs"]
+    _section("log" + (f" (the last {_LINES} of {len(logs)} lines)" if len(logs) > _LINES else ""), logs[-_LINES:])
+    _section("traceback", job["traceback"].rstrip().split("\n") if job["traceback"] else [])
+
+
+def show_run(run: dict[str, Any]) -> None:
+    """What is remembered of a job that is gone."""
+    took = None if run["started_at"] is None else span(run["finished_at"] - run["started_at"])
+    _facts(
+        {
+            "job": f"{run['id']}  {run['name']}  of {run['queue']} (ended and not kept; this is its run record)",
+            "ended": run["cause"],
+            "attempts": f"{run['attempts_made']}" + _stalls(run),
+            "took": took,
+            "worker": run["worker"],
+            **_times(run),
+            "result" if run["ending"] == "completed" else "error": run["text"] + ("" if run["whole"] else " …"),
+        }
+    )
+
+
+def _facts(facts: dict[str, Any]) -> None:
+    wide = max(map(len, facts))
+    for name, value in facts.items():
+        if value is not None and value != "":
+            click.echo(f"{click.style(name.ljust(wide), bold=True)}  {compact(value, _LONG)}")
+
+
+def _section(title: str, lines: list[str]) -> None:
+    if lines:
+        click.echo("\n" + click.style(title, bold=True))
+        for line in lines:
+            click.echo("  " + plain(line))
+
+
+def _stalls(found: dict[str, Any]) -> str:
+    return f", and {found['stalls']} times its worker was lost" if found["stalls"] else ""
+
+
+def _times(found: dict[str, Any]) -> dict[str, str]:
+    return {
+        name: f"{datetime.fromtimestamp(found[key] / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC ({age(found[key])})"
+        for name, key in (("added", "added_at"), ("started", "started_at"), ("finished", "finished_at"))
+        if found[key] is not None
+    }

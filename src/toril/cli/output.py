@@ -1,0 +1,114 @@
+"""What commands print: tables for people, one JSON document a line for programs."""
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toril.cli.escaping import as_json, plain
+
+__all__ = ["Column", "Lines", "console", "json_option", "show", "table"]
+
+T = TypeVar("T")
+
+_WIDE: Final = 100_000  # for pipes and files, where nothing need fit
+_STYLES: Final = {
+    "active": "yellow", "completed": "green", "failed": "red", "delayed": "cyan", "paused": "magenta",
+    "cancelled": "magenta", "expired": "red", "stalled": "red",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, and how soon it makes way where the terminal is narrow: the largest `rank` goes first."""
+
+    title: str
+    rank: int = 0
+    numbers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What to show: documents for programs, and the same for people as rows of a table."""
+
+    documents: Iterable[dict[str, Any]]
+    columns: Sequence[Column]
+    row: Callable[[dict[str, Any]], Sequence[object]]
+    none: str
+
+
+def json_option(fn: Callable[..., T]) -> Callable[..., T]:
+    """Give a command `--json`, as its argument `as_json`."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line.")
+    @functools.wraps(fn)
+    def command(**rest: Any) -> T:
+        return fn(**rest)
+
+    return command
+
+
+def show(lines: Lines, *, as_json: bool) -> None:
+    """Print it all."""
+    if as_json:
+        documents(lines.documents)
+        return
+    rows = [[plain(cell) for cell in lines.row(document)] for document in lines.documents]
+    if rows:
+        table(lines.columns, rows)
+    else:
+        click.echo(lines.none, err=True)
+
+
+def documents(found: Iterable[dict[str, Any]]) -> None:
+    for document in found:
+        click.echo(as_json(document))
+
+
+def console() -> Console:
+    """The terminal, or what stands in for it. `NO_COLOR`, `TERM=dumb` and `COLUMNS` are honoured."""
+    made = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    if not made.is_terminal:
+        made.width = _WIDE
+    return made
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns, as many as there is room for."""
+    out = console()
+    kept = _fitting(columns, rows, out.width)
+    grid = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for index in kept:
+        column = columns[index]
+        grid.add_column(
+            column.title, justify="right" if column.numbers else "left", no_wrap=True,
+            overflow="ellipsis" if out.encoding.startswith("utf") else "crop",
+        )  # fmt: skip
+    for row in rows:
+        grid.add_row(*(Text(row[index], _STYLES.get(row[index], "")) for index in kept))
+    with out.capture() as captured:
+        out.print(grid)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip(), color=True)
+
+
+def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The columns that there is room for; a last one that is free text may be cut instead of left out."""
+    kept = list(range(len(columns)))
+    needs = [max(len(column.title), *(min(len(row[i]), 40) for row in rows)) for i, column in enumerate(columns)]
+    while len(kept) > 1 and sum(needs[index] + _GAP for index in kept) - _GAP > width:
+        last = max(kept, key=lambda index: columns[index].rank)
+        if last == kept[-1] and sum(needs[index] + _GAP for index in kept[:-1]) + _LEAST <= width:
+            break
+        kept.remove(last)
+    return kept
+
+
+_GAP: Final = 2  # cells between columns
+_LEAST: Final = 12  # cells, of what can be cut

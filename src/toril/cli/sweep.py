@@ -1,0 +1,89 @@
+"""`toril drain`, `toril clean` and `toril obliterate`: what removes many jobs at once."""
+
+from collections.abc import Awaitable, Callable
+
+import click
+
+from toril import App, Queue, State
+from toril.cli.asking import agreed, yes_option
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
+from toril.cli.output import json_option
+from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.times import duration, span
+from toril.model import Counts
+
+__all__ = ["clean", "drain", "obliterate"]
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--delayed", is_flag=True, help="Also jobs that wait for their time.")
+@yes_option
+@store_options
+@json_option
+def drain(*, queue: str, delayed: bool, yes: bool, place: Place, as_json: bool) -> None:
+    """Remove the jobs of QUEUE that have not started."""
+    counts = _counts(place, queue)
+    many = counts.waiting + counts.prioritized + (counts.delayed if delayed else 0)
+    agreed(f"This removes {_jobs(many)} of {queue} that {_have(many)} not started.", yes=yes)
+    _swept(place, queue, lambda q: q.drain(delayed="remove" if delayed else "keep"), as_json=as_json)
+
+
+@click.command()
+@click.argument("queue")
+@click.option(
+    "--state", type=click.Choice([str(state) for state in State if state is not State.ACTIVE]), default="completed",
+    show_default=True,
+)  # fmt: skip
+@click.option("--older-than", type=duration, default="0", help="Only those that have been in it for so long: 7d.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
+@yes_option
+@store_options
+@json_option
+def clean(
+    *, queue: str, state: str, older_than: float, limit: int | None, yes: bool, place: Place, as_json: bool
+) -> None:
+    """Remove the jobs of QUEUE that are in one state, or have been for some time."""
+    many = _counts(place, queue).of(State(state))
+    old = f" that have been so for {span(round(older_than * 1000))}" if older_than else ""
+    most = f", {limit} at most" if limit else ""
+    agreed(f"This removes {state} jobs of {queue}{old}{most}; it has {many} that are {state}.", yes=yes)
+    _swept(place, queue, lambda q: q.clean(State(state), older_than=older_than, limit=limit), as_json=as_json)
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--force", is_flag=True, help="Even while jobs run.")
+@yes_option
+@store_options
+@json_option
+def obliterate(*, queue: str, force: bool, yes: bool, place: Place, as_json: bool) -> None:
+    """Remove QUEUE with everything in it: its jobs, run records, events and settings."""
+    counts = _counts(place, queue)
+    many = sum(counts.of(state) for state in State)
+    agreed(f"This removes {queue} with {_jobs(many)}, {counts.active} of them running, and its history.", yes=yes)
+    _swept(place, queue, lambda q: q.obliterate(force=force), as_json=as_json)
+
+
+def _counts(place: Place, name: str) -> Counts:
+    async def look(app: App) -> Counts:
+        return await (await declared(app, name)).counts()
+
+    return on_store(place, look)
+
+
+def _swept(place: Place, name: str, sweep: Callable[[Queue], Awaitable[int]], *, as_json: bool) -> None:
+    async def act(app: App) -> int:
+        return await sweep(app.queue(name))
+
+    removed = on_store(place, act)
+    click.echo(on_a_line({"queue": name, "removed": removed}) if as_json else plain(f"Removed {_jobs(removed)}."))
+
+
+def _jobs(many: int) -> str:
+    return "1 job" if many == 1 else f"{many} jobs"
+
+
+def _have(many: int) -> str:
+    return "has" if many == 1 else "have"

@@ -1,0 +1,57 @@
+"""`toril workers`"""
+
+from typing import Any, Final
+
+import click
+
+from toril import App
+from toril.cli.output import Column, Lines, json_option, show
+from toril.cli.place import Place, on_store, store_options
+from toril.cli.times import age
+
+__all__ = ["workers"]
+
+_COLUMNS: Final = [
+    Column("worker", 5),
+    Column("host", 6),
+    Column("pid", 0, numbers=True),
+    Column("running", 1),
+    Column("started", 4),
+    Column("seen", 2),
+    Column("version", 7),
+    Column("queues", 3),
+]
+
+
+@click.command()
+@store_options
+@json_option
+def workers(*, place: Place, as_json: bool) -> None:
+    """List the workers that are alive."""
+    found = on_store(place, _documents)
+    show(Lines(found, _COLUMNS, _row, "No worker is alive. Start one with: toril run MODULE:APP"), as_json=as_json)
+
+
+async def _documents(app: App) -> list[dict[str, Any]]:
+    return [
+        {
+            "worker": each.id,
+            "queues": list(each.queues),
+            "slots": each.slots,
+            "running": each.running,
+            "host": each.host,
+            "pid": each.pid,
+            "version": each.version,
+            "started_at": each.started_at,
+            "seen_at": each.seen_at,
+            "orders": list(each.orders),
+        }
+        for each in await app.store.workers()
+    ]
+
+
+def _row(worker: dict[str, Any]) -> list[object]:
+    running = f"{worker['running']} of {worker['slots']}"
+    seen, started = age(worker["seen_at"]), age(worker["started_at"])
+    names = ", ".join(worker["queues"])
+    return [worker["worker"], worker["host"], worker["pid"], running, started, seen, worker["version"], names]
