@@ -30,7 +30,7 @@ class Chronicle:
         self._start = SYSTEM.monotonic()
         self.moments: deque[Moment] = deque(maxlen=_KEPT)
         self.tell: Callable[[Moment], None] = lambda _: None
-        app.on("started", lambda event: self._happened("started", event))
+        app.on("active", lambda event: self._happened("started", event))
         app.on("completed", lambda event: self._happened("completed", event))
         app.on("retrying", lambda event: self._happened("retrying", event))
         app.on("failed", lambda event: self._happened("failed", event))
