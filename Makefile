@@ -48,6 +48,10 @@ format: setup ## Put the code into shape
 capabilities: setup ## Write docs/capabilities.md from the tests' marks
 	$(BIN)/python -m tools.capabilities --write
 
+.PHONY: sync
+sync: setup ## Write src/toril/sync.py from the async classes
+	$(BIN)/python -m tools.blocking --write
+
 .PHONY: soak
 soak: setup ## Many more seeds of the simulator, and longer fault runs
 	TORIL_SIM_SEEDS=20000 TORIL_FAULT_ROUNDS=200 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/sim tests/faults

@@ -23,6 +23,7 @@ from toril.names import check_prefix, check_queue_name
 from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.portal import Portal
 from toril.queue import Queue, QueueOptions, Unknown
+from toril.worker.leases import Keeper, LoopKeeper
 from toril.worker.process import GRACE, Plan, Process, worker_name
 
 __all__ = ["App", "Queues"]
@@ -228,13 +229,17 @@ class App:
                 shutdown.push_async_callback(_soon, hook)
             await shutdown.enter_async_context(self)
             self._process = Process(
-                list(self.queues.values()), self._store, self._store.twin(), self._clock, self.events, self._plan,
+                list(self.queues.values()), self._store, self._keeper(), self._clock, self.events, self._plan,
                 name=self._name, version=_version(), concurrency=queues,
                 grace=milliseconds("grace", grace) / 1000,
             )  # fmt: skip
             state = await shutdown.enter_async_context(self._lifespan(self)) if self._lifespan else None
             with self._process.signals():
                 return await self._process.run(state, burst=burst)
+
+    def _keeper(self) -> Keeper:
+        """Leases are kept from a thread; in tests, whose clock is not a real one, on the loop."""
+        return (LoopKeeper if self._given else Keeper)(self._store.twin(), self._clock)
 
     def stop(self) -> None:
         """Have `run` shut down; a second time, without waiting for running jobs."""

@@ -50,13 +50,7 @@ class Portal:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's answer. Refused where it would block an event loop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            coroutine.close()
-            raise UsageError("this call blocks, and an event loop is running here: use `await queue.…` without `.sync`")
+        _refuse_in_a_loop(coroutine)
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -84,6 +78,15 @@ class Portal:
         self._loop.run_forever()
 
 
+def _refuse_in_a_loop(coroutine: Coroutine[Any, Any, Any]) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    coroutine.close()
+    raise UsageError("this call blocks, and an event loop is running here: use `await queue.…` without `.sync`")
+
+
 class Doorway:
     """What a blocking queue has in place of its app: the portal of the moment, so that a handle outlives a `close` and
     a fork."""
@@ -103,4 +106,5 @@ class Doorway:
         return await self.portal().call(make)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        _refuse_in_a_loop(coroutine)
         return self.portal().run(coroutine)

@@ -60,7 +60,7 @@ async def test_a_plain_function_that_overruns_its_timeout_fails(app: App, execut
 
 
 async def test_a_process_that_overruns_its_timeout_is_killed(app: App) -> None:
-    queue = app.queue("q", {"forever": handler(in_processes.forever, executor="process", timeout=1)}, retry=ONCE)
+    queue = app.queue("q", {"forever": handler(in_processes.forever, executor="process", timeout=5)}, retry=ONCE)
     async with working(app):
         job = await queue.add("forever", result_ttl=60)
         pid = int(await line_of(queue, job.id))

@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import count
 
 __all__ = ["ManualClock"]
@@ -56,6 +57,22 @@ class ManualClock:
 
     def unique(self) -> str:
         return f"unique{next(self._names)}"
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Meanwhile time passes by itself, from one thing that is due to the next."""
+        task = asyncio.get_running_loop().create_task(self._run())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(0.001)  # what is at work in other threads gets a moment of real time
+            due = [due for due, _ in self._sleeping] + [timer.due for timer in self._timers if not timer.cancelled]
+            if due:
+                self.advance(max(0, min(due) - self._now))
 
     def advance(self, ms: int) -> None:
         """Let `ms` milliseconds pass, wake those whose sleep is over, and call back what is due."""

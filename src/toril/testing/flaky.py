@@ -34,11 +34,11 @@ class FlakyStore:
         found = getattr(self._store, name)
         return partial(self._call, found) if name in _CALLS else found
 
-    async def _call(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    async def _call(self, method: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
         chance = self._random.random()
         if chance < self._rate / 2:
             raise self._lose("request")
-        answer = await call(*args, **options)
+        answer = await method(*args, **options)
         if chance < self._rate:
             raise self._lose("answer")
         return answer

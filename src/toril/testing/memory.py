@@ -1,10 +1,11 @@
 """An app in memory for the length of a test: nothing is left behind, and time passes when told to."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import cast
 
 from toril.app import App
-from toril.engine import connect
+from toril.engine import Store, connect
 from toril.policy.retry import Seconds, milliseconds
 from toril.testing.clock import ManualClock
 from toril.testing.flaky import FlakyStore
@@ -35,9 +36,13 @@ async def memory(app: App, *, loses: float = 0.0, seed: int = 0) -> AsyncIterato
     what a correct program does must come out the same."""
     clock = ManualClock(seed=seed)
     store = connect("memory://", clock=clock)
-    with app.using(FlakyStore(store, rate=loses, seed=seed) if loses else store, clock):
-        async with app:
-            yield Memory(app, clock)
+    async with AsyncExitStack() as stack:
+        if loses:
+            store = cast("Store", FlakyStore(store, rate=loses, seed=seed))
+            await stack.enter_async_context(clock.running())  # what is sent again waits before that
+        stack.enter_context(app.using(store, clock))
+        await stack.enter_async_context(app)
+        yield Memory(app, clock)
 
 
 async def drain(app: App) -> int:

@@ -14,7 +14,7 @@ from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Outcome,
 from toril.policy.judge import judge
 from toril.signal import Signal, Why
 
-__all__ = ["ChildFailed", "Dropped", "Invoke", "Rules", "outcome_of", "told_to_stop"]
+__all__ = ["ChildFailed", "Dropped", "Invoke", "Rules", "judged", "outcome_of", "told_to_stop"]
 
 # Calls the handler with its payload, wherever it runs.
 Invoke = Callable[[Entry, Any], Awaitable[Any]]
@@ -64,7 +64,7 @@ def _ended_by(error: BaseException, signal: Signal, job: Claimed, rules: Rules) 
     """An attempt that was told to stop and did is judged by that, whatever it raised to stop."""
     if signal.kind is not None and isinstance(error, asyncio.CancelledError | JobCancelled | LeaseLost):
         return told_to_stop(signal, job, rules)
-    return _judged(error, job, rules)
+    return judged(error, job, rules)
 
 
 def _torn_down() -> bool:
@@ -109,7 +109,8 @@ def _skipped(entry: Entry) -> Completed:
     return Completed(encode({"skipped": True, "reason": reason}), summary=f"skipped: {reason}")
 
 
-def _judged(error: BaseException, job: Claimed, rules: Rules) -> Outcome:
+def judged(error: BaseException, job: Claimed, rules: Rules) -> Outcome:
+    """What becomes of a job whose attempt raised this."""
     try:
         return judge(error, failure_of(error), job, chance=rules.chance())
     except Exception as wrong:  # a Snooze or retry_after with an impossible time

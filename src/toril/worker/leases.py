@@ -13,7 +13,7 @@ from toril.errors import TorilError
 from toril.logs import log
 from toril.model import BATCH, Extended, Lease
 
-__all__ = ["Keeper", "Tell"]
+__all__ = ["Keeper", "LoopKeeper", "Tell"]
 
 # Called with what a renewal found: leases that are lost, and jobs that someone wants stopped.
 Tell = Callable[[Extended], None]
@@ -117,3 +117,17 @@ class Keeper:
                 lost.append(lease)
         if lost:
             tell(Extended(lost=tuple(lost)))
+
+
+class LoopKeeper(Keeper):
+    """Keeps leases from the running loop: for clocks that only this loop can follow."""
+
+    _task: "asyncio.Task[None] | None" = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self.keep())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])

@@ -54,6 +54,9 @@ class Slots(Protocol):
     def drained(self) -> None:
         """Nothing is left to do, after there was something."""
 
+    def resting(self) -> None:
+        """There is nothing to hand in and nothing to take just now."""
+
 
 class Loop:
     """Moves jobs between the store and the slots. `run` returns when it was told to stop and all is handed in."""
@@ -95,8 +98,15 @@ class Loop:
         self._quiet = self._stopping = True
         self._news.set()
 
-    async def run(self, group: asyncio.TaskGroup) -> None:
-        """Until stopped. `group` is where attempts run, and where news is waited for."""
+    async def run(self) -> None:
+        """Until stopped."""
+        try:
+            await self._turn()
+        finally:
+            if self._watcher is not None:
+                self._watcher.cancel()
+
+    async def _turn(self) -> None:
         while not self._is_over():
             self._news.clear()
             if self._outbox or self._may_claim():
@@ -104,10 +114,9 @@ class Loop:
                 if self._outbox or self._may_claim():
                     continue
             self._tell_if_drained()
+            self._slots.resting()
             if not self._is_over():
-                await self._rest(group)
-        if self._watcher is not None:
-            self._watcher.cancel()
+                await self._rest()
 
     @property
     def empty(self) -> bool:
@@ -169,10 +178,10 @@ class Loop:
         if self._exhausted and answer.wake_at is not None:
             self._wake_at = self._clock.monotonic() + max(0, answer.wake_at - answer.now) / 1000
 
-    async def _rest(self, group: asyncio.TaskGroup) -> None:
+    async def _rest(self) -> None:
         """Until something finishes, arrives, or falls due."""
         if self._exhausted and self._watcher is None and not self._quiet and self._slots.free():
-            self._watcher = group.create_task(self._watch())
+            self._watcher = asyncio.get_running_loop().create_task(self._watch())
         times = [time for time in (self._wake_at, self._quarantine.until) if time is not None]
         timer = None
         if times:

@@ -51,7 +51,7 @@ class Process:
     """One process's workers, and all that keeps them going."""
 
     def __init__(
-        self, queues: Sequence[Queue], engine: Engine, twin: Engine, clock: Clock, events: Events, plan: Plan, *,
+        self, queues: Sequence[Queue], engine: Engine, keeper: Keeper, clock: Clock, events: Events, plan: Plan, *,
         name: str, version: str, concurrency: Mapping[str, int] | None = None, grace: float = GRACE,
     ) -> None:  # fmt: skip
         self._queues = _chosen(queues, concurrency)
@@ -63,9 +63,10 @@ class Process:
         self._grace = grace
         self._version = version
         self.name = name
-        self._keeper = Keeper(twin, clock)
+        self._keeper = keeper
         self._workers: list[Worker] = []
         self._stopping = asyncio.Event()
+        self._rested = asyncio.Event()
         self._forced = False
 
     def stop(self) -> None:
@@ -81,7 +82,7 @@ class Process:
         caller = Caller(f"{self.name}/reports", self._clock)
         around = Surroundings(
             engine=self._engine, clock=self._clock, caller=caller, keeper=self._keeper, events=self._events,
-            name=self.name, state=state, middleware=tuple(self._plan.middleware),
+            name=self.name, rested=self._rested.set, state=state, middleware=tuple(self._plan.middleware),
         )  # fmt: skip
         self._workers = [Worker(queue, around, self._concurrency.get(queue.name)) for queue in self._queues]
         await self._set_bounds()
@@ -132,7 +133,8 @@ class Process:
 
     async def _until_empty(self) -> None:
         while not all(worker.empty for worker in self._workers):
-            await self._clock.sleep(0.02)
+            await self._rested.wait()
+            self._rested.clear()
         self._stopping.set()
 
     async def _poll(self, poller: Callable[[], Awaitable[Any]]) -> None:

@@ -1,7 +1,7 @@
 """One queue's worker: its slots, and what happens to the attempts in them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -19,7 +19,7 @@ from toril.model import Claimed, Exchange, Extended, Limits, Outcome, Precedence
 from toril.queue import Queue
 from toril.signal import Signal, Why
 from toril.sync import SyncJob
-from toril.worker.attempt import Dropped, Rules, outcome_of, told_to_stop
+from toril.worker.attempt import Dropped, Rules, judged, outcome_of, told_to_stop
 from toril.worker.children import Children
 from toril.worker.leases import Keeper
 from toril.worker.loop import Loop, Terms
@@ -44,6 +44,7 @@ class Surroundings:
     keeper: Keeper
     events: Events
     name: str
+    rested: Callable[[], None]
     state: Any = None
     middleware: Sequence[Middleware] = field(default_factory=tuple)
 
@@ -68,7 +69,7 @@ class Worker:
         self._rules = Rules(queue.handlers, options.unknown == "release", around.clock.random)
         self._threads = Threads(queue.name, self.concurrency)
         self._children = Children()
-        self._group: asyncio.TaskGroup | None = None
+        self._attempts: set[asyncio.Task[None]] = set()
         self._home: asyncio.AbstractEventLoop | None = None
 
     async def run(self) -> None:
@@ -76,10 +77,10 @@ class Worker:
         self._home = asyncio.get_running_loop()
         self._around.events.emit("worker_started", WorkerEvent(worker=self._around.name, queue=self.queue.name))
         try:
-            async with asyncio.TaskGroup() as self._group:
-                await self._loop.run(self._group)
-                self._loop.stop()
+            await self._loop.run()
         finally:
+            for attempt in self._attempts:  # those that were told to stop, and did not
+                attempt.cancel()
             self._threads.close()
             self._children.close()
             self._around.events.emit("worker_stopped", WorkerEvent(worker=self._around.name, queue=self.queue.name))
@@ -117,14 +118,15 @@ class Worker:
         return not self._running
 
     def start(self, job: Claimed, asked_at: float) -> None:
-        assert self._group is not None  # noqa: S101 - the loop runs within `run`
         running = Running(job, Signal(), self._around.clock.monotonic())
         self._running[id(running)] = running
         options = self._options
         self._around.keeper.hold(
             job.lease, ttl=options.lease, renew=options.renew, since=asked_at, tell=self._heard_elsewhere
         )
-        running.task = self._group.create_task(self._attempt(running))
+        running.task = asyncio.get_running_loop().create_task(self._attempt(running))
+        self._attempts.add(running.task)
+        running.task.add_done_callback(partial(self._over, running))
 
     def settled(self, settlement: Settlement, verdict: Verdict) -> None:
         self._telling.settled(settlement, verdict)
@@ -134,6 +136,9 @@ class Worker:
 
     def drained(self) -> None:
         self._telling.drained()
+
+    def resting(self) -> None:
+        self._around.rested()
 
     # attempts
 
@@ -151,6 +156,13 @@ class Worker:
         running.disarm()
         await reports.flush()
         self._settle_unless_over(running, outcome)
+
+    def _over(self, running: Running, task: "asyncio.Task[None]") -> None:
+        """The task has ended. An error that comes this far is ours, and its job is not to be lost with it."""
+        self._attempts.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._error(f"an attempt of job {running.lease.id} broke: {error!r}")
+            self._settle_unless_over(running, judged(error, running.job, self._rules))
 
     async def _invoke(self, running: Running, reports: AttemptReports, entry: Entry, data: Any) -> Any:
         """Call the handler where it wants to run, inside the middleware."""
