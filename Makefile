@@ -23,6 +23,10 @@ $(BIN)/.installed: pyproject.toml requirements-dev.txt
 .PHONY: setup
 setup: $(BIN)/.installed ## Make the virtual environment and install what is needed
 
+.PHONY: demo
+demo: setup ## Watch a small shop of queues at work, for ten seconds
+	@$(BIN)/toril demo
+
 .PHONY: test
 test: setup lint types unit ## Everything that must be green: lint, types, tests
 

@@ -35,8 +35,8 @@ def say(text: str) -> None:
 def shown_usage(error: click.ClickException) -> int:
     """Tell what is wrong with a command line, and how the command is written."""
     say(f"Error: {error.format_message()}")
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        say(" ".join(error.ctx.get_usage().split()))
+    if isinstance(error, click.UsageError):
+        say("Usage: toril COMMAND [ARGS]..." if error.ctx is None else " ".join(error.ctx.get_usage().split()))
     return error.exit_code
 
 

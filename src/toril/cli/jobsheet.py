@@ -5,8 +5,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
+from rich.text import Text
 
 from toril.cli.escaping import compact, plain
+from toril.cli.output import console
 from toril.cli.times import age, ahead, span
 
 __all__ = ["show_job", "show_run"]
@@ -55,15 +57,16 @@ def show_run(run: dict[str, Any]) -> None:
 
 
 def _facts(facts: dict[str, Any]) -> None:
+    out = console()
     wide = max(map(len, facts))
     for name, value in facts.items():
         if value is not None and value != "":
-            click.echo(f"{click.style(name.ljust(wide), bold=True)}  {compact(value, _LONG)}")
+            out.print(Text.assemble((name.ljust(wide), "bold"), f"  {compact(value, _LONG)}"), soft_wrap=True)
 
 
 def _section(title: str, lines: list[str]) -> None:
     if lines:
-        click.echo("\n" + click.style(title, bold=True))
+        console().print(Text(f"\n{title}", "bold"))
         for line in lines:
             click.echo("  " + plain(line))
 

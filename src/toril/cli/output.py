@@ -1,10 +1,11 @@
 """What commands print: tables for people, one JSON document a line for programs."""
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import click
 from rich.console import Console
@@ -73,7 +74,8 @@ def documents(found: Iterable[dict[str, Any]]) -> None:
 
 def console() -> Console:
     """The terminal, or what stands in for it. `NO_COLOR`, `TERM=dumb` and `COLUMNS` are honoured."""
-    made = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    made = Console(file=sys.stdout, color_system=system, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
         made.width = _WIDE
     return made

@@ -58,16 +58,19 @@ def on_store(
 
 async def _worked(place: Place, work: Callable[[App], Awaitable[T]], *, missing: Literal["refuse", "create"]) -> T:
     app = App(place.url, prefix=place.prefix)
-    until = SYSTEM.monotonic() + place.wait
+    until, told = SYSTEM.monotonic() + place.wait, False
     while True:
         try:
             if missing == "refuse":
                 _check_there(app.url, named=bool(place.url or os.environ.get("TORIL_URL")))
             await app.open()
             break
-        except (Failure, EngineUnavailable):
+        except (Failure, EngineUnavailable) as error:
             if SYSTEM.monotonic() >= until:
                 raise
+            if not told:
+                say(f"Waiting: {error}")
+                told = True
         await SYSTEM.sleep(_LOOK_AGAIN)
     try:
         return await work(app)

@@ -1,0 +1,85 @@
+"""A store of its own for every test, and the commands in this process or in a fresh one."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pytest
+from click.testing import CliRunner, Result
+
+from toril import App
+from toril.cli.main import toril as command
+
+T = TypeVar("T")
+
+# What a terminal or a wish of the developer's might change.
+_OURS = ("TORIL_URL", "NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "LINES", "PYTHONIOENCODING", "LC_ALL", "LANG")
+
+
+class Toril(Protocol):
+    """Runs a command in this process, on the test's store."""
+
+    def __call__(self, *words: str, given: str | bytes | None = None, code: int = 0) -> Result: ...
+
+
+class Fresh(Protocol):
+    """Starts a command in a process of its own, on the test's store."""
+
+    def __call__(self, *words: str, **options: Any) -> "subprocess.Popen[str]": ...
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: empty, and nothing in the environment names a store."""
+    for name in _OURS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def url(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The store of `TORIL_URL`, not made yet."""
+    url = f"sqlite:///{folder / 'jobs.db'}"
+    monkeypatch.setenv("TORIL_URL", url)
+    return url
+
+
+@pytest.fixture
+def toril(folder: Path) -> Toril:
+    def run(*words: str, given: str | bytes | None = None, code: int = 0) -> Result:
+        result = CliRunner().invoke(command, list(words), input=given)
+        assert result.exit_code == code, result.output
+        return result
+
+    return run
+
+
+@pytest.fixture
+def fresh(folder: Path) -> Fresh:
+    def start(*words: str, **options: Any) -> "subprocess.Popen[str]":
+        given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        env = os.environ | options.pop("env", {})
+        args = options.pop("args", [sys.executable, "-m", "toril", *words])
+        return subprocess.Popen(args, env=env, **given | options)
+
+    return start
+
+
+def on(url: str, work: Callable[[App], Awaitable[T]]) -> T:
+    """What `work` answers, with an app that is open on the store."""
+
+    async def worked() -> T:
+        async with App(url) as app:
+            return await work(app)
+
+    return asyncio.run(worked())
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]

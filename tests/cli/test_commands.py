@@ -1,0 +1,337 @@
+"""The commands that add jobs and look after queues, as people and as programs use them."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.cli.conftest import Fresh, Toril, documents, on
+from toril import App, Job
+from toril.cli.main import toril as command
+
+JOB_KEYS = {
+    "queue", "id", "name", "state", "data", "priority", "attempts", "attempts_made", "stalls", "progress", "result",
+    "error", "error_kind", "cancelling", "metadata", "worker", "added_at", "started_at", "finished_at", "due_at",
+    "expires_at",
+}  # fmt: skip
+RUN_KEYS = {
+    "queue", "id", "name", "ending", "cause", "attempts_made", "stalls", "worker", "added_at", "started_at",
+    "finished_at", "text", "whole",
+}  # fmt: skip
+QUEUE_KEYS = {
+    "queue", "waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed", "paused",
+    "completed_total", "failed_total", "concurrency", "max_waiting",
+}  # fmt: skip
+WORKER_KEYS = {
+    "worker", "queues", "slots", "running", "host", "pid", "version", "started_at", "seen_at", "orders",
+}  # fmt: skip
+
+
+async def _works(ctx: Any) -> dict[str, int]:
+    await ctx.log("at it")
+    return {"n": ctx.data["n"]}
+
+
+async def _fails(ctx: Any) -> None:
+    raise ValueError("no good")
+
+
+def shop(url: str) -> None:
+    """Two completed jobs, of which one is kept, a failed one, one that waits and one that is delayed."""
+
+    async def fill(app: App) -> None:
+        email = app.queue("email", {"works": _works, "fails": _fails})
+        await email.add("works", {"n": 1}, job_id="gone")
+        await email.add("works", {"n": 2}, job_id="kept", keep_completed=True)
+        await email.add("fails", None, job_id="bad", attempts=1, keep_failed=True)
+        await app.run(burst=True)
+        await email.add("works", {"n": 3}, job_id="next", metadata={"actor": "ada"})
+        await email.add("works", {"n": 4}, job_id="later", delay=3600)
+
+    on(url, fill)
+
+
+def job(url: str, name: str) -> Job[Any] | None:
+    return on(url, lambda app: app.queue("email").job(name))
+
+
+# adding
+
+
+def test_a_job_is_added_with_its_payload_and_options(toril: Toril, url: str) -> None:
+    told = toril("add", "email", "hi", '{"to": "ada"}', "--job-id", "mine", "--attempts", "7", "--delay", "2h").stdout
+
+    assert told == "Added job mine (hi) to email.\n"
+    found = job(url, "mine")
+    assert found is not None
+    assert found.record is not None
+    assert (found.name, found.data) == ("hi", {"to": "ada"})
+    assert (found.record.attempts, found.record.delay) == (7, 7_200_000)
+
+
+@pytest.mark.parametrize("data", ["-", "@payload.json"])
+def test_a_payload_can_come_from_the_input_or_a_file(toril: Toril, url: str, folder: Path, data: str) -> None:
+    (folder / "payload.json").write_text('{"to": "grüße"}', "utf-8")
+
+    toril("add", "email", "hi", data, "--job-id", "mine", given='{"to": "grüße"}')
+
+    found = job(url, "mine")
+    assert found is not None
+    assert found.data == {"to": "grüße"}
+
+
+def test_the_same_id_again_adds_nothing_and_says_so(toril: Toril, url: str) -> None:
+    toril("add", "email", "hi", "--job-id", "mine")
+
+    assert "nothing was added" in toril("add", "email", "hi", "--job-id", "mine").stdout
+    (answer,) = documents(toril("add", "email", "hi", "--job-id", "mine", "--json").stdout)
+    assert answer == {"queue": "email", "id": "mine", "name": "hi", "added": False}
+
+
+def test_the_default_store_is_made_here_when_a_job_is_added(toril: Toril, folder: Path) -> None:
+    toril("add", "email", "hi")
+
+    assert (folder / "toril.db").exists()
+    assert "email" in toril("queues").stdout
+
+
+# looking
+
+
+def test_queues_are_listed_with_their_counts(toril: Toril, url: str) -> None:
+    shop(url)
+
+    heads, values = (line.split() for line in toril("queues").stdout.splitlines())
+
+    shown = dict(zip(heads, values, strict=False))
+    assert shown["queue"] == "email"
+    assert [shown[name] for name in ("waiting", "delayed", "completed", "failed", "kept")] == ["1", "1", "2", "1", "2"]
+
+
+def test_jobs_are_listed_in_every_state(toril: Toril, url: str) -> None:
+    shop(url)
+
+    lines = toril("jobs", "email").stdout.splitlines()[1:]
+
+    assert [line.split()[0] for line in lines] == ["next", "later", "bad", "kept"]
+    assert "no good" in lines[2]
+
+
+def test_the_jobs_of_one_state_can_be_had_alone(toril: Toril, url: str) -> None:
+    shop(url)
+
+    (found,) = documents(toril("jobs", "email", "--state", "failed", "--json").stdout)
+
+    assert (found["id"], found["error"], found["error_kind"]) == ("bad", "no good", "ValueError")
+
+
+def test_a_listing_goes_on_where_the_last_one_ended(toril: Toril, url: str) -> None:
+    shop(url)
+    seen: list[str] = []
+    cursor: list[str] = []
+
+    for _ in range(10):
+        page = toril("jobs", "email", "--json", "--limit", "1", *cursor)
+        seen += [each["id"] for each in documents(page.stdout)]
+        if not page.stderr:
+            break
+        cursor = ["--cursor", documents(page.stderr)[0]["cursor"]]
+
+    assert seen == ["next", "later", "bad", "kept"]
+
+
+def test_runs_are_remembered_when_the_jobs_are_gone(toril: Toril, url: str) -> None:
+    shop(url)
+
+    runs = documents(toril("jobs", "email", "--runs", "--json").stdout)
+
+    assert {(run["id"], run["cause"]) for run in runs} == {
+        ("gone", "completed"), ("kept", "completed"), ("bad", "failed"),
+    }  # fmt: skip
+
+
+def test_a_job_is_shown_with_its_log_and_traceback(toril: Toril, url: str) -> None:
+    shop(url)
+
+    assert "at it" in toril("job", "show", "email", "kept").stdout
+    shown = toril("job", "show", "email", "bad").stdout
+    assert "ValueError: no good" in shown
+    assert "Traceback" in shown
+
+
+def test_a_job_that_is_gone_is_shown_by_its_run_record(toril: Toril, url: str) -> None:
+    shop(url)
+
+    assert "run record" in toril("job", "show", "gone").stdout
+    (run,) = documents(toril("job", "show", "gone", "--json").stdout)
+    assert run["text"] == '{"n":1}'
+
+
+def test_the_queue_can_be_left_out_where_the_id_says_enough(toril: Toril, url: str) -> None:
+    shop(url)
+    toril("add", "other", "hi", "--job-id", "next")
+
+    toril("job", "promote", "later")
+
+    assert "in each of email, other: name the queue" in toril("job", "cancel", "next", code=1).stderr
+    toril("job", "cancel", "other", "next")
+
+
+@pytest.mark.parametrize("form", ["", "--json"])
+def test_workers_are_listed_while_they_live(toril: Toril, url: str, form: str) -> None:
+    assert "toril run" in _quiet(toril, url)
+
+    async def look(app: App) -> str:
+        async def nothing(ctx: Any) -> None: ...
+
+        app.queue("email", [nothing])
+        async with asyncio.TaskGroup() as group:
+            work = group.create_task(app.run())
+            while not await app.store.workers():  # noqa: ASYNC110 - a sign of life has no event
+                await asyncio.sleep(0.01)
+            words = ["workers", *form.split()]
+            shown = await asyncio.to_thread(lambda: CliRunner().invoke(command, words).stdout)
+            app.stop()
+            await work
+            return shown
+
+    shown = on(url, look)
+
+    assert ({*documents(shown)[0]} == WORKER_KEYS) if form else ("email" in shown and "0 of 1" in shown)
+
+
+def _quiet(toril: Toril, url: str) -> str:
+    toril("add", "email", "hi")
+    return toril("workers").stderr
+
+
+@pytest.mark.covers("B119")
+@pytest.mark.parametrize(
+    ("words", "keys"),
+    [
+        ("queues", QUEUE_KEYS), ("jobs email", JOB_KEYS), ("jobs email --runs", RUN_KEYS),
+        ("job show kept", JOB_KEYS | {"logs", "traceback"}), ("job show gone", RUN_KEYS),
+        ("add email hi", {"queue", "id", "name", "added"}), ("pause email", {"queue", "paused", "active", "waiting"}),
+        ("resume email", {"queue", "paused", "active", "waiting"}), ("drain email --yes", {"queue", "removed"}),
+        ("clean email --yes", {"queue", "removed"}), ("obliterate email --yes", {"queue", "removed"}),
+        ("job retry bad", {"queue", "id", "name", "done"}), ("job promote later", {"queue", "id", "name", "done"}),
+        ("job remove next --yes", {"queue", "id", "name", "done"}),
+        ("job cancel next", {"queue", "id", "name", "cancelled"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_programs_get_one_document_a_line_with_the_same_keys(
+    toril: Toril, url: str, words: str, keys: set[str]
+) -> None:
+    shop(url)
+
+    found = documents(toril(*words.split(), "--json").stdout)
+
+    assert found
+    assert all(set(document) == keys for document in found)
+
+
+# looking after
+
+
+def test_a_queue_is_paused_and_resumed(toril: Toril, url: str) -> None:
+    shop(url)
+
+    assert toril("pause", "email").stdout == "email is paused; nothing runs, and 1 wait.\n"
+    assert documents(toril("queues", "--json").stdout)[0]["paused"] is True
+    assert toril("resume", "email").stdout == "email goes on; 1 wait.\n"
+    assert documents(toril("queues", "--json").stdout)[0]["paused"] is False
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [("retry bad", "waiting"), ("promote later", "waiting"), ("cancel next", None), ("remove next --yes", None)],
+)
+def test_a_job_can_be_retried_promoted_cancelled_and_removed(
+    toril: Toril, url: str, words: str, state: str | None
+) -> None:
+    shop(url)
+
+    toril("job", *words.split())
+
+    found = job(url, words.split()[1])
+    assert (None if found is None or found.record is None else found.record.state) == state
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("job retry email next", "is waiting and cannot be retried"),
+        ("job promote email next", "is waiting and cannot be promoted"),
+        ("job show email nothing", "there is no job 'nothing' in queue 'email'"),
+        ("job cancel nothing", "there is no job 'nothing' in any queue"),
+        ("jobs emial", "did you mean 'email'?"),
+        ("pause emial", "did you mean 'email'?"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_a_line(toril: Toril, url: str, words: str, told: str) -> None:
+    shop(url)
+
+    shown = toril(*words.split(), code=1).stderr
+
+    assert told in shown
+    assert len(shown.splitlines()) == 1
+    assert [queue["queue"] for queue in documents(toril("queues", "--json").stdout)] == ["email"]
+
+
+def test_sweeps_remove_what_they_say(toril: Toril, url: str) -> None:
+    shop(url)
+
+    assert toril("clean", "email", "--yes", "--older-than", "1h").stdout == "Removed 0 jobs.\n"
+    assert toril("clean", "email", "--yes").stdout == "Removed 1 job.\n"
+    assert toril("drain", "email", "--yes").stdout == "Removed 1 job.\n"
+    assert toril("drain", "email", "--yes", "--delayed").stdout == "Removed 1 job.\n"
+    assert toril("obliterate", "email", "--yes").stdout == "Removed 1 job.\n"
+    assert documents(toril("queues", "--json").stdout) == []
+
+
+# the command itself
+
+
+def test_the_bare_command_and_its_help_say_the_same(toril: Toril) -> None:
+    assert toril().stdout == toril("--help").stdout
+    assert "obliterate" in toril("-h").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["run", "add", "queues", "workers", "jobs", "job", "job show", "pause", "resume", "drain", "clean", "obliterate",
+     "demo"],
+)  # fmt: skip
+def test_every_command_has_its_help(toril: Toril, words: str) -> None:
+    assert toril(*words.split(), "--help").stdout.startswith(f"Usage: toril {words}")
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_the_help_imports_nothing_heavy(fresh: Fresh, word: str) -> None:
+    code = "import sys; sys.argv = ['toril', sys.argv[1]]; import atexit; from toril.cli.main import main; "
+    code += "atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main()"
+    process = fresh(word, args=[sys.executable, "-c", code, word])
+
+    out, loaded = process.communicate(timeout=60)
+
+    assert process.returncode == 0
+    assert "toril" in out
+    assert not {"pydantic", "rich", "sqlite3", "toril.app", "toril.model"} & set(loaded.split())
+
+
+@pytest.mark.parametrize("width", ["20", "40", "60", "200"])
+def test_a_table_fits_the_terminal(toril: Toril, url: str, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
+    shop(url)
+    monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+
+    for words in (["queues"], ["jobs", "email"], ["jobs", "email", "--runs"]):
+        lines = toril(*words).stdout.splitlines()
+
+        assert all(0 < len(line) <= int(width) for line in lines)
+        assert lines[0].split()[0] in {"queue", "id"}

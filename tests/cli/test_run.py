@@ -1,0 +1,189 @@
+"""`toril run`, in real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Fresh, Toril, documents, on
+from toril.model import Counts
+
+WAITS = 60.0
+
+JOBS = """
+import asyncio, logging, os
+from toril import App, JobContext, SyncJobContext, handler
+
+app = App()
+
+async def greet(ctx: JobContext[dict]) -> str:
+    logging.getLogger("mine").info("greeting %s", ctx.data["name"])
+    return "hello " + ctx.data["name"]
+
+async def hold(ctx: JobContext[float]) -> None:
+    logging.getLogger("mine").info("holding")
+    await asyncio.sleep(ctx.data)
+
+def apart(ctx: SyncJobContext[None]) -> int:
+    return os.getpid()
+
+email = app.queue("email", [greet, hold])
+other = app.queue("other", {"greet": greet, "apart": handler(apart, executor="process")})
+idle = app.queue("idle")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _app(folder: Path, url: str) -> None:
+    (folder / "jobs.py").write_text(JOBS)
+
+
+def counts(url: str, queue: str = "email") -> Counts:
+    return on(url, lambda app: app.queue(queue).counts())
+
+
+def ended(process: "subprocess.Popen[str]") -> str:
+    """What it wrote to stderr, by its end."""
+    return process.communicate(timeout=WAITS)[1]
+
+
+def until(process: "subprocess.Popen[str]", words: str) -> None:
+    """Wait until it has logged this."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            return
+    pytest.fail(f"it ended without saying {words!r}")
+
+
+def test_a_burst_does_all_there_is_to_do_and_ends(fresh: Fresh, toril: Toril) -> None:
+    toril("add", "email", "greet", '{"name": "ada"}')
+    toril("add", "other", "apart")
+
+    process = fresh("run", "jobs:app", "--burst")
+    log = ended(process)
+
+    assert process.returncode == 0, log
+    (run,) = documents(toril("jobs", "email", "--runs", "--json").stdout)
+    assert (run["cause"], run["text"]) == ("completed", '"hello ada"')
+    (apart,) = documents(toril("jobs", "other", "--runs", "--json").stdout)
+    assert apart["cause"] == "completed"
+    assert int(apart["text"]) != process.pid
+
+
+def test_the_log_says_what_happens_in_readable_lines(fresh: Fresh, toril: Toril, url: str) -> None:
+    toril("add", "email", "greet", r'{"name": "ada\u001b[2J"}')
+    toril("add", "email", "greet", "{}", "--attempts", "1")
+
+    log = ended(fresh("run", "jobs:app", "--burst"))
+
+    assert f"INFO    jobs:app on {url}: email (1), other (1)\n" in log
+    assert r"greeting ada\x1b[2J [mine queue=email job_id=1]" in log
+    assert "INFO    job completed queue=email job_id=1 job_name=greet attempt=1" in log
+    assert "ERROR   job failed queue=email job_id=2" in log
+    assert "\x1b" not in log
+
+
+def test_a_higher_log_level_is_quieter(fresh: Fresh, toril: Toril) -> None:
+    toril("add", "email", "greet", '{"name": "ada"}')
+
+    assert ended(fresh("run", "jobs:app", "--burst", "--log-level", "warning")) == ""
+
+
+def test_only_the_chosen_queues_are_worked(fresh: Fresh, toril: Toril, url: str) -> None:
+    toril("add", "email", "greet", '{"name": "ada"}')
+    toril("add", "other", "greet", '{"name": "ada"}')
+
+    log = ended(fresh("run", "jobs:app", "--burst", "-q", "other:3"))
+
+    assert "other (3)" in log
+    assert counts(url).waiting == 1
+    assert counts(url, "other").waiting == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_what_runs_end(fresh: Fresh, toril: Toril, url: str, number: signal.Signals) -> None:
+    toril("add", "email", "hold", "0.3")
+    toril("add", "email", "hold", "0.3")
+    process = fresh("run", "jobs:app")
+    until(process, "holding")
+
+    process.send_signal(number)
+    log = ended(process)
+
+    assert process.returncode == 0, log
+    assert "job completed" in log
+    assert counts(url).waiting == 1
+    assert counts(url).active == 0
+
+
+def test_what_does_not_end_in_its_grace_is_given_back(fresh: Fresh, toril: Toril, url: str) -> None:
+    toril("add", "email", "hold", "600")
+    process = fresh("run", "jobs:app", "--grace", "100ms")
+    until(process, "holding")
+
+    process.send_signal(signal.SIGTERM)
+    log = ended(process)
+
+    assert process.returncode == 1
+    assert "job given back" in log
+    assert "Traceback" not in log
+    assert (counts(url).waiting, counts(url).active) == (1, 0)
+
+
+def test_an_idle_worker_stops_at_once(fresh: Fresh) -> None:
+    process = fresh("run", "jobs:app")
+    until(process, "worker started")
+
+    process.send_signal(signal.SIGTERM)
+    ended(process)
+
+    assert process.returncode == 0
+
+
+def test_an_app_whose_start_fails_is_not_run(fresh: Fresh, folder: Path) -> None:
+    (folder / "sad.py").write_text(JOBS + "\n@app.on_start\ndef boom(): raise RuntimeError('no database')\n")
+
+    process = fresh("run", "sad:app")
+    log = ended(process)
+
+    assert process.returncode == 1
+    assert "RuntimeError: no database" in log
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-q", "emial"], "the app has no queue 'emial'; it has email, other, idle"),
+        (["--grace", "-1"], "is not a time"),
+    ],
+)
+def test_what_the_app_does_not_have_is_not_worked(toril: Toril, words: list[str], told: str) -> None:
+    assert told in toril("run", "jobs:app", *words, code=2).stderr
+
+
+def test_an_app_without_handlers_is_not_run(toril: Toril, folder: Path) -> None:
+    (folder / "bare.py").write_text("from toril import App\napp = App()\napp.queue('email')\n")
+
+    assert "no queue with a handler" in toril("run", "bare:app", code=2).stderr
+
+
+def test_a_store_that_cannot_be_used_is_told_in_a_line(fresh: Fresh, folder: Path) -> None:
+    process = fresh("run", "jobs:app", "--log-level", "error", env={"TORIL_URL": "sqlite:///missing/jobs.db"})
+    log = ended(process)
+
+    assert process.returncode == 1
+    assert log.startswith("Error: the folder")
+    assert len(log.splitlines()) == 1
+
+
+def test_without_logging_a_worker_is_silent(folder: Path, toril: Toril) -> None:
+    toril("add", "email", "greet", "{}", "--attempts", "1")
+    (folder / "script.py").write_text(JOBS + "\nasyncio.run(app.run(burst=True))\n")
+
+    done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=True, env=os.environ)
+
+    assert (done.stdout, done.stderr) == ("", "")
