@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -133,10 +132,7 @@ PATHS = {
 
 @pytest.mark.covers("B113")
 @pytest.mark.parametrize("target", PATHS)
-def test_a_path_that_leads_to_no_app_is_explained(
-    toril: Toril, folder: Path, monkeypatch: pytest.MonkeyPatch, target: str
-) -> None:
-    monkeypatch.setattr("sys.path", [*sys.path])
+def test_a_path_that_leads_to_no_app_is_explained(toril: Toril, folder: Path, target: str) -> None:
     for name, text in {
         "jobs": "from toril import App\napp = App('memory://')\nnumber = 3\n",
         "broken": "app = 1\n1 / 0\n",
@@ -146,7 +142,6 @@ def test_a_path_that_leads_to_no_app_is_explained(
         "unusable": "from toril import App\napp = App('memory://')\napp.queue('a:b')\n",
     }.items():
         (folder / f"{name}.py").write_text(text)
-        monkeypatch.delitem(sys.modules, name, raising=False)
 
     told = toril("run", target, code=2).stderr
 
@@ -300,7 +295,7 @@ def test_the_output_is_plain_where_it_has_to_be(fresh: Fresh, url: str, place: s
 
     on(url, fill)
 
-    for words in (["queues"], ["jobs", "email"], ["job", "show", "1"], ["workers"], ["--help"]):
+    for words in (["jobs", "email"], ["job", "show", "1"]):
         process = fresh(*words, env=PLACES[place], encoding="utf-8", errors="replace")
         out, told = process.communicate(timeout=WAITS)
 

@@ -44,6 +44,7 @@ def test_the_demo_ends_by_itself_with_a_summary_that_adds_up(fresh: Fresh) -> No
     assert together[4] > 0
     assert f"{together[0]} jobs were added and {together[0]} have ended" in out
     assert _runs(_url(out)) == together[0]
+    _try_next(fresh, out)
 
 
 def _table(out: str) -> Iterator[str]:
@@ -74,16 +75,14 @@ def _runs(url: str) -> int:
     return on(url, look)
 
 
-@pytest.mark.usefixtures("_temporary")
-def test_what_the_demo_says_to_try_next_works(fresh: Fresh) -> None:
-    out, _ = fresh("demo", "--pace", "0.05").communicate(timeout=WAITS)
-    url = _url(out)
+def _try_next(fresh: Fresh, out: str) -> None:
+    """What the demo says to try next works, word for word."""
     lines = [shlex.split(line) for line in out.partition("Try next:")[2].splitlines() if "toril " in line]
     commands = [words[words.index(next(word for word in words if word.endswith("toril"))) + 1 :] for words in lines]
 
     assert len(commands) == 5
     for command in commands:
-        process = fresh(*command, env={"TORIL_URL": url, "TORIL_DEMO_PACE": "0.05"})
+        process = fresh(*command, env={"TORIL_URL": _url(out), "TORIL_DEMO_PACE": "0.05"})
         shown, told = process.communicate(timeout=WAITS)
         assert process.returncode == 0, told
         assert shown or "job completed" in told

@@ -102,7 +102,9 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
 
 def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """The columns that there is room for; a last one that is free text may be cut instead of left out."""
-    kept = list(range(len(columns)))
+    if width == _WIDE:
+        return list(range(len(columns)))  # for programs, all of them, always
+    kept = [index for index in range(len(columns)) if any(row[index] for row in rows)]
     needs = [max(len(column.title), *(min(len(row[i]), 40) for row in rows)) for i, column in enumerate(columns)]
     while len(kept) > 1 and sum(needs[index] + _GAP for index in kept) - _GAP > width:
         last = max(kept, key=lambda index: columns[index].rank)

@@ -15,12 +15,12 @@ _COLUMNS: Final = [
     Column("waiting", 1, numbers=True),
     Column("prioritized", 7, numbers=True),
     Column("active", 2, numbers=True),
-    Column("delayed", 4, numbers=True),
+    Column("delayed", 5, numbers=True),
     Column("children", 9, numbers=True),
-    Column("completed", 5, numbers=True),
+    Column("completed", 6, numbers=True),
     Column("failed", 3, numbers=True),
     Column("kept", 8, numbers=True),
-    Column("paused", 6),
+    Column("paused", 4),
 ]
 
 
