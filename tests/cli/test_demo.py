@@ -138,7 +138,7 @@ def test_the_picture_fits_the_terminal(width: int, height: int, encoding: str) -
             if len(started) == 16:
                 all_run.set()
 
-        app.on("started", count)
+        app.on("active", count)
         sight: list[Sight] = []
 
         async def look() -> None:
