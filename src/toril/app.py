@@ -76,7 +76,7 @@ class App:
         self._plan = Plan()
         self._name = worker_name(clock)
         self._caller = Caller(f"{self._name}/app", clock)
-        self._store: Store = connect(self.url, clock=clock)
+        self._store: Store = connect(self.url, clock=clock, prefix=self.prefix)
         self._given = False
         self._users = 0
         self._process: Process | None = None
@@ -200,7 +200,7 @@ class App:
             if self._portal is None or not self._portal.open:
                 # A store in memory is shared with the rest of the app: there is no other way to it.
                 shared = self._given or self.url.startswith("memory:")
-                store = self._store if shared else connect(self.url, clock=self._clock)
+                store = self._store if shared else connect(self.url, clock=self._clock, prefix=self.prefix)
                 caller = Caller(f"{worker_name(self._clock)}/sync", self._clock)
                 self._portal = Portal(store, self._leave if shared else store.close, caller, self._events)
             return self._portal

@@ -229,18 +229,22 @@ class Store(Engine, Inspector, Protocol):
     """Both sides of one store, as `connect` gives it."""
 
 
-# scheme -> module that has `connect(url, clock)`, and the extra that brings what it needs
+# scheme -> module that has `connect(url, clock, prefix)`, and the extra that brings what it needs
 _SCHEMES: dict[str, tuple[str, str | None]] = {
     "sqlite": ("toril.engines.sqlite", None),
     "memory": ("toril.engines.sqlite", None),
+    "redis": ("toril.engines.redis", "redis"),
+    "rediss": ("toril.engines.redis", "redis"),
+    "unix": ("toril.engines.redis", "redis"),
 }
 
 
 _SECRET = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
-def connect(url: str, *, clock: Clock = SYSTEM) -> Store:
-    """The engine for this URL, not yet opened. Only the modules that it needs are imported."""
+def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull") -> Store:
+    """The engine for this URL, not yet opened. Only the modules that it needs are imported. `prefix` is what the keys of
+    an app begin with, in stores that several apps share."""
     if not isinstance(url, str):
         raise InvalidOption(f"a store's URL must be a string, not {shown(url)}")
     scheme, separator, _ = url.partition("://")
@@ -260,7 +264,7 @@ def connect(url: str, *, clock: Clock = SYSTEM) -> Store:
         raise EngineUnusable(
             f"{scheme}:// needs the package {error.name!r}: install it with  pip install 'toril[{extra}]'"
         ) from None
-    store: Store = found.connect(url, clock=clock)
+    store: Store = found.connect(url, clock=clock, prefix=prefix)
     return store
 
 

@@ -6,6 +6,6 @@ from toril.engines.sqlite.engine import SqliteEngine
 __all__ = ["SqliteEngine", "connect"]
 
 
-def connect(url: str, *, clock: Clock = SYSTEM) -> SqliteEngine:
+def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull") -> SqliteEngine:  # noqa: ARG001 - a file is one app's
     """The engine for a `sqlite:///` or `memory://` URL, not yet opened."""
     return SqliteEngine.from_url(url, clock=clock)

@@ -1,0 +1,131 @@
+"""Waiting for news: one connection that blocks on the markers of all queues waited for."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+from redis.exceptions import RedisError
+
+from toril.clock import SYSTEM
+from toril.engines.redis.link import Line
+from toril.engines.redis.place import Address
+
+__all__ = ["Bell"]
+
+_BLOCK: Final = 20  # seconds that one blocking read lasts at most
+_BEYOND: Final = 2.0  # seconds after which a blocking read that has not ended counts as lost
+_RETURN: Final = 0.002  # seconds in which who was woken usually waits again
+_FIRST_REST: Final = 0.05
+_LONGEST_REST: Final = 20.0
+
+Waiter = asyncio.Future[set[str]]
+
+
+class Bell:
+    """Wakes those who wait for a key. A marker is taken by who is woken by it; one that nobody waits for any more is
+    put back, so that another process hears it."""
+
+    def __init__(self, address: Address, own_key: str, ask: Callable[..., Awaitable[Any]]) -> None:
+        self._address = address
+        self._own_key = own_key
+        self._ask = ask
+        self._waiting: dict[str, set[Waiter]] = {}
+        self._heard_by_server: frozenset[str] = frozenset()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def wait(self, keys: Iterable[str], timeout: float) -> set[str] | None:
+        """The keys that rang; None if the time was up."""
+        keys = list(keys)
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="toril-redis-bell")
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        for key in keys:
+            self._waiting.setdefault(key, set()).add(waiter)
+        self._changed.set()
+        try:
+            async with asyncio.timeout(timeout):
+                if self._heard_by_server and not self._heard_by_server.issuperset(keys):
+                    await self._wake_server()
+                return await waiter
+        except TimeoutError:
+            return None
+        finally:
+            self._forget(keys, waiter)
+
+    def _forget(self, keys: list[str], waiter: Waiter) -> None:
+        for key in keys:
+            waiting = self._waiting.get(key, set())
+            waiting.discard(waiter)
+            if not waiting:
+                self._waiting.pop(key, None)
+
+    async def _wake_server(self) -> None:
+        """End the blocking read, so that the next one knows of all keys."""
+        await self._ask("ZADD", self._own_key, 0, "0")
+        await self._ask("PEXPIRE", self._own_key, 60_000)
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._ring_all()
+
+    def _ring_all(self) -> None:
+        """Something may have been missed: have all look for themselves."""
+        for key in list(self._waiting):
+            self._ring(key)
+
+    def _ring(self, key: str) -> bool:
+        waiting = [waiter for waiter in self._waiting.get(key, ()) if not waiter.done()]
+        for waiter in waiting:
+            waiter.set_result({key} if self._task is not None else set())
+        return bool(waiting)
+
+    async def _run(self) -> None:
+        rest = _FIRST_REST
+        while True:
+            line = Line(self._address)
+            try:
+                await line.connect()
+                if rest > _FIRST_REST:
+                    self._ring_all()  # a marker may have been taken by a read whose answer was lost
+                rest = _FIRST_REST
+                await self._listen(line)
+            except (RedisError, OSError):
+                self._heard_by_server = frozenset()
+            finally:
+                await line.close()
+            await SYSTEM.sleep(rest * SYSTEM.random())
+            rest = min(rest * 2, _LONGEST_REST)
+            self._ring_all()
+
+    async def _listen(self, line: Line) -> None:
+        turn = 0
+        while True:
+            keys = list(self._waiting)
+            self._changed.clear()
+            if not keys:
+                await self._changed.wait()
+                continue
+            turn = (turn + 1) % len(keys)  # the server serves keys in order: each is first in its turn
+            self._heard_by_server = frozenset(keys)
+            line.send("BZPOPMIN", self._own_key, *keys[turn:], *keys[:turn], _BLOCK)
+            async with asyncio.timeout(_BLOCK + _BEYOND):
+                answer = await line.receive()
+            self._heard_by_server = frozenset()
+            if isinstance(answer, Exception):
+                raise answer
+            if answer is not None and answer[0] != self._own_key:
+                await self._rung(*answer)
+
+    async def _rung(self, key: str, member: str, score: str) -> None:
+        if not self._ring(key):
+            await self._ask("ZADD", key, "NX", score, member)
+            return
+        try:
+            async with asyncio.timeout(_RETURN):
+                await self._changed.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,221 @@
+"""The engine: each method of the seam as one script."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
+
+from toril.clock import SYSTEM, Clock
+from toril.engines.redis.bell import Bell
+from toril.engines.redis.ears import Ears
+from toril.engines.redis.exchange import VERDICTS, arguments_of, exchange_of
+from toril.engines.redis.layout import FLEET, KEYS, may_be_id
+from toril.engines.redis.opening import check_server
+from toril.engines.redis.options import dump_options, is_plain
+from toril.engines.redis.place import Address, parse
+from toril.engines.redis.presence import Presence
+from toril.engines.redis.records import ended_of
+from toril.engines.redis.server import Server
+from toril.engines.redis.store import bounded
+from toril.engines.redis.upkeep import RedisUpkeep
+from toril.errors import InvalidOption, TorilError
+from toril.model import (
+    BATCH,
+    Added,
+    AddOutcome,
+    Call,
+    Cancellation,
+    Checkpoint,
+    Claim,
+    Exchange,
+    Extended,
+    Finished,
+    Health,
+    Lease,
+    LogLine,
+    NewJob,
+    Pending,
+    Progress,
+    Report,
+    Rewrite,
+    Settlement,
+    Verdict,
+    whole,
+)
+from toril.names import check_queue_name
+from toril.states import State
+
+__all__ = ["RedisEngine"]
+
+_POLL: Final = 10.0  # seconds after which a queue is looked at without news: a marker may have been lost with its reader
+_LOOK: Final = 1.0  # seconds after which a result is looked for without news: other libraries' workers do not tell
+_OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE)
+
+
+class RedisEngine(RedisUpkeep):
+    """A store on a Redis server, shared by any number of machines, and with BullMQ."""
+
+    def __init__(self, address: Address, *, clock: Clock = SYSTEM) -> None:
+        super().__init__(address, clock=clock)
+        self._assemble()
+
+    def _assemble(self) -> None:
+        self._server = Server(self._address)
+        own_key = f"{self._fleet}{FLEET['wake']}{SYSTEM.unique()}:wake"
+        self._bell = Bell(self._address, own_key, self._server.ask)
+        self._ears = Ears(self._address)
+        self._presence = Presence(self._address)
+
+    @classmethod
+    def from_url(cls, url: str, *, clock: Clock = SYSTEM, prefix: str = "bull") -> "RedisEngine":
+        return cls(parse(url, prefix=prefix), clock=clock)
+
+    async def open(self) -> None:
+        if not self._open:
+            self._assemble()
+            try:
+                await check_server(self._server, self._address)
+            except BaseException:
+                await self._server.close()
+                raise
+            self._open = True
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        for part in (self._bell, self._ears, self._presence, self._server):
+            await part.close()
+
+    def twin(self) -> "RedisEngine":
+        return RedisEngine(self._address, clock=self._clock)
+
+    async def health(self) -> Health:
+        try:
+            self._check_open()
+            seconds, micros = await self._server.ask("TIME")
+        except TorilError as error:
+            return Health(ok=False, detail=str(error), now=self._clock.now())
+        return Health(ok=True, now=int(seconds) * 1000 + int(micros) // 1000)
+
+    async def add(
+        self, queue: str, jobs: Sequence[NewJob], *, call: Call | None = None, now: int | None = None
+    ) -> list[Added]:
+        if not jobs:
+            return []
+        queue = check_queue_name(queue)
+        if len(jobs) > BATCH:
+            raise InvalidOption(f"one add takes at most {BATCH} jobs, not {len(jobs)}")
+        plain = all(map(is_plain, jobs))
+        arguments: list[Any] = [queue, len(jobs), "plain" if plain else "any"]
+        for job in jobs:
+            arguments += (job.name, job.data, dump_options(job)) if plain else _spelled_out(job)
+        answer = await self._write("add", queue, arguments, call, now)
+        if plain:
+            outcome, state = AddOutcome.ADDED, State.WAITING
+            return [Added(str(number), outcome, state) for number in range(answer, answer + len(jobs))]
+        return [Added(job_id, _OUTCOMES[outcome], State(state)) for job_id, outcome, state in answer]
+
+    async def exchange(
+        self,
+        queue: str,
+        batch: Sequence[Settlement],
+        claim: Claim,
+        *,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Exchange:
+        queue = check_queue_name(queue)
+        answer = await self._write("exchange", queue, arguments_of(batch, claim), call, now)
+        return exchange_of(queue, claim.token, answer)
+
+    async def extend(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Extended:
+        bounded(leases)
+        whole("ttl", ttl, 1, 2**42)
+        arguments: list[Any] = [ttl]
+        for lease in leases:
+            arguments += (self._base(lease.queue), lease.id, lease.token)
+        lost, stopped = await self._read("extend", "", arguments, now)
+        return Extended(
+            tuple(leases[place] for place in lost),
+            tuple(Cancellation(leases[place], reason) for place, reason in stopped),
+        )
+
+    async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
+        names = {self._marker(name): name for name in queues}
+        self._check_open()
+        worked = {name for name in names.values() if not name.startswith(":")}
+        poll = _POLL * (0.8 + 0.4 * SYSTEM.random()) if worked else timeout / 1000
+        rung = await self._bell.wait(names, min(timeout / 1000, poll))
+        if rung is not None:
+            return {names[key] for key in rung}
+        return worked if poll < timeout / 1000 else set()
+
+    def _marker(self, name: object) -> str:
+        """The key on which to block: a queue's marker, or what a worker is called by, as no queue can be."""
+        if isinstance(name, str) and name.startswith(":"):
+            return f"{self._fleet}{FLEET['poke']}{name[1:]}:poke"
+        return self._base(check_queue_name(name)) + KEYS["marker"]
+
+    async def report(
+        self, queue: str, reports: Sequence[Report], *, call: Call | None = None, now: int | None = None
+    ) -> list[Verdict]:
+        bounded(reports)
+        queue = check_queue_name(queue)
+        arguments: list[Any] = []
+        for each in reports:
+            arguments += (each.lease.id, each.lease.token, *_reported(each))
+        return [VERDICTS[verdict] for verdict in await self._write("report", queue, arguments, call, now)]
+
+    async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
+        bounded(ids)
+        queue = check_queue_name(queue)
+        until = SYSTEM.monotonic() + timeout / 1000
+        found = await self._finished(queue, ids)
+        if not _is_pending(found) or timeout <= 0:
+            return found
+        async with self._ears.listening(self._base(queue) + KEYS["ended"], frozenset(ids)) as news:
+            while _is_pending(found) and self._open and (left := until - SYSTEM.monotonic()) > 0:
+                await _set_before(news, min(left, _LOOK))
+                news.clear()
+                found = await self._finished(queue, ids)
+        return found
+
+    async def _finished(self, queue: str, ids: Sequence[str]) -> list[Finished]:
+        possible = [identity for identity in dict.fromkeys(ids) if may_be_id(identity)]
+        rows = await self._read("finished", queue, possible) if possible else []
+        found = dict(zip(possible, rows, strict=True))
+        return [Finished(identity, ended_of(found.get(identity))) for identity in ids]
+
+
+def _spelled_out(job: NewJob) -> tuple[Any, ...]:
+    """A job of any kind, as `add.lua` takes it."""
+    return (
+        job.id or "", job.name, job.data, dump_options(job), job.delay, "" if job.due is None else job.due, job.priority,
+        "1" if job.lifo else "", "" if job.expires is None else job.expires, job.metadata or "",
+    )  # fmt: skip
+
+
+def _reported(each: Report) -> tuple[str, str]:
+    match each:
+        case Progress(_, value):
+            return "progress", value
+        case LogLine(_, line):
+            return "log", line
+        case Rewrite(_, data):
+            return "data", data
+        case Checkpoint(_, value):
+            return "checkpoint", value
+        case _:
+            assert_never(each)
+
+
+def _is_pending(found: Sequence[Finished]) -> bool:
+    return any(isinstance(each.ended, Pending) for each in found)
+
+
+async def _set_before(news: asyncio.Event, timeout: float) -> None:
+    try:
+        async with asyncio.timeout(timeout):
+            await news.wait()
+    except TimeoutError:
+        return

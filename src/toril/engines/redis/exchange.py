@@ -1,0 +1,91 @@
+"""Settlements as a script's arguments, and its answer as an exchange."""
+
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
+
+from toril.engines.redis.options import dump_trace
+from toril.engines.redis.records import CANCELLED_KIND, claimed_of
+from toril.errors import InvalidOption
+from toril.model import (
+    EXCHANGE,
+    Cancelled,
+    Claim,
+    Completed,
+    Exchange,
+    Failed,
+    Gate,
+    Precedence,
+    Released,
+    Retried,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+from toril.policy.retention import RUN_TEXT_BYTES, shortened
+
+__all__ = ["VERDICTS", "arguments_of", "exchange_of"]
+
+VERDICTS: Final = (Verdict.OK, Verdict.LOST, Verdict.MISSING)
+_WHOLE: Final = "="  # run records show the text itself
+_OTHER: Final = "~"  # they show what follows
+
+
+def arguments_of(batch: Sequence[Settlement], claim: Claim) -> list[Any]:
+    """What `exchange.lua` is told."""
+    if len(batch) > EXCHANGE:
+        raise InvalidOption(f"one exchange settles at most {EXCHANGE} jobs, not {len(batch)}")
+    rate = claim.limits.rate
+    arguments: list[Any] = [
+        claim.want, claim.token, claim.lease, claim.worker, "1" if claim.alone else "", claim.max_stalls,
+        "1" if claim.limits.precedence is Precedence.PRIORITY_FIRST else "",
+        *(("", "", "") if rate is None else (rate.max, rate.per_ms, rate.window)), len(batch),
+    ]  # fmt: skip
+    for settlement in batch:
+        lease, outcome = settlement.lease, settlement.outcome
+        arguments += (lease.id, lease.token)
+        if type(outcome) is Completed:
+            arguments += ("c", outcome.result, _shown(outcome.result, outcome.summary), "", "")
+        else:
+            arguments += _told(settlement)
+    return arguments
+
+
+def _told(settlement: Settlement) -> tuple[str, str, str, Any, str]:
+    """Kind, text, what run records show, something extra, and the stack trace."""
+    match settlement.outcome:
+        case Completed(result, summary):
+            return "c", result, _shown(result, summary), "", ""
+        case Failed(failure):
+            return "f", failure.reason, _shown(failure.reason), failure.kind, dump_trace(failure)
+        case Cancelled(reason):
+            return "x", reason, _shown(reason), CANCELLED_KIND, ""
+        case Retried(failure, delay):
+            return "r", failure.reason, _OTHER + failure.kind, delay, dump_trace(failure)
+        case Snoozed(delay):
+            return "s", "", _WHOLE, delay, ""
+        case Released():
+            return "l", "", _WHOLE, "", ""
+        case unknown:
+            assert_never(unknown)
+
+
+def _shown(text: str, summary: str | None = None) -> str:
+    if summary is not None:
+        return _OTHER + shortened(summary)[0]
+    if len(text) <= RUN_TEXT_BYTES and text.isascii():
+        return _WHOLE
+    cut, whole = shortened(text)
+    return _WHOLE if whole else _OTHER + cut
+
+
+def exchange_of(queue: str, token: str, answer: Sequence[Any]) -> Exchange:
+    """What `exchange.lua` answers."""
+    verdicts, jobs, now, wake_at, gate, suspects = answer
+    return Exchange(
+        tuple([VERDICTS[verdict] for verdict in verdicts]),
+        tuple([claimed_of(queue, token, row) for row in jobs]),
+        now,
+        wake_at,
+        None if gate is None else Gate(gate),
+        suspects,
+    )

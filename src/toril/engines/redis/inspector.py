@@ -1,0 +1,171 @@
+"""The read side of the engine."""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toril.clock import SYSTEM
+from toril.engines.redis.layout import FLEET, KEYS, may_be_id, stream_id
+from toril.engines.redis.records import (
+    counts_of,
+    event_of,
+    minutes_of,
+    record_of,
+    run_of,
+    settings_of,
+    worker_of,
+)
+from toril.engines.redis.store import RedisStore, bounded
+from toril.errors import InvalidOption, shown
+from toril.model import Counts, Ending, Events, JobRecord, Minutes, Page, QueueView, Run, WorkerView, whole
+from toril.names import check_queue_name
+from toril.policy.retention import MINUTES
+from toril.states import State
+
+__all__ = ["RedisInspector"]
+
+_MOST: Final = 1_000  # items in one page
+_END: Final = 2**63 - 1
+_NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
+_ANCHORS: Final = 3  # jobs by which a walk over a list finds its place again
+_LOOK_AROUND: Final = 60.0  # seconds between two looks for queues that others have made
+
+
+class RedisInspector(RedisStore):
+    """Reads that see one moment of a queue each."""
+
+    _others: frozenset[str] = frozenset()
+    _looked_at: float | None = None
+
+    async def queues(self) -> list[str]:
+        """Toril's own from a list; those that only BullMQ has made are looked for now and then."""
+        self._check_open()
+        now = SYSTEM.monotonic()
+        if self._looked_at is None or now - self._looked_at > _LOOK_AROUND:
+            self._others = frozenset(await self._look_around())
+            self._looked_at = now
+        known = {*self._others, *await self._server.ask("SMEMBERS", self._fleet + FLEET["queues"])}
+        there = [name for name in known if await self._server.ask("EXISTS", self._base(name) + KEYS["meta"])]
+        return sorted(there)
+
+    async def _look_around(self) -> list[str]:
+        prefix, suffix = f"{self._address.prefix}:", ":" + KEYS["meta"]
+        pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + "*" + suffix
+        found, cursor = [], "0"
+        while True:
+            cursor, keys = await self._server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+            names = [key[len(prefix) : -len(suffix)] for key in keys]
+            found += [name for name in names if name and ":" not in name]
+            if cursor == "0":
+                return found
+
+    async def queue(self, queue: str) -> QueueView:
+        queue = check_queue_name(queue)
+        row = await self._read("look", queue)
+        return QueueView(
+            name=queue, counts=counts_of(row[:8]), settings=settings_of(row[7:13]),
+            completed_total=int(row[13] or 0), failed_total=int(row[14] or 0),
+        )  # fmt: skip
+
+    async def counts(self, queue: str) -> Counts:
+        return (await self.queue(queue)).counts
+
+    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRecord | None]:
+        bounded(ids, "reads")
+        queue = check_queue_name(queue)
+        possible = [identity for identity in ids if may_be_id(identity)]
+        rows = await self._read("records", queue, possible) if possible else []
+        found = {identity: row for identity, row in zip(possible, rows, strict=True) if row is not None}
+        return [record_of(queue, found[identity]) if identity in found else None for identity in ids]
+
+    async def page(self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50) -> Page[JobRecord]:
+        queue = check_queue_name(queue)
+        limit = _limit(limit)
+        place = _place(state, cursor)
+        ceiling, rows = await self._read("page", queue, [state.value, limit + 1, *place])
+        shown_rows = rows[:limit]
+        items = tuple(record_of(queue, row) for _, _, row in shown_rows)
+        return Page(items, _cursor(state, ceiling, shown_rows) if len(rows) > limit else None)
+
+    async def logs(self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100) -> Page[str]:
+        queue = check_queue_name(queue)
+        limit, first = _limit(limit), _number(cursor, 0)
+        self._check_open()
+        if not may_be_id(job_id):
+            return Page(())
+        key = self._base(queue) + job_id + KEYS["logs"]
+        lines = await self._server.ask("LRANGE", key, first, first + limit)
+        return Page(tuple(lines[:limit]), str(first + limit) if len(lines) > limit else None)
+
+    async def events(self, queue: str, *, after: str | None = None, limit: int = 100) -> Events:
+        queue = check_queue_name(queue)
+        limit, seen = _limit(limit), None if after is None else _number(after, 0)
+        entries, gap = await self._read("events", queue, ["" if seen is None else stream_id(seen), limit])
+        items = tuple(event for entry in entries if (event := event_of(entry)) is not None)
+        last = items[-1].at if items else str(seen or 0)
+        return Events(items, last, gap=gap == 1)
+
+    async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerView]:
+        found = [worker_of(row) for row in await self._read("workers", "", (), now)]
+        return sorted(
+            (worker for worker in found if queue is None or queue in worker.queues), key=lambda worker: worker.id
+        )
+
+    async def runs(self, queue: str, ending: Ending, *, cursor: str | None = None, limit: int = 20) -> Page[Run]:
+        queue = check_queue_name(queue)
+        limit = _limit(limit)
+        before = "" if cursor is None else _number(cursor, 0)
+        rows = await self._read("runs", queue, [ending.value, before, limit + 1])
+        after = str(rows[limit - 1][0]) if len(rows) > limit else None
+        return Page(tuple(run_of(ending, row) for row in rows[:limit]), after)
+
+    async def metrics(self, queue: str, *, minutes: int, now: int | None = None) -> Minutes:
+        queue = check_queue_name(queue)
+        whole("minutes", minutes, 1, MINUTES)
+        moment, completed, failed = await self._read("figures", queue, [minutes], now)
+        this = moment // 60_000
+        return Minutes(
+            this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes)
+        )
+
+
+def _limit(limit: int) -> int:
+    return min(whole("limit", limit, 1, 2**53), _MOST)
+
+
+def _number(cursor: object, default: int) -> int:
+    """A cursor that is one number."""
+    if cursor is None:
+        return default
+    if isinstance(cursor, str) and _NUMBER.match(cursor) and cursor.isascii() and int(cursor) <= _END:
+        return int(cursor)
+    raise InvalidOption(f"{shown(cursor)} is not a cursor that was given out")
+
+
+def _cursor(state: State, ceiling: int, rows: Sequence[Any]) -> str:
+    """Where a page ended: at a score and id, or in a list after some ids."""
+    phase, score, record = rows[-1]
+    ids = [record[24]]
+    if phase == "l":
+        ids = [row[24] for row_phase, _, row in reversed(rows[-_ANCHORS:]) if row_phase == "l"]
+    text = json.dumps([state.value, ceiling, phase, score, *ids])
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _place(state: State, cursor: object) -> list[Any]:
+    """A cursor as a script's arguments."""
+    if cursor is None:
+        return ["", "", "", ""]
+    try:
+        text = base64.b64decode(str(cursor) + "=" * (-len(str(cursor)) % 4), altchars=b"-_", validate=True)
+        match json.loads(text):
+            case [state.value, int() as ceiling, "s" | "l" as phase, str() as score, *ids] if all(
+                isinstance(each, str) for each in ids
+            ):
+                return [ceiling, phase, score, *ids]
+    except (ValueError, binascii.Error):
+        pass
+    raise InvalidOption(f"{shown(cursor)} is not a cursor of {state} jobs")

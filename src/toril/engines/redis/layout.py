@@ -1,0 +1,209 @@
+"""The layout: keys, fields and scores. Nothing else knows them; the scripts get them from here, by name.
+
+Most of it is BullMQ's. What is Toril's own begins with `toril`, which BullMQ ignores: keys beside a queue's others, keys
+of the whole prefix (under an empty queue name), and fields of a job's hash.
+"""
+
+import base64
+from typing import Final
+
+from toril.names import RESERVED_IDS
+
+__all__ = [
+    "CLAIM_FIELDS",
+    "FIELDS",
+    "FLEET",
+    "KEYS",
+    "NUMBERS",
+    "RECORD_FIELDS",
+    "client_name",
+    "due_of",
+    "event_place",
+    "fleet_base",
+    "may_be_id",
+    "queue_base",
+    "stream_id",
+]
+
+# After `<prefix>:<queue>:`. In scripts `K.wait` stands for the text of it.
+KEYS: Final = {
+    # BullMQ's
+    "id": "id",  # string: the last number given to a job
+    "meta": "meta",  # hash: the queue's settings
+    "wait": "wait",  # list: ready, without a priority; the next one is at the right. Suspects stand here too
+    "paused": "paused",  # list: what versions before 6 put aside while paused; only read, and merged on resume
+    "active": "active",  # list: running
+    "prioritized": "prioritized",  # zset: ready; priority * 2^32 + a counter
+    "pc": "pc",  # string: that counter
+    "delayed": "delayed",  # zset: due ms * 4096 + the order within a millisecond
+    "waiting_children": "waiting-children",  # zset: parents
+    "completed": "completed",  # zset: ended ms, and a fraction for the order within a millisecond
+    "failed": "failed",  # zset: the same
+    "marker": "marker",  # zset: 0 = something is ready, 1 = the next due time; workers block on it
+    "stalled": "stalled",  # set: running at the last stall check, and not renewed since
+    "stalled_check": "stalled-check",  # string: whose turn the stall check is
+    "limiter": "limiter",  # string: starts in the fixed window
+    "events": "events",  # stream
+    "repeat": "repeat",  # zset: schedulers -> time of their current run, whose job is `repeat:<scheduler>:<time>`
+    "metrics_completed": "metrics:completed",  # hash: count, prevTS, prevCount; and with `:data` a list by minute
+    "metrics_failed": "metrics:failed",
+    "metrics_data": ":data",  # after either of these
+    # after a job's key
+    "lock": ":lock",  # string: the token of the lease
+    "logs": ":logs",  # list
+    "dependencies": ":dependencies",
+    "processed": ":processed",
+    "child_failures": ":failed",
+    "unsuccessful": ":unsuccessful",
+    # Toril's own
+    "toril": "toril",  # hash: the queue's counters and settings that BullMQ does not have
+    "deadlines": "toril:deadlines",  # zset: job -> when its lease runs out
+    "suspects": "toril:suspects",  # zset: job -> order; those in `wait` that have stalled and must run alone
+    "starts": "toril:starts",  # zset: "slot:fence:count" -> slot; starts within the sliding window
+    "runs_completed": "toril:runs:completed",  # list of packed run records, newest first
+    "runs_failed": "toril:runs:failed",
+    "results": "toril:results",  # hash: job -> packed cause and text, for who gave a `result_ttl`
+    "results_till": "toril:results:till",  # zset: job -> when that is forgotten
+    "ages": "toril:ages",  # zset: finished job -> when its retention is over
+    "ended": "toril:ended",  # channel: the ids of jobs that have ended
+}
+
+# After `<prefix>::toril:`, for the whole fleet. In scripts `G.workers`. Names are followed by a colon and a word, so that
+# no key of ours ends as BullMQ's `…:meta` and `…:id`, by which dashboards find queues.
+FLEET: Final = {
+    "queues": "queues",  # set
+    "call": "call:",  # + sender + ":call": packed number and answer of the last call; gone after an hour
+    "workers": "workers",  # hash: worker -> when seen, and its beat as JSON
+    "workers_till": "workers:till",  # zset: worker -> when it counts as dead
+    "orders": "orders",  # hash: worker -> words
+    "poke": "poke:",  # + worker + ":poke": zset like a marker, on which the worker's process blocks
+    "lead": "lead:",  # + role + ":lead": "till owner"
+    "once": "once:",  # + key + ":once": "till owner"
+    "wake": "wake:",  # + a name of the process + ":wake": wakes the process's own blocking connection
+}
+
+# Fields of the hashes. In scripts `F.attempts_made`.
+FIELDS: Final = {
+    # a job's, as BullMQ has them
+    "name": "name",
+    "data": "data",
+    "opts": "opts",
+    "added_at": "timestamp",
+    "delay": "delay",
+    "priority": "priority",
+    "started_at": "processedOn",
+    "worker": "pb",
+    "starts": "ats",
+    "attempts_made": "atm",
+    "attempts_made_old": "attemptsMade",
+    "stalls": "stc",
+    "progress": "progress",
+    "result": "returnvalue",
+    "reason": "failedReason",
+    "trace": "stacktrace",
+    "finished_at": "finishedOn",
+    "deferred": "defa",  # a failure that whoever activates the job has to carry out
+    # a job's, our own
+    "held": "toril:held",  # "fence alone max_stalls" of the last claim
+    "expires": "toril:expires",  # ms: not to be started from then on
+    "metadata": "toril:metadata",
+    "checkpoint": "toril:checkpoint",
+    "cancelling": "toril:cancel",  # the reason why someone wants it stopped
+    "kind": "toril:kind",  # of the last failure
+    "stall_cause": "toril:cause",
+    "waited": "toril:waited",  # the delay before the last retry; BullMQ's `delay` goes back to 0 when it is over
+    # `meta`
+    "max_events": "opts.maxLenEvents",
+    "is_paused": "paused",
+    "concurrency": "concurrency",
+    "rate_max": "max",
+    "rate_ms": "duration",
+    # `toril`
+    "claims": "claims",  # the last fence
+    "stood": "stalls",  # the last number of a suspect
+    "runs_completed": "runs:completed",  # the last number of a run record
+    "runs_failed": "runs:failed",
+    "max_waiting": "max_waiting",
+    "window": "window",  # "sliding" where `max` and `duration` are not BullMQ's fixed window
+    "starts_count": "starts",  # in the sliding window
+    "window_till": "window_till",  # when the fixed window ends, for a clock that is not the server's
+    "ghosts": "ghosts",  # ids that had no hash
+    # metrics
+    "count": "count",
+    "prev_ts": "prevTS",
+    "prev_count": "prevCount",
+}
+
+# Numbers that scripts share. In scripts `N.ties`.
+NUMBERS: Final = {
+    "ties": 4096,  # places within a millisecond
+    "priorities": 2**32,
+    "middle": 2**20,  # where the counter of priorities begins, so that there is room for those put to the front
+    "remembered": 3_600_000,  # ms for which the answer to a call is kept
+    "slack": 3_600_000,  # ms that a key outlives its time where the clock is not the server's
+    "events": 10_000,
+    "runs": 1_000,
+    "minutes": 7 * 24 * 60,
+    "promoted": 200,  # a claim
+    "expired": 200,  # ended a claim
+    "passed": 1_000,  # suspects that a claim which may not take them walks past
+    "trimmed": 1_000,  # a step
+    "looked_at": 20_000,  # jobs that a sweep passes over
+    "stalled_interval": 30_000,  # between two looks for the stalled jobs of other libraries' workers
+    "traces": 100_000,  # bytes of stack traces kept
+    "record": 24,  # fields that a reader is shown
+}
+
+# What a claim reads of a job, and hands out in this order.
+CLAIM_FIELDS: Final = (
+    "name", "data", "added_at", "opts", "attempts_made", "stalls", "starts", "delay", "priority", "waited",
+    "metadata", "checkpoint", "expires", "deferred",
+)  # fmt: skip
+
+# What a reader is shown of a job.
+RECORD_FIELDS: Final = (
+    "name", "data", "added_at", "opts", "attempts_made", "stalls", "starts", "delay", "priority", "waited",
+    "metadata", "checkpoint", "expires", "held", "progress", "result", "reason", "kind", "trace", "stall_cause",
+    "cancelling", "worker", "started_at", "finished_at",
+)  # fmt: skip
+
+_SEQUENCE_BITS: Final = 20  # events of one millisecond in the number that stands for an event
+
+
+def queue_base(prefix: str, queue: str) -> str:
+    """What all keys of a queue begin with."""
+    return f"{prefix}:{queue}:"
+
+
+def fleet_base(prefix: str) -> str:
+    """What the keys of the whole prefix begin with: beside those of the queues, whose names are not empty."""
+    return f"{prefix}::toril:"
+
+
+def client_name(prefix: str, queue: str, worker: str) -> str:
+    """The connection name by which BullMQ counts a queue's workers."""
+    return f"{prefix}:{base64.b64encode(queue.encode()).decode()}:w:{worker}"
+
+
+def may_be_id(job_id: str) -> bool:
+    """Whether a key made of this id can be a job's. Others are those of the layout."""
+    if ":" not in job_id:
+        return job_id != "" and job_id not in RESERVED_IDS
+    first, *rest = job_id.split(":")
+    return len(rest) == 2 and (first == "repeat" or first not in RESERVED_IDS)
+
+
+def due_of(score: str) -> int:
+    """The due time that a delayed job's score begins with."""
+    return int(float(score)) // NUMBERS["ties"]
+
+
+def event_place(entry: str) -> int:
+    """The number that stands for an entry of the stream: its time, then its order within the millisecond."""
+    time, _, order = entry.partition("-")
+    return (int(time) << _SEQUENCE_BITS) + int(order)
+
+
+def stream_id(place: int) -> str:
+    """The entry for which `event_place` stands."""
+    return f"{place >> _SEQUENCE_BITS}-{place & ((1 << _SEQUENCE_BITS) - 1)}"

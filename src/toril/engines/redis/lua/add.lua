@@ -1,0 +1,51 @@
+-- Store new jobs, all or none, in this order. A taken id is left as it stands and answered.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, sender, number; the queue's name, how many jobs, `plain` or `any`;
+--         for each plain job name, data, options; for any other ten arguments, see lib/adding
+-- Returns for plain jobs the first number; for others {id, 0 | 1, state} each
+-- Errors  TORILFULL most held refused
+-- Events  added, waiting, delayed, duplicated
+-- include begin
+-- include guard
+-- include calls
+-- include known
+-- include marks
+-- include adding
+local count, plain = tonumber(ARGV[5]), ARGV[6] == 'plain'
+local before, late = recalled()
+if late then return late end
+if before then return before end
+local mistake = wrong({K.wait, K.prioritized, K.delayed, K.marker, K.events, K.meta, K.toril, K.pc, K.id, K.active})
+if mistake then return mistake end
+
+local fresh, taken = count, {}
+if not plain then fresh, taken = look_up(count) end
+local most = tonumber(call('HGET', P .. K.toril, F.max_waiting) or nil)
+if most and fresh > 0 then
+  local held = call('LLEN', P .. K.wait) + call('LLEN', P .. K.paused) + call('ZCARD', P .. K.prioritized)
+    + call('ZCARD', P .. K.delayed)
+  if held + fresh > most then return redis.error_reply('TORILFULL ' .. most .. ' ' .. held .. ' ' .. fresh) end
+end
+
+local number = call('INCRBY', P .. K.id, count) - count
+local longest = know_queue(ARGV[4])
+local answer = number + 1
+if plain then
+  local ids = {}
+  for i = 1, count do
+    local id, at = tostring(number + i), 4 + 3 * i
+    ids[i] = id
+    call('HSET', P .. id, F.name, ARGV[at], F.data, ARGV[at + 1], F.opts, ARGV[at + 2], F.added_at, now, F.delay, 0,
+      F.priority, 0)
+    event('added', 'jobId', id, 'name', ARGV[at])
+    event('waiting', 'jobId', id)
+  end
+  call('LPUSH', P .. K.wait, unpack(ids))
+else
+  answer = store_all(count, number, taken)
+  mark_due()
+end
+trim_events(longest)
+mark_ready()
+remember(answer)
+return answer

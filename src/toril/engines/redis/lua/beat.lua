@@ -1,0 +1,20 @@
+-- Note a worker's sign of life; hand over the orders that it has not heard.
+-- KEYS    nothing, the fleet's base
+-- ARGV    now, ttl, worker, the beat as JSON; words of the orders heard
+-- Returns the orders that are left
+-- Events  none
+-- include begin
+local worker, heard, left = ARGV[3], {}, {}
+for i = 5, #ARGV do heard[ARGV[i]] = true end
+call('HSET', W .. G.workers, worker, now .. ' ' .. ARGV[4])
+call('ZADD', W .. G.workers_till, now + tonumber(ARGV[2]), worker)
+local orders = call('HGET', W .. G.orders, worker) or ''
+for word in orders:gmatch('%S+') do
+  if not heard[word] then left[#left + 1] = word end
+end
+if #left == 0 then
+  call('HDEL', W .. G.orders, worker)
+else
+  call('HSET', W .. G.orders, worker, table.concat(left, ' '))
+end
+return left

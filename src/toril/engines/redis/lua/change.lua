@@ -1,0 +1,74 @@
+-- Retry, promote, cancel or remove jobs whose state allows it.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, sender, number; verb, reason; ids
+-- Returns ids done, ids asked, {id, state} of those refused
+-- Events  waiting, failed, removed
+-- include begin
+-- include guard
+-- include calls
+-- include endings
+-- include marks
+-- include places
+-- include states
+local before, late = recalled()
+if late then return late end
+if before then return before end
+local mistake = wrong({K.wait, K.active, K.prioritized, K.delayed, K.completed, K.failed, K.marker, K.events, K.meta,
+  K.toril, K.suspects, K.pc, K.runs_failed, K.ages, K.results, K.results_till, K.metrics_failed})
+if mistake then return mistake end
+
+local function again(id, state)
+  leave(id, state)
+  call('HDEL', P .. id, F.finished_at, F.started_at, F.reason, F.result, F.attempts_made, F.attempts_made_old, F.stalls,
+    F.trace, F.kind, F.stall_cause, F.progress, F.expires, F.waited, F.worker, F.deferred)
+  call('HSET', P .. id, F.delay, 0)
+  to_back(id, tonumber(call('HGET', P .. id, F.priority) or nil) or 0)
+  event('waiting', 'jobId', id, 'prev', state)
+end
+
+local function promote(id, state)
+  leave(id, state)
+  call('HSET', P .. id, F.delay, 0)
+  to_back(id, tonumber(call('HGET', P .. id, F.priority) or nil) or 0)
+  event('waiting', 'jobId', id, 'prev', 'delayed')
+end
+
+-- A running job is asked to stop, and its worker told that someone asked.
+local function cancel(id, state, reason)
+  local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts)
+  if state == 'active' then
+    call('HSET', P .. id, F.cancelling, reason)
+    local poke = W .. G.poke .. (f[6] or '') .. ':poke'
+    call('ZADD', poke, 0, '0')
+    call('PEXPIRE', poke, N.remembered)
+    return true
+  end
+  leave(id, state)
+  local job = {name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = tonumber(f[5]) or 0, worker = f[6], options = f[7]}
+  fail_job(id, job, 'cancelled', reason, 'JobCancelled', '', reason:sub(1, 1024), #reason <= 1024)
+end
+
+local function remove(id, state)
+  leave(id, state)
+  forget(id)
+  event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state:gsub('_', '-'))
+end
+
+local VERBS = {
+  retry = {again, {completed = true, failed = true}},
+  promote = {promote, {delayed = true}},
+  cancel = {cancel, {waiting = true, prioritized = true, delayed = true, active = true}},
+  remove = {remove, {waiting = true, prioritized = true, delayed = true, waiting_children = true, completed = true, failed = true}},
+}
+local act, allowed = VERBS[ARGV[4]][1], VERBS[ARGV[4]][2]
+local done, asked, refused = {}, {}, {}
+for i = 6, #ARGV do
+  local id, state = ARGV[i], state_of(ARGV[i])
+  if not state or not allowed[state] then
+    refused[#refused + 1] = {id, state or false}
+  else
+    local list = act(id, state, ARGV[5]) and asked or done
+    list[#list + 1] = id
+  end
+end
+-- include changed

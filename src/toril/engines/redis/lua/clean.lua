@@ -1,0 +1,43 @@
+-- Remove jobs that have been in a state for longer than a time: since they ended, or else since they were added.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, sender, number; limit, state, grace
+-- Returns ids, 1 if there may be more
+-- Events  cleaned
+-- include begin
+-- include guard
+-- include calls
+-- include sweeping
+local before, late = recalled()
+if late then return late end
+if before then return before end
+local mistake = wrong({K.wait, K.prioritized, K.delayed, K.completed, K.failed, K.suspects, K.events})
+if mistake then return mistake end
+
+local limit, state, cutoff = tonumber(ARGV[4]), ARGV[5], now - tonumber(ARGV[6])
+
+local function is_younger(id)
+  local added = call('HGET', P .. id, F.added_at)
+  return (added and tonumber(added) > cutoff) or is_current_run(id)
+end
+
+if state == 'completed' or state == 'failed' then
+  local key = state == 'completed' and K.completed or K.failed
+  local ids = call('ZRANGEBYSCORE', P .. key, '-inf', '(' .. (cutoff + 1), 'LIMIT', 0, limit)
+  for i = 1, #ids do
+    call('ZREM', P .. key, ids[i])
+    sweep(ids[i])
+  end
+else
+  local suspects = call('ZRANGE', P .. K.suspects, 0, -1, 'WITHSCORES')
+  sweep_state(state, limit, is_younger)
+  for i = 1, #suspects, 2 do
+    if call('EXISTS', P .. suspects[i]) == 1 and call('LPOS', P .. K.wait, suspects[i], 'RANK', -1) then
+      call('ZADD', P .. K.suspects, suspects[i + 1], suspects[i])
+    end
+  end
+end
+flush_gone()
+if #swept > 0 then event('cleaned', 'count', #swept) end
+local answer = {swept, #swept == limit and 1 or 0}
+remember(answer)
+return answer

@@ -1,0 +1,51 @@
+-- Change a queue's settings for every process at once.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, sender, number; the queue's name; for each setting its kind, and three values
+-- Returns paused, concurrency, rate's max, ms and window, how many may wait
+-- Events  paused, resumed
+-- include begin
+-- include guard
+-- include calls
+-- include events
+-- include known
+-- include marks
+local function settings()
+  local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms)
+  local own = call('HMGET', P .. K.toril, F.window, F.max_waiting)
+  return {meta[1], meta[2], meta[3], meta[4], own[1], own[2]}
+end
+
+local before, late = recalled()
+if late then return late end
+if before or #ARGV == 4 then return settings() end
+local mistake = wrong({K.meta, K.toril, K.marker, K.events, K.wait, K.prioritized, K.delayed, K.active, K.suspects})
+if mistake then return mistake end
+
+local function set(key, field, value)
+  if value == '' then call('HDEL', key, field) else call('HSET', key, field, value) end
+end
+
+local SET = {}
+function SET.pause()
+  if call('HSET', P .. K.meta, F.is_paused, 1) == 1 then event('paused') end
+  call('DEL', P .. K.marker)
+end
+-- What versions before 6 put aside while the queue was paused goes back to the front.
+function SET.resume()
+  if call('HDEL', P .. K.meta, F.is_paused) == 1 then event('resumed') end
+  while call('LMOVE', P .. K.paused, P .. K.wait, 'LEFT', 'RIGHT') do end
+end
+function SET.concurrency(limit) set(P .. K.meta, F.concurrency, limit) end
+function SET.max_waiting(limit) set(P .. K.toril, F.max_waiting, limit) end
+function SET.rate(max, ms, window)
+  set(P .. K.meta, F.rate_max, max)
+  set(P .. K.meta, F.rate_ms, ms)
+  set(P .. K.toril, F.window, window == 'sliding' and window or '')
+end
+
+know_queue(ARGV[4])
+for i = 5, #ARGV, 4 do SET[ARGV[i]](ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
+remember({})
+mark_ready()
+mark_due()
+return settings()

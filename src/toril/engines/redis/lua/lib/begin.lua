@@ -1,0 +1,9 @@
+-- P and W are what the queue's and the fleet's keys begin with. `now` is the server's clock, unless the caller sent a
+-- time: then keys that expire outlive it by `slack`, and what counts is the time written beside them.
+local P, W = KEYS[1], KEYS[2]
+local call = redis.call
+local now, slack = tonumber(ARGV[1]), N.slack
+if not now then
+  local time = call('TIME')
+  now, slack = time[1] * 1000 + math.floor(time[2] / 1000), 0
+end

@@ -1,0 +1,64 @@
+-- Jobs that end: run record, figures, retention, and who waits for the result.
+-- include events
+-- include jobs
+-- include minutes
+local WISH = {completed = 'removeOnComplete', failed = 'removeOnFail'}
+local STATE = {completed = P .. K.completed, failed = P .. K.failed}
+local RUNS = {completed = P .. K.runs_completed, failed = P .. K.runs_failed}
+local NUMBER = {completed = F.runs_completed, failed = F.runs_failed}
+local FIGURES = {completed = P .. K.metrics_completed, failed = P .. K.metrics_failed}
+local rows, kept, last_score, ended = {completed = {}, failed = {}}, {completed = {}, failed = {}}, {}, {}
+
+-- By the time of ending; within a millisecond by fractions of it, in the order of ending.
+local function ended_score(ending)
+  local score = last_score[ending]
+  if not score then
+    local top = call('ZREVRANGEBYSCORE', STATE[ending], '(' .. (now + 1), now, 'WITHSCORES', 'LIMIT', 0, 1)
+    score = tonumber(top[2])
+  end
+  score = score and math.min(score + 1 / N.ties, now + 1 - 1 / N.ties) or now
+  last_score[ending] = score
+  return score
+end
+
+-- `job` has name, added, started, made, stalls, worker, options. `fields` is written if the job is kept.
+local function end_job(ending, id, job, cause, text, shown, whole, fields)
+  local list, options = rows[ending], options_of(job.options)
+  ended[#ended + 1] = id
+  list[#list + 1] = {0, id, job.name, cause, job.added or 0, job.started, now, job.made, job.stalls, job.worker, shown, whole}
+  local ttl = type(options.toril) == 'table' and tonumber(options.toril.resultTtl)
+  if ttl then
+    call('HSET', P .. K.results, id, cmsgpack.pack({cause, text}))
+    call('ZADD', P .. K.results_till, now + ttl, id)
+  end
+  local count, age = keep_of(options[WISH[ending]])
+  if count == 0 then
+    forget(id)
+    return
+  end
+  call('ZADD', STATE[ending], ended_score(ending), id)
+  call('HSET', P .. id, F.finished_at, now, F.attempts_made, job.made, unpack(fields))
+  call('HDEL', P .. id, F.cancelling, F.deferred)
+  if age then call('ZADD', P .. K.ages, now + age + 1, id) end
+  kept[ending][#kept[ending] + 1] = {count, age}
+end
+
+local function remove_oldest(ending, ids)
+  if #ids == 0 then return end
+  call('ZREM', STATE[ending], unpack(ids))
+  for i = 1, #ids do forget(ids[i]) end
+end
+
+-- Each job that ends makes room for itself by its own count, before the next one ends.
+local function trim(ending, keeps)
+  local total, over, youngest = call('ZCARD', STATE[ending]), 0, nil
+  for i = 1, #keeps do
+    if keeps[i][1] then over = math.max(over, total - (#keeps - i) - keeps[i][1]) end
+    if keeps[i][2] then youngest = math.min(youngest or keeps[i][2], keeps[i][2]) end
+  end
+  if over > 0 then remove_oldest(ending, call('ZRANGE', STATE[ending], 0, math.min(over, N.trimmed) - 1)) end
+  if youngest then
+    local old = call('ZRANGEBYSCORE', STATE[ending], '-inf', '(' .. (now - youngest), 'LIMIT', 0, N.trimmed)
+    remove_oldest(ending, old)
+  end
+end

@@ -1,0 +1,41 @@
+-- include ending
+-- What the jobs that ended in this step leave behind, in few commands. To be called after the last of them.
+local function flush_endings()
+  for ending, list in pairs(rows) do
+    local count = #list
+    if count > 0 then
+      local number = call('HINCRBY', P .. K.toril, NUMBER[ending], count) - count
+      local packed = {}
+      for i = math.max(1, count - N.runs + 1), count do
+        list[i][1] = number + i
+        packed[#packed + 1] = cmsgpack.pack(list[i])
+      end
+      call('LPUSH', RUNS[ending], unpack(packed))
+      call('LTRIM', RUNS[ending], 0, N.runs - 1)
+      count_minute(FIGURES[ending], count)
+      if #kept[ending] > 0 then trim(ending, kept[ending]) end
+    end
+  end
+  flush_gone()
+  if #ended > 0 then call('PUBLISH', P .. K.ended, table.concat(ended, '\n')) end
+  rows, kept, ended = {completed = {}, failed = {}}, {completed = {}, failed = {}}, {}
+end
+
+-- A failure's fields: the text, what kind it was, and its stack trace after those of earlier attempts.
+local function failure_fields(id, reason, kind, trace)
+  if trace == '' then
+    call('HDEL', P .. id, F.trace)
+    return {F.reason, reason, F.kind, kind}
+  end
+  local before = call('HGET', P .. id, F.trace)
+  local traces = '[' .. trace .. ']'
+  if before and #before > 2 and #before < N.traces and before:sub(-1) == ']' then
+    traces = before:sub(1, -2) .. ',' .. trace .. ']'
+  end
+  return {F.reason, reason, F.kind, kind, F.trace, traces}
+end
+
+local function fail_job(id, job, cause, reason, kind, trace, shown, whole)
+  event('failed', 'jobId', id, 'failedReason', reason, 'prev', 'active')
+  end_job('failed', id, job, cause, reason, shown, whole, failure_fields(id, reason, kind, trace))
+end

@@ -1,0 +1,43 @@
+-- A job's options as its producer wrote them: read, never written again. Jobs of a queue share few sets of options.
+local known_options = {}
+
+local function options_of(text)
+  local found = known_options[text]
+  if not found then
+    local fine, decoded = pcall(cjson.decode, text or '')
+    found = fine and type(decoded) == 'table' and decoded or {}
+    known_options[text or ''] = found
+  end
+  return found
+end
+
+local function attempts_of(options)
+  return math.max(1, tonumber(options.attempts) or 1)
+end
+
+-- How many finished jobs to keep, and for how many ms; nil sets no bound. What is not said is kept, as BullMQ does.
+local function keep_of(wish)
+  if wish == true then return 0 end
+  if type(wish) == 'number' and wish >= 0 then return wish end
+  if type(wish) == 'table' then
+    local age = tonumber(wish.age)
+    return tonumber(wish.count), age and math.floor(age * 1000)
+  end
+end
+
+-- What belongs to jobs that are removed, deleted together at the end of the step.
+local gone = {}
+
+local function forget(id)
+  local n, key = #gone, P .. id
+  gone[n + 1], gone[n + 2], gone[n + 3] = key, key .. K.lock, key .. K.logs
+  gone[n + 4], gone[n + 5] = key .. K.dependencies, key .. K.processed
+  gone[n + 6], gone[n + 7] = key .. K.child_failures, key .. K.unsuccessful
+end
+
+local function flush_gone()
+  for first = 1, #gone, 7000 do
+    call('DEL', unpack(gone, first, math.min(first + 6999, #gone)))
+  end
+  gone = {}
+end

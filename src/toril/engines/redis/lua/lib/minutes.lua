@@ -1,0 +1,22 @@
+-- BullMQ's figures: `count` in all; `prevTS` lies in the minute under way, `prevCount` is the count when that began; the
+-- list has the minutes before, newest first.
+local function count_minute(key, count)
+  local total = call('HINCRBY', key, F.count, count)
+  local before = call('HMGET', key, F.prev_ts, F.prev_count)
+  local last = tonumber(before[1])
+  if not last then
+    call('HSET', key, F.prev_ts, now, F.prev_count, 0)
+    return
+  end
+  local passed = math.min(math.floor(now / 60000) - math.floor(last / 60000), N.minutes)
+  if passed <= 0 then return end
+  local data = key .. K.metrics_data
+  call('LPUSH', data, total - count - (tonumber(before[2]) or 0))
+  local zeros = {}
+  for i = 1, math.min(passed - 1, 1000) do zeros[i] = 0 end
+  for first = 1, passed - 1, 1000 do
+    call('LPUSH', data, unpack(zeros, 1, math.min(1000, passed - first)))
+  end
+  call('LTRIM', data, 0, N.minutes - 1)
+  call('HSET', key, F.prev_ts, now, F.prev_count, total - count)
+end

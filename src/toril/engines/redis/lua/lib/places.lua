@@ -1,0 +1,55 @@
+-- Where jobs stand while they do not run.
+local tops = {}
+
+-- The order within a millisecond is that of being delayed.
+local function delay_until(id, due)
+  local top = tops[due]
+  if not top then
+    local found = call('ZREVRANGEBYSCORE', P .. K.delayed, (due + 1) * N.ties - 1, due * N.ties, 'WITHSCORES', 'LIMIT', 0, 1)
+    top = tonumber(found[2]) or due * N.ties - 1
+  end
+  top = math.min(top + 1, (due + 1) * N.ties - 1)
+  tops[due] = top
+  call('ZADD', P .. K.delayed, top, id)
+end
+
+local function priority_score(priority)
+  local count = call('INCR', P .. K.pc)
+  if count == 1 then count = call('INCRBY', P .. K.pc, N.middle) end
+  return priority * N.priorities + count % N.priorities
+end
+
+local function to_back(id, priority)
+  if priority > 0 then
+    call('ZADD', P .. K.prioritized, priority_score(priority), id)
+  else
+    call('LPUSH', P .. K.wait, id)
+  end
+end
+
+local function to_front(id, priority)
+  if priority == 0 then
+    call('RPUSH', P .. K.wait, id)
+    return
+  end
+  local low = priority * N.priorities
+  local first = call('ZRANGEBYSCORE', P .. K.prioritized, low, low + N.priorities - 1, 'WITHSCORES', 'LIMIT', 0, 1)
+  local score = first[2] and math.max(low, first[2] - 1) or priority_score(priority)
+  call('ZADD', P .. K.prioritized, score, id)
+end
+
+-- Take many ids out of `active`. Where they are most of it, writing the rest anew is one step instead of many.
+local function leave_active(ids)
+  local running = call('LLEN', P .. K.active)
+  if #ids < 4 or running > 4 * #ids then
+    for i = 1, #ids do call('LREM', P .. K.active, -1, ids[i]) end
+    return
+  end
+  local leaving, left = {}, {}
+  for i = 1, #ids do leaving[ids[i]] = true end
+  for _, id in ipairs(call('LRANGE', P .. K.active, 0, -1)) do
+    if leaving[id] then leaving[id] = nil else left[#left + 1] = id end
+  end
+  call('DEL', P .. K.active)
+  if #left > 0 then call('RPUSH', P .. K.active, unpack(left)) end
+end

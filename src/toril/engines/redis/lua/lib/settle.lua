@@ -1,0 +1,64 @@
+-- include endings
+-- include places
+-- Jobs that come back from those who ran them. Each counts only while its lease holds.
+local OK, LOST, MISSING = 0, 1, 2
+local FAILS = {f = 'failed', x = 'cancelled'}
+local released, delayed_some = {}, false
+
+-- The fields of a job that its end needs.
+local function running_job(id)
+  local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.priority, F.cancelling)
+  return {
+    name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = tonumber(f[5]) or 0, worker = f[6],
+    options = f[7], priority = tonumber(f[8]) or 0, cancelling = f[9],
+  }
+end
+
+local function delay_job(id, delay, ...)
+  call('HSET', P .. id, F.delay, delay, F.waited, delay, ...)
+  delay_until(id, now + delay)
+  delayed_some = true
+  event('delayed', 'jobId', id, 'delay', now + delay)
+end
+
+local function retry_job(id, job, delay, fields)
+  if delay > 0 then
+    delay_job(id, delay, F.attempts_made, job.made + 1, unpack(fields))
+  else
+    call('HSET', P .. id, F.attempts_made, job.made + 1, F.delay, 0, F.waited, 0, unpack(fields))
+    to_back(id, job.priority)
+    event('waiting', 'jobId', id, 'prev', 'active')
+  end
+end
+
+-- `kind` is one letter: completed, failed, retried, snoozed, given back (l), cancelled (x).
+local function settle_one(id, job, kind, text, shown, extra, trace)
+  local whole = shown == '='
+  shown = whole and text or shown:sub(2)
+  if job.cancelling and (kind == 'r' or kind == 's' or kind == 'l') then
+    kind, text, shown, whole, extra, trace = 'x', job.cancelling, job.cancelling:sub(1, 1024), #job.cancelling <= 1024, 'JobCancelled', ''
+  end
+  if kind == 'c' then
+    job.made = job.made + 1
+    event('completed', 'jobId', id, 'returnvalue', text, 'prev', 'active')
+    end_job('completed', id, job, 'completed', text, shown, whole, {F.result, text})
+  elseif FAILS[kind] then
+    job.made = job.made + 1
+    fail_job(id, job, FAILS[kind], text, extra, trace, shown, whole)
+    if kind == 'f' and job.made >= attempts_of(options_of(job.options)) then
+      event('retries-exhausted', 'jobId', id, 'attemptsMade', job.made)
+    end
+  elseif kind == 'r' then
+    retry_job(id, job, tonumber(extra), failure_fields(id, text, shown, trace))
+  elseif kind == 's' then
+    delay_job(id, tonumber(extra))
+  else
+    released[#released + 1] = {id, job.priority}
+    event('waiting', 'jobId', id, 'prev', 'active')
+  end
+end
+
+-- Give back, in their order: each goes to the very front, so the last one first.
+local function flush_released()
+  for i = #released, 1, -1 do to_front(released[i][1], released[i][2]) end
+end

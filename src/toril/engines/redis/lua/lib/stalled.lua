@@ -1,0 +1,50 @@
+-- Jobs whose worker is gone.
+local TOO_OFTEN = 'job stalled more than allowable limit'
+
+-- A lock that is there although our lease ran out: with the server's clock both end together, so it is another's by now.
+local function is_anothers(id)
+  return slack == 0 and call('EXISTS', P .. id .. K.lock) == 1
+end
+
+-- One stall more: the job waits to be run alone, or has failed. It fails only for a stall in a run of its own, where
+-- nothing else can have brought the worker down; or where it may not run twice at all.
+local function take_back(id, returned, failed)
+  local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.held,
+    F.cancelling)
+  call('DEL', P .. id .. K.lock)
+  call('SREM', P .. K.stalled, id)
+  if not f[1] then return end
+  local stalls, alone, allowed = (tonumber(f[5]) or 0) + 1, (f[8] or '0 0 1'):match('^%d+ (%d) (%d+)')
+  local job = {name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = stalls, worker = f[6], options = f[7]}
+  allowed = tonumber(allowed) or 1
+  call('HSET', P .. id, F.stalls, stalls)
+  if f[9] then
+    fail_job(id, job, 'cancelled', f[9], 'JobCancelled', '', f[9]:sub(1, 1024), #f[9] <= 1024)
+    failed[#failed + 1] = id
+  elseif stalls > allowed and (alone == '1' or allowed == 0) then
+    local reason = ARGV[4] == '1' and TOO_OFTEN .. ': ' .. ARGV[3] or TOO_OFTEN
+    fail_job(id, job, 'stalled', reason, 'JobStalled', '', reason:sub(1, 1024), #reason <= 1024)
+    failed[#failed + 1] = id
+  else
+    if ARGV[4] == '1' then call('HSET', P .. id, F.stall_cause, ARGV[3]) end
+    call('RPUSH', P .. K.wait, id)
+    call('ZADD', P .. K.suspects, call('HINCRBY', P .. K.toril, F.stood, 1), id)
+    event('waiting', 'jobId', id, 'prev', 'active')
+    returned[#returned + 1] = id
+  end
+  if ARGV[4] == '1' then event('stalled', 'jobId', id, 'cause', ARGV[3]) else event('stalled', 'jobId', id) end
+end
+
+-- Running jobs that have no deadline of ours are run by other libraries' workers: BullMQ's way of finding those that have
+-- stalled. Who was running at the last look and has no lock now is lost. One look an interval, over the whole fleet.
+local function strangers(returned, failed)
+  if call('LLEN', P .. K.active) <= call('ZCARD', P .. K.deadlines) then return end
+  if not call('SET', P .. K.stalled_check, now, 'PX', N.stalled_interval, 'NX') then return end
+  for _, id in ipairs(call('SMEMBERS', P .. K.stalled)) do
+    local lost = call('EXISTS', P .. id .. K.lock) == 0 and not call('ZSCORE', P .. K.deadlines, id)
+    if lost and call('LREM', P .. K.active, -1, id) > 0 then take_back(id, returned, failed) end
+  end
+  call('DEL', P .. K.stalled)
+  local running = call('LRANGE', P .. K.active, 0, 999)
+  if #running > 0 then call('SADD', P .. K.stalled, unpack(running)) end
+end

@@ -1,0 +1,42 @@
+-- Pause a queue, then remove it with everything in it, a bounded part a call.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, sender, number; limit, `refuse` or `remove` running jobs, the queue's name
+-- Returns ids, 1 if there may be more
+-- Errors  TORILRUNNING how many
+-- Events  none: the stream goes too
+-- include begin
+-- include guard
+-- include calls
+-- include sweeping
+local before, late = recalled()
+if late then return late end
+if before then return before end
+local mistake = wrong({K.wait, K.active, K.prioritized, K.delayed, K.completed, K.failed, K.meta})
+if mistake then return mistake end
+
+local limit, running = tonumber(ARGV[4]), call('LLEN', P .. K.active)
+if running > 0 and ARGV[5] == 'refuse' then return redis.error_reply('TORILRUNNING ' .. running) end
+local known = call('EXISTS', P .. K.meta, P .. K.id) > 0
+if known then
+  call('HSET', P .. K.meta, F.is_paused, 1)
+  call('DEL', P .. K.marker)
+end
+
+local function nothing_stays() return false end
+for _, name in ipairs({K.active, K.wait, K.paused}) do sweep_list(name, limit, nothing_stays) end
+for _, name in ipairs({K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed}) do
+  sweep_zset(name, limit, nothing_stays)
+end
+flush_gone()
+if #swept < limit and known then
+  for _, scheduler in ipairs(call('ZRANGE', P .. K.repeat, 0, -1)) do call('DEL', P .. K.repeat .. ':' .. scheduler) end
+  for _, name in ipairs({K.id, K.meta, K.active, K.pc, K.marker, K.stalled, K.stalled_check, K.limiter, K.events, K.repeat,
+    K.metrics_completed, K.metrics_failed, K.toril, K.deadlines, K.suspects, K.starts, K.runs_completed, K.runs_failed,
+    K.results, K.results_till, K.ages}) do
+    call('DEL', P .. name, P .. name .. K.metrics_data)
+  end
+  call('SREM', W .. G.queues, ARGV[6])
+end
+local answer = {swept, #swept == limit and 1 or 0}
+remember(answer)
+return answer

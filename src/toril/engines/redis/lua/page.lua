@@ -1,0 +1,68 @@
+-- A page of the jobs in a state: the next to run first, the last to end first. A walk begins with the ceiling '': it leaves
+-- out what was claimed since, so that a job that moves is not seen twice.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, state, how many, ceiling; where the last page ended: `s` or `l`, score, id; more ids before it
+-- Returns the ceiling, rows (`s` or `l`, score, record)
+-- Events  none
+-- include begin
+-- include records
+local ZSET = {
+  completed = K.completed, failed = K.failed, delayed = K.delayed, prioritized = K.prioritized,
+  waiting_children = K.waiting_children, waiting = K.suspects,
+}
+local state, most, rows = ARGV[2], tonumber(ARGV[3]), {}
+local ceiling = tonumber(ARGV[4]) or tonumber(call('HGET', P .. K.toril, F.claims) or 0)
+local newest_first = state == 'completed' or state == 'failed'
+
+local function show(phase, id, score)
+  local record = record_of(id, state, state == 'delayed' and score)
+  if record and not has_moved(record, ceiling) then rows[#rows + 1] = {phase, score, record} end
+end
+
+-- Entries of equal score stand in the order of their ids.
+local function walk_zset(key, score, last)
+  local verb, edge = 'ZRANGEBYSCORE', '+inf'
+  if newest_first then verb, edge = 'ZREVRANGEBYSCORE', '-inf' end
+  local from, offset = score ~= '' and score or (newest_first and '+inf' or '-inf'), 0
+  while #rows < most do
+    local found = call(verb, key, from, edge, 'WITHSCORES', 'LIMIT', offset, most)
+    if #found == 0 then return end
+    for i = 1, #found, 2 do
+      local id = found[i]
+      local seen = found[i + 1] == score and ((newest_first and id >= last) or (not newest_first and id <= last))
+      if not seen and #rows < most and (state ~= 'waiting' or call('LPOS', P .. K.wait, id, 'RANK', -1)) then
+        show('s', id, found[i + 1])
+      end
+    end
+    offset = offset + #found / 2
+  end
+end
+
+-- A list is walked from its next end. What was shown last is looked for again; if all of it has left, so has what came
+-- before it, and the walk goes on at the end.
+local function walk_list(key, anchors)
+  local at = -1
+  for i = 1, #anchors do
+    local place = call('LPOS', key, anchors[i], 'RANK', -1)
+    if place then
+      at = place - call('LLEN', key) - 1
+      break
+    end
+  end
+  while #rows < most do
+    local found = call('LRANGE', key, at - most + 1, at)
+    if #found == 0 then return end
+    for i = #found, 1, -1 do
+      local suspect = state == 'waiting' and call('ZSCORE', P .. K.suspects, found[i])
+      if not suspect and #rows < most then show('l', found[i], '') end
+    end
+    at = at - #found
+  end
+end
+
+if state ~= 'active' and ARGV[5] ~= 'l' then walk_zset(P .. ZSET[state], ARGV[6], ARGV[7]) end
+local anchors = {}
+for i = 7, ARGV[5] == 'l' and #ARGV or 6 do anchors[#anchors + 1] = ARGV[i] end
+if state == 'active' then walk_list(P .. K.active, anchors) end
+if state == 'waiting' then walk_list(P .. K.wait, anchors) end
+return {ceiling, rows}

@@ -1,0 +1,44 @@
+-- Remove what retention no longer keeps: results, aged jobs, workers that are gone.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, limit
+-- Returns how much was removed
+-- Events  none
+-- include begin
+-- include guard
+-- include jobs
+local mistake = wrong({K.results, K.results_till, K.ages, K.completed, K.failed})
+if mistake then return mistake end
+
+local limit = tonumber(ARGV[2])
+local dead = call('ZRANGEBYSCORE', W .. G.workers_till, '-inf', now, 'LIMIT', 0, limit)
+if #dead > 0 then
+  call('ZREM', W .. G.workers_till, unpack(dead))
+  call('HDEL', W .. G.workers, unpack(dead))
+  call('HDEL', W .. G.orders, unpack(dead))
+end
+local results = call('ZRANGEBYSCORE', P .. K.results_till, '-inf', now, 'LIMIT', 0, limit)
+for i = 1, #results do
+  call('ZREM', P .. K.results_till, results[i])
+  call('HDEL', P .. K.results, results[i])
+end
+
+-- Jobs kept for an age that has passed, unless they have run again since.
+local function is_over(id, state, wish)
+  local f = call('ZSCORE', P .. state, id) and call('HMGET', P .. id, F.finished_at, F.opts)
+  if not f or not f[1] then return false end
+  local _, age = keep_of(options_of(f[2])[wish])
+  return age and tonumber(f[1]) + age < now
+end
+
+local aged = call('ZRANGEBYSCORE', P .. K.ages, '-inf', now, 'LIMIT', 0, limit)
+for i = 1, #aged do
+  for state, wish in pairs({[K.completed] = 'removeOnComplete', [K.failed] = 'removeOnFail'}) do
+    if is_over(aged[i], state, wish) then
+      call('ZREM', P .. state, aged[i])
+      forget(aged[i])
+    end
+  end
+  call('ZREM', P .. K.ages, aged[i])
+end
+flush_gone()
+return #dead + #results + #aged

@@ -1,0 +1,14 @@
+-- Jobs by their ids.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now; ids
+-- Returns for each false, or its fields, id, state, score, deadline
+-- Events  none
+-- include begin
+-- include states
+-- include records
+local found = {}
+for i = 2, #ARGV do
+  local state = state_of(ARGV[i])
+  found[i - 1] = state and record_of(ARGV[i], state, state == 'delayed' and call('ZSCORE', P .. K.delayed, ARGV[i])) or false
+end
+return found

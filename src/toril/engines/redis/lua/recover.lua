@@ -1,0 +1,41 @@
+-- Take back jobs whose lease ran out, and those of the dead even before.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, limit, cause or nothing, `1` if there is a cause; for each lease of the dead id, token
+-- Returns ids given back, ids failed, the next deadline, 1 if there are more, now
+-- Events  failed, waiting, stalled
+-- include begin
+-- include guard
+-- include endings
+-- include places
+-- include marks
+-- include stalled
+local limit, returned, failed = tonumber(ARGV[2]), {}, {}
+local mistake = wrong({K.wait, K.active, K.failed, K.marker, K.events, K.meta, K.toril, K.deadlines, K.suspects, K.stalled,
+  K.runs_failed, K.metrics_failed, K.ages, K.results, K.results_till})
+if mistake then return mistake end
+
+local lost, seen = {}, {}
+for i = 5, #ARGV, 2 do
+  if not seen[ARGV[i]] and call('GET', P .. ARGV[i] .. K.lock) == ARGV[i + 1] and call('ZSCORE', P .. K.deadlines, ARGV[i]) then
+    seen[ARGV[i]] = true
+    lost[#lost + 1] = ARGV[i]
+  end
+end
+local dead = #lost
+local overdue = call('ZRANGEBYSCORE', P .. K.deadlines, '-inf', now, 'LIMIT', 0, limit)
+for i = 1, #overdue do
+  if not seen[overdue[i]] then lost[#lost + 1] = overdue[i] end
+end
+for i, id in ipairs(lost) do
+  call('ZREM', P .. K.deadlines, id)
+  local ours = i <= dead or not is_anothers(id)
+  if ours and call('LREM', P .. K.active, -1, id) > 0 then take_back(id, returned, failed) end
+end
+strangers(returned, failed)
+if #returned + #failed > 0 then
+  flush_endings()
+  trim_events(call('HGET', P .. K.meta, F.max_events))
+  if not blocked() then call('ZADD', P .. K.marker, 0, '0') end
+end
+local first = call('ZRANGE', P .. K.deadlines, 0, 0, 'WITHSCORES')
+return {returned, failed, first[2] and tonumber(first[2]) or false, #overdue == limit and 1 or 0, now}

@@ -1,0 +1,45 @@
+-- Progress, log lines, data and checkpoints of running jobs; each counts only while its lease holds.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, sender, number; for each report id, token, kind (progress, log, data, checkpoint), text
+-- Returns verdicts
+-- Events  progress
+-- include begin
+-- include guard
+-- include calls
+-- include events
+-- include jobs
+-- include leases
+local before, late = recalled()
+if late then return late end
+if before then return before end
+local mistake = wrong({K.events, K.deadlines, K.meta})
+if mistake then return mistake end
+
+local function write_log(id, line)
+  local keep = tonumber(options_of(call('HGET', P .. id, F.opts)).kl) or 1000
+  local key = P .. id .. K.logs
+  if keep > 0 then
+    call('RPUSH', key, line)
+    call('LTRIM', key, -keep, -1)
+  end
+end
+
+local FIELD = {data = F.data, checkpoint = F.checkpoint, progress = F.progress}
+local ids, tokens, verdicts, told = {}, {}, {}, false
+for i = 4, #ARGV, 4 do ids[#ids + 1], tokens[#tokens + 1] = ARGV[i], ARGV[i + 1] end
+for i, held in ipairs(holds(ids, tokens)) do
+  local id, kind, text = ids[i], ARGV[i * 4 + 2], ARGV[i * 4 + 3]
+  verdicts[i] = held and 0 or (call('EXISTS', P .. id) == 1 and 1 or 2)
+  if held and kind == 'log' then
+    write_log(id, text)
+  elseif held then
+    call('HSET', P .. id, FIELD[kind], text)
+    if kind == 'progress' then
+      event('progress', 'jobId', id, 'data', text)
+      told = true
+    end
+  end
+end
+if told then trim_events(call('HGET', P .. K.meta, F.max_events)) end
+remember(verdicts)
+return verdicts

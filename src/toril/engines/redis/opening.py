@@ -1,0 +1,42 @@
+"""What a server must be before jobs are trusted to it."""
+
+from typing import Final
+
+from toril.engines.redis.place import Address
+from toril.engines.redis.server import Server
+from toril.errors import EngineUnusable
+
+__all__ = ["check_server"]
+
+_OLDEST: Final = (6, 2)
+
+
+async def check_server(server: Server, address: Address) -> None:
+    """`EngineUnusable` names what is wrong, and what to do."""
+    facts = await _facts(server)
+    version = tuple(int(part) for part in facts.get("redis_version", "0.0").split(".")[:2] if part.isdecimal())
+    if version < _OLDEST:
+        raise EngineUnusable(
+            f"{address.shown} is Redis {facts.get('redis_version')}; Toril needs 6.2 or newer, or Valkey"
+        )
+    policy = facts.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and not address.allow_eviction:
+        raise EngineUnusable(
+            f"{address.shown} throws keys away when it is full (maxmemory-policy {policy}), and jobs with them; set it to "
+            "noeviction, or add ?allow_eviction=1 to the URL"
+        )
+    if facts.get("cluster_enabled") == "1" and not address.prefix.startswith("{"):
+        raise EngineUnusable(
+            f"{address.shown} is a cluster, where all keys of an app must lie together: "
+            f"give the App prefix='{{{address.prefix}}}'"
+        )
+
+
+async def _facts(server: Server) -> dict[str, str]:
+    facts = {}
+    for section in ("server", "memory", "cluster"):
+        for line in str(await server.ask("INFO", section)).splitlines():
+            name, separator, value = line.partition(":")
+            if separator:
+                facts[name] = value
+    return facts

@@ -1,0 +1,174 @@
+"""A job's options as BullMQ writes them: JSON with its names. Jobs of a queue share few sets of options, so both ways
+are remembered."""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from toril.model import KEEP_ALL, MAX_ATTEMPTS, MAX_DELAY, REMOVE, Backoff, Failure, Keep, NewJob
+
+__all__ = ["Options", "dump_options", "dump_trace", "is_plain", "load_failure", "load_options", "number"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the options of a stored job say, whoever wrote them."""
+
+    attempts: int = 1
+    backoff: Backoff | None = None
+    timeout: int | None = None
+    keep_completed: Keep = KEEP_ALL
+    keep_failed: Keep = KEEP_ALL
+    keep_logs: int = 1000
+    result_ttl: int | None = None
+
+
+def is_plain(job: NewJob) -> bool:
+    """Whether it goes to the end of the line under a number of its own, as nearly every job does."""
+    return (
+        job.id is None
+        and not (job.delay or job.priority or job.lifo)
+        and job.due is job.expires is job.metadata is None
+    )
+
+
+def dump_options(job: NewJob) -> str:
+    """The text for a job's options."""
+    shared = _dump(
+        job.attempts, job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl
+    )
+    if job.id is None and not (job.delay or job.priority or job.lifo):
+        return shared
+    own: dict[str, Any] = {}
+    if job.id is not None:
+        own["jobId"] = job.id
+    if job.delay:
+        own["delay"] = job.delay
+    if job.priority:
+        own["priority"] = job.priority
+    if job.lifo:
+        own["lifo"] = True
+    return f"{json.dumps(own, ensure_ascii=False)[:-1]}, {shared[1:]}"
+
+
+@lru_cache(maxsize=512)
+def _dump(
+    attempts: int, backoff: Backoff | None, timeout: int | None, completed: Keep, failed: Keep, logs: int,
+    ttl: int | None,
+) -> str:  # fmt: skip
+    given: dict[str, Any] = {"attempts": attempts}
+    if backoff is not None:
+        given["backoff"] = _dump_backoff(backoff)
+    given["removeOnComplete"], given["removeOnFail"] = _dump_keep(completed), _dump_keep(failed)
+    if logs != Options.keep_logs:
+        given["kl"] = logs
+    own = {"timeout": timeout, "resultTtl": ttl}
+    if timeout is not None or ttl is not None:
+        given["toril"] = {name: value for name, value in own.items() if value is not None}
+    return json.dumps(given, separators=(",", ":"))
+
+
+def _dump_backoff(backoff: Backoff) -> dict[str, Any]:
+    given: dict[str, Any] = {"type": backoff.kind, "delay": backoff.delay}
+    if backoff.jitter:
+        given["jitter"] = backoff.jitter
+    if backoff.cap is not None:
+        given["cap"] = backoff.cap
+    if backoff.strategy is not None:
+        given["strategy"] = backoff.strategy
+    return given
+
+
+def _dump_keep(keep: Keep) -> Any:
+    if keep == REMOVE:
+        return True
+    if keep.age is None:
+        return False if keep.count is None else keep.count
+    return {"age": keep.age} if keep.count is None else {"age": keep.age, "count": keep.count}
+
+
+@lru_cache(maxsize=1024)
+def load_options(text: str | None) -> Options:
+    """What the text says; what it says badly counts as not said."""
+    try:
+        given = json.loads(text or "{}")
+    except ValueError:
+        given = {}
+    if not isinstance(given, dict):
+        given = {}
+    own = given.get("toril")
+    own = own if isinstance(own, dict) else {}
+    return Options(
+        attempts=_within(given.get("attempts"), 1, MAX_ATTEMPTS) or 1,
+        backoff=_load_backoff(given.get("backoff")),
+        timeout=_within(own.get("timeout"), 1, MAX_DELAY),
+        keep_completed=_load_keep(given.get("removeOnComplete")),
+        keep_failed=_load_keep(given.get("removeOnFail")),
+        keep_logs=_within(given.get("kl"), 0, 1_000_000, Options.keep_logs) or 0,
+        result_ttl=_within(own.get("resultTtl"), 1, MAX_DELAY),
+    )
+
+
+def _load_backoff(given: Any) -> Backoff | None:
+    """BullMQ's, a plain number of ms among it; of strategies that Node's users have made only the delay is known."""
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        given = {"type": "fixed", "delay": given}
+    if not isinstance(given, dict):
+        return None
+    jitter = given.get("jitter")
+    strategy = given.get("strategy")
+    return Backoff(
+        kind="exponential" if given.get("type") == "exponential" else "fixed",
+        delay=_within(given.get("delay"), 0, MAX_DELAY) or 0,
+        cap=_within(given.get("cap"), 0, MAX_DELAY),
+        jitter=jitter if isinstance(jitter, int | float) and 0 <= jitter <= 1 else 0.0,
+        strategy=strategy if isinstance(strategy, str) else None,
+    )
+
+
+def _load_keep(given: Any) -> Keep:
+    if given is True:
+        return REMOVE
+    if isinstance(given, dict):
+        age = given.get("age")
+        known = isinstance(age, int | float) and not isinstance(age, bool) and 0 <= age <= MAX_DELAY / 1000
+        return Keep(_within(given.get("count"), 0, 2**53), age if known else None)
+    count = _within(given, 0, 2**53)
+    return KEEP_ALL if count is None else Keep(count)
+
+
+def _within(value: Any, low: int, high: int, default: int | None = None) -> int | None:
+    """A number of the wire as a whole one in range."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return default
+    return max(low, int(min(value, high)))
+
+
+def number(text: Any) -> int:
+    """A number of the hash, which other libraries may write as a fraction, or not at all."""
+    try:
+        return int(text or 0)
+    except ValueError:
+        pass
+    try:
+        return int(float(text))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def dump_trace(failure: Failure) -> str:
+    """One element for the list of stack traces; nothing where there is none."""
+    return json.dumps(failure.traceback, ensure_ascii=False) if failure.traceback else ""
+
+
+def load_failure(reason: str | None, kind: str | None, traces: str | None) -> Failure | None:
+    """The last failure of a job."""
+    if reason is None:
+        return None
+    try:
+        known = json.loads(traces or "[]")
+    except ValueError:
+        known = []
+    last = known[-1] if isinstance(known, list) and known else ""
+    return Failure(reason, kind or "", last if isinstance(last, str) else "")

@@ -1,0 +1,55 @@
+"""Idle connections that carry the name by which BullMQ and its dashboards count a queue's workers."""
+
+import asyncio
+from typing import Final
+
+from redis.exceptions import RedisError
+
+from toril.clock import SYSTEM
+from toril.engines.redis.layout import client_name
+from toril.engines.redis.link import Line
+from toril.engines.redis.place import Address
+
+__all__ = ["Presence"]
+
+_FIRST_REST: Final = 0.5
+_LONGEST_REST: Final = 20.0
+
+
+class Presence:
+    """One connection for each queue that a worker of this process serves."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._shown: dict[str, asyncio.Task[None]] = {}
+
+    def show(self, worker: str, queues: list[str]) -> None:
+        """Be seen as a worker of these queues from now on."""
+        if not self._address.node_visibility:
+            return
+        for queue in queues:
+            name = client_name(self._address.prefix, queue, worker)
+            if name not in self._shown:
+                self._shown[name] = asyncio.create_task(self._keep(name), name="toril-redis-presence")
+
+    async def _keep(self, name: str) -> None:
+        rest = _FIRST_REST
+        while True:
+            line = Line(self._address, name)
+            try:
+                await line.connect()
+                rest = _FIRST_REST
+                await line.receive()  # nothing is asked, so this ends when the connection does
+            except (RedisError, OSError):
+                pass
+            finally:
+                await line.close()
+            await SYSTEM.sleep(rest * (0.5 + SYSTEM.random() / 2))
+            rest = min(rest * 2, _LONGEST_REST)
+
+    async def close(self) -> None:
+        tasks = list(self._shown.values())
+        self._shown.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

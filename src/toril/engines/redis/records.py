@@ -1,0 +1,159 @@
+"""What scripts answer, as the values that readers see."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toril.engines.redis.layout import due_of, event_place
+from toril.engines.redis.options import load_failure, load_options, number
+from toril.model import (
+    Cancelled,
+    Cause,
+    Claimed,
+    Completed,
+    Counts,
+    Ended,
+    Ending,
+    Event,
+    EventKind,
+    Failed,
+    Failure,
+    Gone,
+    JobRecord,
+    Lease,
+    Pending,
+    RateLimit,
+    Run,
+    Settings,
+    WorkerView,
+)
+from toril.states import State
+
+__all__ = ["claimed_of", "counts_of", "ended_of", "event_of", "minutes_of", "record_of", "run_of", "settings_of", "worker_of"]
+
+CANCELLED_KIND: Final = "JobCancelled"
+_KINDS: Final = {kind.value: kind for kind in EventKind}
+# Where BullMQ always writes the same word for where the job came from.
+_ALWAYS: Final = {EventKind.ACTIVE, EventKind.COMPLETED, EventKind.FAILED}
+
+
+def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
+    """A job handed out: the fields of a claim, then id, fence, and whether it is a suspect."""
+    (name, data, added, opts, made, stalls, starts, delay, priority, waited, metadata, checkpoint, job_id, fence,
+     suspect) = row  # fmt: skip
+    options = load_options(opts)
+    return Claimed(
+        Lease(queue, job_id, token), name, data or "", int(starts), fence, options.attempts,
+        int(made) if made else 0, int(stalls) if stalls else 0, number(added), number(waited or delay),
+        number(priority), options.timeout, options.backoff, metadata, checkpoint, suspect == 1,
+    )  # fmt: skip
+
+
+def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
+    """A job, whole: its fields, then id, state, score and deadline."""
+    (name, data, added, opts, made, stalls, starts, delay, priority, waited, metadata, checkpoint, expires, held,
+     progress, result, reason, kind, traces, cause, cancelling, worker, started, finished, job_id, word, score,
+     deadline) = row  # fmt: skip
+    options, state = load_options(opts), State(word)
+    is_delayed = state is State.DELAYED
+    return JobRecord(
+        queue=queue, id=job_id, name=name, data=data or "", state=state, attempts=options.attempts,
+        attempts_made=number(made), stalls=number(stalls), starts=number(starts),
+        fence=number(held.partition(" ")[0]) if held else 0, priority=number(priority),
+        delay=number(delay if is_delayed else waited or delay), due=due_of(score) if is_delayed else None,
+        backoff=options.backoff, timeout=options.timeout, expires_at=None if expires is None else number(expires),
+        keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl, metadata=metadata, checkpoint=checkpoint, progress=progress, result=result,
+        failure=load_failure(reason, kind, traces), stall_cause=cause, cancelling=cancelling, worker=worker,
+        added_at=number(added), started_at=None if started is None else number(started),
+        finished_at=None if finished is None else number(finished),
+        deadline=None if deadline is None else number(deadline),
+    )  # fmt: skip
+
+
+def run_of(ending: Ending, row: Sequence[Any]) -> Run:
+    _, job_id, name, cause, added, started, finished, made, stalls, worker, text, whole = row
+    return Run(
+        id=job_id, name=name, ending=ending, cause=Cause(cause), added_at=number(added),
+        started_at=None if started is None else number(started), finished_at=number(finished),
+        attempts_made=number(made), stalls=number(stalls), worker=worker, text=text, whole=bool(whole),
+    )  # fmt: skip
+
+
+def event_of(entry: Sequence[Any]) -> Event | None:
+    """An entry of the stream; None for what is not of the kinds that Toril knows."""
+    place, flat = entry
+    detail = dict(zip(flat[::2], flat[1::2], strict=True))
+    kind = _KINDS.get(detail.pop("event", ""))
+    if kind is None:
+        return None
+    job_id = detail.pop("jobId", None)
+    if kind in _ALWAYS:
+        detail.pop("prev", None)
+    return Event(str(event_place(place)), int(place.partition("-")[0]), kind, job_id, detail)
+
+
+def ended_of(found: Sequence[Any] | None) -> Ended:
+    """How a job ended: from the cause, the text, whether it is whole; of a kept job also its kind and traces."""
+    match found:
+        case None:
+            return Gone()
+        case ["pending", *_]:
+            return Pending()
+        case ["completed", text, whole]:
+            return Completed(text) if whole else Gone()
+        case ["cancelled", text, *_] | [_, text, _, "JobCancelled", _]:
+            return Cancelled(text)
+        case [_, text, _, kind, traces]:
+            return Failed(load_failure(text, kind, traces) or Failure(text))
+        case [_, text, *_]:
+            return Failed(Failure(text))
+        case _:
+            return Gone()
+
+
+def worker_of(row: Sequence[str]) -> WorkerView:
+    identity, text, orders = row
+    seen_at, _, given = text.partition(" ")
+    beat = json.loads(given or "{}")
+    return WorkerView(
+        id=identity, queues=tuple(beat["queues"]), slots=beat["slots"], running=beat["running"], host=beat["host"],
+        pid=beat["pid"], version=beat["version"], started_at=beat["started_at"], seen_at=int(seen_at),
+        orders=tuple(orders.split()),
+    )  # fmt: skip
+
+
+def settings_of(row: Sequence[Any]) -> Settings:
+    """From paused, concurrency, the rate's max, ms and window, and how many may wait."""
+    paused, concurrency, most, ms, window, max_waiting = row
+    rate = None
+    if most is not None and number(most) > 0:
+        rate = RateLimit(number(most), (number(ms) or 1000) / 1000, "sliding" if window == "sliding" else "fixed")
+    return Settings(
+        paused=paused is not None,
+        concurrency=None if concurrency is None else number(concurrency),
+        rate=rate,
+        max_waiting=None if max_waiting is None else number(max_waiting),
+    )
+
+
+def counts_of(row: Sequence[Any]) -> Counts:
+    waiting, prioritized, active, delayed, waiting_children, completed, failed, paused = row
+    return Counts(
+        waiting=waiting, prioritized=prioritized, active=active, delayed=delayed, waiting_children=waiting_children,
+        completed=completed, failed=failed, paused=paused is not None,
+    )  # fmt: skip
+
+
+def minutes_of(row: Sequence[Any], this: int, minutes: int) -> tuple[int, ...]:
+    """Figures up to the minute `this`. The count since `prevTS` belongs to its minute, the list to those before."""
+    count, last, before, data = row
+    found = [0] * minutes
+    if last is None:
+        return tuple(found)
+    newest = number(last) // 60_000
+    for back, value in enumerate([number(count) - number(before), *map(number, data)]):
+        place = minutes - 1 - (this - newest + back)
+        if 0 <= place < minutes:
+            found[place] = value
+    return tuple(found)

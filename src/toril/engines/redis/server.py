@@ -1,0 +1,92 @@
+"""Asking the server: deadlines, trying again, and scripts it does not know."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from toril.clock import SYSTEM
+from toril.engines.redis.link import Link, Unsent
+from toril.engines.redis.place import Address
+from toril.engines.redis.scripts import Script
+from toril.engines.redis.trouble import is_refusal, passes, translated
+from toril.errors import EngineUnavailable, TorilError
+
+__all__ = ["Complaint", "Server"]
+
+_FIRST_REST: Final = 0.02
+_LONGEST_REST: Final = 1.0
+
+
+class Complaint(Exception):
+    """What one of our own scripts refuses; its first word says why."""
+
+    @property
+    def words(self) -> list[str]:
+        return str(self).split()
+
+
+class Server:
+    """One server, asked over one connection. What certainly did not happen is tried again until the deadline.
+
+    Its deadlines are of this process and run on the system's clock, whatever clock the store's times come from.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._link = Link(address)
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    async def run(self, script: Script, keys: tuple[str, str], arguments: Sequence[Any], *, again: bool) -> Any:
+        """A script's answer. `again` says that it may be sent twice: it reads, or knows its calls."""
+        return await self._patiently(("EVALSHA", script.sha, 2, *keys, *arguments), script, again=again)
+
+    async def ask(self, *command: Any) -> Any:
+        """A command's answer; only for commands that may be sent twice."""
+        return await self._patiently(command, None, again=True)
+
+    async def _patiently(self, command: tuple[Any, ...], script: Script | None, *, again: bool) -> Any:
+        until, rest = SYSTEM.monotonic() + self._address.timeout, _FIRST_REST
+        while True:
+            try:
+                return await self._once(until, command, script)
+            except (RedisError, OSError, EngineUnavailable) as error:  # a TimeoutError is an OSError
+                if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
+                    raise self._told(error) from None
+                if passes(error):
+                    await self._link.drop(str(error))
+            await SYSTEM.sleep(rest * (0.5 + SYSTEM.random() / 2))
+            rest = min(rest * 2, _LONGEST_REST)
+
+    async def _once(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
+        try:
+            async with asyncio.timeout(max(0.001, until - SYSTEM.monotonic())):
+                try:
+                    return await self._link.ask(*command)
+                except NoScriptError:
+                    assert script is not None  # noqa: S101 - nothing else is called by its hash
+                    return await self._link.ask("EVAL", script.source, *command[2:])
+        except TimeoutError:
+            await self._link.drop("no answer in time")
+            raise TimeoutError(f"no answer within {self._address.timeout:g} s") from None
+
+    def _told(self, error: BaseException) -> TorilError | Complaint:
+        if isinstance(error, ResponseError) and str(error).startswith("TORIL"):
+            return Complaint(str(error))
+        cause = error.__cause__ if isinstance(error, Unsent) else error
+        if isinstance(cause, Exception) and not isinstance(cause, TorilError):
+            return translated(cause, self._address.shown)
+        return EngineUnavailable(f"{self._address.shown} does not answer: {error}")
+
+
+def _may_pass(error: Exception, *, again: bool) -> bool:
+    """Whether to ask once more: nothing has happened, or it may happen twice; and the next answer may be another."""
+    cause = error.__cause__ if isinstance(error, Unsent) and error.__cause__ is not None else error
+    if isinstance(cause, Exception) and is_refusal(cause):
+        return False
+    if isinstance(error, Unsent) or passes(error):
+        return True
+    return again and not isinstance(error, ResponseError)

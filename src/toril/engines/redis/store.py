@@ -1,0 +1,91 @@
+"""What every method of the engine begins with: is it open, whose time counts, how are the keys called."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toril.clock import SYSTEM, Clock
+from toril.engines.redis.layout import fleet_base, queue_base
+from toril.engines.redis.place import Address
+from toril.engines.redis.scripts import script
+from toril.engines.redis.server import Complaint, Server
+from toril.errors import (
+    Closed,
+    EngineUnavailable,
+    EngineUnusable,
+    InvalidOption,
+    QueueFull,
+    TorilError,
+    WrongState,
+)
+from toril.model import BATCH, Call
+
+__all__ = ["RedisStore", "bounded"]
+
+_NO_CALL: Final = ("", "")
+
+
+class RedisStore:
+    """A server, and how it is spoken to. Times are the server's, unless the clock is another than the system's."""
+
+    def __init__(self, address: Address, *, clock: Clock = SYSTEM) -> None:
+        self._address = address
+        self._clock = clock
+        self._fleet = fleet_base(address.prefix)
+        self._server = Server(address)
+        self._open = False
+
+    def __repr__(self) -> str:
+        return f"<Toril store in {self._address.shown}, prefix {self._address.prefix}>"
+
+    def _base(self, queue: str) -> str:
+        return queue_base(self._address.prefix, queue)
+
+    def _now(self, now: int | None) -> int | str:
+        if now is not None:
+            return now
+        return "" if self._clock is SYSTEM else self._clock.now()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise Closed(f"{self!r} is not open; open it first, or it was closed")
+
+    async def _write(
+        self, name: str, queue: str, arguments: Sequence[Any], call: Call | None, now: int | None
+    ) -> Any:
+        """A script that changes a queue, and knows its calls."""
+        sender = _NO_CALL if call is None else (call.sender, call.seq)
+        return await self._run(name, queue, (self._now(now), *sender, *arguments), again=call is not None)
+
+    async def _read(self, name: str, queue: str, arguments: Sequence[Any] = (), now: int | None = None) -> Any:
+        """A script that may run twice."""
+        return await self._run(name, queue, (self._now(now), *arguments), again=True)
+
+    async def _run(self, name: str, queue: str, arguments: Sequence[Any], *, again: bool) -> Any:
+        self._check_open()
+        keys = (self._base(queue), self._fleet)
+        try:
+            return await self._server.run(script(name), keys, arguments, again=again)
+        except Complaint as complaint:
+            raise _understood(complaint, queue) from None
+
+
+def _understood(complaint: Complaint, queue: str) -> TorilError:
+    """What our own scripts refuse."""
+    match complaint.words:
+        case ["TORILFULL", most, held, refused]:
+            return QueueFull(
+                f"queue {queue!r} may hold {most} waiting jobs and has {held}; {refused} more were refused"
+            )
+        case ["TORILLATE", last]:
+            return EngineUnavailable(f"this call came too late: {last} of its sender has been answered already")
+        case ["TORILRUNNING", count]:
+            return WrongState(f"queue {queue!r} has {count} running jobs; stop them, or force it")
+        case ["TORILTYPE", *words]:
+            return EngineUnusable(f"{' '.join(words)}: another program writes under this prefix; give the App its own")
+        case _:
+            return EngineUnusable(str(complaint))
+
+
+def bounded(batch: Sequence[object], verb: str = "takes") -> None:
+    if len(batch) > BATCH:
+        raise InvalidOption(f"one call {verb} at most {BATCH} jobs, not {len(batch)}")

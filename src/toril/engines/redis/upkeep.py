@@ -1,0 +1,79 @@
+"""The slow rounds: recovery, pruning, signs of life, leadership."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from toril.engines.redis.controls import RedisControls
+from toril.engines.redis.layout import FLEET
+from toril.engines.redis.presence import Presence
+from toril.engines.redis.scripts import script
+from toril.engines.redis.store import bounded
+from toril.model import MAX_REASON_BYTES, Beat, Lease, Order, Recovered, storable, whole
+from toril.names import check_label, check_queue_name, check_worker_name
+
+__all__ = ["RedisUpkeep"]
+
+_LONGEST = 2**42
+
+
+class RedisUpkeep(RedisControls):
+    """What keeps a fleet going."""
+
+    _presence: Presence
+
+    async def recover(
+        self,
+        queue: str,
+        *,
+        dead: Sequence[Lease] = (),
+        cause: str | None = None,
+        limit: int = 1000,
+        now: int | None = None,
+    ) -> Recovered:
+        bounded(dead)
+        queue = check_queue_name(queue)
+        whole("limit", limit, 1, 10_000)
+        reason = "" if cause is None else storable(cause, MAX_REASON_BYTES)
+        arguments: list[object] = [limit, reason, "" if cause is None else "1"]
+        for lease in dead:
+            arguments += (lease.id, lease.token)
+        returned, failed, deadline, more, moment = await self._read("recover", queue, arguments, now)
+        return Recovered(tuple(returned), tuple(failed), deadline, more=more == 1, now=moment)
+
+    async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
+        queue = check_queue_name(queue)
+        whole("limit", limit, 1, 10_000)
+        return int(await self._read("prune", queue, [limit], now))
+
+    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
+        whole("ttl", ttl, 1, _LONGEST)
+        text = json.dumps(asdict(beat))
+        left = await self._read("beat", "", [ttl, beat.worker, text, *(order.value for order in beat.heard)], now)
+        self._presence.show(beat.worker, list(beat.queues))
+        return tuple(Order(word) for word in left)
+
+    async def signal(self, worker: str, order: Order, *, now: int | None = None) -> bool:
+        check_worker_name(worker)
+        return bool(await self._read("signal", "", [worker, order.value], now))
+
+    async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+        check_label("a role", role)
+        whole("ttl", ttl, 1, _LONGEST)
+        return await self._term("lead", role, owner, ttl, now)
+
+    async def resign(self, role: str, owner: str) -> bool:
+        check_label("a role", role)
+        return await self._term("resign", role, owner, 0, None)
+
+    async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+        check_label("a key", key)
+        whole("ttl", ttl, 1, _LONGEST)
+        return await self._term("once", key, owner, ttl, now)
+
+    async def _term(self, verb: str, name: str, owner: str, ttl: int, now: int | None) -> bool:
+        self._check_open()
+        kind = "once" if verb == "once" else "lead"
+        key = f"{self._fleet}{FLEET[kind]}{name}:{kind}"
+        arguments = [self._now(now), verb, owner, ttl]
+        return bool(await self._server.run(script("term"), (key, self._fleet), arguments, again=True))
