@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import servers
 from toril.engine import Store
+from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.place import parse
 from toril.testing import ManualClock
@@ -19,11 +21,20 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+def engine_of(kind: str, clock: ManualClock, folder: Path) -> Store:
+    """An engine of this kind, on an empty store, not yet opened."""
+    if kind == "redis":
+        server = servers.running()
+        assert server.tell("FLUSHALL") == b"+OK"
+        return RedisEngine.from_url(server.url, clock=clock)
+    url = "memory://" if kind == "memory" else f"sqlite:///{folder / 'jobs.db'}"
+    return SqliteEngine(parse(url), clock=clock)
+
+
 @asynccontextmanager
 async def opened(kind: str, clock: ManualClock, folder: Path) -> AsyncIterator[Store]:
     """An open engine of this kind, on the settable clock."""
-    url = "memory://" if kind == "memory" else f"sqlite:///{folder / 'jobs.db'}"
-    store = SqliteEngine(parse(url), clock=clock)
+    store = engine_of(kind, clock, folder)
     await store.open()
     try:
         yield store
@@ -31,7 +42,7 @@ async def opened(kind: str, clock: ManualClock, folder: Path) -> AsyncIterator[S
         await store.close()
 
 
-SHARED = ["sqlite"]  # engines that several processes can use at once
+SHARED = ["sqlite", "redis"]  # engines that several processes can use at once
 
 
 @pytest.fixture(params=["memory", *SHARED])

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from toril.engine import Store
+from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.tx import Tx
 
@@ -17,6 +18,8 @@ async def dump(engine: Store) -> Dump:
     match engine:
         case SqliteEngine():
             return await engine._read_now(_tables)
+        case RedisEngine():
+            return await _keys(engine)
         case _:
             raise NotImplementedError(f"nobody has said how to read all of {engine!r}")
 
@@ -33,3 +36,22 @@ async def unchanged(engine: Store) -> AsyncIterator[None]:
 def _tables(tx: Tx) -> Dump:
     names = [name for (name,) in tx.all("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     return {name: sorted(repr(row) for row in tx.all(f"SELECT * FROM {name}")) for name in names}
+
+
+_READ = {
+    "string": ("GET",), "list": ("LRANGE", 0, -1), "set": ("SMEMBERS",), "zset": ("ZRANGE", 0, -1, "WITHSCORES"),
+    "hash": ("HGETALL",), "stream": ("XRANGE", "-", "+"),
+}  # fmt: skip
+
+
+async def _keys(engine: RedisEngine) -> Dump:
+    """Every key, and the hashes of jobs together as `jobs`."""
+    found: Dump = {"jobs": []}
+    for key in sorted(await engine._server.ask("KEYS", "*")):
+        verb, *rest = _READ[await engine._server.ask("TYPE", key)]
+        content = await engine._server.ask(verb, key, *rest)
+        if verb == "HGETALL" and "timestamp" in content:
+            found["jobs"].append(f"{key}: {content}")
+        else:
+            found[key] = [repr(content)]
+    return found

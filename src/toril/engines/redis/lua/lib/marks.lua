@@ -5,10 +5,16 @@ local function blocked()
   return meta[2] and call('LLEN', P .. K.active) >= (tonumber(meta[2]) or math.huge)
 end
 
--- Suspects do not count: who runs something cannot take them, and would be woken again and again.
+-- Suspects do not count: who runs something cannot take them, and would be woken again and again. But a mark that was set
+-- for them stays.
 local function mark_ready()
-  local ready = call('LLEN', P .. K.wait) > call('ZCARD', P .. K.suspects) or call('ZCARD', P .. K.prioritized) > 0
-  if ready and not blocked() then call('ZADD', P .. K.marker, 0, '0') end
+  local waiting, suspects = call('LLEN', P .. K.wait), call('ZCARD', P .. K.suspects)
+  if waiting > suspects or call('ZCARD', P .. K.prioritized) > 0 then
+    if not blocked() then return call('ZADD', P .. K.marker, 0, '0') end
+  elseif suspects > 0 then
+    return
+  end
+  call('ZREM', P .. K.marker, '0')
 end
 
 local function mark_due()

@@ -15,7 +15,7 @@ local function sliding_left()
   local count = 0
   for i = 1, #over do count = count + tonumber(over[i]:match(':(%d+)$')) end
   if #over > 0 then call('ZREMRANGEBYSCORE', P .. K.starts, '-inf', now - rate.ms) end
-  count = call('HINCRBY', P .. K.toril, F.starts_count, -count)
+  count = call('HINCRBY', P .. K.toril, F.starts_count, 0 - count)
   local oldest = call('ZRANGE', P .. K.starts, 0, 0, 'WITHSCORES')
   return math.max(0, rate.max - count), oldest[2] and oldest[2] + rate.ms
 end

@@ -1,0 +1,83 @@
+"""Redis servers of our own: started when first needed, on a free loopback port, gone with the session."""
+
+import atexit
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+__all__ = ["RedisServer", "running"]
+
+
+class RedisServer:
+    """One `redis-server` in a folder of its own. It can be killed, and started again on the same data."""
+
+    def __init__(self, *options: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="toril-redis-"))
+        self.port = _free_port()
+        self._options = options or ("--save", "", "--appendonly", "no")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> "RedisServer":
+        """Start it, and return when it answers."""
+        self._process = subprocess.Popen(
+            [
+                "redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
+                "--logfile", str(self.folder / "log"), "--daemonize", "no", *self._options,
+            ],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        until = time.monotonic() + 20
+        while self.tell("PING") != b"+PONG":
+            assert time.monotonic() < until, (self.folder / "log").read_text()
+            time.sleep(0.01)
+        return self
+
+    def tell(self, *words: str) -> bytes:
+        """One command on a connection of its own; the first line of the answer, or nothing."""
+        request = b"*%d\r\n" % len(words)
+        for word in words:
+            request += b"$%d\r\n%s\r\n" % (len(word.encode()), word.encode())
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+                connection.sendall(request)
+                return connection.makefile("rb").readline().rstrip()
+        except OSError:
+            return b""
+
+    def kill(self) -> None:
+        """As a power cut would, as far as the process is concerned."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def stop(self) -> None:
+        """End it and remove its folder."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@cache
+def running() -> RedisServer:
+    """The server that this test process shares. Tests empty it before they begin."""
+    server = RedisServer().start()
+    atexit.register(server.stop)
+    return server
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
