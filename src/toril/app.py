@@ -239,7 +239,8 @@ class App:
 
     def _keeper(self) -> Keeper:
         """Leases are kept from a thread; in tests, whose clock is not a real one, on the loop."""
-        return (LoopKeeper if self._given else Keeper)(self._store.twin(), self._clock)
+        twin = self._store.twin()
+        return (LoopKeeper if self._given else Keeper)(twin, self._clock, owned=twin is not self._store)
 
     def stop(self) -> None:
         """Have `run` shut down; a second time, without waiting for running jobs."""

@@ -64,7 +64,8 @@ class Engine(Protocol):
         """Let go of every connection, thread and file. Closing twice is fine."""
 
     def twin(self) -> "Engine":
-        """A handle on the same store for another thread and event loop of this process. Open it there."""
+        """A handle on the same store for another thread and event loop of this process. It is open; whoever asked for
+        it closes it there, unless it is this one."""
 
     async def health(self) -> Health:
         """Whether the store answers now. Never raises."""

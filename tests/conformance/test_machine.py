@@ -11,7 +11,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests import servers
 from tests.conformance.oracle import Oracle
+from toril.engine import Store
+from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.place import parse
 from toril.errors import QueueFull
@@ -81,12 +84,16 @@ class EngineMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.clock = ManualClock()
         self.folder = tempfile.TemporaryDirectory()
-        url = self.url.format(folder=self.folder.name)
-        self.engine = SqliteEngine(parse(url), clock=self.clock, inline=True)
+        self.engine = self.made()
         self.wait(self.engine.open())
         self.oracle = Oracle(self.clock.now())
         self.leases: list[Lease] = []
         self.calls = 0
+
+    def made(self) -> Store:
+        """The engine on an empty store."""
+        url = self.url.format(folder=self.folder.name)
+        return SqliteEngine(parse(url), clock=self.clock, inline=True)
 
     def teardown(self) -> None:
         self.wait(self.engine.close())
@@ -343,11 +350,15 @@ class EngineMachine(RuleBasedStateMachine):
             assert sorted(run.id for run in runs) == sorted(self.oracle.ended[ending.value])
 
     @invariant()
-    def the_file_is_consistent(self) -> None:
-        assert check(self.engine) == []
+    def the_store_is_consistent(self) -> None:
+        match self.engine:
+            case SqliteEngine():
+                assert check_tables(self.engine) == []
+            case RedisEngine():
+                assert self.wait(check_keys(self.engine)) == []
 
 
-def check(engine: SqliteEngine) -> list[str]:
+def check_tables(engine: SqliteEngine) -> list[str]:
     """What contradicts itself in the tables."""
     connection = engine._core._open_connection()
     faults = []
@@ -385,6 +396,37 @@ _CONTRADICTIONS = {
 }
 
 
+async def check_keys(engine: RedisEngine) -> list[str]:
+    """What contradicts itself in the keys."""
+    ask, base = engine._server.ask, "bull:q:"
+    places = {name: await ask("LRANGE", base + name, 0, -1) for name in ("wait", "active")}
+    for name in ("prioritized", "delayed", "completed", "failed"):
+        places[name] = await ask("ZRANGE", base + name, 0, -1)
+    faults = []
+    standing = [job for jobs in places.values() for job in jobs]
+    if len(standing) != len(set(standing)):
+        faults.append(f"a job in two places: {places}")
+    keys = set(await ask("KEYS", base + "*"))
+    jobs = {key.removeprefix(base) for key in keys if await ask("TYPE", key) == "hash" and await ask("HEXISTS", key, "name")}
+    if jobs != set(standing):
+        faults.append(f"jobs without a place, or places without a job: {jobs ^ set(standing)}")
+    running = set(places["active"])
+    if running != set(await ask("ZRANGE", base + "toril:deadlines", 0, -1)):
+        faults.append("running jobs and deadlines differ")
+    if running != {key.split(":")[2] for key in keys if key.endswith(":lock")}:
+        faults.append("running jobs and locks differ")
+    if not set(await ask("ZRANGE", base + "toril:suspects", 0, -1)) <= set(places["wait"]):
+        faults.append("a suspect that does not wait")
+    return faults
+
+
+class RedisMachine(EngineMachine):
+    def made(self) -> Store:
+        server = servers.running()
+        assert server.tell("FLUSHALL") == b"+OK"
+        return RedisEngine.from_url(server.url, clock=self.clock)
+
+
 class MemoryMachine(EngineMachine):
     pass
 
@@ -410,3 +452,8 @@ class TestMemory(MemoryMachine.TestCase):  # type: ignore[misc, valid-type]
 @pytest.mark.covers("R163", "I1", "I10")
 class TestSqlite(SqliteMachine.TestCase):  # type: ignore[misc, valid-type]
     settings = _SETTINGS
+
+
+@pytest.mark.covers("R163", "I1", "I10")
+class TestRedis(RedisMachine.TestCase):  # type: ignore[misc, valid-type]
+    settings = settings(_SETTINGS, max_examples=max(1, _SETTINGS.max_examples // 4))

@@ -34,8 +34,9 @@ class _Held:
 class Keeper:
     """The table of held leases. `hold` and `release` may be called from the loop while `keep` runs elsewhere."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(self, engine: Engine, clock: Clock, *, owned: bool = False) -> None:
         self._engine = engine
+        self._owned = owned
         self._clock = clock
         self._held: dict[Lease, _Held] = {}
         self._stopping = False
@@ -65,7 +66,15 @@ class Keeper:
             await asyncio.get_running_loop().run_in_executor(None, thread.join)
 
     def _main(self) -> None:
-        asyncio.run(self.keep())
+        asyncio.run(self._keep_apart())
+
+    async def _keep_apart(self) -> None:
+        """On a loop of its own; a handle on the store that is nobody else's is closed there."""
+        try:
+            await self.keep()
+        finally:
+            if self._owned:
+                await self._engine.close()
 
     async def keep(self) -> None:
         """Renew what is due, again and again, until stopped."""

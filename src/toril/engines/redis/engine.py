@@ -87,7 +87,9 @@ class RedisEngine(RedisUpkeep):
             await part.close()
 
     def twin(self) -> "RedisEngine":
-        return RedisEngine(self._address, clock=self._clock)
+        twin = RedisEngine(self._address, clock=self._clock)
+        twin._open = self._open  # noqa: SLF001 - its own kind; it connects when first used
+        return twin
 
     async def health(self) -> Health:
         try:
