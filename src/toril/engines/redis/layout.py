@@ -10,7 +10,6 @@ from typing import Final
 from toril.names import RESERVED_IDS
 
 __all__ = [
-    "CLAIM_FIELDS",
     "FIELDS",
     "FLEET",
     "KEYS",
@@ -153,12 +152,6 @@ NUMBERS: Final = {
     "traces": 100_000,  # bytes of stack traces kept
     "record": 24,  # fields that a reader is shown
 }
-
-# What a claim reads of a job, and hands out in this order.
-CLAIM_FIELDS: Final = (
-    "name", "data", "added_at", "opts", "attempts_made", "stalls", "starts", "delay", "priority", "waited",
-    "metadata", "checkpoint", "expires", "deferred",
-)  # fmt: skip
 
 # What a reader is shown of a job.
 RECORD_FIELDS: Final = (

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toril.engines.redis.layout import due_of, event_place
+from toril.engines.redis.layout import FIELDS, due_of, event_place
 from toril.engines.redis.options import load_failure, load_options, number
 from toril.model import (
     Cancelled,
@@ -31,6 +31,13 @@ from toril.states import State
 
 __all__ = ["claimed_of", "counts_of", "ended_of", "event_of", "minutes_of", "record_of", "run_of", "settings_of", "worker_of"]
 
+_NAME, _DATA, _OPTS, _ADDED, _DELAY, _PRIORITY, _STARTS, _MADE, _STALLS, _WAITED, _METADATA, _CHECKPOINT = (
+    FIELDS[name]
+    for name in (
+        "name", "data", "opts", "added_at", "delay", "priority", "starts", "attempts_made", "stalls", "waited",
+        "metadata", "checkpoint",
+    )
+)  # fmt: skip
 CANCELLED_KIND: Final = "JobCancelled"
 _KINDS: Final = {kind.value: kind for kind in EventKind}
 # Where BullMQ always writes the same word for where the job came from.
@@ -38,14 +45,18 @@ _ALWAYS: Final = {EventKind.ACTIVE, EventKind.COMPLETED, EventKind.FAILED}
 
 
 def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
-    """A job handed out: the fields of a claim, then id, fence, and whether it is a suspect."""
-    (name, data, added, opts, made, stalls, starts, delay, priority, waited, metadata, checkpoint, job_id, fence,
-     suspect) = row  # fmt: skip
-    options = load_options(opts)
+    """A job handed out: id, fence, whether it is a suspect, and the hash as it was before."""
+    job_id, fence, suspect, flat = row
+    pairs = iter(flat)
+    found: dict[str, str] = dict(zip(pairs, pairs, strict=True))
+    get = found.get
+    options = load_options(get(_OPTS))
+    made, stalls, starts, priority = get(_MADE), get(_STALLS), get(_STARTS), get(_PRIORITY)
     return Claimed(
-        Lease(queue, job_id, token), name, data or "", int(starts), fence, options.attempts,
-        int(made) if made else 0, int(stalls) if stalls else 0, number(added), number(waited or delay),
-        number(priority), options.timeout, options.backoff, metadata, checkpoint, suspect == 1,
+        Lease(queue, job_id, token), found[_NAME], get(_DATA, ""), int(starts) + 1 if starts else 1, fence,
+        options.attempts, number(made) if made else 0, number(stalls) if stalls else 0, number(get(_ADDED)),
+        number(get(_WAITED) or get(_DELAY)), 0 if priority == "0" else number(priority), options.timeout,
+        options.backoff, get(_METADATA), get(_CHECKPOINT), suspect == 1,
     )  # fmt: skip
 
 

@@ -35,10 +35,10 @@ if plain then
   for i = 1, count do
     local id, at = tostring(number + i), 4 + 3 * i
     ids[i] = id
-    call('HSET', P .. id, F.name, ARGV[at], F.data, ARGV[at + 1], F.opts, ARGV[at + 2], F.added_at, now, F.delay, 0,
-      F.priority, 0)
-    event('added', 'jobId', id, 'name', ARGV[at])
-    event('waiting', 'jobId', id)
+    call('HSET', P .. id, F.name, ARGV[at], F.data, ARGV[at + 1], F.opts, ARGV[at + 2], F.added_at, NOW, F.delay, '0',
+      F.priority, '0')
+    call('XADD', EVENTS, '*', 'event', 'added', 'jobId', id, 'name', ARGV[at])
+    call('XADD', EVENTS, '*', 'event', 'waiting', 'jobId', id)
   end
   call('LPUSH', P .. K.wait, unpack(ids))
 else

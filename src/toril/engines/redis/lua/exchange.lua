@@ -2,7 +2,7 @@
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, sender, number; want, token, lease, worker, alone, max stalls, priorities first; rate: max, ms, window;
 --         how many settlements, and for each: id, token, kind, text, shown, extra, trace
--- Returns verdicts, jobs (the fields of a claim, then id, fence, suspect), now, wake_at, gate, suspects
+-- Returns verdicts, jobs (id, fence, suspect, fields and values as before the claim), now, wake_at, gate, suspects
 -- Events  completed, failed, retries-exhausted, waiting, delayed, active, drained
 -- include begin
 -- include guard
@@ -14,15 +14,23 @@
 local want, count, first = tonumber(ARGV[4]), tonumber(ARGV[14]), 15
 local before, late = recalled()
 if late then return late end
+
+-- A job's fields as the claim has seen them: this start was not counted yet.
+local function fields_before(id)
+  local row = call('HGETALL', P .. id)
+  for i = 1, #row, 2 do
+    if row[i] == F.starts then row[i + 1] = tostring(row[i + 1] - 1) end
+  end
+  return row
+end
+
 if before then
   local again, tokens = {}, {}
   for i = 1, #before[2] do tokens[i] = token end
   for i, held in ipairs(holds(before[2], tokens)) do
     if held then
-      local f = call('HMGET', P .. before[2][i], F.claim_fields)
-      local mark = call('HGET', P .. before[2][i], F.held)
-      f[13], f[14], f[15] = before[2][i], tonumber(mark:match('^%d+')), tonumber(mark:match(' (%d) '))
-      again[#again + 1] = f
+      local fence, suspect = call('HGET', P .. before[2][i], F.held):match('^(%d+) (%d)')
+      again[#again + 1] = {before[2][i], tonumber(fence), tonumber(suspect), fields_before(before[2][i])}
     end
   end
   return {before[1], again, before[3], before[4], before[5], before[6]}

@@ -1,8 +1,9 @@
 -- include endings
 -- include places
 -- Jobs given into a claimer's hands: ARGV[5] token, [6] lease, [7] worker, [9] max stalls.
-local token, deadline, worker = ARGV[5], now + tonumber(ARGV[6]), ARGV[7]
-local taken, fence, ended_early = {}, nil, 0
+local token, worker = ARGV[5], ARGV[7]
+local deadline, lease = string.format('%.0f', now + ARGV[6]), string.format('%.0f', ARGV[6] + slack)
+local taken, taken_ids, fence, ended_early = {}, {}, nil, 0
 
 -- Jobs whose time has come go to the end of their line, in the order of their time, a bounded number.
 local function promote()
@@ -22,8 +23,8 @@ end
 -- End a job instead of starting it.
 local function end_early(id, f, cause, reason, kind)
   local job = {
-    name = f[1], added = f[3], started = false, made = tonumber(f[5]) or 0, stalls = tonumber(f[6]) or 0, worker = false,
-    options = f[4],
+    name = f[F.name], added = f[F.added_at] or false, started = false, made = tonumber(f[F.attempts_made]) or 0,
+    stalls = tonumber(f[F.stalls]) or 0, worker = false, options = f[F.opts],
   }
   fail_job(id, job, cause, reason, kind, '', reason:sub(1, 1024), #reason <= 1024)
   ended_early = ended_early + 1
@@ -31,26 +32,27 @@ end
 
 -- Start a job, unless it is gone, too old, or has been failed from afar.
 local function start(id, suspect)
-  local f = redis.pcall('HMGET', P .. id, F.claim_fields)
-  if f.err or not f[1] then
+  local key = P .. id
+  local row, f = redis.pcall('HGETALL', key), {}
+  for i = 1, #row, 2 do f[row[i]] = row[i + 1] end
+  if not f[F.name] then
     call('HINCRBY', P .. K.toril, F.ghosts, 1)
     return
   end
-  if f[13] and tonumber(f[13]) <= now then
-    return end_early(id, f, 'expired', 'expired: not started by ' .. f[13], 'JobExpired')
+  local expires, deferred = f[F.expires], f[F.deferred]
+  if expires and tonumber(expires) <= now then
+    return end_early(id, f, 'expired', 'expired: not started by ' .. expires, 'JobExpired')
   end
-  if f[14] then
-    local cause = f[14]:find('stalled', 1, true) and 'stalled' or 'failed'
-    return end_early(id, f, cause, f[14], 'Deferred')
+  if deferred then
+    return end_early(id, f, deferred:find('stalled', 1, true) and 'stalled' or 'failed', deferred, 'Deferred')
   end
   fence = fence + 1
-  f[7] = (tonumber(f[7]) or 0) + 1
-  call('HSET', P .. id, F.started_at, now, F.worker, worker, F.starts, f[7],
-    F.held, fence .. ' ' .. suspect .. ' ' .. ARGV[9])
-  call('SET', P .. id .. K.lock, token, 'PX', ARGV[6] + slack)
-  event('active', 'jobId', id, 'prev', 'waiting')
-  f[13], f[14], f[15] = id, fence, suspect
-  taken[#taken + 1] = f
+  local starts = f[F.starts] and tostring(f[F.starts] + 1) or '1'
+  call('HSET', key, F.started_at, NOW, F.worker, worker, F.starts, starts, F.held, fence .. ' ' .. suspect .. ' ' .. ARGV[9])
+  call('SET', key .. K.lock, token, 'PX', lease)
+  call('XADD', EVENTS, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+  local n = #taken + 1
+  taken[n], taken_ids[n] = {id, fence, suspect, row}, id
 end
 
 -- The first `size` live jobs of what `pop` gives; those that are ended on the way are a bounded number.

@@ -37,7 +37,7 @@ local function end_job(ending, id, job, cause, text, shown, whole, fields)
     return
   end
   call('ZADD', STATE[ending], ended_score(ending), id)
-  call('HSET', P .. id, F.finished_at, now, F.attempts_made, job.made, unpack(fields))
+  call('HSET', P .. id, F.finished_at, NOW, F.attempts_made, job.made, unpack(fields))
   call('HDEL', P .. id, F.cancelling, F.deferred)
   if age then call('ZADD', P .. K.ages, now + age + 1, id) end
   kept[ending][#kept[ending] + 1] = {count, age}

@@ -40,7 +40,7 @@ local function settle_one(id, job, kind, text, shown, extra, trace)
   end
   if kind == 'c' then
     job.made = job.made + 1
-    event('completed', 'jobId', id, 'returnvalue', text, 'prev', 'active')
+    call('XADD', EVENTS, '*', 'event', 'completed', 'jobId', id, 'returnvalue', text, 'prev', 'active')
     end_job('completed', id, job, 'completed', text, shown, whole, {F.result, text})
   elseif FAILS[kind] then
     job.made = job.made + 1

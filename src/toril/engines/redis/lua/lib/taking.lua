@@ -7,12 +7,9 @@ if want > 0 then
   local last_fence = fence
   take_some(size)
   if #taken > 0 then
-    local active, deadlines = {}, {}
-    for i = 1, #taken do
-      active[i] = taken[i][13]
-      deadlines[2 * i - 1], deadlines[2 * i] = deadline, taken[i][13]
-    end
-    call('LPUSH', P .. K.active, unpack(active))
+    local deadlines = {}
+    for i = 1, #taken do deadlines[2 * i - 1], deadlines[2 * i] = deadline, taken_ids[i] end
+    call('LPUSH', P .. K.active, unpack(taken_ids))
     call('ZADD', P .. K.deadlines, unpack(deadlines))
     call('HSET', P .. K.toril, F.claims, fence)
     count_starts(#taken, last_fence)
@@ -31,7 +28,5 @@ end
 if has_ended or #taken > 0 then trim_events(call('HGET', P .. K.meta, F.max_events)) end
 if delayed_some then mark_due() end
 mark_ready()
-local claimed = {}
-for i = 1, #taken do claimed[i] = taken[i][13] end
-remember({verdicts, claimed, now, wake_at, gate, suspects})
+remember({verdicts, taken_ids, now, wake_at, gate, suspects})
 return {verdicts, taken, now, wake_at, gate, suspects}
