@@ -1,5 +1,6 @@
 """What a store should answer, as plain lists and dicts: slow, obvious, and never wrong about order."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from toril.model import (
@@ -229,10 +230,13 @@ class Oracle:
             while len(kept) > keep.count:
                 del self.jobs[kept.pop(0)]
 
-    def recover(self, dead: list[Lease]) -> tuple[list[str], list[str]]:
+    def recover(self, dead: list[Lease], seen: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Leases that ran out at the same moment have no order among themselves: `seen` is the engine's."""
         lost = [lease.id for lease in dead if self._is_held_by(lease)]
         overdue = [job for job in self.jobs.values() if job.state is State.ACTIVE and job.deadline <= self.now]
-        lost += [job.id for job in sorted(overdue, key=lambda job: job.deadline) if job.id not in lost]
+        order = {identity: n for n, identity in enumerate(seen)}
+        overdue.sort(key=lambda job: (job.deadline, order.get(job.id, -1)))
+        lost += [job.id for job in overdue if job.id not in lost]
         returned, failed = [], []
         for identity in lost:
             job = self.jobs[identity]
