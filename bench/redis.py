@@ -12,8 +12,9 @@ import resource
 import statistics
 from collections.abc import Awaitable, Callable
 
-from bench.engine import BATCH, jobs, lives, rate_of_adds
 from tests.servers import RedisServer
+
+from bench.engine import BATCH, jobs, lives, rate_of_adds
 from toril import App, JobContext
 from toril.clock import SYSTEM
 from toril.engines.redis import RedisEngine, connect
@@ -26,7 +27,9 @@ async def usage(engine: RedisEngine) -> tuple[float, float, int]:
     """CPU seconds of the server and of this process, and commands so far."""
     cpu = str(await engine._server.ask("INFO", "cpu"))  # noqa: SLF001
     stats = str(await engine._server.ask("INFO", "commandstats"))  # noqa: SLF001
-    server = sum(float(line.split(":")[1]) for line in cpu.splitlines() if line.startswith(("used_cpu_sys:", "used_cpu_user:")))
+    server = sum(
+        float(line.split(":")[1]) for line in cpu.splitlines() if line.startswith(("used_cpu_sys:", "used_cpu_user:"))
+    )
     calls = sum(int(line.split("calls=")[1].split(",")[0]) for line in stats.splitlines() if "calls=" in line)
     own = resource.getrusage(resource.RUSAGE_SELF)
     return server, own.ru_utime + own.ru_stime, calls
@@ -63,7 +66,7 @@ async def drain(url: str, total: int, concurrency: int) -> float:
     done, times = 0, [0.0, 0.0]
     app = App(url)
 
-    async def noop(ctx: JobContext[dict[str, object]]) -> None:
+    async def noop(ctx: JobContext[dict[str, object]]) -> None:  # noqa: ARG001
         nonlocal done
         if not done:
             times[0] = SYSTEM.monotonic()
@@ -119,7 +122,9 @@ async def main() -> None:
     try:
         for _ in range(options.rounds):
             found.setdefault("bulk add", []).append(await measured(url, total, lambda: adds(url, total)))
-            found.setdefault("one by one", []).append(await measured(url, total // 5, lambda: one_by_one(url, total // 5)))
+            found.setdefault("one by one", []).append(
+                await measured(url, total // 5, lambda: one_by_one(url, total // 5))
+            )
             found.setdefault("whole lives, batches of 100", []).append(
                 await measured(url, total, lambda: whole_lives(url, total))
             )

@@ -244,8 +244,8 @@ _SECRET = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*", re.IG
 
 
 def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull") -> Store:
-    """The engine for this URL, not yet opened. Only the modules that it needs are imported. `prefix` is what the keys of
-    an app begin with, in stores that several apps share."""
+    """The engine for this URL, not yet opened. Only the modules that it needs are imported. `prefix` is what the keys
+    of an app begin with, in stores that several apps share."""
     if not isinstance(url, str):
         raise InvalidOption(f"a store's URL must be a string, not {shown(url)}")
     scheme, separator, _ = url.partition("://")

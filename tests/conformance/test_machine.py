@@ -354,6 +354,8 @@ class EngineMachine(RuleBasedStateMachine):
                 assert check_tables(self.engine) == []
             case RedisEngine():
                 assert self.wait(check_keys(self.engine)) == []
+            case _:
+                raise AssertionError(f"nobody has said what contradicts itself in {self.engine!r}")
 
 
 def check_tables(engine: SqliteEngine) -> list[str]:
@@ -405,7 +407,9 @@ async def check_keys(engine: RedisEngine) -> list[str]:
     if len(standing) != len(set(standing)):
         faults.append(f"a job in two places: {places}")
     keys = set(await ask("KEYS", base + "*"))
-    jobs = {key.removeprefix(base) for key in keys if await ask("TYPE", key) == "hash" and await ask("HEXISTS", key, "name")}
+    jobs = {
+        key.removeprefix(base) for key in keys if await ask("TYPE", key) == "hash" and await ask("HEXISTS", key, "name")
+    }
     if jobs != set(standing):
         faults.append(f"jobs without a place, or places without a job: {jobs ^ set(standing)}")
     running = set(places["active"])

@@ -40,6 +40,7 @@ ARROWS: dict[str, set[str]] = {
     "engine": BOTTOM | {"model"},
     "engines": {"engine", "model", "policy"} | BOTTOM,
     "engines.sqlite": {"engine", "model", "policy"} | BOTTOM,
+    "engines.redis": {"engine", "model", "policy"} | BOTTOM,
     "testing": PRODUCER | {"app", "job"},
     # The commands: the public names, and the types and words of what those give.
     "cli": {"", "clock", "engine", "events", "logs", "model"},

@@ -171,7 +171,9 @@ def _changed(ids: Sequence[str], answer: Sequence[Any]) -> Changed:
     """In the order of the ids; those that can be no job's were not asked about."""
     done, asked, refused = answer
     states = {identity: None if word is None else State(word) for identity, word in refused}
-    left = [Refused(identity, states.get(identity)) for identity in ids if identity in states or not may_be_id(identity)]
+    left = [
+        Refused(identity, states.get(identity)) for identity in ids if identity in states or not may_be_id(identity)
+    ]
     return Changed(tuple(done), tuple(asked), tuple(left))
 
 

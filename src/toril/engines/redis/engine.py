@@ -46,7 +46,9 @@ from toril.states import State
 
 __all__ = ["RedisEngine"]
 
-_POLL: Final = 10.0  # seconds after which a queue is looked at without news: a marker may have been lost with its reader
+_POLL: Final = (
+    10.0  # seconds after which a queue is looked at without news: a marker may have been lost with its reader
+)
 _LOOK: Final = 1.0  # seconds after which a result is looked for without news: other libraries' workers do not tell
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE)
 
@@ -88,7 +90,7 @@ class RedisEngine(RedisUpkeep):
 
     def twin(self) -> "RedisEngine":
         twin = RedisEngine(self._address, clock=self._clock)
-        twin._open = self._open  # noqa: SLF001 - its own kind; it connects when first used
+        twin._open = self._open
         return twin
 
     async def health(self) -> Health:
@@ -192,8 +194,8 @@ class RedisEngine(RedisUpkeep):
 def _spelled_out(job: NewJob) -> tuple[Any, ...]:
     """A job of any kind, as `add.lua` takes it."""
     return (
-        job.id or "", job.name, job.data, dump_options(job), job.delay, "" if job.due is None else job.due, job.priority,
-        "1" if job.lifo else "", "" if job.expires is None else job.expires, job.metadata or "",
+        job.id or "", job.name, job.data, dump_options(job), job.delay, "" if job.due is None else job.due,
+        job.priority, "1" if job.lifo else "", "" if job.expires is None else job.expires, job.metadata or "",
     )  # fmt: skip
 
 

@@ -127,9 +127,7 @@ class RedisInspector(RedisStore):
         whole("minutes", minutes, 1, MINUTES)
         moment, completed, failed = await self._read("figures", queue, [minutes], now)
         this = moment // 60_000
-        return Minutes(
-            this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes)
-        )
+        return Minutes(this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes))
 
 
 def _limit(limit: int) -> int:
@@ -166,6 +164,8 @@ def _place(state: State, cursor: object) -> list[Any]:
                 isinstance(each, str) for each in ids
             ):
                 return [ceiling, phase, score, *ids]
+            case _:
+                pass
     except (ValueError, binascii.Error):
         pass
     raise InvalidOption(f"{shown(cursor)} is not a cursor of {state} jobs")

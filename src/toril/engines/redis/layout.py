@@ -1,7 +1,7 @@
 """The layout: keys, fields and scores. Nothing else knows them; the scripts get them from here, by name.
 
-Most of it is BullMQ's. What is Toril's own begins with `toril`, which BullMQ ignores: keys beside a queue's others, keys
-of the whole prefix (under an empty queue name), and fields of a job's hash.
+Most of it is BullMQ's. What is Toril's own begins with `toril`, which BullMQ ignores: keys beside a queue's others,
+keys of the whole prefix (under an empty queue name), and fields of a job's hash.
 """
 
 import base64
@@ -67,8 +67,8 @@ KEYS: Final = {
     "ended": "toril:ended",  # channel: the ids of jobs that have ended
 }
 
-# After `<prefix>::toril:`, for the whole fleet. In scripts `G.workers`. Names are followed by a colon and a word, so that
-# no key of ours ends as BullMQ's `…:meta` and `…:id`, by which dashboards find queues.
+# After `<prefix>::toril:`, for the whole fleet. In scripts `G.workers`. Names are followed by a colon and a word, so
+# that no key of ours ends as BullMQ's `…:meta` and `…:id`, by which dashboards find queues.
 FLEET: Final = {
     "queues": "queues",  # set
     "call": "call:",  # + sender + ":call": packed number and answer of the last call; gone after an hour

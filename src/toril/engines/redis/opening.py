@@ -22,8 +22,8 @@ async def check_server(server: Server, address: Address) -> None:
     policy = facts.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and not address.allow_eviction:
         raise EngineUnusable(
-            f"{address.shown} throws keys away when it is full (maxmemory-policy {policy}), and jobs with them; set it to "
-            "noeviction, or add ?allow_eviction=1 to the URL"
+            f"{address.shown} throws keys away when it is full (maxmemory-policy {policy}), and jobs with them; "
+            "set it to noeviction, or add ?allow_eviction=1 to the URL"
         )
     if facts.get("cluster_enabled") == "1" and not address.prefix.startswith("{"):
         raise EngineUnusable(

@@ -4,11 +4,15 @@ are remembered."""
 import json
 from dataclasses import dataclass
 from functools import lru_cache
+from math import isnan
 from typing import Any
 
 from toril.model import KEEP_ALL, MAX_ATTEMPTS, MAX_DELAY, REMOVE, Backoff, Failure, Keep, NewJob
 
 __all__ = ["Options", "dump_options", "dump_trace", "is_plain", "load_failure", "load_options", "number"]
+
+
+_LOGS = 1000  # lines kept of a job whose options do not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +24,7 @@ class Options:
     timeout: int | None = None
     keep_completed: Keep = KEEP_ALL
     keep_failed: Keep = KEEP_ALL
-    keep_logs: int = 1000
+    keep_logs: int = _LOGS
     result_ttl: int | None = None
 
 
@@ -29,7 +33,9 @@ def is_plain(job: NewJob) -> bool:
     return (
         job.id is None
         and not (job.delay or job.priority or job.lifo)
-        and job.due is job.expires is job.metadata is None
+        and job.due is None
+        and job.expires is None
+        and job.metadata is None
     )
 
 
@@ -61,7 +67,7 @@ def _dump(
     if backoff is not None:
         given["backoff"] = _dump_backoff(backoff)
     given["removeOnComplete"], given["removeOnFail"] = _dump_keep(completed), _dump_keep(failed)
-    if logs != Options.keep_logs:
+    if logs != _LOGS:
         given["kl"] = logs
     own = {"timeout": timeout, "resultTtl": ttl}
     if timeout is not None or ttl is not None:
@@ -105,7 +111,7 @@ def load_options(text: str | None) -> Options:
         timeout=_within(own.get("timeout"), 1, MAX_DELAY),
         keep_completed=_load_keep(given.get("removeOnComplete")),
         keep_failed=_load_keep(given.get("removeOnFail")),
-        keep_logs=_within(given.get("kl"), 0, 1_000_000, Options.keep_logs) or 0,
+        keep_logs=_within(given.get("kl"), 0, 1_000_000, _LOGS) or 0,
         result_ttl=_within(own.get("resultTtl"), 1, MAX_DELAY),
     )
 
@@ -140,7 +146,7 @@ def _load_keep(given: Any) -> Keep:
 
 def _within(value: Any, low: int, high: int, default: int | None = None) -> int | None:
     """A number of the wire as a whole one in range."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    if isinstance(value, bool) or not isinstance(value, int | float) or isnan(value):
         return default
     return max(low, int(min(value, high)))
 

@@ -29,7 +29,17 @@ from toril.model import (
 )
 from toril.states import State
 
-__all__ = ["claimed_of", "counts_of", "ended_of", "event_of", "minutes_of", "record_of", "run_of", "settings_of", "worker_of"]
+__all__ = [
+    "claimed_of",
+    "counts_of",
+    "ended_of",
+    "event_of",
+    "minutes_of",
+    "record_of",
+    "run_of",
+    "settings_of",
+    "worker_of",
+]
 
 _NAME, _DATA, _OPTS, _ADDED, _DELAY, _PRIORITY, _STARTS, _MADE, _STALLS, _WAITED, _METADATA, _CHECKPOINT = (
     FIELDS[name]
@@ -107,18 +117,15 @@ def event_of(entry: Sequence[Any]) -> Event | None:
 def ended_of(found: Sequence[Any] | None) -> Ended:
     """How a job ended: from the cause, the text, whether it is whole; of a kept job also its kind and traces."""
     match found:
-        case None:
-            return Gone()
         case ["pending", *_]:
             return Pending()
-        case ["completed", text, whole]:
-            return Completed(text) if whole else Gone()
+        case ["completed", text, whole] if whole:
+            return Completed(text)
         case ["cancelled", text, *_] | [_, text, _, "JobCancelled", _]:
             return Cancelled(text)
-        case [_, text, _, kind, traces]:
+        case ["failed" | "expired" | "stalled", text, _, *rest]:
+            kind, traces = rest or ("", "")
             return Failed(load_failure(text, kind, traces) or Failure(text))
-        case [_, text, *_]:
-            return Failed(Failure(text))
         case _:
             return Gone()
 

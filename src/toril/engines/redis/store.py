@@ -49,9 +49,7 @@ class RedisStore:
         if not self._open:
             raise Closed(f"{self!r} is not open; open it first, or it was closed")
 
-    async def _write(
-        self, name: str, queue: str, arguments: Sequence[Any], call: Call | None, now: int | None
-    ) -> Any:
+    async def _write(self, name: str, queue: str, arguments: Sequence[Any], call: Call | None, now: int | None) -> Any:
         """A script that changes a queue, and knows its calls."""
         sender = _NO_CALL if call is None else (call.sender, call.seq)
         return await self._run(name, queue, (self._now(now), *sender, *arguments), again=call is not None)
