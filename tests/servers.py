@@ -53,6 +53,19 @@ class RedisServer:
         except OSError:
             return b""
 
+    def clients(self) -> str:
+        """The connections, and what each did last."""
+        return self._text("CLIENT LIST")
+
+    def info(self, section: str) -> str:
+        return self._text(f"INFO {section}")
+
+    def _text(self, command: str) -> str:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+            connection.sendall(f"{command}\r\n".encode())
+            answer = connection.makefile("rb")
+            return answer.read(int(answer.readline()[1:])).decode()
+
     def kill(self) -> None:
         """As a power cut would, as far as the process is concerned."""
         assert self._process is not None

@@ -136,7 +136,7 @@ class Link:
             waiting, self._waiting, self._line = self._waiting, deque(), None
             for future in waiting:
                 if not future.done():
-                    future.set_exception(Lost(str(error) or "the connection was lost"))
+                    future.set_exception(error if isinstance(error, RedisError) else Lost(str(error)))
         await line.close()
 
     async def drop(self, why: str) -> None:

@@ -1,0 +1,118 @@
+"""What a job costs, counted: the server's commands, calls of scripts and of Python functions. No clock is looked at."""
+
+import cProfile
+import pstats
+
+import pytest
+
+from tests.conformance.claims import claim
+from tests.servers import RedisServer, running
+from toril import App, JobContext
+from toril.engines.redis import RedisEngine, connect
+from toril.model import Call, Claim, Completed, NewJob, Settlement
+
+JOBS = 100
+
+
+def commands(server: RedisServer) -> dict[str, int]:
+    """How often each command was run, in scripts and outside."""
+    counts = {}
+    for line in server.info("commandstats").splitlines():
+        name, separator, rest = line.partition(":")
+        if separator:
+            counts[name.removeprefix("cmdstat_")] = int(rest.split("calls=")[1].split(",")[0])
+    return counts
+
+
+class Cost:
+    """Commands since it was made, a job."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self._server = server
+        self._before = commands(server)
+
+    def spent(self) -> dict[str, float]:
+        now = commands(self._server)
+        spent = {name: (count - self._before.get(name, 0)) / JOBS for name, count in now.items()}
+        del spent["info"]
+        return {name: count for name, count in spent.items() if count}
+
+
+async def opened() -> tuple[RedisServer, RedisEngine]:
+    server = running()
+    server.tell("FLUSHALL")
+    engine = connect(server.url)
+    await engine.open()
+    await engine.add("warm", [NewJob(name="n")])
+    held = (await claim(engine, queue="warm")).jobs[0]
+    await engine.exchange("warm", [Settlement(held.lease, Completed())], Claim(want=0, token="t", lease=1, worker="w"))
+    return server, engine
+
+
+async def test_a_bulk_add_is_one_call_and_three_commands_a_job() -> None:
+    server, engine = await opened()
+    cost = Cost(server)
+
+    await engine.add("q", [NewJob(name="n") for _ in range(JOBS)], call=Call("me", 1))
+
+    spent = cost.spent()
+    assert spent["evalsha"] == 1 / JOBS
+    assert (spent["hset"], spent["xadd"]) == (1 + 1 / JOBS, 2)
+    assert sum(spent.values()) <= 3.4
+    await engine.close()
+
+
+async def test_a_hundred_are_settled_and_claimed_in_one_call_and_seven_commands_a_job() -> None:
+    server, engine = await opened()
+    await engine.add("q", [NewJob(name="n") for _ in range(2 * JOBS)])
+    taken = (await claim(engine, JOBS)).jobs
+    batch = [Settlement(job.lease, Completed()) for job in taken]
+    cost = Cost(server)
+
+    answer = await engine.exchange(
+        "q", batch, Claim(want=JOBS, token="next", lease=30_000, worker="w"), call=Call("w", 1)
+    )
+
+    spent = cost.spent()
+    assert len(answer.jobs) == JOBS
+    assert spent["evalsha"] == 1 / JOBS
+    assert (spent["hgetall"], spent["hmget"], spent["set"], spent["xadd"]) == (1, 1.02, 1.01, 2)
+    assert sum(spent.values()) <= 6.8
+    await engine.close()
+
+
+async def test_python_makes_few_calls_a_job() -> None:
+    _, engine = await opened()
+    await engine.add("q", [NewJob(name="n") for _ in range(2 * JOBS)])
+    taken = (await claim(engine, JOBS)).jobs
+    batch = [Settlement(job.lease, Completed()) for job in taken]
+    profile = cProfile.Profile()
+
+    profile.enable()
+    await engine.exchange("q", batch, Claim(want=JOBS, token="next", lease=30_000, worker="w"), call=Call("w", 1))
+    profile.disable()
+
+    calls = pstats.Stats(profile).total_calls / JOBS  # type: ignore[attr-defined]
+    assert calls <= 35
+    await engine.close()
+
+
+@pytest.mark.covers("R183")
+async def test_an_idle_worker_asks_little() -> None:
+    """What 20 idle queues cost: once each when they start, then one blocking read for all of them."""
+    server = running()
+    server.tell("FLUSHALL")
+    app = App(server.url)
+
+    async def handler(ctx: JobContext[int]) -> None:
+        raise AssertionError("there is nothing to do")
+
+    for number in range(20):
+        app.queue(f"q{number}", {"n": handler})
+    cost = Cost(server)
+
+    assert await app.run(burst=True) == 0
+
+    spent = {name: round(count * JOBS) for name, count in cost.spent().items()}
+    assert spent["evalsha"] <= 20 * 3 + 5
+    assert spent.get("bzpopmin", 0) <= 45
