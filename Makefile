@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 2
+NODE := tests/interop/node
 
 .DEFAULT_GOAL := help
 
@@ -27,8 +28,25 @@ setup: $(BIN)/.installed ## Make the virtual environment and install what is nee
 demo: setup ## Watch a small shop of queues at work, for ten seconds
 	@$(BIN)/toril demo
 
+.PHONY: servers
+servers: ## Install the server that the tests start for themselves: redis-server
+	@command -v redis-server > /dev/null || \
+		{ test "$$(id -u)" = 0 && command -v apt-get > /dev/null && apt-get update -qq && \
+			DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server > /dev/null; } || \
+		{ echo "redis-server is missing: as root, run  apt-get install redis-server"; exit 1; }
+
+$(NODE)/node_modules/.installed: $(NODE)/package.json $(NODE)/package-lock.json
+	@node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' 2> /dev/null || \
+		{ echo "Node 20 or newer is needed for the tests with BullMQ: install it from nodejs.org, or your system's nodejs."; exit 1; }
+	@command -v npm > /dev/null || { echo "npm is missing: as root, run  apt-get install npm"; exit 1; }
+	cd $(NODE) && npm ci --ignore-scripts --loglevel=error
+	@touch $@
+
+.PHONY: node
+node: $(NODE)/node_modules/.installed ## Install what the tests with BullMQ for Node need
+
 .PHONY: test
-test: setup lint types unit ## Everything that must be green: lint, types, tests
+test: setup servers node lint types unit ## Everything that must be green: lint, types, tests
 
 .PHONY: lint
 lint: setup ## Style and formatting
@@ -40,7 +58,7 @@ types: setup ## Static types
 	$(BIN)/mypy
 
 .PHONY: unit
-unit: setup ## The tests
+unit: setup servers node ## The tests
 	$(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) --dist worksteal
 
 .PHONY: format
@@ -66,4 +84,4 @@ bench: setup ## What the engines can do, on this machine
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(NODE)/node_modules .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
