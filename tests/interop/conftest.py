@@ -1,0 +1,48 @@
+"""A Redis, a Node beside it, and Toril on the same queues."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop.node import Driver, Node
+from tests.interop.server import RedisServer
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """One server for all; each test leaves it empty."""
+    started = RedisServer(tmp_path_factory.mktemp("redis")).start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def driver(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """One Node process for all: it takes a second to start."""
+    started = Driver(server, tmp_path_factory.mktemp("node") / "driver.log")
+    yield started
+    started.kill()
+
+
+@pytest.fixture
+async def node(driver: Driver) -> AsyncIterator[Node]:
+    """Node with nothing open on an empty server."""
+    await driver.do("redis", args=["FLUSHALL"])
+    yield Node(driver)
+    await driver.do("reset")
+    await driver.do("redis", args=["FLUSHALL"])
+
+
+@pytest.fixture
+def another_node(node: Node, server: RedisServer, tmp_path: Path) -> Iterator[Callable[[], Driver]]:
+    """Makes Node processes that a test may kill."""
+    made: list[Driver] = []
+
+    def start() -> Driver:
+        made.append(Driver(server, tmp_path / "another.log"))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.kill()
