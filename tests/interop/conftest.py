@@ -7,6 +7,7 @@ import pytest
 
 from tests.interop.node import Driver, Node
 from tests.interop.server import RedisServer
+from tests.interop.side import Toril
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +47,9 @@ def another_node(node: Node, server: RedisServer, tmp_path: Path) -> Iterator[Ca
     yield start
     for one in made:
         one.kill()
+
+
+@pytest.fixture
+def toril(node: Node, server: RedisServer) -> Toril:
+    """Toril on the same server."""
+    return Toril(server.url)

@@ -115,7 +115,7 @@ async function listen({ queue: name }) {
   const emit = source.emit.bind(source)
   source.emit = (event, args, id) => {
     // Each event comes a second time with the job's id in its name, for those who wait for one job.
-    if (typeof id === 'string' && !event.endsWith(`:${args.jobId}`)) record.note({ ...args, event })
+    if (typeof id === 'string' && !event.endsWith(`:${args.jobId}`)) record.note({ ...args, event, at: Number(id.split('-')[0]) })
     else if (event === 'error') record.note({ event, message: String(args) })
     return emit(event, args, id)
   }

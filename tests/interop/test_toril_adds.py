@@ -1,0 +1,222 @@
+"""Toril adds, Node works."""
+
+from typing import Any
+
+import pytest
+
+from tests.interop.node import Node
+from tests.interop.side import Toril
+from toril import Exponential, Fixed, Job, JobFailed
+from toril.states import State
+
+DATA: dict[str, Any] = {
+    "text": 'é ✓ \\/ "',
+    "none": None,
+    "float": 1.5,
+    "big": 2**53 - 1,
+    "list": [],
+    "map": {},
+    "deep": [[{}]],
+}
+
+
+async def test_a_job_runs_and_its_result_is_read_by_toril(node: Node, toril: Toril) -> None:
+    await node.worker("q")
+    async with toril.queue("q") as queue:
+        job = await queue.add("anything", DATA)
+
+        assert await job.result(15) == DATA
+        await job.refresh()
+
+    assert await node.queue("q").state(job.id) == "completed"
+    assert (job.attempts, job.data) == (1, DATA)
+    assert job.finished_at is not None
+
+
+async def test_the_result_of_a_job_that_is_not_kept_can_be_waited_for(node: Node, toril: Toril) -> None:
+    worker = await node.worker("q", {"slow": [{"hold": True}, {"return": {"a": 1}}]})
+    async with toril.queue("q", keep_completed=0) as queue:
+        job = await queue.add("slow", result_ttl=60)
+        await worker.until("active", jobId=job.id)
+        await worker.release(job.id)
+
+        assert await job.result(15) == {"a": 1}
+
+
+async def test_an_idle_node_is_woken_by_torils_job(node: Node, toril: Toril) -> None:
+    worker = await node.worker("q", drainDelay=60)
+    async with toril.queue("q") as queue:
+        for _ in range(2):
+            job = await queue.add("n")
+            await worker.until("completed", jobId=job.id)
+
+
+async def test_a_delayed_job_waits_for_its_time(node: Node, toril: Toril) -> None:
+    worker, events = await node.worker("q", drainDelay=60), await node.events("q")
+    async with toril.queue("q") as queue:
+        job = await queue.add("n", delay=0.4)
+        await worker.until("completed", jobId=job.id)
+        await events.until("completed", jobId=job.id)
+
+    found = await node.queue("q").job(job.id)
+    assert found["processedOn"] >= found["timestamp"] + 400
+    assert await events.names(job.id) == ["added", "delayed", "waiting", "active", "completed"]
+
+
+async def test_order_is_kept(node: Node, toril: Toril) -> None:
+    ranked: list[tuple[str, dict[str, Any]]] = [
+        ("6", {"priority": 20}), ("4", {"priority": 3}), ("5", {"priority": 3}),
+        ("3", {}), ("2", {"lifo": True}), ("1", {"lifo": True}),
+    ]  # fmt: skip
+    async with toril.queue("q") as queue:
+        await queue.add_many([("n", None, {"job_id": f"r{rank}", **options}) for rank, options in ranked])
+
+    worker = await node.worker("q")
+    ran = await worker.until("active", times=6)
+
+    assert [entry["jobId"] for entry in ran] == ["r1", "r2", "r3", "r4", "r5", "r6"]
+
+
+async def test_an_id_is_taken_only_once(node: Node, toril: Toril) -> None:
+    async with toril.queue("q") as queue:
+        await queue.add("n", {"first": True}, job_id="mine")
+
+    again = await node.queue("q").add("n", {"first": False}, jobId="mine")
+
+    assert again["id"] == "mine"
+    assert (await node.queue("q").job("mine"))["data"] == {"first": True}
+    assert (await node.queue("q").counts())["waiting"] == 1
+
+
+async def test_numbers_given_by_both_are_one_sequence(node: Node, toril: Toril) -> None:
+    async with toril.queue("q") as queue:
+        ids = []
+        for _ in range(2):
+            ids += [(await queue.add("n")).id, (await node.queue("q").add("n"))["id"]]
+        ids += [job.id for job in await queue.add_many([("n", None)] * 3)]
+        ids.append((await node.queue("q").add("n"))["id"])
+
+    assert len(set(ids)) == len(ids) == 8
+    assert await node.redis("GET", "bull:q:id") == "8"
+
+
+async def test_a_bulk_runs_in_order(node: Node, toril: Toril) -> None:
+    async with toril.queue("q") as queue:
+        jobs = await queue.add_many([("n", {"n": n}) for n in range(1200)])
+
+    worker = await node.worker("q", {"n": []}, concurrency=50)
+    ran = await worker.until("active", times=1200)
+
+    assert [entry["jobId"] for entry in ran] == [job.id for job in jobs]
+
+
+@pytest.mark.parametrize(
+    ("backoff", "delays"),
+    [(Fixed(60), [60_000, 60_000]), (Exponential(60), [60_000, 120_000])],
+    ids=["fixed", "exponential"],
+)
+async def test_retries_wait_as_toril_asked(node: Node, toril: Toril, backoff: Any, delays: list[int]) -> None:
+    worker, events = (
+        await node.worker("q", {"n": [{"fail": "not yet", "times": 2}, {"return": 1}]}),
+        await node.events("q"),
+    )
+    waited = []
+    async with toril.queue("q") as queue:
+        job = await queue.add("n", attempts=3, backoff=backoff)
+        for turn in (1, 2):
+            await events.until("delayed", jobId=job.id, times=turn)
+            record = (await job.refresh()).record
+            assert record is not None
+            waited.append(record.delay)
+            await job.promote()
+        await worker.until("completed", jobId=job.id)
+        await job.refresh()
+
+    assert waited == delays
+    assert job.attempts == 3
+
+
+async def test_a_failure_carries_reason_and_stack_trace(node: Node, toril: Toril) -> None:
+    await node.worker("q", {"n": [{"fail": "no such bull"}]})
+    async with toril.queue("q") as queue:
+        job = await queue.add("n", attempts=1)
+        with pytest.raises(JobFailed, match="no such bull"):
+            await job.result(15)
+        await job.refresh()
+
+    assert job.error == "no such bull"
+    assert job.record is not None
+    assert job.record.failure is not None
+    assert "Error: no such bull" in job.record.failure.traceback
+    assert job.record.state is State.FAILED
+
+
+async def test_progress_and_logs_are_read_by_toril(node: Node, toril: Toril) -> None:
+    worker = await node.worker("q", {"n": [{"progress": {"done": 0.5}}, {"log": "first"}, {"log": "second é"}]})
+    async with toril.queue("q") as queue:
+        job = await queue.add("n")
+        await worker.until("completed", jobId=job.id)
+        await job.refresh()
+
+        assert job.progress == {"done": 0.5}
+        assert await job.logs() == ["first", "second é"]
+
+
+async def test_defaults_of_toril_hold_on_node(node: Node, toril: Toril) -> None:
+    """Five attempts from one second, and nothing kept."""
+    async with toril.queue("q", keep_completed=0, keep_failed=0) as queue:
+        job: Job[Any] = await queue.add("n")
+        options = (await node.queue("q").job(job.id))["opts"]
+        worker = await node.worker("q", {"n": [{"fail": "not yet", "times": 1}]})
+        await worker.until("failed", jobId=job.id)
+        await job.promote()
+        await worker.until("completed", jobId=job.id)
+
+        assert await job.state() is None
+
+    assert options["attempts"] == 5
+    assert options["backoff"]["type"] == "exponential"
+    assert options["backoff"]["delay"] == 1000
+    assert await node.redis("EXISTS", f"bull:q:{job.id}") == 0
+
+
+async def test_an_operators_changes_are_seen_by_node(node: Node, toril: Toril) -> None:
+    async with toril.queue("q") as queue:
+        low, high, late, gone = [await queue.add("n", **options) for options in _CHANGED]
+        await low.set_priority(9)
+        await high.set_priority(1)
+        await high.update_data({"new": True})
+        await late.set_delay(100)
+        await gone.remove()
+
+    view = node.queue("q")
+    assert [job["id"] for job in await view.call("getPrioritized")] == [high.id, low.id]
+    assert (await view.job(high.id))["data"] == {"new": True}
+    assert (await view.job(late.id))["delay"] == 100_000
+    assert await view.job(gone.id) is None
+    assert (await view.counts())["delayed"] == 1
+
+
+_CHANGED: list[dict[str, Any]] = [{"priority": 1}, {"priority": 5}, {"delay": 60}, {}]
+
+
+async def test_a_failed_job_retried_by_toril_runs_again(node: Node, toril: Toril) -> None:
+    worker = await node.worker("q", {"n": [{"fail": "once", "times": 1}, {"return": "well"}]})
+    async with toril.queue("q") as queue:
+        job = await queue.add("n", attempts=1)
+        await worker.until("failed", jobId=job.id)
+
+        await job.retry()
+        await worker.until("active", jobId=job.id, times=2)
+
+
+async def test_a_cancelled_job_is_a_failed_one_to_node(node: Node, toril: Toril) -> None:
+    events = await node.events("q")
+    async with toril.queue("q") as queue:
+        job = await queue.add("n")
+        assert await job.cancel("not wanted")
+
+    (failed,) = await events.until("failed", jobId=job.id)
+
+    assert "not wanted" in failed["failedReason"]
+    assert await node.queue("q").state(job.id) == "failed"
