@@ -82,6 +82,11 @@ soak: setup ## Many more seeds of the simulator, and longer fault runs
 bench: setup ## What the engines can do, on this machine
 	$(BIN)/python -m bench.engine
 
+.PHONY: bench-peers
+bench-peers: setup servers node ## The same beside SqliteHuey and BullMQ, by turns
+	$(BIN)/python -m bench.huey_peer
+	$(BIN)/python -m bench.redis_peers
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf $(VENV) $(NODE)/node_modules .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
