@@ -20,7 +20,7 @@ SORTED = ("delayed", "prioritized", "completed", "failed", "marker")
 
 
 async def picture(node: Node, queue: str) -> dict[str, Any]:
-    """What BullMQ knows of a queue, with times to the nearest minute and nobody's name."""
+    """What BullMQ knows of a queue, with times that need not be equal to the second, and nobody's name."""
     found: dict[str, Any] = {name: await node.redis("LRANGE", f"bull:{queue}:{name}", 0, -1) for name in LISTS}
     for name in SORTED:
         flat = await node.redis("ZRANGE", f"bull:{queue}:{name}", 0, -1, "WITHSCORES")
@@ -39,9 +39,18 @@ def _score(name: str, score: str) -> Any:
     return _time(float(score) // 4096) if name == "delayed" else _time(float(score))
 
 
-def _time(value: float) -> Any:
-    """A time as minutes, so that both sides need not be equally fast; anything smaller as it is."""
-    return ("minute", round(value / MINUTE / 10)) if value > 1e12 else value
+class Around(float):
+    """A time that equals any other within a minute, since the two sides do not act at once."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Around) and abs(self - other) < MINUTE
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _time(value: float) -> float:
+    """A time; anything smaller is what it is."""
+    return Around(value) if value > 1e12 else value
 
 
 def _pairs(flat: Sequence[str], leave_out: set[str]) -> dict[str, Any]:
