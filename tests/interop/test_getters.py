@@ -24,7 +24,7 @@ async def good(ctx: JobContext[Any]) -> Any:
 
 @asynccontextmanager
 async def every_state(node: Node, toril: Toril) -> AsyncIterator[Queue]:
-    """A queue with jobs in each state, added by both sides in turn, with one running on each."""
+    """A queue with jobs in each state, added by both sides in turn."""
     steps, events, theirs = Steps(), await node.events("q"), node.queue("q")
     async with toril.working("q", {"good": good, "fails": fails, "hold": steps.hold}, concurrency=2) as queue:
         for name, end in (("good", "completed"), ("fails", "failed")):

@@ -25,7 +25,7 @@ async def picture(node: Node, queue: str) -> dict[str, Any]:
     for name in SORTED:
         flat = await node.redis("ZRANGE", f"bull:{queue}:{name}", 0, -1, "WITHSCORES")
         found[name] = [(flat[at], _score(name, flat[at + 1])) for at in range(0, len(flat), 2)]
-    for name in ("id", "pc", "limiter"):
+    for name in ("id", "limiter"):
         found[name] = await node.redis("GET", f"bull:{queue}:{name}")
     found["meta"] = _pairs(await node.redis("HGETALL", f"bull:{queue}:meta"), leave_out={"version"})
     ids = {each for name in LISTS for each in found[name]}
@@ -35,8 +35,10 @@ async def picture(node: Node, queue: str) -> dict[str, Any]:
     return found
 
 
-def _score(name: str, score: str) -> Any:
-    return _time(float(score) // 4096) if name == "delayed" else _time(float(score))
+def _score(name: str, score: str) -> float:
+    """What a score says; the order among equals is that of the list, whatever numbers are counted up for it."""
+    unit = {"delayed": 4096, "prioritized": 2**32}.get(name, 1)
+    return _time(float(score) // unit)
 
 
 class Around(float):

@@ -99,6 +99,16 @@ async def test_a_delayed_job_written_by_hand_runs(node: Node, toril: Toril) -> N
     assert steps.ran == ["late"]
 
 
+async def test_a_delayed_job_without_a_priority_is_not_lost(node: Node, toril: Toril) -> None:
+    steps, events = Steps(), await node.events("q")
+    await written(node, "late", "delayed", priority=None)
+    await node.redis("ZADD", "bull:q:delayed", 1_700_000_000_000 * 4096, "late")
+
+    await ended(toril, events, steps, ("completed", "late"))
+
+    assert steps.ran == ["late"]
+
+
 @pytest.mark.parametrize("data", ["", "not json", "{", "{'a': 1}", "NaN", "[1,]"])
 async def test_data_that_is_not_json_fails_once(node: Node, toril: Toril, data: str) -> None:
     steps, events = Steps(), await node.events("q")
