@@ -48,7 +48,7 @@ async def test_workers_of_both_kinds_are_counted_once_each(node: Node, toril: To
         found = await workers(node, "q", 4)
         board = await node.board("q", "/api/queues/:queueName/workers", params={"queueName": "q"})
 
-    assert len({worker["name"] for worker in found}) == len(found) == 4
+    assert len({worker["rawname"] for worker in found}) == len(found) == 4
     assert len(board["workers"]) == 4
 
 

@@ -71,7 +71,7 @@ class Loop:
         self._news = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
         self._seq = 0
-        self._sender = f"{terms.worker}/{terms.queue}/{clock.unique()[:8]}"
+        self._sender = f"{terms.worker}/{clock.unique()[:8]}"  # without the queue, whose name may have spaces
         self._exhausted = False
         self._blocked = False
         self._worked = False
