@@ -11,11 +11,9 @@ into `.bench/`.
 import argparse
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-from tests.interop.server import RedisServer
+from tests.servers import RedisServer
 
 from bench.beside import ROOT, Figures, by_turns, figures, interpreter, machine, print_rates
 
@@ -27,7 +25,7 @@ Measure = Callable[[], Figures]
 
 def asked(server: RedisServer, command: str) -> str:
     """What Redis answers to a command, as text."""
-    with socket.create_connection((server.host, server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         connection.sendall(f"{command}\r\n".encode())
         answer = connection.recv(65_536)
         while answer.startswith(b"$") and len(answer) < int(answer[1 : answer.index(b"\r")]):
@@ -76,14 +74,13 @@ def main() -> None:
     if not MODULES.exists():
         sys.exit("BullMQ for Node is missing: run  make node")
     python = interpreter("bullmq", PORT_OF_BULLMQ, "hiredis==3.5.0")
-    with tempfile.TemporaryDirectory() as folder:
-        server = RedisServer(Path(folder)).start()
-        try:
-            drained = by_turns(options.rounds, peers(server, python, "drain", options.jobs, 100))
-            waited = by_turns(options.rounds, peers(server, python, "latency", options.latency_jobs, 10))
-            version = next(line for line in asked(server, "INFO SERVER").splitlines() if "redis_version" in line)
-        finally:
-            server.stop()
+    server = RedisServer().start()
+    try:
+        drained = by_turns(options.rounds, peers(server, python, "drain", options.jobs, 100))
+        waited = by_turns(options.rounds, peers(server, python, "latency", options.latency_jobs, 10))
+        version = next(line for line in asked(server, "INFO SERVER").splitlines() if "redis_version" in line)
+    finally:
+        server.stop()
     print(f"{machine()}, {version}; {options.jobs} jobs, medians of {options.rounds} rounds by turns")
     report(drained, waited)
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.interop.node import Driver, Node
-from tests.interop.server import RedisServer
 from tests.interop.side import Toril
+from tests.servers import RedisServer
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """One server for all; each test leaves it empty."""
-    started = RedisServer(tmp_path_factory.mktemp("redis")).start()
+def server() -> Iterator[RedisServer]:
+    """One server for all of them, and no other tests; each leaves it empty."""
+    started = RedisServer().start()
     yield started
     started.stop()
 

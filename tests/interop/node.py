@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.interop.server import RedisServer
+from tests.servers import RedisServer
 
 FOLDER = Path(__file__).parent / "node"
 DEADLINE = 15.0
@@ -36,7 +36,7 @@ class Driver:
         self._log = log
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [program, str(FOLDER / "driver.mjs"), server.host, str(server.port)],
+                [program, str(FOLDER / "driver.mjs"), "127.0.0.1", str(server.port)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         self._numbers = count(1)

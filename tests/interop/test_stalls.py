@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.interop.node import Driver, Node
-from tests.interop.server import RedisServer
 from tests.interop.side import Steps, Toril
+from tests.servers import RedisServer
 
 LOCK = 1000  # ms
 HELD = f"""

@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from tests.interop.node import Node
-from tests.interop.server import RedisServer
 from tests.interop.side import KEPT, Steps, Toril, echo, running
+from tests.servers import RedisServer
 from toril import App, JobContext, PermanentError
 
 
