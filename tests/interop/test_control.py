@@ -45,7 +45,7 @@ async def test_nothing_starts_between_pause_and_resume(
         async with toril.working("q") as queue:
             await go(queue)
     else:
-        await node.worker("q", drainDelay=60)
+        await node.worker("q")
         async with toril.queue("q") as queue:
             await go(queue)
 

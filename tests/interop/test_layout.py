@@ -266,6 +266,20 @@ async def _their_drain(queue: NodeQueue) -> None:
     await queue.call("drain")
 
 
+async def _clean(queue: Queue) -> None:
+    for options in ({}, {}, {"delay": 600}):
+        await _add(queue, **options)
+    await queue.clean("delayed")
+    await queue.clean("waiting", limit=1)
+
+
+async def _their_clean(queue: NodeQueue) -> None:
+    for options in ({}, {}, {"delay": 600_000}):
+        await queue.add("n", **options)
+    await queue.call("clean", 0, 1000, "delayed")
+    await queue.call("clean", 0, 1, "wait")
+
+
 ACTS = [
     (_pause_and_resume, _their_pause_and_resume),
     (_change, _their_change),
@@ -273,6 +287,7 @@ ACTS = [
     (_promote, _their_promote),
     (_limit, _their_limit),
     (_drain, _their_drain),
+    (_clean, _their_clean),
 ]
 
 

@@ -5,19 +5,17 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from tests.interop.node import Node
-from tests.interop.side import Toril
-from toril import JobContext
+from tests.interop.side import KEPT, Toril, echo, running
+from tests.servers import RedisServer
+from toril import App, JobContext
 
 
 async def test_every_job_runs_exactly_once(node: Node, toril: Toril) -> None:
-    async def echo(ctx: JobContext[Any]) -> Any:
-        return {"by": "toril", "n": ctx.data["n"]}
-
     events = await node.events("q")
     async with AsyncExitStack() as stack:
         queue = await stack.enter_async_context(toril.queue("q"))
         for _ in range(2):
-            await stack.enter_async_context(toril.working("q", {"echo": echo}, concurrency=5))
+            await stack.enter_async_context(toril.working("q", concurrency=5))
             await node.worker("q", {"echo": [{"echo": True}]}, concurrency=5)
         for batch in range(10):
             await queue.add_many([("echo", {"n": n}) for n in range(batch * 40, batch * 40 + 20)])
@@ -53,3 +51,23 @@ async def test_retries_and_delays_cross_over(node: Node, toril: Toril) -> None:
             assert found.attempts == 3
 
     assert await events.seen(event="failed") == []
+
+
+async def test_a_prefix_of_ones_own_is_shared(node: Node, server: RedisServer) -> None:
+    app = App(server.url, prefix="{mine}")
+    queue = app.queue("q", {"echo": echo}, **KEPT)
+    async with running(app):
+        job = await queue.add("echo", {"a": 1})
+        assert await job.result(15) == {"a": 1}
+        await queue.pause()
+        ours = await queue.add("echo", {"b": 2})
+        theirs = await node.driver.do(
+            "queue", queue="q", options={"prefix": "{mine}"}, method="add", args=["echo", {"c": 3}]
+        )
+        await queue.resume()
+        assert await ours.result(15) == {"b": 2}
+        added = await queue.job(theirs["id"])
+        assert added is not None
+        assert await added.result(15) == {"c": 3}
+
+    assert {key.partition(":")[0] for key in await node.redis("KEYS", "*")} == {"{mine}"}

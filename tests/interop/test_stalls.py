@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.interop.node import Driver, Node
-from tests.interop.side import Steps, Toril
+from tests.interop.side import KEPT, Steps, Toril, running
 from tests.servers import RedisServer
+from toril import App
 
 LOCK = 1000  # ms
 HELD = f"""
@@ -125,18 +126,17 @@ async def test_a_job_that_lives_is_left_alone_by_both(node: Node, toril: Toril) 
 
 
 @pytest.mark.parametrize("priority", [0, 3])
-async def test_a_job_given_back_by_toril_is_taken_by_node(node: Node, toril: Toril, priority: int) -> None:
-    """A worker that is told to stop gives back what it could not finish, with no attempt spent."""
-    steps, events = Steps(), await node.events("q")
-    app_options = {"lease": 30}
-    async with toril.working("q", {"n": steps.hold}, **app_options) as queue:
+async def test_a_job_given_back_by_toril_wakes_an_idle_node(node: Node, server: RedisServer, priority: int) -> None:
+    """A worker that has to stop at once gives back what it could not finish, with no attempt spent."""
+    steps, app = Steps(), App(server.url)
+    queue = app.queue("q", {"n": steps.hold}, **KEPT)
+    async with running(app):
         job = await queue.add("n", {"a": 1}, priority=priority)
         await steps.started()
-        queue._home.stop()  # type: ignore[attr-defined]
-        queue._home.stop()  # type: ignore[attr-defined]
-    worker = await node.worker("q")
-    await worker.until("completed", jobId=job.id)
-    await events.until("completed", jobId=job.id)
+        worker = await node.worker("q")
+        app.stop()
+        app.stop()
+        await worker.until("completed", jobId=job.id)
 
     found = await node.queue("q").job(job.id)
     assert (found["attemptsMade"], found["stalledCounter"]) == (1, 0)

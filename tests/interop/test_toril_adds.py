@@ -1,12 +1,13 @@
 """Toril adds, Node works."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tests.interop.node import Node
 from tests.interop.side import Toril
-from toril import Exponential, Fixed, Job, JobFailed
+from toril import Exponential, Fixed, Job, JobContext, JobFailed, Keep
 from toril.states import State
 
 DATA: dict[str, Any] = {
@@ -44,7 +45,7 @@ async def test_the_result_of_a_job_that_is_not_kept_can_be_waited_for(node: Node
 
 
 async def test_an_idle_node_is_woken_by_torils_job(node: Node, toril: Toril) -> None:
-    worker = await node.worker("q", drainDelay=60)
+    worker = await node.worker("q")
     async with toril.queue("q") as queue:
         for _ in range(2):
             job = await queue.add("n")
@@ -52,7 +53,7 @@ async def test_an_idle_node_is_woken_by_torils_job(node: Node, toril: Toril) -> 
 
 
 async def test_a_delayed_job_waits_for_its_time(node: Node, toril: Toril) -> None:
-    worker, events = await node.worker("q", drainDelay=60), await node.events("q")
+    worker, events = await node.worker("q"), await node.events("q")
     async with toril.queue("q") as queue:
         job = await queue.add("n", delay=0.4)
         await worker.until("completed", jobId=job.id)
@@ -180,6 +181,30 @@ async def test_defaults_of_toril_hold_on_node(node: Node, toril: Toril) -> None:
     assert await node.redis("EXISTS", f"bull:q:{job.id}") == 0
 
 
+@pytest.mark.parametrize(
+    ("keep", "left"), [(0, 0), (True, 6), (2, 2), (Keep(count=3), 3), (Keep(count=4, age=3600), 4)], ids=str
+)
+async def test_finished_jobs_are_kept_as_toril_asked(node: Node, toril: Toril, keep: Any, left: int) -> None:
+    async with toril.queue("q", keep_completed=keep, keep_failed=keep) as queue:
+        await queue.add_many([(name, None, {"attempts": 1}) for name in ("fine", "fails") * 6])
+    worker = await node.worker("q", {"fine": [], "fails": [{"fail": "told to"}]})
+    await worker.until("completed", times=6)
+    await worker.until("failed", times=6)
+
+    counts = await node.queue("q").counts()
+    assert (counts["completed"], counts["failed"]) == (left, left)
+
+
+@pytest.mark.parametrize("name", ["with space", "é ✓", "a:b/c", "__proto__", "x" * 100])
+async def test_names_of_any_kind_pass(node: Node, toril: Toril, name: str) -> None:
+    worker = await node.worker("q")
+    async with toril.queue("q") as queue:
+        job = await queue.add(name, {})
+        (active,) = await worker.until("active", jobId=job.id)
+
+    assert active["name"] == name
+
+
 async def test_an_operators_changes_are_seen_by_node(node: Node, toril: Toril) -> None:
     async with toril.queue("q") as queue:
         low, high, late, gone = [await queue.add("n", **options) for options in _CHANGED]
@@ -198,6 +223,31 @@ async def test_an_operators_changes_are_seen_by_node(node: Node, toril: Toril) -
 
 
 _CHANGED: list[dict[str, Any]] = [{"priority": 1}, {"priority": 5}, {"delay": 60}, {}]
+
+
+async def test_a_promoted_job_wakes_an_idle_node(node: Node, toril: Toril) -> None:
+    worker = await node.worker("q")
+    async with toril.queue("q") as queue:
+        job = await queue.add("n", delay=600)
+        await job.promote()
+        await worker.until("completed", jobId=job.id)
+
+
+async def test_a_job_that_toril_delays_for_a_retry_wakes_an_idle_node(node: Node, toril: Toril) -> None:
+    go = asyncio.Event()
+
+    async def fails(ctx: JobContext[Any]) -> None:
+        await go.wait()
+        raise ValueError("not here")
+
+    events = await node.events("q")
+    async with toril.working("q", {"n": fails}) as queue:
+        job = await queue.add("n", attempts=2, backoff=Fixed(0.5))
+        await events.until("active", jobId=job.id)
+        worker = await node.worker("q")
+        go.set()
+        await events.until("delayed", jobId=job.id)
+    await worker.until("completed", jobId=job.id)
 
 
 async def test_a_failed_job_retried_by_toril_runs_again(node: Node, toril: Toril) -> None:

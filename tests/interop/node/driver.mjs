@@ -92,6 +92,7 @@ function queue({ queue: name, options = {} }) {
   return queues.get(name)
 }
 
+// An idle worker looks by itself only once a minute, so that a test ends in time only if it is woken.
 async function openWorker({ handle, queue: name, options = {}, script = { '*': [{ echo: true }] } }) {
   const record = new Record()
   const held = new Map()
@@ -99,7 +100,7 @@ async function openWorker({ handle, queue: name, options = {}, script = { '*': [
     record.note({ event: 'active', jobId: job.id, name: job.name, attemptsMade: job.attemptsMade })
     return play(script[job.name] ?? script['*'] ?? [], job, held)
   }
-  const worker = new Worker(name, process, { connection, autorun: false, ...options })
+  const worker = new Worker(name, process, { connection, autorun: false, drainDelay: 60, ...options })
   worker.on('completed', (job, result) => record.note({ event: 'completed', jobId: job.id, result: result ?? null }))
   worker.on('failed', (job, error) => record.note({ event: 'failed', jobId: job?.id ?? null, message: error.message }))
   worker.on('stalled', jobId => record.note({ event: 'stalled', jobId }))
