@@ -3,17 +3,20 @@
 import asyncio
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from tests.interop.node import Driver, Node
 from tests.interop.side import KEPT, Steps, Toril, running
 from tests.servers import RedisServer
-from toril import App
+from toril import App, JobContext
 
 LOCK = 1000  # ms
-HELD = f"""
+PROGRAM = f"""
 import asyncio, sys
 from toril import App
 
@@ -23,23 +26,35 @@ async def hold(ctx):
     print(ctx.job_id, flush=True)
     await asyncio.Event().wait()
 
-app.queue("q", {{"hold": hold}}, lease={LOCK / 1000}, keep_completed=True, keep_failed=True)
+async def walk(ctx):
+    print(ctx.job_id, flush=True)
+    await ctx.log("a step")
+    await ctx.update_progress(50)
+
+kept = {{"keep_completed": True, "keep_failed": True}}
+app.queue("q", {{"hold": hold, "walk": walk}}, concurrency=5, lease={LOCK / 1000}, **kept)
 asyncio.run(app.run())
 """
 
 
-async def killed_while_holding(server: RedisServer) -> str:
-    """A worker of Toril in a process of its own, killed in the middle of a job. The job's id."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", HELD, server.url, stdout=PIPE)
+@asynccontextmanager
+async def apart(server: RedisServer) -> AsyncIterator[asyncio.StreamReader]:
+    """A worker of Toril in a process of its own, which is killed in the end. It tells the jobs that it starts."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, server.url, stdout=PIPE)
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(20):
-            line = await process.stdout.readline()
+        async with asyncio.timeout(30):
+            yield process.stdout
     finally:
         process.kill()
         await process.wait()
         process._transport.close()  # type: ignore[attr-defined]
-    return line.decode().strip()
+
+
+async def killed_while_holding(server: RedisServer) -> str:
+    """The id of a job whose worker, one of Toril, was killed in the middle of it."""
+    async with apart(server) as told:
+        return (await told.readline()).decode().strip()
 
 
 async def test_toril_takes_up_what_a_dead_node_held(
@@ -123,6 +138,40 @@ async def test_a_job_that_lives_is_left_alone_by_both(node: Node, toril: Toril) 
 
     assert await events.seen(event="stalled") == []
     assert await events.names(ours.id) == ["added", "waiting", "active", "completed"]
+
+
+async def test_a_mixed_fleet_loses_nothing_when_some_of_it_dies(
+    node: Node, toril: Toril, server: RedisServer, another_node: Callable[[], Driver]
+) -> None:
+    """A process of each kind is killed in the middle of it; one of each goes on."""
+    steps: dict[str, Any] = {"walk": [{"log": "a step"}, {"progress": 50}]}
+    options = {"concurrency": 5, "lockDuration": LOCK, "stalledInterval": 500}
+    events, other = await node.events("q"), another_node()
+    async with apart(server) as told:
+        await Node(other).worker("q", steps, **options)
+        await node.queue("q").call("addBulk", [{"name": "walk", "data": {}} for _ in range(JOBS)])
+        await told.readline()
+        await events.until("completed", times=JOBS // 8)
+        other.kill()
+        await told.read(1000)
+    await node.worker("q", steps, **options)
+    async with toril.working("q", {"walk": walk}, concurrency=5, lease=LOCK / 1000):
+        completed = await events.until("completed", times=JOBS, deadline=30)
+
+    assert len({entry["jobId"] for entry in completed}) == len(completed) == JOBS
+    starts, stalls = [
+        Counter(entry["jobId"] for entry in await events.seen(event=name)) for name in ("active", "stalled")
+    ]
+    assert {job: starts[job] - 1 for job in starts if starts[job] > 1} == dict(stalls)
+    assert set((await node.queue("q").counts()).values()) == {0, JOBS}
+
+
+JOBS = 400
+
+
+async def walk(ctx: JobContext[Any]) -> None:
+    await ctx.log("a step")
+    await ctx.update_progress(50)
 
 
 @pytest.mark.parametrize("priority", [0, 3])
