@@ -165,6 +165,22 @@ async def test_a_field_that_is_missing_is_made_up_for(node: Node, toril: Toril, 
     assert steps.ran == [job]
 
 
+@pytest.mark.parametrize("text", ["", "x", "-1", "1e400"])
+@pytest.mark.parametrize(
+    "field", ["timestamp", "delay", "priority", "ats", "atm", "stc", "processedOn", "stacktrace", "toril:expires"]
+)
+async def test_a_field_that_is_no_number_stops_nobody(node: Node, toril: Toril, field: str, text: str) -> None:
+    steps, events = Steps(), await node.events("q")
+    fields: Mapping[str, Any] = {field: text}
+    await written(node, "odd", **fields)
+    after = await written(node, "after")
+
+    await ended(toril, events, steps, ("completed", after))
+
+    assert await events.names("odd") in (["active", "completed"], ["active", "failed"], ["failed"])
+    assert (await node.redis("LLEN", "bull:q:active"), await node.redis("LLEN", "bull:q:wait")) == (0, 0)
+
+
 @pytest.mark.parametrize("missing", ["name", "data"])
 async def test_what_is_no_job_never_runs(node: Node, toril: Toril, missing: str) -> None:
     steps, events = Steps(), await node.events("q")

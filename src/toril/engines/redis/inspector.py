@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.clock import SYSTEM
-from toril.engines.redis.layout import FLEET, KEYS, may_be_id, stream_id
+from toril.engines.redis.layout import FLEET, KEYS, NUMBERS, may_be_id, stream_id
 from toril.engines.redis.records import (
     counts_of,
     event_of,
@@ -30,6 +30,7 @@ __all__ = ["RedisInspector"]
 _MOST: Final = 1_000  # items in one page
 _END: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
+_ID: Final = NUMBERS["record"]  # where the id stands in a row, after the fields
 _ANCHORS: Final = 3  # jobs by which a walk over a list finds its place again
 _LOOK_AROUND: Final = 60.0  # seconds between two looks for queues that others have made
 
@@ -146,9 +147,9 @@ def _number(cursor: object, default: int) -> int:
 def _cursor(state: State, ceiling: int, rows: Sequence[Any]) -> str:
     """Where a page ended: at a score and id, or in a list after some ids."""
     phase, score, record = rows[-1]
-    ids = [record[24]]
+    ids = [record[_ID]]
     if phase == "l":
-        ids = [row[24] for row_phase, _, row in reversed(rows[-_ANCHORS:]) if row_phase == "l"]
+        ids = [row[_ID] for row_phase, _, row in reversed(rows[-_ANCHORS:]) if row_phase == "l"]
     text = json.dumps([state.value, ceiling, phase, score, *ids])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 

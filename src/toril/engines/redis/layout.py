@@ -40,7 +40,7 @@ KEYS: Final = {
     "failed": "failed",  # zset: the same
     "marker": "marker",  # zset: 0 = something is ready, 1 = the next due time; workers block on it
     "stalled": "stalled",  # set: running at the last stall check, and not renewed since
-    "stalled_check": "stalled-check",  # string: whose turn the stall check is
+    "stalled_check": "stalled-check",  # string: whose turn BullMQ's stall check is; ours needs no turns
     "limiter": "limiter",  # string: starts in the fixed window
     "events": "events",  # stream
     "repeat": "repeat",  # zset: schedulers -> time of their current run, whose job is `repeat:<scheduler>:<time>`
@@ -148,16 +148,16 @@ NUMBERS: Final = {
     "passed": 1_000,  # suspects that a claim which may not take them walks past
     "trimmed": 1_000,  # a step
     "looked_at": 20_000,  # jobs that a sweep passes over
-    "stalled_interval": 30_000,  # between two looks for the stalled jobs of other libraries' workers
+    "strangers": 1_000,  # running jobs of other libraries' workers, a look for lost ones
     "traces": 100_000,  # bytes of stack traces kept
-    "record": 24,  # fields that a reader is shown
+    "record": 25,  # fields that a reader is shown
 }
 
 # What a reader is shown of a job.
 RECORD_FIELDS: Final = (
     "name", "data", "added_at", "opts", "attempts_made", "stalls", "starts", "delay", "priority", "waited",
     "metadata", "checkpoint", "expires", "held", "progress", "result", "reason", "kind", "trace", "stall_cause",
-    "cancelling", "worker", "started_at", "finished_at",
+    "cancelling", "worker", "started_at", "finished_at", "attempts_made_old",
 )  # fmt: skip
 
 _SEQUENCE_BITS: Final = 20  # events of one millisecond in the number that stands for an event

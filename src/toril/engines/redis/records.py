@@ -41,11 +41,11 @@ __all__ = [
     "worker_of",
 ]
 
-_NAME, _DATA, _OPTS, _ADDED, _DELAY, _PRIORITY, _STARTS, _MADE, _STALLS, _WAITED, _METADATA, _CHECKPOINT = (
+_NAME, _DATA, _OPTS, _ADDED, _DELAY, _PRIORITY, _STARTS, _MADE, _STALLS, _WAITED, _METADATA, _CHECKPOINT, _OLD = (
     FIELDS[name]
     for name in (
         "name", "data", "opts", "added_at", "delay", "priority", "starts", "attempts_made", "stalls", "waited",
-        "metadata", "checkpoint",
+        "metadata", "checkpoint", "attempts_made_old",
     )
 )  # fmt: skip
 CANCELLED_KIND: Final = "JobCancelled"
@@ -61,9 +61,9 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
     found: dict[str, str] = dict(zip(pairs, pairs, strict=True))
     get = found.get
     options = load_options(get(_OPTS))
-    made, stalls, starts, priority = get(_MADE), get(_STALLS), get(_STARTS), get(_PRIORITY)
+    made, stalls, starts, priority = get(_MADE) or get(_OLD), get(_STALLS), get(_STARTS), get(_PRIORITY)
     return Claimed(
-        Lease(queue, job_id, token), found[_NAME], get(_DATA, ""), int(starts) + 1 if starts else 1, fence,
+        Lease(queue, job_id, token), found[_NAME], get(_DATA, ""), number(starts) + 1 if starts else 1, fence,
         options.attempts, number(made) if made else 0, number(stalls) if stalls else 0, number(get(_ADDED)),
         number(get(_WAITED) or get(_DELAY)), 0 if priority == "0" else number(priority), options.timeout,
         options.backoff, get(_METADATA), get(_CHECKPOINT), suspect == 1,
@@ -73,13 +73,13 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
 def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
     """A job, whole: its fields, then id, state, score and deadline."""
     (name, data, added, opts, made, stalls, starts, delay, priority, waited, metadata, checkpoint, expires, held,
-     progress, result, reason, kind, traces, cause, cancelling, worker, started, finished, job_id, word, score,
-     deadline) = row  # fmt: skip
+     progress, result, reason, kind, traces, cause, cancelling, worker, started, finished, made_before, job_id, word,
+     score, deadline) = row  # fmt: skip
     options, state = load_options(opts), State(word)
     is_delayed = state is State.DELAYED
     return JobRecord(
         queue=queue, id=job_id, name=name, data=data or "", state=state, attempts=options.attempts,
-        attempts_made=number(made), stalls=number(stalls), starts=number(starts),
+        attempts_made=number(made_before if made is None else made), stalls=number(stalls), starts=number(starts),
         fence=number(held.partition(" ")[0]) if held else 0, priority=number(priority),
         delay=number(delay if is_delayed else waited or delay), due=due_of(score) if is_delayed else None,
         backoff=options.backoff, timeout=options.timeout, expires_at=None if expires is None else number(expires),

@@ -31,11 +31,13 @@ for i, id in ipairs(lost) do
   local ours = i <= dead or not is_anothers(id)
   if ours and call('LREM', P .. K.active, -1, id) > 0 then take_back(id, returned, failed) end
 end
-strangers(returned, failed)
+local soonest = strangers(returned, failed)
 if #returned + #failed > 0 then
   flush_endings()
   trim_events(call('HGET', P .. K.meta, F.max_events))
   if not blocked() then call('ZADD', P .. K.marker, 0, '0') end
 end
 local first = call('ZRANGE', P .. K.deadlines, 0, 0, 'WITHSCORES')
-return {returned, failed, first[2] and tonumber(first[2]) or false, #overdue == limit and 1 or 0, now}
+local following = tonumber(first[2]) or soonest or false
+if soonest then following = math.min(following, soonest) end
+return {returned, failed, following, #overdue == limit and 1 or 0, now}

@@ -11,9 +11,9 @@ local function promote()
   if #due == 0 then return end
   call('ZREM', P .. K.delayed, unpack(due))
   for i = 1, #due do
-    local priority = call('HGET', P .. due[i], F.priority)
-    if priority then
-      to_back(due[i], tonumber(priority) or 0)
+    local f = call('HMGET', P .. due[i], F.name, F.priority)
+    if f[1] then
+      to_back(due[i], tonumber(f[2]) or 0)
       call('HSET', P .. due[i], F.delay, 0)
       event('waiting', 'jobId', due[i], 'prev', 'delayed')
     end
@@ -40,14 +40,14 @@ local function start(id, suspect)
     return
   end
   local expires, deferred = f[F.expires], f[F.deferred]
-  if expires and tonumber(expires) <= now then
+  if expires and (tonumber(expires) or now + 1) <= now then
     return end_early(id, f, 'expired', 'expired: not started by ' .. expires, 'JobExpired')
   end
   if deferred then
     return end_early(id, f, deferred:find('stalled', 1, true) and 'stalled' or 'failed', deferred, 'Deferred')
   end
   fence = fence + 1
-  local starts = f[F.starts] and tostring(f[F.starts] + 1) or '1'
+  local starts = f[F.starts] and tostring((tonumber(f[F.starts]) or 0) + 1) or '1'
   call('HSET', key, F.started_at, NOW, F.worker, worker, F.starts, starts, F.held, fence .. ' ' .. suspect .. ' ' .. ARGV[9])
   call('SET', key .. K.lock, token, 'PX', lease)
   call('XADD', EVENTS, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')

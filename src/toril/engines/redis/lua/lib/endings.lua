@@ -21,8 +21,18 @@ local function flush_endings()
   rows, kept, ended = {completed = {}, failed = {}}, {completed = {}, failed = {}}, {}
 end
 
+-- The last of the traces, as many as the job's producer wants.
+local function wanted(traces, options)
+  local most = tonumber(options_of(options).stackTraceLimit)
+  local fine, list = pcall(cjson.decode, most and traces or '')
+  if not fine or #list <= most then return traces end
+  local last = {}
+  for i = math.max(1, #list - most + 1), #list do last[#last + 1] = list[i] end
+  return #last > 0 and cjson.encode(last) or '[]'
+end
+
 -- A failure's fields: the text, what kind it was, and its stack trace after those of earlier attempts.
-local function failure_fields(id, reason, kind, trace)
+local function failure_fields(id, options, reason, kind, trace)
   if trace == '' then
     call('HDEL', P .. id, F.trace)
     return {F.reason, reason, F.kind, kind}
@@ -32,10 +42,10 @@ local function failure_fields(id, reason, kind, trace)
   if before and #before > 2 and #before < N.traces and before:sub(-1) == ']' then
     traces = before:sub(1, -2) .. ',' .. trace .. ']'
   end
-  return {F.reason, reason, F.kind, kind, F.trace, traces}
+  return {F.reason, reason, F.kind, kind, F.trace, wanted(traces, options)}
 end
 
 local function fail_job(id, job, cause, reason, kind, trace, shown, whole)
   event('failed', 'jobId', id, 'failedReason', reason, 'prev', 'active')
-  end_job('failed', id, job, cause, reason, shown, whole, failure_fields(id, reason, kind, trace))
+  end_job('failed', id, job, cause, reason, shown, whole, failure_fields(id, job.options, reason, kind, trace))
 end

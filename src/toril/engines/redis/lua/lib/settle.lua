@@ -49,7 +49,7 @@ local function settle_one(id, job, kind, text, shown, extra, trace)
       event('retries-exhausted', 'jobId', id, 'attemptsMade', job.made)
     end
   elseif kind == 'r' then
-    retry_job(id, job, tonumber(extra), failure_fields(id, text, shown, trace))
+    retry_job(id, job, tonumber(extra), failure_fields(id, job.options, text, shown, trace))
   elseif kind == 's' then
     delay_job(id, tonumber(extra))
   else

@@ -35,16 +35,20 @@ local function take_back(id, returned, failed)
   if ARGV[4] == '1' then event('stalled', 'jobId', id, 'cause', ARGV[3]) else event('stalled', 'jobId', id) end
 end
 
--- Running jobs that have no deadline of ours are run by other libraries' workers: BullMQ's way of finding those that have
--- stalled. Who was running at the last look and has no lock now is lost. One look an interval, over the whole fleet.
+-- Running jobs that have no deadline of ours are run by other libraries' workers. They take a job and its lock in one step,
+-- so who has none any more is lost: one look tells, at the oldest. When the first of their locks may run out.
 local function strangers(returned, failed)
   if call('LLEN', P .. K.active) <= call('ZCARD', P .. K.deadlines) then return end
-  if not call('SET', P .. K.stalled_check, now, 'PX', N.stalled_interval, 'NX') then return end
-  for _, id in ipairs(call('SMEMBERS', P .. K.stalled)) do
-    local lost = call('EXISTS', P .. id .. K.lock) == 0 and not call('ZSCORE', P .. K.deadlines, id)
-    if lost and call('LREM', P .. K.active, -1, id) > 0 then take_back(id, returned, failed) end
+  local soonest
+  for _, id in ipairs(call('LRANGE', P .. K.active, -N.strangers, -1)) do
+    if not call('ZSCORE', P .. K.deadlines, id) then
+      local left = call('PTTL', P .. id .. K.lock)
+      if left == -2 and call('LREM', P .. K.active, -1, id) > 0 then
+        take_back(id, returned, failed)
+      elseif left >= 0 then
+        soonest = math.min(soonest or now + left, now + left)
+      end
+    end
   end
-  call('DEL', P .. K.stalled)
-  local running = call('LRANGE', P .. K.active, 0, 999)
-  if #running > 0 then call('SADD', P .. K.stalled, unpack(running)) end
+  return soonest
 end
