@@ -7,7 +7,7 @@ import pytest
 
 from tests.interop.node import Node
 from tests.interop.side import Toril
-from toril import Exponential, Fixed, Job, JobContext, JobFailed, Keep
+from toril import Exponential, Fixed, Job, JobContext, JobFailed, Keep, ResultGone
 from toril.states import State
 
 DATA: dict[str, Any] = {
@@ -37,11 +37,33 @@ async def test_a_job_runs_and_its_result_is_read_by_toril(node: Node, toril: Tor
 async def test_the_result_of_a_job_that_is_not_kept_can_be_waited_for(node: Node, toril: Toril) -> None:
     worker = await node.worker("q", {"slow": [{"hold": True}, {"return": {"a": 1}}]})
     async with toril.queue("q", keep_completed=0) as queue:
-        job = await queue.add("slow", result_ttl=60)
+        job = await queue.add("slow")
         await worker.until("active", jobId=job.id)
         await worker.release(job.id)
 
         assert await job.result(15) == {"a": 1}
+
+
+async def test_a_failure_of_a_job_that_is_not_kept_can_be_waited_for(node: Node, toril: Toril) -> None:
+    worker = await node.worker("q", {"slow": [{"hold": True}, {"fail": "no such bull"}]})
+    async with toril.queue("q", keep_failed=0) as queue:
+        job = await queue.add("slow", attempts=1)
+        await worker.until("active", jobId=job.id)
+        await worker.release(job.id)
+
+        with pytest.raises(JobFailed, match="no such bull"):
+            await job.result(15)
+
+
+async def test_the_result_of_a_job_that_was_removed_is_gone(node: Node, toril: Toril) -> None:
+    worker = await node.worker("q")
+    async with toril.queue("q") as queue:
+        job = await queue.add("n", {"a": 1})
+        await worker.until("completed", jobId=job.id)
+        await node.queue("q").of_job(job.id, "remove")
+
+        with pytest.raises(ResultGone):
+            await job.result(15)
 
 
 async def test_an_idle_node_is_woken_by_torils_job(node: Node, toril: Toril) -> None:

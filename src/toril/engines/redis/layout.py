@@ -149,6 +149,7 @@ NUMBERS: Final = {
     "trimmed": 1_000,  # a step
     "looked_at": 20_000,  # jobs that a sweep passes over
     "strangers": 1_000,  # running jobs of other libraries' workers, a look for lost ones
+    "told": 1_000,  # events among which the end of a job is looked for
     "traces": 100_000,  # bytes of stack traces kept
     "record": 25,  # fields that a reader is shown
 }

@@ -1,4 +1,5 @@
--- How jobs have ended, as far as the store can tell: from the job, from the result kept for who asked, from a run record.
+-- How jobs have ended, as far as the store can tell: from the job, from the result kept for who asked, from a run record,
+-- or from the stream, which is all that is left of a job that another library's worker has ended and removed.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now; ids
 -- Returns for each nothing; or `pending`; or the cause, the text, whether it is whole, and of a failed job kind and traces
@@ -48,7 +49,26 @@ for _, key in ipairs(left > 0 and {K.runs_completed, K.runs_failed} or {}) do
     end
   end
 end
+-- The last word on those that nothing else tells of.
+local function told()
+  local unknown, last = {}, {}
+  for id, best in pairs(missing) do
+    if not best[2] then unknown[id] = true end
+  end
+  if not next(unknown) then return last end
+  for _, entry in ipairs(call('XREVRANGE', P .. K.events, '+', '-', 'COUNT', N.told)) do
+    local e = {}
+    for i = 1, #entry[2], 2 do e[entry[2][i]] = entry[2][i + 1] end
+    if unknown[e.jobId] and last[e.jobId] == nil and e.event ~= 'retries-exhausted' then
+      local text = e.event == 'completed' and e.returnvalue or e.event == 'failed' and e.failedReason
+      last[e.jobId] = text and {e.event, text, 1} or false
+    end
+  end
+  return last
+end
+
+local last = left > 0 and told()
 for i = 2, #ARGV do
-  if not found[i - 1] then found[i - 1] = missing[ARGV[i]][2] or false end
+  if not found[i - 1] then found[i - 1] = missing[ARGV[i]][2] or last[ARGV[i]] or false end
 end
 return found
