@@ -71,7 +71,8 @@ class Loop:
         self._news = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
         self._seq = 0
-        self._sender = f"{terms.worker}/{clock.unique()[:8]}"  # without the queue, whose name may have spaces
+        # Without the queue's name, which may be as long as a sender's may, and have spaces.
+        self._sender = f"{terms.worker}/{clock.unique()[:8]}"
         self._exhausted = False
         self._blocked = False
         self._worked = False
