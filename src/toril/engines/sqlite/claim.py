@@ -163,9 +163,13 @@ def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Clai
     suspect = place == Place.SUSPECT
     fence = step.row.claims
     holds, claimed = [], []
-    for (_, key, chosen, job, priority, attempts, made, stalls, starts, _, added_at, _, _, _, text, _, delay,
-         metadata, checkpoint, data) in entries:  # fmt: skip
+    for entry in entries:
+        (_, key, chosen, job, priority, attempts, made, stalls, starts, _, added_at, _, _, _, text, _, delay, metadata,
+         checkpoint, data) = entry  # fmt: skip
         options = load_options(text)
+        if options.fault is not None:
+            step.fail(Job._make(entry[1:_EXPIRES]), Cause.FAILED, Failure(options.fault, "Undecodable"), made=made + 1)
+            continue
         fence += 1
         holds.append((key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
         lease = Lease(name, job_id(key, chosen), token)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from toril.model import REMOVE, Backoff, Failure, Keep, NewJob, RateLimit
+from toril.model import KEEP_ALL, REMOVE, Backoff, Failure, Keep, NewJob, RateLimit, whole
 
 __all__ = [
     "DEFAULTS",
@@ -29,6 +29,7 @@ class Options:
     keep_failed: Keep = REMOVE
     keep_logs: int = 1000
     result_ttl: int | None = None
+    fault: str | None = None  # why they could not be read; the job then fails instead of running, and is kept
 
 
 DEFAULTS = Options()
@@ -70,15 +71,22 @@ def _dump(
 
 @lru_cache(maxsize=512)
 def _load(text: str) -> Options:
-    given = json.loads(text)
+    try:
+        return _read(json.loads(text) or {})
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        return Options(keep_failed=KEEP_ALL, fault=f"its stored options cannot be read: {error}")
+
+
+def _read(given: dict[str, Any]) -> Options:
     backoff = given.get("backoff")
     if backoff:
         kind, delay, cap, jitter, strategy = backoff
-        given["backoff"] = Backoff(kind=kind, delay=delay, cap=cap, jitter=jitter, strategy=strategy)
-    for keep in ("keep_completed", "keep_failed"):
-        if keep in given:
-            given[keep] = Keep(*given[keep])
-    return Options(**given)
+        backoff = Backoff(kind=kind, delay=delay, cap=cap, jitter=jitter, strategy=strategy)
+    numbers = {
+        name: whole(name, given[name], 0, 2**53) for name in ("timeout", "keep_logs", "result_ttl") if name in given
+    }
+    keeps = {name: Keep(*given[name]) for name in ("keep_completed", "keep_failed") if name in given}
+    return Options(backoff=backoff, **numbers, **keeps)  # type: ignore[arg-type]
 
 
 def load_options(text: str | None) -> Options:
