@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from toril.model import Keep, RateLimit
     from toril.policy.retry import Exponential, Fixed, Retry
     from toril.queue import Queue
+    from toril.result import Result
     from toril.states import State
 
 # name -> module. Imported on first use, so that `import toril` costs next to nothing.
@@ -52,6 +53,7 @@ _WHERE = {
     "only_if": "toril.handlers",
     "Job": "toril.job",
     "Queue": "toril.queue",
+    "Result": "toril.result",
     **dict.fromkeys(("Exponential", "Fixed", "Retry"), "toril.policy.retry"),
     **dict.fromkeys(
         (
@@ -93,6 +95,7 @@ __all__ = [
     "Queue",
     "QueueFull",
     "RateLimit",
+    "Result",
     "ResultGone",
     "Retry",
     "Snooze",

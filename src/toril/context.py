@@ -1,5 +1,6 @@
 """What a handler sees of its job: the payload, the signal to stop, and a way to report."""
 
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JobContext", "Reporter", "SyncJobContext"]
 
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)  # a handler of `int | None` takes jobs that carry an int
 R = TypeVar("R")
 
 MAX_PROGRESS = 64 * 1024
@@ -77,11 +78,11 @@ class _Facts(Generic[T]):
 
     def is_cancelled(self) -> bool:
         """Whether this attempt should stop, for whatever reason."""
-        return self.signal.kind is not None
+        return self.signal is not None and self.signal.kind is not None
 
     def raise_if_cancelled(self) -> None:
         """A good breakpoint: raises `JobCancelled` (or `LeaseLost`) once the attempt should stop."""
-        if self.signal.kind is not None:
+        if self.is_cancelled():
             raise stopped(self.signal)
 
 
@@ -166,6 +167,8 @@ class SyncJobContext(_Facts[T]):
 
     def wait_for_cancel(self, timeout: float | None = None) -> bool:
         """Rest for `timeout` seconds, or until the attempt should stop; whether it should."""
+        if self.signal is None:  # the queue was declared without cancellation
+            return timeout is not None and threading.Event().wait(timeout)
         return self.signal.event().wait(timeout)
 
     def _twin(self) -> JobContext[T]:

@@ -7,13 +7,13 @@ from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
 from toril.codec import Serializer
-from toril.errors import InvalidOption, UsageError, shown
+from toril.errors import InvalidName, InvalidOption, UsageError, shown
 from toril.model import MAX_TIMEOUT
 from toril.names import check_job_name
-from toril.payload import Payload, payload_for
+from toril.payload import Payload, payload_for, result_for
 from toril.policy.retry import Retry, Seconds, milliseconds
 
-__all__ = ["Entry", "Executor", "Handler", "Registry", "handler", "only_if"]
+__all__ = ["Entry", "Executor", "Handler", "Registry", "handler", "only_if", "own_name"]
 
 Executor: TypeAlias = Literal["auto", "loop", "thread", "process"]
 Function: TypeAlias = Callable[[Any], Any]
@@ -68,7 +68,7 @@ def handler(
         timeout=None if timeout is None else milliseconds("timeout", timeout, 1, MAX_TIMEOUT),
         retry=retry,
         executor=executor,
-        aliases=tuple(check_job_name(alias) for alias in aliases),
+        aliases=_names(aliases),
         raw=raw,
     )
     _check(made)
@@ -77,6 +77,10 @@ def handler(
 
 def only_if(predicate: Callable[[], bool], reason: str) -> Callable[[F], F]:
     """Run the handler only while `predicate()` holds; else the job completes at once as skipped, for `reason`."""
+    if not callable(predicate) or inspect.iscoroutinefunction(predicate):
+        raise TypeError(f"a predicate must be a plain function without arguments, not {shown(predicate)}")
+    if not isinstance(reason, str):
+        raise TypeError(f"a reason to skip a job must be a string, not {shown(reason)}")
 
     def wrap(fn: F) -> F:
         return cast("F", replace(_as_handler(fn), runs_if=predicate, skip_reason=reason))
@@ -119,35 +123,54 @@ class Registry:
         if isinstance(handlers, Mapping):
             for name, fn in handlers.items():
                 self.register(name, fn)
+        elif isinstance(handlers, str | bytes) or not isinstance(handlers, Iterable):
+            raise TypeError(f"handlers must be a mapping of names to functions, or a list, not {shown(handlers)}")
         else:
             for fn in handlers:
-                self.register(_own_name(fn), fn)
+                self.register(own_name(fn), fn)
 
     def register(self, name: str, fn: Function) -> None:
         """Give a name, and the aliases of the handler, to a function."""
         made = _as_handler(fn)
         _check(made)
+        if made.executor == "process" and self._serializer is not None:
+            raise InvalidOption(
+                f"{_called(made)!r} cannot run in a process of its own: queue {self._queue!r} has a serializer, "
+                "which stays behind; use executor='thread'"
+            )
+        name = check_job_name(name)
         payload, result = _types(made)
         entry = Entry(
-            check_job_name(name),
+            name,
             made,
             payload_for(payload, serializer=self._serializer),
-            payload_for(result, what="the result", serializer=self._serializer),
+            result_for(result, serializer=self._serializer),
         )
-        for known in (name, *made.aliases):
-            if known in self._entries:
+        names = (name, *made.aliases)
+        for known in names:
+            if known in self._entries or names.count(known) > 1:
                 raise InvalidOption(f"queue {self._queue!r} has two handlers for {shown(known)}")
-            self._entries[known] = entry
+        self._entries.update(dict.fromkeys(names, entry))
         self._names.setdefault(made.fn, name)
 
     def name_of(self, fn: Function) -> str:
         """The name on the wire of a registered function."""
+        if not callable(fn):
+            raise InvalidName(f"a job is added by its name, a string, or by its handler, not by {shown(fn)}")
         known = self._names.get(fn.fn if isinstance(fn, Handler) else fn)
         if known is None:
             raise UsageError(
-                f"{_own_name(fn)!r} is not a handler of queue {self._queue!r}; register it, or add the job by its name"
+                f"{_called(fn)!r} is not a handler of queue {self._queue!r}; register it, or add the job by its name"
             )
         return known
+
+
+def own_name(fn: Any) -> str:
+    """The name that a function has by itself, and jobs that are added for it."""
+    name = getattr(_innermost(_as_handler(fn).fn), "__name__", None)
+    if not isinstance(name, str) or name in {"<lambda>", "__call__"}:
+        raise TypeError(f"{shown(fn)} has no name of its own; register it in a mapping of names to functions")
+    return name
 
 
 def _as_handler(fn: Any) -> Handler:
@@ -160,12 +183,16 @@ def _innermost(fn: Any) -> Any:
     return fn if inspect.isroutine(fn) or not callable(fn) else type(fn).__call__
 
 
-def _own_name(fn: Any) -> str:
-    inner = fn.fn if isinstance(fn, Handler) else fn
-    name = getattr(_innermost(inner), "__name__", None)
-    if not isinstance(name, str):
-        raise TypeError(f"{shown(fn)} has no name of its own; register it in a mapping")
-    return name
+def _called(fn: Any) -> str:
+    """A function as messages call it."""
+    inner = _as_handler(fn).fn
+    return str(getattr(inner, "__name__", None) or shown(inner))
+
+
+def _names(aliases: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(aliases, str | bytes) or not isinstance(aliases, Iterable):
+        raise InvalidOption(f"aliases must be a list of names, not {shown(aliases)}")
+    return tuple(check_job_name(alias) for alias in aliases)
 
 
 def _check(made: Handler) -> None:
@@ -174,19 +201,32 @@ def _check(made: Handler) -> None:
         raise TypeError(f"a handler must be a function, not {shown(fn)}")
     inner = _innermost(fn)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
-        raise TypeError(f"a handler must return its result, and {_own_name(fn)!r} is a generator")
-    if made.executor not in _EXECUTORS:
-        raise InvalidOption(f"executor must be one of {', '.join(_EXECUTORS)}, not {shown(made.executor)}")
-    if made.executor in {"thread", "process"} and made.is_async:
-        raise InvalidOption(
-            f"{_own_name(fn)!r} is async and runs on the loop; executor={made.executor!r} is for plain functions"
-        )
-    if made.executor == "loop" and not made.is_async:
-        raise InvalidOption(f"{_own_name(fn)!r} is a plain function and would block the loop; use executor='thread'")
+        raise TypeError(f"a handler must return its result, and {_called(fn)!r} is a generator")
     try:
         inspect.signature(fn).bind(None)
-    except TypeError:
-        raise TypeError(f"a handler takes one argument, its context, and {_own_name(fn)!r} does not") from None
+    except (TypeError, ValueError):  # a builtin may have no signature at all
+        raise TypeError(f"a handler takes one argument, its context, and {_called(fn)!r} does not") from None
+    if made.retry is not None and not isinstance(made.retry, Retry):
+        raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(made.retry)}")
+    if type(made.raw) is not bool:
+        raise InvalidOption(f"raw must be True or False, not {shown(made.raw)}")
+    _check_executor(made)
+
+
+def _check_executor(made: Handler) -> None:
+    name, executor = _called(made), made.executor
+    if executor not in _EXECUTORS:
+        raise InvalidOption(f"executor must be one of {', '.join(_EXECUTORS)}, not {shown(executor)}")
+    if executor in {"thread", "process"} and made.is_async:
+        raise InvalidOption(f"{name!r} is async and runs on the loop; executor={executor!r} is for plain functions")
+    if executor == "loop" and not made.is_async:
+        raise InvalidOption(f"{name!r} is a plain function and would block the loop; use executor='thread'")
+    if executor != "process":
+        return
+    if made.raw:
+        raise InvalidOption(f"{name!r} cannot be raw and run in a process of its own: the Job stays behind")
+    if "<" in getattr(made.fn, "__qualname__", "<"):  # <locals>, <lambda>, or no name at all
+        raise InvalidOption(f"{name!r} cannot run in a process of its own: define it at the top of a module")
 
 
 def _types(made: Handler) -> tuple[object, object]:
@@ -195,9 +235,10 @@ def _types(made: Handler) -> tuple[object, object]:
     try:
         hints = get_type_hints(inner)
     except NameError as error:
-        raise UsageError(f"the annotations of {_own_name(made)!r} name {error.name!r}, which cannot be found") from None
+        raise UsageError(f"the annotations of {_called(made)!r} name {error.name!r}, which cannot be found") from None
+    except (SyntaxError, TypeError, AttributeError) as error:
+        raise UsageError(f"the annotations of {_called(made)!r} cannot be read: {error}") from None
     result = hints.pop("return", Any)
-    parameters = [name for name in inspect.signature(made.fn).parameters if name in hints]
-    context = hints.get(parameters[0]) if parameters else None
+    context = hints.get(next(iter(inspect.signature(made.fn).parameters)))
     arguments = get_args(context)
     return (arguments[0] if arguments and not made.raw else Any), result

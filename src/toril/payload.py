@@ -2,12 +2,14 @@
 
 import types
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Protocol
 
 from toril.codec import MAX_PAYLOAD, Serializer, Undecodable, decode, encode, unwrap, wrap
-from toril.errors import InvalidPayload, shown
+from toril.errors import InvalidPayload, NotSerializable, shown
+from toril.result import Result
+from toril.typed import checkable, is_plain
 
-__all__ = ["Payload", "payload_for"]
+__all__ = ["Payload", "payload_for", "result_for"]
 
 
 class Payload(Protocol):
@@ -24,12 +26,14 @@ def payload_for(annotation: object, *, what: str = "data", serializer: Serialize
     """How to carry values of this type. No annotation, or `Any`: whatever JSON can carry."""
     if serializer is not None:
         return _Serialized(serializer, what)
-    if annotation in _ANYTHING:
+    if annotation is Any or annotation is object:
         return _Plain(what)
     return _Typed(annotation, what)
 
 
-_ANYTHING: Final = (Any, object)
+def result_for(annotation: object, *, serializer: Serializer | None = None) -> Payload:
+    """How to carry what a handler returns: the same, and a `Result` whatever the annotation says of it."""
+    return _Returned(payload_for(annotation, what="the result", serializer=serializer), serializer)
 
 
 class _Plain:
@@ -53,7 +57,12 @@ class _Serialized:
         self._what = what
 
     def encode(self, value: Any) -> str:
-        return wrap(self._serializer.dumps(value), what=self._what)
+        try:
+            data = self._serializer.dumps(value)
+        except Exception as error:
+            name = type(self._serializer).__name__
+            raise NotSerializable(f"{self._what} cannot be turned into bytes by {name}: {error}") from error
+        return wrap(data, what=self._what)
 
     def decode(self, text: str) -> Any:
         data = unwrap(text, what=self._what)
@@ -65,11 +74,32 @@ class _Serialized:
             raise Undecodable(f"{self._what} cannot be read by {type(self._serializer).__name__}: {error}") from error
 
 
+class _Returned:
+    """A handler's results."""
+
+    def __init__(self, declared: Payload, serializer: Serializer | None) -> None:
+        self._declared = declared
+        self._structured = payload_for(Result, what="the result", serializer=serializer)
+
+    def encode(self, value: Any) -> str:
+        return (self._structured if isinstance(value, Result) else self._declared).encode(value)
+
+    def decode(self, text: str) -> Any:
+        try:
+            return self._declared.decode(text)
+        except InvalidPayload:
+            found = decode(text, what="the result")
+            if isinstance(found, dict) and found.keys() == {"skipped", "reason"}:
+                return found  # `only_if` kept the handler from running: there is nothing of its own type
+            raise
+
+
 class _Typed:
     """Values of a declared type: pydantic models, dataclasses, typed dicts, and whatever else pydantic knows."""
 
     def __init__(self, annotation: object, what: str) -> None:
         self._annotation = annotation
+        self._plain = is_plain(annotation)
         self._what = what
         self._adapter: Any = None
 
@@ -77,7 +107,12 @@ class _Typed:
         adapter = self._adapter or self._make()
         with _naming(self._what):
             known = adapter.validate_python(value)
-        return encode(adapter.dump_python(known, mode="json"), what=self._what)
+        text = encode(known if self._plain else self._dumped(adapter, known), what=self._what)
+        # What is made is read back: a dataclass made of the wrong things, or a model that does not read its own
+        # words, is refused here and not by the worker.
+        with _naming(self._what):
+            adapter.validate_json(text)
+        return text
 
     def decode(self, text: str) -> Any:
         adapter = self._adapter or self._make()
@@ -86,13 +121,20 @@ class _Typed:
         with _naming(self._what):
             return adapter.validate_json(text)
 
+    def _dumped(self, adapter: Any, known: Any) -> Any:
+        try:
+            return adapter.dump_python(known, mode="json", by_alias=True, warnings=False)
+        except Exception as error:  # pydantic's, or that of a serializer which the type brings along
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise NotSerializable(f"{self._what} cannot be turned into JSON: {reason}") from error
+
     def _make(self) -> Any:
         # pydantic takes a while to import, and a queue of plain JSON does without it.
         from pydantic import TypeAdapter  # noqa: PLC0415
         from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError  # noqa: PLC0415
 
         try:
-            self._adapter = TypeAdapter(cast("Any", self._annotation))
+            self._adapter = TypeAdapter(checkable(self._annotation))
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             reason = str(error).splitlines()[0]
             raise InvalidPayload(
@@ -102,7 +144,7 @@ class _Typed:
 
 
 class _naming:  # noqa: N801 - reads as a verb where it is used
-    """Turns pydantic's report into one sentence that names the field."""
+    """Turns pydantic's report into one sentence that names the field. What is not even JSON is `Undecodable`."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -117,6 +159,8 @@ class _naming:  # noqa: N801 - reads as a verb where it is used
             return
         found = errors(include_url=False)
         first = found[0]
+        if first["type"] == "json_invalid":
+            raise Undecodable(f"{self._what} is not JSON: {first['ctx']['error']}") from None
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         problem = first["msg"][:1].lower() + first["msg"][1:]

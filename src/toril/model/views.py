@@ -1,9 +1,9 @@
 """The read side's nouns: jobs, runs, events and workers as they stand in the store. Reading changes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from toril.model.control import Settings
 from toril.model.options import Backoff, Keep
@@ -58,10 +58,20 @@ class Page(Generic[T]):
     items: tuple[T, ...]
     cursor: str | None = None
 
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> T:
+        return self.items[index]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """How many jobs are in each state."""
+class Counts(Mapping[str, int]):
+    """How many jobs are in each state: `counts.waiting` or `counts["waiting"]`. `paused` can be asked for either way
+    too, but is no count: `keys()`, `items()` and `values()` are the states'."""
 
     waiting: int = 0
     prioritized: int = 0
@@ -73,7 +83,21 @@ class Counts:
     paused: bool = False
 
     def of(self, state: State) -> int:
-        return int(getattr(self, state.value))
+        return self[state.value]
+
+    def __getitem__(self, state: str) -> int:
+        if state not in _STATES and state != "paused":
+            raise KeyError(state)
+        return int(getattr(self, state))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_STATES)
+
+    def __len__(self) -> int:
+        return len(_STATES)
+
+
+_STATES: Final = tuple(state.value for state in State)
 
 
 class Ending(StrEnum):

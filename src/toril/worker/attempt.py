@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from toril.codec import encode
-from toril.errors import InvalidPayload, JobCancelled, LeaseLost, NotSerializable, PayloadTooLarge
+from toril.errors import JobCancelled, LeaseLost
 from toril.handlers import Entry, Registry
 from toril.logs import log
 from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Outcome, Released, Snoozed
 from toril.policy.judge import judge
+from toril.policy.redaction import redacted
+from toril.result import Result
 from toril.signal import Signal, Why
 
-__all__ = ["ChildFailed", "Dropped", "Invoke", "Rules", "judged", "outcome_of", "told_to_stop"]
+__all__ = ["ChildFailed", "Dropped", "Invoke", "Rules", "Unfit", "judged", "outcome_of", "told_to_stop"]
 
 # Calls the handler with its payload, wherever it runs.
 Invoke = Callable[[Entry, Any], Awaitable[Any]]
@@ -33,6 +35,13 @@ class ChildFailed(Exception):
         super().__init__(reason)
         self.kind = kind
         self.trace = trace
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """What a handler returned in a child process, and could not be sent here."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +100,18 @@ def completed(entry: Entry, result: Any) -> Completed:
     """The work is done. A result that cannot be kept does not undo that: it is dropped, and the record says so."""
     if result is None:
         return Completed()
+    if isinstance(result, Unfit):
+        return _not_kept(entry, result.why)
     try:
-        return Completed(entry.result.encode(result))
-    except (InvalidPayload, NotSerializable, PayloadTooLarge) as error:
-        log.warning("the result of job %s is not kept: %s", entry.name, error)
-        return Completed("null", summary=f"the result was not kept: {error}")
+        summary = result.line() if isinstance(result, Result) else None
+        return Completed(entry.result.encode(result), summary)
+    except Exception as error:  # ours, or that of a serializer
+        return _not_kept(entry, str(error) or type(error).__name__)
+
+
+def _not_kept(entry: Entry, why: str) -> Completed:
+    log.warning("the result of job %s is not kept: %s", entry.name, why)
+    return Completed("null", summary=f"the result was not kept: {why}")
 
 
 def _unknown(job: Claimed, rules: Rules) -> Outcome:
@@ -118,9 +134,9 @@ def judged(error: BaseException, job: Claimed, rules: Rules) -> Outcome:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """An error as text, whatever its own methods do."""
+    """An error as text, whatever its own methods do, and without the secrets that one can tell by their looks."""
     if isinstance(error, ChildFailed):
-        return Failure(str(error), error.kind, error.trace)
+        return Failure(redacted(str(error)), error.kind, redacted(error.trace))
     kind = type(error).__name__
     try:
         reason = str(error) or kind
@@ -130,4 +146,4 @@ def failure_of(error: BaseException) -> Failure:
         trace = "".join(traceback.format_exception(error, limit=-50))
     except Exception:
         trace = ""
-    return Failure(reason, kind, trace)
+    return Failure(redacted(reason), kind, redacted(trace))

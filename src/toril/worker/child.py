@@ -19,6 +19,7 @@ from toril.context import SyncJobContext
 from toril.errors import JobCancelled, LeaseLost, PermanentError, Snooze, TransientError
 from toril.handlers import Entry, Registry
 from toril.model import Checkpoint, Claimed, Lease, LogLine, Progress, Report, Rewrite, Verdict
+from toril.result import Result
 from toril.signal import Signal, Why
 
 __all__ = ["MAIN_FILE", "REPORTS", "main"]
@@ -93,9 +94,13 @@ class _Child:
         job = Claimed(Lease(**order.pop("lease")), **order)
         try:
             ctx: Any = SyncJobContext(entry.payload.decode(job.data), job, self, self._signal, None, _drive)
-            return {"result": entry.result.encode(entry.handler.fn(ctx))}
+            returned = entry.handler.fn(ctx)
         except BaseException as error:
             return {"raised": _told(error)}
+        try:
+            return {"result": entry.result.encode(returned), "structured": isinstance(returned, Result)}
+        except Exception as error:  # the work is done: a result that cannot be sent does not undo it
+            return {"unfit": str(error) or type(error).__name__}
 
     async def report(self, report: Report) -> Verdict:
         text = getattr(report, {"LogLine": "line", "Rewrite": "data"}.get(type(report).__name__, "value"))

@@ -11,12 +11,14 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
+from toril.codec import decode
 from toril.context import Reporter
 from toril.errors import HandlerError, InvalidOption, JobCancelled, LeaseLost, PermanentError, Snooze, TransientError
 from toril.handlers import Entry
 from toril.model import Claimed
+from toril.result import Result
 from toril.signal import Signal
-from toril.worker.attempt import ChildFailed
+from toril.worker.attempt import ChildFailed, Unfit
 from toril.worker.child import MAIN_FILE, REPORTS
 
 __all__ = ["Children", "location"]
@@ -164,7 +166,10 @@ _RAISED: dict[str, Callable[[str, float | None], HandlerError]] = {
 
 def _result(entry: Entry, answer: dict[str, Any]) -> Any:
     if "result" in answer:
-        return entry.result.decode(answer["result"])
+        text = answer["result"]
+        return Result(**decode(text)) if answer["structured"] else entry.result.decode(text)
+    if "unfit" in answer:
+        return Unfit(answer["unfit"])
     raised = answer["raised"]
     if raised["as"]:
         raise _RAISED[raised["as"]](raised["reason"], raised["seconds"])

@@ -175,7 +175,7 @@ class Worker:
         else:
             call = partial(self._apart, running, reports, entry)
         if made.raw:
-            return await call(reports.job(running.job))
+            call = partial(_with_job, call)
         return await (compose(around.middleware, call)(ctx) if around.middleware else call(ctx))
 
     async def _apart(self, running: Running, reports: AttemptReports, entry: Entry, ctx: Any) -> Any:
@@ -186,7 +186,7 @@ class Worker:
         if entry.handler.raw:
             ctx = SyncJob(ctx, run)
         else:
-            ctx = SyncJobContext(ctx.data, running.job, reports, running.signal, ctx.state, run)
+            ctx = SyncJobContext(ctx.data, running.job, reports, ctx.signal, ctx.state, run)
         order = self._threads.order(entry.handler.fn, ctx)
         try:
             return await self._threads.result(order)
@@ -274,3 +274,8 @@ class Worker:
 
     def _error(self, text: str) -> None:
         self._around.events.emit("error", WorkerEvent(worker=self._around.name, queue=self.queue.name, error=text))
+
+
+async def _with_job(call: Any, ctx: Any) -> Any:
+    """For raw handlers, which want the Job itself; what stands around them sees a context like everywhere."""
+    return await call(ctx.job)
