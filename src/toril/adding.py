@@ -11,7 +11,7 @@ from toril.errors import InvalidOption, shown
 from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Keep, NewJob
 from toril.policy.retry import Exponential, Fixed, Retry, Seconds, milliseconds
 
-__all__ = ["AddOptions", "Defaults", "Keeping", "WaitOptions", "as_keep", "new_job"]
+__all__ = ["AddOptions", "Defaults", "Keeping", "WaitOptions", "as_keep", "as_metadata", "new_job"]
 
 Keeping: TypeAlias = "int | bool | Keep"
 
@@ -69,7 +69,7 @@ def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> Ne
         delay=_time(options, "delay", 0, MAX_DELAY) or 0,
         due=_due(options),
         priority=options.get("priority", 0),
-        lifo=options.get("lifo", False),
+        lifo=_flag(options, "lifo"),
         attempts=attempts,
         backoff=backoff,
         timeout=_time(options, "timeout", 1, MAX_TIMEOUT),
@@ -77,7 +77,7 @@ def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> Ne
         keep_completed=_keep(options, "keep_completed", defaults.keep_completed),
         keep_failed=_keep(options, "keep_failed", defaults.keep_failed),
         result_ttl=_time(options, "result_ttl", 1, MAX_DELAY),
-        metadata=encode(dict(options["metadata"]), what="metadata") if options.get("metadata") else None,
+        metadata=_metadata(options),
     )
 
 
@@ -90,6 +90,27 @@ def as_keep(what: str, keep: object) -> Keep:
     if isinstance(keep, int) and keep >= 0:
         return Keep(count=keep) if keep else REMOVE
     raise InvalidOption(f"{what} must be a number from 0, a Keep(count, age) or a boolean, not {shown(keep)}")
+
+
+def as_metadata(metadata: object) -> Mapping[str, Any]:
+    """Fields that travel beside the payload; None is none."""
+    if metadata is None:
+        return {}
+    if isinstance(metadata, Mapping):
+        return metadata
+    raise InvalidOption(f"metadata must be a mapping of names to values, not {shown(metadata)}")
+
+
+def _metadata(options: AddOptions) -> str | None:
+    metadata = as_metadata(options.get("metadata"))
+    return encode(dict(metadata), what="metadata") if metadata else None
+
+
+def _flag(options: AddOptions, name: str) -> bool:
+    value: Any = options.get(name, False)
+    if isinstance(value, bool):
+        return value
+    raise InvalidOption(f"{name} must be True or False, not {shown(value)}")
 
 
 def _check_names(options: AddOptions) -> None:
@@ -125,7 +146,7 @@ def _due(options: AddOptions) -> int | None:
         return None
     if options.get("delay") is not None:
         raise InvalidOption("delay and at exclude each other")
-    if not isinstance(at, datetime) or at.tzinfo is None:
+    if not isinstance(at, datetime) or at.utcoffset() is None:
         raise InvalidOption(f"at must be a datetime with a time zone, not {shown(at)}")
     due = round(at.timestamp() * 1000)
     if not 0 <= due <= _LAST:

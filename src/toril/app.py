@@ -3,28 +3,31 @@
 import asyncio
 import os
 import threading
-import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from toril.adding import Keeping, as_keep
+from toril.adding import Keeping
 from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
+from toril.declaring import UNSAID, checked
 from toril.engine import Store, connect
 from toril.errors import Closed, InvalidOption, UnknownQueue, UsageError, shown
 from toril.events import EventName, Events, Listener
 from toril.logs import watch
 from toril.middleware import Middleware
-from toril.model import MAX_DELAY, MAX_TIMEOUT, Call, RateLimit, whole
+from toril.model import Call, RateLimit
 from toril.names import check_prefix, check_queue_name
+from toril.plan import GRACE, Plan, worker_name
 from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.portal import Portal
-from toril.queue import Queue, QueueOptions, Unknown
-from toril.worker.leases import Keeper, LoopKeeper
-from toril.worker.process import GRACE, Plan, Process, worker_name
+from toril.queue import Queue, Unknown
+
+if TYPE_CHECKING:
+    from toril.worker.leases import Keeper
+    from toril.worker.process import Process
 
 __all__ = ["App", "Queues"]
 
@@ -67,21 +70,21 @@ class App:
     def __init__(
         self, url: str | None = None, *, prefix: str = "bull", lifespan: Lifespan | None = None, clock: Clock = SYSTEM
     ) -> None:
-        self.url = url or os.environ.get("TORIL_URL") or DEFAULT_URL
+        self.url = (os.environ.get("TORIL_URL") or DEFAULT_URL) if url is None else url
         self.prefix = check_prefix(prefix)
         self.queues = Queues()
         self._events = Events()
         self._lifespan = lifespan
         self._clock = clock
         self._plan = Plan()
-        self._name = worker_name(clock)
-        self._caller = Caller(f"{self._name}/app", clock)
-        self._store: Store = connect(self.url, clock=clock, prefix=self.prefix)
+        self._caller = Caller(f"{worker_name(clock)}/app", clock)
+        self._store: Store = _connected(self.url, clock, self.prefix, given=url is not None)
         self._given = False
         self._users = 0
         self._process: Process | None = None
         self._portal: Portal | None = None
         self._opening = threading.Lock()
+        self._working = False
 
     def __repr__(self) -> str:
         return f"<App on {self._store!r}>"
@@ -117,12 +120,12 @@ class App:
         name = check_queue_name(name)
         given = {key: value for key, value in locals().items() if key not in {"self", "name"}}
         if name in self.queues:
-            if given != _UNSAID:
+            if given != UNSAID:
                 raise UsageError(f"queue {name!r} is declared already; declare it once, with all its options")
             return self.queues[name]
         del given["handlers"]
-        queue = Queue(self, name, _options(**given))
-        queue.handlers.register_all(handlers or {})
+        queue = Queue(self, name, checked(**given))
+        queue.handlers.register_all({} if handlers is None else handlers)
         return self.queues.declare(queue)
 
     def on(self, event: EventName, listener: Listener) -> None:
@@ -173,7 +176,7 @@ class App:
             raise UsageError("the app is open: it can be given another store only before it is opened")
         before = {name: getattr(self, name) for name in ("_store", "_clock", "_caller", "_given")}
         self._store, self._clock, self._given = store, clock, True
-        self._caller = Caller(f"{self._name}/app", clock)
+        self._caller = Caller(f"{worker_name(clock)}/app", clock)
         try:
             yield
         finally:
@@ -186,7 +189,14 @@ class App:
         return self
 
     async def close(self) -> None:
-        """Close what was opened, as often as it was opened. Closing more often is fine."""
+        """Close what was opened, as often as it was opened. Closing more often is fine; while `run` works, which needs
+        the store itself, it is told to stop."""
+        if self._working and self._users == 1:
+            self._wind_down()
+        else:
+            await self._release()
+
+    async def _release(self) -> None:
         if self._users:
             self._users -= 1
             if not self._users:
@@ -222,23 +232,33 @@ class App:
     async def run(self, *, queues: Mapping[str, int] | None = None, grace: Seconds = GRACE, burst: bool = False) -> int:
         """Work the queues until stopped by a signal or `stop()`; in a burst, until there is nothing left to do.
         Returns 0 if all running jobs ended, 1 if some had to be given back."""
-        if self._process is None:
-            watch(self.events)
+        from toril.worker.process import Process, chosen  # noqa: PLC0415 - who only adds jobs does without a worker's code
+
+        if self._working:
+            raise UsageError("this app is running already; start another process, or give its queues more concurrency")
+        # Both are checked before anything is opened.
+        worked, seconds = chosen(list(self.queues.values()), queues), milliseconds("grace", grace) / 1000
+        self._working = True
         async with AsyncExitStack() as shutdown:
-            for hook in self._plan.on_stop:
+            shutdown.callback(setattr, self, "_working", False)  # noqa: FBT003 - not ours
+            for hook in reversed(self._plan.on_stop):
                 shutdown.push_async_callback(_soon, hook)
-            await shutdown.enter_async_context(self)
+            await self.open()
+            shutdown.push_async_callback(self._release)
+            if self._process is None:
+                watch(self.events)
             self._process = Process(
-                list(self.queues.values()), self._store, self._keeper(), self._clock, self.events, self._plan,
-                name=self._name, version=_version(), concurrency=queues,
-                grace=milliseconds("grace", grace) / 1000,
+                worked, self._store, self._keeper(), self._clock, self.events, self._plan,
+                name=worker_name(self._clock), version=_version(), concurrency=queues, grace=seconds,
             )  # fmt: skip
             state = await shutdown.enter_async_context(self._lifespan(self)) if self._lifespan else None
             with self._process.signals():
                 return await self._process.run(state, burst=burst)
 
-    def _keeper(self) -> Keeper:
+    def _keeper(self) -> "Keeper":
         """Leases are kept from a thread; in tests, whose clock is not a real one, on the loop."""
+        from toril.worker.leases import Keeper, LoopKeeper  # noqa: PLC0415 - as above
+
         twin = self._store.twin()
         return (LoopKeeper if self._given else Keeper)(twin, self._clock, owned=twin is not self._store)
 
@@ -247,44 +267,20 @@ class App:
         if self._process is not None:
             self._process.stop()
 
-
-_UNSAID: dict[str, Any] = {
-    "handlers": None, "concurrency": 1, "lease": 30.0, "renew": None, "retry": Retry(), "timeout": None,
-    "rate_limit": None, "max_stalls": 1, "max_waiting": None, "priority_first": False, "keep_completed": 0,
-    "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True,
-}  # fmt: skip
+    def _wind_down(self) -> None:
+        """Stop, but never in a hurry, however often it is asked for."""
+        if self._process is not None and not self._process.stopping:
+            self._process.stop()
 
 
-def _options(
-    *, concurrency: int, lease: Seconds, renew: Seconds | None, retry: Retry, timeout: Seconds | None, max_stalls: int,
-    max_waiting: int | None, keep_completed: Keeping, keep_failed: Keeping, unknown: Unknown, **rest: Any,
-) -> QueueOptions:  # fmt: skip
-    lease_ms = milliseconds("lease", lease, 1000, MAX_DELAY)
-    renew_ms = lease_ms // 3 if renew is None else milliseconds("renew", renew, 100, MAX_DELAY)
-    if renew_ms >= lease_ms:
-        raise InvalidOption(f"renew must be shorter than the lease of {lease_ms / 1000:g} s, not {renew_ms / 1000:g} s")
-    if renew_ms > lease_ms / 2:
-        warnings.warn(
-            f"a lease of {lease_ms / 1000:g} s, renewed every {renew_ms / 1000:g} s, is lost by one missed renewal",
-            stacklevel=3,
-        )
-    if not isinstance(retry, Retry):
-        raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
-    if unknown not in ("fail", "release"):
-        raise InvalidOption(f"unknown must be 'fail' or 'release', not {shown(unknown)}")
-    return QueueOptions(
-        concurrency=whole("concurrency", concurrency, 1, 10_000),
-        lease=lease_ms,
-        renew=renew_ms,
-        retry=retry,
-        timeout=None if timeout is None else milliseconds("timeout", timeout, 1, MAX_TIMEOUT),
-        max_stalls=whole("max_stalls", max_stalls, 0, 1_000),
-        max_waiting=None if max_waiting is None else whole("max_waiting", max_waiting, 1, 2**53),
-        keep_completed=as_keep("keep_completed", keep_completed),
-        keep_failed=as_keep("keep_failed", keep_failed),
-        unknown=unknown,
-        **rest,
-    )
+def _connected(url: str, clock: Clock, prefix: str, *, given: bool) -> Store:
+    """The store, not yet opened. An error says where a URL that the code does not show comes from."""
+    try:
+        return connect(url, clock=clock, prefix=prefix)
+    except InvalidOption as error:
+        if given:
+            raise
+        raise InvalidOption(f"TORIL_URL: {error}") from None
 
 
 async def _soon(hook: Callable[[], Any]) -> None:

@@ -110,6 +110,8 @@ class QueueOperations:
 
     async def drain(self, *, delayed: Literal["keep", "remove"] = "keep") -> int:
         """Remove what has not started. How many that were."""
+        if delayed not in ("keep", "remove"):
+            raise InvalidOption(f"delayed must be 'keep' or 'remove', not {shown(delayed)}")
         states = frozenset({State.WAITING, State.PRIORITIZED} | ({State.DELAYED} if delayed == "remove" else set()))
         return await self._sweep(lambda call: self.store.drain(self.name, states=states, call=call))
 
@@ -120,13 +122,21 @@ class QueueOperations:
         grace, wanted = milliseconds("older_than", older_than, 0, 2**42), _state(state)
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidOption(f"limit must be a whole number from 1, not {shown(limit)}")
-        size = 1000 if limit is None else min(limit, 1000)
-        return await self._sweep(
-            lambda call: self.store.clean(self.name, state=wanted, grace=grace, limit=size, call=call), limit
-        )
+        removed = 0
+        while limit is None or removed < limit:
+            size = 1000 if limit is None else min(limit - removed, 1000)
+            swept = await self.call(
+                lambda call, size=size: self.store.clean(self.name, state=wanted, grace=grace, limit=size, call=call)  # type: ignore[misc]
+            )
+            removed += len(swept.ids)
+            if not swept.more:
+                break
+        return removed
 
     async def obliterate(self, *, force: bool = False) -> int:
         """Remove the queue with everything in it; while jobs run only by force. How many jobs that were."""
+        if type(force) is not bool:
+            raise InvalidOption(f"force must be True or False, not {shown(force)}")
         running: Literal["refuse", "remove"] = "remove" if force else "refuse"
         return await self._sweep(lambda call: self.store.obliterate(self.name, running=running, call=call))
 
@@ -146,12 +156,12 @@ class QueueOperations:
     async def _configure(self, setting: Setting) -> None:
         await self.call(lambda call: self.store.configure(self.name, [setting], call=call))
 
-    async def _sweep(self, sweep: Callable[[Call], Awaitable[Swept]], limit: int | None = None) -> int:
+    async def _sweep(self, sweep: Callable[[Call], Awaitable[Swept]]) -> int:
         removed = 0
         while True:
             swept = await self.call(sweep)
             removed += len(swept.ids)
-            if not swept.more or (limit is not None and removed >= limit):
+            if not swept.more:
                 return removed
 
     def _job(self, record: JobRecord) -> "Job[Any]":

@@ -5,19 +5,19 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, Unpack, overload
 
-from toril.adding import AddOptions, Defaults, WaitOptions, new_job
+from toril.adding import AddOptions, Defaults, WaitOptions, as_metadata, new_job
 from toril.codec import Serializer, Undecodable
 from toril.context import JobContext, SyncJobContext
 from toril.engine import Store
-from toril.errors import InvalidOption, InvalidPayload, PartialAdd, TorilError, shown
+from toril.errors import InvalidOption, InvalidPayload, PartialAdd, TorilError, UsageError, shown
 from toril.events import Events, JobEvent
-from toril.handlers import Registry, handler
+from toril.handlers import Registry, handler, own_name
 from toril.job import Job
 from toril.model import BATCH, Added, AddOutcome, Call, JobRecord, Keep, NewJob, RateLimit
 from toril.names import check_job_name
 from toril.operations import QueueOperations
 from toril.payload import Payload, payload_for
-from toril.policy.retry import Retry, Seconds
+from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.portal import Doorway, Portal
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Queue(QueueOperations):
 
         def register(function: F) -> F:
             made = handler(function, **options) if options else function
-            self.handlers.register(str(name or getattr(function, "__name__", "")), made)
+            self.handlers.register(own_name(function) if name is None else name, made)
             return function
 
         return register if fn is None else register(fn)
@@ -149,16 +149,25 @@ class Queue(QueueOperations):
     ) -> Job[R]: ...
 
     @overload
+    async def add(
+        self, job: Callable[[SyncJobContext[None]], R], data: None = None, **options: Unpack[AddOptions]
+    ) -> Job[R]: ...
+
+    @overload
     async def add(self, job: Callable[[SyncJobContext[T]], R], data: T, **options: Unpack[AddOptions]) -> Job[R]: ...
+
+    @overload
+    async def add(
+        self, job: Callable[[Job[Any]], Coroutine[Any, Any, R]], data: Any = None, **options: Unpack[AddOptions]
+    ) -> Job[R]: ...
 
     @overload
     async def add(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> Job[Any]: ...
 
     async def add(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Job[Any]:
         """Store one job, by its handler or by its name. Returns once it is kept."""
-        planned = self.new(job, data, **options)
-        (answer,) = await self._store([planned.job])
-        return self._handle(planned, answer)
+        (added,) = await self._add_chunk([self.new(job, data, **options)])
+        return added
 
     async def add_many(self, jobs: Iterable[Item]) -> list[Job[Any]]:
         """Store many, as `(job, data)`, `(job, data, options)` or `queue.new(…)`. Up to 1,000 all or none; beyond
@@ -172,7 +181,7 @@ class Queue(QueueOperations):
                     made += await self._add_chunk(planned)
                     planned = []
             made += await self._add_chunk(planned)
-        except TorilError as error:
+        except Exception as error:  # of the store, of an item, or of whatever makes the items
             if not made:
                 raise
             stored = [job.id for job in made]
@@ -181,15 +190,51 @@ class Queue(QueueOperations):
 
     def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
         """A job made ready and checked, to be added later or with others."""
-        name = job if isinstance(job, str) else self.handlers.name_of(job)
+        name = check_job_name(job) if isinstance(job, str) else self.handlers.name_of(job)
         if self._metadata:
-            options["metadata"] = {**self._metadata, **(options.get("metadata") or {})}
+            options["metadata"] = {**self._metadata, **as_metadata(options.get("metadata"))}
         return Planned(self, new_job(name, self.encoded(name, data), options, self._defaults_for(name)), data)
+
+    @overload
+    async def add_and_wait(
+        self, job: Callable[[JobContext[None]], Coroutine[Any, Any, R]], data: None = None, *,
+        timeout: Seconds = 30, **options: Unpack[WaitOptions],
+    ) -> R: ...  # fmt: skip
+
+    @overload
+    async def add_and_wait(
+        self, job: Callable[[JobContext[T]], Coroutine[Any, Any, R]], data: T, *,
+        timeout: Seconds = 30, **options: Unpack[WaitOptions],
+    ) -> R: ...  # fmt: skip
+
+    @overload
+    async def add_and_wait(
+        self, job: Callable[[SyncJobContext[None]], R], data: None = None, *,
+        timeout: Seconds = 30, **options: Unpack[WaitOptions],
+    ) -> R: ...  # fmt: skip
+
+    @overload
+    async def add_and_wait(
+        self, job: Callable[[SyncJobContext[T]], R], data: T, *,
+        timeout: Seconds = 30, **options: Unpack[WaitOptions],
+    ) -> R: ...  # fmt: skip
+
+    @overload
+    async def add_and_wait(
+        self, job: Callable[[Job[Any]], Coroutine[Any, Any, R]], data: Any = None, *,
+        timeout: Seconds = 30, **options: Unpack[WaitOptions],
+    ) -> R: ...  # fmt: skip
+
+    @overload
+    async def add_and_wait(
+        self, job: str, data: Any = None, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]
+    ) -> Any: ...
 
     async def add_and_wait(
         self, job: Any, data: Any = None, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]
     ) -> Any:
         """Add a job and wait for what its handler returns."""
+        milliseconds("timeout", timeout)  # an odd one is refused before anything is stored
         options.setdefault("result_ttl", 3600)
         return await (await self.add(job, data, **options)).result(timeout)
 
@@ -226,7 +271,19 @@ class Queue(QueueOperations):
         if not planned:
             return []
         answers = await self._store([each.job for each in planned])
-        return [self._handle(each, answer) for each, answer in zip(planned, answers, strict=True)]
+        made = [self._handle(each, answer) for each, answer in zip(planned, answers, strict=True)]
+        return made if all(job.added for job in made) else await self._as_they_stand(made)
+
+    async def _as_they_stand(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
+        """Those that were there already, with what the store has of them and not what they would have been."""
+        there = [job.id for job in jobs if not job.added]
+        records = dict(zip(there, await self._home.store.jobs(self._name, there), strict=True))
+        return [
+            Job(self, record.id, record.name, self.decoded(record), added=False, record=record)
+            if (record := records.get(job.id)) is not None and not job.added
+            else job
+            for job in jobs
+        ]
 
     def _handle(self, planned: Planned, answer: Added) -> Job[Any]:
         added = answer.outcome is AddOutcome.ADDED
@@ -237,13 +294,15 @@ class Queue(QueueOperations):
     def _plan(self, index: int, item: Item) -> Planned:
         try:
             if isinstance(item, Planned):
-                return item
+                return self._own(item)
             if not isinstance(item, tuple) or len(item) not in {2, 3}:
                 raise InvalidOption(
                     f"a job to add is (job, data), (job, data, options) or queue.new(…), not {shown(item)}"
                 )
-            options: Any = item[2] if len(item) == 3 else {}
-            return self.new(item[0], item[1], **options)
+            job, data, options = item if len(item) == 3 else (*item, {})
+            if not isinstance(options, Mapping):
+                raise InvalidOption(f"the options of a job are a mapping, not {shown(options)}")
+            return self.new(job, data, **options)
         except (TorilError, TypeError) as error:
             error.add_note(f"in item {index} of add_many")
             raise
@@ -254,8 +313,13 @@ class Queue(QueueOperations):
         vars(other).update(changed)
         return other
 
+    def _own(self, planned: Planned) -> Planned:
+        if planned.queue.name != self._name:
+            raise UsageError(f"a job made by queue {planned.queue.name!r} cannot be added to queue {self._name!r}")
+        return planned
+
     def _defaults_for(self, name: str) -> Defaults:
-        entry = self.handlers.find(check_job_name(name))
+        entry = self.handlers.find(name)
         own = entry.handler.retry if entry else None
         return self._defaults if own is None else self._defaults_of(own)
 

@@ -170,7 +170,17 @@ class SyncQueue:
     ) -> "SyncJob[R]": ...
 
     @overload
+    def add(
+        self, job: Callable[[SyncJobContext[None]], R], data: None = None, **options: Unpack[AddOptions]
+    ) -> "SyncJob[R]": ...
+
+    @overload
     def add(self, job: Callable[[SyncJobContext[T]], R], data: T, **options: Unpack[AddOptions]) -> "SyncJob[R]": ...
+
+    @overload
+    def add(
+        self, job: Callable[[Job[Any]], Coroutine[Any, Any, R]], data: Any = None, **options: Unpack[AddOptions]
+    ) -> "SyncJob[R]": ...
 
     @overload
     def add(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> "SyncJob[Any]": ...
@@ -183,6 +193,56 @@ class SyncQueue:
         """Store many, as `(job, data)`, `(job, data, options)` or `queue.new(…)`. Up to 1,000 all or none; beyond
         that in chunks, and `PartialAdd` names what is stored if one fails."""
         return [self._sync(job) for job in self._run(self._queue.add_many(jobs))]
+
+    @overload
+    def add_and_wait(
+        self,
+        job: Callable[[JobContext[None]], Coroutine[Any, Any, R]],
+        data: None = None,
+        *,
+        timeout: Seconds = 30,
+        **options: Unpack[WaitOptions],
+    ) -> R: ...
+
+    @overload
+    def add_and_wait(
+        self,
+        job: Callable[[JobContext[T]], Coroutine[Any, Any, R]],
+        data: T,
+        *,
+        timeout: Seconds = 30,
+        **options: Unpack[WaitOptions],
+    ) -> R: ...
+
+    @overload
+    def add_and_wait(
+        self,
+        job: Callable[[SyncJobContext[None]], R],
+        data: None = None,
+        *,
+        timeout: Seconds = 30,
+        **options: Unpack[WaitOptions],
+    ) -> R: ...
+
+    @overload
+    def add_and_wait(
+        self, job: Callable[[SyncJobContext[T]], R], data: T, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]
+    ) -> R: ...
+
+    @overload
+    def add_and_wait(
+        self,
+        job: Callable[[Job[Any]], Coroutine[Any, Any, R]],
+        data: Any = None,
+        *,
+        timeout: Seconds = 30,
+        **options: Unpack[WaitOptions],
+    ) -> R: ...
+
+    @overload
+    def add_and_wait(
+        self, job: str, data: Any = None, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]
+    ) -> Any: ...
 
     def add_and_wait(self, job: Any, data: Any = None, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]) -> Any:
         """Add a job and wait for what its handler returns."""

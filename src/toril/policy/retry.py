@@ -57,9 +57,9 @@ class Exponential:
         milliseconds("a backoff", self.seconds)
         if self.cap is not None:
             milliseconds("a backoff's cap", self.cap)
-        if isinstance(self.jitter, str) and self.jitter not in {"full", "decorrelated"}:
+        known = self.jitter in {"full", "decorrelated"} if isinstance(self.jitter, str) else _is_share(self.jitter)
+        if not known:
             raise InvalidOption(f"jitter must be 'full', 'decorrelated' or from 0 to 1, not {shown(self.jitter)}")
-        self.wire()
 
     def wire(self) -> Backoff:
         cap = JITTER_CAP if self.cap is None and self.jitter else self.cap
@@ -71,6 +71,10 @@ class Exponential:
             jitter=share,
             strategy=DECORRELATED if self.jitter == "decorrelated" else None,
         )
+
+
+def _is_share(jitter: object) -> bool:
+    return jitter is None or (isinstance(jitter, int | float) and not isinstance(jitter, bool) and 0 <= jitter <= 1)
 
 
 @dataclass(frozen=True, slots=True)

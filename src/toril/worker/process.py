@@ -1,9 +1,7 @@
 """A worker process: boots in order, works, and shuts down in order."""
 
 import asyncio
-import os
 import signal
-import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
@@ -12,39 +10,20 @@ from typing import Any, Final
 from toril.calls import Caller
 from toril.clock import Clock
 from toril.engine import Engine
-from toril.errors import InvalidOption, UnknownQueue
+from toril.errors import UnknownQueue
 from toril.events import Events, WorkerEvent
 from toril.logs import log
-from toril.middleware import Middleware
-from toril.model import Order, SetMaxWaiting
+from toril.model import Order, SetMaxWaiting, whole
+from toril.plan import GRACE, Hook, Plan
 from toril.queue import Queue
 from toril.worker.leases import Keeper
+from toril.worker.strays import logged
 from toril.worker.upkeep import Upkeep
 from toril.worker.worker import Surroundings, Worker
 
-__all__ = ["Plan", "Process", "worker_name"]
+__all__ = ["Process", "chosen"]
 
-Hook = Callable[[], Any]
-
-GRACE: Final = 10.0
 _LAST_EXCHANGE: Final = 2.0  # seconds for handing in what was given back
-
-
-def worker_name(clock: Clock) -> str:
-    """Unique and readable: the host, the process, and a few letters more."""
-    host = "".join(c if c.isalnum() or c in "-_." else "-" for c in socket.gethostname())[:60]
-    return f"worker-{host}-{os.getpid()}-{clock.unique()[:6]}"
-
-
-class Plan:
-    """What an app has declared for its worker processes."""
-
-    def __init__(self) -> None:
-        self.on_start: list[Hook] = []
-        self.on_flush: list[Hook] = []
-        self.on_stop: list[Hook] = []
-        self.pollers: list[Callable[[], Awaitable[Any]]] = []
-        self.middleware: list[Middleware] = []
 
 
 class Process:
@@ -54,7 +33,7 @@ class Process:
         self, queues: Sequence[Queue], engine: Engine, keeper: Keeper, clock: Clock, events: Events, plan: Plan, *,
         name: str, version: str, concurrency: Mapping[str, int] | None = None, grace: float = GRACE,
     ) -> None:  # fmt: skip
-        self._queues = _chosen(queues, concurrency)
+        self._queues = chosen(queues, concurrency)
         self._concurrency = dict(concurrency or {})
         self._engine = engine
         self._clock = clock
@@ -68,6 +47,10 @@ class Process:
         self._stopping = asyncio.Event()
         self._rested = asyncio.Event()
         self._forced = False
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
 
     def stop(self) -> None:
         """Begin to shut down; a second time, do not wait for running jobs."""
@@ -100,6 +83,10 @@ class Process:
             self._events, self.name, self._keeper, running=lambda: sum(worker.busy for worker in self._workers),
             slots=sum(worker.concurrency for worker in self._workers), version=self._version, order=self._ordered,
         )  # fmt: skip
+        with logged():
+            return await self._until_stopped(upkeep, burst=burst)
+
+    async def _until_stopped(self, upkeep: Upkeep, *, burst: bool) -> int:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(worker.run()) for worker in self._workers]
             rounds = [group.create_task(upkeep.run())]
@@ -183,15 +170,14 @@ class Process:
                 signal.signal(number, handler)
 
 
-def _chosen(queues: Sequence[Queue], concurrency: Mapping[str, int] | None) -> list[Queue]:
+def chosen(queues: Sequence[Queue], concurrency: Mapping[str, int] | None) -> list[Queue]:
     """The queues to work: those named, else all that have handlers."""
     known = {queue.name: queue for queue in queues}
     if concurrency is not None:
         for name, slots in concurrency.items():
             if name not in known:
                 raise UnknownQueue(f"there is no queue {name!r} in this app; it has {', '.join(known) or 'none'}")
-            if slots < 0:
-                raise InvalidOption(f"concurrency of {name!r} must be 1 or more, not {slots}")
+            whole(f"concurrency of {name!r}", slots, 0, 10_000)  # 0: as it was declared
         return [known[name] for name in concurrency]
     return [queue for queue in queues if queue.handlers.names]
 

@@ -1,0 +1,65 @@
+"""From what an app asks for a queue to the options that it has."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from toril.adding import Keeping, as_keep
+from toril.errors import InvalidOption, shown
+from toril.model import MAX_DELAY, MAX_TIMEOUT, RateLimit, whole
+from toril.policy.retry import Retry, Seconds, milliseconds
+from toril.queue import QueueOptions, Unknown
+
+__all__ = ["UNSAID", "checked"]
+
+# What `app.queue(name)` is called with when nothing but the name is said.
+UNSAID: dict[str, Any] = {
+    "handlers": None, "concurrency": 1, "lease": 30.0, "renew": None, "retry": Retry(), "timeout": None,
+    "rate_limit": None, "max_stalls": 1, "max_waiting": None, "priority_first": False, "keep_completed": 0,
+    "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True,
+}  # fmt: skip
+
+
+def checked(
+    *, concurrency: int, lease: Seconds, renew: Seconds | None, retry: Retry, timeout: Seconds | None, max_stalls: int,
+    max_waiting: int | None, keep_completed: Keeping, keep_failed: Keeping, unknown: Unknown, **rest: Any,
+) -> QueueOptions:  # fmt: skip
+    """The options in the units of the store; `InvalidOption` names the one that is out of its range."""
+    lease_ms = milliseconds("lease", lease, 1000, MAX_DELAY)
+    renew_ms = lease_ms // 3 if renew is None else milliseconds("renew", renew, 100, MAX_DELAY)
+    if renew_ms >= lease_ms:
+        raise InvalidOption(f"renew must be shorter than the lease of {lease_ms / 1000:g} s, not {renew_ms / 1000:g} s")
+    if renew_ms > lease_ms / 2:
+        warnings.warn(
+            f"a lease of {lease_ms / 1000:g} s, renewed every {renew_ms / 1000:g} s, is lost by one missed renewal",
+            stacklevel=3,  # where the queue is declared
+        )
+    _check_kinds(rest)
+    if not isinstance(retry, Retry):
+        raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
+    if unknown not in ("fail", "release"):
+        raise InvalidOption(f"unknown must be 'fail' or 'release', not {shown(unknown)}")
+    return QueueOptions(
+        concurrency=whole("concurrency", concurrency, 1, 10_000),
+        lease=lease_ms,
+        renew=renew_ms,
+        retry=retry,
+        timeout=None if timeout is None else milliseconds("timeout", timeout, 1, MAX_TIMEOUT),
+        max_stalls=whole("max_stalls", max_stalls, 0, 1_000),
+        max_waiting=None if max_waiting is None else whole("max_waiting", max_waiting, 1, 2**53),
+        keep_completed=as_keep("keep_completed", keep_completed),
+        keep_failed=as_keep("keep_failed", keep_failed),
+        unknown=unknown,
+        **rest,
+    )
+
+
+def _check_kinds(options: Mapping[str, Any]) -> None:
+    rate, serializer = options["rate_limit"], options["serializer"]
+    if rate is not None and not isinstance(rate, RateLimit):
+        raise InvalidOption(f"rate_limit must be a RateLimit(max, per), not {shown(rate)}")
+    if serializer is not None and not (hasattr(serializer, "dumps") and hasattr(serializer, "loads")):
+        raise InvalidOption(f"serializer must have dumps and loads, and {shown(serializer)} has not")
+    for name in ("priority_first", "cancellation"):
+        if type(options[name]) is not bool:
+            raise InvalidOption(f"{name} must be True or False, not {shown(options[name])}")
