@@ -51,7 +51,7 @@ async def main() -> None:
         worker = asyncio.create_task(app.run())
         print(await shop.add_and_wait(send_welcome, Welcome(user_id=1, email="a@example.org")))
         print(await shop.add_and_wait(resize, Resize("cat.png", width=120)))
-        print(await shop.add_and_wait(refund, {"order": "A17", "cents": 250}))
+        print(await shop.add_and_wait(refund, Refund(order="A17", cents=250)))
         print(await shop.add_and_wait(anything, [1, 2, 3]))
         try:
             await shop.add("send_welcome", {"user_id": "one", "email": "a@example.org"})

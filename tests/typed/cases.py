@@ -48,7 +48,7 @@ async def adds() -> None:
 async def waits() -> None:
     assert_type(await queue.add_and_wait(send, Welcome(1), timeout=3), str)
     assert_type(await queue.add_and_wait(tick), int)
-    await queue.add_and_wait(send, "not a Welcome")  # E: call-overload
+    await queue.add_and_wait(send, "not a Welcome")  # E: arg-type
 
 
 def blocks() -> None:
