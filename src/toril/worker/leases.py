@@ -105,10 +105,11 @@ class Keeper:
             log.warning("leases could not be renewed: %s", error)
             self._postpone(leases, tell)
             return
-        lost = set(answer.lost)
+        for lease in answer.lost:
+            self.release(lease)
         for lease in leases:
             held = self._held.get(lease)
-            if held is not None and lease not in lost:
+            if held is not None:
                 held.due, held.deadline = sent + held.renew, sent + ttl / 1000
         if answer.lost or answer.cancelled:
             tell(answer)
@@ -123,6 +124,7 @@ class Keeper:
                 continue
             held.due = now + _RETRY
             if held.deadline <= now:
+                self.release(lease)
                 lost.append(lease)
         if lost:
             tell(Extended(lost=tuple(lost)))

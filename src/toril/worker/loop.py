@@ -19,6 +19,7 @@ __all__ = ["Loop", "Quarantine", "Slots", "Terms"]
 _REST: Final = 60_000  # ms that a wait for news lasts at most
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
+_LAST_PAUSE: Final = 0.5  # the longest while the worker is to stop: it has not much time left
 _MAKES_WAY: Final = 10.0  # seconds for which claims are held back so that a suspect can run alone
 _GOES_ON: Final = 60.0  # seconds before that is tried again, if what runs did not end in time
 
@@ -76,7 +77,9 @@ class Loop:
         self._exhausted = False
         self._blocked = False
         self._worked = False
+        self._alone = False  # whether the last claim was made by a worker that ran nothing
         self._wake_at: float | None = None
+        self._nap: asyncio.Event | None = None
         self._quarantine = Quarantine(clock)
         self._quiet = False
         self._stopping = False
@@ -98,6 +101,12 @@ class Loop:
         """Return once everything is handed in."""
         self._quiet = self._stopping = True
         self._news.set()
+        if self._nap is not None:
+            self._nap.set()
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
 
     async def run(self) -> None:
         """Until stopped."""
@@ -133,9 +142,11 @@ class Loop:
         return self._stopping and not self._outbox and self._slots.idle()
 
     def _may_claim(self) -> bool:
-        if self._quiet or self._exhausted or not self._slots.free():
+        if self._quiet or not self._slots.free():
             return False
-        return self._slots.idle() or not self._quarantine.holds_back()
+        if self._slots.idle() and self._quarantine.waiting and not self._alone:
+            return True  # what the last claim could not have, because something ran beside it
+        return not self._exhausted and (self._slots.idle() or not self._quarantine.holds_back())
 
     async def _exchange(self) -> None:
         batch = self._outbox[:EXCHANGE]
@@ -156,7 +167,7 @@ class Loop:
         self._worked = self._worked or bool(answer.jobs)
         if want:
             self._slots.looked(answer)
-            self._note(answer, want)
+            self._note(answer, claim)
 
     async def _send(self, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
         """The answer, however often it takes: the same call again has no second effect."""
@@ -166,13 +177,22 @@ class Loop:
                 return await self._engine.exchange(self._terms.queue, batch, claim, call=call)
             except EngineUnavailable as error:
                 self._error(str(error))
-            await self._clock.sleep(pause * (0.5 + self._clock.random() / 2))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            await self._pause(pause * (0.5 + self._clock.random() / 2))
+            pause = min(pause * 2, _LAST_PAUSE if self._stopping else _LONGEST_PAUSE)
 
-    def _note(self, answer: Exchange, want: int) -> None:
+    async def _pause(self, seconds: float) -> None:
+        """Between two tries; whoever wants the worker to stop ends it."""
+        self._nap = asyncio.Event()
+        timer = self._clock.later(seconds, self._nap.set)
+        await self._nap.wait()
+        timer.cancel()
+        self._nap = None
+
+    def _note(self, answer: Exchange, claim: Claim) -> None:
         """What the answer says about the next claim."""
         took_suspect = bool(answer.jobs) and answer.jobs[0].suspect
-        self._exhausted = len(answer.jobs) < want and not took_suspect
+        self._exhausted = len(answer.jobs) < claim.want and not took_suspect
+        self._alone = claim.alone
         self._blocked = answer.blocked_by is not None
         self._quarantine.note(waiting=answer.suspects, taken=took_suspect)
         self._wake_at = None
@@ -185,7 +205,7 @@ class Loop:
             self._watcher = asyncio.get_running_loop().create_task(self._watch())
         times = [time for time in (self._wake_at, self._quarantine.until) if time is not None]
         timer = None
-        if times:
+        if times and not self._quiet and self._slots.free():  # else there is nothing to do when they come
             timer = self._clock.later(max(0.0, min(times) - self._clock.monotonic()), self._due)
         await self._news.wait()
         if timer is not None:
@@ -216,6 +236,7 @@ class Quarantine:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._suspect_runs = False
+        self.waiting = False
         self.until: float | None = None
         self._not_before = 0.0
 
@@ -226,6 +247,7 @@ class Quarantine:
     def note(self, *, waiting: int, taken: bool) -> None:
         """A claim brought a suspect, or saw that some wait."""
         self._suspect_runs = taken
+        self.waiting = waiting > 0
         now = self._clock.monotonic()
         if taken or not waiting:
             self.until = None

@@ -5,7 +5,7 @@ import traceback
 from dataclasses import dataclass, field
 
 from toril.clock import Timer
-from toril.model import Claimed, Lease
+from toril.model import Claimed, Lease, Outcome
 from toril.signal import Signal
 
 __all__ = ["Running"]
@@ -20,6 +20,7 @@ class Running:
     started: float
     task: "asyncio.Task[None] | None" = None
     timers: list[Timer] = field(default_factory=list)
+    outcome: Outcome | None = None
     over: bool = False
 
     @property
@@ -31,11 +32,15 @@ class Running:
         if self.over:
             return False
         self.over = True
-        self.disarm()
+        self._disarm()
         return True
 
-    def disarm(self) -> None:
-        """How it ended is known: nothing needs to end it any more."""
+    def ends_with(self, outcome: Outcome) -> None:
+        """The handler has ended: nothing that happens before this is handed in changes how."""
+        self.outcome = outcome
+        self._disarm()
+
+    def _disarm(self) -> None:
         for timer in self.timers:
             timer.cancel()
 

@@ -98,7 +98,7 @@ class Worker:
         for running in list(self._running.values()):
             running.signal.fire(Why.SHUTDOWN, "the worker is shutting down")
             running.cancel()
-            self._settle_unless_over(running, Released())
+            self._settle_unless_over(running, running.outcome or Released())
 
     @property
     def busy(self) -> int:
@@ -118,6 +118,9 @@ class Worker:
         return not self._running
 
     def start(self, job: Claimed, asked_at: float) -> None:
+        if self._loop.stopping:  # it was claimed before the stop, and the answer took its time
+            self._hand_in(job, Released(), 0)
+            return
         running = Running(job, Signal(), self._around.clock.monotonic())
         self._running[id(running)] = running
         options = self._options
@@ -129,6 +132,8 @@ class Worker:
         running.task.add_done_callback(partial(self._over, running))
 
     def settled(self, settlement: Settlement, verdict: Verdict) -> None:
+        # Only now: while the outcome waits to be handed in, its lease has to hold, or the job would run again.
+        self._around.keeper.release(settlement.lease)
         self._telling.settled(settlement, verdict)
 
     def looked(self, answer: Exchange) -> None:
@@ -153,7 +158,7 @@ class Worker:
         except Dropped:
             self._drop(running)
             return
-        running.disarm()
+        running.ends_with(outcome)
         await reports.flush()
         self._settle_unless_over(running, outcome)
 
@@ -222,7 +227,7 @@ class Worker:
 
     def _stop(self, running: Running, why: Why, reason: str, grace: float) -> None:
         """Tell the attempt; cancel it after `grace`; give up its slot if even that does not end it."""
-        if running.over or running.signal.kind is not None:
+        if running.over or running.outcome is not None or running.signal.kind is not None:
             return
         running.signal.fire(why, reason)
         later = self._around.clock.later
@@ -257,20 +262,19 @@ class Worker:
 
     def _settle_unless_over(self, running: Running, outcome: Outcome) -> None:
         if running.end():
-            self._forget(running)
-            duration = self._around.clock.monotonic() - running.started
-            self._telling.ended(running.job, round(duration * 1000))
-            self._loop.hand_in(Settlement(running.lease, outcome))
+            self._running.pop(id(running), None)
+            self._hand_in(running.job, outcome, self._around.clock.monotonic() - running.started)
+
+    def _hand_in(self, job: Claimed, outcome: Outcome, duration: float) -> None:
+        self._telling.ended(job, round(duration * 1000))
+        self._loop.hand_in(Settlement(job.lease, outcome))
 
     def _drop(self, running: Running) -> None:
         if running.end():
-            self._forget(running)
+            self._running.pop(id(running), None)
+            self._around.keeper.release(running.lease)
             self._telling.lost(running.job)
             self._loop.slot_freed()
-
-    def _forget(self, running: Running) -> None:
-        self._running.pop(id(running), None)
-        self._around.keeper.release(running.lease)
 
     def _error(self, text: str) -> None:
         self._around.events.emit("error", WorkerEvent(worker=self._around.name, queue=self.queue.name, error=text))
