@@ -1,10 +1,12 @@
-"""The simulator: a fleet and a store on a virtual clock, with seeded faults, in one thread.
+"""The simulator: a fleet of real workers and a store on a virtual clock, with seeded faults, in one thread.
 
-- `loop`, `clock`, `node`: virtual time, and processes that can be killed and paused
+- `loop`, `clock`, `node`: virtual time, and processes that can be killed, paused and blocked
 - `faults`, `chaos`: what goes wrong; `wire`, `link`: the engine as a process has it, over a network that fails
-- `store`: the store under test; `script`, `client`, `crew`: jobs, worker, producers, reaper, operator
-- `journal`, `ledger`, `witness`, `controls`: what happened, and after every effect whether it may have; `checker`: the
-  total at the end
+- `store`: the store under test; `station`: a worker process, the real one; `script`, `acting`: its jobs and handlers;
+  `crew`: producers, with the real queue, and an operator
+- `journal`, `ledger`, `witness`, `controls`: what happened, and after every effect whether it may have; `conduct`,
+  `outcomes`: whether workers did what follows from what their handlers did; `checker`: the total at the end
 - `plan`, `world`: what a seed stands for, and one run of it; `replay`: the same from the command line
-- `stage`, `scenario`, `brittle`: one fault at a time, at every point of every call; `mutants`: bugs to plant
+- `stage`, `scenario`, `brittle`: one fault at a time, at every point of every call; `mutants` (of the store),
+  `mutants_loop`, `mutants_worker`: bugs to plant
 """

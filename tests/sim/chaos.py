@@ -16,7 +16,7 @@ __all__ = ["Chaos"]
 
 
 class Chaos:
-    """Kills, pauses, cuts and restarts, each at its own rate."""
+    """Kills, pauses, cuts, restarts and stops, each at its own rate."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -30,6 +30,7 @@ class Chaos:
             Fault.PAUSE: self._pause,
             Fault.CUT: self._cut,
             Fault.RESTART: self._restart,
+            Fault.STOP: self._stop,
         }
         mix = self._world.plan.mix
         return [self._again_and_again(mix[kind], kind, act) for kind, act in kinds.items() if mix[kind]]
@@ -38,7 +39,7 @@ class Chaos:
         """Mend everything: nothing is paused, cut or down any more."""
         world = self._world
         world.storm.end()
-        await until(lambda: not self._restarting, 10)
+        await until(lambda: not self._restarting, 30)
         for node in world.nodes.values():
             node.resume()
         world.journal.note(f"{world.witness.now() - EPOCH} calm")
@@ -83,12 +84,24 @@ class Chaos:
         await asyncio.sleep(self._chance.uniform(0.1, 2.0) * self._world.plan.terms.lease / 1000)
         self._world.storm.mend(victim.name)
 
+    async def _stop(self) -> None:
+        """As a deployment does; and sometimes a second time, by someone who does not want to wait."""
+        victim = self._victim()
+        if victim.stop is None or victim.dead or victim.over:
+            return
+        self._note(f"stop {victim.name}")
+        victim.stop()
+        if self._chance.random() < 0.3:
+            await asyncio.sleep(self._chance.random())
+            victim.stop()
+
     async def _restart(self) -> None:
         """Every connection breaks; what was committed is there again after a while."""
         store = self._world.store
         self._note("store down")
         self._restarting, store.up, store.epoch = True, False, store.epoch + 1
-        await asyncio.sleep(self._chance.uniform(0.02, 0.5))
+        long = self._chance.random() < 0.2  # longer than anyone's patience
+        await asyncio.sleep(self._chance.uniform(5, 12) if long else self._chance.uniform(0.02, 0.5))
         await store.restart()
         store.up, self._restarting = True, False
         self._note("store up")

@@ -20,7 +20,7 @@ def stream(seed: int, name: str) -> random.Random:
 
 
 class SimClock:
-    """The loop's time as a `Clock`. A node's own may be skewed, and stands still while the node is paused."""
+    """The loop's time as a `Clock`. A node's own may be skewed."""
 
     def __init__(self, chance: random.Random, *, name: str = "store", node: Node | None = None, skew: int = 0) -> None:
         self._chance = chance
@@ -38,38 +38,20 @@ class SimClock:
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         if self._node is not None:
-            await self._node.awake()
+            self._node.check()
 
     def pause(self, seconds: float) -> None:
         raise AssertionError(f"nothing blocks in a simulation, least of all for {seconds} s")
 
     def later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        return _Timer(seconds, callback, self._node)
+        return asyncio.get_running_loop().call_later(seconds, self._call, callback)
+
+    def _call(self, callback: Callable[[], object]) -> None:
+        if self._node is None or not self._node.dead:
+            callback()
 
     def random(self) -> float:
         return self._chance.random()
 
     def unique(self) -> str:
         return f"{self._name}.{next(self._names)}"
-
-
-class _Timer:
-    """A call that is due at some time. While its process is paused it waits, and once that is dead it is off."""
-
-    _AGAIN: Final = 0.05
-
-    def __init__(self, seconds: float, callback: Callable[[], object], node: Node | None) -> None:
-        self._callback = callback
-        self._node = node
-        self._handle = asyncio.get_running_loop().call_later(seconds, self._due)
-
-    def cancel(self) -> None:
-        self._handle.cancel()
-
-    def _due(self) -> None:
-        if self._node is not None and self._node.dead:
-            return
-        if self._node is not None and self._node.paused:
-            self._handle = asyncio.get_running_loop().call_later(self._AGAIN, self._due)
-        else:
-            self._callback()

@@ -35,6 +35,7 @@ class Controls:
         def act(entry: Entry) -> None:
             if entry.stage is Stage.ACTIVE:
                 entry.cancelling = reason
+                self._witness.conduct.wished(entry)
                 self._witness.journal.tally["running job asked to stop"] += 1
             else:
                 self._ledger.end(entry, State.FAILED)
@@ -121,8 +122,9 @@ class Controls:
         for entry in swept:
             self._ledger.remove(entry, what)
 
-    def configured(self, node: str, answer: Settings) -> None:
-        self._ledger.paused, self._ledger.concurrency = answer.paused, answer.concurrency
+    def configured(self, node: str, call: Call | None, answer: Settings) -> None:
+        if self._witness.is_new(call, answer):
+            self._ledger.paused, self._ledger.concurrency = answer.paused, answer.concurrency
         self._witness.saw(node, "configure", f"{answer}")
 
     def _compare(self, what: str, right: object, seen: object) -> None:

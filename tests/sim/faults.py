@@ -22,6 +22,7 @@ class Fault(StrEnum):
     PAUSE = "pause"
     CUT = "cut connection"
     RESTART = "store restart"
+    STOP = "graceful stop"
 
 
 PER_CALL: Final = frozenset(list(Fault)[:5])

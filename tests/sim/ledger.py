@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from tests.sim.journal import Journal
 from tests.sim.script import Script, fence_of, script_of
+from toril.clock import Clock
 from toril.model import (
     Cancelled,
     Claim,
@@ -64,6 +66,10 @@ class Entry:
     finishes: int = 0
     acceptances: int = 1
     recorded: bool = True  # its run records are kept: nobody obliterated the queue since
+    worker: str = ""
+    claimed_at: float = 0.0
+    delays: int = 0  # how often its worker had been held up when it was claimed; -1 if it was just then
+    progress: Any = None
 
     @property
     def state(self) -> State | None:
@@ -92,17 +98,39 @@ class Entry:
 class Ledger:
     """All jobs of one queue. Each move checks what must be true of it; `journal` hears of what is not."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, clock: Clock) -> None:
         self.journal = journal
+        self._clock = clock
         self.entries: list[Entry] = []
         self.by_id: dict[str, Entry] = {}
         self.by_nonce: dict[str, Entry] = {}
         self.paused = False
         self.concurrency: int | None = None
         self.fence = 0
+        self.lease = 0
+        self.last_claim = 0.0
 
     def of(self, stage: Stage) -> Iterator[Entry]:
         return (entry for entry in self.by_id.values() if entry.stage is stage)
+
+    def ready_now(self) -> Iterator[Entry]:
+        """What could be handed out at this moment, were there a claim."""
+        now = self._clock.now()
+        return (
+            entry
+            for entry in self.by_id.values()
+            if entry.stage is Stage.READY or (entry.stage is Stage.DELAYED and entry.due <= now)
+        )
+
+    def held_by(self, worker: str) -> Iterator[Entry]:
+        now = self._clock.now()
+        return (entry for entry in self.of(Stage.ACTIVE) if entry.worker == worker and entry.deadline > now)
+
+    def full(self) -> bool:
+        """Whether the queue lets nothing more run."""
+        if self.concurrency is None or self.paused:
+            return self.paused
+        return sum(1 for _ in self.of(Stage.ACTIVE)) >= self.concurrency
 
     def find(self, job_id: str) -> Entry | None:
         """The job of this id, if the store still has one."""
@@ -156,6 +184,8 @@ class Ledger:
         if job.suspect != entry.suspect:
             self.journal.violated("G6", f"{entry.id} is suspect={entry.suspect} and was handed out as {job.suspect}")
         entry.stage, entry.fence, entry.token, entry.deadline = Stage.ACTIVE, job.fence, claim.token, now + claim.lease
+        entry.worker, entry.claimed_at, self.lease = claim.worker, self._clock.monotonic(), claim.lease
+        entry.progress, self.last_claim = None, entry.claimed_at
         entry.alone, entry.max_stalls, entry.cancelling, entry.suspect = job.suspect, claim.max_stalls, None, False
 
     def settle(self, settlement: Settlement, now: int) -> Verdict:
@@ -192,7 +222,8 @@ class Ledger:
                 entry.made += 1
                 self._again(entry, delay, now)
             case Snoozed(delay):
-                self._again(entry, delay, now)
+                entry.causes += 1
+                self.delay(entry, now + delay)
             case Released():
                 self._again(entry, 0, now)
 

@@ -71,6 +71,8 @@ class Link:
         call: Call | None = None,
         now: int | None = None,
     ) -> Exchange:
+        self._witness.conduct.exchanging(self._name, batch, claim)
+
         def seen(answer: Exchange) -> None:
             self._witness.exchanged(self._name, batch, claim, call, answer)
 
@@ -79,6 +81,8 @@ class Link:
         )
 
     async def extend(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Extended:
+        self._witness.conduct.renewing(self._name, leases)
+
         def seen(answer: Extended) -> None:
             self._witness.extended(self._name, leases, ttl, answer)
 
@@ -248,10 +252,10 @@ class Link:
         self, queue: str, settings: Sequence[Setting], *, call: Call | None = None, now: int | None = None
     ) -> Settings:
         def seen(answer: Settings) -> None:
-            self._controls.configured(self._name, answer)
+            self._controls.configured(self._name, call, answer)
 
         return await self._wire.carry(
-            "configure", lambda store: store.configure(queue, settings, call=call, now=now), seen
+            "configure", lambda store: store.configure(queue, settings, call=call, now=now), seen, call=call
         )
 
     def _plain(self, what: str) -> "_Plain":

@@ -1,33 +1,78 @@
 """An event loop that never waits: when nothing is ready, its time jumps to whatever is due next."""
 
 import asyncio
+import heapq
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from contextvars import Context, copy_context
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
+
+from tests.sim.node import LANE, Lane
 
 __all__ = ["Deadlock", "SimLoop", "run", "until"]
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_SPIN: Final = 20_000  # rounds of the loop in which no time passes: far more than anything useful takes
 
 
 class Deadlock(BaseException):
-    """Nothing is ready and nothing ever will be."""
+    """Nothing is ready and nothing ever will be; or something is always ready, and time does not pass."""
 
 
 class _NeverWaits(selectors.SelectSelector):
     """Says at once that the time is over, and moves the loop's clock by as much."""
 
     loop: "SimLoop"
+    _idle = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise Deadlock(f"nothing is left to happen after {self.loop.time():.3f} s")
-        self.loop.virtual += max(0.0, timeout)
+        if timeout <= 0:
+            self._idle += 1
+            if self._idle > _SPIN:
+                self._idle = 0
+                raise Deadlock(f"something spins: {_SPIN} rounds, and it is still {self.loop.time():.3f} s")
+        else:
+            self._idle = 0
+            self.loop.virtual += timeout
         return []
 
 
+class _Soon(asyncio.Handle):
+    """A callback of a simulated thread."""
+
+    __slots__ = ("lane",)
+    lane: Lane
+
+    def _run(self) -> None:
+        if self.lane.holds:
+            self.lane.backlog.append(self)
+        else:
+            super()._run()
+
+
+class _Later(asyncio.TimerHandle):
+    """A timer of a simulated thread. If it falls due while that is held, it can still be cancelled."""
+
+    __slots__ = ("lane",)
+    lane: Lane
+
+    def _run(self) -> None:
+        if self.lane.holds:
+            self.lane.backlog.append(self)
+        else:
+            super()._run()
+
+
 class SimLoop(asyncio.SelectorEventLoop):
-    """A loop on virtual time, in seconds from 0. One thread, no sockets, nothing outside it that could wake it."""
+    """A loop on virtual time, in seconds from 0. One thread, no sockets, nothing outside it that could wake it; within
+    it many simulated threads, each of which can be held up."""
+
+    _ready: Any
+    _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self) -> None:
         self.virtual = 0.0
@@ -37,6 +82,43 @@ class SimLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.virtual
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        lane = LANE.get() if context is None else context.get(LANE)
+        if lane is None:
+            return super().call_soon(callback, *args, context=context)
+        handle = _Soon(callback, args, self, context)
+        handle.lane = lane
+        self._ready.append(handle)
+        return handle
+
+    def call_at(
+        self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        lane = LANE.get() if context is None else context.get(LANE)
+        if lane is None:
+            return super().call_at(when, callback, *args, context=context)
+        timer = _Later(when, callback, args, self, context)
+        timer.lane = lane
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """From whichever of its threads a process calls this, its event loop runs it."""
+        lane = LANE.get()
+        if lane is not None and context is None:
+            context = copy_context()
+            context.run(LANE.set, lane.home)
+        return self.call_soon(callback, *args, context=context)
+
+    def put_back(self, handles: list[asyncio.Handle]) -> None:
+        """What was held up runs now."""
+        self._ready.extend(handles)
 
     def _write_to_self(self) -> None:
         """Nobody has to be woken from a wait that never takes place."""
@@ -61,5 +143,5 @@ async def until(done: Callable[[], bool], seconds: float) -> bool:
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     while not done() and loop.time() < end:  # noqa: ASYNC110 - the time is virtual
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.2)
     return done()

@@ -1,21 +1,19 @@
 """Bugs to plant, so that it is known that the simulator finds such. They live here only; the source has no switch."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from tests.sim.client import Caller, Worker
-from tests.sim.script import outcome_of, script_of
 from toril.engines.sqlite import add, calls, claim, control, engine, exchange, leases, settle, sweep
 from toril.engines.sqlite.layout import Place
 from toril.engines.sqlite.step import Job, Step
 from toril.engines.sqlite.tx import Tx
 from toril.errors import EngineUnavailable
-from toril.model import Call, Claimed, Released, Settlement
+from toril.model import Call, Released, Settlement
 
-__all__ = ["MUTANTS", "Mutant", "planted"]
+__all__ = ["MUTANTS", "Change", "Make", "Mutant", "instead", "known", "nothing", "planted"]
 
 Make = Callable[[Any], Any]
 Change = tuple[object, str, Make]
@@ -23,14 +21,25 @@ Change = tuple[object, str, Make]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A bug: what is wrong, and for each thing to replace, where it is and what is made of it."""
+    """A bug: what is wrong, and for each thing to replace, where it is and what is made of it. `seed` is known to find
+    it, by the check of `row`."""
 
     name: str
     wrong: str
     changes: tuple[Change, ...]
+    seed: int = 0
+    row: str | None = None
 
     def __str__(self) -> str:
         return self.name
+
+
+def known(found_by: Mapping[str, tuple[int, str]], mutants: Iterable[Mutant]) -> dict[str, Mutant]:
+    """By name, each with the seed and the check that are known to find it."""
+    by_name = {mutant.name: mutant for mutant in mutants}
+    for name, (seed, row) in found_by.items():
+        by_name[name] = replace(by_name[name], seed=seed, row=row)
+    return by_name
 
 
 @contextmanager
@@ -49,6 +58,15 @@ def _put(owner: object, name: str, value: object) -> None:
         owner[name] = value
     else:
         setattr(owner, name, value)
+
+
+def instead(replacement: Callable[..., Any]) -> Make:
+    """Something else in place of the original."""
+    return lambda _: replacement
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Do not do it."""
 
 
 def _reworded(old: str, new: str) -> Make:
@@ -179,28 +197,6 @@ class _NoQuarantine(Place):
     SUSPECT = Place.WAITING  # type: ignore[misc]
 
 
-def _new_number(original: object) -> Callable[..., Any]:
-    async def make(caller: Caller, send: Callable[[Call], Any]) -> Any:
-        async with caller._turn:
-            for _ in range(caller._tries):
-                caller._seq += 1
-                try:
-                    return await send(Call(caller._sender, caller._seq))
-                except EngineUnavailable:
-                    await caller._clock.sleep(0.05)
-            return None
-
-    return make
-
-
-def _settled_first(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def attempt(worker: Worker, job: Claimed) -> None:
-        worker._outbox.append(Settlement(job.lease, outcome_of(script_of(job.data), job)))
-        await original(worker, job)
-
-    return attempt
-
-
 def _lease_mutants() -> Iterator[Mutant]:
     settles = (exchange, "settle")
     yield Mutant(
@@ -263,16 +259,14 @@ def _move_mutants() -> Iterator[Mutant]:
     )
 
 
-def _client_mutants() -> Iterator[Mutant]:
-    yield Mutant(
-        "token_reused",
-        "a worker claims under one token all its life",
-        ((Worker, "_token", lambda _: lambda worker: worker._node.name),),
-    )
-    yield Mutant("resent_as_new", "what is sent again has a new number", ((Caller, "make", _new_number),))
-    yield Mutant("settled_first", "a job is settled before it has run", ((Worker, "_attempt", _settled_first),))
+# Which seed finds which bug, so that no time is spent on looking for one.
+_FOUND_BY: Final[dict[str, tuple[int, str]]] = {
+    "settle_without_lease_check": (18, "I4"), "settle_without_token": (22, "I4"), "settle_too_late": (18, "I4"),
+    "recover_takes_the_living": (3, "I1"), "recover_forgets": (3, "I1"), "extend_revives": (18, "I4"),
+    "add_again": (8, "G2"), "exchange_again": (1, "G2"), "late_call_accepted": (1, "G2"),
+    "calls_forgotten": (14, "G2"), "add_answered_first": (1, "I1"), "release_counts": (1, "I6"),
+    "retry_counts_twice": (0, "I6"), "stall_counts": (1, "I6"), "left_active": (0, "I1"), "never_woken": (0, "I15"),
+    "starts_early": (1, "I1"), "no_quarantine": (1, "G6"),
+}  # fmt: skip
 
-
-MUTANTS: dict[str, Mutant] = {
-    mutant.name: mutant for mutant in (*_lease_mutants(), *_call_mutants(), *_move_mutants(), *_client_mutants())
-}
+MUTANTS: dict[str, Mutant] = known(_FOUND_BY, (*_lease_mutants(), *_call_mutants(), *_move_mutants()))

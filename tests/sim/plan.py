@@ -1,58 +1,67 @@
 """What a seed stands for: the fleet, the jobs, the terms and the faults of one simulation."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from tests.sim.client import Terms
 from tests.sim.clock import stream
 from tests.sim.faults import Fault, draw_mix
+from tests.sim.script import QUEUE, Kind, draw_weights
 
-__all__ = ["QUEUE", "Plan"]
+__all__ = ["QUEUE", "Plan", "Terms"]
 
-QUEUE = "q"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How a worker works. The lease is in milliseconds, the grace in seconds."""
+
+    slots: int = 1
+    lease: int = 3000
+    max_stalls: int = 1
+    grace: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that is drawn beforehand. Times are milliseconds, where they are not said to be seconds."""
+    """Everything that is drawn beforehand. Times are seconds, where they are not said to be milliseconds."""
 
     seed: int
     workers: int
     producers: int
     jobs: int
     terms: Terms
-    interval: int
     concurrency: int | None
     storm: float
     patience: float
     mix: dict[Fault, float]
+    weights: Mapping[Kind, float]
     operator: bool
     supervised: bool
     skew: int
+    farewell: Literal["none", "stop", "force", "order"]
 
     @classmethod
     def draw(cls, seed: int) -> "Plan":
         chance = stream(seed, "plan")
-        lease = chance.choice((400, 1000, 3000))
         terms = Terms(
-            queue=QUEUE,
             slots=chance.choice((1, 2, 4)),
-            lease=lease,
+            lease=chance.choice((1000, 3000, 3000, 10_000)),
             max_stalls=chance.choice((0, 1, 1, 1, 2)),
-            tries=chance.choice((2, 4, 8)),
-            patience=chance.choice((2_000, 10_000, 60_000)),
+            grace=chance.choice((0.2, 2.0, 10.0)),
         )
         return cls(
             seed=seed,
-            workers=chance.choice((1, 1, 2, 2, 2, 3, 4, 8)),
+            workers=chance.choice((1, 1, 2, 2, 3, 5)),
             producers=chance.choice((1, 1, 2)),
             jobs=chance.randint(6, 18),
             terms=terms,
-            interval=chance.choice((lease // 2, lease)),
-            concurrency=chance.choice((None, None, None, 1, 3)),
-            storm=chance.uniform(1, 4),
+            concurrency=chance.choice((None, None, None, None, 1, 3)),
+            storm=chance.uniform(2, 4 + terms.lease / 1000),
             patience=chance.choice((0.1, 0.5)),
             mix=draw_mix(chance),
+            weights=draw_weights(chance),
             operator=chance.random() < 0.6,
             supervised=chance.random() < 0.5,
             skew=chance.choice((0, 0, -7_200_000, 7_200_000)),
+            farewell=chance.choice(("none", "stop", "stop", "force", "order")),
         )

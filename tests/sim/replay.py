@@ -11,10 +11,13 @@ import sys
 from contextlib import nullcontext
 
 from tests.sim.mutants import MUTANTS, planted
+from tests.sim.mutants_worker import WORKER_MUTANTS
 from tests.sim.plan import Plan
 from tests.sim.world import Result, simulate
 
 __all__ = ["main"]
+
+_ALL = {**MUTANTS, **WORKER_MUTANTS}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,10 +26,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--trace", action="store_true", help="print every step")
     parser.add_argument("--hash", action="store_true", help="print seed and trace hash only")
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), help="plant this bug first")
+    parser.add_argument("--mutant", choices=sorted(_ALL), help="plant this bug first")
     chosen = parser.parse_args(arguments)
     bad = 0
-    with planted(MUTANTS[chosen.mutant]) if chosen.mutant else nullcontext():
+    with planted(_ALL[chosen.mutant]) if chosen.mutant else nullcontext():
         for seed in chosen.seeds:
             result = simulate(seed, trace=chosen.trace)
             bad += bool(result.violations)

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from tests.sim.client import Caller
 from tests.sim.plan import QUEUE
 from tests.sim.script import Kind, Script, outcome_of, script_of
 from tests.sim.stage import LEASE, Process
+from toril.calls import Caller
 from toril.errors import EngineUnavailable
 from toril.model import (
     KEEP_ALL,
@@ -50,7 +50,7 @@ class Scenario:
         self._engine = process.engine
         self._process = process
         self._clock = process.clock
-        self._caller = Caller("subject", process.clock, tries=3)
+        self._caller = Caller("subject", process.clock)
 
     async def run(self) -> None:
         await self._begin()
@@ -82,7 +82,7 @@ class Scenario:
         reports = [
             each for lease in leases[:1] for each in (Progress(lease, "1"), LogLine(lease, "x"), Checkpoint(lease, "2"))
         ]
-        verdicts = await self._caller.make(lambda call: engine.report(QUEUE, reports, call=call))
+        verdicts = await self._caller.send(lambda call: engine.report(QUEUE, reports, call=call))
         await self._told(verdicts)
         jobs = await self._exchange(jobs, 2)
         jobs = await self._exchange(jobs, 1)
@@ -98,7 +98,7 @@ class Scenario:
         await self._plain(lambda: engine.recover(QUEUE, dead=dead, cause="killed"))
 
     async def _control(self) -> None:
-        engine, make = self._engine, self._caller.make
+        engine, make = self._engine, self._caller.send
         data = Script(nonce="d", kind=Kind.QUICK, ms=1).data
         changes = (SetDelay("4", LEASE), SetData("4", data), SetPriority("4", 2))
         await self._told(await make(lambda call: engine.update(QUEUE, changes, call=call)))
@@ -121,7 +121,7 @@ class Scenario:
         await self._plain(lambda: self._engine.finished(QUEUE, ["1", "4"], timeout=100))
 
     async def _sweep(self) -> None:
-        engine, make = self._engine, self._caller.make
+        engine, make = self._engine, self._caller.send
         completed = State.COMPLETED
         await self._told(await make(lambda call: engine.clean(QUEUE, state=completed, grace=0, call=call)))
         await self._plain(lambda: engine.prune(QUEUE))
@@ -131,7 +131,7 @@ class Scenario:
         journal = self._process.journal
         nonces = [script_of(job.data).nonce for job in jobs]
         journal.attempted.update(dict.fromkeys(nonces))
-        answers = await self._caller.make(lambda call: self._engine.add(QUEUE, jobs, call=call))
+        answers = await self._caller.send(lambda call: self._engine.add(QUEUE, jobs, call=call))
         assert answers is not None
         journal.acknowledged.update(zip(nonces, (answer.id for answer in answers), strict=True))
         await self._told(answers)
@@ -142,7 +142,7 @@ class Scenario:
         """Hand in what `done` came to, take others and run them."""
         batch = [Settlement(job.lease, outcome_of(script_of(job.data), job)) for job in done]
         claim = Claim(want=want, token=self._clock.unique(), lease=lease, worker="subject", alone=alone)
-        answer = await self._caller.make(lambda call: self._engine.exchange(QUEUE, batch, claim, call=call))
+        answer = await self._caller.send(lambda call: self._engine.exchange(QUEUE, batch, claim, call=call))
         assert isinstance(answer, Exchange)
         ran = [(job.lease, job.data, job.fence, job.attempts_made, job.stalls, job.suspect) for job in answer.jobs]
         await self._told((answer.verdicts, ran, answer.blocked_by, answer.suspects))
@@ -181,5 +181,5 @@ def _job(
     script = Script(nonce=nonce, kind=kind, ms=1, times=1)
     kept = KEEP_ALL if keep else REMOVE
     return NewJob(
-        name=nonce, data=script.data, delay=delay, id=job_id, attempts=2, keep_completed=kept, keep_failed=kept
+        name=script.name, data=script.data, delay=delay, id=job_id, attempts=2, keep_completed=kept, keep_failed=kept
     )

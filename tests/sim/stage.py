@@ -1,21 +1,21 @@
 """A small world for one scenario at a time: calm weather, but for the one call that the test has chosen."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any
 
 from tests.sim.checker import check
-from tests.sim.client import Terms, Worker
 from tests.sim.clock import SimClock, stream
-from tests.sim.crew import Reaper
-from tests.sim.faults import CALM, Fate
+from tests.sim.faults import CALM, Fate, Weather
 from tests.sim.journal import Journal
 from tests.sim.link import Link
 from tests.sim.loop import until
 from tests.sim.node import Node
-from tests.sim.plan import QUEUE
+from tests.sim.plan import QUEUE, Terms
+from tests.sim.station import Station
 from tests.sim.store import MemoryStore, SimStore
 from tests.sim.wire import Wire
 from tests.sim.witness import Witness
@@ -60,7 +60,7 @@ class Process:
 class Stage:
     """Store, witness and processes of one scenario. The store is looked into after every effect."""
 
-    def __init__(self, weather: OneFault, store: Callable[[Clock], SimStore]) -> None:
+    def __init__(self, weather: Weather, store: Callable[[Clock], SimStore]) -> None:
         self.weather = weather
         self.journal = Journal()
         clock = SimClock(stream(0, "store"))
@@ -70,18 +70,23 @@ class Stage:
 
     def process(self, name: str = SUBJECT) -> Process:
         node = Node(name)
-        wire = Wire(node, self.store, self.weather, self.witness, self._spawn)
-        clock = SimClock(stream(0, name), name=name, node=node)
-        return Process(node, Link(name, wire, self.witness), clock, self.journal)
+        return Process(node, self._link(node), SimClock(stream(0, name), name=name, node=node), self.journal)
 
-    def _spawn(self, work: Awaitable[None]) -> None:
-        async def late() -> None:
-            await work
+    def _link(self, node: Node) -> Engine:
+        return Link(node.name, Wire(node, self.store, self.weather, self.witness, self._spawn), self.witness)
 
-        self.group.create_task(late())
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self.group.create_task(work, context=Context())
+
+    def work(self, process: Process, terms: Terms) -> Station:
+        """Have it be a worker from now on."""
+        node = process.node
+        station = Station(node, process.engine, self._link(node), process.clock, terms, self.witness.conduct)
+        self.start(process, station.run())
+        return station
 
     def start(self, process: Process, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self.group.create_task(work)
+        task = self.group.create_task(work, context=process.node.main.context())
         process.node.root = task
         return task
 
@@ -93,14 +98,11 @@ class Stage:
 
     async def take_over(self, *, lease: int = LEASE, name: str = "heir") -> None:
         """Fresh processes finish what is left, however long that takes."""
-        heir, reaper = self.process(name), self.process("reaper")
+        heir = self.process(name)
         await heir.engine.configure(QUEUE, [Resume()])
-        terms = Terms(queue=QUEUE, slots=2, lease=lease, max_stalls=1, tries=3, patience=1000)
-        self.start(heir, Worker(heir.node, heir.engine, heir.clock, terms, self.journal).run())
-        self.start(reaper, Reaper(QUEUE, reaper.engine, reaper.clock, 5000).run())
+        self.work(heir, Terms(slots=2, lease=lease))
         await until(lambda: bool(self.journal.violations) or not self.unfinished(), 5 * LEASE / 1000)
-        for process in (heir, reaper):
-            process.node.kill()
+        heir.node.kill()
 
     def unfinished(self) -> list[str]:
         return [entry.id for entry in self.witness.ledger.entries if entry.open]
@@ -117,7 +119,7 @@ class Stage:
 
 @asynccontextmanager
 async def staged(
-    weather: OneFault | None = None, store: Callable[[Clock], SimStore] = MemoryStore
+    weather: Weather | None = None, store: Callable[[Clock], SimStore] = MemoryStore
 ) -> AsyncIterator[Stage]:
     """A stage that is set up before and cleared away after."""
     stage = Stage(weather or OneFault(), store)

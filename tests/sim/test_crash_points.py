@@ -22,12 +22,13 @@ _NOT_SENT = {"open", "close", "twin", "lead", "resign"}
 
 async def play(scenario: ScenarioType, at: int = -1, fate: Fate = CALM) -> tuple[list[str], list[object], list[object]]:
     """The calls that were made, what the numbered ones were answered, and the store afterwards."""
-    async with staged(OneFault(at, fate)) as stage:
+    weather = OneFault(at, fate)
+    async with staged(weather) as stage:
         process = stage.process()
         subject = scenario(process)
         assert await stage.run(process, subject.run())
         seen = await picture(stage.store.view())
-        calls = list(stage.weather.calls)
+        calls = list(weather.calls)
         await stage.take_over()
         await stage.judge()
     return calls, subject.answers, seen

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.sim.client import Terms, Worker
 from tests.sim.faults import Fate, Point
 from tests.sim.loop import run, until
-from tests.sim.plan import QUEUE
+from tests.sim.plan import QUEUE, Terms
 from tests.sim.script import Kind, Script, outcome_of, script_of
 from tests.sim.stage import LEASE, OneFault, Process, Stage, picture, staged
 from toril.model import (
@@ -30,7 +29,7 @@ SHORT = 2_000
 
 async def add(stage: Stage, *scripts: Script, attempts: int = 2) -> None:
     """By a process that nothing befalls."""
-    jobs = [NewJob(name=script.kind, data=script.data, attempts=attempts) for script in scripts]
+    jobs = [NewJob(name=script.name, data=script.data, attempts=attempts) for script in scripts]
     for script in scripts:
         stage.journal.attempted[script.nonce] = None
     added = await stage.process("producer").engine.add(QUEUE, jobs)
@@ -107,8 +106,7 @@ def test_a_job_whose_worker_was_killed_starts_again_soon_after_its_lease_ran_out
         async with staged() as stage:
             await add(stage, Script(nonce="a", kind=Kind.LONG, ms=60_000))
             subject = stage.process()
-            terms = Terms(queue=QUEUE, slots=1, lease=SHORT, max_stalls=1, tries=3, patience=1000)
-            stage.start(subject, Worker(subject.node, subject.engine, subject.clock, terms, stage.journal).run())
+            stage.work(subject, Terms(lease=SHORT))
             await asyncio.sleep(20)
             killed = asyncio.get_running_loop().time()
             subject.node.kill()

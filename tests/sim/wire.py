@@ -1,8 +1,8 @@
 """The way from one process to the store and back, and everything that can happen on it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from tests.sim.faults import Fate, Point, Weather
 from tests.sim.node import Node
@@ -22,7 +22,7 @@ Seen = Callable[[T], None]
 class Spawn(Protocol):
     """Starts something that belongs to the network, not to any process."""
 
-    def __call__(self, work: Awaitable[None]) -> None: ...
+    def __call__(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]": ...
 
 
 class Wire:
@@ -38,44 +38,64 @@ class Wire:
         self._view: Store | None = None
 
     async def carry(self, what: str, send: Send[T], seen: Seen[T], *, call: Call | None = None) -> T:
-        """One call: there, its effect, and back."""
-        node, store = self._node, self._store
-        await node.awake()
-        fate, epoch = self._weather.fate(node.name, what), store.epoch
+        """One call: there, its effect, and back. What is on its way goes on whatever its sender does."""
+        node = self._node
+        node.check()
+        fate = self._weather.fate(node.name, what)
         self._die_at(Point.BEFORE_SEND, fate, what)
-        if fate.late is not None:
-            self._spawn(self._arrive_late(self._weather.patience + fate.late, what, send, seen, call))
-        if fate.lost == "request" or fate.late is not None:
-            await self._nothing_comes(what)
+        epoch = self._store.epoch
+        heard: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        trip = self._spawn(self._travel(fate, what, lambda: self._effect(what, send, seen, call, epoch), heard))
         try:
-            await asyncio.sleep(fate.request)
+            answer = await heard
         except asyncio.CancelledError:
-            if fate.outlives:
-                self._spawn(self._arrive_late(fate.request, what, send, seen, call))
+            if not fate.outlives and fate.late is None:
+                trip.cancel()
             raise
-        answer = await self._effect(what, send, seen, call, epoch)
-        self._die_at(Point.AFTER_EFFECT, fate, what)
-        if fate.lost == "reply":
-            await self._nothing_comes(what)
-        await asyncio.sleep(fate.reply)
-        if store.epoch != epoch:
-            raise EngineUnavailable(f"{what}: the connection was reset")
-        await node.awake()
+        finally:
+            node.check()
         self._die_at(Point.AFTER_REPLY, fate, what)
         return answer
 
+    async def _travel(
+        self, fate: Fate, what: str, effect: Callable[[], Awaitable[T]], heard: "asyncio.Future[T]"
+    ) -> None:
+        epoch = self._store.epoch
+        if fate.late is not None or fate.lost == "request":
+            await self._nothing_comes(what, heard)
+            if fate.late is None:
+                return
+        await asyncio.sleep(fate.request if fate.late is None else fate.late)
+        try:
+            answer = await effect()
+        except EngineUnavailable as error:
+            _say(heard, error)
+            return
+        if heard.done():
+            self._witness.journal.tally["request took effect late"] += 1
+            return
+        self._die_at(Point.AFTER_EFFECT, fate, what)
+        if fate.lost == "reply":
+            await self._nothing_comes(what, heard)
+            return
+        await asyncio.sleep(fate.reply)
+        if self._store.epoch != epoch:
+            _say(heard, EngineUnavailable(f"{what}: the connection was reset"))
+        elif not heard.done():
+            heard.set_result(answer)
+
     async def rest(self, what: str, send: Send[T]) -> T:
         """A call that waits within the store and changes nothing there."""
-        await self._node.awake()
+        self._node.check()
         fate, epoch = self._weather.fate(self._node.name, what), self._store.epoch
         if fate.lost == "request":
-            await self._nothing_comes(what)
+            await self._no_answer(what)
         answer = await send(self._reach(what, epoch))
         if fate.lost == "reply":
-            await self._nothing_comes(what)
+            await self._no_answer(what)
         if self._store.epoch != epoch:
             raise EngineUnavailable(f"{what}: the connection was reset")
-        await self._node.awake()
+        self._node.check()
         return answer
 
     def _die_at(self, point: Point, fate: Fate, what: str) -> None:
@@ -84,20 +104,14 @@ class Wire:
             self._node.kill()
             raise asyncio.CancelledError
 
-    async def _nothing_comes(self, what: str) -> None:
+    async def _no_answer(self, what: str) -> None:
         await asyncio.sleep(self._weather.patience)
-        await self._node.awake()
+        self._node.check()
         raise EngineUnavailable(f"{what}: no answer within {self._weather.patience} s")
 
-    async def _arrive_late(self, delay: float, what: str, send: Send[T], seen: Seen[T], call: Call | None) -> None:
-        """A request whose sender no longer waits for it. Nobody hears the answer."""
-        epoch = self._store.epoch
-        await asyncio.sleep(delay)
-        try:
-            await self._effect(what, send, seen, call, epoch)
-        except EngineUnavailable:
-            return
-        self._witness.journal.tally["request took effect late"] += 1
+    async def _nothing_comes(self, what: str, heard: "asyncio.Future[T]") -> None:
+        await asyncio.sleep(self._weather.patience)
+        _say(heard, EngineUnavailable(f"{what}: no answer within {self._weather.patience} s"))
 
     async def _effect(self, what: str, send: Send[T], seen: Seen[T], call: Call | None, epoch: int) -> T:
         view = self._reach(what, epoch)
@@ -119,3 +133,8 @@ class Wire:
         if self._view is None or self._epoch != epoch:
             self._view, self._epoch = self._store.view(), epoch
         return self._view
+
+
+def _say(heard: "asyncio.Future[T]", error: EngineUnavailable) -> None:
+    if not heard.done():
+        heard.set_exception(error)

@@ -1,9 +1,11 @@
 """Sees every effect on the store, in order, and holds the store's answers against the ledger."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from tests.sim.clock import EPOCH
+from tests.sim.conduct import Conduct
 from tests.sim.journal import Journal
 from tests.sim.ledger import Entry, Ledger, Stage
 from tests.sim.store import SimStore
@@ -17,6 +19,7 @@ from toril.model import (
     Extended,
     Lease,
     NewJob,
+    Progress,
     Recovered,
     Report,
     Rewrite,
@@ -32,7 +35,8 @@ class Witness:
 
     def __init__(self, journal: Journal, store: SimStore, clock: Clock, *, every: int = 1) -> None:
         self.journal = journal
-        self.ledger = Ledger(journal)
+        self.ledger = Ledger(journal, clock)
+        self.conduct = Conduct(journal, self.ledger)
         self.effects = 0
         self._store = store
         self._clock = clock
@@ -99,11 +103,19 @@ class Witness:
     ) -> None:
         ids = tuple(job.lease.id for job in answer.jobs)
         if self._is_new_exchange(call, claim, ids, answer):
-            due = [self.ledger.settle(settlement, answer.now) for settlement in batch]
+            due = [self._settle(settlement, answer.now) for settlement in batch]
             self._judge(batch, due, answer.verdicts)
+            for settlement, verdict in zip(batch, answer.verdicts, strict=True):
+                self.conduct.settled(claim.worker, settlement, verdict)
             self._claimed(claim, answer)
         settled = [f"{s.lease.id} {type(s.outcome).__name__} {v}" for s, v in zip(batch, answer.verdicts, strict=True)]
         self.saw(node, "exchange", f"{_named(call)} {settled} {claim.token} {ids}")
+
+    def _settle(self, settlement: Settlement, now: int) -> Verdict:
+        entry = self.ledger.find(settlement.lease.id)
+        if entry is not None and entry.held(settlement.lease.token, now):
+            self.conduct.settling(settlement, entry)
+        return self.ledger.settle(settlement, now)
 
     def _is_new_exchange(self, call: Call | None, claim: Claim, ids: tuple[str, ...], answer: Exchange) -> bool:
         """A repeated answer is the first one, without the jobs that were lost since."""
@@ -146,6 +158,7 @@ class Witness:
         self._expect("I1", given, len(answer.jobs), f"jobs handed out of {[entry.id for entry in ready]}")
         for job in answer.jobs:
             ledger.claim(job, claim, answer.now)
+            self.conduct.claimed(job, claim)
             if job.suspect:
                 self.journal.tally["suspect run alone"] += 1
                 self._expect("G6", (True, 1), (claim.alone, len(answer.jobs)), f"the company of suspect {job.lease.id}")
@@ -182,6 +195,8 @@ class Witness:
                 self.journal.tally["stale report refused"] += not held
                 if entry is not None and held and isinstance(report, Rewrite):
                     entry.data = report.data
+                if entry is not None and held and isinstance(report, Progress):
+                    entry.progress = json.loads(report.value)
         self.saw(node, "report", f"{_named(call)} {[verdict.value for verdict in answer]}")
 
     def recovered(self, node: str, dead: Sequence[Lease], answer: Recovered) -> None:
@@ -201,6 +216,7 @@ class Witness:
 
     def _stalled(self, entry: Entry, now: int, answer: Recovered) -> None:
         early, alone, cancelling = entry.deadline > now, entry.alone, entry.cancelling
+        self.conduct.stalled(entry)
         ended = self.ledger.stall(entry)
         self._expect("I6", ended, entry.id in answer.failed, f"whether the stall of {entry.id} ended it")
         self.journal.tally["stall"] += 1

@@ -2,16 +2,16 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
+from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from tests.sim.chaos import Chaos
 from tests.sim.checker import check
-from tests.sim.client import Worker
 from tests.sim.clock import EPOCH, SimClock, stream
-from tests.sim.crew import Operator, Orders, Producer, Reaper
+from tests.sim.crew import Operator, Orders, Producer
 from tests.sim.faults import Storm
 from tests.sim.journal import Journal, Violation
 from tests.sim.link import Link
@@ -19,11 +19,14 @@ from tests.sim.loop import Deadlock, run, until
 from tests.sim.node import Node
 from tests.sim.plan import QUEUE, Plan
 from tests.sim.script import Kind
+from tests.sim.station import Home, Station, queue_of
 from tests.sim.store import MemoryStore, SimStore
 from tests.sim.wire import Wire
 from tests.sim.witness import Witness
 from toril.clock import Clock
 from toril.engine import Engine
+from toril.errors import EngineUnavailable
+from toril.logs import log
 from toril.model import Lease, Resume, SetConcurrency
 
 __all__ = ["Result", "World", "simulate"]
@@ -60,10 +63,13 @@ def simulate(
 ) -> Result:
     """Run one seed to its end, on a loop of its own."""
     world = World(plan or Plan.draw(seed), store, trace=trace)
+    log.disabled = True  # what workers complain of is what the simulation is made of
     try:
         run(world.run())
     except Deadlock as error:
         world.journal.violated("I15", str(error))
+    finally:
+        log.disabled = False
     journal = world.journal
     return Result(
         seed=seed,
@@ -87,18 +93,24 @@ class World:
         clock = SimClock(stream(plan.seed, "store"))
         self.store = store(clock)
         self.witness = Witness(self.journal, self.store, clock, every=_LOOK_EVERY)
-        lateness = plan.terms.lease / 500
-        self.storm = Storm(stream(plan.seed, "calls"), plan.mix, patience=plan.patience, lateness=lateness)
+        self.conduct = self.witness.conduct
+        self.storm = Storm(stream(plan.seed, "calls"), plan.mix, patience=plan.patience, lateness=self._lateness)
         self.seconds = 0.0
         self.nodes: dict[str, Node] = {}
+        self.stations: dict[str, Station] = {}
         self._orders = [
-            Orders(stream(plan.seed, f"orders {n}"), f"p{n}", jobs=plan.jobs // plan.producers, lease=plan.terms.lease)
-            for n in range(plan.producers)
+            Orders(stream(plan.seed, f"orders {n}"), f"p{n}", plan.weights, jobs=jobs, lease=plan.terms.lease)
+            for n, jobs in enumerate([plan.jobs // plan.producers] * plan.producers)
         ]
         self._births: Counter[str] = Counter()
-        self._late = 0
+        self._closing = False
         self._tasks: list[asyncio.Task[None]] = []
         self._group = asyncio.TaskGroup()
+
+    @property
+    def _lateness(self) -> float:
+        """Seconds that a request may come late: two leases."""
+        return self.plan.terms.lease / 500
 
     async def run(self) -> None:
         await self.store.open()
@@ -106,6 +118,9 @@ class World:
             try:
                 await self._live()
             finally:
+                self._closing = True
+                for node in self.nodes.values():
+                    node.kill()  # or what is held up would stay so
                 for task in self._tasks:
                     task.cancel()
         if not self.journal.violations:
@@ -122,7 +137,6 @@ class World:
             self._start(self._keep_alive(f"w{n}", self._worker))
         for n, orders in enumerate(self._orders):
             self._start(self._keep_alive(f"p{n}", self._producer(orders), over=partial(getattr, orders, "done")))
-        self._start(self._keep_alive("reaper", self._reaper))
         chaos = Chaos(self)
         if plan.operator:
             self._start(self._keep_alive("op", self._operator, over=lambda: self.storm.over))
@@ -131,74 +145,133 @@ class World:
         await self._until(lambda: False, plan.storm)
         await self._until(lambda: all(orders.done for orders in self._orders), plan.storm * 4)
         await chaos.end()
-        if plan.operator:
+        await self._calm_down()
+        await self._drain()
+        await self._close()
+
+    async def _calm_down(self) -> None:
+        """Wait for what is on its way: a pause may arrive after a later resume."""
+        if self.plan.operator:
             self.nodes["op"].kill()  # or nothing would ever be at its end
-        await asyncio.sleep(1)  # for what is on its way: a pause has no number and may arrive after a later resume
-        await self._until(lambda: not self._late, plan.terms.lease / 100 + plan.patience)
+            await self._until(lambda: False, 1 + self._lateness + self.plan.patience)
+        self.conduct.calm_at = self.conduct.now()
         await self._healer().configure(QUEUE, [Resume()])
+
+    async def _drain(self) -> None:
+        """While the rest is done one worker is stopped and comes back: it may keep nothing."""
+        await self._farewell()
         bound = self._bound()
         await self._until(self._drained, bound)
         if not self._drained() and not self.journal.violations:
             left = [(e.id, e.script.kind, e.stage) for e in self.witness.ledger.entries if e.open]
             self.journal.violated("I15", f"not at its end {bound:.1f} s after the last fault: {left}")
 
+    async def _farewell(self) -> None:
+        await self._until(lambda: False, 1.0)
+        node, station = self.nodes["w0"], self.stations["w0"]
+        if node.dead or node.over or node.stopping:
+            return
+        match self.plan.farewell:
+            case "stop":
+                station.stop()
+            case "force":
+                station.stop()
+                station.stop()
+            case "order":
+                await station.order_stop(self._healer())
+            case "none":
+                pass
+
+    async def _close(self) -> None:
+        """Nothing is left to do. Every worker must know that, have told all, and stop when it is asked to."""
+        if self.journal.violations:
+            return
+        await self._until(lambda: not self._leftovers(), 30)
+        for name, found in self._leftovers().items():
+            self.journal.violated("I16", f"all jobs have ended, and in {name} {', '.join(found)}")
+        self.conduct.at_rest()
+        self._closing = True
+        for node, station in self._living():
+            if not node.stopping:
+                station.stop()
+        await self._until(lambda: not self._living(), self.plan.terms.grace + 30)
+        for node, _ in self._living():
+            self.journal.violated("stop", f"{node.name} has nothing to do and does not stop")
+
+    def _living(self) -> list[tuple[Node, Station]]:
+        pairs = [(self.nodes[name], station) for name, station in self.stations.items()]
+        return [(node, station) for node, station in pairs if not node.dead and not node.over]
+
+    def _leftovers(self) -> dict[str, list[str]]:
+        return {node.name: found for node, station in self._living() if (found := station.leftovers())}
+
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait for this, and no longer than until something is found wrong."""
-        await until(lambda: bool(self.journal.violations) or done(), seconds)
+
+        def over() -> bool:
+            if self.conduct.calm_at is not None:
+                self.conduct.hungry([node for node, _ in self._living()])
+            return bool(self.journal.violations) or done()
+
+        await until(over, seconds)
 
     def _drained(self) -> bool:
         return all(orders.done for orders in self._orders) and not any(e.open for e in self.witness.ledger.entries)
 
     def _bound(self) -> float:
-        """Seconds that the rest may take on a single slot: three rounds of recovery, all work, all delays; a job that
-        kills needs a lease and a new process for each stall that it is allowed."""
-        terms, cycle = self.plan.terms, self.plan.terms.lease + self.plan.interval + 1000 * _RESTART
-        total = 3 * cycle + 1000
+        """Seconds that the rest may take on a single slot: three rounds of recovery, all work, all delays; claims held
+        back for suspects; a job that kills needs a lease and a new process for each stall that it is allowed."""
+        terms, cycle = self.plan.terms, self.plan.terms.lease / 1000 + _RESTART + 1
+        total = 3 * cycle + 90
         for entry in self.witness.ledger.entries:
             script = entry.script
             if entry.open:
-                total += (script.times + 2) * (script.ms + script.delay + 60) + max(0, entry.due - self.witness.now())
+                runs = script.times + entry.attempts + terms.max_stalls + 2
+                total += runs * (script.ms / 1000 + 6) + max(0, entry.due - self.witness.now()) / 1000
             if entry.open and script.kind in {Kind.POISON, Kind.SCARE}:
-                total += (terms.max_stalls + 2) * (cycle + script.ms)
-        return total / 1000
+                total += (terms.max_stalls + 2) * cycle
+        return total
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._group.create_task(work)
+    def _start(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> asyncio.Task[None]:
+        task = self._group.create_task(work, context=context)
         self._tasks.append(task)
         return task
 
-    def _spawn(self, work: Awaitable[None]) -> None:
-        """A request that outlives its caller."""
-
-        async def late() -> None:
-            self._late += 1
-            try:
-                await work
-            finally:
-                self._late -= 1
-
-        self._start(late())
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Something that belongs to no process."""
+        return self._group.create_task(work, context=Context())
 
     async def _keep_alive(
         self, name: str, work: Callable[[Node], Coroutine[Any, Any, None]], over: Callable[[], bool] = lambda: False
     ) -> None:
-        """Start a process, and start another in its place when it has died, with nothing in its memory."""
-        while not over():
+        """Start a process, and start another in its place when it has died or stopped, with nothing in its memory."""
+        while not over() and not self._closing:
             self._births[name] += 1
             node = self.nodes[name] = Node(f"{name}.{self._births[name]}")
-            node.root = self._start(work(node))
+            node.root = self._start(self._live_on(node, work), node.main.context())
             await asyncio.wait({node.root})
-            if not node.dead:
+            if not node.dead and not node.stopping:
                 return
-            self.journal.tally["process died"] += 1
-            self.journal.note(f"{self.witness.now() - EPOCH} {node.name} died")
+            how = "died" if node.dead else "stopped"
+            self.journal.tally[f"process {how}"] += 1
+            self.journal.note(f"{self.witness.now() - EPOCH} {node.name} {how}")
             await asyncio.sleep(_RESTART)
 
-    def _link(self, node: Node) -> tuple[Engine, SimClock]:
-        chance = stream(self.plan.seed, node.name)
-        wire = Wire(node, self.store, self.storm, self.witness, self._spawn)
-        clock = SimClock(chance, name=node.name, node=node, skew=self.plan.skew)
-        return Link(node.name, wire, self.witness), clock
+    async def _live_on(self, node: Node, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work(node)
+        except EngineUnavailable as error:
+            node.stopping = node.over = True  # its first call was not answered: whoever started it does so again
+            self.journal.note(f"{node.name} could not start: {error}")
+        except Exception as error:
+            if not node.dead:
+                self.journal.violated("error", f"{node.name} crashed: {error!r} {getattr(error, 'exceptions', '')}")
+
+    def _link(self, node: Node) -> Engine:
+        return Link(node.name, Wire(node, self.store, self.storm, self.witness, self._spawn), self.witness)
+
+    def _clock(self, node: Node) -> SimClock:
+        return SimClock(stream(self.plan.seed, node.name), name=node.name, node=node, skew=self.plan.skew)
 
     def _healer(self) -> Engine:
         """Someone whom nothing befalls."""
@@ -207,26 +280,30 @@ class World:
         return Link("healer", Wire(Node("healer"), self.store, calm, self.witness, self._spawn), self.witness)
 
     async def _worker(self, node: Node) -> None:
-        worker = Worker(node, *self._link(node), self.plan.terms, self.journal)
+        station = Station(
+            node, self._link(node), self._link(node), self._clock(node), self.plan.terms, self.conduct
+        )  # fmt: skip
+        self.stations[node.name.partition(".")[0]] = station
         try:
-            await worker.run()
+            await station.run()
         finally:
-            if node.dead and self.plan.supervised:
-                self._start(self._bury(worker.held, node.name))
+            if node.dead and self.plan.supervised and not self._closing:
+                self._start(self._bury(station.held, node.name), Context())
 
     async def _bury(self, leases: list[Lease], name: str) -> None:
         """The supervisor saw the process die and gives its jobs back before their leases run out."""
-        engine, clock = self._link(Node(f"supervisor of {name}"))
-        await Reaper(QUEUE, engine, clock, 0).take_back(leases, cause="killed")
+        try:
+            await self._link(Node(f"supervisor of {name}")).recover(QUEUE, dead=leases, cause="killed")
+        except EngineUnavailable:
+            self.journal.tally["burial failed"] += 1  # the leases run out by themselves
 
     def _producer(self, orders: Orders) -> Callable[[Node], Coroutine[Any, Any, None]]:
         def produce(node: Node) -> Coroutine[Any, Any, None]:
-            return Producer(node.name, QUEUE, *self._link(node), orders, self.journal).run()
+            clock = self._clock(node)
+            queue = queue_of(Home(node.name, self._link(node), clock), self.plan.terms)
+            return Producer(queue, clock, orders, self.journal).run()
 
         return produce
 
-    def _reaper(self, node: Node) -> Coroutine[Any, Any, None]:
-        return Reaper(QUEUE, *self._link(node), self.plan.interval).run()
-
     def _operator(self, node: Node) -> Coroutine[Any, Any, None]:
-        return Operator(node.name, QUEUE, *self._link(node), self.journal).run()
+        return Operator(node.name, self._link(node), self._clock(node), self.journal).run()

@@ -1,0 +1,248 @@
+"""What workers do must follow from what their handlers did: the checks on the real worker, beside those on the store.
+
+Rows are those of the list of invariants, or else a word: `outcome` (what was handed in is not what the handler did),
+`stall` (a living process lost a lease), `stop`, `cancel`, `timeout`, `lost lease` (an attempt went on for too long),
+`handed in`, `renewal`, `progress`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.sim.journal import Journal
+from tests.sim.ledger import Entry, Ledger
+from tests.sim.node import Node
+from tests.sim.outcomes import wrong
+from tests.sim.script import QUEUE, Kind, Script
+from toril.model import Claim, Claimed, Completed, Lease, Outcome, Settlement, Verdict
+from toril.signal import Why
+
+__all__ = ["Conduct", "Run"]
+
+PROMPT: Final = 16.0  # seconds: claims held back for a suspect (10), a pause between two tries (5), and a little
+_SLACK: Final = 8.0  # seconds that an attempt may take to end once its process knows that it should
+_TOLD: Final[dict[str, str]] = {
+    "Completed": "completed", "Failed": "failed", "Retried": "retrying", "Snoozed": "snoozed", "Released": "released",
+    "Cancelled": "cancelled",
+}  # fmt: skip
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Run:
+    """One run of a handler, as the handler tells it."""
+
+    node: Node
+    job: Claimed
+    script: Script
+    began: float
+    delays: int
+    ended: float | None = None
+    error: BaseException | None = None
+    told: Why | None = None
+    progress: int | str | None = None
+    cut: bool = False
+    lost_at: float | None = None
+    wished_at: float | None = None
+
+    @property
+    def held_up(self) -> bool:
+        """Its process was kept from running meanwhile."""
+        return self.node.delays != self.delays
+
+
+class Conduct:
+    """Sees what workers send, what their handlers did, and what they tell."""
+
+    def __init__(self, journal: Journal, ledger: Ledger) -> None:
+        self.journal = journal
+        self.calm_at: float | None = None
+        self.slots = 1
+        self.nodes: dict[str, Node] = {}
+        self.starts: list[str] = []
+        self._ledger = ledger
+        self._runs: dict[Lease, Run] = {}
+        self._live: dict[str, dict[Lease, Run]] = {}
+        self._sent: set[Lease] = set()
+        self._settled: dict[Lease, float] = {}
+        self._untold: dict[tuple[str, str], list[tuple[str, Lease]]] = {}
+        self._hungry_since: float | None = None
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def calm_since(self, time: float) -> bool:
+        """Whether no fault has struck since then."""
+        return self.calm_at is not None and time >= self.calm_at
+
+    # what handlers do
+
+    def began(self, node: Node, job: Claimed, script: Script) -> Run:
+        self.journal.began(script.nonce, job.fence)
+        run = Run(node=node, job=job, script=script, began=self.now(), delays=node.delays)
+        self._runs[job.lease] = self._live.setdefault(node.name, {})[job.lease] = run
+        self.starts.append(script.nonce)
+        company = self.company(node)
+        if len(company) > self.slots:
+            self._violated("I7", f"{node.name} runs {len(company)} jobs in {self.slots} slots")
+        if len(company) > 1 and any(each.job.suspect for each in company):
+            self._violated("G6", f"{node.name} runs {[each.job.lease.id for each in company]}, a suspect among them")
+        return run
+
+    def ended(self, run: Run, told: Why | None) -> None:
+        run.ended, run.told = self.now(), told
+        run.cut = run.cut or isinstance(run.error, asyncio.CancelledError)
+        self._live[run.node.name].pop(run.job.lease)
+        self.journal.over(run.script.nonce, run.job.fence)
+        if run.script.kind is not Kind.DEAF and not run.held_up:
+            self._check_length(run, run.ended)
+
+    def _check_length(self, run: Run, now: float) -> None:
+        """An attempt that should stop does so soon after its process can have learned of it."""
+        name, patience = run.job.lease.id, self._ledger.lease / 1000 + _SLACK
+        grace = 0.5 if run.wished_at is None else 1.5  # who is asked to stop has a second to do so
+        if run.script.timeout is not None and now - run.began > run.script.timeout / 1000 + grace:
+            self._violated("timeout", f"{name} ran for {now - run.began:.1f} s, its timeout is {run.script.timeout} ms")
+        if run.lost_at is not None and now - run.lost_at > patience:
+            self._violated("lost lease", f"{name} ran on for {now - run.lost_at:.1f} s without a lease")
+        elif run.wished_at is not None and now - run.wished_at > patience:
+            self._violated("cancel", f"{name} ran on for {now - run.wished_at:.1f} s after it was told to stop")
+
+    def company(self, node: Node) -> list[Run]:
+        """What runs in a process and was not told to stop."""
+        return [run for run in self._live.get(node.name, {}).values() if not run.cut]
+
+    def running(self, node: Node) -> int:
+        return len(self._live.get(node.name, ()))
+
+    def deaf(self, node: Node) -> bool:
+        return any(run.script.kind is Kind.DEAF for run in self._live.get(node.name, {}).values())
+
+    # what workers send
+
+    def exchanging(self, node: str, batch: Sequence[Settlement], claim: Claim) -> None:
+        self._sent.update(settlement.lease for settlement in batch)
+        if node not in self.nodes or not claim.want:
+            return
+        company = self.company(self.nodes[node])
+        if any(run.job.suspect for run in company):
+            self._violated("G6", f"{node} claims more beside a suspect")
+        if claim.alone and company:
+            self._violated("G6", f"{node} says it is alone, and runs {[run.job.lease.id for run in company]}")
+
+    def renewing(self, node: str, leases: Sequence[Lease]) -> None:
+        late = [lease.id for lease in leases if self.now() - self._settled.get(lease, self.now()) > 5]
+        if late and node in self.nodes and not self.nodes[node].held:
+            self._violated("renewal", f"{node} renews leases that it handed in long ago: {late}")
+
+    def claimed(self, job: Claimed, claim: Claim) -> None:
+        entry, node = self._ledger.by_id[job.lease.id], self.nodes.get(claim.worker)
+        if node is not None:
+            entry.delays = -1 if node.held else node.delays
+
+    def settling(self, settlement: Settlement, entry: Entry) -> None:
+        """A settlement is about to be accepted: it must say what the handler did."""
+        run = self._runs.get(settlement.lease)
+        text = self._wrong(run, settlement.outcome, entry)
+        if text is not None:
+            self._violated("outcome", f"{entry.id} ({entry.script.kind}): {text}")
+        if run is None or not isinstance(settlement.outcome, Completed):
+            return
+        if run.progress is not None and entry.progress != run.progress and self.calm_since(run.began):
+            self._violated("progress", f"{entry.id} reported {run.progress!r}, and the store has {entry.progress!r}")
+
+    def _wrong(self, run: Run | None, outcome: Outcome, entry: Entry) -> str | None:
+        node = self.nodes.get(entry.worker)
+        if node is None:
+            return None  # somebody plays a worker by hand
+        return wrong(run, outcome, entry, self.now(), stopping=node.stopping)
+
+    def settled(self, worker: str, settlement: Settlement, verdict: Verdict) -> None:
+        if worker in self.nodes:
+            lease = settlement.lease
+            told = _TOLD[type(settlement.outcome).__name__] if verdict is Verdict.OK else "lease_lost"
+            self._untold.setdefault((worker, lease.id), []).append((told, lease))
+            self.journal.tally[f"settled: {told}"] += 1
+
+    def told(self, worker: str, name: str, job: str) -> None:
+        """A worker's event. What it says of an end must be what the store has answered."""
+        due = self._untold.get((worker, job), [])
+        for each in due:
+            if each[0] == name:
+                due.remove(each)
+                self._settled[each[1]] = self.now()
+                return
+        if name != "lease_lost":  # an attempt may learn of that before it has anything to hand in
+            self._violated("I14", f"{worker} tells that {job} is {name}; the store has answered {due}")
+
+    # what befalls their jobs
+
+    def wished(self, entry: Entry) -> None:
+        run = self._runs.get(Lease(QUEUE, entry.id, entry.token))
+        if run is not None and run.wished_at is None:
+            run.wished_at = self.now()
+
+    def stalled(self, entry: Entry) -> None:
+        """A lease was taken back. No process that lives and was not paused may lose one once the weather is calm; to
+        block its event loop is no excuse, except for a job of which it had not yet heard."""
+        run = self._runs.get(Lease(QUEUE, entry.id, entry.token))
+        node = self.nodes.get(entry.worker)
+        if run is not None:
+            run.lost_at = self.now()
+        if node is None or node.dead or node.over or not self.calm_since(entry.claimed_at):
+            return
+        if entry.delays == (node.delays if run is None else run.delays):
+            self._violated("stall", f"{entry.id} was taken from {node.name}, which lives and had it")
+
+    def stopped(self, node: Node, code: int) -> None:
+        """A process has ended in good order. What it held it has given back, unless it could not reach the store."""
+        node.over, node.clean = True, code == 0
+        left = [entry.id for entry in self._ledger.held_by(node.name) if not self._let_go(entry)]
+        free = self.calm_since(node.stop_at) and node.delays == node.stop_delays and not node.excused
+        if left and (code == 0 or free):
+            self._violated("stop", f"{node.name} has stopped with {code} and left {left} behind")
+        took = self.now() - node.stop_at
+        if free and took > node.patience:
+            self._violated("stop", f"{node.name} took {took:.1f} s to stop")
+
+    def _let_go(self, entry: Entry) -> bool:
+        """Whether its process had to think the lease lost, because no renewal was answered in time."""
+        run = self._runs.get(Lease(QUEUE, entry.id, entry.token))
+        return run is not None and run.told is Why.LEASE_LOST
+
+    # what must not last
+
+    def hungry(self, workers: list[Node]) -> None:
+        """Looked at often once it is calm: no job waits for long while a worker has nothing better to do."""
+        if not self._is_hungry(workers):
+            self._hungry_since = None
+        elif self._hungry_since is None or self._ledger.last_claim > self._hungry_since:
+            self._hungry_since = self.now()
+        elif self.now() - self._hungry_since > PROMPT:
+            waiting = [entry.id for entry in self._ledger.ready_now()]
+            self._violated("I15", f"nobody has claimed anything for {PROMPT} s, though {waiting} could be had")
+
+    def _is_hungry(self, workers: list[Node]) -> bool:
+        ready = list(self._ledger.ready_now())
+        if not ready or self._ledger.full():
+            return False
+        plain = any(not entry.suspect for entry in ready)
+        return any(
+            not self.running(node) or (plain and self.running(node) < self.slots)
+            for node in workers
+            if not (node.dead or node.over or node.stopping or node.held)
+            and not any(run.job.suspect for run in self.company(node))
+        )
+
+    def at_rest(self) -> None:
+        """All jobs have ended: so must everything that the workers had to say."""
+        for run in self._runs.values():
+            mute = run.ended is not None and not run.cut and run.told is None and run.job.lease not in self._sent
+            if mute and not run.node.dead and (run.node.clean or not run.node.over):
+                self._violated("handed in", f"{run.job.lease.id} ended in {run.node.name}, and nobody was told")
+        for (worker, job), due in self._untold.items():
+            if due and not self.nodes[worker].dead and not self.nodes[worker].over:
+                self._violated("I14", f"{worker} has not told that {job} is {due}")
+
+    def _violated(self, row: str, text: str) -> None:
+        self.journal.violated(row, text)

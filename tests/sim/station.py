@@ -1,0 +1,124 @@
+"""A simulated worker process: the real one, with its event loop, its clock and its store simulated."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar, cast, get_args
+
+from tests.sim.acting import Actor
+from tests.sim.conduct import Conduct
+from tests.sim.node import Node
+from tests.sim.plan import Terms
+from tests.sim.script import HANDLER, QUEUE
+from toril.calls import Caller
+from toril.clock import Clock
+from toril.engine import Engine, Store
+from toril.events import EventName, Events, JobEvent
+from toril.model import KEEP_ALL, Call, Lease, Order
+from toril.queue import Queue, QueueOptions
+from toril.worker.leases import Keeper
+from toril.worker.process import Plan, Process
+
+__all__ = ["Home", "Station", "queue_of"]
+
+T = TypeVar("T")
+
+_ENDS = ("completed", "failed", "retrying", "snoozed", "released", "cancelled", "lease_lost")
+
+
+class Home:
+    """What a queue needs of its app: the store, and a way to send calls again."""
+
+    def __init__(self, name: str, engine: Engine, clock: Clock) -> None:
+        self.store = cast("Store", engine)
+        self._caller = Caller(f"{name}/app", clock, patience=2.0)
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        return await self._caller.send(make)
+
+
+def queue_of(home: Home, terms: Terms) -> Queue:
+    options = QueueOptions(
+        concurrency=terms.slots, lease=terms.lease, renew=terms.lease // 3, max_stalls=terms.max_stalls,
+        keep_completed=KEEP_ALL, keep_failed=KEEP_ALL,
+    )  # fmt: skip
+    return Queue(home, QUEUE, options)
+
+
+class _KeptAside(Keeper):
+    """Keeps leases in the process's other simulated thread, where a real one has a real thread."""
+
+    def __init__(self, engine: Engine, clock: Clock, node: Node) -> None:
+        super().__init__(engine, clock)
+        self._node = node
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self.keep(), context=self._node.aside.context())
+
+    async def stop(self) -> None:
+        self._stopping = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+
+class Station:
+    """One life of a worker process. `engine` and `twin` are its two connections to the store."""
+
+    def __init__(self, node: Node, engine: Engine, twin: Engine, clock: Clock, terms: Terms, conduct: Conduct) -> None:
+        self._node = node
+        self._conduct = conduct
+        self._terms = terms
+        conduct.nodes[node.name], conduct.slots = node, terms.slots
+        node.stop = self.stop
+        queue = queue_of(Home(node.name, engine, clock), terms)
+        actor = Actor(node, clock, conduct)
+        queue.handlers.register_all({HANDLER: actor.play})
+        events = Events()
+        for name in get_args(EventName):
+            if name in _ENDS:
+                events.on(name, partial(self._told, name))
+        self.keeper = _KeptAside(twin, clock, node)
+        self.process = Process(
+            [queue], engine, self.keeper, clock, events, Plan(), name=node.name, version="simulated", grace=terms.grace
+        )
+
+    async def run(self) -> None:
+        code = await self.process.run(None)
+        self._node.check()
+        self._conduct.stopped(self._node, code)
+
+    def stop(self) -> None:
+        self.expect_stop(0)
+        self.process.stop()
+
+    async def order_stop(self, engine: Engine) -> None:
+        """By way of the store, as an operator far away does."""
+        self.expect_stop(11)  # it hears at its next sign of life at the latest
+        self._node.stopping = await engine.signal(self._node.name, Order.STOP)
+
+    def expect_stop(self, hears: float) -> None:
+        node = self._node
+        if not node.stopping:
+            node.stop_at, node.stop_delays = self._conduct.now(), node.delays
+            node.patience = hears + self._terms.grace + 3.0
+            node.excused = self._conduct.deaf(node) or node.held
+            node.stopping = True
+
+    @property
+    def held(self) -> list[Lease]:
+        return list(self.keeper._held)
+
+    def leftovers(self) -> list[str]:
+        """What a worker with nothing to do should not have."""
+        found = [f"the lease of {lease.id} is kept" for lease in self.held]
+        for worker in self.process._workers:
+            if worker.busy:
+                found.append(f"{worker.busy} slots are in use")
+            if worker._loop._outbox:
+                found.append(f"{len(worker._loop._outbox)} settlements are not handed in")
+        return found
+
+    def _told(self, name: str, event: JobEvent) -> None:
+        self._conduct.told(self._node.name, name, event.job_id)
