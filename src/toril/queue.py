@@ -9,7 +9,7 @@ from toril.adding import AddOptions, Defaults, WaitOptions, as_metadata, new_job
 from toril.codec import Serializer, Undecodable
 from toril.context import JobContext, SyncJobContext
 from toril.engine import Store
-from toril.errors import InvalidOption, InvalidPayload, PartialAdd, TorilError, UsageError, shown
+from toril.errors import EngineUnavailable, InvalidOption, InvalidPayload, PartialAdd, TorilError, UsageError, shown
 from toril.events import Events, JobEvent
 from toril.handlers import Registry, handler, own_name
 from toril.job import Job
@@ -277,7 +277,10 @@ class Queue(QueueOperations):
     async def _as_they_stand(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         """Those that were there already, with what the store has of them and not what they would have been."""
         there = [job.id for job in jobs if not job.added]
-        records = dict(zip(there, await self._home.store.jobs(self._name, there), strict=True))
+        try:
+            records = dict(zip(there, await self._home.store.jobs(self._name, there), strict=True))
+        except EngineUnavailable:
+            return jobs  # the add has happened: what cannot be read now must not make it look as if it had not
         return [
             Job(self, record.id, record.name, self.decoded(record), added=False, record=record)
             if (record := records.get(job.id)) is not None and not job.added

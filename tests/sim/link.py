@@ -16,6 +16,7 @@ from toril.model import (
     Extended,
     Finished,
     Health,
+    JobRecord,
     Lease,
     NewJob,
     Order,
@@ -100,6 +101,9 @@ class Link:
         return await self._wire.carry(
             "report", lambda store: store.report(queue, reports, call=call, now=now), seen, call=call
         )
+
+    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRecord | None]:
+        return await self._wire.carry("jobs", lambda store: store.jobs(queue, ids), self._plain("jobs"))
 
     async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
         return await self._wire.rest("finished", lambda store: store.finished(queue, ids, timeout=timeout))

@@ -99,10 +99,10 @@ def _exhausted_for_good(self: Loop) -> bool:
     return self._slots.idle() or not self._quarantine.holds_back()
 
 
-async def _spinning_rest(self: Loop, group: asyncio.TaskGroup) -> None:
+async def _spinning_rest(self: Loop) -> None:
     """The bug that seed 613 finds: a time that has passed is waited for again and again while no slot is free."""
     if self._exhausted and self._watcher is None and not self._quiet and self._slots.free():
-        self._watcher = group.create_task(self._watch())
+        self._watcher = asyncio.get_running_loop().create_task(self._watch())
     times = [time for time in (self._wake_at, self._quarantine.until) if time is not None]
     if times:
         self._clock.later(max(0.0, min(times) - self._clock.monotonic()), self._due)

@@ -15,9 +15,11 @@ from toril.clock import Clock
 from toril.engine import Engine, Store
 from toril.events import EventName, Events, JobEvent
 from toril.model import KEEP_ALL, Call, Lease, Order
+from toril.plan import Plan
+from toril.portal import Portal
 from toril.queue import Queue, QueueOptions
 from toril.worker.leases import Keeper
-from toril.worker.process import Plan, Process
+from toril.worker.process import Process
 
 __all__ = ["Home", "Station", "queue_of"]
 
@@ -31,10 +33,14 @@ class Home:
 
     def __init__(self, name: str, engine: Engine, clock: Clock) -> None:
         self.store = cast("Store", engine)
+        self.events = Events()
         self._caller = Caller(f"{name}/app", clock, patience=2.0)
 
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
         return await self._caller.send(make)
+
+    def portal(self) -> Portal:
+        raise AssertionError("simulated code does not block")
 
 
 def queue_of(home: Home, terms: Terms) -> Queue:

@@ -43,7 +43,7 @@ def test_a_trace_shows_every_step(capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["3", "--trace"])
 
     assert status == 0
-    assert "exchange w0.1/q/w0.1.1#1" in capsys.readouterr().out
+    assert "exchange w0.1/w0.1.1#1" in capsys.readouterr().out
 
 
 def test_a_replay_with_a_planted_bug_fails(capsys: pytest.CaptureFixture[str]) -> None:
