@@ -96,9 +96,10 @@ class File:
         return True
 
     def _check(self, connection: sqlite3.Connection) -> None:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        # The tables first: another process may be laying out the file just now, and they come with our mark.
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION_ID and (tables or application):
             raise EngineUnusable(f"{named(self.path)} is a database of another program; choose another file")
         self._check_version(version)
