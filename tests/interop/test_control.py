@@ -39,7 +39,7 @@ async def test_nothing_starts_between_pause_and_resume(
             await node.queue("q").add("echo", number)
         assert (await queue.counts()).waiting == (await node.queue("q").counts())["waiting"] == 4
         await change(queue, resumes, "resume")
-        await events.until("completed", times=4, deadline=4)  # woken, not polled for
+        await events.until("completed", times=4, deadline=7)  # woken, not polled for
 
     if works == "toril":
         async with toril.working("q") as queue:

@@ -62,7 +62,7 @@ async def test_an_idle_toril_is_woken_by_nodes_job(node: Node, toril: Toril) -> 
         await events.until("completed", jobId=first["id"])
 
         second = await node.queue("q").add("echo")
-        await events.until("completed", jobId=second["id"], deadline=3)  # sooner than any poll
+        await events.until("completed", jobId=second["id"], deadline=7)  # sooner than any poll
 
 
 async def test_a_delayed_job_waits_for_its_time(node: Node, toril: Toril) -> None:
