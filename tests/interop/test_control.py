@@ -17,6 +17,7 @@ async def order(events: NodeEvents, *wanted: str) -> list[str]:
     return [entry["event"] for entry in await events.seen() if entry["event"] in wanted]
 
 
+@pytest.mark.covers("R014")
 @pytest.mark.parametrize("resumes", ["node", "toril"])
 @pytest.mark.parametrize("pauses", ["node", "toril"])
 @pytest.mark.parametrize("works", ["node", "toril"])
@@ -92,6 +93,7 @@ async def test_torils_bound_on_running_jobs_holds_for_node(node: Node, toril: To
     assert await alternating(events)
 
 
+@pytest.mark.covers("R254")
 async def test_a_bound_is_shared_by_workers_of_both_kinds(node: Node, toril: Toril) -> None:
     events = await node.events("q")
     async with toril.working("q", concurrency=10) as queue:
@@ -147,6 +149,7 @@ async def test_torils_rate_limit_holds_for_node(node: Node, toril: Toril) -> Non
     await assert_limited(node, [job.id for job in jobs])
 
 
+@pytest.mark.covers("R204")
 async def test_a_rate_limit_is_shared_by_workers_of_both_kinds(node: Node, toril: Toril) -> None:
     events = await node.events("q")
     async with toril.working("q", concurrency=10) as queue:

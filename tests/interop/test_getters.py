@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from tests.interop.node import Node
 from tests.interop.side import Steps, Toril
 from toril import JobContext, PermanentError, Queue
@@ -49,6 +51,7 @@ async def every_state(node: Node, toril: Toril) -> AsyncIterator[Queue]:
             steps.let_go()
 
 
+@pytest.mark.covers("R172", "R173")
 async def test_counts_and_getters_are_equal(node: Node, toril: Toril) -> None:
     async with every_state(node, toril) as queue:
         ours, theirs = await queue.counts(), await node.queue("q").counts()

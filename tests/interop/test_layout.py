@@ -114,6 +114,7 @@ ADDS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.covers("R043", "R172", "R176", "R177", "R178", "R179")
 @pytest.mark.parametrize(("ours", "theirs"), [each[1:] for each in ADDS], ids=[each[0] for each in ADDS])
 async def test_an_added_job_is_stored_alike(
     node: Node, toril: Toril, ours: dict[str, Any], theirs: dict[str, Any]
@@ -168,6 +169,7 @@ LIVES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.covers("R174", "R175", "R186")
 @pytest.mark.parametrize(("name", "options", "end"), LIVES, ids=str)
 async def test_a_life_leaves_the_same_behind(
     node: Node, toril: Toril, name: str, options: dict[str, Any], end: str

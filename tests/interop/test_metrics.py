@@ -20,6 +20,7 @@ HANDLERS = {"fine": fine, "fails": fails}
 SCRIPT: dict[str, list[dict[str, Any]]] = {"fine": [], "fails": [{"fail": "told to"}]}
 
 
+@pytest.mark.covers("R232")
 async def test_counts_of_torils_jobs_are_read_by_node(node: Node, toril: Toril) -> None:
     events = await node.events("q")
     for name in ("fine", "fine", "fails", "fine"):

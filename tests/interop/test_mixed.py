@@ -4,12 +4,15 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
+
 from tests.interop.node import Node
 from tests.interop.side import KEPT, Toril, echo, running
 from tests.servers import RedisServer
 from toril import App, JobContext
 
 
+@pytest.mark.covers("F78")
 async def test_every_job_runs_exactly_once(node: Node, toril: Toril) -> None:
     events = await node.events("q")
     async with AsyncExitStack() as stack:

@@ -304,6 +304,7 @@ async def test_a_job_that_must_fail_does_not_run(node: Node, toril: Toril) -> No
 
     assert failed["failedReason"] == "child bull:c:1 failed"
     assert steps.ran == []
+    assert (await node.queue("q").job(job["id"]))["attemptsMade"] == 1
     assert await node.redis("HEXISTS", f"bull:q:{job['id']}", "defa") == 0
 
 

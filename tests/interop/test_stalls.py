@@ -57,6 +57,7 @@ async def killed_while_holding(server: RedisServer) -> str:
         return (await told.readline()).decode().strip()
 
 
+@pytest.mark.covers("F04", "R114")
 async def test_toril_takes_up_what_a_dead_node_held(
     node: Node, toril: Toril, another_node: Callable[[], Driver]
 ) -> None:
@@ -140,6 +141,7 @@ async def test_a_job_that_lives_is_left_alone_by_both(node: Node, toril: Toril) 
     assert await events.names(ours.id) == ["added", "waiting", "active", "completed"]
 
 
+@pytest.mark.covers("F78")
 async def test_a_mixed_fleet_loses_nothing_when_some_of_it_dies(
     node: Node, toril: Toril, server: RedisServer, another_node: Callable[[], Driver]
 ) -> None:

@@ -20,10 +20,11 @@ local function promote()
   end
 end
 
--- End a job instead of starting it.
+-- End a job instead of starting it; unless it is too late for it, that is an attempt.
 local function end_early(id, f, cause, reason, kind)
+  local made = (tonumber(f[F.attempts_made]) or 0) + (cause == 'expired' and 0 or 1)
   local job = {
-    name = f[F.name], added = f[F.added_at] or false, started = false, made = tonumber(f[F.attempts_made]) or 0,
+    name = f[F.name], added = f[F.added_at] or false, started = false, made = made,
     stalls = tonumber(f[F.stalls]) or 0, worker = false, options = f[F.opts],
   }
   fail_job(id, job, cause, reason, kind, '', reason:sub(1, 1024), #reason <= 1024)
@@ -45,6 +46,9 @@ local function start(id, suspect)
   end
   if deferred then
     return end_early(id, f, deferred:find('stalled', 1, true) and 'stalled' or 'failed', deferred, 'Deferred')
+  end
+  if not can_be_read(f[F.opts]) then
+    return end_early(id, f, 'failed', 'its stored options cannot be read', 'Undecodable')
   end
   fence = fence + 1
   local starts = f[F.starts] and tostring((tonumber(f[F.starts]) or 0) + 1) or '1'

@@ -1,14 +1,21 @@
 -- A job's options as its producer wrote them: read, never written again. Jobs of a queue share few sets of options.
-local known_options = {}
+local known_options, unreadable = {}, {}
 
 local function options_of(text)
-  local found = known_options[text]
+  local found = known_options[text or '{}']
   if not found then
-    local fine, decoded = pcall(cjson.decode, text or '')
-    found = fine and type(decoded) == 'table' and decoded or {}
-    known_options[text or ''] = found
+    local fine, decoded = pcall(cjson.decode, text or '{}')
+    fine = fine and type(decoded) == 'table'
+    found, unreadable[text or '{}'] = fine and decoded or {}, not fine
+    known_options[text or '{}'] = found
   end
   return found
+end
+
+-- Whether one can know what the producer wanted; what is not there wants nothing.
+local function can_be_read(text)
+  options_of(text)
+  return not unreadable[text or '{}']
 end
 
 local function attempts_of(options)
