@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.worker.conftest import Seen, working
-from toril import App, JobContext, PermanentError, Retry, Snooze, State, TransientError
+from toril import App, EngineFull, JobContext, PermanentError, Retry, Snooze, State, TransientError
 from toril.policy.retry import Fixed
 
 SOON = Retry(attempts=3, backoff=Fixed(0.01))
@@ -281,3 +281,19 @@ async def test_a_job_that_outlives_its_timeout_is_tried_again(app: App) -> None:
     queue = app.queue("q", {"work": work}, retry=SOON, timeout=0.05)
     async with working(app):
         assert await queue.add_and_wait("work") == "in time"
+
+
+async def test_a_store_that_takes_no_progress_fails_no_job(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(ctx: JobContext[None]) -> str:
+        await ctx.update_progress(50)
+        await ctx.log("half way")
+        return "done"
+
+    async def away(*args: object, **options: object) -> None:
+        raise EngineFull("no room")
+
+    queue = app.queue("q", {"work": work}, retry=Retry(attempts=1))
+    async with working(app):
+        monkeypatch.setattr(app.store, "report", away)
+
+        assert await queue.add_and_wait("work") == "done"

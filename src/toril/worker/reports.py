@@ -10,7 +10,7 @@ from toril.engine import Engine
 from toril.errors import TorilError
 from toril.job import Job
 from toril.logs import log
-from toril.model import Claimed, Progress, Report, Verdict
+from toril.model import Checkpoint, Claimed, LogLine, Progress, Report, Rewrite, Verdict
 
 __all__ = ["AttemptReports"]
 
@@ -52,12 +52,21 @@ class AttemptReports:
         return self._job(claimed)
 
     async def report(self, report: Report) -> Verdict:
-        if not isinstance(report, Progress):
-            return await self._write(report)
+        """Progress and log lines are told as well as can be: a store that is away fails no job for them. Data and
+        checkpoints are what a retry builds on, and are written or refused."""
+        match report:
+            case Progress():
+                return await self._progress(report)
+            case LogLine():
+                return await self._try_to_write(report)
+            case Rewrite() | Checkpoint():
+                return await self._write(report)
+
+    async def _progress(self, report: Progress) -> Verdict:
         now = self._clock.monotonic()
         if self._sent is None or now - self._sent >= _INTERVAL:
             self._sent, self._pending = now, None
-            return await self._write(report)
+            return await self._try_to_write(report)
         self._pending = report
         if self._timer is None:
             self._timer = self._clock.later(self._sent + _INTERVAL - now, self._catch_up)
@@ -79,12 +88,15 @@ class AttemptReports:
 
     async def _write_pending(self) -> None:
         report, self._pending = self._pending, None
-        if report is None:
-            return
+        if report is not None:
+            await self._try_to_write(report)
+
+    async def _try_to_write(self, report: Progress | LogLine) -> Verdict:
         try:
-            await self._write(report)
-        except TorilError as error:  # nobody waits for it, and the next one will do
-            log.warning("progress of job %s is not written: %s", report.lease.id, error)
+            return await self._write(report)
+        except TorilError as error:
+            log.warning("a %s of job %s is not written: %s", type(report).__name__, report.lease.id, error)
+            return Verdict.OK
 
     async def _write(self, report: Report) -> Verdict:
         (verdict,) = await self._caller.send(lambda call: self._engine.report(self._queue, [report], call=call))
