@@ -112,6 +112,7 @@ WRITTEN = [
 @pytest.mark.parametrize("name", WRITTEN)
 async def test_a_key_of_the_wrong_type_changes_nothing(server: RedisServer, engine: RedisEngine, name: str) -> None:
     await add(engine, *(NewJob(name="n", keep_completed=KEEP_ALL) for _ in range(3)), NewJob(name="d", delay=50_000))
+    await add(engine, NewJob(name="p", priority=1))
     held = await claim_one(engine)
     key = f"bull:q:{KEYS[name]}"
     server.tell("DEL", key)

@@ -15,7 +15,8 @@ local count, plain = tonumber(ARGV[5]), ARGV[6] == 'plain'
 local before, late = recalled()
 if late then return late end
 if before then return before end
-local mistake = wrong({K.wait, K.prioritized, K.delayed, K.marker, K.events, K.meta, K.toril, K.pc, K.id, K.active})
+local mistake = wrong('list', K.wait, K.active) or wrong('stream', K.events) or wrong('hash', K.meta)
+  or wrong('zset', K.prioritized, K.delayed, K.marker, K.suspects) or wrong('string', K.pc, K.id)
 if mistake then return mistake end
 
 local fresh, taken = count, {}

@@ -13,8 +13,8 @@
 local before, late = recalled()
 if late then return late end
 if before then return before end
-local mistake = wrong({K.wait, K.active, K.prioritized, K.delayed, K.completed, K.failed, K.marker, K.events, K.meta,
-  K.toril, K.suspects, K.pc, K.runs_failed, K.ages, K.results, K.results_till, K.metrics_failed})
+local mistake = wrong('list', K.wait, K.active) or wrong('zset', K.prioritized, K.delayed, K.completed, K.marker, K.suspects)
+  or wrong('stream', K.events) or wrong('hash', K.meta, K.toril) or wrong('string', K.pc) or wrong_for_ending('failed')
 if mistake then return mistake end
 
 local function again(id, state)

@@ -10,7 +10,8 @@
 local before, late = recalled()
 if late then return late end
 if before then return before end
-local mistake = wrong({K.wait, K.prioritized, K.delayed, K.completed, K.failed, K.suspects, K.events})
+local mistake = wrong('list', K.wait) or wrong('zset', K.prioritized, K.delayed, K.completed, K.failed, K.suspects)
+  or wrong('stream', K.events)
 if mistake then return mistake end
 
 local limit, state, cutoff = tonumber(ARGV[4]), ARGV[5], now - tonumber(ARGV[6])

@@ -18,7 +18,8 @@ end
 local before, late = recalled()
 if late then return late end
 if before or #ARGV == 4 then return settings() end
-local mistake = wrong({K.meta, K.toril, K.marker, K.events, K.wait, K.prioritized, K.delayed, K.active, K.suspects})
+local mistake = wrong('list', K.wait, K.active) or wrong('zset', K.marker, K.prioritized, K.delayed, K.suspects)
+  or wrong('stream', K.events) or wrong('hash', K.meta, K.toril)
 if mistake then return mistake end
 
 local function set(key, field, value)

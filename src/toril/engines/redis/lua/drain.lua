@@ -10,7 +10,7 @@
 local before, late = recalled()
 if late then return late end
 if before then return before end
-local mistake = wrong({K.wait, K.prioritized, K.delayed, K.suspects})
+local mistake = wrong('list', K.wait) or wrong('zset', K.prioritized, K.delayed, K.suspects)
 if mistake then return mistake end
 
 local limit = tonumber(ARGV[4])

@@ -40,7 +40,7 @@ end
 
 for _, key in ipairs(left > 0 and {K.runs_completed, K.runs_failed} or {}) do
   local seen = {}
-  for _, packed in ipairs(call('LRANGE', P .. key, 0, -1)) do
+  for _, packed in ipairs(call('LRANGE', P .. key, 0, N.runs - 1)) do
     local run = may_be(packed) and cmsgpack.unpack(packed)
     local best = run and missing[run[2]]
     if best and not seen[run[2]] then

@@ -11,7 +11,8 @@
 local before, late = recalled()
 if late then return late end
 if before then return before end
-local mistake = wrong({K.wait, K.active, K.prioritized, K.delayed, K.completed, K.failed, K.meta})
+local mistake = wrong('list', K.wait, K.active) or wrong('zset', K.prioritized, K.delayed, K.completed, K.failed)
+  or wrong('hash', K.meta)
 if mistake then return mistake end
 
 local limit, running = tonumber(ARGV[4]), call('LLEN', P .. K.active)

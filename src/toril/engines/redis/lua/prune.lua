@@ -6,7 +6,7 @@
 -- include begin
 -- include guard
 -- include jobs
-local mistake = wrong({K.results, K.results_till, K.ages, K.completed, K.failed})
+local mistake = wrong('hash', K.results) or wrong('zset', K.results_till, K.ages, K.completed, K.failed)
 if mistake then return mistake end
 
 local limit = tonumber(ARGV[2])

@@ -10,8 +10,8 @@
 -- include marks
 -- include stalled
 local limit, returned, failed = tonumber(ARGV[2]), {}, {}
-local mistake = wrong({K.wait, K.active, K.failed, K.marker, K.events, K.meta, K.toril, K.deadlines, K.suspects, K.stalled,
-  K.runs_failed, K.metrics_failed, K.ages, K.results, K.results_till})
+local mistake = wrong('list', K.wait, K.active) or wrong('zset', K.marker, K.deadlines, K.suspects)
+  or wrong('stream', K.events) or wrong('hash', K.meta, K.toril) or wrong('set', K.stalled) or wrong_for_ending('failed')
 if mistake then return mistake end
 
 local lost, seen = {}, {}

@@ -12,7 +12,7 @@
 local before, late = recalled()
 if late then return late end
 if before then return before end
-local mistake = wrong({K.events, K.deadlines, K.meta})
+local mistake = wrong('stream', K.events) or wrong('zset', K.deadlines) or wrong('hash', K.meta)
 if mistake then return mistake end
 
 local function write_log(id, line)

@@ -13,7 +13,8 @@
 local before, late = recalled()
 if late then return late end
 if before then return before end
-local mistake = wrong({K.wait, K.prioritized, K.delayed, K.marker, K.events, K.meta, K.suspects, K.pc})
+local mistake = wrong('list', K.wait) or wrong('zset', K.prioritized, K.delayed, K.marker, K.suspects)
+  or wrong('stream', K.events) or wrong('hash', K.meta) or wrong('string', K.pc)
 if mistake then return mistake end
 
 local WAITS = {waiting = true, prioritized = true, delayed = true}

@@ -7,9 +7,11 @@ local taken, taken_ids, fence, ended_early = {}, {}, nil, 0
 
 -- Jobs whose time has come go to the end of their line, in the order of their time, a bounded number.
 local function promote()
+  if delayed == 0 then return end
   local due = call('ZRANGEBYSCORE', P .. K.delayed, 0, (now + 1) * N.ties - 1, 'LIMIT', 0, N.promoted)
   if #due == 0 then return end
   call('ZREM', P .. K.delayed, unpack(due))
+  prioritized = prioritized + #due  -- some may be: then it is looked into
   for i = 1, #due do
     local f = call('HMGET', P .. due[i], F.name, F.priority)
     if f[1] then

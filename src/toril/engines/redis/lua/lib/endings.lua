@@ -11,7 +11,9 @@ local function flush_endings()
         packed[#packed + 1] = cmsgpack.pack(list[i])
       end
       call('LPUSH', RUNS[ending], unpack(packed))
-      call('LTRIM', RUNS[ending], 0, N.runs - 1)
+      if math.floor(number / 100) ~= math.floor((number + count) / 100) then
+        call('LTRIM', RUNS[ending], 0, N.runs - 1)  -- readers look no further anyway
+      end
       count_minute(FIGURES[ending], count)
       if #kept[ending] > 0 then trim(ending, kept[ending]) end
     end

@@ -39,8 +39,7 @@ local function to_front(id, priority)
 end
 
 -- Take many ids out of `active`. Where they are most of it, writing the rest anew is one step instead of many.
-local function leave_active(ids)
-  local running = call('LLEN', P .. K.active)
+local function leave_active(ids, running)
   if #ids < 4 or running > 4 * #ids then
     for i = 1, #ids do call('LREM', P .. K.active, -1, ids[i]) end
     return

@@ -21,11 +21,10 @@ local function sliding_left()
 end
 
 -- The rate in force, how many it lets start now, and when it lets more.
-local function rate_left(meta)
-  local max, ms, window = tonumber(meta[3] or nil), tonumber(meta[4] or nil), nil
+local function rate_left()
+  local max, ms = tonumber(meta[3] or nil), tonumber(meta[4] or nil)
   if max then
-    window = call('HGET', P .. K.toril, F.window) or 'fixed'
-    rate = {max = max, ms = ms or tonumber(ARGV[12]) or 1000, window = window}
+    rate = {max = max, ms = ms or tonumber(ARGV[12]) or 1000, window = own[2] or 'fixed'}
   elseif ARGV[11] ~= '' then
     rate = {max = tonumber(ARGV[11]), ms = tonumber(ARGV[12]), window = ARGV[13]}
   end

@@ -1,0 +1,20 @@
+-- The first half of an exchange: what comes back. The first write is one that a full server allows, so that it allows
+-- those that follow, and jobs can end.
+call('DEL', P .. K.lock, unpack(locks))
+if #settled > 0 then
+  local leaving = {}
+  for n = 1, #settled do leaving[n] = ids[settled[n]] end
+  leave_active(leaving, running)
+  running = running - #leaving
+  call('ZREM', P .. K.deadlines, unpack(leaving))
+  if call('TYPE', P .. K.stalled).ok == 'set' then call('SREM', P .. K.stalled, unpack(leaving)) end
+  for n = 1, #settled do
+    local at = first + (settled[n] - 1) * 7
+    settle_one(ARGV[at], jobs[ARGV[at]], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])
+  end
+  flush_released()
+  flush_endings()
+  if kinds.failed then  -- some may run again
+    prioritized, delayed = call('ZCARD', P .. K.prioritized), call('ZCARD', P .. K.delayed)
+  end
+end
