@@ -10,7 +10,7 @@ from tests.servers import RedisServer
 from toril.engines.redis import RedisEngine, connect
 from toril.engines.redis.layout import KEYS
 from toril.errors import EngineFull, EngineUnavailable, EngineUnusable
-from toril.model import KEEP_ALL, Claim, Completed, NewJob, Settlement, Verdict
+from toril.model import KEEP_ALL, Claim, Completed, Failed, Failure, NewJob, Settlement, Verdict
 
 
 @pytest.fixture
@@ -104,16 +104,17 @@ async def test_an_id_without_a_job_is_dropped_and_never_run(server: RedisServer,
 
 WRITTEN = [
     "wait", "active", "prioritized", "delayed", "completed", "failed", "marker", "events", "meta", "toril", "deadlines",
-    "suspects", "pc", "runs_completed", "metrics_completed", "ages", "results", "results_till",
+    "suspects", "pc", "runs_completed", "runs_failed", "metrics_completed", "metrics_failed", "ages", "results", "results_till",
 ]  # fmt: skip
 
 
 @pytest.mark.covers("F66")
 @pytest.mark.parametrize("name", WRITTEN)
 async def test_a_key_of_the_wrong_type_changes_nothing(server: RedisServer, engine: RedisEngine, name: str) -> None:
-    await add(engine, *(NewJob(name="n", keep_completed=KEEP_ALL) for _ in range(3)), NewJob(name="d", delay=50_000))
-    await add(engine, NewJob(name="p", priority=1))
-    held = await claim_one(engine)
+    await add(engine, *(NewJob(name="n", keep_completed=KEEP_ALL, keep_failed=KEEP_ALL) for _ in range(3)))
+    await add(engine, NewJob(name="d", delay=50_000), NewJob(name="p", priority=1))
+    good, bad = (await claim(engine, 2)).jobs
+    batch = [Settlement(good.lease, Completed("1")), Settlement(bad.lease, Failed(Failure("x")))]
     key = f"bull:q:{KEYS[name]}"
     server.tell("DEL", key)
     server.tell(*(("HSET", key, "a", "b") if name in {"pc", "events"} else ("SET", key, "another program's")))
@@ -121,7 +122,7 @@ async def test_a_key_of_the_wrong_type_changes_nothing(server: RedisServer, engi
 
     wanted = Claim(want=5, token="t", lease=1000, worker="w")
     with pytest.raises(EngineUnusable, match=r"another program writes under this prefix|WRONGTYPE"):
-        await engine.exchange("q", [Settlement(held.lease, Completed("1"))], wanted)
+        await engine.exchange("q", batch, wanted)
 
     assert await dump(engine) == before
 

@@ -123,6 +123,7 @@ FIELDS: Final = {
     "runs_completed": "runs:completed",  # the last number of a run record
     "runs_failed": "runs:failed",
     "max_waiting": "max_waiting",
+    "expiring": "expiring",  # set once a job with a time to start by was added
     "window": "window",  # "sliding" where `max` and `duration` are not BullMQ's fixed window
     "starts_count": "starts",  # in the sliding window
     "window_till": "window_till",  # when the fixed window ends, for a clock that is not the server's

@@ -14,7 +14,7 @@ local before, late = recalled()
 if late then return late end
 if before then return before end
 local mistake = wrong('list', K.wait, K.active) or wrong('zset', K.prioritized, K.delayed, K.completed, K.marker, K.suspects)
-  or wrong('stream', K.events) or wrong('hash', K.meta, K.toril) or wrong('string', K.pc) or wrong_for_ending('failed')
+  or wrong('stream', K.events) or wrong('hash', K.meta, K.toril) or wrong('string', K.pc) or wrong_for_ending('failed', true)
 if mistake then return mistake end
 
 local function again(id, state)

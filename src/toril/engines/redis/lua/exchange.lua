@@ -38,19 +38,20 @@ for i, held in ipairs(holds(ids, tokens)) do
   local id, seen = ids[i], jobs[ids[i]]
   if held and not seen then
     local job = running_job(id)
-    local kind = ARGV[first + (i - 1) * 7 + 2]
+    local options, kind = options_of(job.options), ARGV[first + (i - 1) * 7 + 2]
     jobs[id], verdicts[i] = job, OK
     settled[#settled + 1], locks[#locks + 1] = i, P .. id .. K.lock
     kinds[kind == 'c' and 'completed' or 'failed'] = true
+    if options.toril or options.removeOnComplete ~= true then kinds.kept = true end
   else
     verdicts[i] = (seen or call('EXISTS', P .. id) == 1) and LOST or MISSING
   end
 end
-local mistake = wrong('zset', K.marker, K.deadlines) or wrong('stream', K.events)
-if not mistake and kinds.completed then mistake = wrong_for_ending('completed') end
-if not mistake and (kinds.failed or want > 0) then mistake = wrong_for_ending('failed') end
-if not mistake and kinds.failed or prioritized > 0 then mistake = mistake or wrong('string', K.pc) end
-if not mistake and want > 0 then mistake = wrong('zset', K.starts) or wrong('string', K.limiter) end
+local mistake = wrong('zset', K.marker) or wrong('stream', K.events) or (count == 0 and wrong('zset', K.deadlines))
+  or (kinds.completed and wrong_for_ending('completed', kinds.kept))
+  or wrong_for_ending('failed', kinds.failed or own[3])
+  or ((kinds.failed or prioritized + delayed > 0) and wrong('string', K.pc))
+  or ((meta[3] or ARGV[11] ~= '') and (wrong('zset', K.starts) or wrong('string', K.limiter)))
 if mistake then return mistake end
 -- include settling
 -- include taking

@@ -11,7 +11,7 @@
 -- include stalled
 local limit, returned, failed = tonumber(ARGV[2]), {}, {}
 local mistake = wrong('list', K.wait, K.active) or wrong('zset', K.marker, K.deadlines, K.suspects)
-  or wrong('stream', K.events) or wrong('hash', K.meta, K.toril) or wrong('set', K.stalled) or wrong_for_ending('failed')
+  or wrong('stream', K.events) or wrong('hash', K.meta, K.toril) or wrong('set', K.stalled) or wrong_for_ending('failed', true)
 if mistake then return mistake end
 
 local lost, seen = {}, {}

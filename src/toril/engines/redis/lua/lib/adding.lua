@@ -25,7 +25,10 @@ local function store(id, i)
   priority, delay = tonumber(priority), tonumber(delay)
   due = due == '' and now + delay or math.max(tonumber(due), now)
   local fields = {F.name, name, F.data, data, F.opts, options, F.added_at, now, F.delay, due - now, F.priority, priority}
-  if expires ~= '' then fields[13], fields[14] = F.expires, now + tonumber(expires) end
+  if expires ~= '' then
+    fields[13], fields[14] = F.expires, now + tonumber(expires)
+    call('HSET', P .. K.toril, F.expiring, 1)
+  end
   if metadata ~= '' then fields[#fields + 1], fields[#fields + 2] = F.metadata, metadata end
   call('HSET', P .. id, unpack(fields))
   event('added', 'jobId', id, 'name', name)

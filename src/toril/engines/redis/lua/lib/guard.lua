@@ -10,12 +10,11 @@ local function wrong(kind, ...)
   end
 end
 
--- What a job that ends writes to.
-local function wrong_for_ending(ending)
-  if ending == 'completed' then
-    return wrong('zset', K.completed, K.ages, K.results_till) or wrong('list', K.runs_completed)
-      or wrong('hash', K.metrics_completed, K.results)
-  end
-  return wrong('zset', K.failed, K.ages, K.results_till) or wrong('list', K.runs_failed)
-    or wrong('hash', K.metrics_failed, K.results)
+-- What a job that ends writes to; where it is kept, or its result is, also to that.
+local function wrong_for_ending(ending, kept)
+  local zset, runs, figures = K.failed, K.runs_failed, K.metrics_failed
+  if ending == 'completed' then zset, runs, figures = K.completed, K.runs_completed, K.metrics_completed end
+  local mistake = wrong('list', runs) or wrong('hash', figures)
+  if mistake or not kept then return mistake end
+  return wrong('zset', zset, K.ages, K.results_till) or wrong('hash', K.results)
 end
