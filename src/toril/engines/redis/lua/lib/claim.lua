@@ -11,7 +11,7 @@ local function promote()
   local due = call('ZRANGEBYSCORE', P .. K.delayed, 0, (now + 1) * N.ties - 1, 'LIMIT', 0, N.promoted)
   if #due == 0 then return end
   call('ZREM', P .. K.delayed, unpack(due))
-  prioritized = prioritized + #due  -- some may be: then it is looked into
+  ready, prioritized = ready + #due, prioritized + #due  -- each is in one of them: both are looked into
   for i = 1, #due do
     local f = call('HMGET', P .. due[i], F.name, F.priority)
     if f[1] then
@@ -56,8 +56,12 @@ local function start(id, suspect)
   local starts = f[F.starts] and tostring((tonumber(f[F.starts]) or 0) + 1) or '1'
   call('HSET', key, F.started_at, NOW, F.worker, worker, F.starts, starts, F.held, fence .. ' ' .. suspect .. ' ' .. ARGV[9])
   call('SET', key .. K.lock, token, 'PX', lease)
-  call('XADD', EVENTS, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
   local n = #taken + 1
+  if n == 1 then
+    call('XADD', EVENTS, 'MAXLEN', '~', meta[5] or N.events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+  else
+    call('XADD', EVENTS, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+  end
   taken[n], taken_ids[n] = {id, fence, suspect, row}, id
 end
 

@@ -14,7 +14,11 @@ end
 
 -- The next in the line, past those who must run alone; they stay at the front.
 local function pop_waiting(size)
-  if suspects == 0 then return call('RPOP', P .. K.wait, size) or {} end
+  if suspects == 0 then
+    local ids = call('RPOP', P .. K.wait, size) or {}
+    ready = ready - #ids
+    return ids
+  end
   local found, passed = {}, {}
   while #found < size and #passed < N.passed do
     local ids = call('RPOP', P .. K.wait, size - #found) or {}
@@ -33,6 +37,7 @@ local function pop_prioritized(size)
   if prioritized == 0 then return {} end
   local found, ids = call('ZPOPMIN', P .. K.prioritized, size), {}
   for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
+  prioritized = prioritized - #ids
   if #ids == 0 then call('DEL', P .. K.pc) end
   return ids
 end

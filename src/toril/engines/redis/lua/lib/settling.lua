@@ -1,10 +1,11 @@
 -- The first half of an exchange: what comes back. The first write is one that a full server allows, so that it allows
 -- those that follow, and jobs can end.
-call('DEL', P .. K.lock, unpack(locks))
+if #settled == 0 then call('DEL', P .. K.lock) end
 if #settled > 0 then
   local leaving = {}
   for n = 1, #settled do leaving[n] = ids[settled[n]] end
   leave_active(leaving, running)
+  for n = 1, #locks do gone[n] = locks[n] end
   running = running - #leaving
   call('ZREM', P .. K.deadlines, unpack(leaving))
   if call('TYPE', P .. K.stalled).ok == 'set' then call('SREM', P .. K.stalled, unpack(leaving)) end
@@ -15,6 +16,7 @@ if #settled > 0 then
   flush_released()
   flush_endings()
   if kinds.failed then  -- some may run again
+    moved, ready = true, call('LLEN', P .. K.wait)
     prioritized, delayed = call('ZCARD', P .. K.prioritized), call('ZCARD', P .. K.delayed)
   end
 end

@@ -4,4 +4,5 @@ local own = call('HMGET', P .. K.toril, F.claims, F.window, F.expiring)
 local running, ready = call('LLEN', P .. K.active), call('LLEN', P .. K.wait)
 local prioritized, delayed = call('ZCARD', P .. K.prioritized), call('ZCARD', P .. K.delayed)
 local suspects = call('ZCARD', P .. K.suspects)
+local moved = suspects > 0 or delayed > 0  -- then what is ready has to be counted again after the claim
 local most_running = tonumber(meta[2] or nil)

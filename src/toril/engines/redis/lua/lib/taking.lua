@@ -17,17 +17,15 @@ if want > 0 then
   end
   if ended_early > 0 then flush_endings() end
   waiting = suspects
-  ready, prioritized = call('LLEN', P .. K.wait), call('ZCARD', P .. K.prioritized)
+  if moved then ready, prioritized = call('LLEN', P .. K.wait), call('ZCARD', P .. K.prioritized) end
   if #taken < want then
     if shut and #taken == size then gate, wake_at = shut, opens or false else wake_at = wake_time() or false end
   end
-else
-  ready, prioritized = call('LLEN', P .. K.wait), call('ZCARD', P .. K.prioritized)
 end
 
 local changed = #settled > 0 or #taken > 0 or ended_early > 0
 if changed and ready + prioritized + running == 0 and call('ZCARD', P .. K.delayed) == 0 then event('drained') end
-if changed then trim_events(meta[5]) end
+if changed and #taken == 0 then trim_events(meta[5]) end
 if delayed_some then
   local due = call('ZRANGE', P .. K.delayed, 0, 0, 'WITHSCORES')
   if due[2] then call('ZADD', P .. K.marker, math.floor(due[2] / N.ties), '1') end
