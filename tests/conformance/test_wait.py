@@ -252,8 +252,11 @@ async def test_a_result_that_was_heard_is_not_lost_while_others_are_awaited(engi
     await add(engine, NewJob(name="n", id="a", result_ttl=1000), NewJob(name="n", id="b"))
     a, b = (await claim(engine)).jobs
     waiter = asyncio.create_task(engine.finished("q", ["a", "b", "a"], timeout=LONG))
+    second = asyncio.create_task(engine.finished("q", ["a"], timeout=LONG))  # is answered after the first
+    await asyncio.sleep(0.1)
     await settle(engine, a.lease, Completed(large))
-    for _ in range(3):  # each is answered after what the waiter asked before it
+    await second
+    for _ in range(3):
         await engine.health()
     clock.advance(1000)
 

@@ -104,7 +104,8 @@ async def test_an_id_without_a_job_is_dropped_and_never_run(server: RedisServer,
 
 WRITTEN = [
     "wait", "active", "prioritized", "delayed", "completed", "failed", "marker", "events", "meta", "toril", "deadlines",
-    "suspects", "pc", "runs_completed", "runs_failed", "metrics_completed", "metrics_failed", "ages", "results", "results_till",
+    "suspects", "pc", "runs_completed", "runs_failed", "metrics_completed", "metrics_failed", "ages",
+    "results", "results_till",
 ]  # fmt: skip
 
 

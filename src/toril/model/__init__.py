@@ -62,6 +62,7 @@ from toril.model.views import (
     QueueView,
     Run,
     WorkerView,
+    known,
 )
 from toril.model.work import (
     Added,
@@ -170,6 +171,7 @@ __all__ = [
     "WorkerView",
     "check_text",
     "control",
+    "known",
     "storable",
     "whole",
 ]

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, TypeAlias, TypeVar
 
+from toril.errors import InvalidOption, shown
 from toril.model.control import Settings
 from toril.model.options import Backoff, Keep
 from toril.model.work import Cancelled, Completed, Failed, Failure
 from toril.states import State
 
 T = TypeVar("T")
+K = TypeVar("K", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,3 +242,11 @@ class Health:
     ok: bool
     detail: str = ""
     now: int = 0
+
+
+def known(kind: type[K], value: K) -> K:
+    """A state or an ending, be it given as its text."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidOption(f"there are {', '.join(kind)} jobs, and no {shown(value)} ones") from None

@@ -1,7 +1,7 @@
 """The engine: each method of the seam as one script."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from toril.clock import SYSTEM, Clock
@@ -26,6 +26,7 @@ from toril.model import (
     Cancellation,
     Checkpoint,
     Claim,
+    Ended,
     Exchange,
     Extended,
     Finished,
@@ -174,21 +175,20 @@ class RedisEngine(RedisUpkeep):
         bounded(ids)
         queue = check_queue_name(queue)
         until = SYSTEM.monotonic() + timeout / 1000
-        found = await self._finished(queue, ids)
-        if not _is_pending(found) or timeout <= 0:
-            return found
-        async with self._ears.listening(self._base(queue) + KEYS["ended"], frozenset(ids)) as news:
-            while _is_pending(found) and self._open and (left := until - SYSTEM.monotonic()) > 0:
-                await _set_before(news, min(left, _LOOK))
-                news.clear()
-                found = await self._finished(queue, ids)
-        return found
+        found = dict.fromkeys(ids, Pending()) | await self._ended(queue, ids)
+        if _pending(found) and timeout > 0:
+            async with self._ears.listening(self._base(queue) + KEYS["ended"], frozenset(ids)) as news:
+                while _pending(found) and self._open and (left := until - SYSTEM.monotonic()) > 0:
+                    await _set_before(news, min(left, _LOOK))
+                    news.clear()
+                    found |= await self._ended(queue, _pending(found))  # what was heard once stays heard
+        return [Finished(identity, found[identity]) for identity in ids]
 
-    async def _finished(self, queue: str, ids: Sequence[str]) -> list[Finished]:
+    async def _ended(self, queue: str, ids: Sequence[str]) -> dict[str, Ended]:
         possible = [identity for identity in dict.fromkeys(ids) if may_be_id(identity)]
         rows = await self._read("finished", queue, possible) if possible else []
         found = dict(zip(possible, rows, strict=True))
-        return [Finished(identity, ended_of(found.get(identity))) for identity in ids]
+        return {identity: ended_of(found.get(identity)) for identity in ids}
 
 
 def _spelled_out(job: NewJob) -> tuple[Any, ...]:
@@ -213,8 +213,8 @@ def _reported(each: Report) -> tuple[str, str]:
             assert_never(each)
 
 
-def _is_pending(found: Sequence[Finished]) -> bool:
-    return any(isinstance(each.ended, Pending) for each in found)
+def _pending(found: Mapping[str, Ended]) -> list[str]:
+    return [identity for identity, ended in found.items() if isinstance(ended, Pending)]
 
 
 async def _set_before(news: asyncio.Event, timeout: float) -> None:

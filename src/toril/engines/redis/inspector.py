@@ -20,7 +20,7 @@ from toril.engines.redis.records import (
 )
 from toril.engines.redis.store import RedisStore, bounded
 from toril.errors import InvalidOption, shown
-from toril.model import Counts, Ending, Events, JobRecord, Minutes, Page, QueueView, Run, WorkerView, whole
+from toril.model import Counts, Ending, Events, JobRecord, Minutes, Page, QueueView, Run, WorkerView, known, whole
 from toril.names import check_queue_name
 from toril.policy.retention import MINUTES
 from toril.states import State
@@ -85,6 +85,7 @@ class RedisInspector(RedisStore):
     async def page(self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50) -> Page[JobRecord]:
         queue = check_queue_name(queue)
         limit = _limit(limit)
+        state = known(State, state)
         place = _place(state, cursor)
         ceiling, rows = await self._read("page", queue, [state.value, limit + 1, *place])
         shown_rows = rows[:limit]
@@ -118,6 +119,7 @@ class RedisInspector(RedisStore):
     async def runs(self, queue: str, ending: Ending, *, cursor: str | None = None, limit: int = 20) -> Page[Run]:
         queue = check_queue_name(queue)
         limit = _limit(limit)
+        ending = known(Ending, ending)
         before = "" if cursor is None else _number(cursor, 0)
         rows = await self._read("runs", queue, [ending.value, before, limit + 1])
         after = str(rows[limit - 1][0]) if len(rows) > limit else None

@@ -49,7 +49,8 @@ class RedisUpkeep(RedisControls):
     async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
         whole("ttl", ttl, 1, _LONGEST)
         text = json.dumps(asdict(beat))
-        left = await self._read("beat", "", [ttl, beat.worker, text, *(order.value for order in beat.heard)], now)
+        words = [ttl, beat.worker, text, beat.started_at, *(order.value for order in beat.heard)]
+        left = await self._read("beat", "", words, now)
         self._presence.show(beat.worker, list(beat.queues))
         return tuple(Order(word) for word in left)
 
@@ -59,15 +60,18 @@ class RedisUpkeep(RedisControls):
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
         check_label("a role", role)
+        check_worker_name(owner)
         whole("ttl", ttl, 1, _LONGEST)
         return await self._term("lead", role, owner, ttl, now)
 
     async def resign(self, role: str, owner: str) -> bool:
         check_label("a role", role)
+        check_worker_name(owner)
         return await self._term("resign", role, owner, 0, None)
 
     async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
         check_label("a key", key)
+        check_worker_name(owner)
         whole("ttl", ttl, 1, _LONGEST)
         return await self._term("once", key, owner, ttl, now)
 

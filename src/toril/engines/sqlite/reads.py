@@ -3,8 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from toril.engines.sqlite.layout import first_key, job_id, places_of, run_key
 from toril.engines.sqlite.records import ended_job, ended_run, events_of, record_of, run_of, worker_of
@@ -28,6 +27,7 @@ from toril.model import (
     Run,
     Settings,
     WorkerView,
+    known,
     whole,
 )
 from toril.policy.retention import MINUTES
@@ -48,7 +48,6 @@ __all__ = [
     "workers",
 ]
 
-K = TypeVar("K", bound=StrEnum)
 
 _SQL = {name: statement("reads", name) for name in (
     "queues", "job", "running", "forward", "backward", "logs", "events", "first_events", "workers", "runs",
@@ -95,7 +94,7 @@ def _job(tx: Tx, name: str, key: int) -> JobRecord | None:
 
 def page(tx: Tx, name: str, state: State, cursor: str | None, limit: int) -> Page[JobRecord]:
     """Jobs of a state: the next to run first, the last to end first."""
-    limit, state = _limit(limit), _known(State, state)
+    limit, state = _limit(limit), known(State, state)
     row = tx.find(name)
     if row is None:
         return Page(())
@@ -173,7 +172,7 @@ def workers(tx: Tx, name: str | None) -> list[WorkerView]:
 
 def runs(tx: Tx, name: str, ending: Ending, cursor: str | None, limit: int) -> Page[Run]:
     """Run records, newest first."""
-    limit, ending = _limit(limit), _known(Ending, ending)
+    limit, ending = _limit(limit), known(Ending, ending)
     row = tx.find(name)
     if row is None:
         return Page(())
@@ -234,14 +233,6 @@ def arrivals(tx: Tx, names: Sequence[str]) -> dict[str, str]:
 def pokes(tx: Tx, names: Sequence[str]) -> dict[str, str]:
     """A mark of the last call to each of these workers. With its time, as the count begins anew once it was pruned."""
     return dict(tx.all(_SQL["pokes"], (json.dumps(names),)))
-
-
-def _known(kind: type[K], value: K) -> K:
-    """A member of this enum, be it given as its text."""
-    try:
-        return kind(value)
-    except ValueError:
-        raise InvalidOption(f"there are {', '.join(kind)} jobs, and no {shown(value)} ones") from None
 
 
 def _limit(limit: int) -> int:

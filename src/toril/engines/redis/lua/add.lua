@@ -17,6 +17,7 @@ if late then return late end
 if before then return before end
 local mistake = wrong('list', K.wait, K.active) or wrong('stream', K.events) or wrong('hash', K.meta)
   or wrong('zset', K.prioritized, K.delayed, K.marker, K.suspects) or wrong('string', K.pc, K.id)
+  or (not plain and (wrong('hash', K.results) or wrong('zset', K.results_till)))
 if mistake then return mistake end
 
 local fresh, taken = count, {}

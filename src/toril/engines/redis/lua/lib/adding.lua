@@ -53,6 +53,10 @@ local function store_all(count, number, taken)
       event('duplicated', 'jobId', id)
       answer[i] = {id, 1, state}
     else
+      if chosen ~= '' then  -- a result that was kept of an earlier job of this id is not this one's
+        call('HDEL', P .. K.results, id)
+        call('ZREM', P .. K.results_till, id)
+      end
       states[id] = store(id, i)
       answer[i] = {id, 0, states[id]}
     end

@@ -26,8 +26,8 @@ end
 local function end_early(id, f, cause, reason, kind)
   local made = (tonumber(f[F.attempts_made]) or 0) + (cause == 'expired' and 0 or 1)
   local job = {
-    name = f[F.name], added = f[F.added_at] or false, started = false, made = made,
-    stalls = tonumber(f[F.stalls]) or 0, worker = false, options = f[F.opts],
+    name = f[F.name], added = f[F.added_at] or false, started = f[F.started_at] or false, made = made,
+    stalls = tonumber(f[F.stalls]) or 0, worker = f[F.worker] or false, options = f[F.opts],
   }
   fail_job(id, job, cause, reason, kind, '', reason:sub(1, 1024), #reason <= 1024)
   ended_early = ended_early + 1
@@ -44,7 +44,8 @@ local function start(id, suspect)
   end
   local expires, deferred = f[F.expires], f[F.deferred]
   if expires and (tonumber(expires) or now + 1) <= now then
-    return end_early(id, f, 'expired', 'expired: not started by ' .. expires, 'JobExpired')
+    local again = f[F.starts] and 'again ' or ''
+    return end_early(id, f, 'expired', 'expired: not started ' .. again .. 'by ' .. expires, 'JobExpired')
   end
   if deferred then
     return end_early(id, f, deferred:find('stalled', 1, true) and 'stalled' or 'failed', deferred, 'Deferred')

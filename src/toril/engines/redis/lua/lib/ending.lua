@@ -46,6 +46,7 @@ end
 local function remove_oldest(ending, ids)
   if #ids == 0 then return end
   call('ZREM', STATE[ending], unpack(ids))
+  call('ZREM', P .. K.ages, unpack(ids))
   for i = 1, #ids do forget(ids[i]) end
 end
 

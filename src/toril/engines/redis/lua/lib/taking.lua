@@ -19,7 +19,11 @@ if want > 0 then
   waiting = suspects
   if moved then ready, prioritized = call('LLEN', P .. K.wait), call('ZCARD', P .. K.prioritized) end
   if #taken < want then
-    if shut and #taken == size then gate, wake_at = shut, opens or false else wake_at = wake_time() or false end
+    if shut and #taken == size then
+      gate, wake_at = shut, opens or shut == 'rate' and now + rate.ms
+    else
+      wake_at = wake_time() or false
+    end
   end
 end
 
