@@ -140,8 +140,8 @@ def _load_keep(given: Any) -> Keep:
         age = given.get("age")
         known = isinstance(age, int | float) and not isinstance(age, bool) and 0 <= age <= MAX_DELAY / 1000
         return Keep(_within(given.get("count"), 0, 2**53), age if known else None)
-    count = _within(given, 0, 2**53)
-    return KEEP_ALL if count is None else Keep(count)
+    count = _within(given, -1, 2**53)
+    return KEEP_ALL if count is None or count < 0 else Keep(count)
 
 
 def _within(value: Any, low: int, high: int, default: int | None = None) -> int | None:
