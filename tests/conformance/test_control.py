@@ -237,3 +237,12 @@ async def test_controls_of_an_unknown_queue_make_no_queue(engine: Store) -> None
     assert (await engine.update("never", [SetData("1", "1")])).refused == (Refused("1", None),)
 
     assert await engine.queues() == []
+
+
+async def test_each_update_that_is_refused_is_answered_once(engine: Store) -> None:
+    await add(engine, NewJob(name="n"), NewJob(name="m"))
+
+    changed = await engine.update("q", [SetData("1", "2"), SetDelay("1", 5), SetDelay("2", 5), SetPriority("1", 3)])
+
+    assert changed.done == ("1", "1")
+    assert changed.refused == (Refused("1", State.WAITING), Refused("2", State.WAITING))

@@ -1,5 +1,6 @@
 """What people and programs do to jobs and queues."""
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Literal, assert_never
 
@@ -169,12 +170,15 @@ def _set(setting: Setting) -> list[Any]:
 
 def _changed(ids: Sequence[str], answer: Sequence[Any]) -> Changed:
     """In the order of the ids; those that can be no job's were not asked about."""
-    done, asked, refused = answer
-    states = {identity: None if word is None else State(word) for identity, word in refused}
-    left = [
-        Refused(identity, states.get(identity)) for identity in ids if identity in states or not may_be_id(identity)
-    ]
-    return Changed(tuple(done), tuple(asked), tuple(left))
+    done, asked, words = answer
+    left, refused = deque(words), []
+    for identity in ids:
+        if not may_be_id(identity):
+            refused.append(Refused(identity, None))
+        elif left and left[0][0] == identity:
+            word = left.popleft()[1]
+            refused.append(Refused(identity, None if word is None else State(word)))
+    return Changed(tuple(done), tuple(asked), tuple(refused))
 
 
 def _swept(answer: Sequence[Any]) -> Swept:

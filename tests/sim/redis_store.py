@@ -1,0 +1,166 @@
+"""A real Redis server under the simulator: the real scripts, in virtual time. Commands are answered at once, as a
+simulated store's are; only waiting is simulated."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import redis
+from tests import servers
+from tests.sim.script import QUEUE
+from toril.clock import Clock
+from toril.engine import Store
+from toril.engines.redis.engine import RedisEngine
+from toril.engines.redis.layout import KEYS
+from toril.engines.redis.place import Address, parse
+from toril.engines.redis.scripts import Script
+from toril.engines.redis.server import Server
+
+__all__ = ["RedisStore"]
+
+_POLL = 10.0
+_LINES = ("wait", "active")
+_SETS = ("prioritized", "delayed", "completed", "failed")
+
+
+class _AtOnce(Server):
+    """The server, asked without waiting; then those who wait for a marker have a look."""
+
+    def __init__(self, address: Address, hub: "_Hub") -> None:
+        super().__init__(address)
+        self._hub = hub
+
+    async def _once(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:  # noqa: ARG002
+        client = self._hub.client
+        try:
+            answer = client.execute_command(*command)
+        except redis.exceptions.NoScriptError:
+            assert script is not None
+            answer = client.execute_command("EVAL", script.source, *command[2:])
+        self._hub.look()
+        return answer
+
+
+class _Hub:
+    """Who waits for which markers, in the order of their coming, as the server serves them."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self._waiting: list[tuple[list[str], asyncio.Future[set[str]]]] = []
+
+    async def wait(self, keys: Iterable[str], timeout: float) -> set[str] | None:
+        future: asyncio.Future[set[str]] = asyncio.get_running_loop().create_future()
+        entry = (list(keys), future)
+        self._waiting.append(entry)
+        self.look()
+        try:
+            async with asyncio.timeout(timeout):
+                return await future
+        except TimeoutError:
+            return None
+        finally:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+
+    def look(self) -> None:
+        for keys, future in list(self._waiting):
+            if future.done():
+                continue
+            for key in keys:
+                if self.client.execute_command("ZPOPMIN", key):
+                    future.set_result({key})
+                    break
+
+    def ring_all(self) -> None:
+        for keys, future in self._waiting:
+            if not future.done():
+                future.set_result(set(keys))
+
+    async def close(self) -> None: ...
+
+
+class _Silent:
+    """In place of connections that carry a name, or tell of results."""
+
+    def show(self, worker: str, queues: list[str]) -> None: ...
+
+    @asynccontextmanager
+    async def listening(self, channel: str, ids: frozenset[str]) -> Any:  # noqa: ARG002
+        yield asyncio.Event()
+
+    async def close(self) -> None: ...
+
+
+class _Engine(RedisEngine):
+    def __init__(self, address: Address, clock: Clock, hub: _Hub) -> None:
+        self._hub = hub
+        super().__init__(address, clock=clock)
+
+    def _assemble(self) -> None:
+        self._server = _AtOnce(self._address, self._hub)
+        self._bell: Any = self._hub
+        self._ears: Any = _Silent()
+        self._presence: Any = _Silent()
+
+    async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
+        names = {self._marker(name): name for name in queues}
+        self._check_open()
+        worked = {name for name in names.values() if not name.startswith(":")}
+        rung = await self._hub.wait(names, min(timeout / 1000, _POLL if worked else timeout / 1000))
+        return worked if rung is None else {names[key] for key in rung}
+
+
+class RedisStore:
+    """What the server holds outlives a restart, as its log would have it; what processes and scripts know does not."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.epoch = 0
+        self.up = True
+        self._clock = clock
+        server = servers.running()
+        self._address = parse(server.url)
+        self._client: Any = redis.Redis(port=server.port, decode_responses=True)
+        self._hub = _Hub(self._client)
+        self._views: list[_Engine] = []
+
+    async def open(self) -> None:
+        self._client.execute_command("FLUSHALL")
+
+    async def close(self) -> None:
+        self._client.close()
+
+    def view(self) -> Store:
+        view = _Engine(self._address, self._clock, self._hub)
+        view._open = True
+        self._views.append(view)
+        return view
+
+    async def restart(self) -> None:
+        self._client.execute_command("SCRIPT", "FLUSH")
+        for view in self._views:
+            view._open = False
+        self._views.clear()
+        self._hub.ring_all()
+
+    def contradictions(self) -> list[str]:
+        """A job that stands in no place or in two, a place without its job, a lease without a running job."""
+        base, ask = f"{self._address.prefix}:{QUEUE}:", self._client.execute_command
+        places: dict[str, list[str]] = {}
+        for name in _LINES:
+            for identity in ask("LRANGE", base + KEYS[name], 0, -1):
+                places.setdefault(identity, []).append(name)
+        for name in _SETS:
+            for identity in ask("ZRANGE", base + KEYS[name], 0, -1):
+                places.setdefault(identity, []).append(name)
+        found = [f"job {identity} stands in {names}" for identity, names in places.items() if len(names) != 1]
+        found += [f"{names[0]} holds {identity}, which does not exist" for identity, names in places.items()
+                  if not ask("EXISTS", base + identity)]  # fmt: skip
+        held = set(ask("ZRANGE", base + KEYS["deadlines"], 0, -1))
+        active = {identity for identity, names in places.items() if "active" in names}
+        found += [f"a lease on {identity}, which does not run" for identity in held - active]
+        found += [f"{identity} runs without a lease" for identity in active - held]
+        waiting = {identity for identity, names in places.items() if "wait" in names}
+        suspects = set(ask("ZRANGE", base + KEYS["suspects"], 0, -1))
+        found += [f"suspect {identity} does not wait" for identity in suspects - waiting]
+        return found
