@@ -50,12 +50,14 @@ class Server:
 
     async def _patiently(self, command: tuple[Any, ...], script: Script | None, *, again: bool) -> Any:
         until, rest = SYSTEM.monotonic() + self._address.timeout, _FIRST_REST
+        reason: Exception | None = None
         while True:
             try:
                 return await self._once(until, command, script)
             except (RedisError, OSError, EngineUnavailable) as error:  # a TimeoutError is an OSError
+                reason = reason if reason is not None and isinstance(error, TimeoutError) else error
                 if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
-                    raise self._told(error) from None
+                    raise self._told(reason) from None
                 if passes(error):
                     await self._link.drop(str(error))
             await SYSTEM.sleep(rest * (0.5 + SYSTEM.random() / 2))

@@ -21,7 +21,8 @@ _LATER: Final = (
     "max number of clients reached",
 )  # fmt: skip
 _FULL: Final = ("OOM", "MISCONF")
-_NO: Final = ("NOAUTH", "WRONGPASS", "NOPERM", "invalid username-password")
+_UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
+_NO: Final = ("NOAUTH", "WRONGPASS", "NOPERM", "invalid username-password", _UNTRUSTED)
 
 
 def passes(error: Exception) -> bool:
@@ -31,13 +32,15 @@ def passes(error: Exception) -> bool:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether the server does not let us in: asking again at once will not help."""
+    """Whether the server does not let us in, or we do not trust it: asking again at once will not help."""
     return isinstance(error, AuthenticationError | NoPermissionError) or any(word in _text(error) for word in _NO)
 
 
 def translated(error: Exception, server: str) -> TorilError:
     """The error of ours for one of the library's."""
     text = _text(error)
+    if _UNTRUSTED in text:
+        return EngineUnavailable(f"{server} cannot be trusted: {text}")
     if is_refusal(error):
         return EngineUnavailable(f"{server} refuses Toril: {text}")
     if any(text.startswith(word) or f" {word} " in text for word in _FULL):
