@@ -116,6 +116,22 @@ async def test_a_server_that_is_started_anew_is_found_again() -> None:
     assert set(ran) == set(range(100))
 
 
+@pytest.mark.covers("F58")
+async def test_a_server_that_only_reads_for_a_while_is_waited_for(server: RedisServer) -> None:
+    engine = connect(server.url)
+    await engine.open()
+    server.tell("REPLICAOF", "127.0.0.1", "1")
+    adding = asyncio.create_task(engine.add("q", [NewJob(name="n")]))
+    await asyncio.sleep(0.1)
+    assert not adding.done()
+
+    server.tell("REPLICAOF", "NO", "ONE")
+
+    assert [added.id for added in await adding] == ["1"]
+    assert (await engine.counts("q")).waiting == 1
+    await engine.close()
+
+
 async def life(engine: Store, caller: Caller) -> list[object]:
     """All that changes something, once; what it was answered."""
     told: list[object] = []
