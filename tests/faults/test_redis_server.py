@@ -1,5 +1,7 @@
 """What a server may be, hold and refuse: full, evicting, protected, of the wrong types."""
 
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -73,13 +75,30 @@ async def test_a_password_is_asked_for_and_never_shown(server: RedisServer) -> N
 
 
 async def test_a_user_with_rights_to_its_prefix_can_work(server: RedisServer) -> None:
-    assert server.tell("ACL", "SETUSER", "worker", "on", ">pw", "~bull:*", "&bull:*", "+@all", "-@admin") == b"+OK"
+    assert (
+        server.tell("ACL", "SETUSER", "worker", "on", ">pw", "~bull:*", "resetchannels", "&bull:*", "+@all", "-@admin")
+        == b"+OK"
+    )
     engine = connect(server.url.replace("redis://", "redis://worker:pw@"))
     await engine.open()
 
     await add(engine, NewJob(name="n"))
     assert await settle(engine, (await claim_one(engine)).lease) is Verdict.OK
     await engine.close()
+
+
+async def test_a_socket_file_is_a_place_too() -> None:
+    folder = tempfile.mkdtemp(prefix="toril-socket-")
+    server = RedisServer("--unixsocket", f"{folder}/redis.sock", "--save", "").start()
+    engine = connect(f"unix://{folder}/redis.sock")
+    try:
+        await engine.open()
+        await add(engine, NewJob(name="n"))
+        assert await settle(engine, (await claim_one(engine)).lease) is Verdict.OK
+    finally:
+        await engine.close()
+        server.stop()
+        shutil.rmtree(folder)
 
 
 async def test_a_server_that_is_not_there_is_named(server: RedisServer) -> None:

@@ -43,7 +43,7 @@ def translated(error: Exception, server: str) -> TorilError:
         return EngineUnavailable(f"{server} cannot be trusted: {text}")
     if is_refusal(error):
         return EngineUnavailable(f"{server} refuses Toril: {text}")
-    if any(text.startswith(word) or f" {word} " in text for word in _FULL):
+    if any(text.startswith(word) or f" {word} " in text or f"-{word} " in text for word in _FULL):
         return EngineFull(f"{server} has no room: {text}")
     if passes(error) or isinstance(error, ConnectionError | TimeoutError | OSError):
         return EngineUnavailable(f"{server} does not answer: {text}")
