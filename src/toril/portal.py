@@ -5,7 +5,7 @@ import atexit
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from toril.calls import Caller
 from toril.engine import Store
@@ -13,7 +13,7 @@ from toril.errors import UsageError
 from toril.events import Events
 from toril.model import Call
 
-__all__ = ["Doorway", "Portal"]
+__all__ = ["Doorway", "Home", "Portal"]
 
 T = TypeVar("T")
 
@@ -85,6 +85,20 @@ def _refuse_in_a_loop(coroutine: Coroutine[Any, Any, Any]) -> None:
         return
     coroutine.close()
     raise UsageError("this call blocks, and an event loop is running here: use `await queue.…` without `.sync`")
+
+
+class Home(Protocol):
+    """What a queue needs of its app."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def events(self) -> Events: ...
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
+
+    def portal(self) -> Portal: ...
 
 
 class Doorway:

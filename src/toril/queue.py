@@ -1,9 +1,10 @@
 """A named queue: declare its handlers, add jobs to it, look after it."""
 
+import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
 from toril.adding import AddOptions, Defaults, WaitOptions, as_metadata, new_job
 from toril.codec import Serializer, Undecodable
@@ -18,7 +19,7 @@ from toril.names import check_job_name
 from toril.operations import QueueOperations
 from toril.payload import Payload, payload_for
 from toril.policy.retry import Retry, Seconds, milliseconds
-from toril.portal import Doorway, Portal
+from toril.portal import Doorway, Home
 
 if TYPE_CHECKING:
     from toril.sync import SyncQueue
@@ -51,20 +52,6 @@ class QueueOptions:
     unknown: Unknown = "fail"
     serializer: Serializer | None = None
     cancellation: bool = True
-
-
-class Home(Protocol):
-    """What a queue needs of its app."""
-
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def events(self) -> Events: ...
-
-    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
-
-    def portal(self) -> Portal: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,21 +159,36 @@ class Queue(QueueOperations):
     async def add_many(self, jobs: Iterable[Item]) -> list[Job[Any]]:
         """Store many, as `(job, data)`, `(job, data, options)` or `queue.new(…)`. Up to 1,000 all or none; beyond
         that in chunks, and `PartialAdd` names what is stored if one fails."""
-        planned: list[Planned] = []
         made: list[Job[Any]] = []
+        sending: asyncio.Task[list[Job[Any]]] | None = None
         try:
-            for index, item in enumerate(jobs):
-                planned.append(self._plan(index, item))
-                if len(planned) == BATCH:
-                    made += await self._add_chunk(planned)
-                    planned = []
-            made += await self._add_chunk(planned)
+            for chunk in self._chunks(jobs):
+                if sending is not None:
+                    made += await sending
+                sending = asyncio.ensure_future(self._add_chunk(chunk))
+                await asyncio.wait([sending], timeout=0)  # so that it is on its way while the next one is made ready
+            return made if sending is None else made + await sending
+        except asyncio.CancelledError:
+            if sending is not None:
+                sending.cancel()
+            raise
         except Exception as error:  # of the store, of an item, or of whatever makes the items
+            if sending is not None:
+                made += await _or_nothing(sending)
             if not made:
                 raise
             stored = [job.id for job in made]
             raise PartialAdd(f"{len(stored)} jobs are stored, the rest is not: {error}", stored=stored) from error
-        return made
+
+    def _chunks(self, jobs: Iterable[Item]) -> Iterator[list[Planned]]:
+        planned: list[Planned] = []
+        for index, item in enumerate(jobs):
+            planned.append(self._plan(index, item))
+            if len(planned) == BATCH:
+                yield planned
+                planned = []
+        if planned:
+            yield planned
 
     def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
         """A job made ready and checked, to be added later or with others."""
@@ -328,3 +330,11 @@ class Queue(QueueOperations):
 
     def _defaults_of(self, retry: Retry) -> Defaults:
         return Defaults(retry.attempts, retry.backoff.wire(), self.options.keep_completed, self.options.keep_failed)
+
+
+async def _or_nothing(sending: "asyncio.Task[list[Job[Any]]]") -> list[Job[Any]]:
+    """What a chunk that is on its way has stored."""
+    try:
+        return await sending
+    except Exception:
+        return []
