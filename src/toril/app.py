@@ -85,6 +85,8 @@ class App:
         self._portal: Portal | None = None
         self._opening = threading.Lock()
         self._working = False
+        self._stop_early = False
+        self._watched = False
 
     def __repr__(self) -> str:
         return f"<App on {self._store!r}>"
@@ -134,27 +136,27 @@ class App:
 
     def middleware(self, fn: Middleware) -> Middleware:
         """Put a function `(ctx, call_next)` around every handler; the first declared is the outermost."""
-        self._plan.middleware.append(fn)
+        self._plan.middleware.append(_function("middleware", fn))
         return fn
 
     def on_start(self, fn: F) -> F:
         """Before the workers start."""
-        self._plan.on_start.append(fn)
+        self._plan.on_start.append(_function("on_start", fn))
         return fn
 
     def on_flush(self, fn: F) -> F:
         """After the workers have ended, while queues are still open."""
-        self._plan.on_flush.append(fn)
+        self._plan.on_flush.append(_function("on_flush", fn))
         return fn
 
     def on_stop(self, fn: F) -> F:
         """After the queues are closed."""
-        self._plan.on_stop.append(fn)
+        self._plan.on_stop.append(_function("on_stop", fn))
         return fn
 
     def poller(self, fn: F) -> F:
         """A coroutine function that runs beside the workers for as long as they do."""
-        self._plan.pollers.append(fn)
+        self._plan.pollers.append(_function("a poller", fn))
         return fn
 
     # producing
@@ -191,7 +193,7 @@ class App:
     async def close(self) -> None:
         """Close what was opened, as often as it was opened. Closing more often is fine; while `run` works, which needs
         the store itself, it is told to stop."""
-        if self._working and self._users == 1:
+        if self._working and self._users <= 1:
             self._wind_down()
         else:
             await self._release()
@@ -238,19 +240,24 @@ class App:
             raise UsageError("this app is running already; start another process, or give its queues more concurrency")
         # Both are checked before anything is opened.
         worked, seconds = chosen(list(self.queues.values()), queues), milliseconds("grace", grace) / 1000
-        self._working = True
+        if not worked:
+            raise UsageError("no queue of this app has a handler: there is nothing to run")
+        self._working, self._stop_early = True, False
         async with AsyncExitStack() as shutdown:
-            shutdown.callback(setattr, self, "_working", False)  # noqa: FBT003 - not ours
+            shutdown.callback(self._over)
             for hook in reversed(self._plan.on_stop):
                 shutdown.push_async_callback(_soon, hook)
             await self.open()
             shutdown.push_async_callback(self._release)
-            if self._process is None:
+            if not self._watched:
+                self._watched = True
                 watch(self.events)
             self._process = Process(
                 worked, self._store, self._keeper(), self._clock, self.events, self._plan,
                 name=worker_name(self._clock), version=_version(), concurrency=queues, grace=seconds,
             )  # fmt: skip
+            if self._stop_early:
+                self._process.stop()
             state = await shutdown.enter_async_context(self._lifespan(self)) if self._lifespan else None
             with self._process.signals():
                 return await self._process.run(state, burst=burst)
@@ -263,14 +270,19 @@ class App:
         return (LoopKeeper if self._given else Keeper)(twin, self._clock, owned=twin is not self._store)
 
     def stop(self) -> None:
-        """Have `run` shut down; a second time, without waiting for running jobs."""
-        if self._process is not None:
+        """Have `run` shut down, however far it has got; a second time, without waiting for running jobs."""
+        if self._process is None:
+            self._stop_early = self._working
+        else:
             self._process.stop()
 
     def _wind_down(self) -> None:
         """Stop, but never in a hurry, however often it is asked for."""
-        if self._process is not None and not self._process.stopping:
-            self._process.stop()
+        if self._process is None or not self._process.stopping:
+            self.stop()
+
+    def _over(self) -> None:
+        self._working, self._process = False, None
 
 
 def _connected(url: str, clock: Clock, prefix: str, *, given: bool) -> Store:
@@ -281,6 +293,12 @@ def _connected(url: str, clock: Clock, prefix: str, *, given: bool) -> Store:
         if given:
             raise
         raise InvalidOption(f"TORIL_URL: {error}") from None
+
+
+def _function(what: str, fn: F) -> F:
+    if callable(fn):
+        return fn
+    raise TypeError(f"{what} must be a function, not {shown(fn)}")
 
 
 async def _soon(hook: Callable[[], Any]) -> None:
