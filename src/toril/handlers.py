@@ -1,13 +1,13 @@
 """The registry: which function runs which job, with which payload and options."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_type_hints
 
 from toril.codec import Serializer
-from toril.errors import InvalidName, InvalidOption, UsageError, shown
+from toril.errors import InvalidName, InvalidOption, PermanentError, UsageError, shown
 from toril.model import MAX_TIMEOUT
 from toril.names import check_job_name
 from toril.payload import Payload, payload_for, result_for
@@ -40,7 +40,7 @@ class Handler:
 
     @cached_property
     def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(_innermost(self.fn))
+        return any(map(inspect.iscoroutinefunction, (self.fn, _innermost(self.fn))))
 
     @cached_property
     def runs_in(self) -> Literal["loop", "thread", "process"]:
@@ -97,6 +97,15 @@ class Entry:
     payload: Payload
     result: Payload
 
+    def returned(self, value: Any) -> Any:
+        """What the handler returned. A coroutine is work that nobody has done."""
+        if not inspect.iscoroutine(value):
+            return value
+        value.close()
+        raise PermanentError(
+            f"the handler of {self.name!r} returned a coroutine, which nobody awaits: make it `async def`, or await it"
+        )
+
 
 class Registry:
     """The handlers of one queue, by their names on the wire."""
@@ -105,7 +114,7 @@ class Registry:
         self._queue = queue
         self._serializer = serializer
         self._entries: dict[str, Entry] = {}
-        self._names: dict[Function, str] = {}
+        self._names: dict[Hashable, str] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
@@ -151,13 +160,13 @@ class Registry:
             if known in self._entries or names.count(known) > 1:
                 raise InvalidOption(f"queue {self._queue!r} has two handlers for {shown(known)}")
         self._entries.update(dict.fromkeys(names, entry))
-        self._names.setdefault(made.fn, name)
+        self._names.setdefault(_key(made.fn), name)
 
     def name_of(self, fn: Function) -> str:
         """The name on the wire of a registered function."""
         if not callable(fn):
             raise InvalidName(f"a job is added by its name, a string, or by its handler, not by {shown(fn)}")
-        known = self._names.get(fn.fn if isinstance(fn, Handler) else fn)
+        known = self._names.get(_key(_as_handler(fn).fn))
         if known is None:
             raise UsageError(
                 f"{_called(fn)!r} is not a handler of queue {self._queue!r}; register it, or add the job by its name"
@@ -175,6 +184,12 @@ def own_name(fn: Any) -> str:
 
 def _as_handler(fn: Any) -> Handler:
     return fn if isinstance(fn, Handler) else Handler(fn)
+
+
+def _key(fn: Function) -> Hashable:
+    """What tells one handler from another: a method is a new object each time it is named, and an object with a call of
+    its own may not be hashable."""
+    return fn if isinstance(fn, Hashable) else id(fn)
 
 
 def _innermost(fn: Any) -> Any:
@@ -225,6 +240,8 @@ def _check_executor(made: Handler) -> None:
         return
     if made.raw:
         raise InvalidOption(f"{name!r} cannot be raw and run in a process of its own: the Job stays behind")
+    if inspect.ismethod(made.fn) and not inspect.isclass(made.fn.__self__):
+        raise InvalidOption(f"{name!r} cannot run in a process of its own: it is a method, and its object stays behind")
     if "<" in getattr(made.fn, "__qualname__", "<"):  # <locals>, <lambda>, or no name at all
         raise InvalidOption(f"{name!r} cannot run in a process of its own: define it at the top of a module")
 

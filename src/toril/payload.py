@@ -85,6 +85,8 @@ class _Returned:
         return (self._structured if isinstance(value, Result) else self._declared).encode(value)
 
     def decode(self, text: str) -> Any:
+        if text == "null":
+            return None  # nothing was returned, or what was returned could not be kept, whatever the type says
         try:
             return self._declared.decode(text)
         except InvalidPayload:

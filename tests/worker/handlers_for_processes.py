@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from typing import Any
 
 from toril import PermanentError, Snooze, SyncJobContext
 
@@ -47,3 +48,15 @@ def until_cancelled(ctx: SyncJobContext[None]) -> None:
     ctx.log("here")
     ctx.wait_for_cancel()
     ctx.raise_if_cancelled()
+
+
+async def _double(ctx: SyncJobContext[int]) -> int:
+    return ctx.data * 2
+
+
+def forgets(ctx: SyncJobContext[int]) -> Any:
+    return _double(ctx)
+
+
+def nothing(ctx: SyncJobContext[None]) -> int:
+    return None  # type: ignore[return-value]

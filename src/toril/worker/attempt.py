@@ -61,7 +61,7 @@ async def outcome_of(job: Claimed, signal: Signal, rules: Rules, invoke: Invoke)
     try:
         if entry.handler.runs_if is not None and not entry.handler.runs_if():
             return _skipped(entry)
-        result = await invoke(entry, entry.payload.decode(job.data))
+        result = entry.returned(await invoke(entry, entry.payload.decode(job.data)))
     except BaseException as error:  # SystemExit, KeyboardInterrupt and the like are a handler's own failures
         if isinstance(error, asyncio.CancelledError) and signal.kind is None and _torn_down():
             raise

@@ -17,7 +17,7 @@ from typing import Any
 
 from toril.context import SyncJobContext
 from toril.errors import JobCancelled, LeaseLost, PermanentError, Snooze, TransientError
-from toril.handlers import Entry, Registry
+from toril.handlers import Entry, Handler, Registry
 from toril.model import Checkpoint, Claimed, Lease, LogLine, Progress, Report, Rewrite, Verdict
 from toril.result import Result
 from toril.signal import Signal, Why
@@ -30,12 +30,16 @@ REPORTS: dict[str, Any] = {each.__name__: each for each in (Progress, LogLine, R
 
 
 def main(descriptor: str, module: str, qualname: str, name: str) -> None:
-    """Serve until the pipe ends."""
-    pipe = Connection(int(descriptor))
+    """Serve until the pipe ends. The first word is that the function is at hand, or why it is not."""
+    child = _Child(Connection(int(descriptor)))
     signals.signal(signals.SIGINT, signals.SIG_IGN)  # the parent decides when to stop
-    entry = _load(module, qualname, name)
-    child = _Child(pipe)
+    try:
+        entry = _load(module, qualname, name)
+    except BaseException as error:
+        child.send({"raised": _told(error)})
+        return
     threading.Thread(target=child.listen, daemon=True).start()
+    child.send({"ready": True})
     while (order := child.orders.get()) is not None:
         child.send(child.run(entry, order))
 
@@ -45,7 +49,7 @@ def _load(module: str, qualname: str, name: str) -> Entry:
     for part in qualname.split("."):
         found = getattr(found, part)
     registry = Registry("child")
-    registry.register(name, getattr(found, "fn", found))
+    registry.register(name, found.fn if isinstance(found, Handler) else found)
     entry = registry.find(name)
     assert entry is not None  # noqa: S101 - it was registered one line above
     return entry
@@ -94,9 +98,11 @@ class _Child:
         job = Claimed(Lease(**order.pop("lease")), **order)
         try:
             ctx: Any = SyncJobContext(entry.payload.decode(job.data), job, self, self._signal, None, _drive)
-            returned = entry.handler.fn(ctx)
+            returned = entry.returned(entry.handler.fn(ctx))
         except BaseException as error:
             return {"raised": _told(error)}
+        if returned is None:
+            return {"result": "null", "structured": False}
         try:
             return {"result": entry.result.encode(returned), "structured": isinstance(returned, Result)}
         except Exception as error:  # the work is done: a result that cannot be sent does not undo it

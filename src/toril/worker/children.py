@@ -30,7 +30,15 @@ def location(entry: Entry) -> tuple[str, str]:
     module, qualname = getattr(fn, "__module__", None), getattr(fn, "__qualname__", "<locals>")
     if module is None or "<locals>" in qualname or "<lambda>" in qualname:
         raise InvalidOption(f"{qualname!r} cannot run in a process of its own: define it at the top of a module")
-    return module, qualname
+    return (_main_module() if module == "__main__" else module), qualname
+
+
+def _main_module() -> str:
+    """The program's own module: by its name where it was run by `python -m`, so that it can import its neighbours."""
+    main = sys.modules["__main__"]
+    if main.__spec__ is None and getattr(main, "__file__", None) is None:
+        raise InvalidOption("a function of a session cannot run in a process of its own: define it in a file")
+    return "__main__" if main.__spec__ is None else main.__spec__.name
 
 
 def _environment() -> dict[str, str]:
@@ -91,6 +99,7 @@ class _Child:
     def __init__(self, process: "subprocess.Popen[bytes]", pipe: Connection) -> None:
         self._process = process
         self._pipe = pipe
+        self._ready = False
 
     @property
     def alive(self) -> bool:
@@ -103,6 +112,7 @@ class _Child:
 
     async def run(self, job: Claimed, signal: Signal, reporter: Reporter) -> dict[str, Any]:
         """Send the job, carry its reports, and wait for its end."""
+        await self._until_ready()
         self._send(
             {"run": {name: value for name, value in asdict(job).items() if name != "backoff"} | {"backoff": None}}
         )
@@ -116,6 +126,16 @@ class _Child:
                 self._send({"verdict": await reporter.report(REPORTS[kind](job.lease, text))})
         finally:
             watch.cancel()
+
+    async def _until_ready(self) -> None:
+        """A child that still loads reads nothing, and a large job sent to it would hold up the loop."""
+        if self._ready:
+            return
+        told = (await self._receive()).get("raised")
+        if told is not None:
+            reason = f"the handler could not be loaded in its process: {told['kind']}: {told['reason']}"
+            raise ChildFailed(reason, kind=told["kind"], trace=told["traceback"])
+        self._ready = True
 
     async def _pass_on(self, signal: Signal) -> None:
         reason = await signal.wait()

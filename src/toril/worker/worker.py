@@ -71,6 +71,7 @@ class Worker:
         self._children = Children()
         self._attempts: set[asyncio.Task[None]] = set()
         self._home: asyncio.AbstractEventLoop | None = None
+        self._leaving = False
 
     async def run(self) -> None:
         """Work until stopped. Returns when every attempt has ended and is handed in."""
@@ -79,6 +80,7 @@ class Worker:
         try:
             await self._loop.run()
         finally:
+            self._leaving = True
             for attempt in self._attempts:  # those that were told to stop, and did not
                 attempt.cancel()
             self._threads.close()
@@ -163,9 +165,14 @@ class Worker:
         self._settle_unless_over(running, outcome)
 
     def _over(self, running: Running, task: "asyncio.Task[None]") -> None:
-        """The task has ended. An error that comes this far is ours, and its job is not to be lost with it."""
+        """The task has ended. An error that comes this far is ours, and its job is not to be lost with it; nor is that
+        of a handler that has cancelled its own task."""
         self._attempts.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            if not self._leaving:
+                cancelled = asyncio.CancelledError("the handler's task was cancelled")
+                self._settle_unless_over(running, judged(cancelled, running.job, self._rules))
+        elif (error := task.exception()) is not None:
             self._error(f"an attempt of job {running.lease.id} broke: {error!r}")
             self._settle_unless_over(running, judged(error, running.job, self._rules))
 
