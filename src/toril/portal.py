@@ -2,6 +2,8 @@
 
 import asyncio
 import atexit
+import concurrent.futures
+import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -9,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from toril.calls import Caller
 from toril.engine import Store
-from toril.errors import UsageError
+from toril.errors import Closed, UsageError
 from toril.events import Events
 from toril.model import Call
 
@@ -38,7 +40,7 @@ class Portal:
         except BaseException:
             self._end()
             raise
-        atexit.register(self.close)
+        atexit.register(self._close_at_exit)
 
     @property
     def open(self) -> bool:
@@ -57,18 +59,26 @@ class Portal:
         except KeyboardInterrupt:
             future.cancel()
             raise
+        except concurrent.futures.CancelledError:
+            raise Closed("the app was closed while this call waited for its answer") from None
 
     def close(self) -> None:
         """Close the store and end the thread. Closing twice is fine."""
         if not self.open:
             return
-        atexit.unregister(self.close)
+        atexit.unregister(self._close_at_exit)
         try:
             self.run(self._leave())
         finally:
             self._end()
 
+    def _close_at_exit(self) -> None:
+        """Python has ended its thread pools by now: what a store cannot close without them ends with the process."""
+        with contextlib.suppress(RuntimeError):
+            self.close()
+
     def _end(self) -> None:
+        asyncio.run_coroutine_threadsafe(_cancel_the_rest(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -76,6 +86,14 @@ class Portal:
     def _main(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+
+
+async def _cancel_the_rest() -> None:
+    """Calls of other threads that still wait: nobody would answer them any more."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
 
 
 def _refuse_in_a_loop(coroutine: Coroutine[Any, Any, Any]) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from toril import App, JobContext, JobFailed, NotFound, PermanentError, State, UsageError
+from toril import App, Closed, JobContext, JobFailed, NotFound, PermanentError, State, UsageError
 
 
 async def double(ctx: JobContext[int]) -> int:
@@ -117,3 +119,33 @@ def test_scopes_travel_with_blocking_adds_too(app: App) -> None:
     job = app.queues["sums"].sync.scoped(actor="ada").add(double, 1)
 
     assert job.refresh().metadata == {"actor": "ada"}
+
+
+def test_a_call_that_waits_while_the_app_is_closed_is_told_so(app: App) -> None:
+    portal, told = app.portal(), []
+    begun = threading.Event()
+
+    async def forever() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def wait() -> None:
+        try:
+            portal.run(forever())
+        except Closed as error:
+            told.append(str(error))
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    begun.wait(10)
+    portal.close()
+    waiting.join(10)
+
+    assert told == ["the app was closed while this call waited for its answer"]
+
+
+def test_a_script_that_has_read_ends_in_silence(tmp_path: Path) -> None:
+    script = f"from toril import App; print(App('sqlite:///{tmp_path}/jobs.db').queue('q').sync.counts().waiting)"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+
+    assert (done.stdout, done.stderr) == ("0\n", "")
