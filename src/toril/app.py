@@ -260,7 +260,9 @@ class App:
                 self._process.stop()
             state = await shutdown.enter_async_context(self._lifespan(self)) if self._lifespan else None
             with self._process.signals():
-                return await self._process.run(state, burst=burst)
+                code = await self._process.run(state, burst=burst)
+                await self.events.settle(seconds)
+                return code
 
     def _keeper(self) -> "Keeper":
         """Leases are kept from a thread; in tests, whose clock is not a real one, on the loop."""

@@ -100,7 +100,8 @@ class Events:
         self.failures += 1
         _log.exception("a listener failed", extra={"event": name})
 
-    async def settle(self) -> None:
-        """Wait for listeners that are still at it."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+    async def settle(self, seconds: float) -> None:
+        """Give listeners that are still at it on this loop so long to end."""
+        here = [task for task in tuple(self._tasks) if task.get_loop() is asyncio.get_running_loop()]
+        if here:
+            await asyncio.wait(here, timeout=seconds)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.worker.conftest import Seen, working
 from toril import App, JobContext, PermanentError, Retry, Snooze
-from toril.events import EventName
+from toril.events import EventName, JobEvent
 from toril.logs import JobFields
 from toril.policy.retry import Fixed
 
@@ -205,3 +205,38 @@ async def test_fast_progress_is_written_seldom_and_its_last_value_soon(app: App)
 
     assert job.progress == 1000
     assert len(seen.events) < 100, "far fewer than it reported"
+
+
+async def test_a_listener_that_is_still_at_it_may_end_before_the_worker_does(app: App) -> None:
+    story: list[str] = []
+
+    async def slow(event: JobEvent) -> None:
+        await asyncio.sleep(0.05)
+        story.append(f"heard of {event.job_name}")
+
+    async def work(ctx: JobContext[None]) -> None: ...
+
+    app.on("completed", slow)
+    app.on_stop(lambda: story.append("stopped"))
+    queue = app.queue("q", [work])
+    async with app:
+        await queue.add(work)
+        await app.run(burst=True)
+
+    assert story == ["heard of work", "stopped"]
+
+
+async def test_a_listener_that_never_ends_does_not_keep_the_worker_from_ending(app: App) -> None:
+    async def stuck(_: JobEvent) -> None:
+        await asyncio.Event().wait()
+
+    async def work(ctx: JobContext[None]) -> None: ...
+
+    app.on("completed", stuck)
+    queue = app.queue("q", [work])
+    async with app:
+        await queue.add(work)
+        async with asyncio.timeout(20):
+            assert await app.run(burst=True, grace=0.1) == 0
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
