@@ -197,10 +197,11 @@ class Snooze(HandlerError):
 
 
 class JobCancelled(HandlerError):
-    """The job was asked to stop, for `reason`."""
+    """The job was asked to stop, for `reason`. `job_id` is that of a job whose result was awaited."""
 
-    def __init__(self, reason: str | None = None) -> None:
+    def __init__(self, reason: str | None = None, *, job_id: str | None = None) -> None:
         self.reason = reason or "No reason provided"
+        self.job_id = job_id
         super().__init__(f"Job cancelled: {self.reason}")
 
 

@@ -130,7 +130,7 @@ class Job(Generic[R]):
                     reason = failure.reason
                     raise JobFailed(f"job {self.id} failed: {reason}", job_id=self.id, reason=reason)
                 case Cancelled(reason):
-                    raise JobCancelled(reason)
+                    raise JobCancelled(reason, job_id=self.id)
                 case Gone():
                     raise ResultGone(f"job {self.id} has ended and its result was not kept; add it with result_ttl=…")
                 case Pending():

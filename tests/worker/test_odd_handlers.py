@@ -85,3 +85,15 @@ async def test_nothing_returned_is_no_result_of_a_wrong_type(app: App, executor:
         assert await queue.add_and_wait("nothing") is None
         (run,) = (await queue.runs()).items
     assert run.text == "null"
+
+
+async def test_a_job_that_waits_for_a_cancelled_one_is_not_cancelled_itself(app: App) -> None:
+    async def waits(ctx: JobContext[None]) -> None:
+        other = await queue.add(double, 1, delay=3600)
+        await other.cancel("the customer left")
+        await other.result(10)
+
+    queue = app.queue("q", {"waits": waits, "double": double}, retry=Retry(1))
+    async with working(app):
+        with pytest.raises(JobFailed, match="Job cancelled: the customer left"):
+            await queue.add_and_wait("waits")

@@ -14,7 +14,7 @@ def judge(error: BaseException, failure: Failure, job: Claimed, *, chance: float
     match error:
         case Snooze():
             return Snoozed(milliseconds("a snooze", error.seconds))
-        case JobCancelled():
+        case JobCancelled(job_id=None):  # else it is another job that was cancelled, while this one waited for it
             return Cancelled(error.reason)
         case _ if isinstance(error, _NEVER_AGAIN):
             return Failed(failure)

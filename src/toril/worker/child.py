@@ -131,7 +131,7 @@ def _told(error: BaseException) -> dict[str, Any]:
         (
             each.__name__
             for each in (PermanentError, TransientError, Snooze, JobCancelled, LeaseLost)
-            if isinstance(error, each)
+            if isinstance(error, each) and getattr(error, "job_id", None) is None
         ),
         "",
     )
