@@ -22,7 +22,8 @@ _log = logging.getLogger("toril")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
-    """Something that happened to a job here. Times are milliseconds; `attempt` counts from 1, and is 0 before it."""
+    """Something that happened to a job here. Times are milliseconds; `attempt` counts from 1, and is 0 before it.
+    `detail` is the progress, a result's summary, or the traceback of what went wrong."""
 
     queue: str
     job_id: str

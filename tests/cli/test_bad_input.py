@@ -115,6 +115,7 @@ PATHS = {
     "os:system": "not a toril.App",
     "jobs.app": "such as jobs.app:app",
     "jobs.py": "such as jobs:app",
+    "jobs.py:shop": "such as jobs:shop",
     "jobs:": "MODULE:APP",
     ":app": "MODULE:APP",
     "../jobs:app": "MODULE:APP",
@@ -127,6 +128,7 @@ PATHS = {
     "lacks:app": "No module named 'surely_not_installed'",
     "unparsable:app": "SyntaxError",
     "unusable:app": "InvalidName",
+    "misled:app": "(misled.py, line 2)",
 }
 
 
@@ -136,6 +138,7 @@ def test_a_path_that_leads_to_no_app_is_explained(toril: Toril, folder: Path, ta
     for name, text in {
         "jobs": "from toril import App\napp = App('memory://')\nnumber = 3\n",
         "broken": "app = 1\n1 / 0\n",
+        "misled": "from toril import App\napp = App('odd://')\n",
         "leaves": "import sys\nsys.exit(7)\n",
         "lacks": "import surely_not_installed\n",
         "unparsable": "def (\n",

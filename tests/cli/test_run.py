@@ -30,7 +30,10 @@ async def hold(ctx: JobContext[float]) -> None:
 def apart(ctx: SyncJobContext[None]) -> int:
     return os.getpid()
 
-email = app.queue("email", [greet, hold])
+async def stumble(ctx: JobContext[None]) -> None:
+    raise LookupError("the floor is gone")
+
+email = app.queue("email", [greet, hold, stumble])
 other = app.queue("other", {"greet": greet, "apart": handler(apart, executor="process")})
 idle = app.queue("idle")
 """
@@ -85,6 +88,15 @@ def test_the_log_says_what_happens_in_readable_lines(fresh: Fresh, toril: Toril,
     assert "INFO    job completed queue=email job_id=1 job_name=greet attempt=1" in log
     assert "ERROR   job failed queue=email job_id=2" in log
     assert "\x1b" not in log
+
+
+def test_the_log_shows_where_a_job_has_failed(fresh: Fresh, toril: Toril) -> None:
+    """By default nothing else of a failed job has it."""
+    toril("add", "email", "stumble", "--attempts", "1")
+
+    log = ended(fresh("run", "jobs:app", "--burst"))
+
+    assert 'in stumble\n    raise LookupError("the floor is gone")\nLookupError: the floor is gone\n' in log
 
 
 def test_a_higher_log_level_is_quieter(fresh: Fresh, toril: Toril) -> None:

@@ -5,13 +5,15 @@ import sys
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from toril import App, TorilError
 
 __all__ = ["load"]
+
+_OURS: Final = str(Path(__file__).parent.parent)
 
 
 def load(target: str) -> App:
@@ -20,7 +22,8 @@ def load(target: str) -> App:
     if here not in sys.path:
         sys.path.insert(0, here)
     name, colon, attribute = target.partition(":")
-    if not colon or not attribute or not all(part.isidentifier() for part in name.split(".")):
+    parts = name.split(".")
+    if not colon or not attribute or parts[-1] == "py" or not all(part.isidentifier() for part in parts):
         raise _wrong(f"an app is named as MODULE:APP, {_example(target)}, and {target!r} is not")
     return _app_of(_module(name), attribute)
 
@@ -75,9 +78,10 @@ def _near_module(name: str) -> str:
 
 def _example(target: str) -> str:
     """What was probably meant."""
-    name = target.partition(":")[0].removesuffix(".py").replace("/", ".").strip(".")
+    name, _, attribute = target.partition(":")
+    name = name.removesuffix(".py").replace("/", ".").strip(".")
     meant = name if name and all(part.isidentifier() for part in name.split(".")) else "jobs"
-    return f"such as {meant}:app"
+    return f"such as {meant}:{attribute if attribute.isidentifier() else 'app'}"
 
 
 def _last_line(error: BaseException) -> str:
@@ -86,7 +90,7 @@ def _last_line(error: BaseException) -> str:
     trace, place = error.__traceback__, ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith("<") and "importlib" not in file:
+        if not file.startswith(("<", _OURS)) and "importlib" not in file:
             place = f" ({Path(file).name}, line {trace.tb_lineno})"
         trace = trace.tb_next
     return text.strip().split("\n")[-1] + ("" if isinstance(error, SyntaxError) else place)

@@ -18,13 +18,19 @@ def write_logs(level: str) -> None:
 
 
 class ReadableLines(logging.Formatter):
-    """`12:00:00 INFO    message`. What an app logs within a job carries the job's queue and id."""
+    """`12:00:00 INFO    message`. What an app logs within a job carries the job's queue and id; a job that has failed
+    comes with its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname:<7} {plain(record.getMessage())}"
         if record.name != "toril":
             facts = [f"{name}={vars(record)[name]}" for name in ("queue", "job_id") if name in vars(record)]
             line += plain(f" [{' '.join([record.name, *facts])}]")
-        if record.exc_info:
-            line += "\n" + "\n".join(plain(each) for each in self.formatException(record.exc_info).split("\n"))
-        return line
+        trace = self.formatException(record.exc_info) if record.exc_info else _trace_of_a_job(record)
+        return "\n".join([line, *map(plain, trace.rstrip().split("\n"))]) if trace else line
+
+
+def _trace_of_a_job(record: logging.LogRecord) -> str:
+    """Where a job has failed: its record may be all that is kept of it."""
+    failed = record.name == "toril" and "kind" in vars(record)
+    return str(vars(record).get("detail", "")) if failed else ""

@@ -75,9 +75,9 @@ class Telling:
             case Completed(_, summary):
                 self._tell("completed", job, duration, detail=summary)
             case Failed(failure):
-                self._tell("failed", job, duration, failure.reason, failure.kind)
+                self._tell("failed", job, duration, failure.reason, failure.kind, detail=failure.traceback or None)
             case Retried(failure, delay):
-                self._tell("retrying", job, duration, failure.reason, failure.kind, delay)
+                self._tell("retrying", job, duration, failure.reason, failure.kind, delay, failure.traceback or None)
             case Snoozed(delay):
                 self._tell("snoozed", job, duration, delay=delay)
             case Released():
