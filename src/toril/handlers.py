@@ -124,6 +124,12 @@ class Registry:
         """Every name that has a handler, aliases included."""
         return list(self._entries)
 
+    def prepare(self) -> None:
+        """Make ready to check payloads and results, which takes a while: the first job is not to pay for it."""
+        for entry in self._entries.values():
+            entry.payload.prepare()
+            entry.result.prepare()
+
     def find(self, name: str) -> Entry | None:
         return self._entries.get(name)
 

@@ -1,5 +1,6 @@
 """Payloads and results by their type. What is known of a type is checked when a job is added, and before it runs."""
 
+import contextlib
 import types
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -20,6 +21,9 @@ class Payload(Protocol):
 
     def decode(self, text: str) -> Any:
         """The value; `Undecodable` or `InvalidPayload` if the text is not one."""
+
+    def prepare(self) -> None:
+        """Do now what the first value would have to wait for."""
 
 
 def payload_for(annotation: object, *, what: str = "data", serializer: Serializer | None = None) -> Payload:
@@ -48,6 +52,9 @@ class _Plain:
     def decode(self, text: str) -> Any:
         return decode(text, what=self._what)
 
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
 
 class _Serialized:
     """Whatever the queue's own serializer makes of it."""
@@ -73,6 +80,9 @@ class _Serialized:
         except Exception as error:
             raise Undecodable(f"{self._what} cannot be read by {type(self._serializer).__name__}: {error}") from error
 
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
 
 class _Returned:
     """A handler's results."""
@@ -80,6 +90,9 @@ class _Returned:
     def __init__(self, declared: Payload, serializer: Serializer | None) -> None:
         self._declared = declared
         self._structured = payload_for(Result, what="the result", serializer=serializer)
+
+    def prepare(self) -> None:
+        self._declared.prepare()
 
     def encode(self, value: Any) -> str:
         return (self._structured if isinstance(value, Result) else self._declared).encode(value)
@@ -122,6 +135,10 @@ class _Typed:
             decode(text, what=self._what)  # refuses it, with the sizes
         with _naming(self._what):
             return adapter.validate_json(text)
+
+    def prepare(self) -> None:
+        with contextlib.suppress(Exception):  # a type that cannot be checked fails its jobs, which say so
+            self._adapter = self._adapter or self._make()
 
     def _dumped(self, adapter: Any, known: Any) -> Any:
         try:

@@ -94,3 +94,34 @@ def test_a_function_that_its_process_cannot_load_fails_with_the_reason(package: 
     assert said_by(package, BROKEN="1").endswith(
         "failed: the handler could not be loaded in its process: LookupError: no licence"
     )
+
+
+TYPED = """
+import asyncio, sys
+from toril import App, JobContext
+from toril.model import NewJob
+
+app = App("memory://")
+seen = []
+
+async def work(ctx: JobContext[int]) -> int:
+    return ctx.data
+
+app.on("active", lambda event: seen.append("pydantic" in sys.modules))
+queue = app.queue("q", [work])
+
+async def main():
+    async with app:
+        await queue.store.add("q", [NewJob(name="work", data="1")])
+        await app.run(burst=True)
+        print(seen)
+
+asyncio.run(main())
+"""
+
+
+def test_a_job_does_not_pay_for_loading_what_checks_its_payload() -> None:
+    """That takes a good part of a second, in which the loop stands still and the job's timeout runs."""
+    done = subprocess.run([sys.executable, "-c", TYPED], check=True, capture_output=True, text=True, timeout=60)
+
+    assert done.stdout == "[True]\n"

@@ -76,6 +76,7 @@ class Worker:
     async def run(self) -> None:
         """Work until stopped. Returns when every attempt has ended and is handed in."""
         self._home = asyncio.get_running_loop()
+        self.queue.handlers.prepare()
         self._around.events.emit("worker_started", WorkerEvent(worker=self._around.name, queue=self.queue.name))
         try:
             await self._loop.run()
