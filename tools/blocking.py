@@ -14,12 +14,13 @@ TARGET = ROOT / "sync.py"
 
 HEAD = '''"""`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py` and `job.py`. Change those.
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `schedule.py` and `job.py`: change
+those.
 """
 
 {imports}
 
-__all__ = ["SyncJob", "SyncQueue"]
+__all__ = ["SyncJob", "SyncQueue", "SyncSchedules"]
 
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)
@@ -54,9 +55,27 @@ class SyncQueue:
         """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""
         return SyncQueue(self._queue.scoped(**metadata), self._run)
 
+    @property
+    def schedules(self) -> "SyncSchedules":
+        """The schedules in the store: to look at, and to make and change at run time."""
+        return SyncSchedules(self._queue.schedules, self._run)
+
     def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
         """A job made ready and checked, to be added later or with others."""
         return self._queue.new(job, data, **options)
+
+    def _sync(self, job: Job[S]) -> SyncJob[S]:
+        return SyncJob(job, self._run)
+
+
+class SyncSchedules:
+    """The schedules of a queue, for code that blocks; see `QueueSchedules`."""
+
+    def __init__(self, schedules: QueueSchedules, run: Run) -> None:
+        self._schedules = schedules
+        self._run = run
+
+{schedules}
 
     def _sync(self, job: Job[S]) -> SyncJob[S]:
         return SyncJob(job, self._run)
@@ -64,7 +83,7 @@ class SyncQueue:
 
 # What `Job.__init__` sets, which no annotation in the class body tells.
 FIELDS = {"id": "str", "name": "str", "data": "Any", "added": "bool"}
-NOT_TWINNED = {"queue", "sync", "store", "events", "call", "name"}
+NOT_TWINNED = {"queue", "sync", "store", "events", "call", "name", "schedules"}
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -140,16 +159,17 @@ _MADE = {
 
 IMPORTS = """from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
 from toril.context import JobContext, SyncJobContext
 from toril.job import Job
-from toril.model import Counts, JobRecord, Page, RateLimit, Run as RunRecord, Settings, WorkerView
+from toril.model import Counts, JobRecord, Page, RateLimit, Run as RunRecord, ScheduleView, Settings, WorkerView
 from toril.operations import StateName
 from toril.policy.retry import Seconds
 from toril.queue import Item, Planned, Queue
+from toril.schedule import QueueSchedules, Timing
 from toril.states import State"""
 
 
@@ -160,7 +180,9 @@ def written() -> str:
     queue = [_property("name", "str", "_queue")]
     queue += [twin(method, "_queue") for method in methods("queue.py", "Queue")]
     queue += [twin(method, "_queue") for method in methods("operations.py", "QueueOperations")]
-    body = HEAD.format(imports=IMPORTS, job="\n".join(filter(None, job)), queue="\n".join(filter(None, queue)))
+    schedules = [twin(method, "_schedules") for method in methods("schedule.py", "QueueSchedules")]
+    parts = {"job": job, "queue": queue, "schedules": schedules}
+    body = HEAD.format(imports=IMPORTS, **{name: "\n".join(filter(None, each)) for name, each in parts.items()})
     return body.replace("Page[Run]", "Page[RunRecord]")
 
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from toril.adding import Keeping
 from toril.calls import Caller
@@ -24,6 +24,7 @@ from toril.plan import GRACE, Plan, worker_name
 from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.portal import Portal
 from toril.queue import Queue, Unknown
+from toril.schedule import Timing, boot
 
 if TYPE_CHECKING:
     from toril.worker.leases import Keeper
@@ -129,6 +130,12 @@ class App:
         queue = Queue(self, name, checked(**given))
         queue.handlers.register_all({} if handlers is None else handlers)
         return self.queues.declare(queue)
+
+    def schedule(
+        self, schedule_id: str, *, queue: Queue | str, job: Any, data: Any = None, **options: Unpack[Timing]
+    ) -> None:
+        """Declare a recurring job of a queue; see `Queue.schedule`."""
+        self.queues[queue if isinstance(queue, str) else queue.name].schedule(schedule_id, job, data, **options)
 
     def on(self, event: EventName, listener: Listener) -> None:
         """Call `listener` with what happens in this process."""
@@ -254,10 +261,12 @@ class App:
                 watch(self.events)
             self._process = Process(
                 worked, self._store, self._keeper(), self._clock, self.events, self._plan,
-                name=worker_name(self._clock), version=_version(), concurrency=queues, grace=seconds,
+                name=worker_name(self._clock), version=_version(), schedules=self._store.schedules,
+                concurrency=queues, grace=seconds,
             )  # fmt: skip
             if self._stop_early:
                 self._process.stop()
+            await boot(self._store.schedules, self.queues.values())
             state = await shutdown.enter_async_context(self._lifespan(self)) if self._lifespan else None
             with self._process.signals():
                 code = await self._process.run(state, burst=burst)

@@ -32,7 +32,9 @@ from toril.model import (
     Health,
     JobRecord,
     Lease,
+    Look,
     Minutes,
+    Moved,
     NewJob,
     Order,
     Page,
@@ -40,6 +42,8 @@ from toril.model import (
     Recovered,
     Report,
     Run,
+    Schedule,
+    ScheduleView,
     Setting,
     Settings,
     Settlement,
@@ -50,7 +54,7 @@ from toril.model import (
 )
 from toril.states import State
 
-__all__ = ["Engine", "Inspector", "Store", "connect", "redacted"]
+__all__ = ["Engine", "Inspector", "Schedules", "Store", "connect", "redacted"]
 
 
 @runtime_checkable
@@ -226,8 +230,52 @@ class Inspector(Protocol):
     async def metrics(self, queue: str, *, minutes: int, now: int | None = None) -> Minutes: ...
 
 
+@runtime_checkable
+class Schedules(Protocol):
+    """Recurring jobs. A schedule always has one run in the store that has not started, and whoever starts it makes the
+    next. Each step says which run it expects to be the current one, so that of any number who try one succeeds; a
+    step sent again finds that it was made."""
+
+    async def get(self, queue: str, schedule: str, *, now: int | None = None) -> Look: ...
+
+    async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[ScheduleView]:
+        """Schedules by their ids."""
+
+    async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[ScheduleView]:
+        """Schedules whose current run has ended or vanished while no next one was made. Paused ones and those that are
+        over are not among them."""
+
+    async def put(
+        self, queue: str, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
+    ) -> Moved:
+        """Make or change a schedule, and its run at `slot` in place of one that has not started. `expects` is the
+        current run's time; None: there is no such schedule."""
+
+    async def advance(
+        self, queue: str, schedule: str, *, since: int, to: int | None, started: str | None = None,
+        now: int | None = None,
+    ) -> Moved:  # fmt: skip
+        """From the run at `since` go on to the one at `to`; None: there will be no more. `started` names the job that
+        now runs."""
+
+    async def pause(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
+        """Make no more runs, and drop the one that has not started. False: there is no such schedule."""
+
+    async def resume(self, queue: str, schedule: str, *, since: int, to: int | None, now: int | None = None) -> Moved:
+        """Let a paused schedule go on with a run at `to`."""
+
+    async def remove(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
+        """Remove a schedule, and its run that has not started."""
+
+    async def sync(self, queue: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
+        """Remove those that were declared in code and are not among `keep`. Returns their ids."""
+
+
 class Store(Engine, Inspector, Protocol):
     """Both sides of one store, as `connect` gives it."""
+
+    @property
+    def schedules(self) -> Schedules: ...
 
 
 # scheme -> module that has `connect(url, clock, prefix)`, and the extra that brings what it needs

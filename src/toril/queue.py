@@ -20,6 +20,7 @@ from toril.operations import QueueOperations
 from toril.payload import Payload, payload_for
 from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.portal import Doorway, Home
+from toril.schedule import Declared, QueueSchedules, Timing, declare
 
 if TYPE_CHECKING:
     from toril.sync import SyncQueue
@@ -71,6 +72,7 @@ class Queue(QueueOperations):
         self._name = name
         self.options = options
         self.handlers = Registry(name, options.serializer)
+        self.declared: dict[str, Declared] = {}
         self._metadata: dict[str, Any] = {}
         self._plain: Payload = payload_for(Any, serializer=options.serializer)
         self._defaults = self._defaults_of(options.retry)
@@ -243,6 +245,20 @@ class Queue(QueueOperations):
     def scoped(self, **metadata: Any) -> "Queue":
         """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""
         return self._with(_metadata={**self._metadata, **metadata})
+
+    # recurring jobs
+
+    def schedule(self, schedule_id: str, job: Any, data: Any = None, **options: Unpack[Timing]) -> None:
+        """Declare a recurring job, `every` so many seconds or by a `cron` expression. The workers keep it in the store
+        from their next boot on, and remove it once it is declared no more."""
+        if schedule_id in self.declared:
+            raise UsageError(f"schedule {schedule_id!r} of queue {self._name!r} is declared already; ids are unique")
+        self.declared[schedule_id] = declare(self, schedule_id, job, data, options)
+
+    @property
+    def schedules(self) -> QueueSchedules:
+        """The schedules in the store: to look at, and to make and change at run time."""
+        return QueueSchedules(self)
 
     # what jobs need of their queue
 

@@ -1,23 +1,25 @@
 """`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py` and `job.py`. Change those.
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `schedule.py` and `job.py`: change
+those.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
 from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
 from toril.context import JobContext, SyncJobContext
 from toril.job import Job
-from toril.model import Counts, JobRecord, Page, RateLimit, Settings, WorkerView
+from toril.model import Counts, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
 from toril.model import Run as RunRecord
 from toril.operations import StateName
 from toril.policy.retry import Seconds
 from toril.queue import Item, Planned, Queue
+from toril.schedule import QueueSchedules, Timing
 from toril.states import State
 
-__all__ = ["SyncJob", "SyncQueue"]
+__all__ = ["SyncJob", "SyncQueue", "SyncSchedules"]
 
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)
@@ -313,9 +315,57 @@ class SyncQueue:
         """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""
         return SyncQueue(self._queue.scoped(**metadata), self._run)
 
+    @property
+    def schedules(self) -> "SyncSchedules":
+        """The schedules in the store: to look at, and to make and change at run time."""
+        return SyncSchedules(self._queue.schedules, self._run)
+
     def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
         """A job made ready and checked, to be added later or with others."""
         return self._queue.new(job, data, **options)
+
+    def _sync(self, job: Job[S]) -> SyncJob[S]:
+        return SyncJob(job, self._run)
+
+
+class SyncSchedules:
+    """The schedules of a queue, for code that blocks; see `QueueSchedules`."""
+
+    def __init__(self, schedules: QueueSchedules, run: Run) -> None:
+        self._schedules = schedules
+        self._run = run
+
+    def put(self, schedule_id: str, job: Any, data: Any = None, **options: Unpack[Timing]) -> ScheduleView:
+        """Make a schedule, or change it; the same twice changes nothing."""
+        return self._run(self._schedules.put(schedule_id, job, data, **options))
+
+    def get(self, schedule_id: str) -> ScheduleView:
+        """One schedule; `NotFound` if there is no such."""
+        return self._run(self._schedules.get(schedule_id))
+
+    def list(self, cursor: str | None = None, limit: int = 100) -> Page[ScheduleView]:
+        """A page of schedules, by their ids."""
+        return self._run(self._schedules.list(cursor, limit))
+
+    def upcoming(self, schedule_id: str, count: int = 10) -> Sequence[int]:
+        """The times, in ms, of the next runs."""
+        return self._run(self._schedules.upcoming(schedule_id, count))
+
+    def run_now(self, schedule_id: str) -> "SyncJob[Any]":
+        """Add one job as the schedule would, beside its own runs."""
+        return self._sync(self._run(self._schedules.run_now(schedule_id)))
+
+    def pause(self, schedule_id: str) -> None:
+        """Make no more runs until `resume`; what runs goes on."""
+        self._run(self._schedules.pause(schedule_id))
+
+    def resume(self, schedule_id: str) -> None:
+        """Go on with the next run that is still to come."""
+        self._run(self._schedules.resume(schedule_id))
+
+    def remove(self, schedule_id: str) -> bool:
+        """Remove a schedule, and its run that has not started. False if there was none. A job may remove its own."""
+        return self._run(self._schedules.remove(schedule_id))
 
     def _sync(self, job: Job[S]) -> SyncJob[S]:
         return SyncJob(job, self._run)

@@ -22,6 +22,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "workers": ("workers", "List the workers that are alive."),
     "jobs": ("jobs", "List the jobs of a queue."),
     "job": ("job", "Show, retry, cancel, promote or remove one job."),
+    "schedules": ("schedules", "List, show, run, pause, resume or remove schedules."),
     "pause": ("switch", "Start nothing new in a queue, anywhere."),
     "resume": ("switch", "Let a paused queue go on."),
     "drain": ("sweep", "Remove what has not started."),

@@ -9,14 +9,15 @@ from typing import Any, Final
 
 from toril.calls import Caller
 from toril.clock import Clock
-from toril.engine import Engine
-from toril.errors import UnknownQueue
+from toril.engine import Engine, Schedules
+from toril.errors import TorilError, UnknownQueue
 from toril.events import Events, WorkerEvent
 from toril.logs import log
 from toril.model import Order, SetMaxWaiting, whole
 from toril.plan import GRACE, Hook, Plan
 from toril.queue import Queue
 from toril.worker.leases import Keeper
+from toril.worker.schedules import Runs
 from toril.worker.strays import logged
 from toril.worker.upkeep import Upkeep
 from toril.worker.worker import Surroundings, Worker
@@ -31,7 +32,8 @@ class Process:
 
     def __init__(
         self, queues: Sequence[Queue], engine: Engine, keeper: Keeper, clock: Clock, events: Events, plan: Plan, *,
-        name: str, version: str, concurrency: Mapping[str, int] | None = None, grace: float = GRACE,
+        name: str, version: str, schedules: Schedules | None = None, concurrency: Mapping[str, int] | None = None,
+        grace: float = GRACE,
     ) -> None:  # fmt: skip
         self._queues = chosen(queues, concurrency)
         self._concurrency = dict(concurrency or {})
@@ -43,6 +45,7 @@ class Process:
         self._version = version
         self.name = name
         self._keeper = keeper
+        self._runs = None if schedules is None else Runs(schedules, clock, self._round_failed)
         self._workers: list[Worker] = []
         self._stopping = asyncio.Event()
         self._rested = asyncio.Event()
@@ -65,7 +68,8 @@ class Process:
         caller = Caller(f"{self.name}/reports", self._clock)
         around = Surroundings(
             engine=self._engine, clock=self._clock, caller=caller, keeper=self._keeper, events=self._events,
-            name=self.name, rested=self._rested.set, state=state, middleware=tuple(self._plan.middleware),
+            name=self.name, rested=self._rested.set, runs=self._runs, state=state,
+            middleware=tuple(self._plan.middleware),
         )  # fmt: skip
         self._workers = [Worker(queue, around, self._concurrency.get(queue.name)) for queue in self._queues]
         await self._set_bounds()
@@ -90,6 +94,8 @@ class Process:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(worker.run()) for worker in self._workers]
             rounds = [group.create_task(upkeep.run())]
+            if self._runs is not None:
+                rounds.append(group.create_task(self._runs.round([worker.queue.name for worker in self._workers])))
             rounds += [group.create_task(self._poll(poller)) for poller in self._plan.pollers]
             if burst:
                 rounds.append(group.create_task(self._until_empty()))
@@ -131,6 +137,9 @@ class Process:
         except Exception as error:
             log.exception("a poller failed")
             self._events.emit("error", WorkerEvent(worker=self.name, error=f"a poller failed: {error}"))
+
+    def _round_failed(self, queue: str, error: TorilError) -> None:
+        self._events.emit("error", WorkerEvent(worker=self.name, queue=queue, error=str(error)))
 
     async def _set_bounds(self) -> None:
         for queue in self._queues:

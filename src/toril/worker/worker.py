@@ -25,6 +25,7 @@ from toril.worker.leases import Keeper
 from toril.worker.loop import Loop, Terms
 from toril.worker.reports import AttemptReports
 from toril.worker.running import Running
+from toril.worker.schedules import Runs
 from toril.worker.telling import Telling
 from toril.worker.threads import Order, Threads, blocking
 
@@ -45,6 +46,7 @@ class Surroundings:
     events: Events
     name: str
     rested: Callable[[], None]
+    runs: Runs | None = None
     state: Any = None
     middleware: Sequence[Middleware] = field(default_factory=tuple)
 
@@ -157,7 +159,10 @@ class Worker:
         reports = self._reports(job)
         self._arm(running)
         try:
-            outcome = await outcome_of(job, running.signal, self._rules, partial(self._invoke, running, reports))
+            runs = self._around.runs if job.lease.id.startswith("repeat:") else None
+            outcome = (await runs.turn(job) if runs is not None else None) or await outcome_of(
+                job, running.signal, self._rules, partial(self._invoke, running, reports)
+            )
         except Dropped:
             self._drop(running)
             return

@@ -14,6 +14,7 @@ from toril.engines.redis.options import dump_options, is_plain
 from toril.engines.redis.place import Address, parse
 from toril.engines.redis.presence import Presence
 from toril.engines.redis.records import ended_of
+from toril.engines.redis.schedules import RedisSchedules
 from toril.engines.redis.server import Server
 from toril.engines.redis.store import bounded
 from toril.engines.redis.upkeep import RedisUpkeep
@@ -93,6 +94,15 @@ class RedisEngine(RedisUpkeep):
         twin = RedisEngine(self._address, clock=self._clock)
         twin._open = self._open
         return twin
+
+    @property
+    def schedules(self) -> RedisSchedules:
+        return RedisSchedules(self._read, self._scheduled)
+
+    async def _scheduled(self, queue: str) -> list[str]:
+        self._check_open()
+        names: list[str] = await self._server.ask("ZRANGE", self._base(queue) + KEYS["repeat"], 0, -1)
+        return names
 
     async def health(self) -> Health:
         try:

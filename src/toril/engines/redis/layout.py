@@ -15,6 +15,7 @@ __all__ = [
     "KEYS",
     "NUMBERS",
     "RECORD_FIELDS",
+    "SCHEDULE_FIELDS",
     "client_name",
     "due_of",
     "event_place",
@@ -64,6 +65,7 @@ KEYS: Final = {
     "results": "toril:results",  # hash: job -> packed cause and text, for who gave a `result_ttl`
     "results_till": "toril:results:till",  # zset: job -> when that is forgotten
     "ages": "toril:ages",  # zset: finished job -> when its retention is over
+    "schedules": "toril:schedules",  # hash: what BullMQ's schedulers do not have; see `lib/schedules.lua`
     "ended": "toril:ended",  # channel: the ids of jobs that have ended
 }
 
@@ -101,6 +103,7 @@ FIELDS: Final = {
     "reason": "failedReason",
     "trace": "stacktrace",
     "finished_at": "finishedOn",
+    "scheduler": "rjk",  # the scheduler whose run it is
     "deferred": "defa",  # a failure that whoever activates the job has to carry out
     # a job's, our own
     "held": "toril:held",  # "fence alone max_stalls" of the last claim
@@ -111,6 +114,15 @@ FIELDS: Final = {
     "kind": "toril:kind",  # of the last failure
     "stall_cause": "toril:cause",
     "waited": "toril:waited",  # the delay before the last retry; BullMQ's `delay` goes back to 0 when it is over
+    # a scheduler's, at `repeat:<scheduler>`
+    "tz": "tz",
+    "limit": "limit",
+    "pattern": "pattern",
+    "start": "startDate",
+    "end": "endDate",
+    "every": "every",
+    "offset": "offset",
+    "made": "ic",  # runs made; legacy repeatables do not have it
     # `meta`
     "max_events": "opts.maxLenEvents",
     "is_paused": "paused",
@@ -162,6 +174,11 @@ RECORD_FIELDS: Final = (
     "cancelling", "worker", "started_at", "finished_at", "attempts_made_old",
 )  # fmt: skip
 
+# What a scheduler's hash says.
+SCHEDULE_FIELDS: Final = (
+    "name", "data", "opts", "tz", "limit", "pattern", "start", "end", "every", "offset", "made",
+)  # fmt: skip
+
 _SEQUENCE_BITS: Final = 20  # events of one millisecond in the number that stands for an event
 
 
@@ -185,7 +202,9 @@ def may_be_id(job_id: str) -> bool:
     if ":" not in job_id:
         return job_id != "" and job_id not in RESERVED_IDS
     first, *rest = job_id.split(":")
-    return len(rest) == 2 and (first == "repeat" or first not in RESERVED_IDS)
+    if first == "repeat":  # a run of a scheduler, whose name BullMQ allows colons in
+        return len(rest) >= 2
+    return len(rest) == 2 and first not in RESERVED_IDS
 
 
 def due_of(score: str) -> int:

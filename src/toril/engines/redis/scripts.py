@@ -17,7 +17,7 @@ __all__ = ["Script", "script"]
 _INCLUDE: Final = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _NAMED: Final = re.compile(r"\b([KGFN])\.(\w+)")
 _COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
-_LISTS: Final = {"record_fields": layout.RECORD_FIELDS}
+_LISTS: Final = {"record_fields": layout.RECORD_FIELDS, "schedule_fields": layout.SCHEDULE_FIELDS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from toril.errors import InvalidOption, QueueFull
 from toril.model import BATCH, Added, AddOutcome, Call, EventKind, NewJob
 from toril.states import State
 
-__all__ = ["add", "state_of"]
+__all__ = ["add", "place_job", "state_of"]
 
 _OWNERS = statement("add", "owners")
 _INSERT_ID = statement("add", "insert_id")
@@ -35,6 +35,13 @@ def add(tx: Tx, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[A
     answers = _add_plain(Step(tx, row), jobs) if plain else _Adding(tx, row, jobs).add()
     remember(tx, call, [row.last_number, len(jobs)] if plain else [(a.id, a.outcome, a.state) for a in answers])
     return answers
+
+
+def place_job(tx: Tx, row: QueueRow, job: NewJob) -> int:
+    """Store one job whose id is free, whatever the queue's bound; its key."""
+    adding = _Adding(tx, row, [job])
+    adding.place(job)
+    return first_key(row.key) + row.last_number
 
 
 def _spelled_out(before: list[Any]) -> list[Any]:
@@ -110,6 +117,10 @@ class _Adding:
         refuse_overflow(self._step.row, len(self._jobs))
         self._flush()
         return self._answers
+
+    def place(self, job: NewJob) -> None:
+        self._one(job)
+        self._flush()
 
     def _one(self, job: NewJob) -> None:
         step, row, chosen = self._step, self._step.row, job.id

@@ -16,6 +16,7 @@ from toril.engines.sqlite.core import Core, Op
 from toril.engines.sqlite.exchange import exchange
 from toril.engines.sqlite.place import Address, parse
 from toril.engines.sqlite.runners import Inline, Reader, Runner, Threaded
+from toril.engines.sqlite.schedules import SqliteSchedules
 from toril.errors import Closed, EngineUnusable, InvalidOption, TorilError
 from toril.model import (
     BATCH,
@@ -76,6 +77,10 @@ class SqliteEngine(SqliteControls):
         if self._address.path is None:
             return "<Toril store in memory: its jobs are gone when this process ends>"
         return f"<Toril store in {self._address.path}>"
+
+    @property
+    def schedules(self) -> SqliteSchedules:
+        return SqliteSchedules(self._write, self._read_at)
 
     @property
     def in_memory(self) -> bool:
@@ -257,8 +262,12 @@ class SqliteEngine(SqliteControls):
 
     async def _read_now(self, op: Op[T]) -> T:
         """Read where the writes are made, so that what this process has committed is seen without fail."""
+        return await self._read_at(op, None)
+
+    async def _read_at(self, op: Op[T], now: int | None) -> T:
+        """The same, at a time of the caller's."""
         await self._here()
-        return await self._runner.read(op, None)
+        return await self._runner.read(op, now)
 
     async def _here(self) -> None:
         """Be in the process that opened the store, or open it for this one."""

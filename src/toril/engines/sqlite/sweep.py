@@ -29,14 +29,14 @@ from toril.states import FINISHED, NOT_STARTED, State
 __all__ = ["clean", "configure", "drain", "obliterate", "settings_of"]
 
 _SQL = {name: statement("control", name) for name in (
-    "of_place", "entered_by", "added_by", "running", "forget_events", "forget_runs", "forget_minutes",
-    "forget_results", "forget_starts", "forget_ageing",
+    "of_place", "drainable", "entered_by", "added_by", "running", "forget_events", "forget_runs", "forget_minutes",
+    "forget_results", "forget_starts", "forget_schedules", "forget_ageing",
 )}  # fmt: skip
 _DELETE_QUEUE = statement("queues", "delete")
 
 
 def drain(tx: Tx, queue: str, states: frozenset[State], limit: int, call: Call | None) -> Swept:
-    """Remove jobs that have not started."""
+    """Remove jobs that have not started; but a schedule keeps its next run, without which it would stop."""
     before = answered(tx, call)
     if before is not None:
         return recall_swept(before)
@@ -48,7 +48,7 @@ def drain(tx: Tx, queue: str, states: frozenset[State], limit: int, call: Call |
     if row is not None:
         step = Step(tx, row)
         for place in (place for state in sorted(states) for place in places_of(state)):
-            ids += _sweep(step, place, tx.all(_SQL["of_place"], (row.key, place, limit - len(ids))))
+            ids += _sweep(step, place, tx.all(_SQL["drainable"], (row.key, row.key, place, limit - len(ids))))
         step.flush()
     return remember_swept(tx, call, Swept(tuple(ids), more=len(ids) == limit))
 
@@ -67,8 +67,12 @@ def clean(tx: Tx, queue: str, state: State, grace: int, limit: int, call: Call |
     if row is not None:
         step, cutoff = Step(tx, row), tx.now - grace
         for place in places_of(state):
-            bound = ("entered_by", finished_bound(cutoff)) if state in FINISHED else ("added_by", cutoff)
-            ids += _sweep(step, place, tx.all(_SQL[bound[0]], (row.key, place, bound[1], limit - len(ids))))
+            left = limit - len(ids)
+            if state in FINISHED:
+                found = tx.all(_SQL["entered_by"], (row.key, place, finished_bound(cutoff), left))
+            else:
+                found = tx.all(_SQL["added_by"], (row.key, row.key, place, cutoff, left))
+            ids += _sweep(step, place, found)
         if ids:
             step.event(EventKind.CLEANED, None, count=str(len(ids)))
         step.flush()
@@ -104,7 +108,7 @@ def obliterate(tx: Tx, queue: str, running: Literal["refuse", "remove"], limit: 
 def _forget(tx: Tx, row: QueueRow) -> None:
     tx.run(_SQL["forget_events"], (first_key(row.key), first_key(row.key + 1)))
     tx.run(_SQL["forget_runs"], (run_key(row.key, Ending.COMPLETED, 0), run_key(row.key + 1, Ending.COMPLETED, 0)))
-    for name in ("forget_minutes", "forget_results", "forget_starts", "forget_ageing"):
+    for name in ("forget_minutes", "forget_results", "forget_starts", "forget_schedules", "forget_ageing"):
         tx.run(_SQL[name], (row.key,))
     tx.run(_DELETE_QUEUE, (row.key,))
     tx.forget(row.name)

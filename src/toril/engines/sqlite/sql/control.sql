@@ -31,13 +31,19 @@ UPDATE jobs SET delay = ? WHERE key = ?
 SELECT j.key, j.id, j.logs, l.rank FROM line l JOIN jobs j ON j.key = l.key
 WHERE l.queue = ? AND l.place = ? ORDER BY l.rank LIMIT ?
 
+-- name: drainable
+SELECT j.key, j.id, j.logs, l.rank FROM line l JOIN jobs j ON j.key = l.key
+WHERE l.key NOT IN (SELECT run FROM schedules WHERE queue = ? AND run IS NOT NULL) AND l.queue = ? AND l.place = ?
+ORDER BY l.rank LIMIT ?
+
 -- name: entered_by
 SELECT j.key, j.id, j.logs, l.rank FROM line l JOIN jobs j ON j.key = l.key
 WHERE l.queue = ? AND l.place = ? AND l.rank <= ? ORDER BY l.rank LIMIT ?
 
 -- name: added_by
 SELECT j.key, j.id, j.logs, l.rank FROM line l JOIN jobs j ON j.key = l.key
-WHERE l.queue = ? AND l.place = ? AND j.added_at <= ? ORDER BY l.rank LIMIT ?
+WHERE l.key NOT IN (SELECT run FROM schedules WHERE queue = ? AND run IS NOT NULL) AND l.queue = ? AND l.place = ?
+    AND j.added_at <= ? ORDER BY l.rank LIMIT ?
 
 -- name: running
 SELECT j.key, j.id, j.logs FROM active a JOIN jobs j ON j.key = a.key WHERE a.queue = ? LIMIT ?
@@ -56,6 +62,9 @@ DELETE FROM results WHERE queue = ?
 
 -- name: forget_starts
 DELETE FROM starts WHERE queue = ?
+
+-- name: forget_schedules
+DELETE FROM schedules WHERE queue = ?
 
 -- name: forget_ageing
 DELETE FROM ageing WHERE queue = ?

@@ -20,8 +20,7 @@ local function look_up(count)
 end
 
 -- Store one job and put it into its place; the state it is then in.
-local function store(id, i)
-  local _, name, data, options, delay, due, priority, lifo, expires, metadata = arguments(i)
+local function store(id, _, name, data, options, delay, due, priority, lifo, expires, metadata)
   priority, delay = tonumber(priority), tonumber(delay)
   due = due == '' and now + delay or math.max(tonumber(due), now)
   local fields = {F.name, name, F.data, data, F.opts, options, F.added_at, now, F.delay, due - now, F.priority, priority}
@@ -57,7 +56,7 @@ local function store_all(count, number, taken)
         call('HDEL', P .. K.results, id)
         call('ZREM', P .. K.results_till, id)
       end
-      states[id] = store(id, i)
+      states[id] = store(id, arguments(i))
       answer[i] = {id, 0, states[id]}
     end
   end

@@ -1,0 +1,207 @@
+"""`toril schedules list|show|run|pause|resume|remove`"""
+
+import functools
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+
+from toril import App, NotFound, Queue
+from toril.cli.asking import agreed, yes_option
+from toril.cli.endings import Failure
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
+from toril.cli.output import Column, Lines, json_option, show
+from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.times import ahead, span
+from toril.model import ScheduleView
+
+__all__ = ["schedules"]
+
+T = TypeVar("T")
+
+_COLUMNS = (
+    Column("SCHEDULE"), Column("QUEUE", 2), Column("JOB", 3), Column("WHEN", 1), Column("NEXT"),
+    Column("RUNS", 4, numbers=True), Column("BY", 5),
+)  # fmt: skip
+
+
+@click.group()
+def schedules() -> None:
+    """List, show, run, pause, resume or remove schedules.
+
+    A schedule is named by its queue and its id. The queue can be left out where only one has a schedule of that id.
+    """
+
+
+def _one_schedule(fn: Callable[..., T]) -> Callable[..., T]:
+    """Give a command its arguments `[QUEUE] ID`."""
+
+    @click.argument("words", nargs=-1, required=True, metavar="[QUEUE] ID")
+    @store_options
+    @json_option
+    @functools.wraps(fn)
+    def command(*, words: tuple[str, ...], **rest: Any) -> T:
+        if len(words) > 2:
+            raise click.UsageError(f"a schedule is named by QUEUE and ID, and there are {len(words)} words")
+        return fn(queue=words[0] if len(words) == 2 else None, schedule=words[-1], **rest)
+
+    return command
+
+
+@schedules.command("list")
+@click.argument("queue", required=False)
+@store_options
+@json_option
+def list_(*, queue: str | None, place: Place, as_json: bool) -> None:
+    """List the schedules, of all queues or of QUEUE."""
+    found = on_store(place, lambda app: _all(app, queue))
+    show(Lines(found, _COLUMNS, _row, "There are no schedules."), as_json=as_json)
+
+
+@schedules.command("show")
+@_one_schedule
+def show_(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
+    """Show a schedule with its next ten runs."""
+
+    async def work(app: App) -> dict[str, Any]:
+        found, view = await _found(app, queue, schedule)
+        return document(view) | {"upcoming": list(await found.schedules.upcoming(schedule))}
+
+    found = on_store(place, work)
+    if as_json:
+        click.echo(on_a_line(found))
+        return
+    upcoming = [_clock(moment, found["tz"]) for moment in found.pop("upcoming")]
+    for name, value in (found | {"when": _when(found)}).items():
+        if value not in (None, ""):
+            click.echo(plain(f"{name.replace('_', ' '):<13} {value}"))
+    click.echo(plain("next runs     " + ("\n              ".join(upcoming) or "none")))
+
+
+@schedules.command()
+@_one_schedule
+def run(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
+    """Add one job as the schedule would, now, beside its own runs."""
+
+    async def work(found: Queue) -> str:
+        return f"has a run beside its own: job {(await found.schedules.run_now(schedule)).id}"
+
+    _act(place, queue, schedule, work, as_json=as_json)
+
+
+@schedules.command()
+@_one_schedule
+def pause(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
+    """Make no more runs until the schedule is resumed. What runs goes on."""
+
+    async def work(found: Queue) -> str:
+        await found.schedules.pause(schedule)
+        return "is paused"
+
+    _act(place, queue, schedule, work, as_json=as_json)
+
+
+@schedules.command()
+@_one_schedule
+def resume(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
+    """Let a paused schedule go on, with the next run that is still to come."""
+
+    async def work(found: Queue) -> str:
+        await found.schedules.resume(schedule)
+        return "goes on"
+
+    _act(place, queue, schedule, work, as_json=as_json)
+
+
+@schedules.command()
+@yes_option
+@_one_schedule
+def remove(*, queue: str | None, schedule: str, yes: bool, place: Place, as_json: bool) -> None:
+    """Remove a schedule, and its run that has not started. One that the code declares comes back at the next boot."""
+    name = on_store(place, lambda app: _found(app, queue, schedule))[0].name
+    agreed(f"This removes 1 schedule: {schedule} of {name}.", yes=yes)
+
+    async def work(found: Queue) -> str:
+        await found.schedules.remove(schedule)
+        return "is removed"
+
+    _act(place, name, schedule, work, as_json=as_json)
+
+
+def _act(
+    place: Place, queue: str | None, schedule: str, work: Callable[[Queue], Awaitable[str]], *, as_json: bool
+) -> None:
+    async def act(app: App) -> tuple[str, str]:
+        found, _ = await _found(app, queue, schedule)
+        return found.name, await work(found)
+
+    name, told = on_store(place, act)
+    if as_json:
+        click.echo(on_a_line({"queue": name, "schedule": schedule, "done": told}))
+    else:
+        click.echo(plain(f"Schedule {schedule} of {name} {told}."))
+
+
+async def _found(app: App, queue: str | None, schedule: str) -> tuple[Queue, ScheduleView]:
+    """The one schedule of that id; if no queue is named, wherever it is."""
+    names = await app.store.queues() if queue is None else [(await declared(app, queue)).name]
+    found = []
+    for name in names:
+        try:
+            found.append((app.queue(name), await app.queue(name).schedules.get(schedule)))
+        except NotFound:
+            continue
+    if len(found) > 1:
+        where = ", ".join(each.name for each, _ in found)
+        raise Failure(f"there is a schedule {schedule!r} in each of {where}: name the queue too")
+    if not found:
+        raise NotFound(f"there is no schedule {schedule!r} in {'any queue' if queue is None else f'queue {queue!r}'}")
+    return found[0]
+
+
+async def _all(app: App, queue: str | None) -> list[dict[str, Any]]:
+    names = await app.store.queues() if queue is None else [(await declared(app, queue)).name]
+    found: list[dict[str, Any]] = []
+    for name in names:
+        cursor = None
+        while True:
+            page = await app.queue(name).schedules.list(cursor)
+            found += [document(view) for view in page.items]
+            cursor = page.cursor
+            if cursor is None:
+                break
+    return found
+
+
+def document(view: ScheduleView) -> dict[str, Any]:
+    """A schedule as programs get it. The keys stay; new ones may come."""
+    made = view.schedule
+    state = "paused" if view.paused else "over" if view.over else "on"
+    return {
+        "schedule": made.id, "queue": view.queue, "job": made.job.name, "data": made.job.data, "state": state,
+        "every_ms": made.every, "cron": made.cron, "tz": made.tz, "next_at": view.next, "runs": view.count,
+        "limit": made.limit, "start_at": made.start, "end_at": made.end, "jitter_ms": made.jitter,
+        "overlap": made.overlap.value, "catch_up": made.catch_up.value, "origin": made.origin.value,
+    }  # fmt: skip
+
+
+def _row(found: dict[str, Any]) -> list[object]:
+    coming = ahead(found["next_at"]) if found["state"] == "on" else found["state"]
+    return [
+        found["schedule"], found["queue"], found["job"], _when(found), coming, found["runs"], found["origin"],
+    ]  # fmt: skip
+
+
+def _when(found: dict[str, Any]) -> str:
+    return f"every {span(found['every_ms'])}" if found["cron"] is None else f"{found['cron']} ({found['tz']})"
+
+
+def _clock(moment: int, tz: str) -> str:
+    try:
+        zone = ZoneInfo(tz)
+    except (ZoneInfoNotFoundError, ValueError):
+        zone = ZoneInfo("UTC")
+    return datetime.fromtimestamp(moment / 1000, zone).isoformat(sep=" ", timespec="seconds")

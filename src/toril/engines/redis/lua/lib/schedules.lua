@@ -1,0 +1,80 @@
+-- include adding
+-- include jobs
+-- include known
+-- include marks
+-- Schedules are BullMQ's schedulers. What those lack stands in the hash `toril:schedules`: under a scheduler's id its own
+-- settings as JSON; under that id after `paused:`, `over:` and `last:` what became of it, and the run started last.
+local own_key = P .. K.schedules
+
+local function wrong_for_schedules()
+  return wrong('list', K.wait, K.active) or wrong('stream', K.events) or wrong('hash', K.meta, K.toril, K.schedules)
+    or wrong('zset', K.prioritized, K.delayed, K.completed, K.failed, K.deadlines, K.marker, K.suspects, K.repeat)
+    or wrong('string', K.pc, K.id)
+end
+
+local function hash_of(schedule) return P .. K.repeat .. ':' .. schedule end
+local function run_name(schedule, slot) return 'repeat:' .. schedule .. ':' .. string.format('%.0f', slot) end
+
+-- The time of the current run; nil if there is no such schedule. Legacy repeatables have no count, and are none.
+local function slot_of(schedule)
+  if call('HEXISTS', hash_of(schedule), F.made) == 0 then return nil end
+  return tonumber(call('ZSCORE', P .. K.repeat, schedule) or nil)
+end
+
+local function is_flagged(schedule, flag) return call('HEXISTS', own_key, flag .. ':' .. schedule) == 1 end
+
+local function is_unfinished(id)
+  return call('EXISTS', P .. id) == 1 and not call('ZSCORE', P .. K.completed, id) and not call('ZSCORE', P .. K.failed, id)
+end
+
+-- Whether a run has not started. By its lock and deadline, which are found at once, and not by where it stands in the line.
+local function is_waiting(id)
+  return is_unfinished(id) and call('EXISTS', P .. id .. K.lock) == 0 and not call('ZSCORE', P .. K.deadlines, id)
+end
+
+-- Remove the current run, unless it has started.
+local function drop_run(schedule)
+  local slot = slot_of(schedule)
+  local id = slot and run_name(schedule, slot)
+  if not id or not is_waiting(id) then return end
+  local state = state_of(id)
+  if state == 'active' then return end
+  leave(id, state)
+  forget(id)
+  flush_gone()
+  event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state or 'delayed')
+end
+
+-- The options of a run: the template's, and all that BullMQ's workers need to make the next one.
+local function run_options(f, schedule, id, slot, count)
+  local parts = {}
+  local function text(name, value) if value then parts[#parts + 1] = '"' .. name .. '":' .. cjson.encode(value) end end
+  local function number(name, value) if value then parts[#parts + 1] = '"' .. name .. '":' .. value end end
+  text('pattern', f[6])
+  text('tz', f[4])
+  number('limit', f[5])
+  number('startDate', f[7])
+  number('endDate', f[8])
+  number('every', f[9])
+  if f[9] then number('offset', f[10]) end
+  number('count', count)
+  local template = ((f[3] or '{}'):match('^%s*{(.*)}%s*$') or ''):gsub('(.)$', '%1,')
+  return string.format('{%s"repeat":{%s},"repeatJobKey":%s,"jobId":%s,%s"timestamp":%s,"delay":%.0f}', template,
+    table.concat(parts, ','), cjson.encode(schedule), cjson.encode(id),
+    f[6] and string.format('"prevMillis":%.0f,', slot) or '', NOW, math.max(0, slot - now))
+end
+
+-- The job of the run at `slot`, which takes the place of the current one.
+local function make_run(schedule, slot, count)
+  local f, id = call('HMGET', hash_of(schedule), F.schedule_fields), run_name(schedule, slot)
+  local own, priority = options_of(call('HGET', own_key, schedule) or '{}'), tonumber(options_of(f[3] or '{}').priority) or 0
+  call('INCR', P .. K.id)
+  store(id, nil, f[1], f[2] or '{}', run_options(f, schedule, id, slot, count), 0, slot, priority, '',
+    own.expires and tostring(own.expires) or '', own.metadata or '')
+  call('HSET', P .. id, F.scheduler, schedule)
+  call('ZADD', P .. K.repeat, slot, schedule)
+  call('HSET', hash_of(schedule), F.made, count)
+  trim_events(call('HGET', P .. K.meta, F.max_events))
+  mark_due()
+  mark_ready()
+end

@@ -1,0 +1,37 @@
+-- Pause or remove schedules, with their runs that have not started.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now; `pause`, `remove` or `sync`; the schedules, for `sync` those that stay of the ones declared in code
+-- Returns the schedules that were paused or removed
+-- Events  removed
+-- include begin
+-- include guard
+-- include schedules
+local mistake = wrong_for_schedules()
+if mistake then return mistake end
+local verb, chosen = ARGV[2], {unpack(ARGV, 3)}
+if verb == 'sync' then
+  local stays, all = {}, call('HGETALL', own_key)
+  for i = 1, #chosen do stays[chosen[i]] = true end
+  chosen = {}
+  for i = 1, #all, 2 do
+    if not all[i]:find(':', 1, true) and not stays[all[i]] and options_of(all[i + 1]).origin == 'code' then
+      chosen[#chosen + 1] = all[i]
+    end
+  end
+end
+
+local done = {}
+for _, schedule in ipairs(chosen) do
+  if slot_of(schedule) then
+    drop_run(schedule)
+    done[#done + 1] = schedule
+    if verb == 'pause' then call('HSET', own_key, 'paused:' .. schedule, 1) end
+  end
+  if verb ~= 'pause' then
+    call('ZREM', P .. K.repeat, schedule)
+    call('DEL', hash_of(schedule))
+    call('HDEL', own_key, schedule, 'paused:' .. schedule, 'over:' .. schedule, 'last:' .. schedule)
+  end
+end
+mark_due()
+return done

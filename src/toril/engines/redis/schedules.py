@@ -1,0 +1,134 @@
+"""Recurring jobs, as BullMQ's schedulers."""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from toril.engines.redis.layout import FIELDS, SCHEDULE_FIELDS
+from toril.engines.redis.options import dump_options, load_options, number
+from toril.model import MAX_PRIORITY, MIN_EVERY, CatchUp, Look, Moved, NewJob, Origin, Overlap, Page, Schedule, whole
+from toril.model import ScheduleView as View
+from toril.names import check_queue_name
+
+__all__ = ["RedisSchedules"]
+
+_OWN = ("offset", "jitter", "min_interval", "window", "overlap", "catch_up", "origin")
+
+
+class Run(Protocol):
+    """How a script is run."""
+
+    def __call__(
+        self, name: str, queue: str, arguments: Sequence[Any] = (), now: int | None = None
+    ) -> Awaitable[Any]: ...
+
+
+class RedisSchedules:
+    """The schedules of a store. All of its steps can be sent twice."""
+
+    def __init__(self, run: Run, names: Callable[[str], Awaitable[list[str]]]) -> None:
+        self._run = run
+        self._names = names
+
+    async def get(self, queue: str, schedule: str, *, now: int | None = None) -> Look:
+        queue = check_queue_name(queue)
+        moment, found = await self._run("schedule_look", queue, ["these", schedule], now)
+        return Look(moment, _view(queue, found[0]) if found else None)
+
+    async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[View]:
+        queue = check_queue_name(queue)
+        limit = min(whole("limit", limit, 1, 2**53), 1000)
+        names = sorted(name for name in await self._names(queue) if cursor is None or name > cursor)
+        _, found = await self._run("schedule_look", queue, ["these", *names[:limit]])
+        return Page(tuple(_view(queue, row) for row in found), names[limit - 1] if len(names) > limit else None)
+
+    async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[View]:
+        queue = check_queue_name(queue)
+        _, found = await self._run("schedule_look", queue, ["overdue", limit], now)
+        return [_view(queue, row) for row in found]
+
+    async def put(
+        self, queue: str, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
+    ) -> Moved:
+        queue = check_queue_name(queue)
+        at = ["" if expects is None else expects, json.dumps(_own(schedule))]
+        arguments = [queue, schedule.id, slot, *at, *_fields(schedule, slot)]
+        return Moved(await self._run("schedule_put", queue, arguments, now))
+
+    async def advance(
+        self, queue: str, schedule: str, *, since: int, to: int | None, started: str | None = None,
+        now: int | None = None,
+    ) -> Moved:  # fmt: skip
+        return await self._move("advance", queue, [schedule, since, "" if to is None else to, started or ""], now)
+
+    async def resume(self, queue: str, schedule: str, *, since: int, to: int | None, now: int | None = None) -> Moved:
+        return await self._move("resume", queue, [schedule, since, "" if to is None else to, ""], now)
+
+    async def pause(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
+        return bool(await self._drop("pause", queue, [schedule], now))
+
+    async def remove(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
+        return bool(await self._drop("remove", queue, [schedule], now))
+
+    async def sync(self, queue: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
+        return await self._drop("sync", queue, list(keep), now)
+
+    async def _move(self, verb: str, queue: str, arguments: list[Any], now: int | None) -> Moved:
+        return Moved(await self._run("schedule_move", check_queue_name(queue), [verb, *arguments], now))
+
+    async def _drop(self, verb: str, queue: str, schedules: list[str], now: int | None) -> list[str]:
+        done: list[str] = await self._run("schedule_drop", check_queue_name(queue), [verb, *schedules], now)
+        return done
+
+
+def _fields(schedule: Schedule, slot: int) -> list[Any]:
+    """Fields and values of the scheduler's hash."""
+    job = schedule.job
+    given = {
+        "name": job.name, "data": job.data, "opts": dump_options(job), "tz": schedule.tz, "limit": schedule.limit,
+        "pattern": schedule.cron, "start": schedule.start, "end": schedule.end, "every": schedule.every,
+        "offset": 0 if schedule.every is None else slot % schedule.every,
+    }  # fmt: skip
+    return [part for name, value in given.items() if value is not None for part in (FIELDS[name], value)]
+
+
+def _own(schedule: Schedule) -> dict[str, Any]:
+    """What BullMQ's hash has no place for, or where another writer may change it."""
+    own = {name: getattr(schedule, name) for name in _OWN}
+    own |= {"expires": schedule.job.expires, "metadata": schedule.job.metadata}
+    return {name: value for name, value in own.items() if value is not None}  # a script takes null for something
+
+
+def _view(queue: str, row: Sequence[Any]) -> View:
+    schedule, slot, paused, over, busy, own, fields = row
+    f = dict(zip(SCHEDULE_FIELDS, fields, strict=True))
+    return View(
+        queue=queue, schedule=_schedule(schedule, f, json.loads(own or "{}")), slot=int(slot), count=number(f["made"]),
+        paused=paused == 1, busy=busy == 1, over=over == 1,
+    )  # fmt: skip
+
+
+def _schedule(identity: str, f: dict[str, Any], own: dict[str, Any]) -> Schedule:
+    every = None if f["every"] is None else max(number(f["every"]), MIN_EVERY)
+    given = {name: own[name] for name in ("offset", "jitter", "min_interval", "window") if name in own}
+    return Schedule(
+        id=identity, job=_job(f, own), every=every, cron=f["pattern"] if every is None else None, tz=f["tz"] or "UTC",
+        start=_time(f["start"]), end=_time(f["end"]), limit=number(f["limit"]) or None,
+        overlap=Overlap(own.get("overlap", "allow")), catch_up=CatchUp(own.get("catch_up", "one")),
+        origin=Origin(own.get("origin", "api")), **given,
+    )  # fmt: skip
+
+
+def _time(text: str | None) -> int | None:
+    return None if text is None else number(text)
+
+
+def _job(f: dict[str, Any], own: dict[str, Any]) -> NewJob:
+    options = load_options(f["opts"] or "{}")
+    priority = json.loads(f["opts"] or "{}").get("priority", 0)
+    return NewJob(
+        name=f["name"], data=f["data"] or "{}", priority=max(0, min(int(priority), MAX_PRIORITY)),
+        attempts=options.attempts, backoff=options.backoff, timeout=options.timeout, expires=own.get("expires"),
+        keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl, metadata=own.get("metadata"),
+    )  # fmt: skip

@@ -1,0 +1,105 @@
+"""When a schedule runs. Pure: the present is an argument.
+
+The times of a schedule form a row that does not depend on who asks when: from one run the next follows. Jitter moves
+the whole row by an amount that only the schedule's id decides, so that all processes agree on it.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import islice
+from typing import Final
+
+from toril.model import CatchUp, Overlap, Schedule, ScheduleView
+from toril.policy.cron import after
+
+__all__ = ["Turn", "first", "following", "shift", "turn", "upcoming"]
+
+_LATE: Final = 60_000  # ms after which a run counts as missed; half the interval, where that is shorter
+
+
+class Turn(StrEnum):
+    """What to do with a run whose time has come."""
+
+    RUN = "run"
+    MISSED = "missed"
+    OVERLAPS = "overlaps"
+    WAIT = "wait"
+
+
+def shift(schedule: Schedule) -> int:
+    """By how many ms jitter moves the schedule: from 0 to below its jitter, the same everywhere and for ever."""
+    if not schedule.jitter:
+        return 0
+    digest = hashlib.sha256(schedule.id.encode()).digest()
+    return int.from_bytes(digest[:8], "big") % schedule.jitter
+
+
+def first(schedule: Schedule, now: int) -> int | None:
+    """The first run of a schedule that is new at `now`; None if its end comes before."""
+    begin = now if schedule.start is None else max(schedule.start, now)
+    if schedule.every is None:
+        return _before_end(schedule, _cron(schedule, begin - shift(schedule) - 1))
+    if schedule.offset is not None:
+        begin += (schedule.offset - begin) % schedule.every
+    return _before_end(schedule, begin + shift(schedule))
+
+
+def following(schedule: Schedule, slot: int, now: int, count: int = 0) -> int | None:
+    """The run after the one at `slot`, of which `count` have been made; None if there is to be none.
+
+    Times that have passed by `now` are left out, but for `catch_up="all"`, which goes back as far as its window.
+    """
+    if schedule.limit is not None and count >= schedule.limit:
+        return None
+    floor = now - schedule.window if schedule.catch_up is CatchUp.ALL else now + 1
+    if schedule.every is not None:
+        missed = max(0, -(-(floor - slot - schedule.every) // schedule.every))
+        return _before_end(schedule, slot + (missed + 1) * schedule.every)
+    earliest = max(_nominal(schedule, slot) + max(1, schedule.min_interval), floor - shift(schedule))
+    return _before_end(schedule, _cron(schedule, earliest - 1))
+
+
+def upcoming(view: ScheduleView, count: int = 10) -> list[int]:
+    """The next runs, as far as they can be told."""
+    return list(islice(_row(view), count))
+
+
+def turn(view: ScheduleView, now: int) -> Turn:
+    """Whether the current run should go ahead."""
+    schedule, late = view.schedule, now - view.slot
+    if schedule.catch_up is CatchUp.ALL and late > schedule.window:
+        return Turn.MISSED
+    if schedule.catch_up is CatchUp.NONE and late > _tolerance(view):
+        return Turn.MISSED
+    if not view.busy or schedule.overlap is Overlap.ALLOW:
+        return Turn.RUN
+    return Turn.OVERLAPS if schedule.overlap is Overlap.SKIP else Turn.WAIT
+
+
+def _nominal(schedule: Schedule, slot: int) -> int:
+    """The time of the expression to which a run belongs. Runs that another library has made know no jitter."""
+    nominal = slot - shift(schedule)
+    return nominal if after(schedule.cron or "", schedule.tz, nominal - 1) == nominal else slot
+
+
+def _cron(schedule: Schedule, moment: int) -> int | None:
+    """The first run whose time by the expression is after `moment`."""
+    found = after(schedule.cron or "", schedule.tz, moment)
+    return None if found is None else found + shift(schedule)
+
+
+def _before_end(schedule: Schedule, slot: int | None) -> int | None:
+    return None if slot is None or (schedule.end is not None and slot > schedule.end) else slot
+
+
+def _tolerance(view: ScheduleView) -> int:
+    coming = following(view.schedule, view.slot, view.slot)
+    return _LATE if coming is None else min(_LATE, (coming - view.slot) // 2)
+
+
+def _row(view: ScheduleView) -> Iterator[int]:
+    slot, count = view.next, view.count
+    while slot is not None:
+        yield slot
+        slot, count = following(view.schedule, slot, slot, count), count + 1

@@ -1,0 +1,270 @@
+"""Recurring jobs as an app declares them, and as programs make and change them at run time."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+
+from toril.adding import AddOptions
+from toril.engine import Schedules
+from toril.errors import InvalidOption, NotFound, UsageError, WrongState, shown
+from toril.job import Job
+from toril.model import (
+    MAX_DELAY,
+    MIN_EVERY,
+    CatchUp,
+    Moved,
+    NewJob,
+    Origin,
+    Overlap,
+    Page,
+    Schedule,
+    ScheduleView,
+    whole,
+)
+from toril.names import check_label
+from toril.policy.cron import check_cron
+from toril.policy.retry import Seconds, milliseconds
+from toril.policy.schedules import first, following, upcoming
+
+if TYPE_CHECKING:
+    from toril.queue import Queue
+
+__all__ = ["Declared", "QueueSchedules", "Timing", "boot", "declare", "move_on"]
+
+Overlapping: TypeAlias = Literal["allow", "skip", "queue_one"]
+CatchingUp: TypeAlias = Literal["none", "one", "all"]
+_TRIES = 32  # slots that may be taken, and times that others may come first
+
+
+class Timing(AddOptions, total=False):
+    """When a schedule runs, and what can be asked for each of its jobs."""
+
+    every: Seconds
+    cron: str
+    tz: str
+    start: datetime
+    end: datetime
+    limit: int
+    offset: Seconds
+    jitter: Seconds
+    min_interval: Seconds
+    overlap: Overlapping
+    catch_up: CatchingUp
+    window: Seconds
+
+
+_TIMING = frozenset(Timing.__annotations__) - frozenset(AddOptions.__annotations__)
+_NOT_FOR_RUNS = ("delay", "at", "job_id", "lifo", "dedup")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A schedule in an app's code. What it runs is looked up when the app boots: the handler may come later."""
+
+    queue: "Queue"
+    id: str
+    job: Any
+    data: Any
+    options: Timing
+
+    def made(self) -> Schedule | None:
+        """The schedule to keep in the store; None if its handler does not run here and now."""
+        name = self.job if isinstance(self.job, str) else self.queue.handlers.name_of(self.job)
+        entry = self.queue.handlers.find(name)
+        if entry is None:
+            known = ", ".join(self.queue.handlers.names) or "none"
+            raise UsageError(
+                f"schedule {self.id!r} runs {name!r}, which is no handler of queue {self.queue.name!r}; it has {known}"
+            )
+        if entry.handler.runs_if is not None and not entry.handler.runs_if():
+            return None
+        return schedule_of(self.queue, self.id, self.job, self.data, self.options, Origin.CODE)
+
+
+def declare(queue: "Queue", identity: str, job: Any, data: Any, options: Timing) -> Declared:
+    """A schedule for the app to keep. Its timing is checked at once."""
+    _timing(check_label("a schedule's id", identity), NewJob(name="any"), options, Origin.CODE)
+    return Declared(queue, identity, job, data, options)
+
+
+async def boot(schedules: Schedules, queues: "Iterable[Queue]") -> None:
+    """Bring the store in line with the code: what is declared is there, what was declared once is gone."""
+    wanted = {
+        queue.name: [made for each in queue.declared.values() if (made := each.made()) is not None] for queue in queues
+    }
+    for queue, declared in wanted.items():
+        await schedules.sync(queue, [made.id for made in declared])
+        for made in declared:
+            await establish(schedules, queue, made)
+
+
+async def establish(schedules: Schedules, queue: str, schedule: Schedule) -> bool:
+    """Have the store keep this schedule; False if it does already. What runs, and a row of times that is unchanged,
+    is left alone."""
+    taken: int | None = None
+    for _ in range(_TRIES):
+        look = await schedules.get(queue, schedule.id)
+        before = look.view
+        if before is not None and before.schedule == schedule:
+            return False
+        if taken is not None:
+            slot = following(schedule, taken, look.now)
+        elif before is not None and _same_times(before.schedule, schedule) and not before.over:
+            slot = before.slot
+        else:
+            slot = first(schedule, look.now)
+        if slot is None:
+            raise InvalidOption(f"schedule {schedule.id!r} ends before it would run for the first time")
+        match await schedules.put(queue, schedule, slot, expects=before.slot if before else None):
+            case Moved.DONE:
+                return True
+            case Moved.TAKEN:
+                taken = slot
+            case Moved.STALE:
+                taken = None
+    raise WrongState(f"schedule {schedule.id!r} of queue {queue!r} is being changed by others all the time")
+
+
+async def move_on(
+    schedules: Schedules, view: ScheduleView, now: int, *, started: str | None = None,
+    by: Callable[..., Awaitable[Moved]] | None = None,
+) -> Moved:  # fmt: skip
+    """From the current run go on to the next one that is due."""
+    slot = view.slot
+    for _ in range(_TRIES):
+        to = following(view.schedule, slot, now, view.count)
+        if by is None:
+            moved = await schedules.advance(view.queue, view.schedule.id, since=view.slot, to=to, started=started)
+        else:
+            moved = await by(view.queue, view.schedule.id, since=view.slot, to=to)
+        if moved is not Moved.TAKEN or to is None:
+            return moved
+        slot = to
+    return Moved.TAKEN
+
+
+class QueueSchedules:
+    """The schedules of a queue, in the store: made, changed and removed at run time."""
+
+    def __init__(self, queue: "Queue") -> None:
+        self._queue = queue
+
+    async def put(self, schedule_id: str, job: Any, data: Any = None, **options: Unpack[Timing]) -> ScheduleView:
+        """Make a schedule, or change it; the same twice changes nothing."""
+        check_label("a schedule's id", schedule_id)
+        made = schedule_of(self._queue, schedule_id, job, data, options, Origin.API)
+        await establish(self._queue.store.schedules, self._queue.name, made)
+        return await self.get(schedule_id)
+
+    async def get(self, schedule_id: str) -> ScheduleView:
+        """One schedule; `NotFound` if there is no such."""
+        found = (await self._queue.store.schedules.get(self._queue.name, schedule_id)).view
+        if found is None:
+            raise NotFound(f"there is no schedule {shown(schedule_id)} in queue {self._queue.name!r}")
+        return found
+
+    async def list(self, cursor: str | None = None, limit: int = 100) -> Page[ScheduleView]:
+        """A page of schedules, by their ids."""
+        return await self._queue.store.schedules.page(self._queue.name, cursor=cursor, limit=limit)
+
+    async def upcoming(self, schedule_id: str, count: int = 10) -> Sequence[int]:
+        """The times, in ms, of the next runs."""
+        return upcoming(await self.get(schedule_id), whole("count", count, 1, 1000))
+
+    async def run_now(self, schedule_id: str) -> Job[Any]:
+        """Add one job as the schedule would, beside its own runs."""
+        job = (await self.get(schedule_id)).schedule.job
+        queue, store = self._queue, self._queue.store
+        (answer,) = await queue.call(lambda call: store.add(queue.name, [job], call=call))
+        return Job(queue, answer.id, job.name)
+
+    async def pause(self, schedule_id: str) -> None:
+        """Make no more runs until `resume`; what runs goes on."""
+        if not await self._queue.store.schedules.pause(self._queue.name, schedule_id):
+            await self.get(schedule_id)
+
+    async def resume(self, schedule_id: str) -> None:
+        """Go on with the next run that is still to come."""
+        schedules = self._queue.store.schedules
+        look = await schedules.get(self._queue.name, schedule_id)
+        view = look.view or await self.get(schedule_id)
+        if view.paused and await move_on(schedules, view, look.now, by=schedules.resume) is Moved.STALE:
+            await self.resume(schedule_id)
+
+    async def remove(self, schedule_id: str) -> bool:
+        """Remove a schedule, and its run that has not started. False if there was none. A job may remove its own."""
+        return await self._queue.store.schedules.remove(self._queue.name, schedule_id)
+
+
+def schedule_of(queue: "Queue", identity: str, job: Any, data: Any, options: Timing, origin: Origin) -> Schedule:
+    """The schedule that these options ask for, every one of them checked."""
+    for name in _NOT_FOR_RUNS:
+        if name in options:
+            raise InvalidOption(f"{name} is not for schedules: their runs have times and ids of their own")
+    rest: Any = {name: value for name, value in options.items() if name not in _TIMING}
+    return _timing(identity, queue.new(job, data, **rest).job, options, origin)
+
+
+def _timing(identity: str, job: NewJob, options: Timing, origin: Origin) -> Schedule:
+    every, cron, tz = options.get("every"), options.get("cron"), options.get("tz", "UTC")
+    least = milliseconds("min_interval", options.get("min_interval", 0))
+    expression = None if cron is None else check_cron(cron, tz)
+    if expression is None:
+        check_cron("* * * * *", tz)
+    made = Schedule(
+        id=identity,
+        job=job,
+        every=None if every is None else max(least, milliseconds("every", every, MIN_EVERY, MAX_DELAY)),
+        cron=expression,
+        tz=tz,
+        start=_moment("start", options.get("start")),
+        end=_moment("end", options.get("end")),
+        limit=options.get("limit"),
+        offset=None if "offset" not in options else milliseconds("offset", options["offset"]),
+        jitter=milliseconds("jitter", options.get("jitter", 0)),
+        min_interval=0 if expression is None else least,
+        overlap=_one_of("overlap", options.get("overlap", "allow"), Overlap),
+        catch_up=_one_of("catch_up", options.get("catch_up", "one"), CatchUp),
+        window=milliseconds("window", options.get("window", 3600)),
+        origin=origin,
+    )
+    _check_jitter(made)
+    return made
+
+
+def _check_jitter(schedule: Schedule) -> None:
+    """Jitter that reaches the next time would have runs pass each other."""
+    if not schedule.jitter:
+        return
+    plain = Schedule(id=schedule.id, job=schedule.job, every=schedule.every, cron=schedule.cron, tz=schedule.tz)
+    times = upcoming(ScheduleView(queue="", schedule=plain, slot=first(plain, 0) or 0, count=1), 10)
+    shortest = min((later - earlier for earlier, later in pairwise(times)), default=MAX_DELAY)
+    if schedule.jitter > shortest:
+        raise InvalidOption(
+            f"jitter must be shorter than the {shortest / 1000:g} s between two runs of schedule {schedule.id!r}, "
+            f"not {schedule.jitter / 1000:g} s"
+        )
+
+
+def _moment(what: str, value: datetime | None) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidOption(f"{what} must be a datetime with a time zone, not {shown(value)}")
+    return round(value.timestamp() * 1000)
+
+
+def _one_of(what: str, value: object, known: Any) -> Any:
+    try:
+        return known(value)
+    except ValueError:
+        raise InvalidOption(f"{what} must be one of {', '.join(known)}, not {shown(value)}") from None
+
+
+def _same_times(before: Schedule, after: Schedule) -> bool:
+    return all(
+        getattr(before, name) == getattr(after, name)
+        for name in ("every", "cron", "tz", "start", "offset", "jitter", "min_interval")
+    )

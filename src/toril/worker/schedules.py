@@ -1,0 +1,75 @@
+"""Recurring jobs in a worker: who starts a run makes the next one, and a round mends what was left undone."""
+
+from collections.abc import Callable
+from typing import Final
+
+from toril.clock import Clock
+from toril.codec import encode
+from toril.engine import Schedules
+from toril.errors import TorilError
+from toril.model import Claimed, Completed, Outcome, Snoozed, run_of
+from toril.policy.schedules import Turn, turn
+from toril.schedule import move_on
+
+__all__ = ["Runs"]
+
+_ROUND: Final = 2.0  # seconds between two looks for schedules without a next run
+_AT_ONCE: Final = 100
+_AGAIN: Final = 1_000  # ms after which a run that waits for the one before is offered again
+
+_WORDS: Final = {
+    Turn.MISSED: "its time had passed",
+    Turn.OVERLAPS: "the run before had not ended",
+}
+
+
+class Runs:
+    """Keeps schedules going. Every step is one that only one of many can make, so all workers do this."""
+
+    def __init__(self, schedules: Schedules, clock: Clock, failed: Callable[[str, TorilError], None]) -> None:
+        self._schedules = schedules
+        self._clock = clock
+        self._failed = failed
+
+    async def turn(self, job: Claimed) -> Outcome | None:
+        """Make the next run before this one starts. An outcome says that this one is not to run, or not now."""
+        found = run_of(job.lease.id)
+        if found is None:
+            return None
+        try:
+            return await self._turn(job, *found)
+        except TorilError as error:  # the job runs all the same, and the round makes the next one
+            self._failed(job.lease.queue, error)
+            return None
+
+    async def _turn(self, job: Claimed, schedule: str, slot: int) -> Outcome | None:
+        look = await self._schedules.get(job.lease.queue, schedule)
+        view = look.view
+        if view is None or view.slot != slot:
+            return None  # an attempt after the first, or a run whose schedule has moved on or is gone
+        verdict = turn(view, look.now)
+        if verdict is Turn.WAIT:
+            return Snoozed(_AGAIN)
+        runs = verdict is Turn.RUN
+        await move_on(self._schedules, view, look.now, started=job.lease.id if runs else None)
+        return None if runs else _skipped(_WORDS[verdict])
+
+    async def round(self, queues: list[str]) -> None:
+        """Until cancelled: make the next run where whoever should have made it did not."""
+        while True:
+            for queue in queues:
+                try:
+                    await self.tend(queue)
+                except TorilError as error:
+                    self._failed(queue, error)
+            await self._clock.sleep(_ROUND * (0.5 + self._clock.random()))
+
+    async def tend(self, queue: str) -> None:
+        for view in await self._schedules.overdue(queue, limit=_AT_ONCE):
+            look = await self._schedules.get(queue, view.schedule.id)
+            if look.view is not None and look.view.slot == view.slot:
+                await move_on(self._schedules, look.view, look.now)
+
+
+def _skipped(reason: str) -> Completed:
+    return Completed(encode({"skipped": True, "reason": reason}), summary=f"skipped: {reason}")

@@ -1,0 +1,321 @@
+"""Schedules as an app declares them and its workers keep them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from toril import App, InvalidOption, JobContext, NotFound, UsageError, only_if
+from toril.model import Origin
+from toril.testing import memory
+
+MINUTE = 60_000
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    while not happened():  # noqa: ASYNC110 - the clock has no event for this
+        await asyncio.sleep(0.001)
+
+
+async def nothing(ctx: JobContext[dict[str, int]]) -> None:
+    """A handler."""
+
+
+@pytest.mark.covers("R213", "R215", "R217")
+async def test_a_declared_schedule_runs_by_its_times() -> None:
+    app = App("memory://")
+    ran: list[tuple[int, object]] = []
+
+    async def tick(ctx: JobContext[dict[str, int]]) -> None:
+        ran.append((test.clock.now(), ctx.data))
+
+    queue = app.queue("q", {"tick": tick})
+    queue.schedule("minutely", "tick", {"v": 1}, every=60, attempts=3, priority=7)
+    app.schedule("by-clock", queue="q", job=tick, cron="*/2 * * * *", tz="Europe/Berlin", data={"v": 2})
+
+    async with memory(app) as test:
+        start = test.clock.now()
+        await test.drain()
+        for _ in range(4):
+            await test.after(60)
+        (run,) = [job for job in (await queue.jobs("delayed")).items if job.name == "tick" and job.data == {"v": 1}]
+
+    assert [at - start for at, data in ran if data == {"v": 1}] == [n * MINUTE for n in range(5)]
+    assert [at - start for at, data in ran if data == {"v": 2}] == [0, 2 * MINUTE, 4 * MINUTE]
+    assert run.record is not None
+    assert (run.record.attempts, run.record.priority) == (3, 7)
+
+
+@pytest.mark.covers("R214")
+async def test_a_restart_changes_nothing_and_a_change_in_the_code_everything() -> None:
+    app = App("memory://")
+    queue = app.queue("q", [nothing])
+    queue.schedule("s", nothing, {"v": 1}, every=3600)
+    async with memory(app) as test:
+        await test.drain()
+        before = await queue.schedules.get("s")
+        await test.after(10)
+        again = await queue.schedules.get("s")
+
+        queue.declared.clear()
+        queue.schedule("s", nothing, {"v": 2}, every=3600)
+        await test.drain()
+        other_data = await queue.schedules.get("s")
+        queue.declared.clear()
+        await test.drain()
+
+        assert again == before
+        assert (other_data.slot, other_data.schedule.job.data) == (before.slot, '{"v":2}')
+        assert (await queue.schedules.list()).items == ()
+        assert (await queue.counts()).delayed == 0
+
+
+@pytest.mark.covers("R218", "S21")
+async def test_a_schedule_of_an_unknown_job_fails_the_boot() -> None:
+    app = App("memory://")
+    app.queue("q", [nothing]).schedule("s", "nothign", every=60)
+
+    async with memory(app) as test:
+        with pytest.raises(UsageError, match="'s' runs 'nothign', which is no handler of queue 'q'; it has nothing"):
+            await test.drain()
+
+
+@pytest.mark.covers("R031")
+async def test_the_schedule_of_a_job_that_does_not_run_here_is_not_kept() -> None:
+    app = App("memory://")
+    cloud = True
+    queue = app.queue("q", {"bill": only_if(lambda: cloud, "self-hosted")(nothing)})
+    queue.schedule("billing", "bill", {"v": 1}, every=3600)
+
+    async with memory(app) as test:
+        await test.drain()
+        kept = (await queue.schedules.list()).items
+        cloud = False
+        await test.drain()
+
+        assert [each.schedule.id for each in kept] == ["billing"]
+        assert (await queue.schedules.list()).items == ()
+
+
+@pytest.mark.covers("X14", "X15")
+async def test_schedules_are_made_and_removed_at_run_time_even_by_their_own_job() -> None:
+    app = App("memory://")
+    ran: list[int] = []
+
+    async def poll(ctx: JobContext[dict[str, int]]) -> None:
+        ran.append(ctx.data["tenant"])
+        if ctx.data["tenant"] == 2:
+            await ctx.job.queue.schedules.remove("tenant-2")
+
+    queue = app.queue("q", [poll])
+    async with memory(app) as test:
+        for tenant in (1, 2):
+            view = await queue.schedules.put(f"tenant-{tenant}", poll, {"tenant": tenant}, every=5, min_interval=60)
+            assert (view.schedule.every, view.schedule.origin) == (MINUTE, Origin.API)
+        await test.drain()
+        await test.after(60)
+        await test.drain()
+
+        assert sorted(ran) == [1, 1, 2]
+        assert [each.schedule.id for each in (await queue.schedules.list()).items] == ["tenant-1"]
+        with pytest.raises(NotFound, match="no schedule 'tenant-2' in queue 'q'"):
+            await queue.schedules.get("tenant-2")
+
+
+async def test_a_schedule_is_paused_and_goes_on_and_runs_when_told() -> None:
+    app = App("memory://")
+    ran: list[int] = []
+
+    async def tick(ctx: JobContext[None]) -> None:
+        ran.append(test.clock.now())
+
+    queue = app.queue("q", [tick])
+    async with memory(app) as test:
+        start = test.clock.now()
+        await queue.schedules.put("s", tick, every=60)
+        await test.drain()
+        await queue.schedules.pause("s")
+        await test.after(150)
+        await queue.schedules.run_now("s")
+        await test.drain()
+        await queue.schedules.resume("s")
+        await queue.schedules.resume("s")
+        await test.after(30)
+        runs = await queue.schedules.upcoming("s")
+
+        assert [at - start for at in ran] == [0, 150_000, 180_000]
+        assert [at - start for at in runs] == [(4 + n) * MINUTE for n in range(10)]
+
+
+@pytest.mark.covers("R219")
+@pytest.mark.parametrize(("catch_up", "expected"), [("none", []), ("one", [0]), ("all", [-3, -2, -1, 0])])
+async def test_times_missed_while_nobody_worked_are_made_up_for_as_declared(catch_up: str, expected: list[int]) -> None:
+    app = App("memory://")
+    ran: list[str] = []
+
+    async def tick(ctx: JobContext[None]) -> None:
+        ran.append(ctx.job_id)
+
+    queue = app.queue("q", [tick])
+    queue.schedule("s", tick, every=60, catch_up=catch_up, window=200)  # type: ignore[arg-type]
+    async with memory(app) as test:
+        start = test.clock.now()
+        await test.drain()
+        ran.clear()
+        await test.after(10 * 60)
+
+        slots = [(int(each.rsplit(":")[-1]) - start) // MINUTE - 10 for each in ran]
+        assert slots == ([-9] if catch_up == "one" else expected)
+        assert (await queue.schedules.get("s")).slot == start + 11 * MINUTE
+        assert (await queue.counts()).delayed == 1
+
+
+@pytest.mark.parametrize("overlap", ["allow", "skip", "queue_one"])
+async def test_a_run_that_meets_the_one_before_does_as_declared(overlap: str) -> None:
+    app = App("memory://")
+    running: list[str] = []
+    most = 0
+    started: list[str] = []
+    release = asyncio.Event()
+    begun = asyncio.Event()
+
+    async def slow(ctx: JobContext[None]) -> None:
+        nonlocal most
+        running.append(ctx.job_id)
+        started.append(ctx.job_id)
+        begun.set()
+        most = max(most, len(running))
+        await release.wait()
+        running.remove(ctx.job_id)
+
+    queue = app.queue("q", [slow], concurrency=5)
+    queue.schedule("s", slow, every=60, overlap=overlap)  # type: ignore[arg-type]
+    async with memory(app) as test, test.clock.running():
+        start = test.clock.now()
+        worker = asyncio.ensure_future(app.run())
+        await begun.wait()
+        await until(lambda: test.clock.now() >= start + 230_000)
+        release.set()
+        await until(lambda: len(started) >= 4 or test.clock.now() >= start + 400_000)
+        app.stop()
+        await worker
+        skipped = [run for run in (await queue.runs()).items if "skipped" in run.text]
+
+    assert (most > 1) == (overlap == "allow")
+    assert bool(skipped) == (overlap == "skip")
+    assert len(set(started)) == len(started)
+
+
+async def test_a_run_that_vanished_is_followed_by_the_next() -> None:
+    app = App("memory://")
+    queue = app.queue("q", [nothing])
+    queue.schedule("s", nothing, {"v": 1}, every=60)
+    async with memory(app) as test:
+        await test.drain()
+        (next_run,) = (await queue.jobs("delayed")).items
+        slot = int(next_run.id.rsplit(":")[-1])
+        await next_run.remove()
+        async with test.clock.running():
+            worker = asyncio.ensure_future(app.run())
+            await until(lambda: test.clock.now() > slot + 10_000)
+            app.stop()
+            await worker
+
+        assert (await queue.schedules.get("s")).slot == slot + MINUTE
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({}, "either every or cron"),
+        ({"every": 60, "cron": "* * * * *"}, "either every or cron"),
+        ({"every": 0.01}, "every must be from 0.1 s"),
+        ({"cron": "* * *"}, "five fields"),
+        ({"cron": "* * * * *", "tz": "Mars/Base"}, "time zone"),
+        ({"every": 60, "tz": "Mars/Base"}, "time zone"),
+        ({"every": 60, "jitter": 61}, "jitter must be shorter than the 60 s"),
+        ({"cron": "* * * * *", "jitter": 61}, "jitter must be shorter than the 60 s"),
+        ({"every": 60, "limit": 0}, "limit must be a whole number from 1"),
+        ({"every": 60, "overlap": "never"}, "overlap must be one of allow, skip, queue_one"),
+        ({"every": 60, "catch_up": True}, "catch_up must be one of none, one, all"),
+        ({"every": 60, "start": "tomorrow"}, "start must be a datetime with a time zone"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused_where_it_is_declared(
+    options: dict[str, object], complaint: str
+) -> None:
+    queue = App("memory://").queue("q", [nothing])
+
+    with pytest.raises(InvalidOption, match=complaint):
+        queue.schedule("s", nothing, {"v": 1}, **options)  # type: ignore[arg-type]
+
+
+async def test_what_only_single_jobs_can_have_is_refused() -> None:
+    app = App("memory://")
+    queue = app.queue("q", [nothing])
+    async with memory(app):
+        with pytest.raises(InvalidOption, match="delay is not for schedules"):
+            await queue.schedules.put("s", nothing, {"v": 1}, every=60, delay=5)
+
+
+def test_two_schedules_of_one_id_are_a_mistake() -> None:
+    queue = App("memory://").queue("q", [nothing])
+    queue.schedule("s", nothing, {"v": 1}, every=60)
+
+    with pytest.raises(UsageError, match="'s' of queue 'q' is declared already"):
+        queue.schedule("s", nothing, {"v": 1}, every=60)
+
+
+@pytest.mark.covers("R214", "R219")
+async def test_every_slot_has_one_run_whatever_comes_and_goes(shared_url: str) -> None:
+    """Three workers, 25 schedules of a fifth of a second, and restarts all the while."""
+    ran: Counter[str] = Counter()
+
+    async def tick(ctx: JobContext[None]) -> None:
+        ran[ctx.job_id] += 1
+
+    def made() -> App:
+        app = App(shared_url)
+        queue = app.queue("q", [tick], concurrency=10)
+        for n in range(25):
+            queue.schedule(f"s{n}", tick, every=0.2, catch_up="all")
+        return app
+
+    async def restarted() -> None:
+        for _ in range(4):
+            app = made()
+            worker = asyncio.ensure_future(app.run())
+            await asyncio.sleep(0.9)
+            app.stop()
+            assert await worker == 0
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(restarted())
+            await asyncio.sleep(0.2)
+
+    assert set(ran.values()) == {1}
+    async with made() as app:
+        pending = (await app.queues["q"].jobs("delayed", limit=100)).items
+        pending += (await app.queues["q"].jobs("waiting", limit=100)).items
+    for n in range(25):
+        slots = sorted(int(each.rsplit(":")[-1]) for each in ran if each.startswith(f"repeat:s{n}:"))
+        assert len(slots) >= 10
+        assert slots == list(range(slots[0], slots[-1] + 1, 200))
+        assert [int(job.id.rsplit(":")[-1]) for job in pending if job.id.startswith(f"repeat:s{n}:")] == [
+            slots[-1] + 200
+        ]
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store that several apps can use."""
+    from tests import servers
+
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'jobs.db'}"
+    server = servers.running()
+    assert server.tell("FLUSHALL") == b"+OK"
+    return server.url
