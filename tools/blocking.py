@@ -82,7 +82,7 @@ class SyncSchedules:
 '''
 
 # What `Job.__init__` sets, which no annotation in the class body tells.
-FIELDS = {"id": "str", "name": "str", "data": "Any", "added": "bool"}
+FIELDS = {"id": "str", "name": "str", "data": "Any", "added": "bool", "outcome": "AddOutcome"}
 NOT_TWINNED = {"queue", "sync", "store", "events", "call", "name", "schedules"}
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
@@ -165,7 +165,8 @@ from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
 from toril.context import JobContext, SyncJobContext
 from toril.job import Job
-from toril.model import Counts, JobRecord, Page, RateLimit, Run as RunRecord, ScheduleView, Settings, WorkerView
+from toril.model import AddOutcome, Counts, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
+from toril.model import Run as RunRecord
 from toril.operations import StateName
 from toril.policy.retry import Seconds
 from toril.queue import Item, Planned, Queue

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from toril.handlers import handler, only_if
     from toril.job import Job
-    from toril.model import Keep, RateLimit
+    from toril.model import Dedup, Keep, RateLimit
     from toril.policy.retry import Exponential, Fixed, Retry
     from toril.queue import Queue
     from toril.result import Result
@@ -64,6 +64,7 @@ _WHERE = {
         ),
         "toril.errors",
     ),
+    "Dedup": "toril.model",
     "Keep": "toril.model",
     "RateLimit": "toril.model",
     "State": "toril.states",
@@ -73,6 +74,7 @@ __all__ = [
     "AddUncertain",
     "App",
     "Closed",
+    "Dedup",
     "EngineFull",
     "EngineUnavailable",
     "EngineUnusable",

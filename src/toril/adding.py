@@ -1,14 +1,17 @@
 """From what a producer asks for to the job that is stored."""
 
 import difflib
+import hashlib
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, TypedDict
 
 from toril.codec import encode
 from toril.errors import InvalidOption, shown
-from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Keep, NewJob
+from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Dedup, Keep, NewJob
 from toril.policy.retry import Exponential, Fixed, Retry, Seconds, milliseconds
 
 __all__ = ["AddOptions", "Defaults", "Keeping", "WaitOptions", "as_keep", "as_metadata", "new_job"]
@@ -38,6 +41,7 @@ class AddOptions(WaitOptions, total=False):
     """What can be asked for one job. Times are seconds or `timedelta`."""
 
     timeout: Seconds
+    dedup: Dedup
 
 
 _KNOWN = tuple(AddOptions.__annotations__)
@@ -78,7 +82,24 @@ def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> Ne
         keep_failed=_keep(options, "keep_failed", defaults.keep_failed),
         result_ttl=_time(options, "result_ttl", 1, MAX_DELAY),
         metadata=_metadata(options),
+        dedup=_dedup(options, name, data),
     )
+
+
+def content_key(name: str, data: str) -> str:
+    """128 bits that two jobs share if they have the same name and, however it is written, the same data."""
+    with suppress(ValueError):  # a serializer of the user's: its text stands for itself
+        data = json.dumps(json.loads(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(f"{name}\n{data}".encode()).hexdigest()[:32]
+
+
+def _dedup(options: AddOptions, name: str, data: str) -> Dedup | None:
+    dedup = options.get("dedup")
+    if dedup is None:
+        return None
+    if not isinstance(dedup, Dedup):
+        raise InvalidOption(f"dedup must be a Dedup(key, ttl, mode), not {shown(dedup)}")
+    return dedup if dedup.key is not None else Dedup(content_key(name, data), dedup.ttl, dedup.mode)
 
 
 def as_keep(what: str, keep: object) -> Keep:

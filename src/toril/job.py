@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from toril.codec import decode
 from toril.errors import JobCancelled, JobFailed, NotFound, ResultGone, WrongState
 from toril.model import (
+    AddOutcome,
     Cancelled,
     Changed,
     Completed,
@@ -32,7 +33,8 @@ _A_WHILE = 60_000  # a wait without end is made of these
 
 
 class Job(Generic[R]):
-    """One job. `added` is False if one of the same id was there already and nothing was added.
+    """One job. `added` is False if one of the same id, or deduplication key, was there already and nothing was added;
+    `outcome` says which.
 
     The fields `progress`, `attempts`, `stalls`, `error`, `worker`, `added_at`, `started_at` and `finished_at` are as of
     the last `refresh()`; right after an `add` they are not known yet.
@@ -40,7 +42,7 @@ class Job(Generic[R]):
 
     def __init__(
         self, queue: "Queue", job_id: str, name: str, data: Any = None, *, added: bool = True,
-        record: JobRecord | None = None,
+        record: JobRecord | None = None, outcome: AddOutcome = AddOutcome.ADDED,
     ) -> None:  # fmt: skip
         self._queue = queue
         self._record = record
@@ -48,6 +50,7 @@ class Job(Generic[R]):
         self.name = name
         self.data = data
         self.added = added
+        self.outcome = outcome
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.name!r} in {self._queue.name!r}>"

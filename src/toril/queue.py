@@ -300,17 +300,17 @@ class Queue(QueueOperations):
         except EngineUnavailable:
             return jobs  # the add has happened: what cannot be read now must not make it look as if it had not
         return [
-            Job(self, record.id, record.name, self.decoded(record), added=False, record=record)
+            Job(self, record.id, record.name, self.decoded(record), added=False, record=record, outcome=job.outcome)
             if (record := records.get(job.id)) is not None and not job.added
             else job
             for job in jobs
         ]
 
     def _handle(self, planned: Planned, answer: Added) -> Job[Any]:
-        added = answer.outcome is AddOutcome.ADDED
+        added = answer.outcome in {AddOutcome.ADDED, AddOutcome.REPLACED}
         if added and self.events.wanted("added"):
             self.events.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=planned.job.name))
-        return Job(self, answer.id, planned.job.name, planned.data, added=added)
+        return Job(self, answer.id, planned.job.name, planned.data, added=added, outcome=answer.outcome)
 
     def _plan(self, index: int, item: Item) -> Planned:
         try:

@@ -11,7 +11,7 @@ from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
 from toril.context import JobContext, SyncJobContext
 from toril.job import Job
-from toril.model import Counts, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
+from toril.model import AddOutcome, Counts, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
 from toril.model import Run as RunRecord
 from toril.operations import StateName
 from toril.policy.retry import Seconds
@@ -51,6 +51,10 @@ class SyncJob(Generic[R]):
     @property
     def added(self) -> bool:
         return self._job.added
+
+    @property
+    def outcome(self) -> AddOutcome:
+        return self._job.outcome
 
     @property
     def progress(self) -> Any:

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from toril.errors import InvalidOption, NotSerializable, shown
 from toril.model.value import hot_by_keyword
-from toril.names import check_job_id, check_job_name
+from toril.names import check_job_id, check_job_name, check_label
 
 MAX_PRIORITY: Final = 2_097_151  # 21 bits: what is left of a float's 53 beside a 32-bit counter
 MAX_ATTEMPTS: Final = 10_000
@@ -91,6 +91,39 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+@dataclass(frozen=True, slots=True)
+class Dedup:
+    """At most one job a key: until it ends, or, with `ttl`, for that many seconds whatever becomes of it.
+
+    What an add does that finds the key taken is its `mode`: `"drop"` leaves the owner as it is; `"extend"` also begins
+    the time anew; `"replace"` puts the new job in the place of one that is still delayed, and begins the time anew;
+    `"reschedule"` gives the delayed one the new delay; `"keep_last"` has the last that was asked for while the owner
+    ran come after it. Without a key, it is made of the job's name and data.
+    """
+
+    key: str | None = None
+    ttl: float | None = None
+    mode: Literal["drop", "extend", "replace", "reschedule", "keep_last"] = "drop"
+
+    def __post_init__(self) -> None:
+        if self.key is not None:
+            object.__setattr__(self, "key", check_label("a deduplication key", self.key))
+            if self.key in ("meta", "id"):
+                raise InvalidOption(f"a deduplication key must not be a word of the layout, and {shown(self.key)} is")
+        if self.ttl is not None and not (_is_number(self.ttl) and 0.001 <= self.ttl <= MAX_DELAY / 1000):
+            raise InvalidOption(f"a deduplication's ttl must be seconds from 0.001 to ten years, not {shown(self.ttl)}")
+        if self.mode not in ("drop", "extend", "replace", "reschedule", "keep_last"):
+            raise InvalidOption(
+                f"a deduplication's mode must be drop, extend, replace, reschedule or keep_last, not {shown(self.mode)}"
+            )
+        if self.mode == "extend" and self.ttl is None:
+            raise InvalidOption("a deduplication that extends its time needs one: give it a ttl")
+
+    @property
+    def ttl_ms(self) -> int | None:
+        return None if self.ttl is None or self.mode == "keep_last" else max(1, round(self.ttl * 1000))
+
+
 @hot_by_keyword
 class NewJob:
     """A job to add. Whoever holds one holds a valid one: it checks itself."""
@@ -111,6 +144,7 @@ class NewJob:
     keep_logs: int = 1000
     result_ttl: int | None = None
     metadata: str | None = None
+    dedup: Dedup | None = None
 
     def __post_init__(self) -> None:
         _replace(self, "name", check_job_name(self.name))
@@ -138,6 +172,8 @@ class NewJob:
             whole("result_ttl", self.result_ttl, 1, MAX_DELAY)
         if self.metadata is not None:
             check_text("metadata", self.metadata)
+        if self.dedup is not None and (type(self.dedup) is not Dedup or self.dedup.key is None):
+            raise InvalidOption(f"a job's dedup must be a Dedup(key, …), not {shown(self.dedup)}")
 
 
 def _replace(job: object, name: str, value: str) -> None:

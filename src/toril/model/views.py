@@ -143,6 +143,7 @@ class EventKind(StrEnum):
 
     ADDED = "added"
     DUPLICATED = "duplicated"
+    DEDUPLICATED = "deduplicated"
     WAITING = "waiting"
     DELAYED = "delayed"
     ACTIVE = "active"

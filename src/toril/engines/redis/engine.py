@@ -52,7 +52,7 @@ _POLL: Final = (
     10.0  # seconds after which a queue is looked at without news: a marker may have been lost with its reader
 )
 _LOOK: Final = 1.0  # seconds after which a result is looked for without news: other libraries' workers do not tell
-_OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE)
+_OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
 
 class RedisEngine(RedisUpkeep):
@@ -203,9 +203,10 @@ class RedisEngine(RedisUpkeep):
 
 def _spelled_out(job: NewJob) -> tuple[Any, ...]:
     """A job of any kind, as `add.lua` takes it."""
+    dedup = ("", "", "") if job.dedup is None else (job.dedup.key, job.dedup.mode, job.dedup.ttl_ms or "")
     return (
         job.id or "", job.name, job.data, dump_options(job), job.delay, "" if job.due is None else job.due,
-        job.priority, "1" if job.lifo else "", "" if job.expires is None else job.expires, job.metadata or "",
+        job.priority, "1" if job.lifo else "", "" if job.expires is None else job.expires, job.metadata or "", *dedup,
     )  # fmt: skip
 
 

@@ -45,6 +45,8 @@ KEYS: Final = {
     "limiter": "limiter",  # string: starts in the fixed window
     "events": "events",  # stream
     "repeat": "repeat",  # zset: schedulers -> time of their current run, whose job is `repeat:<scheduler>:<time>`
+    "dedup": "de",  # + ":" + key, string: the job that owns the key
+    "dedup_next": "dn",  # + ":" + key, hash: the job that is made when the owner ends
     "metrics_completed": "metrics:completed",  # hash: count, prevTS, prevCount; and with `:data` a list by minute
     "metrics_failed": "metrics:failed",
     "metrics_data": ":data",  # after either of these
@@ -103,6 +105,7 @@ FIELDS: Final = {
     "reason": "failedReason",
     "trace": "stacktrace",
     "finished_at": "finishedOn",
+    "dedup": "deid",  # the key that it was added with
     "scheduler": "rjk",  # the scheduler whose run it is
     "deferred": "defa",  # a failure that whoever activates the job has to carry out
     # a job's, our own

@@ -7,7 +7,7 @@ from functools import lru_cache
 from math import isnan
 from typing import Any
 
-from toril.model import KEEP_ALL, MAX_ATTEMPTS, MAX_DELAY, REMOVE, Backoff, Failure, Keep, NewJob
+from toril.model import KEEP_ALL, MAX_ATTEMPTS, MAX_DELAY, REMOVE, Backoff, Dedup, Failure, Keep, NewJob
 
 __all__ = ["Options", "dump_options", "dump_trace", "is_plain", "load_failure", "load_options", "number"]
 
@@ -36,6 +36,7 @@ def is_plain(job: NewJob) -> bool:
         and job.due is None
         and job.expires is None
         and job.metadata is None
+        and job.dedup is None
     )
 
 
@@ -44,7 +45,7 @@ def dump_options(job: NewJob) -> str:
     shared = _dump(
         job.attempts, job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl
     )
-    if job.id is None and not (job.delay or job.priority or job.lifo):
+    if job.id is None and job.dedup is None and not (job.delay or job.priority or job.lifo):
         return shared
     own: dict[str, Any] = {}
     if job.id is not None:
@@ -55,6 +56,8 @@ def dump_options(job: NewJob) -> str:
         own["priority"] = job.priority
     if job.lifo:
         own["lifo"] = True
+    if job.dedup is not None:
+        own["de"] = _dump_dedup(job.dedup)
     return f"{json.dumps(own, ensure_ascii=False)[:-1]}, {shared[1:]}"
 
 
@@ -73,6 +76,16 @@ def _dump(
     if timeout is not None or ttl is not None:
         given["toril"] = {name: value for name, value in own.items() if value is not None}
     return json.dumps(given, separators=(",", ":"))
+
+
+def _dump_dedup(dedup: Dedup) -> dict[str, Any]:
+    """The mode in BullMQ's words, which a worker of its own goes by when the job ends."""
+    given: dict[str, Any] = {"id": dedup.key}
+    if dedup.ttl is not None and dedup.mode != "keep_last":
+        given["ttl"] = dedup.ttl_ms
+    words = {"extend": ("extend",), "replace": ("extend", "replace"), "reschedule": ("reschedule",)}
+    given |= dict.fromkeys(words.get(dedup.mode, ()), True)
+    return given | ({"keepLastIfActive": True} if dedup.mode == "keep_last" else {})
 
 
 def _dump_backoff(backoff: Backoff) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toril.engines.sqlite.calls import answered, remember
+from toril.engines.sqlite.dedup import kept_jobs, owner_of, repeated, take
 from toril.engines.sqlite.layout import STATE_OF, Place, delayed_rank, first_key
 from toril.engines.sqlite.options import options_of
 from toril.engines.sqlite.statements import statement
@@ -14,13 +15,14 @@ from toril.errors import InvalidOption, QueueFull
 from toril.model import BATCH, Added, AddOutcome, Call, EventKind, NewJob
 from toril.states import State
 
-__all__ = ["add", "place_job", "state_of"]
+__all__ = ["add", "let_go", "place_job", "state_of"]
 
 _OWNERS = statement("add", "owners")
 _INSERT_ID = statement("add", "insert_id")
 _FORGET_RESULTS = statement("add", "forget_results")
 _INSERT_JOB = statement("add", "insert_job")
 _PLACE_OF = statement("add", "place_of")
+_STORED = frozenset({AddOutcome.ADDED, AddOutcome.REPLACED})
 
 
 def add(tx: Tx, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[Added]:
@@ -32,7 +34,12 @@ def add(tx: Tx, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[A
         raise InvalidOption(f"one add takes at most {BATCH} jobs, not {len(jobs)}")
     row = tx.queue(queue)
     plain = all(_is_plain(job) for job in jobs)
-    answers = _add_plain(Step(tx, row), jobs) if plain else _Adding(tx, row, jobs).add()
+    if plain:
+        answers = _add_plain(Step(tx, row), jobs)
+    elif any(job.dedup is not None for job in jobs):
+        answers = _add_one_by_one(tx, row, jobs)
+    else:
+        answers = _Adding(tx, row, jobs).add()
     remember(tx, call, [row.last_number, len(jobs)] if plain else [(a.id, a.outcome, a.state) for a in answers])
     return answers
 
@@ -42,6 +49,13 @@ def place_job(tx: Tx, row: QueueRow, job: NewJob) -> int:
     adding = _Adding(tx, row, [job])
     adding.place(job)
     return first_key(row.key) + row.last_number
+
+
+def let_go(step: Step) -> None:
+    """Jobs have ended: what was kept until then for their keys is stored."""
+    ended, step.ended_keys = step.ended_keys, []
+    for job in kept_jobs(step.tx, step.row, ended):
+        _Adding(step.tx, step.row, [job]).place(job)
 
 
 def _spelled_out(before: list[Any]) -> list[Any]:
@@ -54,7 +68,9 @@ def _spelled_out(before: list[Any]) -> list[Any]:
 
 def _is_plain(job: NewJob) -> bool:
     """Whether it goes to the end of the line under a number of its own, as nearly every job does."""
-    return job.id is None and not (job.delay or job.due is not None or job.priority or job.lifo)
+    return job.id is None and not (
+        job.delay or job.due is not None or job.priority or job.lifo or job.dedup is not None
+    )
 
 
 def _add_plain(step: Step, jobs: Sequence[NewJob]) -> list[Added]:
@@ -76,6 +92,13 @@ def _add_plain(step: Step, jobs: Sequence[NewJob]) -> list[Added]:
     step.flush()
     outcome, state = AddOutcome.ADDED, State.WAITING
     return [Added(identity, outcome, state) for identity in ids]
+
+
+def _add_one_by_one(tx: Tx, row: QueueRow, jobs: Sequence[NewJob]) -> list[Added]:
+    """Each finds those before it in the store, as it must where one may own what another asks for."""
+    answers = [answer for job in jobs for answer in _Adding(tx, row, [job]).place(job)]
+    refuse_overflow(row, sum(answer.outcome is AddOutcome.ADDED for answer in answers))
+    return answers
 
 
 def refuse_overflow(row: QueueRow, added: int) -> None:
@@ -118,21 +141,29 @@ class _Adding:
         self._flush()
         return self._answers
 
-    def place(self, job: NewJob) -> None:
+    def place(self, job: NewJob) -> list[Added]:
+        """One job, whatever the queue's bound."""
         self._one(job)
         self._flush()
+        return self._answers
 
     def _one(self, job: NewJob) -> None:
         step, row, chosen = self._step, self._step.row, job.id
         row.last_number += 1
         key, now = self._base + row.last_number, step.tx.now
-        if chosen is not None:
-            if chosen in self._owners:
-                self._duplicate(chosen)
+        if chosen is not None and chosen in self._owners:
+            self._duplicate(chosen)
+            return
+        identity = str(row.last_number) if chosen is None else chosen
+        outcome = AddOutcome.ADDED
+        if job.dedup is not None:
+            deduplicated = self._deduplicated(job, identity, key)
+            if deduplicated is AddOutcome.DEDUPLICATED:
                 return
+            outcome = deduplicated
+        if chosen is not None:
             self._owners[chosen] = key
             self._ids.append((row.key, chosen, key))
-        identity = str(row.last_number) if chosen is None else chosen
         if job.delay or job.due is not None or job.priority or job.lifo:
             place, rank, delay = self._spot(job, identity)
         else:
@@ -145,7 +176,25 @@ class _Adding:
         state = STATE_OF[place]
         if chosen is not None:
             self._states[key] = state
-        self._answers.append(Added(identity, AddOutcome.ADDED, state))
+        self._answers.append(Added(identity, outcome, state))
+
+    def _deduplicated(self, job: NewJob, identity: str, key: int) -> AddOutcome:
+        """Take the key for this job; or leave the job out, in favour of who has the key."""
+        step, dedup = self._step, job.dedup
+        assert dedup is not None  # noqa: S101 - asked for by the caller
+        owner = owner_of(step.tx, step.row, str(dedup.key))
+        outcome = AddOutcome.ADDED
+        if owner is not None:
+            replaces = repeated(step, job, owner)
+            winner, loser = (identity, owner.id) if replaces else (owner.id, identity)
+            step.event(EventKind.DEDUPLICATED, winner, deduplicationId=str(dedup.key), deduplicatedJobId=loser)
+            step.flush()
+            if not replaces:
+                self._answers.append(Added(owner.id, AddOutcome.DEDUPLICATED, owner.state))
+                return AddOutcome.DEDUPLICATED
+            outcome = AddOutcome.REPLACED
+        take(step.tx, step.row, dedup, identity, key)
+        return outcome
 
     def _spot(self, job: NewJob, identity: str) -> tuple[int, int, int]:
         """Place, rank and delay of a job that does not simply go to the end of the line."""
@@ -168,7 +217,7 @@ class _Adding:
         tx.run_all(_INSERT_ID, self._ids)
         # What an earlier job of the same id returned is not what this one will.
         tx.run_all(_FORGET_RESULTS, [(chosen,) for _, chosen, _ in self._ids], step.row.key)
-        added = [answer for answer in self._answers if answer.outcome is AddOutcome.ADDED]
+        added = [answer for answer in self._answers if answer.outcome in _STORED]
         step.events(EventKind.ADDED, [answer.id for answer in added], name=[row[2] for row in self._jobs])
         step.events(EventKind.WAITING, [answer.id for answer in added if answer.state is not State.DELAYED])
         step.events(EventKind.DELAYED, [i for i, _ in self._delayed], delay=[due for _, due in self._delayed])

@@ -40,6 +40,8 @@ def complete(step: Step, ended: Sequence[tuple[list[Any], str, Completed]]) -> N
 
 def _retain(step: Step, entry: list[Any], text: str | None, identity: str, result: str) -> None:
     options = load_options(text)
+    if options.dedup is not None and options.dedup.key is not None:
+        step.ended_keys.append((entry[0], options.dedup.key))
     if options.result_ttl is not None:
         till = step.tx.now + options.result_ttl
         step.write("result", [(step.row.key, identity, till, "completed", result)])

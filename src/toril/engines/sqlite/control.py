@@ -95,7 +95,7 @@ def remove(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed
 
     def act(step: Step, found: Found) -> bool:
         step.leave(found.job.key, found.place, found.rank)
-        step.delete(found.job.key, found.job.chosen, found.job.logs)
+        step.discard(found.job.key, found.job.chosen, found.job.logs)
         step.event(EventKind.REMOVED, found.job.id, prev=WIRE_WORD[found.state])
         return True
 

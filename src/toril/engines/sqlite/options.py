@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from toril.model import KEEP_ALL, REMOVE, Backoff, Failure, Keep, NewJob, RateLimit, whole
+from toril.model import KEEP_ALL, REMOVE, Backoff, Dedup, Failure, Keep, NewJob, RateLimit, whole
 
 __all__ = [
     "DEFAULTS",
@@ -29,6 +29,7 @@ class Options:
     keep_failed: Keep = REMOVE
     keep_logs: int = 1000
     result_ttl: int | None = None
+    dedup: Dedup | None = None
     fault: str | None = None  # why they could not be read; the job then fails instead of running, and is kept
 
 
@@ -44,15 +45,19 @@ def options_of(job: NewJob) -> str | None:
         and job.keep_failed is REMOVE
         and job.result_ttl is None
         and job.keep_logs == 1000
+        and job.dedup is None
     ):
         return None
-    return _dump(job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl)
+    return _dump(
+        job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl, job.dedup
+    )
 
 
 @lru_cache(maxsize=512)
 def _dump(
-    backoff: Backoff | None, timeout: int | None, completed: Keep, failed: Keep, logs: int, ttl: int | None
-) -> str | None:
+    backoff: Backoff | None, timeout: int | None, completed: Keep, failed: Keep, logs: int, ttl: int | None,
+    dedup: Dedup | None,
+) -> str | None:  # fmt: skip
     given: dict[str, Any] = {}
     if backoff is not None:
         given["backoff"] = [backoff.kind, backoff.delay, backoff.cap, backoff.jitter, backoff.strategy]
@@ -66,6 +71,8 @@ def _dump(
         given["keep_logs"] = logs
     if ttl is not None:
         given["result_ttl"] = ttl
+    if dedup is not None:
+        given["dedup"] = [dedup.key, dedup.ttl, dedup.mode]
     return json.dumps(given) if given else None
 
 
@@ -86,7 +93,8 @@ def _read(given: dict[str, Any]) -> Options:
         name: whole(name, given[name], 0, 2**53) for name in ("timeout", "keep_logs", "result_ttl") if name in given
     }
     keeps = {name: Keep(*given[name]) for name in ("keep_completed", "keep_failed") if name in given}
-    return Options(backoff=backoff, **numbers, **keeps)  # type: ignore[arg-type]
+    dedup = Dedup(*given["dedup"]) if "dedup" in given else None
+    return Options(backoff=backoff, dedup=dedup, **numbers, **keeps)  # type: ignore[arg-type]
 
 
 def load_options(text: str | None) -> Options:

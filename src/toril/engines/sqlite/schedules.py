@@ -212,7 +212,7 @@ def _drop_run(step: Step, schedule: str) -> None:
     if found is not None:
         key, chosen, logs, place, rank = found
         step.leave(key, place, rank)
-        step.delete(key, chosen, logs)
+        step.discard(key, chosen, logs)
         step.event(EventKind.REMOVED, job_id(key, chosen), prev=WIRE_WORD[STATE_OF[place]])
         step.flush()
 

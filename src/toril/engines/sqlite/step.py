@@ -15,8 +15,8 @@ __all__ = ["JOB_COLUMNS", "Job", "Step"]
 
 # In this order, so that a place left and entered again in one step ends as entered.
 _ORDER = (
-    "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "enter", "place", "stand", "keep", "age",
-    "forget_age", "run", "result",
+    "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "disown", "enter", "place", "stand", "keep",
+    "age", "forget_age", "run", "result",
 )  # fmt: skip
 _SQL = {name: statement("step", name) for name in _ORDER}
 _EVENT = statement("step", "event")
@@ -62,13 +62,14 @@ JOB_COLUMNS = len(Job._fields)
 class Step:
     """Gathers what an operation decides; `flush` writes it."""
 
-    __slots__ = ("_completed", "_events", "_failed", "_trims", "_writes", "row", "tx")
+    __slots__ = ("_completed", "_events", "_failed", "_trims", "_writes", "ended_keys", "row", "tx")
 
     def __init__(self, tx: Tx, row: QueueRow) -> None:
         self.tx = tx
         self.row = row
         self._completed = 0
         self._failed = 0
+        self.ended_keys: list[tuple[int, str]] = []  # jobs that ended, and the deduplication keys they came with
         self._events: list[tuple[EventKind, list[str | None], dict[str, list[str]]]] = []
         self._trims: dict[int, list[Keep]] = {}
         self._writes: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
@@ -148,6 +149,11 @@ class Step:
         if logs:
             self._writes["delete_logs"].append((key,))
 
+    def discard(self, key: int, chosen: str | None, logs: int) -> None:
+        """Remove a job that someone wants gone: it owns nothing any more."""
+        self.delete(key, chosen, logs)
+        self._writes["disown"].append((key,))
+
     def completed(self, count: int) -> int:
         """Count jobs that returned. Gives the key of the last run record before them."""
         key = run_key(self.row.key, Ending.COMPLETED, self.row.completed_total)
@@ -167,6 +173,8 @@ class Step:
              job.started_at, self.tx.now, made, job.stalls, job.worker, reason, whole)
         )  # fmt: skip
         options = job.options
+        if options.dedup is not None and options.dedup.key is not None:
+            self.ended_keys.append((job.key, options.dedup.key))
         if options.result_ttl is not None:
             values = (row.key, job.id, self.tx.now + options.result_ttl, cause.value, failure.reason)
             self._writes["result"].append(values)
@@ -198,6 +206,10 @@ class Step:
         for kind, jobs, details in self._events:
             self._flush_events(kind, jobs, details)
         self._events, self._trims = [], {}
+        if self.ended_keys:
+            from toril.engines.sqlite.add import let_go  # noqa: PLC0415 - which is made of steps like this one
+
+            let_go(self)
 
     def _flush_writes(self) -> None:
         for name, rows in self._writes.items():

@@ -30,7 +30,7 @@ __all__ = ["clean", "configure", "drain", "obliterate", "settings_of"]
 
 _SQL = {name: statement("control", name) for name in (
     "of_place", "drainable", "entered_by", "added_by", "running", "forget_events", "forget_runs", "forget_minutes",
-    "forget_results", "forget_starts", "forget_schedules", "forget_ageing",
+    "forget_results", "forget_starts", "forget_schedules", "forget_dedups", "forget_ageing",
 )}  # fmt: skip
 _DELETE_QUEUE = statement("queues", "delete")
 
@@ -95,7 +95,7 @@ def obliterate(tx: Tx, queue: str, running: Literal["refuse", "remove"], limit: 
     ids = []
     for key, chosen, logs in tx.all(_SQL["running"], (row.key, limit)):
         step.leave_active([key])
-        step.delete(key, chosen, logs)
+        step.discard(key, chosen, logs)
         ids.append(job_id(key, chosen))
     for place in range(Place.FAILED + 1):
         ids += _sweep(step, place, tx.all(_SQL["of_place"], (row.key, place, limit - len(ids))))
@@ -108,7 +108,14 @@ def obliterate(tx: Tx, queue: str, running: Literal["refuse", "remove"], limit: 
 def _forget(tx: Tx, row: QueueRow) -> None:
     tx.run(_SQL["forget_events"], (first_key(row.key), first_key(row.key + 1)))
     tx.run(_SQL["forget_runs"], (run_key(row.key, Ending.COMPLETED, 0), run_key(row.key + 1, Ending.COMPLETED, 0)))
-    for name in ("forget_minutes", "forget_results", "forget_starts", "forget_schedules", "forget_ageing"):
+    for name in (
+        "forget_minutes",
+        "forget_results",
+        "forget_starts",
+        "forget_schedules",
+        "forget_dedups",
+        "forget_ageing",
+    ):
         tx.run(_SQL[name], (row.key,))
     tx.run(_DELETE_QUEUE, (row.key,))
     tx.forget(row.name)
@@ -117,7 +124,7 @@ def _forget(tx: Tx, row: QueueRow) -> None:
 def _sweep(step: Step, place: int, found: Sequence[tuple[int, str | None, int, int]]) -> list[str]:
     for key, chosen, logs, rank in found:
         step.leave(key, place, rank)
-        step.delete(key, chosen, logs)
+        step.discard(key, chosen, logs)
     return [job_id(key, chosen) for key, chosen, *_ in found]
 
 

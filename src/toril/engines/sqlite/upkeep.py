@@ -16,7 +16,7 @@ __all__ = ["beat", "lead", "once", "prune", "resign", "signal"]
 
 _SQL = {name: statement("upkeep", name) for name in (
     "overdue_results", "old_minutes", "old_calls", "old_pokes", "dead_workers", "old_onces", "aged",
-    "forget_aged", "beat", "orders", "living_orders", "set_orders", "lead", "resign", "once", "first",
+    "forget_aged", "old_dedups", "beat", "orders", "living_orders", "set_orders", "lead", "resign", "once", "first",
 )}  # fmt: skip
 
 # A caller that has not sent its call again for this long has given up on it.
@@ -34,6 +34,7 @@ def prune(tx: Tx, queue: str, limit: int) -> int:
     if row is None:
         return removed
     removed += tx.run(_SQL["overdue_results"], (row.key, row.key, tx.now, limit))
+    removed += tx.run(_SQL["old_dedups"], (row.key, tx.now))
     removed += tx.run(_SQL["old_minutes"], (row.key, tx.now // 60_000 - MINUTES))
     return removed + _prune_aged(Step(tx, row), limit)
 

@@ -50,6 +50,7 @@ end
 
 local function remove(id, state)
   leave(id, state)
+  disown(id)
   forget(id)
   event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state:gsub('_', '-'))
 end

@@ -42,6 +42,7 @@ for i, held in ipairs(holds(ids, tokens)) do
     jobs[id], verdicts[i] = job, OK
     settled[#settled + 1], locks[#locks + 1] = i, P .. id .. K.lock
     kinds[kind == 'c' and 'completed' or 'failed'] = true
+    if options.de then kinds.failed = true end  -- its end may bring another job
     if options.toril or options.removeOnComplete ~= true then kinds.kept = true end
   else
     verdicts[i] = (seen or call('EXISTS', P .. id) == 1) and LOST or MISSING

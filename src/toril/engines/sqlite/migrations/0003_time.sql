@@ -16,3 +16,17 @@ CREATE TABLE schedules (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX schedules_by_slot ON schedules (queue, slot);
+
+-- Keys of which one job at a time is the owner: until `till`, or until it ends. `next` is a job to be made then.
+CREATE TABLE dedups (
+    queue INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    owner TEXT NOT NULL,                    -- the job's id, which may be asked for when the job is gone
+    key INTEGER NOT NULL,
+    till INTEGER,
+    next TEXT,                              -- JSON
+    PRIMARY KEY (queue, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX dedups_by_key ON dedups (key);
+CREATE INDEX dedups_by_till ON dedups (queue, till) WHERE till IS NOT NULL;

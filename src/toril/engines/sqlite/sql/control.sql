@@ -63,6 +63,9 @@ DELETE FROM results WHERE queue = ?
 -- name: forget_starts
 DELETE FROM starts WHERE queue = ?
 
+-- name: forget_dedups
+DELETE FROM dedups WHERE queue = ?
+
 -- name: forget_schedules
 DELETE FROM schedules WHERE queue = ?
 

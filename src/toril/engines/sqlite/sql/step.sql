@@ -22,6 +22,9 @@ DELETE FROM ids WHERE queue = ? AND id IN (VALUES (?))
 -- name: delete_logs
 DELETE FROM logs WHERE key IN (VALUES (?))
 
+-- name: disown
+DELETE FROM dedups WHERE key IN (VALUES (?))
+
 -- name: event
 INSERT INTO events (key, time, kind, size, jobs, details) VALUES (?, ?, ?, ?, ?, ?)
 

@@ -54,3 +54,6 @@ ON CONFLICT DO UPDATE SET owner = excluded.owner, till = excluded.till WHERE til
 
 -- name: first
 SELECT owner FROM onces WHERE key = ?
+
+-- name: old_dedups
+DELETE FROM dedups WHERE queue = ? AND till <= ?

@@ -2,12 +2,13 @@
 -- include events
 -- include jobs
 -- include minutes
+-- include dedup
 local WISH = {completed = 'removeOnComplete', failed = 'removeOnFail'}
 local STATE = {completed = P .. K.completed, failed = P .. K.failed}
 local RUNS = {completed = P .. K.runs_completed, failed = P .. K.runs_failed}
 local NUMBER = {completed = F.runs_completed, failed = F.runs_failed}
 local FIGURES = {completed = P .. K.metrics_completed, failed = P .. K.metrics_failed}
-local rows, kept, last_score, ended = {completed = {}, failed = {}}, {completed = {}, failed = {}}, {}, {}
+local rows, kept, last_score, ended, letting = {completed = {}, failed = {}}, {completed = {}, failed = {}}, {}, {}, {}
 
 -- By the time of ending; within a millisecond by fractions of it, in the order of ending.
 local function ended_score(ending)
@@ -26,6 +27,8 @@ local function end_job(ending, id, job, cause, text, shown, whole, fields)
   local list, options = rows[ending], options_of(job.options)
   ended[#ended + 1] = id
   list[#list + 1] = {0, id, job.name, cause, job.added or 0, job.started, now, job.made, job.stalls, job.worker, shown, whole}
+  local de = options.de
+  if de and type(de) == 'table' and de.id then letting[#letting + 1] = {tostring(de.id), id} end
   local ttl = type(options.toril) == 'table' and tonumber(options.toril.resultTtl)
   if ttl then
     call('HSET', P .. K.results, id, cmsgpack.pack({cause, text}))

@@ -20,7 +20,8 @@ local function flush_endings()
   end
   flush_gone()
   if #ended > 0 then call('PUBLISH', P .. K.ended, table.concat(ended, '\n')) end
-  rows, kept, ended = {completed = {}, failed = {}}, {completed = {}, failed = {}}, {}
+  for i = 1, #letting do let_go(letting[i][1], letting[i][2]) end
+  rows, kept, ended, letting = {completed = {}, failed = {}}, {completed = {}, failed = {}}, {}, {}
 end
 
 -- The last of the traces, as many as the job's producer wants.

@@ -1,6 +1,7 @@
 -- include events
 -- include jobs
 -- include states
+-- include dedup
 -- Jobs removed by the many.
 local swept = {}
 
@@ -12,6 +13,7 @@ local function is_current_run(id)
 end
 
 local function sweep(id)
+  disown(id)
   forget(id)
   swept[#swept + 1] = id
 end

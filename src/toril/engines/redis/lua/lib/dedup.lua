@@ -1,0 +1,59 @@
+-- include storing
+-- include states
+-- include jobs
+-- include marks
+-- Keys of which one job at a time is the owner. `de:<key>` names it, for a time or until it ends; `dn:<key>` is a job to be
+-- made when it ends. Where the clock is not the server's, the time is written beside.
+local function key_of(key) return P .. K.dedup .. ':' .. key end
+local function next_of(key) return P .. K.dedup_next .. ':' .. key end
+
+-- Who owns a key; nobody, if it is owned until a job ends that is gone.
+local function owner_of(key)
+  local owner = call('GET', key_of(key))
+  if not owner then return nil end
+  local till = slack > 0 and tonumber(call('HGET', P .. K.toril, 'de:' .. key) or nil)
+  if till and till <= now or (call('PTTL', key_of(key)) == -1 and call('EXISTS', P .. owner) == 0) then
+    call('DEL', key_of(key), next_of(key))
+    return nil
+  end
+  return owner
+end
+
+local function take_key(key, id, ttl)
+  if ttl then call('SET', key_of(key), id, 'PX', ttl + slack) else call('SET', key_of(key), id) end
+  if slack > 0 and ttl then call('HSET', P .. K.toril, 'de:' .. key, now + ttl) end
+  if slack > 0 and not ttl then call('HDEL', P .. K.toril, 'de:' .. key) end
+end
+
+-- A job that has been removed owns nothing any more.
+local function disown(id)
+  local key = call('HGET', P .. id, F.dedup)
+  if key and call('GET', key_of(key)) == id then call('DEL', key_of(key), next_of(key)) end
+end
+
+-- A job that has ended lets go of a key that it owns until then, to the job that was kept for this moment.
+local function let_go(key, id)
+  if call('GET', key_of(key)) ~= id or call('PTTL', key_of(key)) ~= -1 then return end
+  call('DEL', key_of(key))
+  local f = call('HMGET', next_of(key), F.name, F.data, F.opts, 'jid', F.expires, F.metadata)
+  call('DEL', next_of(key))
+  if not f[1] or call('EXISTS', P .. f[4]) == 1 then return end
+  local options = options_of(f[3])
+  take_key(key, f[4])
+  store(f[4], nil, f[1], f[2] or '{}', f[3], tonumber(options.delay) or 0, '', tonumber(options.priority) or 0,
+    options.lifo and '1' or '', f[5] or '', f[6] or '', key)
+  mark_due()
+end
+
+-- The owner is asked for once more: what that does to it, or to its key. True if a new job is to take its place.
+local REPEATED = {}
+function REPEATED.drop() end
+function REPEATED.extend(key, owner, ttl) take_key(key, owner, ttl) end
+function REPEATED.replace(_, owner, _, state)
+  if state ~= 'delayed' then return false end
+  leave(owner, state)
+  forget(owner)
+  flush_gone()
+  event('removed', 'jobId', owner, 'prev', 'delayed')
+  return true
+end

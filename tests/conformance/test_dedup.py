@@ -1,0 +1,207 @@
+"""Engine.add with a deduplication key: one job a key, and what becomes of those that come second."""
+
+from typing import Any, Literal
+
+import pytest
+
+from tests.conformance.claims import add, claim, claim_one, job, names, settle
+from toril.engine import Store
+from toril.model import (
+    AddOutcome,
+    Dedup,
+    EventKind,
+    Failed,
+    Failure,
+    Keep,
+    NewJob,
+    Released,
+    Retried,
+    SetMaxWaiting,
+)
+from toril.states import State
+from toril.testing import ManualClock
+
+Mode = Literal["drop", "extend", "replace", "reschedule", "keep_last"]
+
+
+def once(name: str = "n", key: str = "k", *, ttl: float | None = None, mode: Mode = "drop", **options: Any) -> NewJob:
+    return NewJob(name=name, dedup=Dedup(key, ttl, mode), **options)
+
+
+@pytest.mark.covers("R086")
+async def test_a_second_job_of_a_key_is_left_out_and_answered_with_the_first(engine: Store) -> None:
+    first, second, other = await add(engine, once("a"), once("b"), once("c", "other"))
+
+    assert (first.outcome, second.outcome, other.outcome) == (
+        AddOutcome.ADDED, AddOutcome.DEDUPLICATED, AddOutcome.ADDED,
+    )  # fmt: skip
+    assert (second.id, second.state) == (first.id, State.WAITING)
+    assert names((await claim(engine)).jobs) == ["a", "c"]
+    (event,) = [each for each in (await engine.events("q")).items if each.kind is EventKind.DEDUPLICATED]
+    assert (event.job_id, dict(event.detail)) == (first.id, {"deduplicationId": "k", "deduplicatedJobId": "2"})
+
+
+@pytest.mark.parametrize(
+    "ending", ["completed", "kept", "failed", "cancelled", "removed", "drained", "stalled", "expired"]
+)
+async def test_a_key_is_free_again_when_its_job_is_over(engine: Store, clock: ManualClock, ending: str) -> None:
+    options: dict[str, Any] = {"keep_completed": Keep()} if ending == "kept" else {}
+    if ending == "expired":
+        options = {"expires": 10}
+    (first,) = await add(engine, once("a", **options))
+    match ending:
+        case "cancelled":
+            await engine.cancel("q", [first.id], reason="no")
+        case "removed":
+            await engine.remove("q", [first.id])
+        case "drained":
+            await engine.drain("q", states=frozenset({State.WAITING}))
+        case "stalled":
+            await claim(engine, 1, lease=1000, max_stalls=0)
+            clock.advance(1001)
+            await engine.recover("q")
+        case "expired":
+            clock.advance(11)
+            await claim(engine)
+        case _:
+            outcome = Failed(Failure("no")) if ending == "failed" else None
+            await settle(engine, (await claim_one(engine)).lease, outcome)
+
+    (second,) = await add(engine, once("b"))
+
+    assert second.outcome is AddOutcome.ADDED
+
+
+async def test_a_key_is_held_while_its_job_is_retried_or_given_back(engine: Store, clock: ManualClock) -> None:
+    (first,) = await add(engine, once("a", attempts=3))
+    await settle(engine, (await claim_one(engine)).lease, Retried(Failure("once more"), 0))
+    await settle(engine, (await claim_one(engine)).lease, Released())
+
+    (second,) = await add(engine, once("b"))
+
+    assert (second.outcome, second.id) == (AddOutcome.DEDUPLICATED, first.id)
+
+
+@pytest.mark.covers("X22")
+async def test_with_a_time_a_key_is_held_for_it_whatever_becomes_of_the_job(engine: Store, clock: ManualClock) -> None:
+    (first,) = await add(engine, once("a", ttl=30))
+    await settle(engine, (await claim_one(engine)).lease)
+    clock.advance(29_999)
+    (second,) = await add(engine, once("b", ttl=30))
+    clock.advance(1)
+
+    (third,) = await add(engine, once("c", ttl=30))
+
+    assert (second.outcome, second.id, second.state) == (AddOutcome.DEDUPLICATED, first.id, State.COMPLETED)
+    assert third.outcome is AddOutcome.ADDED
+
+
+async def test_removing_the_owner_ends_its_time(engine: Store) -> None:
+    (first,) = await add(engine, once("a", ttl=30))
+
+    await engine.remove("q", [first.id])
+
+    assert (await add(engine, once("b", ttl=30)))[0].outcome is AddOutcome.ADDED
+
+
+async def test_extending_begins_the_time_anew(engine: Store, clock: ManualClock) -> None:
+    outcomes = []
+    for _ in range(4):
+        outcomes += [(await add(engine, once(ttl=10, mode="extend")))[0].outcome]
+        clock.advance(9000)
+    clock.advance(1000)
+    outcomes += [(await add(engine, once(ttl=10, mode="extend")))[0].outcome]
+
+    assert outcomes == [AddOutcome.ADDED, *[AddOutcome.DEDUPLICATED] * 3, AddOutcome.ADDED]
+
+
+@pytest.mark.parametrize("ttl", [None, 10])
+async def test_replacing_puts_the_last_one_in_the_place_of_a_delayed_one(
+    engine: Store, clock: ManualClock, ttl: float | None
+) -> None:
+    (first,) = await add(engine, once("a", ttl=ttl, mode="replace", delay=10_000))
+    clock.advance(6000)
+
+    (second,) = await add(engine, once("b", ttl=ttl, mode="replace", delay=10_000))
+
+    assert (second.outcome, second.state) == (AddOutcome.REPLACED, State.DELAYED)
+    assert await engine.jobs("q", [first.id]) == [None]
+    clock.advance(9999)
+    assert (await claim(engine)).jobs == ()
+    clock.advance(1)
+    assert names((await claim(engine)).jobs) == ["b"]
+    (third,) = await add(engine, once("c", ttl=None, mode="replace", delay=10_000))
+    expected = AddOutcome.DEDUPLICATED if ttl is None else AddOutcome.ADDED
+    assert third.outcome is expected  # one that runs is not replaced; but its time may be over
+
+
+async def test_rescheduling_gives_the_delayed_one_the_new_delay(engine: Store, clock: ManualClock) -> None:
+    (first,) = await add(engine, once("a", mode="reschedule", delay=10_000))
+    clock.advance(6000)
+
+    (second,) = await add(engine, once("b", mode="reschedule", delay=10_000))
+
+    assert (second.outcome, second.id) == (AddOutcome.DEDUPLICATED, first.id)
+    assert (await job(engine, first.id)).due == clock.now() + 10_000
+    clock.advance(10_000)
+    assert names((await claim(engine)).jobs) == ["a"]
+
+
+async def test_the_last_one_asked_for_while_the_owner_ran_comes_after_it(engine: Store) -> None:
+    (first,) = await add(engine, once("a", mode="keep_last"))
+    (waiting,) = await add(engine, once("ignored", mode="keep_last"))
+    running = await claim_one(engine)
+    (second,) = await add(engine, once("b", mode="keep_last", data="1"))
+    (third,) = await add(engine, once("c", mode="keep_last", data="2", attempts=3, metadata='{"m": 1}'))
+    before = await engine.counts("q")
+
+    await settle(engine, running.lease)
+
+    assert {each.id for each in (waiting, second, third)} == {first.id}
+    assert before.waiting == 0
+    (kept,) = (await claim(engine)).jobs
+    assert (kept.name, kept.data, kept.attempts, kept.metadata) == ("c", "2", 3, '{"m": 1}')
+    (fourth,) = await add(engine, once("d", mode="keep_last"))
+    assert (fourth.outcome, fourth.id) == (AddOutcome.DEDUPLICATED, kept.lease.id)
+    await settle(engine, kept.lease)
+    assert names((await claim(engine)).jobs) == ["d"]
+
+
+async def test_what_comes_after_the_owner_is_claimed_by_who_hands_the_owner_in(engine: Store) -> None:
+    from toril.model import Claim, Completed, Settlement
+
+    await add(engine, once("a", mode="keep_last"))
+    running = await claim_one(engine)
+    await add(engine, once("b", mode="keep_last", priority=3))
+
+    answer = await engine.exchange(
+        "q", [Settlement(running.lease, Completed())], Claim(want=5, token="t", lease=1000, worker="w")
+    )
+
+    assert names(answer.jobs) == ["b"]
+
+
+async def test_a_chosen_id_that_is_taken_wins_over_the_key(engine: Store) -> None:
+    await add(engine, NewJob(name="a", id="x"))
+
+    (second,) = await add(engine, once("b", id="x"))
+    (third,) = await add(engine, once("c", id="y"))
+
+    assert second.outcome is AddOutcome.DUPLICATE
+    assert (third.outcome, third.id) == (AddOutcome.ADDED, "y")
+
+
+async def test_what_is_left_out_does_not_count_against_the_bound(engine: Store) -> None:
+    await engine.configure("q", [SetMaxWaiting(2)])
+    await add(engine, once("a"))
+
+    second, _ = await add(engine, once("b"), NewJob(name="c"))
+
+    assert second.outcome is AddOutcome.DEDUPLICATED
+
+
+async def test_an_obliterated_queue_has_no_keys(engine: Store) -> None:
+    await add(engine, once("a"))
+    await engine.obliterate("q")
+
+    assert (await add(engine, once("b")))[0].outcome is AddOutcome.ADDED

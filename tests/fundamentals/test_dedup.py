@@ -1,0 +1,81 @@
+"""Deduplication as a producer uses it."""
+
+import pytest
+
+from toril import App, Dedup, InvalidOption, JobContext
+from toril.testing import memory
+
+
+async def index(ctx: JobContext[dict[str, int]]) -> None:
+    """A handler."""
+
+
+@pytest.mark.covers("R086")
+async def test_a_second_add_of_the_same_key_names_the_job_that_there_is() -> None:
+    app = App("memory://")
+    queue = app.queue("q", [index])
+    async with memory(app) as test:
+        first = await queue.add(index, {"article": 1}, dedup=Dedup("article-1"))
+        second = await queue.add(index, {"article": 2}, dedup=Dedup("article-1"))
+        await test.drain()
+        third = await queue.add(index, {"article": 1}, dedup=Dedup("article-1"))
+
+    assert (first.added, first.outcome, second.added, second.outcome) == (True, "added", False, "deduplicated")
+    assert (second.id, second.data) == (first.id, {"article": 1})
+    assert third.added
+
+
+async def test_without_a_key_equal_jobs_are_one() -> None:
+    app = App("memory://")
+    queue = app.queue("q", {"index": index, "other": index})
+    async with memory(app):
+        first = await queue.add("index", {"a": 1, "b": 2}, dedup=Dedup())
+        same = await queue.add("index", {"b": 2, "a": 1}, dedup=Dedup())
+        other_data = await queue.add("index", {"a": 1}, dedup=Dedup())
+        other_name = await queue.add("other", {"a": 1, "b": 2}, dedup=Dedup())
+
+    assert same.id == first.id
+    assert [job.added for job in (first, same, other_data, other_name)] == [True, False, True, True]
+
+
+async def test_a_debounced_job_runs_once_with_the_last_data() -> None:
+    app = App("memory://")
+    ran: list[object] = []
+
+    async def save(ctx: JobContext[dict[str, int]]) -> None:
+        ran.append(ctx.data)
+
+    queue = app.queue("q", [save])
+    async with memory(app) as test:
+        outcomes = []
+        for version in range(3):
+            job = await queue.add(save, {"v": version}, delay=5, dedup=Dedup("doc", ttl=5, mode="replace"))
+            outcomes.append((job.outcome, job.added))
+            await test.after(2)
+        await test.after(5)
+
+    assert outcomes == [("added", True), ("replaced", True), ("replaced", True)]
+    assert ran == [{"v": 2}]
+
+
+@pytest.mark.parametrize(
+    ("made", "complaint"),
+    [
+        (lambda: Dedup("a:b"), "must not contain ':'"),
+        (lambda: Dedup("k", ttl=0), "ttl must be seconds from 0.001"),
+        (lambda: Dedup("k", mode="first"), "mode must be drop, extend, replace"),  # type: ignore[arg-type]
+        (lambda: Dedup("k", mode="extend"), "needs one: give it a ttl"),
+        (lambda: Dedup("meta"), "must not be a word of the layout"),
+    ],
+)
+def test_a_deduplication_that_makes_no_sense_is_refused(made: object, complaint: str) -> None:
+    with pytest.raises((InvalidOption, ValueError), match=complaint):
+        made()  # type: ignore[operator]
+
+
+async def test_what_is_no_deduplication_is_refused() -> None:
+    app = App("memory://")
+    queue = app.queue("q", [index])
+    async with memory(app):
+        with pytest.raises(InvalidOption, match=r"dedup must be a Dedup\(key, ttl, mode\), not 'k'"):
+            await queue.add(index, {"a": 1}, dedup="k")  # type: ignore[call-overload]
