@@ -7,16 +7,47 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
-from toril.codec import encode
+from toril.codec import Serializer, encode
 from toril.errors import InvalidOption, shown
-from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Dedup, Keep, NewJob
+from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Dedup, Keep, NewJob, RateLimit
 from toril.policy.retry import Exponential, Fixed, Retry, Seconds, milliseconds
 
-__all__ = ["AddOptions", "Defaults", "Keeping", "WaitOptions", "as_keep", "as_metadata", "new_job"]
+__all__ = [
+    "AddOptions",
+    "Defaults",
+    "Keeping",
+    "QueueOptions",
+    "Unknown",
+    "WaitOptions",
+    "as_keep",
+    "as_metadata",
+    "new_job",
+]
 
 Keeping: TypeAlias = "int | bool | Keep"
+Unknown: TypeAlias = Literal["fail", "release"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions:
+    """How a queue is worked, and what its jobs get by default; checked, in the units of the store."""
+
+    concurrency: int = 1
+    lease: int = 30_000
+    renew: int = 10_000
+    retry: Retry = Retry()
+    timeout: int | None = None
+    rate_limit: RateLimit | None = None
+    max_stalls: int = 1
+    max_waiting: int | None = None
+    priority_first: bool = False
+    keep_completed: Keep
+    keep_failed: Keep
+    unknown: Unknown = "fail"
+    serializer: Serializer | None = None
+    cancellation: bool = True
 
 
 class WaitOptions(TypedDict, total=False):

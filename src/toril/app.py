@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanag
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from toril.adding import Keeping
+from toril.adding import Keeping, Unknown
 from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
@@ -23,7 +23,7 @@ from toril.names import check_prefix, check_queue_name
 from toril.plan import GRACE, Plan, worker_name
 from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.portal import Portal
-from toril.queue import Queue, Unknown
+from toril.queue import Queue
 from toril.schedule import Timing, boot
 
 if TYPE_CHECKING:

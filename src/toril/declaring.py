@@ -4,11 +4,10 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from toril.adding import Keeping, as_keep
+from toril.adding import Keeping, QueueOptions, Unknown, as_keep
 from toril.errors import InvalidOption, shown
 from toril.model import MAX_DELAY, MAX_TIMEOUT, RateLimit, whole
 from toril.policy.retry import Retry, Seconds, milliseconds
-from toril.queue import QueueOptions, Unknown
 
 __all__ = ["UNSAID", "checked"]
 

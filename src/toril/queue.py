@@ -4,17 +4,17 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, overload
 
-from toril.adding import AddOptions, Defaults, WaitOptions, as_metadata, new_job
-from toril.codec import Serializer, Undecodable
+from toril.adding import AddOptions, Defaults, QueueOptions, WaitOptions, as_metadata, new_job
+from toril.codec import Undecodable
 from toril.context import JobContext, SyncJobContext
 from toril.engine import Store
 from toril.errors import EngineUnavailable, InvalidOption, InvalidPayload, PartialAdd, TorilError, UsageError, shown
 from toril.events import Events, JobEvent
 from toril.handlers import Registry, handler, own_name
 from toril.job import Job
-from toril.model import BATCH, Added, AddOutcome, Call, JobRecord, Keep, NewJob, RateLimit
+from toril.model import BATCH, Added, AddOutcome, Call, JobRecord, NewJob
 from toril.names import check_job_name
 from toril.operations import QueueOperations
 from toril.payload import Payload, payload_for
@@ -31,28 +31,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
-Unknown: TypeAlias = Literal["fail", "release"]
 Item: TypeAlias = "Planned | tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueOptions:
-    """How a queue is worked, and what its jobs get by default; checked, in the units of the store."""
-
-    concurrency: int = 1
-    lease: int = 30_000
-    renew: int = 10_000
-    retry: Retry = Retry()
-    timeout: int | None = None
-    rate_limit: RateLimit | None = None
-    max_stalls: int = 1
-    max_waiting: int | None = None
-    priority_first: bool = False
-    keep_completed: Keep
-    keep_failed: Keep
-    unknown: Unknown = "fail"
-    serializer: Serializer | None = None
-    cancellation: bool = True
 
 
 @dataclass(frozen=True, slots=True)
