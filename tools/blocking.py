@@ -83,7 +83,7 @@ class SyncSchedules:
 
 # What `Job.__init__` sets, which no annotation in the class body tells.
 FIELDS = {"id": "str", "name": "str", "data": "Any", "added": "bool", "outcome": "AddOutcome"}
-NOT_TWINNED = {"queue", "sync", "store", "events", "call", "name", "schedules"}
+NOT_TWINNED = {"queue", "sync", "store", "listeners", "call", "name", "schedules"}
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from toril.adding import AddOptions
     from toril.app import App
     from toril.context import JobContext, SyncJobContext
     from toril.engine import connect
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         EngineFull,
         EngineUnavailable,
         EngineUnusable,
+        HandlerError,
         InvalidName,
         InvalidOption,
         InvalidPayload,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
         UsageError,
         WrongState,
     )
+    from toril.events import JobEvent, WorkerEvent
     from toril.handlers import handler, only_if
     from toril.job import Job
     from toril.model import Dedup, Keep, RateLimit
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from toril.queue import Queue
     from toril.result import Result
     from toril.states import State
+    from toril.sync import SyncJob, SyncQueue
 
 # name -> module. Imported on first use, so that `import toril` costs next to nothing.
 _WHERE = {
@@ -57,7 +61,8 @@ _WHERE = {
     **dict.fromkeys(("Exponential", "Fixed", "Retry"), "toril.policy.retry"),
     **dict.fromkeys(
         (
-            "AddUncertain", "Closed", "EngineFull", "EngineUnavailable", "EngineUnusable", "InvalidName",
+            "AddUncertain", "Closed", "EngineFull", "EngineUnavailable", "EngineUnusable", "HandlerError",
+            "InvalidName",
             "InvalidOption", "InvalidPayload", "JobCancelled", "JobFailed", "LeaseLost", "NotFound",
             "NotSerializable", "PartialAdd", "PayloadTooLarge", "PermanentError", "QueueFull", "ResultGone",
             "Snooze", "TorilError", "TransientError", "Undecodable", "UnknownQueue", "UsageError", "WrongState",
@@ -68,9 +73,15 @@ _WHERE = {
     "Keep": "toril.model",
     "RateLimit": "toril.model",
     "State": "toril.states",
+    "SyncJob": "toril.sync",
+    "SyncQueue": "toril.sync",
+    "AddOptions": "toril.adding",
+    "JobEvent": "toril.events",
+    "WorkerEvent": "toril.events",
 }  # fmt: skip
 
 __all__ = [
+    "AddOptions",
     "AddUncertain",
     "App",
     "Closed",
@@ -80,12 +91,14 @@ __all__ = [
     "EngineUnusable",
     "Exponential",
     "Fixed",
+    "HandlerError",
     "InvalidName",
     "InvalidOption",
     "InvalidPayload",
     "Job",
     "JobCancelled",
     "JobContext",
+    "JobEvent",
     "JobFailed",
     "Keep",
     "LeaseLost",
@@ -102,12 +115,15 @@ __all__ = [
     "Retry",
     "Snooze",
     "State",
+    "SyncJob",
     "SyncJobContext",
+    "SyncQueue",
     "TorilError",
     "TransientError",
     "Undecodable",
     "UnknownQueue",
     "UsageError",
+    "WorkerEvent",
     "WrongState",
     "__version__",
     "connect",

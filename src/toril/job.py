@@ -123,9 +123,10 @@ class Job(Generic[R]):
         """What the handler returned, once it has. Raises `JobFailed`, `JobCancelled`, `TimeoutError`, or, where the job
         has ended and its result was not kept, `ResultGone` at once."""
         left = None if timeout is None else milliseconds("timeout", timeout)
+        store, name = self._queue.store, self._queue.name
         while True:
             wait = _A_WHILE if left is None else min(left, _A_WHILE)
-            (finished,) = await self._queue.store.finished(self._queue.name, [self.id], timeout=wait)
+            (finished,) = await self._queue.call(lambda _, wait=wait: store.finished(name, [self.id], timeout=wait))  # type: ignore[misc]
             match finished.ended:
                 case Completed(text):
                     return self._queue.result_of(self.name, text)  # type: ignore[no-any-return]

@@ -57,7 +57,7 @@ class QueueOperations:
 
     @property
     @abstractmethod
-    def events(self) -> Events: ...
+    def listeners(self) -> Events: ...
 
     async def counts(self) -> Counts:
         """How many jobs are in each state, and whether the queue is paused."""
@@ -94,11 +94,11 @@ class QueueOperations:
     async def pause(self) -> None:
         """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""
         await self._configure(Pause())
-        self.events.paused(self.name, now=True)
+        self.listeners.paused(self.name, now=True)
 
     async def resume(self) -> None:
         await self._configure(Resume())
-        self.events.paused(self.name, now=False)
+        self.listeners.paused(self.name, now=False)
 
     async def set_concurrency(self, limit: int | None) -> None:
         """How many jobs may run at once over the whole fleet; None for no bound."""

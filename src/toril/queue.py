@@ -68,7 +68,8 @@ class Queue(QueueOperations):
         return self._home.store
 
     @property
-    def events(self) -> Events:
+    def listeners(self) -> Events:
+        """Who listens to what happens in this process."""
         return self._home.events
 
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
@@ -287,8 +288,8 @@ class Queue(QueueOperations):
 
     def _handle(self, planned: Planned, answer: Added) -> Job[Any]:
         added = answer.outcome in {AddOutcome.ADDED, AddOutcome.REPLACED}
-        if added and self.events.wanted("added"):
-            self.events.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=planned.job.name))
+        if added and self.listeners.wanted("added"):
+            self.listeners.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=planned.job.name))
         return Job(self, answer.id, planned.job.name, planned.data, added=added, outcome=answer.outcome)
 
     def _plan(self, index: int, item: Item) -> Planned:

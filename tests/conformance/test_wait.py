@@ -7,6 +7,7 @@ import pytest
 
 from tests.conformance.claims import add, claim, claim_one, settle
 from toril.engine import Store
+from toril.errors import Closed
 from toril.model import (
     KEEP_ALL,
     Beat,
@@ -189,6 +190,17 @@ async def test_closing_ends_every_wait(engine: Store) -> None:
     await engine.close()
 
     assert await waiter == set()
+
+
+async def test_closing_ends_the_wait_for_a_result_and_says_so(engine: Store) -> None:
+    await add(engine, NewJob(name="n"))
+    waiter = asyncio.create_task(engine.finished("q", ["1"], timeout=LONG))
+    await asyncio.sleep(0.05)
+
+    await engine.close()
+
+    with pytest.raises(Closed):
+        await waiter
 
 
 @pytest.mark.covers("X01", "R029")

@@ -13,7 +13,7 @@ BOTTOM = {"errors", "names", "states", "clock"}
 # What a producer needs: no worker is imported to add a job.
 PRODUCER = BOTTOM | {"codec", "model", "engine", "policy", "payload", "handlers", "signal", "context", "calls"}
 ARROWS: dict[str, set[str]] = {
-    "": PRODUCER | {"app", "job", "queue", "result"},
+    "": PRODUCER | {"adding", "events", "sync", "app", "job", "queue", "result"},
     "errors": set(),
     "names": {"errors"},
     "states": set(),

@@ -192,6 +192,7 @@ class RedisEngine(RedisUpkeep):
                     await _set_before(news, min(left, _LOOK))
                     news.clear()
                     found |= await self._ended(queue, _pending(found))  # what was heard once stays heard
+            self._check_open()
         return [Finished(identity, found[identity]) for identity in ids]
 
     async def _ended(self, queue: str, ids: Sequence[str]) -> dict[str, Ended]:

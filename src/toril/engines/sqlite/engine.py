@@ -200,6 +200,8 @@ class SqliteEngine(SqliteControls):
                 found |= {each.id: each for each in looked}
                 over = not any(isinstance(each.ended, Pending) for each in looked)
                 if over or await self._rung_before(rung, until) is None:
+                    if not over and not self._open:
+                        raise Closed(f"{self!r} was closed while results were awaited")
                     return [found[each] for each in ids]
             finally:
                 self._bell.forget(names, rung)
