@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 from toril.calls import Run
 from toril.codec import decode, encode
-from toril.errors import JobCancelled, LeaseLost
+from toril.errors import JobCancelled, LeaseLost, RateLimited
 from toril.model import Checkpoint, Claimed, LogLine, Progress, Report, Rewrite, Verdict
+from toril.policy.retry import Seconds
 from toril.signal import Signal, Why
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class _Facts(Generic[T]):
         """A good breakpoint: raises `JobCancelled` (or `LeaseLost`) once the attempt should stop."""
         if self.is_cancelled():
             raise stopped(self.signal)
+
+    def rate_limited(self, seconds: Seconds) -> NoReturn:
+        """Give up this attempt, and start nothing of this queue for `seconds`, in no process: for a 429 of whom the job
+        calls. No attempt is spent, and the job keeps its place."""
+        raise RateLimited(seconds)
 
 
 def stopped(signal: Signal) -> Exception:

@@ -26,6 +26,7 @@
         ├── PermanentError      do not try again
         ├── TransientError      try again, not before `retry_after`
         ├── Snooze              run again later; no attempt is spent
+        ├── RateLimited         nothing of the queue starts for a while; no attempt is spent
         ├── JobCancelled        it was asked to stop
         └── LeaseLost           it is another's by now
 
@@ -54,6 +55,7 @@ __all__ = [
     "PayloadTooLarge",
     "PermanentError",
     "QueueFull",
+    "RateLimited",
     "ResultGone",
     "Snooze",
     "TorilError",
@@ -193,6 +195,15 @@ class Snooze(HandlerError):
 
     def __init__(self, seconds: float | timedelta, message: str = "") -> None:
         super().__init__(message or f"snoozed for {seconds}")
+        self.seconds = seconds
+
+
+class RateLimited(HandlerError):
+    """Whom the job called has had enough: nothing of its queue starts for `seconds`, anywhere. The job itself keeps its
+    place at the front, and no attempt is spent."""
+
+    def __init__(self, seconds: float | timedelta, message: str = "") -> None:
+        super().__init__(message or f"rate limited for {seconds}")
         self.seconds = seconds
 
 

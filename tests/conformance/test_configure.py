@@ -9,10 +9,12 @@ from toril.engine import Store
 from toril.model import (
     EventKind,
     Gate,
+    Hold,
     Limits,
     NewJob,
     Pause,
     RateLimit,
+    Released,
     Resume,
     SetConcurrency,
     SetMaxWaiting,
@@ -193,3 +195,26 @@ async def test_an_open_gate_is_not_blamed_for_an_empty_queue(engine: Store) -> N
     await add(engine, NewJob(name="n"))
 
     assert (await claim(engine)).blocked_by is None
+
+
+async def test_a_held_queue_starts_nothing_until_the_time_is_over(engine: Store, clock: ManualClock) -> None:
+    await add(engine, *(NewJob(name=n) for n in "abc"))
+    running = await claim_one(engine)
+
+    settings = await engine.configure("q", [Hold(5000)])
+    await settle(engine, running.lease, Released())
+    held = await claim(engine)
+
+    assert settings.held_till == clock.now() + 5000
+    assert (held.jobs, held.blocked_by, held.wake_at) == ((), Gate.RATE, clock.now() + 5000)
+    clock.advance(5000)
+    assert names((await claim(engine)).jobs) == ["a", "b", "c"]
+    assert (await engine.queue("q")).settings.held_till is None
+
+
+async def test_a_held_queue_can_be_let_go(engine: Store) -> None:
+    await add(engine, NewJob(name="a"))
+    await engine.configure("q", [Hold(5000)])
+
+    assert (await engine.configure("q", [Hold(None)])).held_till is None
+    assert names((await claim(engine)).jobs) == ["a"]

@@ -25,6 +25,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "schedules": ("schedules", "List, show, run, pause, resume or remove schedules."),
     "pause": ("switch", "Start nothing new in a queue, anywhere."),
     "resume": ("switch", "Let a paused queue go on."),
+    "limit": ("limit", "Show or set how fast a queue may go."),
     "drain": ("sweep", "Remove what has not started."),
     "clean": ("sweep", "Remove old jobs of one state."),
     "obliterate": ("sweep", "Remove a queue with everything in it."),

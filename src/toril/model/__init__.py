@@ -7,6 +7,7 @@ are public options too and speak in seconds.
 from toril.model.control import (
     Beat,
     Changed,
+    Hold,
     Order,
     Pause,
     Refused,
@@ -147,6 +148,7 @@ __all__ = [
     "Gate",
     "Gone",
     "Health",
+    "Hold",
     "JobRecord",
     "Keep",
     "Lease",

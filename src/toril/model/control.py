@@ -110,7 +110,18 @@ class SetMaxWaiting:
             whole("max_waiting", self.limit, 1, 2**53)
 
 
-Setting: TypeAlias = Pause | Resume | SetConcurrency | SetRateLimit | SetMaxWaiting
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """No new starts for so many ms, as if the rate were used up; `None` ends that."""
+
+    ms: int | None
+
+    def __post_init__(self) -> None:
+        if self.ms is not None:
+            whole("a time to hold", self.ms, 1, MAX_DELAY)
+
+
+Setting: TypeAlias = Pause | Resume | SetConcurrency | SetRateLimit | SetMaxWaiting | Hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +132,7 @@ class Settings:
     concurrency: int | None = None
     rate: RateLimit | None = None
     max_waiting: int | None = None
+    held_till: int | None = None
 
 
 class Order(StrEnum):

@@ -1,7 +1,7 @@
 """What became of an attempt that raised. Pure: the error and the job's counts decide, chance is an argument."""
 
-from toril.errors import InvalidPayload, JobCancelled, PermanentError, Snooze, TransientError, Undecodable
-from toril.model import Cancelled, Claimed, Failed, Failure, Outcome, Retried, Snoozed
+from toril.errors import InvalidPayload, JobCancelled, PermanentError, RateLimited, Snooze, TransientError, Undecodable
+from toril.model import Cancelled, Claimed, Failed, Failure, Outcome, Released, Retried, Snoozed
 from toril.policy.retry import delay_before_retry, milliseconds
 
 __all__ = ["judge"]
@@ -14,6 +14,8 @@ def judge(error: BaseException, failure: Failure, job: Claimed, *, chance: float
     match error:
         case Snooze():
             return Snoozed(milliseconds("a snooze", error.seconds))
+        case RateLimited():
+            return Released()  # the queue is held meanwhile
         case JobCancelled(job_id=None):  # else it is another job that was cancelled, while this one waited for it
             return Cancelled(error.reason)
         case _ if isinstance(error, _NEVER_AGAIN):

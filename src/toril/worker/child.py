@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from toril.context import SyncJobContext
-from toril.errors import JobCancelled, LeaseLost, PermanentError, Snooze, TransientError
+from toril.errors import JobCancelled, LeaseLost, PermanentError, RateLimited, Snooze, TransientError
 from toril.handlers import Entry, Handler, Registry
 from toril.model import Checkpoint, Claimed, Lease, LogLine, Progress, Report, Rewrite, Verdict
 from toril.result import Result
@@ -130,7 +130,7 @@ def _told(error: BaseException) -> dict[str, Any]:
     kind = next(
         (
             each.__name__
-            for each in (PermanentError, TransientError, Snooze, JobCancelled, LeaseLost)
+            for each in (PermanentError, TransientError, Snooze, RateLimited, JobCancelled, LeaseLost)
             if isinstance(error, each) and getattr(error, "job_id", None) is None
         ),
         "",

@@ -13,7 +13,16 @@ from typing import Any
 
 from toril.codec import decode
 from toril.context import Reporter
-from toril.errors import HandlerError, InvalidOption, JobCancelled, LeaseLost, PermanentError, Snooze, TransientError
+from toril.errors import (
+    HandlerError,
+    InvalidOption,
+    JobCancelled,
+    LeaseLost,
+    PermanentError,
+    RateLimited,
+    Snooze,
+    TransientError,
+)
 from toril.handlers import Entry
 from toril.model import Claimed
 from toril.result import Result
@@ -179,6 +188,7 @@ _RAISED: dict[str, Callable[[str, float | None], HandlerError]] = {
     "PermanentError": lambda reason, _: PermanentError(reason),
     "TransientError": lambda reason, seconds: TransientError(reason, retry_after=seconds),
     "Snooze": lambda reason, seconds: Snooze(seconds or 0, reason),
+    "RateLimited": lambda reason, seconds: RateLimited(seconds or 0, reason),
     "JobCancelled": lambda reason, _: JobCancelled(reason),
     "LeaseLost": lambda reason, _: LeaseLost(reason),
 }

@@ -10,12 +10,14 @@ from toril.calls import Caller
 from toril.clock import Clock
 from toril.context import JobContext, SyncJobContext
 from toril.engine import Engine
+from toril.errors import EngineUnavailable, RateLimited, Snooze
 from toril.events import Events, WorkerEvent
 from toril.handlers import Entry
 from toril.job import Job
 from toril.logs import current
 from toril.middleware import Middleware, compose
-from toril.model import Claimed, Exchange, Extended, Limits, Outcome, Precedence, Released, Settlement, Verdict
+from toril.model import Claimed, Exchange, Extended, Hold, Limits, Outcome, Precedence, Released, Settlement, Verdict
+from toril.policy.retry import milliseconds
 from toril.queue import Queue
 from toril.signal import Signal, Why
 from toril.sync import SyncJob
@@ -194,7 +196,19 @@ class Worker:
             call = partial(self._apart, running, reports, entry)
         if made.raw:
             call = partial(_with_job, call)
-        return await (compose(around.middleware, call)(ctx) if around.middleware else call(ctx))
+        try:
+            return await (compose(around.middleware, call)(ctx) if around.middleware else call(ctx))
+        except RateLimited as error:
+            await self._hold(milliseconds("a rate limit", error.seconds, 1))
+            raise
+
+    async def _hold(self, ms: int) -> None:
+        """Have nothing of this queue start for a while, anywhere; where that cannot be said, at least not this job."""
+        around, name = self._around, self.queue.name
+        try:
+            await around.caller.send(lambda call: around.engine.configure(name, [Hold(ms)], call=call))
+        except EngineUnavailable:
+            raise Snooze(ms / 1000) from None
 
     async def _apart(self, running: Running, reports: AttemptReports, entry: Entry, ctx: Any) -> Any:
         """Off the loop: in a child process, or in a thread with a context whose methods block."""

@@ -13,6 +13,7 @@ from toril.model import (
     MAX_REASON_BYTES,
     Call,
     Changed,
+    Hold,
     Pause,
     Refused,
     Resume,
@@ -155,10 +156,11 @@ def _set(setting: Setting) -> list[Any]:
             return ["pause", "", "", ""]
         case Resume():
             return ["resume", "", "", ""]
-        case SetConcurrency(limit):
-            return ["concurrency", "" if limit is None else limit, "", ""]
-        case SetMaxWaiting(limit):
-            return ["max_waiting", "" if limit is None else limit, "", ""]
+        case SetConcurrency(limit) | SetMaxWaiting(limit):
+            name = "concurrency" if isinstance(setting, SetConcurrency) else "max_waiting"
+            return [name, "" if limit is None else limit, "", ""]
+        case Hold(ms):
+            return ["hold", "" if ms is None else ms, "", ""]
         case SetRateLimit(None):
             return ["rate", "", "", ""]
         case SetRateLimit(rate):

@@ -67,8 +67,8 @@ class RedisInspector(RedisStore):
         queue = check_queue_name(queue)
         row = await self._read("look", queue)
         return QueueView(
-            name=queue, counts=counts_of(row[:8]), settings=settings_of(row[7:13]),
-            completed_total=int(row[13] or 0), failed_total=int(row[14] or 0),
+            name=queue, counts=counts_of(row[:8]), settings=settings_of(row[7:14]),
+            completed_total=int(row[14] or 0), failed_total=int(row[15] or 0),
         )  # fmt: skip
 
     async def counts(self, queue: str) -> Counts:

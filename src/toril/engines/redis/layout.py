@@ -142,6 +142,7 @@ FIELDS: Final = {
     "window": "window",  # "sliding" where `max` and `duration` are not BullMQ's fixed window
     "starts_count": "starts",  # in the sliding window
     "window_till": "window_till",  # when the fixed window ends, for a clock that is not the server's
+    "held_till": "held_till",  # nothing starts before: whom the jobs call has had enough for a while
     "ghosts": "ghosts",  # ids that had no hash
     # metrics
     "count": "count",

@@ -142,8 +142,8 @@ def worker_of(row: Sequence[str]) -> WorkerView:
 
 
 def settings_of(row: Sequence[Any]) -> Settings:
-    """From paused, concurrency, the rate's max, ms and window, and how many may wait."""
-    paused, concurrency, most, ms, window, max_waiting = row
+    """From paused, concurrency, the rate's max, ms and window, how many may wait, and until when nothing starts."""
+    paused, concurrency, most, ms, window, max_waiting, held_till = row
     rate = None
     if most is not None and number(most) > 0:
         rate = RateLimit(number(most), (number(ms) or 1000) / 1000, "sliding" if window == "sliding" else "fixed")
@@ -152,6 +152,7 @@ def settings_of(row: Sequence[Any]) -> Settings:
         concurrency=None if concurrency is None else number(concurrency),
         rate=rate,
         max_waiting=None if max_waiting is None else number(max_waiting),
+        held_till=None if held_till is None else number(held_till),
     )
 
 

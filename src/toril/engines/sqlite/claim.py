@@ -88,6 +88,8 @@ def _room(step: Step, claim: Claim) -> _Room:
         left, opens_at = _left(step, rate)
         if left < room.size:
             room = _Room(left, Gate.RATE, opens_at)
+    if row.held_till > step.tx.now:
+        room = _Room(0, Gate.RATE, max(row.held_till, room.opens_at or 0))
     return room
 
 

@@ -68,7 +68,7 @@ def queue(tx: Tx, name: str) -> QueueView:
     if row is None:
         return QueueView(name=name, counts=Counts(), settings=Settings(), completed_total=0, failed_total=0)
     return QueueView(
-        name=name, counts=_counts(row), settings=settings_of(row), completed_total=row.completed_total,
+        name=name, counts=_counts(row), settings=settings_of(row, tx.now), completed_total=row.completed_total,
         failed_total=row.failed_total,
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from toril.model import (
     Call,
     Ending,
     EventKind,
+    Hold,
     Pause,
     Resume,
     SetConcurrency,
@@ -132,7 +133,7 @@ def configure(tx: Tx, queue: str, settings: Sequence[Setting], call: Call | None
     """Change settings in order; answer with all of them. A call sent again changes nothing, and reads them anew."""
     if not settings or answered(tx, call) is not None:
         known = tx.find(queue)
-        return settings_of(known) if known else Settings()
+        return settings_of(known, tx.now) if known else Settings()
     remember(tx, call, [])
     row = tx.queue(queue)
     step = Step(tx, row)
@@ -140,7 +141,7 @@ def configure(tx: Tx, queue: str, settings: Sequence[Setting], call: Call | None
         _set(step, setting)
     step.arrived()  # whatever was shut may be open now
     step.flush()
-    return settings_of(row)
+    return settings_of(row, tx.now)
 
 
 def _set(step: Step, setting: Setting) -> None:
@@ -160,13 +161,19 @@ def _set(step: Step, setting: Setting) -> None:
             row.rate = dump_rate(rate)
         case SetMaxWaiting(limit):
             row.max_waiting = limit
+        case Hold(ms):
+            row.held_till = 0 if ms is None else step.tx.now + ms
         case _:
             assert_never(setting)
 
 
-def settings_of(row: QueueRow) -> Settings:
+def settings_of(row: QueueRow, now: int) -> Settings:
     return Settings(
-        paused=bool(row.paused), concurrency=row.concurrency, rate=load_rate(row.rate), max_waiting=row.max_waiting
+        paused=bool(row.paused),
+        concurrency=row.concurrency,
+        rate=load_rate(row.rate),
+        max_waiting=row.max_waiting,
+        held_till=row.held_till if row.held_till > now else None,
     )
 
 

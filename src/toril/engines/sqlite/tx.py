@@ -48,6 +48,7 @@ class QueueRow:
     rate: str | None
     window_till: int
     window_starts: int
+    held_till: int
 
     def count(self, place: int, change: int) -> None:
         """Keep the count of a place in step with what enters or leaves it."""

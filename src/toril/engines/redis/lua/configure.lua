@@ -1,7 +1,7 @@
 -- Change a queue's settings for every process at once.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, sender, number; the queue's name; for each setting its kind, and three values
--- Returns paused, concurrency, rate's max, ms and window, how many may wait
+-- Returns paused, concurrency, rate's max, ms and window, how many may wait, until when nothing starts
 -- Events  paused, resumed
 -- include begin
 -- include guard
@@ -11,8 +11,8 @@
 -- include marks
 local function settings()
   local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms)
-  local own = call('HMGET', P .. K.toril, F.window, F.max_waiting)
-  return {meta[1], meta[2], meta[3], meta[4], own[1], own[2]}
+  local own = call('HMGET', P .. K.toril, F.window, F.max_waiting, F.held_till)
+  return {meta[1], meta[2], meta[3], meta[4], own[1], own[2], (tonumber(own[3] or nil) or 0) > now and own[3]}
 end
 
 local before, late = recalled()
@@ -42,6 +42,13 @@ function SET.rate(max, ms, window)
   set(P .. K.meta, F.rate_max, max)
   set(P .. K.meta, F.rate_ms, ms)
   set(P .. K.toril, F.window, window == 'sliding' and window or '')
+end
+
+-- BullMQ's workers that have a rate look at their counter.
+function SET.hold(ms)
+  set(P .. K.toril, F.held_till, ms ~= '' and now + tonumber(ms) or '')
+  if ms == '' then call('DEL', P .. K.limiter) end
+  if ms ~= '' and slack == 0 then call('SET', P .. K.limiter, '9007199254740991', 'PX', ms) end
 end
 
 know_queue(ARGV[4])

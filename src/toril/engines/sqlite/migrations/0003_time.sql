@@ -30,3 +30,6 @@ CREATE TABLE dedups (
 
 CREATE INDEX dedups_by_key ON dedups (key);
 CREATE INDEX dedups_by_till ON dedups (queue, till) WHERE till IS NOT NULL;
+
+-- Nothing starts before: whom the jobs call has had enough for a while.
+ALTER TABLE queues ADD COLUMN held_till INTEGER NOT NULL DEFAULT 0;

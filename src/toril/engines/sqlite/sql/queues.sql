@@ -3,7 +3,7 @@
 -- name: find
 SELECT key, name, last_number, moves, fronts, arrivals, claims, waiting, suspects, prioritized, active, delayed,
     waiting_children, completed, failed, completed_total, failed_total, events, paused, concurrency, max_waiting,
-    rate, window_till, window_starts
+    rate, window_till, window_starts, held_till
 FROM queues WHERE name = ?
 
 -- name: create
@@ -12,7 +12,8 @@ INSERT INTO queues (name) VALUES (?)
 -- name: save
 UPDATE queues SET last_number = ?, moves = ?, fronts = ?, arrivals = ?, claims = ?, waiting = ?, suspects = ?,
     prioritized = ?, active = ?, delayed = ?, waiting_children = ?, completed = ?, failed = ?, completed_total = ?, failed_total = ?,
-    events = ?, paused = ?, concurrency = ?, max_waiting = ?, rate = ?, window_till = ?, window_starts = ?
+    events = ?, paused = ?, concurrency = ?, max_waiting = ?, rate = ?, window_till = ?, window_starts = ?,
+    held_till = ?
 WHERE key = ?
 
 -- name: delete

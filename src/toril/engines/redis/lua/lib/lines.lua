@@ -61,6 +61,8 @@ local function gates(want)
     size, gate = math.max(0, most_running - running), 'concurrency'
   end
   local left, at = rate_left()
+  local held = tonumber(own[4] or nil)
+  if held and held > now then left, at = 0, math.max(held, at or 0) end
   if left < size then size, gate, opens = left, 'rate', at end
   return size, gate, opens
 end

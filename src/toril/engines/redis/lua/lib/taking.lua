@@ -36,8 +36,9 @@ if delayed_some then
 end
 
 -- The marker tells those who sleep that there is more. Suspects do not count: who runs something cannot take them, and
--- would be woken again and again; but a mark that was set for them stays.
-local open = not meta[1] and not (most_running and running >= most_running)
+-- would be woken again and again; but a mark that was set for them stays. Nor does a shut rate: whoever finds it shut
+-- comes back by the clock.
+local open = not meta[1] and gate ~= 'rate' and not (most_running and running >= most_running)
 if open and (ready > suspects or prioritized > 0) then
   call('ZADD', P .. K.marker, '0', '0')
 elseif suspects == 0 or not open then

@@ -1,0 +1,77 @@
+"""`toril limit`"""
+
+import re
+from typing import Any, Final
+
+import click
+
+from toril import App, RateLimit
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
+from toril.cli.output import json_option
+from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.times import duration
+
+__all__ = ["limit"]
+
+_RATE: Final = re.compile(r"(\d{1,9})/(.+)\Z", re.ASCII)
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--rate", metavar="MAX/TIME", help="At most MAX starts in any TIME, as in 100/1s; `none` takes it back.")
+@click.option("--fixed", is_flag=True, help="Count in BullMQ's fixed windows, for fleets with workers of Node.")
+@click.option("--concurrency", metavar="N", help="At most N at once over the whole fleet; `none` for no bound.")
+@store_options
+@json_option
+def limit(*, queue: str, rate: str | None, fixed: bool, concurrency: str | None, place: Place, as_json: bool) -> None:
+    """Show or set how fast QUEUE may go, for every worker at once. What is set here wins over the code."""
+    wanted_rate = None if rate is None else _rate(rate, "fixed" if fixed else "sliding")
+    wanted = None if concurrency is None else _number(concurrency)
+
+    async def set_them(app: App) -> dict[str, Any]:
+        found = await declared(app, queue)
+        if wanted_rate is not None:
+            await found.set_rate_limit(wanted_rate[0])
+        if wanted is not None:
+            await found.set_concurrency(wanted[0])
+        settings = await found.settings()
+        limited = settings.rate
+        return {
+            "queue": found.name, "concurrency": settings.concurrency, "rate_max": limited and limited.max,
+            "rate_per_ms": limited and limited.per_ms, "rate_window": limited and limited.window,
+            "held_till": settings.held_till,
+        }  # fmt: skip
+
+    found = on_store(place, set_them)
+    click.echo(on_a_line(found) if as_json else plain(_told(found)))
+
+
+def _rate(text: str, window: Any) -> tuple[RateLimit | None]:
+    """In a tuple, so that nothing asked for and nothing wanted are two things."""
+    if text == "none":
+        return (None,)
+    found = _RATE.match(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a rate such as 100/1s or 5/10m", param_hint="--rate")
+    return (RateLimit(int(found[1]), duration(found[2]), window),)
+
+
+def _number(text: str) -> tuple[int | None]:
+    if text == "none":
+        return (None,)
+    if not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is not a number, nor none", param_hint="--concurrency")
+    return (int(text),)
+
+
+def _told(found: dict[str, Any]) -> str:
+    most = (
+        "no bound on how many run at once"
+        if found["concurrency"] is None
+        else f"at most {found['concurrency']} at once"
+    )
+    if found["rate_max"] is None:
+        return f"{found['queue']}: {most}, no rate set."
+    rate = f"{found['rate_max']} in {found['rate_per_ms'] / 1000:g} s ({found['rate_window']})"
+    return f"{found['queue']}: {most}, at most {rate}."
