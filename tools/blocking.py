@@ -171,7 +171,8 @@ from toril.operations import StateName
 from toril.policy.retry import Seconds
 from toril.queue import Item, Planned, Queue
 from toril.schedule import QueueSchedules, Timing
-from toril.states import State"""
+from toril.states import State
+from toril.why import Explanation"""
 
 
 def written() -> str:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from toril.result import Result
     from toril.states import State
     from toril.sync import SyncJob, SyncQueue
+    from toril.why import Explanation
 
 # name -> module. Imported on first use, so that `import toril` costs next to nothing.
 _WHERE = {
@@ -80,6 +81,7 @@ _WHERE = {
     "AddOptions": "toril.adding",
     "JobEvent": "toril.events",
     "WorkerEvent": "toril.events",
+    "Explanation": "toril.why",
 }  # fmt: skip
 
 __all__ = [
@@ -91,6 +93,7 @@ __all__ = [
     "EngineFull",
     "EngineUnavailable",
     "EngineUnusable",
+    "Explanation",
     "Exponential",
     "Fixed",
     "HandlerError",

@@ -32,6 +32,7 @@ from toril.model import (
     Health,
     JobRecord,
     Lease,
+    Limits,
     Look,
     Minutes,
     Moved,
@@ -47,6 +48,7 @@ from toril.model import (
     Setting,
     Settings,
     Settlement,
+    Standing,
     Swept,
     Update,
     Verdict,
@@ -228,6 +230,9 @@ class Inspector(Protocol):
     async def runs(self, queue: str, ending: Ending, *, cursor: str | None = None, limit: int = 20) -> Page[Run]: ...
 
     async def metrics(self, queue: str, *, minutes: int, now: int | None = None) -> Minutes: ...
+
+    async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> Standing:
+        """What a job has to wait for, where claims have these limits."""
 
 
 @runtime_checkable

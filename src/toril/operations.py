@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from toril.engine import Store
-from toril.errors import InvalidName, InvalidOption, shown
+from toril.errors import InvalidName, InvalidOption, NotFound, shown
 from toril.events import Events
 from toril.job import Job
 from toril.model import (
@@ -13,8 +13,10 @@ from toril.model import (
     Counts,
     Ending,
     JobRecord,
+    Limits,
     Page,
     Pause,
+    Precedence,
     RateLimit,
     Resume,
     Run,
@@ -27,6 +29,7 @@ from toril.model import (
 )
 from toril.policy.retry import Seconds, milliseconds
 from toril.states import State
+from toril.why import Explanation, ended, why
 
 if TYPE_CHECKING:
     from toril.queue import Queue
@@ -90,6 +93,24 @@ class QueueOperations:
     async def settings(self) -> Settings:
         """What is set for the queue in the store, for every process."""
         return (await self.store.queue(self.name)).settings
+
+    async def why(self, job_id: str) -> Explanation:
+        """Why a job does not run, or what became of it: a sentence and the facts. `NotFound` if nothing is known."""
+        (record,) = await self.store.jobs(self.name, [job_id])
+        if record is None:
+            return await self._remembered(job_id)
+        queue: Queue = self  # type: ignore[assignment]
+        precedence = Precedence.PRIORITY_FIRST if queue.options.priority_first else Precedence.PLAIN_FIRST
+        limits = Limits(rate=queue.options.rate_limit, precedence=precedence)
+        standing = await self.store.explain(self.name, job_id, limits)
+        return why(record, await self.store.queue(self.name), standing, await self.store.workers(self.name))
+
+    async def _remembered(self, job_id: str) -> Explanation:
+        for ending in Ending:
+            for run in (await self.store.runs(self.name, ending, limit=1000)).items:
+                if run.id == job_id:
+                    return ended(run)
+        raise NotFound(f"there is no job {shown(job_id)} in queue {self.name!r}, and nothing is remembered of one")
 
     async def pause(self) -> None:
         """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""

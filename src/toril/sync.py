@@ -18,6 +18,7 @@ from toril.policy.retry import Seconds
 from toril.queue import Item, Planned, Queue
 from toril.schedule import QueueSchedules, Timing
 from toril.states import State
+from toril.why import Explanation
 
 __all__ = ["SyncJob", "SyncQueue", "SyncSchedules"]
 
@@ -281,6 +282,10 @@ class SyncQueue:
     def settings(self) -> Settings:
         """What is set for the queue in the store, for every process."""
         return self._run(self._queue.settings())
+
+    def why(self, job_id: str) -> Explanation:
+        """Why a job does not run, or what became of it: a sentence and the facts. `NotFound` if nothing is known."""
+        return self._run(self._queue.why(job_id))
 
     def pause(self) -> None:
         """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""

@@ -30,3 +30,14 @@ def test_a_rate_and_a_concurrency_are_set_shown_and_taken_back(toril: Toril, url
 @pytest.mark.parametrize("words", [("--rate", "fast"), ("--rate", "5/x"), ("--concurrency", "many")])
 def test_what_is_no_limit_is_refused(toril: Toril, queue: str, words: tuple[str, str]) -> None:
     assert "is not a" in toril("limit", queue, *words, code=2).stderr
+
+
+def test_a_job_is_explained_in_a_sentence_and_in_facts(toril: Toril, url: str, queue: str) -> None:
+    assert toril("job", "why", "1").stdout == "No worker of Toril serves queue email.\n"
+    toril("pause", queue)
+    (found,) = documents(toril("job", "why", queue, "1", "--json").stdout)
+
+    assert (found["reason"], found["sentence"], found["facts"]) == (
+        "paused", "Queue email is paused.", {"queue": "email"},
+    )  # fmt: skip
+    assert "there is no job '9'" in toril("job", "why", queue, "9", code=1).stderr

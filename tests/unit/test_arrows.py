@@ -13,7 +13,7 @@ BOTTOM = {"errors", "names", "states", "clock"}
 # What a producer needs: no worker is imported to add a job.
 PRODUCER = BOTTOM | {"codec", "model", "engine", "policy", "payload", "handlers", "signal", "context", "calls"}
 ARROWS: dict[str, set[str]] = {
-    "": PRODUCER | {"adding", "events", "sync", "app", "job", "queue", "result"},
+    "": PRODUCER | {"adding", "events", "sync", "app", "job", "queue", "why", "result"},
     "errors": set(),
     "names": {"errors"},
     "states": set(),
@@ -30,11 +30,12 @@ ARROWS: dict[str, set[str]] = {
     "calls": BOTTOM | {"model"},
     "adding": {"codec", "errors", "model", "policy"},
     "job": PRODUCER | {"queue"},
-    "operations": PRODUCER | {"events", "job", "queue"},
+    "why": {"model", "states"},
+    "operations": PRODUCER | {"events", "job", "queue", "why"},
     "portal": PRODUCER | {"events"},
     "schedule": PRODUCER | {"adding", "job", "queue"},
     "queue": PRODUCER | {"adding", "events", "job", "operations", "portal", "schedule", "sync"},
-    "sync": PRODUCER | {"adding", "job", "operations", "portal", "queue", "schedule"},
+    "sync": PRODUCER | {"adding", "job", "operations", "portal", "queue", "schedule", "why"},
     "declaring": PRODUCER | {"adding", "queue"},
     "events": {"errors"},
     "logs": {"events"},

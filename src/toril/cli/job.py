@@ -1,4 +1,4 @@
-"""`toril job show|retry|cancel|promote|remove`"""
+"""`toril job show|why|retry|cancel|promote|remove`"""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from toril import App, Job, NotFound
+from toril import App, Explanation, Job, NotFound
 from toril.cli.asking import agreed, yes_option
 from toril.cli.documents import of_job, of_run
 from toril.cli.endings import Failure
@@ -25,7 +25,7 @@ _REMEMBERED: Final = 1000  # run records that are looked through for a job that 
 
 @click.group()
 def job() -> None:
-    """Show, retry, cancel, promote or remove one job.
+    """Show, explain, retry, cancel, promote or remove one job.
 
     A job is named by its queue and its id. The queue can be left out where only one has a job of that id.
     """
@@ -55,6 +55,23 @@ def show(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None
         click.echo(on_a_line(found))
     else:
         (show_job if kind == "job" else show_run)(found)
+
+
+@job.command()
+@_one_job
+def why(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
+    """Say why a job does not run, or what became of it."""
+
+    async def ask(app: App) -> tuple[str, Explanation]:
+        name = (await _found(app, queue, job_id)).queue.name if queue is None else (await declared(app, queue)).name
+        return name, await app.queue(name).why(job_id)
+
+    name, answer = on_store(place, ask)
+    if as_json:
+        told = {"queue": name, "id": job_id, "reason": answer.reason, "sentence": answer.sentence}
+        click.echo(on_a_line(told | {"facts": dict(answer.facts)}))
+    else:
+        click.echo(plain(answer.sentence))
 
 
 @job.command()

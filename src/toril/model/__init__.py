@@ -75,6 +75,7 @@ from toril.model.views import (
     Pending,
     QueueView,
     Run,
+    Standing,
     WorkerView,
     known,
 )
@@ -189,6 +190,7 @@ __all__ = [
     "Settings",
     "Settlement",
     "Snoozed",
+    "Standing",
     "Swept",
     "Update",
     "Verdict",

@@ -226,6 +226,17 @@ class Minutes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What stands between a job and its start: how many go first, which run now (the first ten), and until when the
+    rate is used up."""
+
+    now: int
+    ahead: int = 0
+    running: tuple[str, ...] = ()
+    rate_till: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
     """A queue's settings, counts and totals in one read."""
 

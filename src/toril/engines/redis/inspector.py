@@ -20,7 +20,22 @@ from toril.engines.redis.records import (
 )
 from toril.engines.redis.store import RedisStore, bounded
 from toril.errors import InvalidOption, shown
-from toril.model import Counts, Ending, Events, JobRecord, Minutes, Page, QueueView, Run, WorkerView, known, whole
+from toril.model import (
+    Counts,
+    Ending,
+    Events,
+    JobRecord,
+    Limits,
+    Minutes,
+    Page,
+    Precedence,
+    QueueView,
+    Run,
+    Standing,
+    WorkerView,
+    known,
+    whole,
+)
 from toril.names import check_queue_name
 from toril.policy.retention import MINUTES
 from toril.states import State
@@ -131,6 +146,14 @@ class RedisInspector(RedisStore):
         moment, completed, failed = await self._read("figures", queue, [minutes], now)
         this = moment // 60_000
         return Minutes(this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes))
+
+    async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> Standing:
+        queue = check_queue_name(queue)
+        rate = limits.rate
+        of_rate = ["", "", ""] if rate is None else [rate.max, rate.per_ms, rate.window]
+        first = "1" if limits.precedence is Precedence.PRIORITY_FIRST else ""
+        moment, ahead, running, till = await self._read("explain", queue, [job_id, first, *of_rate], now)
+        return Standing(now=moment, ahead=ahead, running=tuple(running), rate_till=till)
 
 
 def _limit(limit: int) -> int:

@@ -7,8 +7,22 @@ from typing import TypeVar
 
 from toril.engines.sqlite import reads
 from toril.engines.sqlite.core import Op
+from toril.engines.sqlite.explain import explain
 from toril.errors import InvalidOption
-from toril.model import BATCH, Counts, Ending, Events, JobRecord, Minutes, Page, QueueView, Run, WorkerView
+from toril.model import (
+    BATCH,
+    Counts,
+    Ending,
+    Events,
+    JobRecord,
+    Limits,
+    Minutes,
+    Page,
+    QueueView,
+    Run,
+    Standing,
+    WorkerView,
+)
 from toril.names import check_queue_name
 from toril.states import State
 
@@ -61,3 +75,7 @@ class SqliteInspector:
     async def metrics(self, queue: str, *, minutes: int, now: int | None = None) -> Minutes:
         queue = check_queue_name(queue)
         return await self._read(partial(reads.metrics, name=queue, minutes=minutes), now)
+
+    async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> Standing:
+        queue = check_queue_name(queue)
+        return await self._read(partial(explain, queue=queue, identity=job_id, limits=limits), now)

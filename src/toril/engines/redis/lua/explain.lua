@@ -1,0 +1,37 @@
+-- What a job has to wait for.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now; the job, `1` where priorities go first; the claimer's rate: max, ms, window
+-- Returns now, how many go first, ids that run now, until when the rate is used up
+-- Events  none
+-- include begin
+local id, ahead = ARGV[2], 0
+local rank = call('ZRANK', P .. K.prioritized, id)
+local place = not rank and call('LPOS', P .. K.wait, id, 'RANK', -1)
+if rank then ahead = rank + (ARGV[3] == '1' and 0 or call('LLEN', P .. K.wait)) end
+if place then
+  ahead = call('LLEN', P .. K.wait) - 1 - place + (ARGV[3] == '1' and call('ZCARD', P .. K.prioritized) or 0)
+end
+
+local meta = call('HMGET', P .. K.meta, F.rate_max, F.rate_ms)
+local max, ms, window = tonumber(meta[1] or nil), tonumber(meta[2] or nil) or 1000, nil
+if max then
+  window = call('HGET', P .. K.toril, F.window) or 'fixed'
+else
+  max, ms, window = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+end
+
+local function sliding()
+  local starts, count = call('ZRANGEBYSCORE', P .. K.starts, '(' .. (now - ms), '+inf', 'WITHSCORES'), 0
+  for i = 1, #starts, 2 do count = count + tonumber(starts[i]:match(':(%d+)$')) end
+  return count >= max and starts[2] + ms
+end
+
+local function fixed()
+  local count, left = tonumber(call('GET', P .. K.limiter) or nil) or 0, call('PTTL', P .. K.limiter)
+  if slack > 0 then left = (tonumber(call('HGET', P .. K.toril, F.window_till) or nil) or 0) - now end
+  return count >= max and left > 0 and now + left
+end
+
+local till = false
+if max then if window == 'sliding' then till = sliding() else till = fixed() end end
+return {now, ahead, call('LRANGE', P .. K.active, 0, 9), till}

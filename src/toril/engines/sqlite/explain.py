@@ -1,0 +1,48 @@
+"""What a job has to wait for. Reads only."""
+
+from toril.engines.sqlite.layout import Place, job_id
+from toril.engines.sqlite.options import load_rate
+from toril.engines.sqlite.settle import keys_of
+from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.tx import QueueRow, Tx
+from toril.model import Limits, Precedence, RateLimit, Standing
+
+__all__ = ["explain"]
+
+_SQL = {name: statement("explain", name) for name in ("place", "before", "running", "starts")}
+
+
+def explain(tx: Tx, queue: str, identity: str, limits: Limits) -> Standing:
+    """What `Inspector.explain` promises."""
+    row = tx.find(queue)
+    if row is None:
+        return Standing(now=tx.now)
+    rate = load_rate(row.rate) or limits.rate
+    return Standing(
+        now=tx.now,
+        ahead=_ahead(tx, row, identity, limits.precedence),
+        running=tuple(job_id(key, chosen) for key, chosen in tx.all(_SQL["running"], (row.key,))),
+        rate_till=None if rate is None else _till(tx, row, rate),
+    )
+
+
+def _ahead(tx: Tx, row: QueueRow, identity: str, precedence: Precedence) -> int:
+    key = keys_of(tx, row, [identity]).get(identity)
+    found = None if key is None else tx.one(_SQL["place"], (key,))
+    if found is None or found[0] not in {Place.WAITING, Place.PRIORITIZED}:
+        return 0
+    place, rank = found
+    before = int(tx.one(_SQL["before"], (row.key, place, rank))[0])
+    if place == Place.PRIORITIZED and precedence is Precedence.PLAIN_FIRST:
+        return before + row.waiting
+    if place == Place.WAITING and precedence is Precedence.PRIORITY_FIRST:
+        return before + row.prioritized
+    return before
+
+
+def _till(tx: Tx, row: QueueRow, rate: RateLimit) -> int | None:
+    """When a used-up rate lets more start; None if it does now."""
+    if rate.window == "fixed":
+        return row.window_till if row.window_till > tx.now and row.window_starts >= rate.max else None
+    count, oldest = tx.one(_SQL["starts"], (row.key, tx.now - rate.per_ms))
+    return oldest + rate.per_ms if count >= rate.max else None

@@ -1,0 +1,109 @@
+"""Why a job does not run: one sentence, and the facts that it is made of. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from toril.model import JobRecord, QueueView, Run, Standing, WorkerView
+from toril.states import State
+
+__all__ = ["Explanation", "ended", "why"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """An answer: `reason` is one word for programs, `sentence` for people, `facts` what they rest on."""
+
+    reason: str
+    sentence: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def why(record: JobRecord, queue: QueueView, standing: Standing, workers: Sequence[WorkerView]) -> Explanation:
+    """Why this job is where it is."""
+    match record.state:
+        case State.ACTIVE:
+            return _running(record, standing.now)
+        case State.COMPLETED:
+            return Explanation(
+                "completed", f"It completed {_at(record.finished_at)}.", {"finished_at": record.finished_at}
+            )
+        case State.FAILED:
+            reason = record.failure.reason if record.failure else "no reason is known"
+            facts = {"finished_at": record.finished_at, "error": reason, "attempts_made": record.attempts_made}
+            return Explanation("failed", f"It failed {_at(record.finished_at)}: {reason}", facts)
+        case State.WAITING_CHILDREN:
+            return Explanation("waiting_children", "It waits for its children to end.")
+        case State.DELAYED if record.due is not None and record.due > standing.now:
+            return _not_due(record, standing.now)
+        case State.DELAYED | State.WAITING | State.PRIORITIZED:
+            return _shut(queue, standing, workers) or _in_line(standing)
+
+
+def ended(run: Run) -> Explanation:
+    """A job of which only the run record is left."""
+    facts = {"finished_at": run.finished_at, "cause": run.cause.value, "text": run.text}
+    return Explanation("ended", f"It ended {_at(run.finished_at)} ({run.cause.value}) and was not kept.", facts)
+
+
+def _running(record: JobRecord, now: int) -> Explanation:
+    facts = {"worker": record.worker, "started_at": record.started_at, "deadline": record.deadline}
+    if record.deadline is not None and record.deadline <= now:
+        return Explanation(
+            "lease_over", f"Its worker {record.worker} is lost; it will be taken back within moments.", facts
+        )
+    if record.cancelling is not None:
+        return Explanation(
+            "cancelling", f"It runs on {record.worker} and was asked to stop: {record.cancelling}", facts
+        )
+    return Explanation("running", f"It has been running on {record.worker} since {_at(record.started_at)}.", facts)
+
+
+def _not_due(record: JobRecord, now: int) -> Explanation:
+    assert record.due is not None  # noqa: S101 - the caller has looked
+    facts = {"due_at": record.due, "attempts_made": record.attempts_made}
+    when = f"until {_at(record.due)}, in {_seconds(record.due - now)}"
+    if record.attempts_made:
+        return Explanation(
+            "retry_later", f"Attempt {record.attempts_made} failed, and the next is not due {when}.", facts
+        )
+    return Explanation("not_due", f"It is not due {when}.", facts)
+
+
+def _shut(queue: QueueView, standing: Standing, workers: Sequence[WorkerView]) -> Explanation | None:
+    """What keeps the whole queue from going on."""
+    settings, now = queue.settings, standing.now
+    if settings.paused:
+        return Explanation("paused", f"Queue {queue.name} is paused.", {"queue": queue.name})
+    if not workers:
+        return Explanation("no_worker", f"No worker of Toril serves queue {queue.name}.", {"queue": queue.name})
+    if settings.concurrency is not None and queue.counts.active >= settings.concurrency:
+        held = ", ".join(standing.running)
+        facts = {"concurrency": settings.concurrency, "running": list(standing.running), "ahead": standing.ahead}
+        return Explanation(
+            "concurrency", f"Queue {queue.name} runs {settings.concurrency} at once, held by {held}.", facts
+        )
+    till = max(settings.held_till or 0, standing.rate_till or 0)
+    if till > now:
+        sentence = f"Queue {queue.name} is rate limited until {_at(till)}, for {_seconds(till - now)}."
+        return Explanation("rate", sentence, {"till": till, "ahead": standing.ahead})
+    return None
+
+
+def _in_line(standing: Standing) -> Explanation:
+    facts = {"ahead": standing.ahead, "running": list(standing.running)}
+    if not standing.ahead:
+        return Explanation("next", "It is the next to start, as soon as a worker has a free slot.", facts)
+    return Explanation("behind", f"It is behind {standing.ahead} {'job' if standing.ahead == 1 else 'jobs'}.", facts)
+
+
+def _at(ms: int | None) -> str:
+    return "at an unknown time" if ms is None else f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1000:.3g} s" if ms < 120_000 else f"{ms // 60_000} min"

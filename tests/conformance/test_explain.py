@@ -1,0 +1,52 @@
+"""Inspector.explain: what a job has to wait for."""
+
+import pytest
+
+from tests.conformance.claims import add, claim, ids
+from toril.engine import Store
+from toril.model import Limits, NewJob, Precedence, RateLimit, SetRateLimit, Standing
+from toril.testing import ManualClock
+
+
+async def test_a_job_is_behind_those_that_start_before_it(engine: Store) -> None:
+    a, b, low, high = await add(
+        engine, NewJob(name="a"), NewJob(name="b"), NewJob(name="low", priority=9), NewJob(name="high", priority=1)
+    )
+
+    plain = [(await engine.explain("q", each.id, Limits())).ahead for each in (a, b, high, low)]
+    first = Limits(precedence=Precedence.PRIORITY_FIRST)
+    priorities = [(await engine.explain("q", each.id, first)).ahead for each in (high, low, a, b)]
+
+    assert (plain, priorities) == ([0, 1, 2, 3], [0, 1, 2, 3])
+
+
+async def test_those_that_run_are_named(engine: Store, clock: ManualClock) -> None:
+    await add(engine, *(NewJob(name="n") for _ in range(3)))
+    running = ids((await claim(engine, 2)).jobs)
+
+    standing = await engine.explain("q", "3", Limits())
+
+    assert (standing.now, set(standing.running), standing.ahead) == (clock.now(), set(running), 0)
+
+
+@pytest.mark.parametrize("window", ["sliding", "fixed"])
+@pytest.mark.parametrize("declared", ["in the claim", "in the store"])
+async def test_a_used_up_rate_says_until_when(engine: Store, clock: ManualClock, window: str, declared: str) -> None:
+    rate = RateLimit(2, 5.0, window)  # type: ignore[arg-type]
+    limits = Limits(rate=rate) if declared == "in the claim" else Limits()
+    if declared == "in the store":
+        await engine.configure("q", [SetRateLimit(rate)])
+    await add(engine, *(NewJob(name="n") for _ in range(4)))
+
+    before = (await engine.explain("q", "4", limits)).rate_till
+    await claim(engine, limits=limits)
+    clock.advance(1000)
+    during = (await engine.explain("q", "4", limits)).rate_till
+    clock.advance(4000)
+    after = (await engine.explain("q", "4", limits)).rate_till
+
+    assert (before, during, after) == (None, clock.now(), None)
+
+
+async def test_of_no_queue_nothing_is_known(engine: Store, clock: ManualClock) -> None:
+    assert await engine.explain("never", "1", Limits()) == Standing(now=clock.now())

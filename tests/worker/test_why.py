@@ -1,0 +1,177 @@
+"""`queue.why`: every answer, in the situation that it describes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from toril import App, InvalidOption, JobContext, NotFound, RateLimit
+from toril.testing import Memory, memory
+
+
+class Stage:
+    """An app in memory whose `hold` jobs run until they are let go."""
+
+    def __init__(self, app: App, test: Memory) -> None:
+        self.queue = app.queues["q"]
+        self.test = test
+        self.app = app
+
+
+@asynccontextmanager
+async def stage(**options: object) -> AsyncIterator[tuple[Stage, asyncio.Event]]:
+    """A worker at work, with one slot."""
+    app = App("memory://")
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def hold(ctx: JobContext[None]) -> None:
+        started.set()
+        await go.wait()
+
+    async def fails(ctx: JobContext[None]) -> None:
+        raise InvalidOption("no good")
+
+    async def limited(ctx: JobContext[None]) -> None:
+        started.set()
+        ctx.rate_limited(30)
+
+    app.queue("q", {"hold": hold, "fails": fails, "limited": limited}, **options)  # type: ignore[arg-type]
+    async with memory(app) as test:
+        worker = asyncio.ensure_future(app.run())
+        while not await app.queues["q"].workers():  # noqa: ASYNC110 - its first sign of life
+            await asyncio.sleep(0.001)
+        try:
+            yield Stage(app, test), started
+        finally:
+            go.set()
+            app.stop()
+            await worker
+
+
+async def test_a_paused_queue() -> None:
+    async with stage() as (at, _):
+        await at.queue.pause()
+        job = await at.queue.add("hold")
+
+        answer = await at.queue.why(job.id)
+
+    assert (answer.reason, str(answer)) == ("paused", "Queue q is paused.")
+
+
+async def test_a_job_that_is_not_due() -> None:
+    async with stage() as (at, _):
+        job = await at.queue.add("hold", delay=90)
+
+        answer = await at.queue.why(job.id)
+
+        assert answer.reason == "not_due"
+        assert answer.sentence.startswith("It is not due until 2027-01-15 08:01:30 UTC, in 90 s")
+        assert answer.facts["due_at"] == at.test.clock.now() + 90_000
+
+
+async def test_a_job_between_two_attempts() -> None:
+    async with stage() as (at, _):
+        job = await at.queue.add("fails", attempts=3)
+        while await job.state() != "delayed":  # noqa: ASYNC110 - the worker is at it
+            await asyncio.sleep(0.001)
+
+        answer = await at.queue.why(job.id)
+
+    assert answer.reason == "retry_later"
+    assert answer.sentence.startswith("Attempt 1 failed, and the next is not due until")
+
+
+async def test_a_rate_that_is_used_up() -> None:
+    async with stage(rate_limit=RateLimit(1, 60), concurrency=2) as (at, started):
+        await at.queue.add("hold")
+        await started.wait()
+        job = await at.queue.add("hold")
+
+        answer = await at.queue.why(job.id)
+
+        assert answer.reason == "rate"
+        assert answer.sentence == "Queue q is rate limited until 2027-01-15 08:01:00 UTC, for 60 s."
+        assert answer.facts["till"] == at.test.clock.now() + 60_000
+
+
+async def test_a_queue_that_was_told_to_slow_down() -> None:
+    async with stage() as (at, started):
+        job = await at.queue.add("limited")
+        await started.wait()
+        while await job.state() != "waiting":  # noqa: ASYNC110 - it is being given back
+            await asyncio.sleep(0.001)
+
+        answer = await at.queue.why(job.id)
+
+    assert answer.sentence == "Queue q is rate limited until 2027-01-15 08:00:30 UTC, for 30 s."
+
+
+async def test_a_queue_at_its_concurrency() -> None:
+    async with stage(concurrency=2) as (at, started):
+        await at.queue.set_concurrency(1)
+        first = await at.queue.add("hold")
+        await started.wait()
+        job = await at.queue.add("hold")
+
+        answer = await at.queue.why(job.id)
+
+    assert answer.reason == "concurrency"
+    assert answer.sentence == f"Queue q runs 1 at once, held by {first.id}."
+
+
+async def test_no_worker() -> None:
+    app = App("memory://")
+    queue = app.queue("q")
+    async with memory(app):
+        job = await queue.add("n")
+
+        answer = await queue.why(job.id)
+
+    assert (answer.reason, answer.sentence) == ("no_worker", "No worker of Toril serves queue q.")
+
+
+async def test_behind_others_and_next_in_line() -> None:
+    async with stage() as (at, started):
+        await at.queue.add("hold")
+        await started.wait()
+        second = await at.queue.add("hold")
+        third = await at.queue.add("hold")
+
+        answers = [await at.queue.why(each.id) for each in (second, third)]
+
+    assert [(each.reason, each.sentence) for each in answers] == [
+        ("next", "It is the next to start, as soon as a worker has a free slot."),
+        ("behind", "It is behind 1 job."),
+    ]
+
+
+async def test_a_job_that_runs_and_one_that_was_asked_to_stop() -> None:
+    async with stage() as (at, started):
+        job = await at.queue.add("hold")
+        await started.wait()
+        running = await at.queue.why(job.id)
+        await at.queue.pause()
+        await at.app.store.cancel("q", [job.id], reason="enough")
+        stopping = await at.queue.why(job.id)
+
+    assert running.reason == "running"
+    assert "since 2027-01-15 08:00:00 UTC" in running.sentence
+    assert stopping.sentence.endswith("was asked to stop: enough")
+
+
+async def test_jobs_that_have_ended() -> None:
+    async with stage(keep_failed=True) as (at, _):
+        failed = await at.queue.add("fails", attempts=1)
+        while await failed.state() != "failed":  # noqa: ASYNC110 - the worker is at it
+            await asyncio.sleep(0.001)
+        gone = await at.queue.add("fails", attempts=1, keep_failed=False)
+        while await at.queue.job(gone.id) is not None:  # noqa: ASYNC110 - the worker is at it
+            await asyncio.sleep(0.001)
+
+        answers = [await at.queue.why(each.id) for each in (failed, gone)]
+
+        assert answers[0].sentence == "It failed 2027-01-15 08:00:00 UTC: no good"
+        assert answers[1].sentence == "It ended 2027-01-15 08:00:00 UTC (failed) and was not kept."
+        with pytest.raises(NotFound, match="nothing is remembered"):
+            await at.queue.why("never")
