@@ -36,12 +36,13 @@ if delayed_some then
 end
 
 -- The marker tells those who sleep that there is more. Suspects do not count: who runs something cannot take them, and
--- would be woken again and again; but a mark that was set for them stays. Nor does a shut rate: whoever finds it shut
--- comes back by the clock.
-local open = not meta[1] and gate ~= 'rate' and not (most_running and running >= most_running)
-if open and (ready > suspects or prioritized > 0) then
+-- would be woken again and again; but a mark that was set for them stays. Nor is one set while the rate is shut: whoever
+-- finds it so comes back by the clock.
+local open = not meta[1] and not (most_running and running >= most_running)
+local worth = open and gate ~= 'rate'
+if worth and (ready > suspects or prioritized > 0) then
   call('ZADD', P .. K.marker, '0', '0')
-elseif suspects == 0 or not open then
+elseif (worth and suspects == 0) or not open then
   call('ZREM', P .. K.marker, '0')
 end
 remember({verdicts, taken_ids, now, wake_at, gate, waiting or 0})
