@@ -1,6 +1,7 @@
 """Fixtures that every layer shares."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,12 @@ from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.place import parse
 from toril.testing import ManualClock
+
+
+def pytest_configure() -> None:
+    """A shell that runs tests in the background has them, and what they start, ignore Ctrl-C: they should not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

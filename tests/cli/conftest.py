@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -71,14 +70,9 @@ def fresh(folder: Path) -> Fresh:
         given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         env = os.environ | options.pop("env", {})
         args = options.pop("args", [sys.executable, "-m", "toril", *words])
-        return subprocess.Popen(args, env=env, preexec_fn=_heeds_ctrl_c, **given | options)
+        return subprocess.Popen(args, env=env, **given | options)
 
     return start
-
-
-def _heeds_ctrl_c() -> None:
-    """A shell that runs tests in the background has them, and what they start, ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def on(url: str, work: Callable[[App], Awaitable[T]]) -> T:
