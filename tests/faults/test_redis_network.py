@@ -91,7 +91,7 @@ async def test_killed_connections_are_made_anew(server: RedisServer) -> None:
 @pytest.mark.covers("F52")
 async def test_a_slow_link_only_makes_it_slow(server: RedisServer) -> None:
     async with proxied(server.port) as proxy:
-        proxy.delay = 0.1
+        proxy.delay = 0.25  # each way: half a second a round trip
         ran = await worked(proxy.url, 4)
 
     assert ran == Counter(range(4))
