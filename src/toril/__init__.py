@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     )
     from toril.events import JobEvent, WorkerEvent
     from toril.handlers import handler, only_if
+    from toril.http import raise_for_status
     from toril.job import Job
     from toril.model import Dedup, Keep, RateLimit
-    from toril.policy.retry import Exponential, Fixed, Retry
+    from toril.policy.retry import Exponential, Fixed, Retry, Strategy
     from toril.queue import Queue
     from toril.result import Result
     from toril.states import State
@@ -60,7 +61,8 @@ _WHERE = {
     "Job": "toril.job",
     "Queue": "toril.queue",
     "Result": "toril.result",
-    **dict.fromkeys(("Exponential", "Fixed", "Retry"), "toril.policy.retry"),
+    "raise_for_status": "toril.http",
+    **dict.fromkeys(("Exponential", "Fixed", "Retry", "Strategy"), "toril.policy.retry"),
     **dict.fromkeys(
         (
             "AddUncertain", "Closed", "EngineFull", "EngineUnavailable", "EngineUnusable", "HandlerError",
@@ -121,6 +123,7 @@ __all__ = [
     "Retry",
     "Snooze",
     "State",
+    "Strategy",
     "SyncJob",
     "SyncJobContext",
     "SyncQueue",
@@ -135,6 +138,7 @@ __all__ = [
     "connect",
     "handler",
     "only_if",
+    "raise_for_status",
 ]
 
 

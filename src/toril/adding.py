@@ -3,16 +3,17 @@
 import difflib
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from toril.codec import Serializer, encode
 from toril.errors import InvalidOption, shown
 from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Dedup, Keep, NewJob, RateLimit
-from toril.policy.retry import Exponential, Fixed, Retry, Seconds, milliseconds
+from toril.policy.retry import DECORRELATED, Exponential, Fixed, Retry, Seconds, Strategy, Waiting, milliseconds
+from toril.policy.strategies import BackoffStrategy
 
 __all__ = [
     "AddOptions",
@@ -48,6 +49,7 @@ class QueueOptions:
     unknown: Unknown = "fail"
     serializer: Serializer | None = None
     cancellation: bool = True
+    strategies: Mapping[str, BackoffStrategy] = field(default_factory=dict)
 
 
 class WaitOptions(TypedDict, total=False):
@@ -59,7 +61,7 @@ class WaitOptions(TypedDict, total=False):
     lifo: bool
     job_id: str
     attempts: int
-    backoff: Fixed | Exponential
+    backoff: Waiting | str
     retry: Retry
     expires: Seconds
     keep_completed: Keeping
@@ -86,10 +88,13 @@ class Defaults:
     backoff: Backoff
     keep_completed: Keep
     keep_failed: Keep
+    strategies: Container[str] = ()
 
 
 def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> NewJob:
     """The job to store. Every option is checked; the error names it, with its range."""
+    if defaults.backoff.strategy is not None:
+        _check_strategy(defaults.backoff, defaults)
     if not options:
         return NewJob(
             name=name, data=data, attempts=defaults.attempts, backoff=defaults.backoff,
@@ -180,11 +185,28 @@ def _retry(options: AddOptions, defaults: Defaults) -> tuple[int, Backoff | None
         retry = options["retry"]
         if not isinstance(retry, Retry):
             raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
-        return retry.attempts, retry.backoff.wire()
+        return retry.attempts, _check_strategy(retry.wire(), defaults)
     backoff = options.get("backoff")
-    if backoff is not None and not isinstance(backoff, Fixed | Exponential):
-        raise InvalidOption(f"backoff must be Fixed(…) or Exponential(…), not {shown(backoff)}")
-    return options.get("attempts", defaults.attempts), defaults.backoff if backoff is None else backoff.wire()
+    attempts = options.get("attempts", defaults.attempts)
+    if backoff is None:
+        return attempts, defaults.backoff
+    if isinstance(backoff, str):
+        backoff = Strategy(backoff)
+    if not isinstance(backoff, Fixed | Exponential | Strategy):
+        raise InvalidOption(
+            f"backoff must be Fixed(…), Exponential(…), Strategy(…) or a strategy's name, not {shown(backoff)}"
+        )
+    return attempts, _check_strategy(backoff.wire(), defaults)
+
+
+def _check_strategy(backoff: Backoff, defaults: Defaults) -> Backoff:
+    """A name that no worker of this app knows is refused here, where someone can mend it."""
+    name = backoff.strategy
+    if name is not None and name != DECORRELATED and name not in defaults.strategies:
+        raise InvalidOption(
+            f"there is no backoff strategy {shown(name)}; declare it with @app.backoff({shown(name)}) first"
+        )
+    return backoff
 
 
 def _time(options: AddOptions, name: str, low: int, high: int) -> int | None:

@@ -22,6 +22,7 @@ from toril.model import Call, RateLimit
 from toril.names import check_prefix, check_queue_name
 from toril.plan import GRACE, Plan, worker_name
 from toril.policy.retry import Retry, Seconds, milliseconds
+from toril.policy.strategies import BUILT_IN, BackoffStrategy, check_strategy
 from toril.portal import Portal
 from toril.queue import Queue
 from toril.schedule import Timing, boot
@@ -78,6 +79,7 @@ class App:
         self._lifespan = lifespan
         self._clock = clock
         self._plan = Plan()
+        self._strategies: dict[str, BackoffStrategy] = dict(BUILT_IN)
         self._caller = Caller(f"{worker_name(clock)}/app", clock)
         self._store: Store = _connected(self.url, clock, self.prefix, given=url is not None)
         self._given = False
@@ -127,7 +129,7 @@ class App:
                 raise UsageError(f"queue {name!r} is declared already; declare it once, with all its options")
             return self.queues[name]
         del given["handlers"]
-        queue = Queue(self, name, checked(**given))
+        queue = Queue(self, name, checked(strategies=self._strategies, **given))
         queue.handlers.register_all({} if handlers is None else handlers)
         return self.queues.declare(queue)
 
@@ -140,6 +142,17 @@ class App:
     def on(self, event: EventName, listener: Listener) -> None:
         """Call `listener` with what happens in this process."""
         self.events.on(event, listener)
+
+    def backoff(self, name: str) -> Callable[[F], F]:
+        """`@app.backoff("name")`: a function `(attempts, error, job) -> seconds` by which jobs wait for their retry
+        that ask for it, as `add(…, backoff="name")` does."""
+
+        def declare(fn: F) -> F:
+            check_strategy(name, fn)
+            self._strategies[name] = fn
+            return fn
+
+        return declare
 
     def middleware(self, fn: Middleware) -> Middleware:
         """Put a function `(ctx, call_next)` around every handler; the first declared is the outermost."""

@@ -325,7 +325,8 @@ class Queue(QueueOperations):
         return self._defaults if own is None else self._defaults_of(own)
 
     def _defaults_of(self, retry: Retry) -> Defaults:
-        return Defaults(retry.attempts, retry.backoff.wire(), self.options.keep_completed, self.options.keep_failed)
+        kept = (self.options.keep_completed, self.options.keep_failed)
+        return Defaults(retry.attempts, retry.backoff.wire(), *kept, self.options.strategies)
 
 
 async def _or_nothing(sending: "asyncio.Task[list[Job[Any]]]") -> list[Job[Any]]:

@@ -13,7 +13,7 @@ BOTTOM = {"errors", "names", "states", "clock"}
 # What a producer needs: no worker is imported to add a job.
 PRODUCER = BOTTOM | {"codec", "model", "engine", "policy", "payload", "handlers", "signal", "context", "calls"}
 ARROWS: dict[str, set[str]] = {
-    "": PRODUCER | {"adding", "events", "sync", "app", "job", "queue", "why", "result"},
+    "": PRODUCER | {"adding", "events", "http", "sync", "app", "job", "queue", "why", "result"},
     "errors": set(),
     "names": {"errors"},
     "states": set(),
@@ -21,6 +21,7 @@ ARROWS: dict[str, set[str]] = {
     "codec": {"errors"},
     "model": {"errors", "names", "states"},
     "policy": {"errors", "model"},
+    "http": {"clock", "policy"},
     "result": set(),
     "typed": set(),
     "payload": {"codec", "errors", "result", "typed"},

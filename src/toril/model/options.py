@@ -69,13 +69,16 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long to wait before a retry, as the wire carries it; `strategy` names one that only Toril knows."""
+    """How long to wait before a retry, as the wire carries it; `strategy` names one that only Toril knows. `on` and
+    `give_up_on` are the full names of errors for which a job's own options say whether to retry at all."""
 
     kind: Literal["fixed", "exponential"]
     delay: int
     cap: int | None = None
     jitter: float = 0.0
     strategy: str | None = None
+    on: tuple[str, ...] = ()
+    give_up_on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in ("fixed", "exponential"):

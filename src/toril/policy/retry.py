@@ -1,13 +1,14 @@
 """When to try again, and what became of an attempt. No I/O, no clock; chance is an argument."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 
 from toril.errors import InvalidOption, shown
 from toril.model import MAX_ATTEMPTS, MAX_DELAY, Backoff, whole
+from toril.policy.classify import ErrorKinds, Table, names_of
 
-__all__ = ["DECORRELATED", "Exponential", "Fixed", "Retry", "delay_before_retry", "milliseconds"]
+__all__ = ["DECORRELATED", "Exponential", "Fixed", "Retry", "Strategy", "Waiting", "delay_before_retry", "milliseconds"]
 
 DECORRELATED: Final = "toril:decorrelated"  # the strategy's name on the wire
 JITTER_CAP: Final = 30.0  # seconds, where jitter is asked for without a cap
@@ -78,16 +79,55 @@ def _is_share(jitter: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Strategy:
+    """A strategy of the app's own, by the name under which `app.backoff(name)` declared it. A worker that does not know
+    it, as Node's do not, waits as `otherwise` says."""
+
+    name: str
+    otherwise: Fixed | Exponential = Exponential(1)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not 1 <= len(self.name) <= 64 or not self.name.isprintable():
+            raise InvalidOption(f"a strategy's name has from 1 to 64 printable characters, not {shown(self.name)}")
+        if not isinstance(self.otherwise, Fixed | Exponential):
+            raise InvalidOption(f"a strategy falls back to Fixed(…) or Exponential(…), not {shown(self.otherwise)}")
+
+    def wire(self) -> Backoff:
+        return replace(self.otherwise.wire(), strategy=self.name)
+
+
+Waiting: TypeAlias = Fixed | Exponential | Strategy
+
+
+@dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a job is tried in all, and how long to wait between. Five attempts have four delays."""
+    """How often a job is tried in all, how long to wait between, and for which errors. Five attempts have four delays.
+
+    With `on`, only these errors (and `TransientError`) are worth another attempt; on those of `give_up_on` the job
+    fails at once. Both take classes of errors, or their full names; the class nearer to the error decides.
+    """
 
     attempts: int = 5
-    backoff: Fixed | Exponential = Exponential(1)
+    backoff: Waiting = Exponential(1)
+    on: ErrorKinds = ()
+    give_up_on: ErrorKinds = ()
 
     def __post_init__(self) -> None:
         whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
-        if not isinstance(self.backoff, Fixed | Exponential):
-            raise InvalidOption(f"a backoff must be Fixed(…) or Exponential(…), not {shown(self.backoff)}")
+        if not isinstance(self.backoff, Fixed | Exponential | Strategy):
+            raise InvalidOption(f"a backoff must be Fixed(…), Exponential(…) or Strategy(…), not {shown(self.backoff)}")
+        object.__setattr__(self, "on", names_of("on", self.on))
+        object.__setattr__(self, "give_up_on", names_of("give_up_on", self.give_up_on))
+
+    @property
+    def table(self) -> Table:
+        """Which errors are worth another attempt."""
+        return Table(names_of("on", self.on), names_of("give_up_on", self.give_up_on))
+
+    def wire(self) -> Backoff:
+        """What a job carries that was given this as its own."""
+        table = self.table
+        return replace(self.backoff.wire(), on=table.on, give_up_on=table.give_up_on)
 
 
 def delay_before_retry(backoff: Backoff | None, *, failures: int, previous: int, chance: float) -> int:

@@ -2,8 +2,8 @@
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from toril.codec import encode
@@ -11,8 +11,11 @@ from toril.errors import JobCancelled, LeaseLost
 from toril.handlers import Entry, Registry
 from toril.logs import log
 from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Outcome, Released, Snoozed
+from toril.policy.classify import DEFAULTS, Table
 from toril.policy.judge import judge
 from toril.policy.redaction import redacted
+from toril.policy.retry import milliseconds
+from toril.policy.strategies import BackoffStrategy
 from toril.result import Result
 from toril.signal import Signal, Why
 
@@ -31,10 +34,11 @@ class Dropped(Exception):
 class ChildFailed(Exception):
     """What a handler raised in a child process, or how that process died; told, not rebuilt."""
 
-    def __init__(self, reason: str, *, kind: str, trace: str = "") -> None:
+    def __init__(self, reason: str, *, kind: str, trace: str = "", lineage: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
         self.kind = kind
         self.trace = trace
+        self.lineage = lineage
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,15 @@ class Rules:
     registry: Registry
     release_unknown: bool
     chance: Callable[[], float]
+    table: Table = DEFAULTS
+    strategies: Mapping[str, BackoffStrategy] = field(default_factory=dict)
+    job: Callable[[Claimed], Any] = lambda job: job
+
+    def table_for(self, name: str) -> Table:
+        """Which errors of a job are worth another attempt: its handler's word, else the queue's."""
+        entry = self.registry.find(name)
+        own = entry.handler.retry if entry else None
+        return self.table if own is None else own.table
 
 
 async def outcome_of(job: Claimed, signal: Signal, rules: Rules, invoke: Invoke) -> Outcome:
@@ -89,7 +102,7 @@ def told_to_stop(signal: Signal, job: Claimed, rules: Rules) -> Outcome:
             return Cancelled(signal.reason or "No reason provided")
         case Why.TIMEOUT:
             error = TimeoutError(signal.reason)
-            return judge(error, Failure(str(error), "TimeoutError"), job, chance=rules.chance())
+            return _judge(error, Failure(str(error), "TimeoutError"), job, rules)
         case Why.LEASE_LOST:
             raise Dropped
         case Why.SHUTDOWN | None:
@@ -128,9 +141,27 @@ def _skipped(entry: Entry) -> Completed:
 def judged(error: BaseException, job: Claimed, rules: Rules) -> Outcome:
     """What becomes of a job whose attempt raised this."""
     try:
-        return judge(error, failure_of(error), job, chance=rules.chance())
+        return _judge(error, failure_of(error), job, rules)
     except Exception as wrong:  # a Snooze or retry_after with an impossible time
         return judge(wrong, failure_of(wrong), job, chance=rules.chance())
+
+
+def _judge(error: BaseException, failure: Failure, job: Claimed, rules: Rules) -> Outcome:
+    delay = _own_delay(error, job, rules)
+    return judge(error, failure, job, chance=rules.chance(), table=rules.table_for(job.name), delay=delay)
+
+
+def _own_delay(error: BaseException, job: Claimed, rules: Rules) -> int | None:
+    """What the app's own strategy says, if the job asks for one. One that fails is told of; the job then waits as the
+    wire says for those who do not know the strategy."""
+    strategy = rules.strategies.get(job.backoff.strategy or "") if job.backoff else None
+    if strategy is None or job.backoff is None:
+        return None
+    try:
+        return milliseconds("a backoff", strategy(job.attempts_made + 1, error, rules.job(job)))
+    except Exception:
+        log.exception("the backoff strategy %s failed", job.backoff.strategy)
+        return None
 
 
 def failure_of(error: BaseException) -> Failure:

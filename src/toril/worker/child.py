@@ -19,6 +19,7 @@ from toril.context import SyncJobContext
 from toril.errors import JobCancelled, LeaseLost, PermanentError, RateLimited, Snooze, TransientError
 from toril.handlers import Entry, Handler, Registry
 from toril.model import Checkpoint, Claimed, Lease, LogLine, Progress, Report, Rewrite, Verdict
+from toril.policy.classify import lineage
 from toril.result import Result
 from toril.signal import Signal, Why
 
@@ -142,7 +143,10 @@ def _told(error: BaseException) -> dict[str, Any]:
     except Exception:
         reason = f"{type(error).__name__} (its message could not be made)"
     trace = "".join(traceback.format_exception(error, limit=-50))[-60_000:]
-    return {"as": kind, "kind": type(error).__name__, "reason": reason, "traceback": trace, "seconds": seconds}
+    return {
+        "as": kind, "kind": type(error).__name__, "lineage": lineage(error), "reason": reason, "traceback": trace,
+        "seconds": seconds,
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -203,4 +203,6 @@ def _result(entry: Entry, answer: dict[str, Any]) -> Any:
     raised = answer["raised"]
     if raised["as"]:
         raise _RAISED[raised["as"]](raised["reason"], raised["seconds"])
-    raise ChildFailed(raised["reason"], kind=raised["kind"], trace=raised["traceback"])
+    raise ChildFailed(
+        raised["reason"], kind=raised["kind"], trace=raised["traceback"], lineage=tuple(raised["lineage"])
+    )

@@ -70,7 +70,10 @@ class Worker:
             max_stalls=options.max_stalls, limits=Limits(rate=options.rate_limit, precedence=precedence),
         )  # fmt: skip
         self._loop = Loop(terms, around.engine, around.clock, self, self._error)
-        self._rules = Rules(queue.handlers, options.unknown == "release", around.clock.random)
+        self._rules = Rules(
+            queue.handlers, options.unknown == "release", around.clock.random, options.retry.table, options.strategies,
+            self._job,
+        )  # fmt: skip
         self._threads = Threads(queue.name, self.concurrency)
         self._children = Children()
         self._attempts: set[asyncio.Task[None]] = set()

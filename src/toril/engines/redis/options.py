@@ -96,6 +96,10 @@ def _dump_backoff(backoff: Backoff) -> dict[str, Any]:
         given["cap"] = backoff.cap
     if backoff.strategy is not None:
         given["strategy"] = backoff.strategy
+    if backoff.on:
+        given["on"] = backoff.on
+    if backoff.give_up_on:
+        given["giveUpOn"] = backoff.give_up_on
     return given
 
 
@@ -143,7 +147,13 @@ def _load_backoff(given: Any) -> Backoff | None:
         cap=_within(given.get("cap"), 0, MAX_DELAY),
         jitter=jitter if isinstance(jitter, int | float) and 0 <= jitter <= 1 else 0.0,
         strategy=strategy if isinstance(strategy, str) else None,
+        on=_names(given.get("on")),
+        give_up_on=_names(given.get("giveUpOn")),
     )
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    return tuple(name for name in given if isinstance(name, str)) if isinstance(given, list) else ()
 
 
 def _load_keep(given: Any) -> Keep:

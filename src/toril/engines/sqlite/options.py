@@ -61,6 +61,8 @@ def _dump(
     given: dict[str, Any] = {}
     if backoff is not None:
         given["backoff"] = [backoff.kind, backoff.delay, backoff.cap, backoff.jitter, backoff.strategy]
+        if backoff.on or backoff.give_up_on:
+            given["backoff"] += [backoff.on, backoff.give_up_on]
     if timeout is not None:
         given["timeout"] = timeout
     if completed != REMOVE:
@@ -87,8 +89,11 @@ def _load(text: str) -> Options:
 def _read(given: dict[str, Any]) -> Options:
     backoff = given.get("backoff")
     if backoff:
-        kind, delay, cap, jitter, strategy = backoff
-        backoff = Backoff(kind=kind, delay=delay, cap=cap, jitter=jitter, strategy=strategy)
+        kind, delay, cap, jitter, strategy, *errors = backoff
+        on, give_up_on = (tuple(names) for names in errors or ((), ()))
+        backoff = Backoff(
+            kind=kind, delay=delay, cap=cap, jitter=jitter, strategy=strategy, on=on, give_up_on=give_up_on
+        )
     numbers = {
         name: whole(name, given[name], 0, 2**53) for name in ("timeout", "keep_logs", "result_ttl") if name in given
     }
