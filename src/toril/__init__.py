@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from toril.handlers import handler, only_if
     from toril.http import raise_for_status
     from toril.job import Job
-    from toril.model import Dedup, Keep, RateLimit
+    from toril.model import DeadLetter, Dedup, Keep, RateLimit
+    from toril.policy.letters import LetterFilter
     from toril.policy.retry import Exponential, Fixed, Retry, Strategy
     from toril.queue import Queue
     from toril.result import Result
@@ -59,6 +60,7 @@ _WHERE = {
     "handler": "toril.handlers",
     "only_if": "toril.handlers",
     "Job": "toril.job",
+    "LetterFilter": "toril.policy.letters",
     "Queue": "toril.queue",
     "Result": "toril.result",
     "raise_for_status": "toril.http",
@@ -75,6 +77,7 @@ _WHERE = {
         "toril.errors",
     ),
     "Dedup": "toril.model",
+    "DeadLetter": "toril.model",
     "Keep": "toril.model",
     "RateLimit": "toril.model",
     "State": "toril.states",
@@ -91,6 +94,7 @@ __all__ = [
     "AddUncertain",
     "App",
     "Closed",
+    "DeadLetter",
     "Dedup",
     "EngineFull",
     "EngineUnavailable",
@@ -109,6 +113,7 @@ __all__ = [
     "JobFailed",
     "Keep",
     "LeaseLost",
+    "LetterFilter",
     "NotFound",
     "NotSerializable",
     "PartialAdd",

@@ -12,13 +12,14 @@ from toril.adding import Keeping, Unknown
 from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
+from toril.deadletters import AppDeadLetters
 from toril.declaring import UNSAID, checked
 from toril.engine import Store, connect
 from toril.errors import Closed, InvalidOption, UnknownQueue, UsageError, shown
 from toril.events import EventName, Events, Listener
 from toril.logs import watch
 from toril.middleware import Middleware
-from toril.model import Call, RateLimit
+from toril.model import DEAD_LETTERS, Call, RateLimit
 from toril.names import check_prefix, check_queue_name
 from toril.plan import GRACE, Plan, worker_name
 from toril.policy.retry import Retry, Seconds, milliseconds
@@ -128,6 +129,8 @@ class App:
             if given != UNSAID:
                 raise UsageError(f"queue {name!r} is declared already; declare it once, with all its options")
             return self.queues[name]
+        if name == DEAD_LETTERS and handlers:
+            raise InvalidOption(f"{name!r} is where failed jobs wait; no handler runs them: see app.dead_letters")
         del given["handlers"]
         queue = Queue(self, name, checked(strategies=self._strategies, **given))
         queue.handlers.register_all({} if handlers is None else handlers)
@@ -178,6 +181,11 @@ class App:
         """A coroutine function that runs beside the workers for as long as they do."""
         self._plan.pollers.append(_function("a poller", fn))
         return fn
+
+    @property
+    def dead_letters(self) -> AppDeadLetters:
+        """Jobs that failed for good, of all queues."""
+        return AppDeadLetters(self)
 
     # producing
 

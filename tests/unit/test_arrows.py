@@ -43,15 +43,18 @@ ARROWS: dict[str, set[str]] = {
     "middleware": set(),
     "plan": {"clock", "middleware"},
     "worker": PRODUCER | {"events", "job", "logs", "middleware", "plan", "queue", "result", "schedule", "sync"},
+    "deadletters": PRODUCER | {"protocols", "queue"},
     "app": PRODUCER
-    | {"", "adding", "declaring", "events", "logs", "middleware", "plan", "portal", "queue", "schedule", "worker"},
-    "engine": BOTTOM | {"model"},
+    | {"", "adding", "deadletters", "declaring", "events", "logs", "middleware", "plan", "portal", "queue"}
+    | {"schedule", "worker"},
+    "engine": BOTTOM | {"model", "protocols"},
+    "protocols": {"model"},
     "engines": {"engine", "model", "policy"} | BOTTOM,
-    "engines.sqlite": {"engine", "model", "policy"} | BOTTOM,
-    "engines.redis": {"engine", "model", "policy"} | BOTTOM,
+    "engines.sqlite": {"engine", "model", "policy", "protocols"} | BOTTOM,
+    "engines.redis": {"engine", "model", "policy", "protocols"} | BOTTOM,
     "testing": PRODUCER | {"app", "job"},
     # The commands: the public names, and the types and words of what those give.
-    "cli": {"", "clock", "engine", "events", "logs", "model"},
+    "cli": {"", "clock", "deadletters", "engine", "events", "logs", "model"},
     "__main__": {"cli"},
 }
 

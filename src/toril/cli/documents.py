@@ -1,11 +1,12 @@
 """Jobs and run records as programs get them. The keys stay; new ones may come."""
 
+import json
 from typing import Any
 
-from toril import Job
+from toril import DeadLetter, Job
 from toril.model import Run
 
-__all__ = ["of_job", "of_run"]
+__all__ = ["of_job", "of_letter", "of_run"]
 
 
 def of_job(job: Job[Any]) -> dict[str, Any]:
@@ -36,6 +37,39 @@ def of_job(job: Job[Any]) -> dict[str, Any]:
         "due_at": record.due,
         "expires_at": record.expires_at,
     }
+
+
+def of_letter(letter: DeadLetter) -> dict[str, Any]:
+    """A job that failed for good."""
+    return {
+        "id": letter.id,
+        "queue": letter.queue,
+        "job_id": letter.job_id,
+        "name": letter.name,
+        "data": _json(letter.data),
+        "cause": letter.cause.value,
+        "error": letter.failure.reason,
+        "error_kind": letter.failure.kind,
+        "traceback": letter.failure.traceback,
+        "attempts": letter.attempts,
+        "attempts_made": letter.attempts_made,
+        "stalls": letter.stalls,
+        "stall_cause": letter.stall_cause,
+        "priority": letter.priority,
+        "metadata": None if letter.metadata is None else _json(letter.metadata),
+        "worker": letter.worker,
+        "added_at": letter.added_at,
+        "started_at": letter.started_at,
+        "failed_at": letter.failed_at,
+    }
+
+
+def _json(text: str) -> Any:
+    """A stored value; the text itself where it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def of_run(queue: str, run: Run) -> dict[str, Any]:

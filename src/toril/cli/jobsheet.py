@@ -11,7 +11,7 @@ from toril.cli.escaping import compact, plain
 from toril.cli.output import console
 from toril.cli.times import age, ahead, span
 
-__all__ = ["show_job", "show_run"]
+__all__ = ["show_job", "show_letter", "show_run"]
 
 _LINES: Final = 20  # of the job's log
 _LONG: Final = 60_000  # characters of a payload
@@ -38,6 +38,23 @@ def show_job(job: dict[str, Any]) -> None:
     logs = job["logs"]
     _section("log" + (f" (the last {_LINES} of {len(logs)} lines)" if len(logs) > _LINES else ""), logs[-_LINES:])
     _section("traceback", job["traceback"].rstrip().split("\n") if job["traceback"] else [])
+
+
+def show_letter(letter: dict[str, Any]) -> None:
+    """A job that failed for good, its payload, and the traceback of its last failure."""
+    _facts(
+        {
+            "letter": f"{letter['id']}  {letter['name']}",
+            "cause": letter["cause"] + (f": {letter['stall_cause']}" if letter["stall_cause"] else ""),
+            "attempts": f"{letter['attempts_made']} of {letter['attempts']}" + _stalls(letter),
+            "error": f"{letter['error_kind']}: {letter['error']}" if letter["error_kind"] else letter["error"],
+            "worker": letter["worker"],
+            **_times({**letter, "finished_at": letter["failed_at"]}),
+            "metadata": letter["metadata"] or None,
+        }
+    )
+    _section("data", json.dumps(letter["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
+    _section("traceback", letter["traceback"].rstrip().split("\n") if letter["traceback"] else [])
 
 
 def show_run(run: dict[str, Any]) -> None:

@@ -1,13 +1,14 @@
 """Times as people write and read them."""
 
 import re
+from datetime import UTC, datetime
 from typing import Final
 
 import click
 
 from toril.clock import SYSTEM
 
-__all__ = ["age", "ahead", "duration", "span"]
+__all__ = ["age", "ahead", "duration", "since", "span"]
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _WRITTEN: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h|d)?\Z", re.ASCII)
@@ -32,6 +33,11 @@ def span(ms: int) -> str:
         if seconds < size:
             return f"{int(seconds / _UNITS[unit])}{unit}"
     return f"{int(seconds / _UNITS['d'])}d"
+
+
+def since(seconds: float | None) -> datetime | None:
+    """The moment that was so long ago."""
+    return None if seconds is None else datetime.fromtimestamp(SYSTEM.now() / 1000 - seconds, UTC)
 
 
 def age(ms: int | None) -> str:

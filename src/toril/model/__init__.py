@@ -24,6 +24,7 @@ from toril.model.control import (
     Update,
     control,
 )
+from toril.model.letters import BURIED, DEAD_LETTERS, DeadLetter, Replay, letter_id, letter_parts
 from toril.model.options import (
     BATCH,
     EXCHANGE,
@@ -110,6 +111,8 @@ from toril.model.work import (
 
 __all__ = [
     "BATCH",
+    "BURIED",
+    "DEAD_LETTERS",
     "EXCHANGE",
     "KEEP_ALL",
     "MAX_ATTEMPTS",
@@ -135,6 +138,7 @@ __all__ = [
     "Claimed",
     "Completed",
     "Counts",
+    "DeadLetter",
     "Dedup",
     "Ended",
     "Ending",
@@ -173,6 +177,7 @@ __all__ = [
     "Recovered",
     "Refused",
     "Released",
+    "Replay",
     "Report",
     "Resume",
     "Retried",
@@ -198,6 +203,8 @@ __all__ = [
     "check_text",
     "control",
     "known",
+    "letter_id",
+    "letter_parts",
     "run_id",
     "run_of",
     "storable",

@@ -6,6 +6,7 @@ from typing import Any, Final, assert_never
 
 from toril.clock import SYSTEM, Clock
 from toril.engines.redis.bell import Bell
+from toril.engines.redis.deadletters import RedisDeadLetters
 from toril.engines.redis.ears import Ears
 from toril.engines.redis.exchange import VERDICTS, arguments_of, exchange_of
 from toril.engines.redis.layout import FLEET, KEYS, may_be_id
@@ -55,7 +56,7 @@ _LOOK: Final = 1.0  # seconds after which a result is looked for without news: o
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
 
-class RedisEngine(RedisUpkeep):
+class RedisEngine(RedisUpkeep, RedisDeadLetters):
     """A store on a Redis server, shared by any number of machines, and with BullMQ."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM) -> None:

@@ -21,6 +21,7 @@ from toril.engines.redis.records import (
 from toril.engines.redis.store import RedisStore, bounded
 from toril.errors import InvalidOption, shown
 from toril.model import (
+    DEAD_LETTERS,
     Counts,
     Ending,
     Events,
@@ -63,7 +64,7 @@ class RedisInspector(RedisStore):
         if self._looked_at is None or now - self._looked_at > _LOOK_AROUND:
             self._others = frozenset(await self._look_around())
             self._looked_at = now
-        known = {*self._others, *await self._server.ask("SMEMBERS", self._fleet + FLEET["queues"])}
+        known = {*self._others, *await self._server.ask("SMEMBERS", self._fleet + FLEET["queues"])} - {DEAD_LETTERS}
         there = [name for name in known if await self._server.ask("EXISTS", self._base(name) + KEYS["meta"])]
         return sorted(there)
 

@@ -68,6 +68,7 @@ KEYS: Final = {
     "results_till": "toril:results:till",  # zset: job -> when that is forgotten
     "ages": "toril:ages",  # zset: finished job -> when its retention is over
     "schedules": "toril:schedules",  # hash: what BullMQ's schedulers do not have; see `lib/schedules.lua`
+    "letters": "toril:letters",  # zset, of the dead letters' queue: letter -> when it failed
     "ended": "toril:ended",  # channel: the ids of jobs that have ended
 }
 
@@ -126,6 +127,12 @@ FIELDS: Final = {
     "every": "every",
     "offset": "offset",
     "made": "ic",  # runs made; legacy repeatables do not have it
+    # a dead letter's, beside those of the job that it was
+    "letter_queue": "toril:queue",
+    "letter_job": "toril:job",
+    "letter_cause": "toril:death",
+    "letter_head": "toril:head",  # bytes of `data` before the job's own; -1: see the next
+    "letter_data": "toril:data",  # the job's own payload where it is no JSON
     # `meta`
     "max_events": "opts.maxLenEvents",
     "is_paused": "paused",
@@ -144,6 +151,8 @@ FIELDS: Final = {
     "window_till": "window_till",  # when the fixed window ends, for a clock that is not the server's
     "held_till": "held_till",  # nothing starts before: whom the jobs call has had enough for a while
     "ghosts": "ghosts",  # ids that had no hash
+    "collected": "collected",  # up to which time failed jobs were looked through for dead letters
+    "keep_letters": "keep",  # "count age" of dead letters, in their own queue's; -1 for no bound
     # metrics
     "count": "count",
     "prev_ts": "prevTS",
@@ -168,6 +177,7 @@ NUMBERS: Final = {
     "strangers": 1_000,  # running jobs of other libraries' workers, a look for lost ones
     "told": 1_000,  # events among which the end of a job is looked for
     "traces": 100_000,  # bytes of stack traces kept
+    "skew": 600_000,  # ms by which the clocks of a fleet may differ
     "record": 25,  # fields that a reader is shown
 }
 

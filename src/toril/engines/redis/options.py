@@ -9,10 +9,20 @@ from typing import Any
 
 from toril.model import KEEP_ALL, MAX_ATTEMPTS, MAX_DELAY, REMOVE, Backoff, Dedup, Failure, Keep, NewJob
 
-__all__ = ["Options", "dump_options", "dump_trace", "is_plain", "load_failure", "load_options", "number"]
+__all__ = [
+    "Options",
+    "dump_backoff",
+    "dump_options",
+    "dump_trace",
+    "is_plain",
+    "load_failure",
+    "load_options",
+    "number",
+]
 
 
 _LOGS = 1000  # lines kept of a job whose options do not say
+BURIED = -1  # as `removeOnFail`: BullMQ keeps such a job in `failed`; Toril moves it to the dead letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +78,9 @@ def _dump(
 ) -> str:  # fmt: skip
     given: dict[str, Any] = {"attempts": attempts}
     if backoff is not None:
-        given["backoff"] = _dump_backoff(backoff)
-    given["removeOnComplete"], given["removeOnFail"] = _dump_keep(completed), _dump_keep(failed)
+        given["backoff"] = dump_backoff(backoff)
+    given["removeOnComplete"] = _dump_keep(completed)
+    given["removeOnFail"] = BURIED if failed.count == 0 else _dump_keep(failed)
     if logs != _LOGS:
         given["kl"] = logs
     own = {"timeout": timeout, "resultTtl": ttl}
@@ -88,7 +99,7 @@ def _dump_dedup(dedup: Dedup) -> dict[str, Any]:
     return given | ({"keepLastIfActive": True} if dedup.mode == "keep_last" else {})
 
 
-def _dump_backoff(backoff: Backoff) -> dict[str, Any]:
+def dump_backoff(backoff: Backoff) -> dict[str, Any]:
     given: dict[str, Any] = {"type": backoff.kind, "delay": backoff.delay}
     if backoff.jitter:
         given["jitter"] = backoff.jitter
@@ -127,7 +138,7 @@ def load_options(text: str | None) -> Options:
         backoff=_load_backoff(given.get("backoff")),
         timeout=_within(own.get("timeout"), 1, MAX_DELAY),
         keep_completed=_load_keep(given.get("removeOnComplete")),
-        keep_failed=_load_keep(given.get("removeOnFail")),
+        keep_failed=REMOVE if given.get("removeOnFail") == BURIED else _load_keep(given.get("removeOnFail")),
         keep_logs=_within(given.get("kl"), 0, 1_000_000, _LOGS) or 0,
         result_ttl=_within(own.get("resultTtl"), 1, MAX_DELAY),
     )
@@ -159,6 +170,8 @@ def _names(given: Any) -> tuple[str, ...]:
 def _load_keep(given: Any) -> Keep:
     if given is True:
         return REMOVE
+    if given == -1:
+        return KEEP_ALL
     if isinstance(given, dict):
         age = given.get("age")
         known = isinstance(age, int | float) and not isinstance(age, bool) and 0 <= age <= MAX_DELAY / 1000

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Final
 
 from toril.engines.redis import layout
+from toril.model import DEAD_LETTERS
 
 __all__ = ["Script", "script"]
 
@@ -66,5 +67,7 @@ def _spelled(found: re.Match[str]) -> str:
             return ", ".join(f"'{layout.FIELDS[field]}'" for field in _LISTS[name])
         case "F":
             return f"'{layout.FIELDS[name]}'"
+        case _ if name == "dead_letters":
+            return f"'{DEAD_LETTERS}'"
         case _:
             return str(layout.NUMBERS[name])

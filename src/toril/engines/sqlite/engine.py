@@ -13,6 +13,7 @@ from toril.engines.sqlite.add import add
 from toril.engines.sqlite.bell import Bell, Waiter
 from toril.engines.sqlite.controls import SqliteControls
 from toril.engines.sqlite.core import Core, Op
+from toril.engines.sqlite.deadletters import SqliteDeadLetters
 from toril.engines.sqlite.exchange import exchange
 from toril.engines.sqlite.place import Address, parse
 from toril.engines.sqlite.runners import Inline, Reader, Runner, Threaded
@@ -47,7 +48,7 @@ __all__ = ["SqliteEngine"]
 T = TypeVar("T")
 
 
-class SqliteEngine(SqliteControls):
+class SqliteEngine(SqliteControls, SqliteDeadLetters):
     """A store in a file, shared by any number of processes of one machine; or in the memory of this one."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM, inline: bool = False) -> None:

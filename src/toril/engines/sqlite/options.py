@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from toril.model import KEEP_ALL, REMOVE, Backoff, Dedup, Failure, Keep, NewJob, RateLimit, whole
+from toril.model import KEEP_ALL, REMOVE, Backoff, DeadLetter, Dedup, Failure, Keep, NewJob, RateLimit, whole
 
 __all__ = [
     "DEFAULTS",
     "Options",
     "dump_failure",
+    "dump_options",
     "dump_rate",
     "load_failure",
     "load_options",
@@ -50,6 +51,13 @@ def options_of(job: NewJob) -> str | None:
         return None
     return _dump(
         job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl, job.dedup
+    )
+
+
+def dump_options(letter: DeadLetter) -> str | None:
+    """The text for the options of a job that is stored again."""
+    return _dump(
+        letter.backoff, letter.timeout, letter.keep_completed, REMOVE, letter.keep_logs, letter.result_ttl, None
     )
 
 

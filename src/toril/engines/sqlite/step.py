@@ -8,15 +8,15 @@ from toril.engines.sqlite.layout import Place, delayed_rank, finished_rank, firs
 from toril.engines.sqlite.options import DEFAULTS, Options, dump_failure, load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import QueueRow, Tx
-from toril.model import Cause, Ending, EventKind, Failure, Keep
+from toril.model import BURIED, Cause, Ending, EventKind, Failure, Keep, letter_id
 from toril.policy.retention import EVENTS, RUNS, shortened
 
 __all__ = ["JOB_COLUMNS", "Job", "Step"]
 
 # In this order, so that a place left and entered again in one step ends as entered.
 _ORDER = (
-    "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "disown", "enter", "place", "stand", "keep",
-    "age", "forget_age", "run", "result",
+    "bury", "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "disown", "enter", "place", "stand",
+    "keep", "age", "forget_age", "run", "result",
 )  # fmt: skip
 _SQL = {name: statement("step", name) for name in _ORDER}
 _EVENT = statement("step", "event")
@@ -179,9 +179,18 @@ class Step:
             values = (row.key, job.id, self.tx.now + options.result_ttl, cause.value, failure.reason)
             self._writes["result"].append(values)
         if options.keep_failed.count == 0:
+            if cause in BURIED:
+                self._bury(job, cause, failure, made)
             self.delete(job.key, job.chosen, job.logs)
         else:
             self.keep(job, made, Place.FAILED, options.keep_failed, None, failure)
+
+    def _bury(self, job: Job, cause: Cause, failure: Failure, made: int) -> None:
+        """Copy a job that is about to be deleted among the dead letters."""
+        self._writes["bury"].append(
+            (job.key, letter_id(self.row.name, job.id), self.row.name, job.id, cause.value, dump_failure(failure),
+             self.tx.now, made, job.stalls, job.started_at, job.worker)
+        )  # fmt: skip
 
     def keep(self, job: Job, made: int, place: int, keep: Keep, result: str | None, failure: Failure | None) -> None:
         """Leave a finished job in the store, for as long as `keep` says."""

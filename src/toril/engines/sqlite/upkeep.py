@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 from toril.engines.sqlite.control import poke
 from toril.engines.sqlite.layout import Place
+from toril.engines.sqlite.letters import prune_letters
 from toril.engines.sqlite.options import load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
@@ -30,6 +31,7 @@ def prune(tx: Tx, queue: str, limit: int) -> int:
     removed += tx.run(_SQL["old_pokes"], (tx.now - _CALLS_KEPT,))
     removed += tx.run(_SQL["dead_workers"], (tx.now,))
     removed += tx.run(_SQL["old_onces"], (tx.now,))
+    removed += prune_letters(tx, limit)
     row = tx.find(queue)
     if row is None:
         return removed

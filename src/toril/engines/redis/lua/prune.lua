@@ -6,7 +6,8 @@
 -- include begin
 -- include guard
 -- include jobs
-local mistake = wrong('hash', K.results) or wrong('zset', K.results_till, K.ages, K.completed, K.failed)
+-- include collecting
+local mistake = wrong('hash', K.results, K.toril) or wrong('zset', K.results_till, K.ages, K.completed, K.failed)
 if mistake then return mistake end
 
 local limit = tonumber(ARGV[2])
@@ -40,5 +41,7 @@ for i = 1, #aged do
   end
   call('ZREM', P .. K.ages, aged[i])
 end
+local moved = collect(limit)
 flush_gone()
-return #dead + #results + #aged
+if may_bury() then moved = moved + drop_old(limit) end
+return #dead + #results + #aged + moved

@@ -3,6 +3,7 @@
 -- include jobs
 -- include minutes
 -- include dedup
+-- include burying
 local WISH = {completed = 'removeOnComplete', failed = 'removeOnFail'}
 local STATE = {completed = P .. K.completed, failed = P .. K.failed}
 local RUNS = {completed = P .. K.runs_completed, failed = P .. K.runs_failed}
@@ -34,7 +35,11 @@ local function end_job(ending, id, job, cause, text, shown, whole, fields)
     call('HSET', P .. K.results, id, cmsgpack.pack({cause, text}))
     call('ZADD', P .. K.results_till, now + ttl, id)
   end
-  local count, age = keep_of(options[WISH[ending]])
+  local wish = options[WISH[ending]]
+  local count, age = keep_of(wish)
+  if ending == 'failed' and wish == -1 then
+    if not MOURNED[cause] then count = 0 elseif may_bury() then count = bury(id, job, cause, shown, fields) or 0 end
+  end
   if count == 0 then
     forget(id)
     return

@@ -1,0 +1,184 @@
+"""The dead letters of an app: look through them, run them again, throw them away."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from toril.codec import decode, encode
+from toril.engine import Store
+from toril.errors import InvalidOption, NotFound, TorilError, shown
+from toril.model import Backoff, Call, Changed, DeadLetter, Keep, Page, Refused, Replay
+from toril.policy.letters import LetterFilter, cursor_of
+from toril.policy.retry import Exponential, Fixed, Strategy, Waiting
+from toril.protocols import Order
+from toril.queue import Queue
+
+__all__ = ["AppDeadLetters", "Replayed"]
+
+T = TypeVar("T")
+
+_A_CALL: Final = 100  # moved or deleted in one step
+_A_PAGE: Final = 500
+
+Which: TypeAlias = LetterFilter | Sequence[str] | str
+Edit: TypeAlias = Callable[[Any], Any]
+Told: TypeAlias = Callable[[int], object]
+
+
+class _Home(Protocol):
+    """What the dead letters need of their app."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def queues(self) -> Mapping[str, Queue]: ...
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How many letters were moved or deleted, and which were not: their id is taken by another job, they are gone, or
+    (`invalid`, with the reason) the payload is not what their handler takes."""
+
+    count: int = 0
+    refused: tuple[Refused, ...] = ()
+    invalid: Mapping[str, str] = field(default_factory=dict)
+
+
+class AppDeadLetters:
+    """`app.dead_letters`. Jobs that failed for good are moved here, unless `keep_failed` keeps them in their queue."""
+
+    def __init__(self, home: _Home) -> None:
+        self._home = home
+
+    async def page(
+        self,
+        where: LetterFilter | None = None,
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        order: Order = "newest",
+    ) -> Page[DeadLetter]:
+        """A page of those that the filter means, the last that failed first."""
+        found: list[DeadLetter] = []
+        async for letter in self._walk(where or LetterFilter(), order, cursor):
+            if len(found) == limit:
+                return Page(tuple(found), cursor_of(found[-1]))
+            found.append(letter)
+        return Page(tuple(found))
+
+    async def show(self, letter_id: str) -> DeadLetter:
+        """One of them; `NotFound` if there is none of this id."""
+        (found,) = await self._home.store.letters_of([letter_id])
+        if found is None:
+            raise NotFound(f"there is no dead letter {shown(letter_id)}; it may have been replayed or discarded")
+        return found
+
+    async def count(self, where: LetterFilter | None = None) -> int:
+        """How many there are, of those that the filter means."""
+        if where is None:
+            return await self._home.store.count_letters()
+        return sum([1 async for _ in self._walk(where, "newest", None)])
+
+    async def keep(self, keep: Keep) -> Keep:
+        """How many are kept in the whole store, and for how long; without this all of them, until someone acts."""
+        return await self._home.store.keep_letters(keep)
+
+    async def replay(
+        self,
+        which: Which,
+        *,
+        attempts: int | None = None,
+        backoff: Waiting | None = None,
+        edit: Edit | None = None,
+        told: Told | None = None,
+    ) -> Replayed:
+        """Run jobs again in the queue that they came from, under their own name and id, the oldest first. `edit` makes
+        a new payload of the old one, which is checked as an add would; `told` hears how many are done so far."""
+        if backoff is not None and not isinstance(backoff, Fixed | Exponential | Strategy):
+            raise InvalidOption(f"backoff must be Fixed(…), Exponential(…) or Strategy(…), not {shown(backoff)}")
+        wire = None if backoff is None else backoff.wire()
+        invalid: dict[str, str] = {}
+
+        async def step(letters: Sequence[DeadLetter]) -> list[Changed]:
+            wishes: dict[str, list[Replay]] = {}
+            for letter in letters:
+                try:
+                    wish = self._wish(letter, attempts, wire, edit)
+                except TorilError as error:
+                    invalid[letter.id] = str(error)
+                else:
+                    wishes.setdefault(letter.queue, []).append(wish)
+            return [await self._replay(queue, replays) for queue, replays in wishes.items()]
+
+        count, refused = await self._act(which, step, told)
+        return Replayed(count, refused, invalid)
+
+    async def discard(self, which: Which, *, told: Told | None = None) -> Replayed:
+        """Delete them for good."""
+
+        async def step(letters: Sequence[DeadLetter]) -> list[Changed]:
+            ids = [letter.id for letter in letters]
+            return [await self._home.call(lambda call: self._home.store.discard(ids, call=call))]
+
+        return Replayed(*await self._act(which, step, told))
+
+    async def _replay(self, queue: str, replays: Sequence[Replay]) -> Changed:
+        return await self._home.call(lambda call: self._home.store.replay(queue, replays, call=call))
+
+    def _wish(self, letter: DeadLetter, attempts: int | None, backoff: Backoff | None, edit: Edit | None) -> Replay:
+        """What to send for one letter. Its payload is held to the handler's type, where this app declares it."""
+        known = letter.queue in self._home.queues
+        queue = self._home.queues[letter.queue] if known else None
+        if edit is None:
+            entry = None if queue is None else queue.handlers.find(letter.name)
+            if entry is not None:
+                entry.payload.decode(letter.data)
+            return Replay(letter.id, None, attempts, backoff)
+        data = edit(decode(letter.data))
+        text = encode(data) if queue is None else queue.encoded(letter.name, data)
+        return Replay(letter.id, text, attempts, backoff)
+
+    async def _act(
+        self, which: Which, step: Callable[[Sequence[DeadLetter]], Awaitable[list[Changed]]], told: Told | None
+    ) -> tuple[int, tuple[Refused, ...]]:
+        count = 0
+        refused: list[Refused] = []
+        async for letters in self._chunks(which, refused):
+            for changed in await step(letters):
+                count += len(changed.done)
+                refused += changed.refused
+            if told is not None:
+                told(count)
+        return count, tuple(refused)
+
+    async def _chunks(self, which: Which, missing: list[Refused]) -> AsyncIterator[list[DeadLetter]]:
+        """The letters meant, some at a time; ids that name none go to `missing`."""
+        if isinstance(which, LetterFilter):
+            chunk: list[DeadLetter] = []
+            async for letter in self._walk(which, "oldest", None):
+                chunk.append(letter)
+                if len(chunk) == _A_CALL:
+                    yield chunk
+                    chunk = []
+            if chunk:
+                yield chunk
+            return
+        ids = [which] if isinstance(which, str) else list(dict.fromkeys(which))
+        for first in range(0, len(ids), _A_CALL):
+            part = ids[first : first + _A_CALL]
+            found = await self._home.store.letters_of(part)
+            missing += [Refused(each, None) for each, letter in zip(part, found, strict=True) if letter is None]
+            yield [letter for letter in found if letter is not None]
+
+    async def _walk(self, where: LetterFilter, order: Order, cursor: str | None) -> AsyncIterator[DeadLetter]:
+        while True:
+            page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
+            for letter in page.items:
+                if where.matches(letter):
+                    yield letter
+            cursor = page.cursor
+            if cursor is None:
+                return

@@ -1,0 +1,125 @@
+"""Dead letters: a queue of BullMQ's, paused, whose jobs are those that failed for good, each under an id of its own."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toril.engines.redis.layout import FIELDS, KEYS
+from toril.engines.redis.options import dump_backoff, load_failure, load_options, number
+from toril.engines.redis.store import RedisStore, bounded
+from toril.errors import InvalidOption, shown
+from toril.model import (
+    DEAD_LETTERS,
+    KEEP_ALL,
+    Call,
+    Cause,
+    Changed,
+    DeadLetter,
+    Failure,
+    Keep,
+    Page,
+    Refused,
+    Replay,
+    letter_parts,
+    whole,
+)
+from toril.names import check_queue_name
+from toril.policy.letters import cursor_of, place_of
+from toril.protocols import Order
+from toril.states import State
+
+__all__ = ["RedisDeadLetters"]
+
+_MOST: Final = 1_000  # in one page
+
+
+class RedisDeadLetters(RedisStore):
+    """Jobs that failed for good."""
+
+    async def letters(self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50) -> Page[DeadLetter]:
+        most = min(whole("limit", limit, 1, 2**53), _MOST)
+        time, last = place_of(order, cursor)
+        rows = await self._read("letters", DEAD_LETTERS, [order, most + 1, time, last])
+        items = tuple(map(_letter, rows[:most]))
+        return Page(items, cursor_of(items[-1]) if len(rows) > most else None)
+
+    async def letters_of(self, ids: Sequence[str]) -> list[DeadLetter | None]:
+        bounded(ids)
+        rows = await self._read("letters", DEAD_LETTERS, ["of", *ids]) if ids else []
+        return [None if row is None else _letter(row) for row in rows]
+
+    async def count_letters(self) -> int:
+        self._check_open()
+        return int(await self._server.ask("ZCARD", self._base(DEAD_LETTERS) + KEYS["letters"]))
+
+    async def replay(
+        self, queue: str, replays: Sequence[Replay], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        bounded(replays)
+        queue = check_queue_name(queue)
+        arguments: list[Any] = [queue]
+        for each, options in zip(replays, await self._new_options(replays), strict=True):
+            data = ("", "") if each.data is None else ("1", each.data)
+            arguments += (each.id, letter_parts(each.id)[1], *data, options)
+        return _changed(await self._write("replay", queue, arguments, call, now))
+
+    async def _new_options(self, replays: Sequence[Replay]) -> list[str]:
+        """The text of each job's options where some of it is to be another; empty where it stays."""
+        changed = [each for each in replays if each.attempts is not None or each.backoff is not None]
+        base = self._base(DEAD_LETTERS)
+        texts = {each.id: await self._server.ask("HGET", base + each.id, FIELDS["opts"]) for each in changed}
+        return [_patched(texts[each.id], each) if each.id in texts else "" for each in replays]
+
+    async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> Changed:
+        bounded(ids)
+        return _changed(await self._write("discard", DEAD_LETTERS, list(dict.fromkeys(ids)), call, now))
+
+    async def keep_letters(self, keep: Keep | None, *, now: int | None = None) -> Keep:  # noqa: ARG002 - the seam's
+        self._check_open()
+        key, field = self._base(DEAD_LETTERS) + KEYS["toril"], FIELDS["keep_letters"]
+        if keep is not None:
+            if not isinstance(keep, Keep):
+                raise InvalidOption(f"what to keep must be a Keep(…), not {shown(keep)}")
+            count, age = (-1 if each is None else each for each in (keep.count, keep.age_ms))
+            await self._server.ask("HSET", key, field, f"{count} {age}")
+        found = await self._server.ask("HGET", key, field)
+        if found is None:
+            return KEEP_ALL
+        count, age = map(int, found.split())
+        return Keep(None if count < 0 else count, None if age < 0 else age / 1000)
+
+
+def _patched(text: str | None, wish: Replay) -> str:
+    try:
+        options = json.loads(text or "{}")
+    except ValueError:
+        options = {}
+    if wish.attempts is not None:
+        options["attempts"] = wish.attempts
+    if wish.backoff is not None:
+        options["backoff"] = dump_backoff(wish.backoff)
+    return json.dumps(options, separators=(",", ":"))
+
+
+def _changed(answer: Sequence[Any]) -> Changed:
+    done, _, refused = answer
+    return Changed(
+        tuple(done), (), tuple(Refused(each, None if word is None else State(word)) for each, word in refused)
+    )
+
+
+def _letter(row: Sequence[Any]) -> DeadLetter:
+    (identity, when, data, queue, job, cause, name, _, added, opts, made, stalls, _, _, priority, _, metadata,
+     checkpoint, _, _, _, _, reason, kind, traces, stall_cause, _, worker, started, _,
+     made_before) = row  # fmt: skip
+    options = load_options(opts)
+    return DeadLetter(
+        id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
+        failure=load_failure(reason, kind, traces) or Failure("unknown"), failed_at=number(when),
+        attempts=options.attempts, attempts_made=number(made or made_before), stalls=number(stalls),
+        stall_cause=stall_cause,
+        worker=worker, added_at=number(added), started_at=None if started is None else number(started),
+        priority=number(priority), backoff=options.backoff, timeout=options.timeout,
+        keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
+        metadata=metadata, checkpoint=checkpoint,
+    )  # fmt: skip

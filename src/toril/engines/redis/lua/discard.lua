@@ -1,0 +1,24 @@
+-- Delete dead letters for good.
+-- KEYS    the dead letters' base, the fleet's base
+-- ARGV    now, sender, number; ids
+-- Returns ids done, nothing, {id, false} of those that are none
+-- Events  none
+-- include begin
+-- include calls
+local before, late = recalled()
+if late then return late end
+if before then return before end
+local done, refused = {}, {}
+for i = 4, #ARGV do
+  local letter = ARGV[i]
+  if call('ZREM', P .. K.letters, letter) == 1 then
+    call('LREM', P .. K.wait, -1, letter)
+    call('DEL', P .. letter, P .. letter .. K.logs)
+    done[#done + 1] = letter
+  else
+    refused[#refused + 1] = {letter, false}
+  end
+end
+local answer = {done, {}, refused}
+remember(answer)
+return answer

@@ -1,0 +1,71 @@
+-- Jobs that failed for good and are not kept: moved, whole, to a paused queue of their own, where dashboards show them.
+local PREFIX = W:sub(1, -8)
+local D, QUEUE = PREFIX .. N.dead_letters .. ':', P:sub(#PREFIX + 1, -2)
+local MOURNED, can_bury = {failed = true, stalled = true}, nil
+
+-- Whether that queue is what it should be; if not, jobs are kept where they are.
+local function may_bury()
+  if can_bury == nil then
+    can_bury = true
+    for name, kind in pairs({[K.wait] = 'list', [K.meta] = 'hash', [K.letters] = 'zset'}) do
+      local found = call('TYPE', D .. name).ok
+      if found ~= 'none' and found ~= kind then can_bury = false end
+    end
+  end
+  return can_bury
+end
+
+local function letter_of(id)
+  local escaped = id:gsub('%%', '%%25'):gsub(':', '%%3A')
+  return QUEUE .. '/' .. escaped
+end
+
+-- A time as people and Node write it. The server's Lua knows no dates.
+local function date_of(ms)
+  local days = math.floor(ms / 86400000) + 719468
+  local era = math.floor(days / 146097)
+  local of_era = days - era * 146097
+  local years = math.floor((of_era - math.floor(of_era / 1460) + math.floor(of_era / 36524) - math.floor(of_era / 146096)) / 365)
+  local of_year = of_era - (365 * years + math.floor(years / 4) - math.floor(years / 100))
+  local month = math.floor((5 * of_year + 2) / 153)
+  local day = of_year - math.floor((153 * month + 2) / 5) + 1
+  month = month < 10 and month + 3 or month - 9
+  local year, rest = years + era * 400 + (month <= 2 and 1 or 0), ms % 86400000
+  return string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', year, month, day, math.floor(rest / 3600000),
+    math.floor(rest / 60000) % 60, math.floor(rest / 1000) % 60, rest % 1000)
+end
+
+-- Whether a payload may stand within another text of JSON as it is.
+local function is_json(text)
+  local lower = text:lower()
+  if lower:find('nan', 1, true) or lower:find('inf', 1, true) or lower:find('0x', 1, true) then return false end
+  return (pcall(cjson.decode, text))
+end
+
+-- What dashboards show as the letter's payload, up to the job's own, which comes last.
+local function head_of(id, job, cause, reason, kind)
+  local facts = {
+    '"originalQueue":' .. cjson.encode(QUEUE), '"originalJobId":' .. cjson.encode(id),
+    '"originalName":' .. cjson.encode(job.name), '"error":' .. cjson.encode(reason), '"errorType":' .. cjson.encode(kind or ''),
+    '"cause":' .. cjson.encode(cause), '"attempts":' .. string.format('%.0f', job.made),
+    '"stalls":' .. string.format('%.0f', job.stalls), '"worker":' .. (job.worker and cjson.encode(job.worker) or 'null'),
+    '"failedAt":"' .. date_of(now) .. '"', '"originalData":',
+  }
+  return '{' .. table.concat(facts, ',')
+end
+
+-- `fields` of the failure are written with it; `reason` is what is shown of it.
+local function bury(id, job, cause, reason, fields)
+  local key, letter = P .. id, letter_of(id)
+  call('HSET', key, F.attempts_made, job.made, F.stalls, job.stalls, F.finished_at, NOW, unpack(fields))
+  local f = call('HMGET', key, F.data, F.kind)
+  local data, head = f[1] or '', head_of(id, job, cause, reason, f[2])
+  local whole = is_json(data)
+  call('HSET', key, F.data, head .. (whole and data or cjson.encode(data)) .. '}', F.letter_queue, QUEUE, F.letter_job, id,
+    F.letter_cause, cause, F.letter_head, whole and #head or -1)
+  if not whole then call('HSET', key, F.letter_data, data) end
+  call('HDEL', key, F.cancelling, F.deferred, F.expires, F.progress)
+  call('RENAME', key, D .. letter)
+  call('HSET', D .. K.meta, F.is_paused, 1)
+  if call('ZADD', D .. K.letters, NOW, letter) == 1 then call('LPUSH', D .. K.wait, letter) end
+end

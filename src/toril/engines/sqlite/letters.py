@@ -1,0 +1,160 @@
+"""Dead letters: read, run again, thrown away. They are written where jobs end, in `step`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from toril.engines.sqlite.add import state_of
+from toril.engines.sqlite.calls import answered, recall_changed, remember_changed
+from toril.engines.sqlite.layout import first_key, job_key
+from toril.engines.sqlite.options import dump_options, load_failure, load_options
+from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.step import Step
+from toril.engines.sqlite.tx import Tx
+from toril.errors import InvalidOption
+from toril.model import (
+    BATCH,
+    KEEP_ALL,
+    Call,
+    Cause,
+    Changed,
+    DeadLetter,
+    EventKind,
+    Failure,
+    Keep,
+    Page,
+    Refused,
+    Replay,
+)
+from toril.policy.letters import cursor_of, place_of
+from toril.protocols import Order
+from toril.states import State
+
+__all__ = ["count", "discard", "keep_letters", "of_ids", "page", "prune_letters", "replay"]
+
+_SQL: Final = {name: statement("letters", name) for name in (
+    "newest", "oldest", "of_ids", "count", "delete", "taken", "id_taken", "insert_job", "insert_id", "forget_result",
+    "keeping", "set_keeping", "overdue", "surplus",
+)}  # fmt: skip
+
+
+def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLetter]:
+    """By the time of failing, then by id."""
+    place = place_of(order, cursor)
+    found = tx.all(_SQL[order], (*place, limit + 1))
+    items = tuple(map(_letter, found[:limit]))
+    return Page(items, cursor_of(items[-1]) if len(found) > limit else None)
+
+
+def of_ids(tx: Tx, ids: Sequence[str]) -> list[DeadLetter | None]:
+    found = _found(tx, ids)
+    return [found.get(identity) for identity in ids]
+
+
+def count(tx: Tx) -> int:
+    return int(tx.one(_SQL["count"])[0])
+
+
+def _found(tx: Tx, ids: Sequence[str]) -> dict[str, DeadLetter]:
+    if len(ids) > BATCH:
+        raise InvalidOption(f"one call takes at most {BATCH} dead letters, not {len(ids)}")
+    letters = map(_letter, tx.all(_SQL["of_ids"], (json.dumps(list(ids)),)))
+    return {letter.id: letter for letter in letters}
+
+
+def _letter(row: tuple[Any, ...]) -> DeadLetter:
+    (identity, queue, job, name, data, cause, failure, failed_at, attempts, made, stalls, stall_cause, worker, added_at,
+     started_at, priority, text, metadata, checkpoint) = row  # fmt: skip
+    options = load_options(text)
+    return DeadLetter(
+        id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
+        failure=load_failure(failure) or Failure("unknown"), failed_at=failed_at, attempts=attempts,
+        attempts_made=made, stalls=stalls, stall_cause=stall_cause, worker=worker, added_at=added_at,
+        started_at=started_at, priority=priority, backoff=options.backoff, timeout=options.timeout,
+        keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
+        metadata=metadata, checkpoint=checkpoint,
+    )  # fmt: skip
+
+
+def replay(tx: Tx, queue: str, replays: Sequence[Replay], call: Call | None) -> Changed:
+    """Store each letter's job again, and delete the letter."""
+    before = answered(tx, call)
+    if before is not None:
+        return recall_changed(before)
+    found = _found(tx, [each.id for each in replays])
+    done: list[str] = []
+    refused: list[Refused] = []
+    if any(letter.queue == queue for letter in found.values()):
+        step = Step(tx, tx.queue(queue))
+        for each in replays:
+            letter = found.pop(each.id, None)
+            if letter is None or letter.queue != queue:
+                refused.append(Refused(each.id, None))
+                continue
+            taken = _replay(step, letter, each)
+            if taken is None:
+                done.append(each.id)
+            else:
+                refused.append(Refused(each.id, taken))
+        step.flush()
+    else:
+        refused = [Refused(each.id, None) for each in replays]
+    return remember_changed(tx, call, Changed(tuple(done), (), tuple(refused)))
+
+
+def _replay(step: Step, letter: DeadLetter, wish: Replay) -> State | None:
+    """None, or the state of the job that has taken this one's id."""
+    tx, row = step.tx, step.row
+    key = job_key(row.key, letter.job_id)
+    chosen = letter.job_id if key is None else None
+    owner = tx.one(_SQL["taken"], (key,)) if chosen is None else tx.one(_SQL["id_taken"], (row.key, chosen))
+    if owner is not None:
+        return state_of(tx, owner[0])
+    if key is None:
+        row.last_number += 1
+        key = first_key(row.key) + row.last_number
+        tx.run(_SQL["insert_id"], (row.key, chosen, key))
+    row.last_number = max(row.last_number, key - first_key(row.key))  # the queue may be another, numbered anew
+    place, rank = row.back(letter.priority)
+    tx.run(_SQL["insert_job"], (
+        key, chosen, letter.name, place, rank, wish.attempts or letter.attempts, letter.priority, letter.added_at,
+        dump_options(replace(letter, backoff=wish.backoff or letter.backoff)), letter.metadata, letter.checkpoint,
+        letter.data if wish.data is None else wish.data,
+    ))  # fmt: skip
+    tx.run(_SQL["forget_result"], (row.key, letter.job_id))
+    tx.run(_SQL["delete"], (letter.id,))
+    step.enter(key, place, rank)
+    step.event(EventKind.WAITING, letter.job_id, prev="failed")
+    step.arrived()
+    return None
+
+
+def discard(tx: Tx, ids: Sequence[str], call: Call | None) -> Changed:
+    before = answered(tx, call)
+    if before is not None:
+        return recall_changed(before)
+    if len(ids) > BATCH:
+        raise InvalidOption(f"one call takes at most {BATCH} dead letters, not {len(ids)}")
+    unique = list(dict.fromkeys(ids))
+    done = [identity for identity in unique if tx.run(_SQL["delete"], (identity,))]
+    refused = tuple(Refused(identity, None) for identity in unique if identity not in set(done))
+    return remember_changed(tx, call, Changed(tuple(done), (), refused))
+
+
+def keep_letters(tx: Tx, keep: Keep | None) -> Keep:
+    if keep is not None:
+        tx.run(_SQL["set_keeping"], (json.dumps([keep.count, keep.age]),))
+    found = tx.one(_SQL["keeping"])
+    return KEEP_ALL if found is None else Keep(*json.loads(found[0]))
+
+
+def prune_letters(tx: Tx, limit: int) -> int:
+    """Remove, the oldest first, what their own retention no longer keeps."""
+    keep = keep_letters(tx, None)
+    removed = 0
+    if keep.age_ms is not None:
+        removed += tx.run(_SQL["overdue"], (tx.now - keep.age_ms, limit))
+    if keep.count is not None and (over := count(tx) - keep.count) > 0:
+        removed += tx.run(_SQL["surplus"], (min(over, limit),))
+    return removed

@@ -1,0 +1,50 @@
+-- letters: jobs that failed for good.
+
+-- name: newest
+SELECT id, queue, job, name, data, cause, failure, failed_at, attempts, attempts_made, stalls, stall_cause, worker,
+    added_at, started_at, priority, options, metadata, checkpoint
+FROM letters WHERE (failed_at, id) < (?, ?) ORDER BY failed_at DESC, id DESC LIMIT ?
+
+-- name: oldest
+SELECT id, queue, job, name, data, cause, failure, failed_at, attempts, attempts_made, stalls, stall_cause, worker,
+    added_at, started_at, priority, options, metadata, checkpoint
+FROM letters WHERE (failed_at, id) > (?, ?) ORDER BY failed_at, id LIMIT ?
+
+-- name: of_ids
+SELECT l.id, l.queue, l.job, l.name, l.data, l.cause, l.failure, l.failed_at, l.attempts, l.attempts_made, l.stalls,
+    l.stall_cause, l.worker, l.added_at, l.started_at, l.priority, l.options, l.metadata, l.checkpoint
+FROM json_each(?) v CROSS JOIN letters l ON l.id = v.value
+
+-- name: count
+SELECT count(*) FROM letters
+
+-- name: delete
+DELETE FROM letters WHERE id = ?
+
+-- name: taken
+SELECT key FROM jobs WHERE key = ?
+
+-- name: id_taken
+SELECT key FROM ids WHERE queue = ? AND id = ?
+
+-- name: insert_job
+INSERT INTO jobs (key, id, name, place, rank, attempts, priority, delay, added_at, options, metadata, checkpoint, data)
+VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?)
+
+-- name: insert_id
+INSERT INTO ids (queue, id, key) VALUES (?, ?, ?)
+
+-- name: forget_result
+DELETE FROM results WHERE queue = ? AND id = ?
+
+-- name: keeping
+SELECT value FROM facts WHERE name = 'letters'
+
+-- name: set_keeping
+INSERT INTO facts (name, value) VALUES ('letters', ?) ON CONFLICT DO UPDATE SET value = excluded.value
+
+-- name: overdue
+DELETE FROM letters WHERE id IN (SELECT id FROM letters WHERE failed_at < ? ORDER BY failed_at LIMIT ?)
+
+-- name: surplus
+DELETE FROM letters WHERE id IN (SELECT id FROM letters ORDER BY failed_at, id LIMIT ?)

@@ -1,0 +1,108 @@
+"""The commands for dead letters, as people and as programs use them."""
+
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Toril, documents, on
+from toril import App, Retry
+
+
+async def _fails(ctx: Any) -> None:
+    raise ValueError(ctx.data["why"])
+
+
+def shop(url: str) -> None:
+    async def fill(app: App) -> None:
+        email = app.queue("email", {"send": _fails, "greet": _fails}, retry=Retry(1))
+        for n, name in enumerate(["send", "greet", "send"]):
+            await email.add(name, {"why": f"Rate limited {n}", "user": {"id": n}}, job_id=f"j{n}")
+        await app.run(burst=True)
+
+    on(url, fill)
+
+
+def ids(toril: Toril, *words: str) -> list[str]:
+    return sorted(letter["id"] for letter in documents(toril("dlq", "list", "--json", *words).stdout))
+
+
+@pytest.mark.covers("R076")
+def test_letters_are_listed_and_shown(toril: Toril, url: str) -> None:
+    shop(url)
+
+    text = toril("dlq", "list").output
+    assert "email/j2" in text
+    assert "ValueError: Rate limited 2" in text
+    assert ids(toril, "--name", "send") == ["email/j0", "email/j2"]
+    assert ids(toril, "--error", "limited 1") == ["email/j1"]
+    assert ids(toril, "--payload", "user.id=2", "--within", "1h") == ["email/j2"]
+    assert ids(toril, "--older-than", "1h") == []
+    sheet = toril("dlq", "show", "email/j1").output
+    assert "greet" in sheet
+    assert '"id": 1' in sheet
+    assert "Traceback" in sheet
+    (found,) = documents(toril("dlq", "show", "email/j1", "--json").stdout)
+    assert (found["queue"], found["job_id"], found["attempts_made"]) == ("email", "j1", 1)
+
+
+def test_a_listing_goes_on_at_its_cursor(toril: Toril, url: str) -> None:
+    shop(url)
+    first = toril("dlq", "list", "--json", "--limit", "2")
+    cursor = documents(first.stderr)[0]["cursor"]
+
+    assert len(documents(first.stdout)) == 2
+    assert len(documents(toril("dlq", "list", "--json", "--cursor", cursor).stdout)) == 1
+
+
+@pytest.mark.covers("R077", "R079")
+def test_letters_are_replayed_by_their_error_and_named_ones_too(toril: Toril, url: str) -> None:
+    shop(url)
+
+    assert documents(toril("dlq", "replay", "--error", "Rate", "--dry-run", "--json").stdout) == [{"would_replay": 3}]
+    assert "3 dead letters" in toril("dlq", "replay", "--error", "Rate", code=3).output
+    assert ids(toril) == ["email/j0", "email/j1", "email/j2"]
+    toril("dlq", "replay", "email/j1", "--attempts", "4", "--backoff", "5s")
+    assert toril("dlq", "replay", "--all", "--yes").output == "Replayed 2 dead letters.\n"
+    assert ids(toril) == []
+
+    async def waiting(app: App) -> list[tuple[str, int]]:
+        page = await app.queue("email").jobs("waiting")
+        return [(job.id, job.record.attempts) for job in page.items if job.record]
+
+    assert on(url, waiting) == [("j1", 4), ("j0", 1), ("j2", 1)]
+
+
+@pytest.mark.covers("R080", "B116")
+def test_a_discard_asks_and_says_how_many(toril: Toril, url: str) -> None:
+    shop(url)
+
+    assert "This deletes 2 dead letters for good." in toril("dlq", "discard", "--name", "send", code=3).output
+    assert documents(toril("dlq", "discard", "--name", "send", "--yes", "--json").stdout) == [
+        {"discarded": 2, "refused": {}}
+    ]
+    assert ids(toril) == ["email/j1"]
+
+
+@pytest.mark.parametrize("words", [[], ["email/j1", "--all"], ["--all", "--name", "x"]])
+def test_it_must_be_said_which_letters_are_meant(toril: Toril, url: str, words: list[str]) -> None:
+    shop(url)
+
+    assert "which are meant" in toril("dlq", "discard", "--yes", *words, code=2).output
+
+
+def test_what_is_not_there_is_told_and_ends_with_code_one(toril: Toril, url: str) -> None:
+    shop(url)
+
+    assert "no dead letter 'email/x'" in toril("dlq", "show", "email/x", code=1).output
+    assert "email/x: gone" in toril("dlq", "discard", "email/x", "email/j1", "--yes", code=1).output
+    assert ids(toril) == ["email/j0", "email/j2"]
+    assert "KEY=VALUE" in toril("dlq", "list", "--payload", "x", code=2).output
+
+
+def test_what_is_kept_can_be_bounded(toril: Toril, url: str) -> None:
+    shop(url)
+
+    assert documents(toril("dlq", "keep", "--count", "1", "--age", "30d", "--json").stdout) == [
+        {"count": 1, "age": 2_592_000.0}
+    ]
+    assert toril("dlq", "keep").output == "Kept: all.\n"

@@ -1,0 +1,266 @@
+"""Jobs that failed for good are not gone: they can be looked at, mended and run again."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from tests import servers
+from toril import App, Exponential, InvalidOption, JobContext, Keep, LetterFilter, NotFound, PermanentError, Retry
+from toril.model import Refused
+from toril.testing import memory
+from toril.testing.clock import ManualClock
+
+
+class Order(BaseModel):
+    number: int
+
+
+@pytest.mark.covers("R063", "R072", "R074", "R075")
+async def test_a_permanent_error_goes_straight_to_the_dead_letters() -> None:
+    app, ran = App("memory://"), []
+
+    async def order(ctx: JobContext[int]) -> None:
+        ran.append(ctx.attempt)
+        raise PermanentError("no such article")
+
+    queue = app.queue("orders", {"order": order}, retry=Retry(5))
+    async with memory(app) as test:
+        job = await queue.add("order", 7)
+        await test.drain()
+        letter = await app.dead_letters.show(f"orders/{job.id}")
+
+    assert ran == [1]
+    assert (letter.queue, letter.job_id, letter.name, letter.data) == ("orders", job.id, "order", "7")
+    assert (letter.failure.reason, letter.failure.kind) == ("no such article", "PermanentError")
+    assert (letter.attempts, letter.attempts_made, letter.failed_at) == (5, 1, test.clock.now())
+    assert letter.worker is not None
+    assert "in order" in letter.failure.traceback
+
+
+async def _failing(test_app: App, clock: ManualClock) -> Any:
+    """A queue of jobs that fail for different reasons, at different times, and have."""
+    good: list[tuple[str, Any, int]] = []
+    mended: set[str] = set()
+
+    async def work(ctx: JobContext[dict[str, Any]]) -> None:
+        reason = ctx.data["fails"]
+        if ctx.job_id not in mended and reason:
+            raise (OSError if "limited" in reason else KeyError)(reason)
+        good.append((ctx.job_id, ctx.data, ctx.attempt))
+
+    queue = test_app.queue("q", {"a": work, "b": work}, retry=Retry(1))
+    for n, reason in enumerate(["Rate limited: 1", "no user", "rate limited: 2", "no user"]):
+        await queue.add("ab"[n % 2], {"fails": reason, "user": {"id": n // 2}}, job_id=f"j{n}")
+        await test_app.run(burst=True)
+        clock.advance(60_000)
+    return good, mended
+
+
+@pytest.mark.covers("R076")
+async def test_letters_are_found_by_queue_name_error_time_and_payload() -> None:
+    app = App("memory://")
+    async with memory(app) as test:
+        start = test.clock.now()
+        await _failing(app, test.clock)
+
+        async def found(**where: Any) -> list[str]:
+            return [letter.job_id for letter in (await app.dead_letters.page(LetterFilter(**where))).items]
+
+        assert await found() == ["j3", "j2", "j1", "j0"]
+        assert await found(queue="other") == []
+        assert await found(name="a") == ["j2", "j0"]
+        assert await found(error="rate LIMITED") == ["j2", "j0"]
+        assert await found(kind="KeyError") == ["j3", "j1"]
+        assert await found(payload={"user.id": 1}) == ["j3", "j2"]
+        assert await found(payload={"user.name": None}) == []
+        assert await found(after=_at(start + 60_000), before=_at(start + 180_000)) == ["j2", "j1"]
+        assert await app.dead_letters.count() == 4
+        assert await app.dead_letters.count(LetterFilter(name="b")) == 2
+        first = await app.dead_letters.page(LetterFilter(name="a"), limit=1)
+        rest = await app.dead_letters.page(LetterFilter(name="a"), limit=1, cursor=first.cursor)
+        assert [letter.job_id for letter in (*first.items, *rest.items)] == ["j2", "j0"]
+        assert rest.cursor is None
+
+
+def _at(ms: int) -> Any:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
+
+
+@pytest.mark.covers("R077", "R078")
+async def test_those_with_an_error_run_again_in_their_queue_under_their_name() -> None:
+    app = App("memory://")
+    async with memory(app) as test:
+        good, mended = await _failing(app, test.clock)
+        mended |= {"j0", "j2"}
+
+        done = await app.dead_letters.replay(LetterFilter(error="Rate limited"), attempts=5, backoff=Exponential(5))
+        job = await app.queues["q"].job("j0")
+        assert job is not None
+        assert job.record is not None
+        assert (job.name, job.record.attempts, job.record.backoff) == ("a", 5, Exponential(5).wire())
+        await test.drain()
+        left = [letter.job_id for letter in (await app.dead_letters.page()).items]
+
+    assert done.count == 2
+    assert [(job_id, attempt) for job_id, _, attempt in good] == [("j0", 1), ("j2", 1)]
+    assert left == ["j3", "j1"]
+
+
+@pytest.mark.covers("R082")
+async def test_a_payload_is_mended_on_the_way_back_and_held_to_its_type() -> None:
+    app, ran = App("memory://"), []
+
+    async def order(ctx: JobContext[Order]) -> None:
+        ran.append(ctx.data)
+
+    queue = app.queue("q", {"order": order}, retry=Retry(1))
+    async with memory(app) as test:
+        other = app.queue("elsewhere")
+        await test.app.store.add("q", [_raw("order", '{"number": "seven"}')])
+        await test.drain()
+        (letter,) = (await app.dead_letters.page()).items
+        assert letter.failure.kind == "InvalidPayload"
+
+        refused = await app.dead_letters.replay(letter.id)
+        assert (refused.count, list(refused.invalid)) == (0, [letter.id])
+        refused = await app.dead_letters.replay(letter.id, edit=lambda _: {"number": "eight"})
+        assert (refused.count, list(refused.invalid)) == (0, [letter.id])
+        done = await app.dead_letters.replay(letter.id, edit=lambda data: {**data, "number": 7})
+        await test.drain()
+        assert await app.dead_letters.count() == 0
+        assert (await other.counts()).waiting == 0
+
+    assert done.count == 1
+    assert ran == [Order(number=7)]
+    assert queue.name == "q"
+
+
+def _raw(name: str, data: str) -> Any:
+    from toril.model import NewJob
+
+    return NewJob(name=name, data=data)
+
+
+@pytest.mark.covers("R080", "R081")
+async def test_letters_stay_until_someone_discards_them_or_bounds_them() -> None:
+    app = App("memory://")
+    async with memory(app) as test:
+        await _failing(app, test.clock)
+        test.clock.advance(400 * 86_400_000)
+        await app.store.prune("q")
+        assert await app.dead_letters.count() == 4
+
+        assert (await app.dead_letters.discard(LetterFilter(name="b"))).count == 2
+        gone = await app.dead_letters.discard(["q/j0", "q/j1"])
+        assert (gone.count, gone.refused) == (1, (Refused("q/j1", None),))
+        await app.dead_letters.keep(Keep(0))
+        await app.store.prune("q")
+        assert await app.dead_letters.count() == 0
+
+
+async def test_what_is_not_there_is_said_to_be_not_there() -> None:
+    app = App("memory://")
+    with pytest.raises(InvalidOption, match=r"app\.dead_letters"):
+        app.queue("dead-letter", {"n": _raw})
+    with pytest.raises(InvalidOption, match="time zone"):
+        LetterFilter(after="yesterday")  # type: ignore[arg-type]
+    async with memory(app):
+        with pytest.raises(NotFound, match="q/9"):
+            await app.dead_letters.show("q/9")
+        assert (await app.dead_letters.replay(["q/9"])).refused == (Refused("q/9", None),)
+
+
+async def test_more_than_a_step_can_carry_are_replayed_in_several() -> None:
+    app, ran = App("memory://"), []
+    told: list[int] = []
+
+    async def work(ctx: JobContext[int]) -> None:
+        ran.append(ctx.data)
+        if len(ran) <= 250:
+            raise ValueError
+
+    queue = app.queue("q", {"work": work}, retry=Retry(1), concurrency=50)
+    async with memory(app) as test:
+        await queue.add_many([("work", n) for n in range(250)])
+        await test.drain()
+        done = await app.dead_letters.replay(LetterFilter(), told=told.append)
+        await test.drain()
+
+    assert done.count == 250
+    assert told == [100, 200, 250]
+    assert sorted(ran[250:]) == list(range(250))
+
+
+@pytest.mark.covers("R074")
+async def test_on_redis_a_dead_letter_is_a_waiting_job_of_a_paused_queue() -> None:
+    """What Node's dashboards read: the hash, the list, the mark of the pause."""
+    import json
+
+    server = servers.running()
+    server.tell("FLUSHALL")
+    app = App(server.url)
+
+    async def work(ctx: JobContext[dict[str, int]]) -> None:
+        raise PermanentError("never")
+
+    queue = app.queue("q", {"work": work})
+    async with app:
+        await queue.add("work", {"n": 1}, job_id="own")
+        await app.run(burst=True)
+        ask = app.store._server.ask  # type: ignore[attr-defined]
+        row = await ask("HGETALL", "bull:dead-letter:q/own")
+        found = dict(zip(row[::2], row[1::2], strict=True))
+        shown = json.loads(found["data"])
+        assert await ask("LRANGE", "bull:dead-letter:wait", 0, -1) == ["q/own"]
+        assert await ask("HGET", "bull:dead-letter:meta", "paused") == "1"
+        assert await ask("EXISTS", "bull:q:own") == 0
+
+    assert (found["name"], found["failedReason"], json.loads(found["opts"])["attempts"]) == ("work", "never", 5)
+    assert shown["originalData"] == {"n": 1}
+    assert (shown["originalQueue"], shown["originalJobId"], shown["originalName"]) == ("q", "own", "work")
+    assert (shown["error"], shown["errorType"], shown["attempts"]) == ("never", "PermanentError", 1)
+    from datetime import UTC, datetime
+
+    failed_at = datetime.fromisoformat(shown["failedAt"])
+    assert abs((datetime.now(UTC) - failed_at).total_seconds()) < 3600
+
+
+async def test_a_job_of_ours_that_node_failed_is_collected() -> None:
+    """Node keeps it in `failed`, as its options say; the next round of upkeep moves it."""
+    server = servers.running()
+    server.tell("FLUSHALL")
+    app = App(server.url)
+    queue = app.queue("q")
+    async with app:
+        await queue.add("work", {"n": 1})
+        await queue.add("work", {"n": 2}, keep_failed=True)
+        ask = app.store._server.ask  # type: ignore[attr-defined]
+        for job_id in ("1", "2"):  # as BullMQ's worker leaves them
+            await ask("LREM", "bull:q:wait", 1, job_id)
+            await ask("ZADD", "bull:q:failed", 1_700_000_000_000, job_id)
+            await ask(
+                "HSET",
+                f"bull:q:{job_id}",
+                "failedReason",
+                "node says no",
+                "atm",
+                5,
+                "finishedOn",
+                1,
+                "stacktrace",
+                '["at x"]',
+            )
+        await app.store.prune("q")
+        await app.store.prune("q")
+        letters = (await app.dead_letters.page()).items
+        assert (await queue.counts()).failed == 1
+        assert (await app.dead_letters.replay(LetterFilter())).count == 1
+        assert (await queue.counts()).waiting == 1
+
+    assert [(letter.job_id, letter.failure.reason, letter.failure.traceback) for letter in letters] == [
+        ("1", "node says no", "at x")
+    ]
