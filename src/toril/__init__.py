@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from toril.http import raise_for_status
     from toril.job import Job
     from toril.model import DeadLetter, Dedup, Keep, RateLimit
+    from toril.policy.breaker import Breaker
     from toril.policy.letters import LetterFilter
     from toril.policy.retry import Exponential, Fixed, Retry, Strategy
     from toril.queue import Queue
@@ -60,6 +61,7 @@ _WHERE = {
     "handler": "toril.handlers",
     "only_if": "toril.handlers",
     "Job": "toril.job",
+    "Breaker": "toril.policy.breaker",
     "LetterFilter": "toril.policy.letters",
     "Queue": "toril.queue",
     "Result": "toril.result",
@@ -93,6 +95,7 @@ __all__ = [
     "AddOptions",
     "AddUncertain",
     "App",
+    "Breaker",
     "Closed",
     "DeadLetter",
     "Dedup",

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 from toril.codec import Serializer, encode
 from toril.errors import InvalidOption, shown
 from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Dedup, Keep, NewJob, RateLimit
+from toril.policy.breaker import Breaker
 from toril.policy.retry import DECORRELATED, Exponential, Fixed, Retry, Seconds, Strategy, Waiting, milliseconds
 from toril.policy.strategies import BackoffStrategy
 
@@ -49,6 +50,7 @@ class QueueOptions:
     unknown: Unknown = "fail"
     serializer: Serializer | None = None
     cancellation: bool = True
+    breaker: Breaker | None = None
     strategies: Mapping[str, BackoffStrategy] = field(default_factory=dict)
 
 

@@ -12,18 +12,19 @@ from toril.adding import Keeping, Unknown
 from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
-from toril.deadletters import AppDeadLetters
 from toril.declaring import UNSAID, checked
 from toril.engine import Store, connect
 from toril.errors import Closed, InvalidOption, UnknownQueue, UsageError, shown
 from toril.events import EventName, Events, Listener
+from toril.failing import Failing
 from toril.logs import watch
 from toril.middleware import Middleware
 from toril.model import DEAD_LETTERS, Call, RateLimit
 from toril.names import check_prefix, check_queue_name
 from toril.plan import GRACE, Plan, worker_name
+from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
-from toril.policy.strategies import BUILT_IN, BackoffStrategy, check_strategy
+from toril.policy.strategies import BUILT_IN, BackoffStrategy
 from toril.portal import Portal
 from toril.queue import Queue
 from toril.schedule import Timing, boot
@@ -67,7 +68,7 @@ class Queues(Mapping[str, Queue]):
         return queue
 
 
-class App:
+class App(Failing):
     """Declares queues, handlers and hooks. `async with app:` opens it for producing; `await app.run()` is a worker."""
 
     def __init__(
@@ -75,7 +76,7 @@ class App:
     ) -> None:
         self.url = (os.environ.get("TORIL_URL") or DEFAULT_URL) if url is None else url
         self.prefix = check_prefix(prefix)
-        self.queues = Queues()
+        self.queues: Queues = Queues()
         self._events = Events()
         self._lifespan = lifespan
         self._clock = clock
@@ -121,6 +122,7 @@ class App:
         unknown: Unknown = "fail",
         serializer: Serializer | None = None,
         cancellation: bool = True,
+        breaker: Breaker | None = None,
     ) -> Queue:
         """Declare a queue, or, with nothing but its name, get the one declared before."""
         name = check_queue_name(name)
@@ -146,17 +148,6 @@ class App:
         """Call `listener` with what happens in this process."""
         self.events.on(event, listener)
 
-    def backoff(self, name: str) -> Callable[[F], F]:
-        """`@app.backoff("name")`: a function `(attempts, error, job) -> seconds` by which jobs wait for their retry
-        that ask for it, as `add(…, backoff="name")` does."""
-
-        def declare(fn: F) -> F:
-            check_strategy(name, fn)
-            self._strategies[name] = fn
-            return fn
-
-        return declare
-
     def middleware(self, fn: Middleware) -> Middleware:
         """Put a function `(ctx, call_next)` around every handler; the first declared is the outermost."""
         self._plan.middleware.append(_function("middleware", fn))
@@ -181,11 +172,6 @@ class App:
         """A coroutine function that runs beside the workers for as long as they do."""
         self._plan.pollers.append(_function("a poller", fn))
         return fn
-
-    @property
-    def dead_letters(self) -> AppDeadLetters:
-        """Jobs that failed for good, of all queues."""
-        return AppDeadLetters(self)
 
     # producing
 

@@ -7,6 +7,7 @@ from typing import Any
 from toril.adding import Keeping, QueueOptions, Unknown, as_keep
 from toril.errors import InvalidOption, shown
 from toril.model import MAX_DELAY, MAX_TIMEOUT, RateLimit, whole
+from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
 
 __all__ = ["UNSAID", "checked"]
@@ -15,7 +16,7 @@ __all__ = ["UNSAID", "checked"]
 UNSAID: dict[str, Any] = {
     "handlers": None, "concurrency": 1, "lease": 30.0, "renew": None, "retry": Retry(), "timeout": None,
     "rate_limit": None, "max_stalls": 1, "max_waiting": None, "priority_first": False, "keep_completed": 0,
-    "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True,
+    "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True, "breaker": None,
 }  # fmt: skip
 
 
@@ -54,7 +55,9 @@ def checked(
 
 
 def _check_kinds(options: Mapping[str, Any]) -> None:
-    rate, serializer = options["rate_limit"], options["serializer"]
+    rate, serializer, breaker = options["rate_limit"], options["serializer"], options["breaker"]
+    if breaker is not None and not isinstance(breaker, Breaker):
+        raise InvalidOption(f"breaker must be a Breaker(…), not {shown(breaker)}")
     if rate is not None and not isinstance(rate, RateLimit):
         raise InvalidOption(f"rate_limit must be a RateLimit(max, per), not {shown(rate)}")
     if serializer is not None and not (hasattr(serializer, "dumps") and hasattr(serializer, "loads")):

@@ -13,7 +13,8 @@ __all__ = ["EventName", "Events", "JobEvent", "Listener", "WorkerEvent"]
 
 EventName: TypeAlias = Literal[
     "added", "active", "progress", "completed", "failed", "retrying", "snoozed", "released", "cancelled", "stalled",
-    "lease_lost", "stuck", "drained", "paused", "resumed", "worker_started", "worker_stopped", "error",
+    "lease_lost", "stuck", "drained", "paused", "resumed", "worker_started", "worker_stopped", "breaker",
+    "error",
 ]  # fmt: skip
 
 _NAMES: Final = get_args(EventName)

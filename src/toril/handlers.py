@@ -11,6 +11,7 @@ from toril.errors import InvalidName, InvalidOption, PermanentError, UsageError,
 from toril.model import MAX_TIMEOUT
 from toril.names import check_job_name
 from toril.payload import Payload, payload_for, result_for
+from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
 
 __all__ = ["Entry", "Executor", "Handler", "Registry", "handler", "only_if", "own_name"]
@@ -32,6 +33,7 @@ class Handler:
     executor: Executor = "auto"
     aliases: tuple[str, ...] = ()
     raw: bool = False
+    breaker: Breaker | None = None
     runs_if: Callable[[], bool] | None = None
     skip_reason: str = ""
 
@@ -58,6 +60,7 @@ def handler(
     executor: Executor = "auto",
     aliases: Iterable[str] = (),
     raw: bool = False,
+    breaker: Breaker | None = None,
 ) -> F:
     """Options of one handler, for use as a mapping's value: `{"send": handler(send, timeout=30)}`.
 
@@ -70,6 +73,7 @@ def handler(
         executor=executor,
         aliases=_names(aliases),
         raw=raw,
+        breaker=breaker,
     )
     _check(made)
     return cast("F", made)
@@ -235,6 +239,8 @@ def _check(made: Handler) -> None:
 
 
 def _check_executor(made: Handler) -> None:
+    if made.breaker is not None and not isinstance(made.breaker, Breaker):
+        raise InvalidOption(f"breaker must be a Breaker(…), not {shown(made.breaker)}")
     name, executor = _called(made), made.executor
     if executor not in _EXECUTORS:
         raise InvalidOption(f"executor must be one of {', '.join(_EXECUTORS)}, not {shown(executor)}")

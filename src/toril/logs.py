@@ -45,6 +45,7 @@ _LINES: Final[dict[EventName, tuple[int, str]]] = {
     "resumed": (logging.INFO, "queue resumed"),
     "worker_started": (logging.INFO, "worker started"),
     "worker_stopped": (logging.INFO, "worker stopped"),
+    "breaker": (logging.WARNING, "circuit breaker changed"),
     "error": (logging.ERROR, "worker error"),
 }
 

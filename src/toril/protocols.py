@@ -3,9 +3,21 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from toril.model import Call, Changed, DeadLetter, Keep, Page, Replay
+from toril.model import (
+    Admission,
+    Call,
+    Changed,
+    Circuit,
+    CircuitState,
+    CircuitTerms,
+    DeadLetter,
+    Keep,
+    Page,
+    Replay,
+    Sign,
+)
 
-__all__ = ["DeadLetters", "Order"]
+__all__ = ["Breakers", "DeadLetters", "Order"]
 
 Order: TypeAlias = Literal["newest", "oldest"]
 
@@ -36,3 +48,29 @@ class DeadLetters(Protocol):
     async def keep_letters(self, keep: Keep | None, *, now: int | None = None) -> Keep:
         """How many are kept, and for how long, over the whole store; None to change nothing and just read it. `prune`
         carries it out."""
+
+
+@runtime_checkable
+class Breakers(Protocol):
+    """Circuits by their keys, shared by the whole fleet. Each step decides by `policy.breaker`, and no two decide on
+    one key at once: so a change of state is answered to one caller, and no more probes are out than there may be."""
+
+    async def admit(
+        self, key: str, terms: CircuitTerms, holder: str, *, lease: int, now: int | None = None
+    ) -> Admission:
+        """Whether one more job of this key may run. A probe counts as out until it is recorded, or for `lease` ms."""
+
+    async def record(
+        self, key: str, terms: CircuitTerms, holder: str, sign: Sign, *, now: int | None = None
+    ) -> CircuitState | None:
+        """What a run says of its key; the state that the circuit has changed to by that. Sent again after a lost answer
+        it may count twice."""
+
+    async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> Circuit:
+        """Open a circuit by hand, for `pause` ms or as long as its terms say."""
+
+    async def reset(self, key: str, *, now: int | None = None) -> bool:
+        """Close a circuit by hand, and forget what it has counted. False if nothing was known of it."""
+
+    async def circuits(self) -> list[Circuit]:
+        """All that something is known of, by their keys."""

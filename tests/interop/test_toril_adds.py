@@ -8,6 +8,7 @@ import pytest
 from tests.interop.node import Node
 from tests.interop.side import Toril
 from toril import Exponential, Fixed, Job, JobContext, JobFailed, Keep, ResultGone
+from toril.model import Replay
 from toril.states import State
 
 DATA: dict[str, Any] = {
@@ -204,7 +205,7 @@ async def test_defaults_of_toril_hold_on_node(node: Node, toril: Toril) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keep", "left"), [(0, 0), (True, 6), (2, 2), (Keep(count=3), 3), (Keep(count=4, age=3600), 4)], ids=str
+    ("keep", "left"), [(True, 6), (2, 2), (Keep(count=3), 3), (Keep(count=4, age=3600), 4)], ids=str
 )
 async def test_finished_jobs_are_kept_as_toril_asked(node: Node, toril: Toril, keep: Any, left: int) -> None:
     async with toril.queue("q", keep_completed=keep, keep_failed=keep) as queue:
@@ -215,6 +216,28 @@ async def test_finished_jobs_are_kept_as_toril_asked(node: Node, toril: Toril, k
 
     counts = await node.queue("q").counts()
     assert (counts["completed"], counts["failed"]) == (left, left)
+
+
+@pytest.mark.covers("R074")
+async def test_what_node_has_tried_in_vain_becomes_a_dead_letter_and_runs_again_in_node(
+    node: Node, toril: Toril
+) -> None:
+    async with toril.queue("q", keep_completed=0, keep_failed=0) as queue:
+        job = await queue.add("fails", {"a": 1}, attempts=2, backoff=Fixed(0))
+        worker = await node.worker("q", {"fails": [{"fail": "told to"}]})
+        await worker.until("failed", jobId=job.id, times=2)
+        assert (await node.queue("q").counts())["failed"] == 1, "Node keeps it for us"
+
+        await queue.store.prune("q")
+        (letter,) = (await queue.store.letters()).items
+        assert (await node.queue("q").counts())["failed"] == 0
+        assert (letter.job_id, letter.failure.reason, letter.attempts_made) == (job.id, "told to", 2)
+        shown = await node.queue("dead-letter").counts()
+        assert shown.get("waiting", 0) + shown.get("paused", 0) == 1
+
+        await queue.store.replay("q", [Replay(letter.id)])
+        await worker.until("failed", jobId=job.id, times=4)
+        assert await queue.store.count_letters() == 0
 
 
 @pytest.mark.parametrize("name", ["with space", "é ✓", "a:b/c", "__proto__", "x" * 100])

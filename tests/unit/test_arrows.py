@@ -42,10 +42,13 @@ ARROWS: dict[str, set[str]] = {
     "logs": {"events"},
     "middleware": set(),
     "plan": {"clock", "middleware"},
-    "worker": PRODUCER | {"events", "job", "logs", "middleware", "plan", "queue", "result", "schedule", "sync"},
+    "worker": PRODUCER
+    | {"events", "job", "logs", "middleware", "plan", "protocols", "queue", "result", "schedule", "sync"},
+    "breakers": PRODUCER | {"events"},
     "deadletters": PRODUCER | {"protocols", "queue"},
+    "failing": PRODUCER | {"breakers", "deadletters", "events", "queue"},
     "app": PRODUCER
-    | {"", "adding", "deadletters", "declaring", "events", "logs", "middleware", "plan", "portal", "queue"}
+    | {"", "adding", "declaring", "events", "failing", "logs", "middleware", "plan", "portal", "queue"}
     | {"schedule", "worker"},
     "engine": BOTTOM | {"model", "protocols"},
     "protocols": {"model"},

@@ -24,6 +24,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "job": ("job", "Show, retry, cancel, promote or remove one job."),
     "schedules": ("schedules", "List, show, run, pause, resume or remove schedules."),
     "dlq": ("letters", "List, show, replay or discard dead letters."),
+    "breakers": ("breakers", "List, trip or reset circuit breakers."),
     "pause": ("switch", "Start nothing new in a queue, anywhere."),
     "resume": ("switch", "Let a paused queue go on."),
     "limit": ("limit", "Show or set how fast a queue may go."),

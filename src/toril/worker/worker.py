@@ -22,6 +22,7 @@ from toril.queue import Queue
 from toril.signal import Signal, Why
 from toril.sync import SyncJob
 from toril.worker.attempt import Dropped, Rules, judged, outcome_of, told_to_stop
+from toril.worker.breaking import Breaking
 from toril.worker.children import Children
 from toril.worker.leases import Keeper
 from toril.worker.loop import Loop, Terms
@@ -74,6 +75,7 @@ class Worker:
             queue.handlers, options.unknown == "release", around.clock.random, options.retry.table, options.strategies,
             self._job,
         )  # fmt: skip
+        self._breaking = Breaking(queue, around, self._rules.table_for)
         self._threads = Threads(queue.name, self.concurrency)
         self._children = Children()
         self._attempts: set[asyncio.Task[None]] = set()
@@ -89,6 +91,7 @@ class Worker:
             await self._loop.run()
         finally:
             self._leaving = True
+            await self._breaking.settle()
             for attempt in self._attempts:  # those that were told to stop, and did not
                 attempt.cancel()
             self._threads.close()
@@ -199,8 +202,12 @@ class Worker:
             call = partial(self._apart, running, reports, entry)
         if made.raw:
             call = partial(_with_job, call)
+        run = partial(compose(around.middleware, call) if around.middleware else call, ctx)
+        breaker = self._breaking.of(entry)
         try:
-            return await (compose(around.middleware, call)(ctx) if around.middleware else call(ctx))
+            if breaker is None:
+                return await run()
+            return await self._breaking.call(breaker, running.job, data, running.signal, run)
         except RateLimited as error:
             await self._hold(milliseconds("a rate limit", error.seconds, 1))
             raise

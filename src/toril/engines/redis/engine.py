@@ -6,6 +6,7 @@ from typing import Any, Final, assert_never
 
 from toril.clock import SYSTEM, Clock
 from toril.engines.redis.bell import Bell
+from toril.engines.redis.breakers import RedisBreakers
 from toril.engines.redis.deadletters import RedisDeadLetters
 from toril.engines.redis.ears import Ears
 from toril.engines.redis.exchange import VERDICTS, arguments_of, exchange_of
@@ -56,7 +57,7 @@ _LOOK: Final = 1.0  # seconds after which a result is looked for without news: o
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
 
-class RedisEngine(RedisUpkeep, RedisDeadLetters):
+class RedisEngine(RedisUpkeep, RedisDeadLetters, RedisBreakers):
     """A store on a Redis server, shared by any number of machines, and with BullMQ."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM) -> None:
@@ -143,6 +144,9 @@ class RedisEngine(RedisUpkeep, RedisDeadLetters):
         queue = check_queue_name(queue)
         answer = await self._write("exchange", queue, arguments_of(batch, claim), call, now)
         return exchange_of(queue, claim.token, answer)
+
+    async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
+        return await super().prune(queue, limit=limit, now=now) + await self._prune_circuits(now)
 
     async def extend(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Extended:
         bounded(leases)

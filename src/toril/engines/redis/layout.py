@@ -83,6 +83,7 @@ FLEET: Final = {
     "poke": "poke:",  # + worker + ":poke": zset like a marker, on which the worker's process blocks
     "lead": "lead:",  # + role + ":lead": "till owner"
     "once": "once:",  # + key + ":once": "till owner"
+    "circuits": "circuits",  # hash: key -> a breaker's state as JSON
     "wake": "wake:",  # + a name of the process + ":wake": wakes the process's own blocking connection
 }
 

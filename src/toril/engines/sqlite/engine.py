@@ -11,6 +11,7 @@ from toril.engines.sqlite import leases as held
 from toril.engines.sqlite import reads, upkeep
 from toril.engines.sqlite.add import add
 from toril.engines.sqlite.bell import Bell, Waiter
+from toril.engines.sqlite.breakers import SqliteBreakers
 from toril.engines.sqlite.controls import SqliteControls
 from toril.engines.sqlite.core import Core, Op
 from toril.engines.sqlite.deadletters import SqliteDeadLetters
@@ -48,7 +49,7 @@ __all__ = ["SqliteEngine"]
 T = TypeVar("T")
 
 
-class SqliteEngine(SqliteControls, SqliteDeadLetters):
+class SqliteEngine(SqliteControls, SqliteDeadLetters, SqliteBreakers):
     """A store in a file, shared by any number of processes of one machine; or in the memory of this one."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM, inline: bool = False) -> None:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 
+from toril.engines.sqlite.breakers import prune_circuits
 from toril.engines.sqlite.control import poke
 from toril.engines.sqlite.layout import Place
 from toril.engines.sqlite.letters import prune_letters
@@ -31,7 +32,7 @@ def prune(tx: Tx, queue: str, limit: int) -> int:
     removed += tx.run(_SQL["old_pokes"], (tx.now - _CALLS_KEPT,))
     removed += tx.run(_SQL["dead_workers"], (tx.now,))
     removed += tx.run(_SQL["old_onces"], (tx.now,))
-    removed += prune_letters(tx, limit)
+    removed += prune_letters(tx, limit) + prune_circuits(tx)
     row = tx.find(queue)
     if row is None:
         return removed

@@ -30,3 +30,8 @@ CREATE TABLE facts (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE circuits (
+    key TEXT PRIMARY KEY,
+    circuit TEXT NOT NULL                   -- JSON
+) STRICT, WITHOUT ROWID;

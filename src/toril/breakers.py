@@ -1,0 +1,49 @@
+"""The circuit breakers of an app: see how they stand, open and close them by hand."""
+
+from typing import Protocol
+
+from toril.engine import Store
+from toril.events import Events, WorkerEvent
+from toril.model import Circuit, CircuitState
+from toril.policy.retry import Seconds, milliseconds
+
+__all__ = ["AppBreakers"]
+
+
+class _Home(Protocol):
+    """What the breakers need of their app."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def events(self) -> Events: ...
+
+
+class AppBreakers:
+    """`app.breakers`, over the whole fleet. A key that never failed is closed, and not listed."""
+
+    def __init__(self, home: _Home) -> None:
+        self._home = home
+
+    async def list(self) -> list[Circuit]:
+        """All that something is known of, by their keys."""
+        return await self._home.store.circuits()
+
+    async def trip(self, key: str, seconds: Seconds | None = None) -> Circuit:
+        """Open one by hand, for so long, or for as long as its own terms say."""
+        pause = None if seconds is None else milliseconds("a time to stay open", seconds, 1)
+        circuit = await self._home.store.trip(key, pause=pause)
+        self._tell(key, CircuitState.OPEN)
+        return circuit
+
+    async def reset(self, key: str) -> bool:
+        """Close one by hand. False if nothing was known of it."""
+        known = await self._home.store.reset(key)
+        if known:
+            self._tell(key, CircuitState.CLOSED)
+        return known
+
+    def _tell(self, key: str, state: CircuitState) -> None:
+        event = WorkerEvent(error=f"{key} is {state}, by hand", detail={"key": key, "state": state.value})
+        self._home.events.emit("breaker", event)

@@ -1,0 +1,85 @@
+"""`toril breakers`, `toril breakers trip|reset`"""
+
+from typing import Any, Final
+
+import click
+
+from toril import App
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
+from toril.cli.output import Column, Lines, json_option, show
+from toril.cli.place import Place, on_store, store_options
+from toril.cli.times import age, ahead, duration
+from toril.model import Circuit
+
+__all__ = ["breakers"]
+
+_COLUMNS: Final = [
+    Column("key"), Column("state", 1), Column("since", 3), Column("failures", 2, numbers=True), Column("", 4),
+]  # fmt: skip
+
+
+@click.group(invoke_without_command=True)
+@store_options
+@json_option
+@click.pass_context
+def breakers(ctx: click.Context, *, place: Place, as_json: bool) -> None:
+    """List the circuit breakers that are not at rest; trip or reset one."""
+    if ctx.invoked_subcommand is not None:
+        return
+
+    async def look(app: App) -> list[Circuit]:
+        return await app.breakers.list()
+
+    found = list(map(_document, on_store(place, look)))
+    show(Lines(found, _COLUMNS, _row, "All circuits are closed."), as_json=as_json)
+
+
+@breakers.command()
+@click.argument("key")
+@click.option("--for", "seconds", type=duration, help="Stay open for so long: 10m.")
+@store_options
+@json_option
+def trip(*, key: str, seconds: float | None, place: Place, as_json: bool) -> None:
+    """Open the circuit KEY: its jobs are put off, without spending an attempt."""
+
+    async def act(app: App) -> Circuit:
+        return await app.breakers.trip(key, seconds)
+
+    found = _document(on_store(place, act))
+    click.echo(on_a_line(found) if as_json else plain(f"{key} is open; the next try is {ahead(found['till'])}."))
+
+
+@breakers.command()
+@click.argument("key")
+@store_options
+@json_option
+def reset(*, key: str, place: Place, as_json: bool) -> None:
+    """Close the circuit KEY, and forget what it has counted."""
+
+    async def act(app: App) -> bool:
+        return await app.breakers.reset(key)
+
+    known = on_store(place, act)
+    text = f"{key} is closed." if known else f"{key} was closed already."
+    click.echo(on_a_line({"key": key, "state": "closed", "known": known}) if as_json else plain(text))
+
+
+def _document(circuit: Circuit) -> dict[str, Any]:
+    return {
+        "key": circuit.key,
+        "state": circuit.state.value,
+        "since": circuit.since or None,
+        "till": circuit.till or None,
+        "failures": sum(bad for _, _, bad in circuit.slots),
+        "probes": len(circuit.probes),
+        "passed": circuit.passed,
+    }
+
+
+def _row(found: dict[str, Any]) -> list[object]:
+    detail = {
+        "open": f"next try {ahead(found['till'])}",
+        "half-open": f"{found['probes']} probes are out, {found['passed']} did well",
+    }.get(found["state"], "")
+    return [found["key"], found["state"], age(found["since"]), found["failures"], detail]

@@ -1,0 +1,96 @@
+"""Circuit breakers: a text a key, decided upon here and written only if nobody else has written meanwhile."""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from toril.engines.redis.layout import FLEET
+from toril.engines.redis.scripts import script
+from toril.engines.redis.store import RedisStore
+from toril.errors import EngineUnavailable
+from toril.model import (
+    MAX_DELAY,
+    Admission,
+    Circuit,
+    CircuitState,
+    CircuitTerms,
+    Sign,
+    check_circuit_key,
+    whole,
+)
+from toril.policy import breaker
+
+__all__ = ["RedisBreakers"]
+
+T = TypeVar("T")
+_TRIES: Final = 100  # each that fails is one that another has won
+
+
+class RedisBreakers(RedisStore):
+    """Circuits of the seam."""
+
+    async def admit(
+        self, key: str, terms: CircuitTerms, holder: str, *, lease: int, now: int | None = None
+    ) -> Admission:
+        return await self._decide(
+            key, lambda circuit, time: breaker.admit(circuit, terms, holder, lease=lease, now=time), now
+        )
+
+    async def record(
+        self, key: str, terms: CircuitTerms, holder: str, sign: Sign, *, now: int | None = None
+    ) -> CircuitState | None:
+        return await self._decide(
+            key, lambda circuit, time: breaker.record(circuit, terms, holder, sign, now=time), now
+        )
+
+    async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> Circuit:
+        if pause is not None:
+            whole("pause", pause, 1, MAX_DELAY)
+
+        def tripped(circuit: Circuit, time: int) -> tuple[Circuit, Circuit]:
+            opened = breaker.trip(circuit, circuit.terms.pause if pause is None else pause, now=time)
+            return opened, opened
+
+        return await self._decide(key, tripped, now)
+
+    async def reset(self, key: str, *, now: int | None = None) -> bool:  # noqa: ARG002 - the seam's
+        check_circuit_key(key)
+        self._check_open()
+        return int(await self._server.ask("HDEL", self._all_circuits, key)) > 0
+
+    async def circuits(self) -> list[Circuit]:
+        self._check_open()
+        row = await self._server.ask("HGETALL", self._all_circuits)
+        return sorted((breaker.load(*each) for each in zip(row[::2], row[1::2], strict=True)), key=lambda one: one.key)
+
+    async def _prune_circuits(self, now: int | None) -> int:
+        """Forget those of which there is nothing left to know."""
+        _, time, _ = await self._circuit("-", now)
+        over = [circuit.key for circuit in await self.circuits() if breaker.is_forgettable(circuit, time)]
+        for key in over:
+            text, time, _ = await self._circuit(key, now)
+            if text is not None and breaker.is_forgettable(breaker.load(key, text), time):
+                await self._circuit(key, now, text, "")
+        return len(over)
+
+    @property
+    def _all_circuits(self) -> str:
+        return self._fleet + FLEET["circuits"]
+
+    async def _decide(self, key: str, decide: Callable[[Circuit, int], tuple[Circuit, T]], now: int | None) -> T:
+        check_circuit_key(key)
+        self._check_open()
+        text, time, _ = await self._circuit(key, now)
+        for _ in range(_TRIES):
+            before = breaker.load(key, text)
+            circuit, answer = decide(before, time)
+            if circuit == before or (text is None and circuit.state is CircuitState.CLOSED and not circuit.slots):
+                return answer
+            new = "" if breaker.is_forgettable(circuit, time) else breaker.dump(circuit)
+            text, time, written = await self._circuit(key, now, text or "", new)
+            if written:
+                return answer
+        raise EngineUnavailable(f"the circuit {key!r} changed {_TRIES} times while it was to be changed; try again")
+
+    async def _circuit(self, key: str, now: int | None, *exchange: str) -> Any:
+        keys, arguments = (self._all_circuits, self._fleet), [self._now(now), key, *exchange]
+        return await self._server.run(script("circuit"), keys, arguments, again=not exchange)

@@ -1,0 +1,59 @@
+"""What an app has to say about jobs that fail: how long they wait, where they end, who hears of it."""
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from toril.breakers import AppBreakers
+from toril.clock import Clock
+from toril.deadletters import AppDeadLetters
+from toril.engine import Store
+from toril.events import Events
+from toril.model import Call
+from toril.policy.strategies import BackoffStrategy, check_strategy
+from toril.queue import Queue
+
+__all__ = ["Failing"]
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Failing:
+    """A part of `App`, which has what is declared here."""
+
+    queues: Mapping[str, Queue]
+    _clock: Clock
+    _strategies: dict[str, BackoffStrategy]
+
+    @property
+    @abstractmethod
+    def store(self) -> Store: ...
+
+    @property
+    @abstractmethod
+    def events(self) -> Events: ...
+
+    @abstractmethod
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
+
+    def backoff(self, name: str) -> Callable[[F], F]:
+        """`@app.backoff("name")`: a function `(attempts, error, job) -> seconds` by which jobs wait for their retry
+        that ask for it, as `add(…, backoff="name")` does."""
+
+        def declare(fn: F) -> F:
+            check_strategy(name, fn)
+            self._strategies[name] = fn
+            return fn
+
+        return declare
+
+    @property
+    def dead_letters(self) -> AppDeadLetters:
+        """Jobs that failed for good, of all queues."""
+        return AppDeadLetters(self)
+
+    @property
+    def breakers(self) -> AppBreakers:
+        """Circuit breakers, over the whole fleet."""
+        return AppBreakers(self)

@@ -1,0 +1,86 @@
+"""Circuit breakers: what they are told, what they answer, and how they stand."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from toril.errors import InvalidName, InvalidOption, shown
+from toril.model.options import MAX_DELAY, whole
+
+
+class CircuitState(StrEnum):
+    """Whether jobs of a key may run: all, none, or a few to see how it is."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CircuitTerms:
+    """When a circuit opens, and for how long. Where `rate` is given, that share of at least `minimum` runs decides,
+    else a number of failures; both within a window that slides."""
+
+    failures: int = 5
+    window: int = 300_000
+    pause: int = 60_000
+    probes: int = 2
+    rate: float | None = None
+    minimum: int = 10
+
+    def __post_init__(self) -> None:
+        whole("a breaker's failures", self.failures, 1, 100_000)
+        whole("a breaker's window", self.window, 1_000, MAX_DELAY)
+        whole("a breaker's pause", self.pause, 100, MAX_DELAY)
+        whole("a breaker's probes", self.probes, 1, 1_000)
+        whole("a breaker's minimum", self.minimum, 1, 100_000)
+        if self.rate is not None and not (type(self.rate) in (int, float) and 0 < self.rate <= 1):
+            raise InvalidOption(f"a breaker's rate must be above 0 and at most 1, not {shown(self.rate)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circuit:
+    """How one key stands. `slots` counts runs and failures by stretches of the window, `probes` are those who try it
+    now, each until its lease is over, and `passed` how many did so well."""
+
+    key: str
+    state: CircuitState = CircuitState.CLOSED
+    till: int = 0
+    since: int = 0
+    slots: tuple[tuple[int, int, int], ...] = ()
+    probes: tuple[tuple[str, int], ...] = ()
+    passed: int = 0
+    terms: CircuitTerms = field(default_factory=CircuitTerms)
+
+
+class Sign(StrEnum):
+    """What a run says of what its circuit stands for."""
+
+    GOOD = "good"
+    BAD = "bad"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """It may run, some as a probe. `news` is the state that the circuit has changed to by asking."""
+
+    news: CircuitState | None = None
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """It may not run before `wait` ms have passed."""
+
+    wait: int
+
+
+Admission: TypeAlias = Admitted | Deferred
+
+
+def check_circuit_key(key: object) -> str:
+    """A key as given, or InvalidName: any text of one line, of up to 256 bytes."""
+    if not isinstance(key, str) or not key or not key.isprintable() or len(key.encode("utf-8", "replace")) > 256:
+        raise InvalidName(f"a breaker's key is a text of one line with 1 to 256 bytes, and {shown(key)} is not")
+    return key

@@ -1,0 +1,160 @@
+"""Circuit breakers, decided: from how a circuit stands, and the time, to how it stands next. Stores only have to see to
+it that no two decide at once."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias
+
+from toril.errors import InvalidOption, shown
+from toril.model import Admission, Admitted, Circuit, CircuitState, CircuitTerms, Deferred, Sign
+from toril.policy.retry import Seconds, milliseconds
+
+__all__ = ["Breaker", "admit", "dump", "is_forgettable", "load", "record", "trip"]
+
+_SLOTS: Final = 20  # stretches of a window: what is counted leaves it at most a twentieth too late
+_LOOK_AGAIN: Final = 10  # times within a pause that those who wait for a probe's end are let ask
+_SHORTEST: Final = 1_000
+
+By: TypeAlias = Literal["queue", "name"] | Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """Stop running jobs for a while that would only fail. After `failures` transient ones in `window` seconds, or a
+    `rate` of at least `minimum` runs, none of that key starts for `pause` seconds, without spending an attempt; then
+    `probes` of the whole fleet try, and if they do well all may.
+
+    `by` says which jobs stand together: those of the queue, of one name, or what a function makes of the payload, such
+    as a host. Such a key is the same in every queue.
+    """
+
+    failures: int = 5
+    window: Seconds = 300
+    pause: Seconds = 60
+    probes: int = 2
+    rate: float | None = None
+    minimum: int = 10
+    by: By = "name"
+
+    def __post_init__(self) -> None:
+        if self.by not in ("queue", "name") and not callable(self.by):
+            raise InvalidOption(f"by must be 'queue', 'name' or a function of the payload, not {shown(self.by)}")
+        self.terms()
+
+    def terms(self) -> CircuitTerms:
+        return CircuitTerms(
+            failures=self.failures, window=milliseconds("a breaker's window", self.window),
+            pause=milliseconds("a breaker's pause", self.pause), probes=self.probes, rate=self.rate,
+            minimum=self.minimum,
+        )  # fmt: skip
+
+    def key_for(self, queue: str, name: str, data: Any) -> str:
+        """The circuit on which a job of this payload hangs."""
+        match self.by:
+            case "queue":
+                return queue
+            case "name":
+                return f"{queue}/{name}"
+            case by:
+                return str(by(data))
+
+
+def admit(circuit: Circuit, terms: CircuitTerms, holder: str, *, lease: int, now: int) -> tuple[Circuit, Admission]:
+    """Whether one more may run. Who asks first after the pause makes the circuit half-open."""
+    circuit = replace(circuit, terms=terms)
+    if circuit.state is CircuitState.CLOSED:
+        return circuit, Admitted()
+    if circuit.state is CircuitState.OPEN and now < circuit.till:
+        return circuit, Deferred(circuit.till - now)
+    news = None
+    if circuit.state is CircuitState.OPEN:
+        news = CircuitState.HALF_OPEN
+        circuit = replace(circuit, state=news, since=now, probes=(), passed=0)
+    probes = tuple((each, till) for each, till in circuit.probes if till > now)
+    if holder not in dict(probes):
+        if len(probes) + circuit.passed >= terms.probes:
+            return replace(circuit, probes=probes), Deferred(max(_SHORTEST, terms.pause // _LOOK_AGAIN))
+        probes = (*probes, (holder, now + lease))
+    return replace(circuit, probes=probes), Admitted(news, probe=True)
+
+
+def record(
+    circuit: Circuit, terms: CircuitTerms, holder: str, sign: Sign, *, now: int
+) -> tuple[Circuit, CircuitState | None]:
+    """What one run says; and the state that the circuit has changed to. Of those who started before it opened nothing
+    is learned any more."""
+    circuit = replace(circuit, terms=terms)
+    match circuit.state:
+        case CircuitState.OPEN:
+            return circuit, None
+        case CircuitState.HALF_OPEN:
+            return _probed(circuit, holder, sign, now)
+        case CircuitState.CLOSED:
+            return _counted(circuit, sign, now)
+
+
+def _probed(circuit: Circuit, holder: str, sign: Sign, now: int) -> tuple[Circuit, CircuitState | None]:
+    if holder not in dict(circuit.probes):
+        return circuit, None
+    circuit = replace(circuit, probes=tuple(probe for probe in circuit.probes if probe[0] != holder))
+    if sign is Sign.BAD:
+        return trip(circuit, circuit.terms.pause, now=now), CircuitState.OPEN
+    if sign is Sign.GOOD:
+        circuit = replace(circuit, passed=circuit.passed + 1)
+        if circuit.passed >= circuit.terms.probes:
+            return Circuit(key=circuit.key, since=now, terms=circuit.terms), CircuitState.CLOSED
+    return circuit, None
+
+
+def _counted(circuit: Circuit, sign: Sign, now: int) -> tuple[Circuit, CircuitState | None]:
+    if sign is Sign.NEITHER:
+        return circuit, None
+    terms = circuit.terms
+    slots = {start: (runs, bad) for start, runs, bad in circuit.slots if start > now - terms.window}
+    width = max(1, terms.window // _SLOTS)
+    start = -(-now // width) * width
+    runs, bad = slots.get(start, (0, 0))
+    slots[start] = (runs + 1, bad + (sign is Sign.BAD))
+    circuit = replace(circuit, slots=tuple((time, *counts) for time, counts in sorted(slots.items())))
+    if sign is Sign.BAD and _is_too_much(circuit):
+        return trip(circuit, terms.pause, now=now), CircuitState.OPEN
+    return circuit, None
+
+
+def _is_too_much(circuit: Circuit) -> bool:
+    terms = circuit.terms
+    runs, bad = sum(slot[1] for slot in circuit.slots), sum(slot[2] for slot in circuit.slots)
+    return bad >= terms.failures if terms.rate is None else runs >= terms.minimum and bad >= terms.rate * runs
+
+
+def trip(circuit: Circuit, pause: int, *, now: int) -> Circuit:
+    """Open for so long."""
+    return Circuit(key=circuit.key, state=CircuitState.OPEN, till=now + pause, since=now, terms=circuit.terms)
+
+
+def is_forgettable(circuit: Circuit, now: int) -> bool:
+    """Whether nothing would be lost with it: it is closed, and what it has counted is over."""
+    return circuit.state is CircuitState.CLOSED and all(slot[0] <= now - circuit.terms.window for slot in circuit.slots)
+
+
+def dump(circuit: Circuit) -> str:
+    terms = circuit.terms
+    return json.dumps([
+        circuit.state, circuit.till, circuit.since, circuit.slots, circuit.probes, circuit.passed,
+        [terms.failures, terms.window, terms.pause, terms.probes, terms.rate, terms.minimum],
+    ])  # fmt: skip
+
+
+def load(key: str, text: str | None) -> Circuit:
+    """A circuit as `dump` wrote it; one that nothing is known of is closed."""
+    if text is None:
+        return Circuit(key=key)
+    state, till, since, slots, probes, passed, (failures, window, pause, most, rate, minimum) = json.loads(text)
+    return Circuit(
+        key=key, state=CircuitState(state), till=till, since=since, slots=tuple(map(tuple, slots)),
+        probes=tuple(map(tuple, probes)), passed=passed,
+        terms=CircuitTerms(
+            failures=failures, window=window, pause=pause, probes=most, rate=rate, minimum=minimum
+        ),
+    )  # fmt: skip

@@ -1,0 +1,118 @@
+"""Between a worker and its handlers: jobs whose circuit is open are put off, and the others tell how it is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol
+
+from toril.clock import Clock
+from toril.engine import Engine
+from toril.errors import Snooze, TorilError
+from toril.events import Events, WorkerEvent
+from toril.handlers import Entry
+from toril.logs import log
+from toril.model import Admitted, CircuitState, Claimed, Deferred, Sign
+from toril.policy.breaker import Breaker
+from toril.policy.classify import Nature, Table, nature_of
+from toril.policy.judge import own_table
+from toril.protocols import Breakers
+from toril.queue import Queue
+from toril.signal import Signal, Why
+
+__all__ = ["Breaking"]
+
+_SPREAD: Final = 0.25  # of the time to wait: those who were put off together come back apart
+
+
+class _Around(Protocol):
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class Breaking:
+    """The circuits of one queue's jobs. A store that does not answer keeps no job from running."""
+
+    def __init__(self, queue: Queue, around: _Around, table_for: Callable[[str], Table]) -> None:
+        self._queue = queue
+        self._around = around
+        self._table_for = table_for
+        self._notes: set[asyncio.Task[None]] = set()
+
+    def of(self, entry: Entry) -> Breaker | None:
+        return entry.handler.breaker or self._queue.options.breaker
+
+    async def call(
+        self, breaker: Breaker, job: Claimed, data: Any, signal: Signal, run: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """What `run` answers, if the circuit lets it; `Snooze` if not. How it went is told to the circuit."""
+        key = breaker.key_for(self._queue.name, job.name, data)
+        probe = await self._admitted(breaker, key, job)
+        try:
+            answer = await run()
+        except asyncio.CancelledError:
+            sign = Sign.BAD if signal.kind is Why.TIMEOUT else Sign.NEITHER
+            self._later(self._record(breaker, key, job, sign, probe=probe))
+            raise
+        except BaseException as error:
+            nature = nature_of(error, own_table(job) or self._table_for(job.name))
+            sign = Sign.BAD if nature is Nature.TRANSIENT else Sign.NEITHER
+            await self._record(breaker, key, job, sign, probe=probe)
+            raise
+        await self._record(breaker, key, job, Sign.GOOD, probe=probe)
+        return answer
+
+    async def settle(self) -> None:
+        """Wait for what is still being told."""
+        if self._notes:
+            await asyncio.wait(self._notes)
+
+    async def _admitted(self, breaker: Breaker, key: str, job: Claimed) -> bool:
+        """Whether it runs as a probe."""
+        store: Breakers = self._around.engine  # type: ignore[assignment]
+        try:
+            admission = await store.admit(key, breaker.terms(), _holder(job), lease=self._queue.options.lease)
+        except TorilError as error:
+            log.warning("the circuit %s could not be asked, and job %s runs: %s", key, job.lease.id, error)
+            return False
+        match admission:
+            case Deferred(wait):
+                late = wait * (1 + _SPREAD * self._around.clock.random())
+                raise Snooze(late / 1000, f"the circuit of {key} is open")
+            case Admitted(news, probe):
+                self._tell(key, news)
+                return probe
+
+    async def _record(self, breaker: Breaker, key: str, job: Claimed, sign: Sign, *, probe: bool) -> None:
+        counts = sign is Sign.BAD or (sign is Sign.GOOD and breaker.rate is not None)
+        if not probe and not counts:
+            return
+        store: Breakers = self._around.engine  # type: ignore[assignment]
+        try:
+            self._tell(key, await store.record(key, breaker.terms(), _holder(job), sign))
+        except TorilError as error:
+            log.warning("the circuit %s was not told of job %s: %s", key, job.lease.id, error)
+
+    def _tell(self, key: str, news: CircuitState | None) -> None:
+        if news is not None:
+            detail = {"key": key, "state": news.value}
+            event = WorkerEvent(
+                worker=self._around.name, queue=self._queue.name, error=f"{key} is {news}", detail=detail
+            )
+            self._around.events.emit("breaker", event)
+
+    def _later(self, note: Any) -> None:
+        task = asyncio.get_running_loop().create_task(note)
+        self._notes.add(task)
+        task.add_done_callback(self._notes.discard)
+
+
+def _holder(job: Claimed) -> str:
+    return f"{job.lease.token}:{job.lease.id}"

@@ -1,0 +1,170 @@
+"""Jobs that would only fail are put off for a while, without spending their attempts."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import servers
+from toril import App, Breaker, Fixed, InvalidOption, JobContext, PermanentError, Retry, handler
+from toril.model import CircuitState
+from toril.testing import memory
+
+
+def host(data: dict[str, Any]) -> str:
+    return str(data["host"])
+
+
+@pytest.mark.covers("R225", "R226")
+async def test_a_host_that_is_down_is_left_alone_and_others_are_not() -> None:
+    app, ran, changes = App("memory://"), [], []
+    down = {"a"}
+
+    async def call(ctx: JobContext[dict[str, Any]]) -> None:
+        ran.append((ctx.data["host"], ctx.attempt))
+        if ctx.data["host"] in down:
+            raise ConnectionError("down")
+
+    queue = app.queue("q", {"call": call}, retry=Retry(10, Fixed(1)), breaker=Breaker(by=host))
+    app.on("breaker", lambda event: changes.append((event.detail["key"], event.detail["state"])))
+    async with memory(app) as test:
+        for _ in range(5):
+            await queue.add("call", {"host": "a"})
+        await test.drain()
+        assert ran == [("a", 1)] * 5
+        assert changes == [("a", "open")]
+
+        late = await queue.add("call", {"host": "a"})
+        await queue.add("call", {"host": "b"})
+        await test.after(1)
+        assert ran[5:] == [("b", 1)], "those that would retry now are put off too"
+        record = (await queue.store.jobs("q", [late.id]))[0]
+        assert record is not None
+        assert (record.state.value, record.attempts_made) == ("delayed", 0)
+        assert (await app.breakers.list())[0].state is CircuitState.OPEN
+
+        down.clear()
+        del ran[:]
+        await test.after(59)
+        assert changes == [("a", "open")]
+        for _ in range(10):
+            await test.after(2)
+
+    assert changes == [("a", "open"), ("a", "half-open"), ("a", "closed")]
+    assert sorted(ran) == [("a", 1)] + [("a", 2)] * 5
+
+
+async def test_only_trouble_that_passes_counts() -> None:
+    app = App("memory://")
+
+    async def work(ctx: JobContext[str]) -> None:
+        raise PermanentError("bad") if ctx.data == "permanent" else KeyError("a bug")
+
+    queue = app.queue("q", {"work": work}, retry=Retry(1), breaker=Breaker(failures=2))
+    async with memory(app) as test:
+        for _ in range(5):
+            await queue.add("work", "permanent")
+            await queue.add("work", "unknown")
+        await test.drain()
+        assert await app.breakers.list() == []
+        assert await app.dead_letters.count() == 10
+
+
+async def test_a_handler_has_its_own_and_jobs_stand_together_by_name() -> None:
+    app, ran = App("memory://"), []
+
+    async def bad(ctx: JobContext[int]) -> None:
+        ran.append("bad")
+        raise TimeoutError
+
+    async def good(ctx: JobContext[int]) -> None:
+        ran.append("good")
+
+    handlers = {"bad": handler(bad, breaker=Breaker(failures=2, rate=0.5, minimum=2)), "good": good}
+    queue = app.queue("q", handlers, retry=Retry(1))
+    async with memory(app) as test:
+        for n in range(4):
+            await queue.add("bad", n)
+            await queue.add("good", n)
+        await test.drain()
+        (circuit,) = await app.breakers.list()
+
+    assert (ran.count("bad"), ran.count("good")) == (2, 4)
+    assert (circuit.key, circuit.state) == ("q/bad", CircuitState.OPEN)
+
+
+@pytest.mark.covers("R226")
+async def test_one_is_tripped_and_reset_by_hand() -> None:
+    app, ran = App("memory://"), []
+
+    async def work(ctx: JobContext[None]) -> None:
+        ran.append(ctx.attempt)
+
+    queue = app.queue("q", {"work": work}, breaker=Breaker(by="queue"))
+    async with memory(app) as test:
+        await app.breakers.trip("q", 3600)
+        await queue.add("work")
+        await test.drain()
+        assert ran == []
+        assert await app.breakers.reset("q") is True
+        assert await app.breakers.reset("q") is False
+        await test.after(4600)
+
+    assert ran == [1]
+
+
+async def test_a_job_that_overruns_its_time_counts() -> None:
+    app = App("memory://")
+
+    async def slow(ctx: JobContext[None]) -> None:
+        await ctx.signal.wait()
+        await asyncio.sleep(3600)
+
+    queue = app.queue("q", {"slow": slow}, retry=Retry(1), timeout=1, breaker=Breaker(failures=1))
+    async with memory(app) as test:
+        await queue.add("slow")
+        async with test.clock.running():
+            await test.drain()
+        (circuit,) = await app.breakers.list()
+
+    assert circuit.state is CircuitState.OPEN
+
+
+@pytest.mark.covers("R225")
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+async def test_two_processes_open_it_once(kind: str, tmp_path: Path) -> None:
+    """Two apps on one store, as two processes are; five failures among them."""
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    if kind == "redis":
+        server = servers.running()
+        server.tell("FLUSHALL")
+        url = server.url
+    apps, changes, ran = [App(url), App(url)], [], []
+
+    async def call(ctx: JobContext[int]) -> None:
+        ran.append(ctx.data)
+        await asyncio.sleep(0.01)  # so that both take part
+        raise ConnectionError("down")
+
+    for app in apps:
+        app.queue("q", {"call": call}, retry=Retry(1), breaker=Breaker(pause=3600, by="queue"))
+        app.on("breaker", lambda event: changes.append(event.detail["state"]))
+    async with apps[0]:
+        await apps[0].queues["q"].add_many([("call", n) for n in range(20)])
+        await asyncio.gather(*(app.run(burst=True) for app in apps))
+        counts = await apps[0].queues["q"].counts()
+
+    assert changes == ["open"]
+    assert 5 <= len(ran) <= 6, "one may have been under way"
+    assert counts.delayed == 20 - len(ran)
+
+
+@pytest.mark.parametrize("odd", [{"by": "colour"}, {"pause": 0}, {"window": -1}, {"probes": 0}])
+def test_an_odd_breaker_is_refused(odd: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption):
+        Breaker(**odd)
+    with pytest.raises(InvalidOption, match="Breaker"):
+        App("memory://").queue("q", breaker=5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="Breaker"):
+        handler(host, breaker=5)  # type: ignore[arg-type]
