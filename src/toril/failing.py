@@ -4,12 +4,14 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
+from toril.alerts import AlertRules, Alerts, Sink
 from toril.breakers import AppBreakers
 from toril.clock import Clock
 from toril.deadletters import AppDeadLetters
 from toril.engine import Store
 from toril.events import Events
 from toril.model import Call
+from toril.plan import worker_name
 from toril.policy.strategies import BackoffStrategy, check_strategy
 from toril.queue import Queue
 
@@ -47,6 +49,11 @@ class Failing:
             return fn
 
         return declare
+
+    def alert(self, sink: Sink, rules: AlertRules = AlertRules()) -> Alerts:
+        """Have `sink` called with each `Alert` that the rules ask for: a function, a coroutine function, a `Webhook`.
+        A sink that fails touches no job."""
+        return Alerts(self, lambda: self._clock, worker_name(self._clock), sink, rules)
 
     @property
     def dead_letters(self) -> AppDeadLetters:

@@ -44,9 +44,11 @@ ARROWS: dict[str, set[str]] = {
     "plan": {"clock", "middleware"},
     "worker": PRODUCER
     | {"events", "job", "logs", "middleware", "plan", "protocols", "queue", "result", "schedule", "sync"},
+    "alerts": PRODUCER | {"events", "logs"},
+    "webhook": {"alerts", "errors", "model"},
     "breakers": PRODUCER | {"events"},
     "deadletters": PRODUCER | {"protocols", "queue"},
-    "failing": PRODUCER | {"breakers", "deadletters", "events", "queue"},
+    "failing": PRODUCER | {"alerts", "breakers", "deadletters", "events", "plan", "queue"},
     "app": PRODUCER
     | {"", "adding", "declaring", "events", "failing", "logs", "middleware", "plan", "portal", "queue"}
     | {"schedule", "worker"},

@@ -1,0 +1,166 @@
+"""Someone hears of it: a first failure, a job that failed for good, too many of them, a circuit that opens."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toril import App, Breaker, Fixed, InvalidOption, JobContext, Retry
+from toril.alerts import Alert, AlertKind, AlertRules
+from toril.testing import memory
+from toril.webhook import Webhook
+
+
+async def fail(ctx: JobContext[str]) -> None:
+    if ctx.data != "fine":
+        raise ConnectionError(ctx.data)
+
+
+@pytest.mark.covers("R088", "R089", "R092")
+async def test_a_first_failure_and_a_last_one_are_told_once_a_job() -> None:
+    app = App("memory://")
+    told: list[Alert] = []
+    alerts = app.alert(told.append)
+    queue = app.queue("q", {"a": fail, "b": fail}, retry=Retry(3, Fixed(0)))
+    async with memory(app) as test:
+        await queue.add("a", "one")
+        await queue.add("b", "two", attempts=1)
+        await queue.add("b", "fine")
+        await test.drain()
+
+    seen = sorted((str(alert.kind), alert.job_name, alert.job_id, alert.error) for alert in told)
+    assert seen == [
+        ("exhausted", "a", "1", "one"), ("exhausted", "b", "2", "two"),
+        ("first failure", "a", "1", "one"), ("first failure", "b", "2", "two"),
+    ]  # fmt: skip
+    assert alerts.exhausted == {("q", "a"): 1, ("q", "b"): 1}
+
+
+@pytest.mark.covers("R090", "R091")
+async def test_too_many_failures_are_told_once_until_the_cool_down_is_over() -> None:
+    app = App("memory://")
+    told: list[Alert] = []
+
+    async def on_call(alert: Alert) -> None:
+        told.append(alert)
+
+    app.alert(on_call, AlertRules(kinds=frozenset({AlertKind.THRESHOLD}), threshold=100, window=300, cooldown=600))
+    queue = app.queue("q", {"fail": fail}, retry=Retry(1), concurrency=10)
+    async with memory(app) as test, test.clock.running():
+        await queue.add_many([("fail", "x")] * 100)
+        await test.drain()
+        assert told == []
+        await queue.add_many([("fail", "x")] * 100)
+        await test.drain()
+        await app.events.settle()
+        assert [(alert.queue, alert.kind) for alert in told] == [("q", AlertKind.THRESHOLD)]
+        assert told[0].count is not None
+        assert 101 <= told[0].count <= 200
+        assert "jobs of q failed" in told[0].text
+
+        test.clock.advance(700_000)
+        await queue.add_many([("fail", "x")] * 101)
+        await test.drain()
+        await app.events.settle()
+        assert len(told) == 2
+
+
+async def test_of_two_processes_one_tells(tmp_path: Path) -> None:
+    apps = [App(f"sqlite:///{tmp_path / 'jobs.db'}") for _ in range(2)]
+    told: list[Alert] = []
+    for app in apps:
+        app.alert(told.append, AlertRules(kinds=frozenset({AlertKind.THRESHOLD}), threshold=3))
+        app.queue("q", {"fail": fail}, retry=Retry(1))
+    async with apps[0], apps[1]:
+        for app in apps:
+            await app.queues["q"].add_many([("fail", "x")] * 5)
+            await app.run(burst=True)
+            await app.events.settle()
+
+    assert len(told) == 1
+
+
+@pytest.mark.covers("R091")
+async def test_a_sink_that_fails_touches_no_job(caplog: pytest.LogCaptureFixture) -> None:
+    app = App("memory://")
+
+    async def broken(alert: Alert) -> None:
+        raise OSError("the pager is off")
+
+    app.alert(broken)
+    queue = app.queue("q", {"fail": fail}, retry=Retry(1))
+    async with memory(app) as test:
+        await queue.add("fail", "x")
+        await queue.add("fail", "fine")
+        await test.drain()
+        await app.events.settle()
+        assert await app.dead_letters.count() == 1
+        assert len((await queue.runs("completed")).items) == 1
+
+    assert "an alert could not be delivered" in caplog.text
+
+
+async def test_a_circuit_that_opens_is_told() -> None:
+    app = App("memory://")
+    told: list[Alert] = []
+    app.alert(told.append, AlertRules(kinds=frozenset({AlertKind.BREAKER})))
+    queue = app.queue("q", {"fail": fail}, retry=Retry(1), breaker=Breaker(failures=1))
+    async with memory(app) as test:
+        await queue.add("fail", "x")
+        await test.drain()
+
+    assert [(alert.kind, alert.text) for alert in told] == [(AlertKind.BREAKER, "circuit q/fail is open")]
+
+
+@pytest.mark.parametrize("odd", [{"threshold": -1}, {"window": 5}, {"cooldown": 0}, {"kinds": {"noise"}}])
+def test_odd_rules_are_refused(odd: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption):
+        AlertRules(**odd)
+
+
+ALERT = Alert(kind=AlertKind.THRESHOLD, text="many", queue="q", count=101)
+
+
+@pytest.mark.covers("B109")
+@pytest.mark.parametrize("url", [
+    "http://example.com/x", "file:///etc/passwd", "https://127.0.0.1/", "https://169.254.169.254/latest", "https://[::1]/",
+    "https://10.0.0.8/", "https://user:word@example.com/", "https://", "ftp://example.com", "https://[::ffff:127.0.0.1]/",
+    "https://example.com:port/", "", 7,
+])  # fmt: skip
+def test_a_webhook_goes_to_the_public_net_by_https_or_nowhere(url: Any) -> None:
+    with pytest.raises(InvalidOption):
+        Webhook(url)
+
+
+@pytest.mark.covers("B109")
+@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["93.184.216.34", "10.0.0.1"], ["fe80::1%eth0"], ["224.0.0.1"]])
+async def test_a_name_that_leads_inside_is_refused_when_it_is_looked_up(addresses: list[str]) -> None:
+    posted: list[bytes] = []
+
+    def post(address: str, hook: Webhook, body: bytes) -> int:
+        posted.append(body)
+        return 200
+
+    hook = Webhook("https://hooks.example.com/x", resolve=lambda *_: addresses, post=post)
+
+    with pytest.raises(InvalidOption, match="public"):
+        await hook(ALERT)
+    assert posted == []
+
+
+@pytest.mark.covers("B109")
+async def test_a_webhook_posts_to_the_address_that_was_checked_and_follows_no_redirect() -> None:
+    posted: list[tuple[str, str, bytes]] = []
+    statuses = iter([204, 302])
+
+    def post(address: str, hook: Webhook, body: bytes) -> int:
+        posted.append((address, hook.target, body))
+        return next(statuses)
+
+    hook = Webhook("https://hooks.example.com/x?y=1", resolve=lambda *_: ["93.184.216.34"], post=post)
+    await hook(ALERT)
+    with pytest.raises(Exception, match="status 302"):
+        await hook(ALERT)
+
+    assert posted[0] == ("93.184.216.34", "/x?y=1", b'{"kind":"threshold","text":"many","queue":"q","count":101}')
+    assert len(posted) == 2
