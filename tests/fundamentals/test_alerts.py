@@ -52,7 +52,7 @@ async def test_too_many_failures_are_told_once_until_the_cool_down_is_over() -> 
         assert told == []
         await queue.add_many([("fail", "x")] * 100)
         await test.drain()
-        await app.events.settle()
+        await app.events.settle(10)
         assert [(alert.queue, alert.kind) for alert in told] == [("q", AlertKind.THRESHOLD)]
         assert told[0].count is not None
         assert 101 <= told[0].count <= 200
@@ -61,7 +61,7 @@ async def test_too_many_failures_are_told_once_until_the_cool_down_is_over() -> 
         test.clock.advance(700_000)
         await queue.add_many([("fail", "x")] * 101)
         await test.drain()
-        await app.events.settle()
+        await app.events.settle(10)
         assert len(told) == 2
 
 
@@ -75,7 +75,7 @@ async def test_of_two_processes_one_tells(tmp_path: Path) -> None:
         for app in apps:
             await app.queues["q"].add_many([("fail", "x")] * 5)
             await app.run(burst=True)
-            await app.events.settle()
+            await app.events.settle(10)
 
     assert len(told) == 1
 
@@ -93,7 +93,7 @@ async def test_a_sink_that_fails_touches_no_job(caplog: pytest.LogCaptureFixture
         await queue.add("fail", "x")
         await queue.add("fail", "fine")
         await test.drain()
-        await app.events.settle()
+        await app.events.settle(10)
         assert await app.dead_letters.count() == 1
         assert len((await queue.runs("completed")).items) == 1
 

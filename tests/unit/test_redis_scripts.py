@@ -92,7 +92,7 @@ def test_a_due_time_is_read_from_its_score() -> None:
 @pytest.mark.parametrize(
     ("given", "written"),
     [
-        (NewJob(name="n"), '{"attempts":1,"removeOnComplete":true,"removeOnFail":true}'),
+        (NewJob(name="n"), '{"attempts":1,"removeOnComplete":true,"removeOnFail":-1}'),
         (
             NewJob(name="n", id="x", delay=5, priority=2, lifo=True, keep_completed=KEEP_ALL, keep_failed=Keep(3, 60)),
             '{"jobId": "x", "delay": 5, "priority": 2, "lifo": true, "attempts":1,"removeOnComplete":false,'
