@@ -4,9 +4,9 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from toril.adding import Keeping, Unknown
 from toril.calls import Caller
@@ -21,7 +21,7 @@ from toril.logs import watch
 from toril.middleware import Middleware
 from toril.model import DEAD_LETTERS, Call, RateLimit
 from toril.names import check_prefix, check_queue_name
-from toril.plan import GRACE, Plan, worker_name
+from toril.plan import GRACE, Plan, function, last, worker_name
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.policy.strategies import BUILT_IN, BackoffStrategy
@@ -30,10 +30,14 @@ from toril.queue import Queue
 from toril.schedule import Timing, boot
 
 if TYPE_CHECKING:
+    from toril.reaper import Reaper
     from toril.worker.leases import Keeper
     from toril.worker.process import Process
+    from toril.worker.under import Under
 
 __all__ = ["App", "Queues"]
+
+_BESIDE = 5.0  # seconds that a worker's reaper rests: its own queues are looked after more often
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -150,28 +154,33 @@ class App(Failing):
 
     def middleware(self, fn: Middleware) -> Middleware:
         """Put a function `(ctx, call_next)` around every handler; the first declared is the outermost."""
-        self._plan.middleware.append(_function("middleware", fn))
+        self._plan.middleware.append(function("middleware", fn))
         return fn
 
     def on_start(self, fn: F) -> F:
         """Before the workers start."""
-        self._plan.on_start.append(_function("on_start", fn))
+        self._plan.on_start.append(function("on_start", fn))
         return fn
 
     def on_flush(self, fn: F) -> F:
         """After the workers have ended, while queues are still open."""
-        self._plan.on_flush.append(_function("on_flush", fn))
+        self._plan.on_flush.append(function("on_flush", fn))
         return fn
 
     def on_stop(self, fn: F) -> F:
         """After the queues are closed."""
-        self._plan.on_stop.append(_function("on_stop", fn))
+        self._plan.on_stop.append(function("on_stop", fn))
         return fn
 
     def poller(self, fn: F) -> F:
         """A coroutine function that runs beside the workers for as long as they do."""
-        self._plan.pollers.append(_function("a poller", fn))
+        self._plan.pollers.append(function("a poller", fn))
         return fn
+
+    @property
+    def pollers(self) -> int:
+        """How many pollers are declared."""
+        return len(self._plan.pollers)
 
     # producing
 
@@ -245,9 +254,13 @@ class App(Failing):
 
     # working
 
-    async def run(self, *, queues: Mapping[str, int] | None = None, grace: Seconds = GRACE, burst: bool = False) -> int:
+    async def run(
+        self, *, queues: Mapping[str, int] | None = None, grace: Seconds = GRACE, burst: bool = False,
+        signals: Literal["handle", "leave"] = "handle", under: "Under | None" = None,
+    ) -> int:  # fmt: skip
         """Work the queues until stopped by a signal or `stop()`; in a burst, until there is nothing left to do.
-        Returns 0 if all running jobs ended, 1 if some had to be given back."""
+        Returns 0 if all running jobs ended, 1 if some had to be given back. `signals="leave"` leaves SIGTERM
+        and SIGINT to the program around it; `under` is the supervisor, if any."""
         from toril.worker.process import Process, chosen  # noqa: PLC0415 - who only adds jobs does without a worker's code
 
         if self._working:
@@ -257,34 +270,57 @@ class App(Failing):
         if not worked:
             raise UsageError("no queue of this app has a handler: there is nothing to run")
         self._working, self._stop_early = True, False
-        async with AsyncExitStack() as shutdown:
-            shutdown.callback(self._over)
-            for hook in reversed(self._plan.on_stop):
-                shutdown.push_async_callback(_soon, hook)
-            await self.open()
-            shutdown.push_async_callback(self._release)
-            if not self._watched:
-                self._watched = True
-                watch(self.events)
-            self._process = Process(
-                worked, self._store, self._keeper(), self._clock, self.events, self._plan,
-                name=worker_name(self._clock), version=_version(), schedules=self._store.schedules,
-                concurrency=queues, grace=seconds,
-            )  # fmt: skip
-            if self._stop_early:
-                self._process.stop()
-            await boot(self._store.schedules, self.queues.values())
-            state = await shutdown.enter_async_context(self._lifespan(self)) if self._lifespan else None
-            with self._process.signals():
-                code = await self._process.run(state, burst=burst)
-                await self.events.settle(seconds)
-                return code
+        process = self._process = Process(
+            worked, self._store, self._clock, self.events, self._plan, name=worker_name(self._clock),
+            version=_version(), schedules=self._store.schedules, concurrency=queues, grace=seconds, under=under,
+        )  # fmt: skip
+        with process.signals() if signals == "handle" else nullcontext():
+            async with AsyncExitStack() as resources:  # of the user: closed after the queues
+                resources.callback(self._over)
+                for hook in reversed(self._plan.on_stop):
+                    resources.push_async_callback(last, hook)
+                await self.open()
+                async with AsyncExitStack() as store:
+                    store.push_async_callback(self._release)
+                    if not self._watched:
+                        self._watched = True
+                        watch(self.events)
+                    await boot(self._store.schedules, self.queues.values())
+                    state = await resources.enter_async_context(self._lifespan(self)) if self._lifespan else None
+                    if not (self._given or self.url.startswith("memory:")):
+                        process.beside.append(self._reaper(process.name, rest=_BESIDE).run)
+                    code = await process.run(self._keeper(process, under), state, burst=burst)
+                    await self.events.settle(seconds)
+                    return code
 
-    def _keeper(self) -> "Keeper":
-        """Leases are kept from a thread; in tests, whose clock is not a real one, on the loop."""
+    async def reap(self, *, queues: Sequence[str] | None = None, elected: bool = True, lease: Seconds = 30.0) -> None:
+        """Be a reaper, until a signal or cancellation: give back the jobs of workers that are gone, in all queues of
+        the store or in those named. Of several reapers one leads, unless `elected` is False."""
+        from toril.reaper import check_electable  # noqa: PLC0415 - as above
+
+        if elected:
+            check_electable(self.url)
+        watch(self.events)
+        name, seconds = (
+            worker_name(self._clock).replace("worker-", "reaper-", 1),
+            milliseconds("lease", lease, 100) / 1000,
+        )
+        async with self:
+            await self._reaper(name, queues=queues, elected=elected, lease=seconds).serve()
+
+    def _reaper(self, name: str, **options: Any) -> "Reaper":
+        from toril.reaper import Reaper  # noqa: PLC0415 - as above
+
+        return Reaper(self._store, self._clock, self.events, name, **options)
+
+    def _keeper(self, process: "Process", under: "Under | None") -> "Keeper":
+        """Leases are kept by the supervisor or from a thread; in tests, whose clock is not a real one, on the loop."""
         from toril.worker.leases import Keeper, LoopKeeper  # noqa: PLC0415 - as above
 
         twin = self._store.twin()
+        if under is not None and not self.url.startswith("memory:"):
+            owned = twin is not self._store
+            return under.keeper(twin, self._clock, owned=owned, rouse=process.rouse, stalled=process.stalled)
         return (LoopKeeper if self._given else Keeper)(twin, self._clock, owned=twin is not self._store)
 
     def stop(self) -> None:
@@ -311,18 +347,6 @@ def _connected(url: str, clock: Clock, prefix: str, *, given: bool) -> Store:
         if given:
             raise
         raise InvalidOption(f"TORIL_URL: {error}") from None
-
-
-def _function(what: str, fn: F) -> F:
-    if callable(fn):
-        return fn
-    raise TypeError(f"{what} must be a function, not {shown(fn)}")
-
-
-async def _soon(hook: Callable[[], Any]) -> None:
-    answer = hook()
-    if isinstance(answer, Awaitable):
-        await answer
 
 
 def _version() -> str:

@@ -13,8 +13,8 @@ __all__ = ["EventName", "Events", "JobEvent", "Listener", "WorkerEvent"]
 
 EventName: TypeAlias = Literal[
     "added", "active", "progress", "completed", "failed", "retrying", "snoozed", "released", "cancelled", "stalled",
-    "lease_lost", "stuck", "drained", "paused", "resumed", "worker_started", "worker_stopped", "breaker",
-    "error",
+    "lease_lost", "stuck", "drained", "paused", "resumed", "booted", "worker_started", "worker_stopped", "breaker",
+    "leadership_acquired", "leadership_lost", "error",
 ]  # fmt: skip
 
 _NAMES: Final = get_args(EventName)

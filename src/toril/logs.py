@@ -43,9 +43,12 @@ _LINES: Final[dict[EventName, tuple[int, str]]] = {
     "drained": (logging.DEBUG, "queue drained"),
     "paused": (logging.INFO, "queue paused"),
     "resumed": (logging.INFO, "queue resumed"),
+    "booted": (logging.DEBUG, "booted"),
     "worker_started": (logging.INFO, "worker started"),
     "worker_stopped": (logging.INFO, "worker stopped"),
     "breaker": (logging.WARNING, "circuit breaker changed"),
+    "leadership_acquired": (logging.INFO, "leads the recovery"),
+    "leadership_lost": (logging.INFO, "leads the recovery no more"),
     "error": (logging.ERROR, "worker error"),
 }
 

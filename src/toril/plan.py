@@ -3,12 +3,16 @@
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from toril.clock import Clock
+from toril.errors import shown
+from toril.logs import log
 from toril.middleware import Middleware
 
-__all__ = ["GRACE", "Hook", "Plan", "worker_name"]
+__all__ = ["GRACE", "Hook", "Plan", "function", "last", "worker_name"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 Hook: TypeAlias = Callable[[], Any]
 
@@ -30,3 +34,20 @@ def worker_name(clock: Clock) -> str:
     """Unique and readable: the host, the process, and a few letters more."""
     host = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in socket.gethostname())[:60]
     return f"worker-{host}-{os.getpid()}-{clock.unique()[:6]}"
+
+
+def function(what: str, fn: F) -> F:
+    """The function that was declared as a hook; anything else is refused."""
+    if callable(fn):
+        return fn
+    raise TypeError(f"{what} must be a function, not {shown(fn)}")
+
+
+async def last(hook: Hook) -> None:
+    """Call a hook of the shutdown. One that fails keeps no other from running."""
+    try:
+        answer = hook()
+        if isinstance(answer, Awaitable):
+            await answer
+    except Exception:
+        log.exception("on_stop failed")

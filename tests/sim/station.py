@@ -87,11 +87,11 @@ class Station:
                 events.on(name, partial(self._told, name))
         self.keeper = _KeptAside(twin, clock, node)
         self.process = Process(
-            [queue], engine, self.keeper, clock, events, Plan(), name=node.name, version="simulated", grace=terms.grace
+            [queue], engine, clock, events, Plan(), name=node.name, version="simulated", grace=terms.grace
         )
 
     async def run(self) -> None:
-        code = await self.process.run(None)
+        code = await self.process.run(self.keeper, None)
         self._node.check()
         self._conduct.stopped(self._node, code)
 

@@ -45,6 +45,15 @@ class Slots(Protocol):
     def idle(self) -> bool:
         """Whether nothing runs."""
 
+    def solitary(self) -> bool:
+        """Whether nothing runs in the whole process."""
+
+    def claiming(self, *, alone: bool) -> None:
+        """A claim is on its way."""
+
+    def claimed(self, *, suspect: bool, make_way: float | None) -> None:
+        """It is answered, and what it brought has begun. `make_way` is until when others are to claim nothing."""
+
     def start(self, job: Claimed, asked_at: float) -> None: ...
 
     def settled(self, settlement: Settlement, verdict: Verdict) -> None: ...
@@ -92,6 +101,11 @@ class Loop:
     def slot_freed(self) -> None:
         self._news.set()
 
+    def look_again(self) -> None:
+        """Something may have arrived."""
+        self._exhausted = False
+        self._news.set()
+
     def quiet(self) -> None:
         """Claim nothing more."""
         self._quiet = True
@@ -131,7 +145,7 @@ class Loop:
     @property
     def empty(self) -> bool:
         """Whether the last claim found nothing more, and nothing runs or waits to be handed in."""
-        return self._exhausted and not self._outbox and self._slots.idle()
+        return self._exhausted and not self._outbox and self._slots.idle() and not self._unlooked
 
     def _tell_if_drained(self) -> None:
         if self._worked and not self._blocked and self.empty:
@@ -144,20 +158,30 @@ class Loop:
     def _may_claim(self) -> bool:
         if self._quiet or not self._slots.free():
             return False
-        if self._slots.idle() and self._quarantine.waiting and not self._alone:
+        if self._unlooked and self._slots.solitary():
             return True  # what the last claim could not have, because something ran beside it
-        return not self._exhausted and (self._slots.idle() or not self._quarantine.holds_back())
+        return not self._exhausted and (not self._quarantine.holds_back() or self._slots.solitary())
+
+    @property
+    def _unlooked(self) -> bool:
+        """Whether suspects may wait that no claim for one alone has looked for."""
+        return self._quarantine.waiting and not self._alone
 
     async def _exchange(self) -> None:
         batch = self._outbox[:EXCHANGE]
         want = min(self._slots.free(), EXCHANGE) if self._may_claim() else 0
+        alone = (
+            want > 0 and self._quarantine.waiting and self._slots.solitary()
+        )  # what stalled runs with nothing beside
         self._seq += 1
         asked_at = self._clock.monotonic()
         terms = self._terms
         claim = Claim(
             want=want, token=f"{self._sender}:{self._seq}", lease=terms.lease, worker=terms.worker,
-            alone=self._slots.idle(), max_stalls=terms.max_stalls, limits=terms.limits,
+            alone=alone, max_stalls=terms.max_stalls, limits=terms.limits,
         )  # fmt: skip
+        if want:
+            self._slots.claiming(alone=alone)
         answer = await self._send(batch, claim, Call(self._sender, self._seq))
         del self._outbox[: len(batch)]
         for settlement, verdict in zip(batch, answer.verdicts, strict=True):
@@ -168,6 +192,8 @@ class Loop:
         if want:
             self._slots.looked(answer)
             self._note(answer, claim)
+            taken = bool(answer.jobs) and answer.jobs[0].suspect
+            self._slots.claimed(suspect=taken, make_way=self._quarantine.until)
 
     async def _send(self, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
         """The answer, however often it takes: the same call again has no second effect."""
@@ -236,7 +262,7 @@ class Quarantine:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._suspect_runs = False
-        self.waiting = False
+        self.waiting = True  # for all that is known before the first claim
         self.until: float | None = None
         self._not_before = 0.0
 

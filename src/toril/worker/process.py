@@ -1,39 +1,41 @@
 """A worker process: boots in order, works, and shuts down in order."""
 
 import asyncio
-import signal
-import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack
 from typing import Any, Final
 
 from toril.calls import Caller
 from toril.clock import Clock
 from toril.engine import Engine, Schedules
 from toril.errors import TorilError, UnknownQueue
-from toril.events import Events, WorkerEvent
+from toril.events import Events, JobEvent, WorkerEvent
 from toril.logs import log
 from toril.model import Order, SetMaxWaiting, whole
 from toril.plan import GRACE, Hook, Plan
 from toril.queue import Queue
 from toril.worker.leases import Keeper
 from toril.worker.schedules import Runs
+from toril.worker.shutdown import Watchdog
+from toril.worker.solitude import Solitude
 from toril.worker.strays import logged
+from toril.worker.under import Under
 from toril.worker.upkeep import Upkeep
 from toril.worker.worker import Surroundings, Worker
 
 __all__ = ["Process", "chosen"]
 
-_LAST_EXCHANGE: Final = 2.0  # seconds for handing in what was given back
+_LAST_EXCHANGE: Final = 0.5  # seconds for handing in what was given back
+_LAST_POLL: Final = 1.0  # seconds for a poller to end
 
 
 class Process:
     """One process's workers, and all that keeps them going."""
 
     def __init__(
-        self, queues: Sequence[Queue], engine: Engine, keeper: Keeper, clock: Clock, events: Events, plan: Plan, *,
+        self, queues: Sequence[Queue], engine: Engine, clock: Clock, events: Events, plan: Plan, *,
         name: str, version: str, schedules: Schedules | None = None, concurrency: Mapping[str, int] | None = None,
-        grace: float = GRACE,
+        grace: float = GRACE, under: Under | None = None,
     ) -> None:  # fmt: skip
         self._queues = chosen(queues, concurrency)
         self._concurrency = dict(concurrency or {})
@@ -44,12 +46,16 @@ class Process:
         self._grace = grace
         self._version = version
         self.name = name
-        self._keeper = keeper
         self._runs = None if schedules is None else Runs(schedules, clock, self._round_failed)
         self._workers: list[Worker] = []
+        self._pollers: list[asyncio.Task[None]] = []
+        self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []  # rounds of others, for as long as workers run
+        self._under = under
+        self._watchdog = Watchdog(grace, self.stop)
         self._stopping = asyncio.Event()
         self._rested = asyncio.Event()
         self._forced = False
+        self._gave_back = False
 
     @property
     def stopping(self) -> bool:
@@ -59,32 +65,38 @@ class Process:
         """Begin to shut down; a second time, do not wait for running jobs."""
         self._forced = self._stopping.is_set()
         self._stopping.set()
+        for worker in self._workers:
+            (worker.quiet if self._pollers else worker.stop)()  # pollers end first
         if self._forced:
-            for worker in self._workers:
-                worker.give_back()
+            self._give_back()
 
-    async def run(self, state: Any, *, burst: bool = False) -> int:
+    async def run(self, keeper: Keeper, state: Any, *, burst: bool = False) -> int:
         """Work until stopped, in a burst until nothing is left to do. 0: drained; 1: jobs had to be given back."""
         caller = Caller(f"{self.name}/reports", self._clock)
         around = Surroundings(
-            engine=self._engine, clock=self._clock, caller=caller, keeper=self._keeper, events=self._events,
-            name=self.name, rested=self._rested.set, runs=self._runs, state=state,
+            engine=self._engine, clock=self._clock, caller=caller, keeper=keeper, events=self._events,
+            name=self.name, rested=self._rested.set, solitude=Solitude(self._clock), runs=self._runs, state=state,
             middleware=tuple(self._plan.middleware),
         )  # fmt: skip
         self._workers = [Worker(queue, around, self._concurrency.get(queue.name)) for queue in self._queues]
-        await self._set_bounds()
+        if self._stopping.is_set():  # a signal came before there was anything to stop
+            for worker in self._workers:
+                worker.stop()
         async with AsyncExitStack() as shutdown:
             shutdown.push_async_callback(self._each, self._plan.on_flush, "on_flush")
+            await self._set_bounds()
+            self._booted("configuration")
             for hook in self._plan.on_start:
                 await _called(hook)
-            self._keeper.start()
-            shutdown.push_async_callback(self._keeper.stop)
-            return await self._work(burst=burst)
+            self._booted("hooks")
+            keeper.start()
+            shutdown.push_async_callback(keeper.stop)
+            return await self._work(keeper, burst=burst)
 
-    async def _work(self, *, burst: bool) -> int:
+    async def _work(self, keeper: Keeper, *, burst: bool) -> int:
         upkeep = Upkeep(
             [(worker.queue.name, worker.queue.options.lease) for worker in self._workers], self._engine, self._clock,
-            self._events, self.name, self._keeper, running=lambda: sum(worker.busy for worker in self._workers),
+            self._events, self.name, keeper, running=lambda: sum(worker.busy for worker in self._workers),
             slots=sum(worker.concurrency for worker in self._workers), version=self._version, order=self._ordered,
         )  # fmt: skip
         with logged():
@@ -93,27 +105,59 @@ class Process:
     async def _until_stopped(self, upkeep: Upkeep, *, burst: bool) -> int:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(worker.run()) for worker in self._workers]
-            rounds = [group.create_task(upkeep.run())]
+            rounds = [group.create_task(each()) for each in (upkeep.run, *self.beside)]
             if self._runs is not None:
                 rounds.append(group.create_task(self._runs.round([worker.queue.name for worker in self._workers])))
-            rounds += [group.create_task(self._poll(poller)) for poller in self._plan.pollers]
+            await self._all_ready()
+            self._booted("workers")
+            self._pollers = [group.create_task(self._poll(poller)) for poller in self._plan.pollers]
+            self._booted("pollers")
+            if self._under is not None:
+                self._under.say(ready=True)
             if burst:
                 rounds.append(group.create_task(self._until_empty()))
-            await self._stopping.wait()
-            drained = await self._drain(tasks)
+            drained = await self._drained_once_stopped(tasks)
             for task in rounds:
                 task.cancel()
         return 0 if drained else 1
 
+    async def _all_ready(self) -> None:
+        """Until every worker has heard from the store, or the process is to stop."""
+        waits = [asyncio.ensure_future(each.wait()) for each in (self._stopping, *(w.ready for w in self._workers))]
+        while not (waits[0].done() or all(wait.done() for wait in waits[1:])):
+            await asyncio.wait([wait for wait in waits if not wait.done()], return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    def _booted(self, step: str) -> None:
+        """A step of the boot is done; each comes after the one before."""
+        self._events.emit("booted", WorkerEvent(worker=self.name, detail=step))
+
+    async def _drained_once_stopped(self, tasks: "Sequence[asyncio.Task[None]]") -> bool:
+        try:
+            await self._stopping.wait()
+            return await self._drain(tasks)
+        except asyncio.CancelledError:  # whoever ran us wants no more of it: its jobs are for others now
+            self._stopping.set()
+            for worker in self._workers:
+                worker.stop()
+            self._give_back()
+            await asyncio.wait(tasks, timeout=_LAST_EXCHANGE)
+            raise
+
     async def _drain(self, tasks: "Sequence[asyncio.Task[None]]") -> bool:
-        """Quiet, wait, give back. The deadline is set before anything is waited for."""
+        """Wait, then give back. Nothing is claimed any more since `stop`."""
+        for poller in self._pollers:
+            poller.cancel()
+        if self._pollers:
+            await asyncio.wait(self._pollers, timeout=_LAST_POLL)
         for worker in self._workers:
             worker.stop()
         if self._forced:
             self._give_back()
         _, left = await asyncio.wait(tasks, timeout=0 if self._forced else self._grace)
         if not left:
-            return True
+            return not self._gave_back
         self._give_back()
         _, left = await asyncio.wait(left, timeout=_LAST_EXCHANGE)
         for task in left:
@@ -121,14 +165,26 @@ class Process:
         return False
 
     def _give_back(self) -> None:
+        self._gave_back = self._gave_back or any(worker.busy for worker in self._workers)
         for worker in self._workers:
             worker.give_back()
 
     async def _until_empty(self) -> None:
+        """Until a look into every queue, with nothing running anywhere, has brought nothing: what was last run in one
+        may have fed another."""
+        started = -1
+        while started != (started := sum(worker.started for worker in self._workers)):
+            await self._all_empty()
+            for worker in self._workers:
+                worker.look_again()
+            await self._all_empty()
+        if not self._stopping.is_set():
+            self.stop()
+
+    async def _all_empty(self) -> None:
         while not all(worker.empty for worker in self._workers):
             await self._rested.wait()
             self._rested.clear()
-        self._stopping.set()
 
     async def _poll(self, poller: Callable[[], Awaitable[Any]]) -> None:
         """A poller that fails is told of and left; the workers go on."""
@@ -160,23 +216,22 @@ class Process:
                     worker.quiet()
             case Order.STOP:
                 if not self._stopping.is_set():
-                    self.stop()
+                    if self._under is not None:
+                        self._under.say(leaves=True)  # it is not to be started anew
+                    self.rouse()
 
-    @contextmanager
-    def signals(self) -> Iterator[None]:
+    def rouse(self) -> None:
+        """Begin to stop as a signal would have it, from any thread."""
+        self._watchdog.rouse()
+
+    def stalled(self, queue: str, jobs: Sequence[str]) -> None:
+        """The supervisor has taken jobs back from a process that died."""
+        for job in jobs:
+            self._events.emit("stalled", JobEvent(queue=queue, job_id=job, job_name="", worker=self.name))
+
+    def signals(self) -> AbstractContextManager[None]:
         """Stop on SIGTERM and SIGINT, where this is the main thread; afterwards all is as it was."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-        for number in before:
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(self.stop))
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        return self._watchdog.watching()
 
 
 def chosen(queues: Sequence[Queue], concurrency: Mapping[str, int] | None) -> list[Queue]:

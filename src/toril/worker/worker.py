@@ -29,6 +29,7 @@ from toril.worker.loop import Loop, Terms
 from toril.worker.reports import AttemptReports
 from toril.worker.running import Running
 from toril.worker.schedules import Runs
+from toril.worker.solitude import Solitude
 from toril.worker.telling import Telling
 from toril.worker.threads import Order, Threads, blocking
 
@@ -49,6 +50,7 @@ class Surroundings:
     events: Events
     name: str
     rested: Callable[[], None]
+    solitude: Solitude
     runs: Runs | None = None
     state: Any = None
     middleware: Sequence[Middleware] = field(default_factory=tuple)
@@ -71,6 +73,7 @@ class Worker:
             max_stalls=options.max_stalls, limits=Limits(rate=options.rate_limit, precedence=precedence),
         )  # fmt: skip
         self._loop = Loop(terms, around.engine, around.clock, self, self._error)
+        around.solitude.join(self._loop.slot_freed)
         self._rules = Rules(
             queue.handlers, options.unknown == "release", around.clock.random, options.retry.table, options.strategies,
             self._job,
@@ -81,6 +84,8 @@ class Worker:
         self._attempts: set[asyncio.Task[None]] = set()
         self._home: asyncio.AbstractEventLoop | None = None
         self._leaving = False
+        self.started = 0  # jobs, since the beginning
+        self.ready = asyncio.Event()  # set once the store has answered a claim
 
     async def run(self) -> None:
         """Work until stopped. Returns when every attempt has ended and is handed in."""
@@ -122,10 +127,24 @@ class Worker:
         """Whether there was nothing to do when last looked."""
         return self._loop.empty
 
+    def look_again(self) -> None:
+        """Claim as if something had arrived."""
+        self._loop.look_again()
+
     # what the loop asks of the slots
 
     def free(self) -> int:
-        return self.concurrency - len(self._running)
+        return 0 if self._around.solitude.excludes(self) else self.concurrency - len(self._running)
+
+    def solitary(self) -> bool:
+        return self._around.solitude.can_be_had(self)
+
+    def claiming(self, *, alone: bool) -> None:
+        self._around.solitude.claim(self, alone=alone)
+
+    def claimed(self, *, suspect: bool, make_way: float | None) -> None:
+        self._around.solitude.make_way(self, make_way)
+        self._around.solitude.answered(suspect=suspect)
 
     def idle(self) -> bool:
         return not self._running
@@ -136,6 +155,8 @@ class Worker:
             return
         running = Running(job, Signal(), self._around.clock.monotonic())
         self._running[id(running)] = running
+        self.started += 1
+        self._around.solitude.begin()
         options = self._options
         self._around.keeper.hold(
             job.lease, ttl=options.lease, renew=options.renew, since=asked_at, tell=self._heard_elsewhere
@@ -151,6 +172,7 @@ class Worker:
 
     def looked(self, answer: Exchange) -> None:
         self._telling.looked(answer)
+        self.ready.set()
 
     def drained(self) -> None:
         self._telling.drained()
@@ -299,7 +321,7 @@ class Worker:
 
     def _settle_unless_over(self, running: Running, outcome: Outcome) -> None:
         if running.end():
-            self._running.pop(id(running), None)
+            self._leave(running)
             self._hand_in(running.job, outcome, self._around.clock.monotonic() - running.started)
 
     def _hand_in(self, job: Claimed, outcome: Outcome, duration: float) -> None:
@@ -308,10 +330,14 @@ class Worker:
 
     def _drop(self, running: Running) -> None:
         if running.end():
-            self._running.pop(id(running), None)
+            self._leave(running)
             self._around.keeper.release(running.lease)
             self._telling.lost(running.job)
             self._loop.slot_freed()
+
+    def _leave(self, running: Running) -> None:
+        del self._running[id(running)]
+        self._around.solitude.end()
 
     def _error(self, text: str) -> None:
         self._around.events.emit("error", WorkerEvent(worker=self._around.name, queue=self.queue.name, error=text))

@@ -1,0 +1,193 @@
+"""Recovery for the whole fleet: takes back what was lost in every queue of a store, those without workers included.
+
+Worker processes recover their own queues by themselves. The reaper looks after all of them, and a leader is elected so
+that of many reapers one does the work. The lead only saves work: each recovery checks the leases in the store, so two
+leaders at once are harmless.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from toril.clock import Clock
+from toril.engine import Engine, Store
+from toril.errors import InvalidOption, TorilError
+from toril.events import Events, JobEvent, WorkerEvent
+from toril.model import Recovered
+from toril.plan import GRACE
+from toril.worker.shutdown import Watchdog
+
+__all__ = ["LEASE", "Election", "Reaper", "check_electable"]
+
+LEASE: Final = 30.0  # seconds; renewed at a third of it, and tried for at a sixth
+_ROLE: Final = "reaper"
+_LONGEST_REST: Final = 1.0  # seconds: a lease that began after the last look is found this late at most
+_NAMES: Final = 10.0  # seconds between looks for new queues
+_PRUNE: Final = 60.0
+_AFTER_AN_ERROR: Final = 5.0
+
+
+def check_electable(url: str) -> None:
+    """Whether there can be others to elect a leader among."""
+    if url.startswith("memory:"):
+        raise InvalidOption(
+            "a store in memory belongs to one process, which needs no leader; use sqlite:// or redis://"
+        )
+
+
+def _cancel(work: "asyncio.Task[None]") -> None:
+    work.cancel()
+
+
+class Election:
+    """Leads, or waits for the lead. Whoever cannot reach the store stops leading by its own clock in time."""
+
+    def __init__(
+        self, engine: Engine, clock: Clock, owner: str, told: Callable[[bool], None], *, role: str = _ROLE,
+        lease: float = LEASE, failed: Callable[[TorilError], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._engine = engine
+        self._clock = clock
+        self._owner = owner
+        self._told = told
+        self._role = role
+        self._lease = lease
+        self._failed = failed
+        self._until = 0.0
+        self._led = False
+
+    @property
+    def leads(self) -> bool:
+        return self._led and self._clock.monotonic() < self._until
+
+    async def run(self) -> None:
+        """Until cancelled; then the lead is given up, if it is ours."""
+        try:
+            while True:
+                await self.stand()
+                rest = self._lease / 3 if self._led else self._lease / 6
+                await self._clock.sleep(rest * (0.9 + 0.1 * self._clock.random()))
+        finally:
+            if self._led:
+                self._set(leads=False)
+                await self._resign()
+
+    async def stand(self) -> None:
+        """Try once to become the leader, or to stay it."""
+        sent = self._clock.monotonic()
+        try:
+            leads = await self._engine.lead(self._role, self._owner, ttl=round(self._lease * 1000))
+        except TorilError as error:
+            self._failed(error)
+            leads = self.leads  # until the time is up that the last answer gave
+        else:
+            self._until = sent + self._lease if leads else 0.0
+        self._set(leads=leads)
+
+    async def _resign(self) -> None:
+        try:
+            await self._engine.resign(self._role, self._owner)
+        except TorilError as error:  # it runs out by itself
+            self._failed(error)
+
+    def _set(self, *, leads: bool) -> None:
+        if leads is not self._led:
+            self._led = leads
+            self._told(leads)
+
+
+class Reaper:
+    """One reaper. Without an election it works as if it always led."""
+
+    def __init__(
+        self, store: Store, clock: Clock, events: Events, name: str, *, queues: Sequence[str] | None = None,
+        elected: bool = True, lease: float = LEASE, rest: float = _LONGEST_REST,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._clock = clock
+        self._events = events
+        self._name = name
+        self._named = queues
+        self._queues: Sequence[str] = queues or ()
+        self._rest = rest
+        self._led = asyncio.Event()
+        self._election = None
+        if elected:
+            self._election = Election(store, clock, name, self._lead_changed, lease=lease, failed=self._failed)
+        else:
+            self._led.set()
+
+    async def run(self) -> None:
+        """Until cancelled. The first sweep is made at once."""
+        async with asyncio.TaskGroup() as group:
+            if self._election is not None:
+                group.create_task(self._election.run())
+            group.create_task(self._sweeps())
+            group.create_task(self._prunes())
+
+    async def serve(self) -> None:
+        """Until a signal."""
+        work = asyncio.create_task(self.run())
+        with Watchdog(GRACE, partial(_cancel, work)).watching():
+            try:
+                await asyncio.wait([work])
+            finally:
+                work.cancel()
+        if not work.cancelled():
+            work.result()
+
+    @property
+    def _may_act(self) -> bool:
+        return self._election is None or self._election.leads
+
+    async def _sweeps(self) -> None:
+        looked = None
+        while True:
+            await self._led.wait()
+            try:
+                if self._named is None and (looked is None or self._clock.monotonic() - looked >= _NAMES):
+                    self._queues, looked = await self._store.queues(), self._clock.monotonic()
+                rest = await self._sweep()
+            except TorilError as error:
+                self._failed(error)
+                rest = _AFTER_AN_ERROR
+            await self._clock.sleep(rest)
+
+    async def _sweep(self) -> float:
+        """All queues once. Returns how long to rest: until the first known lease runs out, and not too long."""
+        rest = self._rest
+        for queue in self._queues:
+            while self._may_act:
+                found = await self._store.recover(queue)
+                self._tell(queue, found)
+                if found.next_deadline is not None:
+                    rest = min(rest, max(0.05, (found.next_deadline - found.now) / 1000))
+                if not found.more:
+                    break
+        return rest
+
+    async def _prunes(self) -> None:
+        while True:
+            await self._clock.sleep(_PRUNE * (0.5 + self._clock.random()))
+            try:
+                for queue in self._queues:
+                    while self._may_act and await self._store.prune(queue) >= 1000:
+                        pass
+            except TorilError as error:
+                self._failed(error)
+
+    def _lead_changed(self, leads: bool) -> None:  # noqa: FBT001 - a callback with one fact
+        if leads:
+            self._led.set()
+        else:
+            self._led.clear()
+        event = WorkerEvent(worker=self._name, detail=self._name)
+        self._events.emit("leadership_acquired" if leads else "leadership_lost", event)
+
+    def _tell(self, queue: str, found: Recovered) -> None:
+        for job in (*found.returned, *found.failed):
+            self._events.emit("stalled", JobEvent(queue=queue, job_id=job, job_name="", worker=self._name))
+
+    def _failed(self, error: TorilError) -> None:
+        self._events.emit("error", WorkerEvent(worker=self._name, error=str(error)))

@@ -1,0 +1,86 @@
+"""A job that has stalled runs with nothing beside it in its whole process: not in its queue, and not in another."""
+
+from collections.abc import Callable
+
+from toril.clock import Clock
+
+__all__ = ["Solitude"]
+
+
+class Solitude:
+    """What runs in a process, over all its queues; and who, if anyone, has it to himself."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._running = 0
+        self._claims = 0
+        self._holder: object | None = None
+        self._ways: dict[object, float] = {}  # who wants the process to himself, and until when others make way
+        self._wanted = False
+        self._wake: list[Callable[[], None]] = []
+
+    def join(self, wake: Callable[[], None]) -> None:
+        """Have this called when the process may be had alone, and when it is shared again."""
+        self._wake.append(wake)
+
+    def excludes(self, worker: object) -> bool:
+        """Whether another has the process to himself, or is to have it soon."""
+        if self._holder is not None:
+            return self._holder is not worker
+        if not self._ways or worker in self._ways:
+            return False
+        now = self._clock.monotonic()
+        return any(now < until for until in self._ways.values())
+
+    def make_way(self, worker: object, until: float | None) -> None:
+        """Have the others claim nothing for a while, or no longer."""
+        if until is None:
+            if self._ways.pop(worker, None) is not None:
+                self._rouse()
+        elif self._ways.get(worker) != until:
+            self._ways[worker] = until
+            self._clock.later(max(0.0, until - self._clock.monotonic()), self._rouse)
+
+    def can_be_had(self, worker: object) -> bool:
+        """Whether nothing runs in the process, and nobody else may be given something just now."""
+        can = not self._running and not self._claims and self._holder in (None, worker)
+        self._wanted = self._wanted or not can
+        return can
+
+    def claim(self, worker: object, *, alone: bool) -> None:
+        """A claim is on its way; if it is for one alone, nobody else claims until it is answered."""
+        self._claims += 1
+        if alone:
+            self._holder = worker
+
+    def answered(self, *, suspect: bool) -> None:
+        """The jobs of a claim have begun. With a suspect among them the process stays its own until it ends."""
+        self._claims -= 1
+        if not (suspect and self._running):
+            self._share()
+        self._offer()
+
+    def begin(self) -> None:
+        self._running += 1
+
+    def end(self) -> None:
+        self._running -= 1
+        if not self._running:
+            self._share()
+        self._offer()
+
+    def _share(self) -> None:
+        """Whoever had the process to himself has it no more, and those who were kept out may claim."""
+        if self._holder is not None:
+            self._holder = None
+            self._rouse()
+
+    def _offer(self) -> None:
+        """The process is free again, if it is, for those who waited for that."""
+        if self._wanted and not self._running and not self._claims:
+            self._wanted = False
+            self._rouse()
+
+    def _rouse(self) -> None:
+        for wake in self._wake:
+            wake()

@@ -1,0 +1,68 @@
+"""What has stalled runs alone in its whole process."""
+
+import asyncio
+
+import pytest
+
+from tests.worker.conftest import working
+from toril import App, JobContext
+from toril.model import Claim
+
+
+@pytest.mark.covers("F117", "G6")
+async def test_jobs_of_two_queues_that_have_stalled_do_not_run_side_by_side(app: App) -> None:
+    running, beside, done = 0, 0, asyncio.Event()
+    ended: list[str] = []
+
+    async def work(ctx: JobContext[None]) -> None:
+        nonlocal running, beside
+        running += 1
+        await asyncio.sleep(0.05)
+        beside = max(beside, running)
+        running -= 1
+        ended.append(ctx.job_id)
+        if len(ended) == 6:
+            done.set()
+
+    queues = [app.queue(name, {"n": work}, concurrency=2) for name in ("a", "b", "c")]
+    async with app:
+        for queue in queues:
+            await queue.add_many([("n", None)] * 2)
+            claim = Claim(want=2, token=f"dead-{queue.name}", lease=30_000, worker="dead")
+            leases = [job.lease for job in (await app.store.exchange(queue.name, [], claim)).jobs]
+            assert len((await app.store.recover(queue.name, dead=leases, cause="a crash")).returned) == 2
+
+        async with working(app), asyncio.timeout(30):
+            await done.wait()
+
+    assert beside == 1
+
+
+async def test_a_queue_with_much_to_do_makes_way_for_a_job_that_has_stalled_in_another(app: App) -> None:
+    """Nothing else is claimed while a suspect waits for the process to be empty, so that it does become empty."""
+    alone = asyncio.Event()
+    running = 0
+
+    async def steady(ctx: JobContext[None]) -> None:
+        nonlocal running
+        running += 1
+        await asyncio.sleep(0.02)
+        running -= 1
+        if not alone.is_set():
+            await busy.add("steady")
+
+    async def suspect(ctx: JobContext[None]) -> None:
+        assert running == 0
+        alone.set()
+
+    busy = app.queue("busy", [steady], concurrency=3)
+    app.queue("q", [suspect])
+    async with app:
+        await busy.add_many([("steady", None)] * 6)
+        await app.queues["q"].add("suspect")
+        claim = Claim(want=1, token="dead", lease=30_000, worker="dead")
+        (job,) = (await app.store.exchange("q", [], claim)).jobs
+        async with working(app), asyncio.timeout(30):
+            await asyncio.sleep(0.2)
+            await app.store.recover("q", dead=[job.lease])
+            await alone.wait()
