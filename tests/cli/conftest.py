@@ -38,6 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder: empty, and nothing in the environment names a store. Its modules are forgotten with it."""
     for name in _OURS:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TORIL_NO_HTTP", "1")  # tests run beside each other, and the port is one
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield tmp_path

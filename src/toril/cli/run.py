@@ -1,22 +1,23 @@
-"""`toril run`: a worker process."""
+"""`toril run`: worker processes under a supervisor."""
 
 import asyncio
-import logging
-from collections.abc import Mapping
-from typing import Final
+import json
+import sys
+from typing import Any, Final
 
 import click
 
-from toril import App, TorilError
-from toril.cli.loading import load
+from toril.cli.address import DEFAULT, address
+from toril.cli.endings import Failure
 from toril.cli.loglines import write_logs
 from toril.cli.times import duration
-from toril.engine import redacted
+from toril.supervisor import Listen, Plan, Supervisor, serve
 
 __all__ = ["run"]
 
-_log: Final = logging.getLogger("toril")
 _LEVELS: Final = ("debug", "info", "warning", "error")
+_TYPED: Final = click.core.ParameterSource.COMMANDLINE
+_UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
 def queue_choice(written: str) -> tuple[str, int | None]:
@@ -29,43 +30,72 @@ def queue_choice(written: str) -> tuple[str, int | None]:
     return name, int(slots)
 
 
-@click.command()
-@click.argument("target", metavar="MODULE:APP")
+def size(written: str) -> int:
+    """`500M`, `2G`: bytes."""
+    digits, unit = written.lower().removesuffix("b"), ""
+    if digits[-1:] in _UNITS and digits[-1:]:
+        digits, unit = digits[:-1], digits[-1]
+    if not (digits.isascii() and digits.isdecimal() and int(digits[:15]) > 0):
+        raise click.BadParameter(f"{written!r} is not a size such as 500M or 2G")
+    return int(digits) * _UNITS[unit]
+
+
+@click.command(context_settings={"auto_envvar_prefix": "TORIL"})
+@click.argument("target", metavar="MODULE:APP", envvar="TORIL_APP")
 @click.option(
-    "-q", "--queue", "chosen", type=queue_choice, multiple=True, metavar="NAME[:CONCURRENCY]",
-    help="Work only this queue, with so many jobs at once; can be given several times.",
+    "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="How many worker processes."
+)
+@click.option(
+    "-q", "--queue", "--queues", "chosen", type=queue_choice, multiple=True, metavar="NAME[:CONCURRENCY]",
+    envvar="TORIL_QUEUES",
+    help="Work only this queue, with so many jobs at once in each process; can be given several times.",
 )  # fmt: skip
 @click.option("--grace", type=duration, default="10", help="How long running jobs get to end. [default: 10s]")
 @click.option("--burst", is_flag=True, help="End when there is nothing left to do.")
+@click.option(
+    "--hang-timeout", type=duration, default="5m", help="A process whose loop stands still for so long is replaced."
+)
+@click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
+@click.option(
+    "--max-rss", type=size, metavar="SIZE", help="Replace a process that has grown to this size, such as 500M."
+)
+@click.option(
+    "--http",
+    type=address,
+    metavar="HOST:PORT",
+    help="Where /livez, /readyz and /health are served. [default: 127.0.0.1:8484]",
+)
+@click.option("--no-http", is_flag=True, help="Serve no HTTP.")
+@click.option("--http-origin", metavar="ORIGIN", help="A web page's origin that may read /health.")
+@click.option(
+    "--unready-after", type=duration, default="10", help="Not ready once the store is away for so long. [default: 10s]"
+)
 @click.option("--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="info", show_default=True)
-def run(*, target: str, chosen: tuple[tuple[str, int | None], ...], grace: float, burst: bool, log_level: str) -> int:
+def run(*, target: str, log_level: str, **given: Any) -> int:
     """Work the queues of an app, as in `toril run jobs:app`, until a signal says stop.
 
-    On SIGTERM or Ctrl-C it claims nothing more and lets running jobs end. What has not ended after the grace goes back
-    to its queue, and the exit code is 1; a second signal does not wait.
+    A supervisor keeps the worker processes running and their jobs' leases alive. On SIGTERM or Ctrl-C nothing more is
+    claimed, and running jobs may end. What has not ended after the grace goes back to its queue, and the exit code is
+    1; a second signal does not wait, a third one ends at once. Every option can also be set as TORIL_PROCESSES,
+    TORIL_QUEUES, and so on.
     """
     write_logs(log_level)
-    app = load(target)
-    queues = _queues(app, chosen)
-    _log.info("%s on %s: %s", target, redacted(app.url), ", ".join(f"{name} ({n})" for name, n in queues.items()))
-    try:
-        return asyncio.run(app.run(queues=queues, grace=grace, burst=burst))
-    except* TorilError:
-        raise
-    except* Exception:
-        _log.exception("the app could not be run")
-    return 1
+    supervisor = Supervisor(_plan(target, log_level, **given), beside=[serve])
+    code = asyncio.run(supervisor.run())
+    if supervisor.failed is not None:
+        if supervisor.failed.usage:
+            raise click.UsageError(supervisor.failed.text, click.get_current_context())
+        raise Failure(supervisor.failed.text)
+    return code
 
 
-def _queues(app: App, chosen: tuple[tuple[str, int | None], ...]) -> Mapping[str, int]:
-    """The queues to work, each with its concurrency."""
-    if not chosen:
-        found = {name: queue.options.concurrency for name, queue in app.queues.items() if queue.handlers.names}
-        if not found:
-            raise click.BadParameter("the app has no queue with a handler", param_hint="MODULE:APP")
-        return found
-    for name, _ in chosen:
-        if name not in app.queues:
-            known = ", ".join(app.queues) or "none"
-            raise click.BadParameter(f"the app has no queue {name!r}; it has {known}", param_hint="-q")
-    return {name: slots or app.queues[name].options.concurrency for name, slots in chosen}
+def _plan(
+    target: str, log_level: str, *, chosen: tuple[Any, ...], grace: float, burst: bool, http: tuple[str, int] | None,
+    no_http: bool, http_origin: str | None, **rest: Any,
+) -> Plan:  # fmt: skip
+    if http is not None and no_http and click.get_current_context().get_parameter_source("http") is _TYPED:
+        raise click.UsageError("--http and --no-http exclude each other")
+    orders = {"target": target, "queues": chosen, "grace": grace, "burst": burst, "log_level": log_level}
+    command = (sys.executable, "-m", "toril.cli.child", json.dumps(orders))
+    listen = None if no_http else Listen(*(http or DEFAULT), asked_for=http is not None, origin=http_origin)
+    return Plan(command=command, title=target, grace=grace, burst=burst, http=listen, **rest)

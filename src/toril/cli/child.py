@@ -1,0 +1,84 @@
+"""What `toril run` starts: one worker process under its supervisor."""
+
+import asyncio
+import faulthandler
+import json
+import logging
+import os
+import signal
+import sys
+from typing import Any, Final
+
+import click
+
+from toril import App, TorilError
+from toril.cli.loading import load
+from toril.cli.loglines import write_logs
+from toril.worker.under import Under
+
+__all__ = ["chosen_queues", "main"]
+
+_log: Final = logging.getLogger("toril")
+
+
+def main(orders: str, descriptors: str) -> int:
+    """Load the app and work its queues. A boot that fails is told to the supervisor, which words it."""
+    given = json.loads(orders)
+    line, memory, stacks = map(int, descriptors.split(","))
+    for descriptor in (line, memory, stacks):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - not ours
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches the whole group; the supervisor decides
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    write_logs(given["log_level"])
+    under = Under(line, memory)
+    try:
+        app = load(given["target"])
+        queues = chosen_queues(app, [(name, slots) for name, slots in given["queues"]])
+    except click.UsageError as error:
+        under.say(failed=[2, error.format_message(), True])
+        return 2
+    under.say(hello={"url": app.url, "prefix": app.prefix, "queues": queues, "pollers": app.pollers})
+    return _worked(app, queues, given, under)
+
+
+def _worked(app: App, queues: dict[str, int], given: dict[str, Any], under: Under) -> int:
+    try:
+        return asyncio.run(app.run(queues=queues, grace=given["grace"], burst=given["burst"], under=under))
+    except BaseExceptionGroup as group:
+        return _failed(_innermost(group), under)
+    except Exception as error:
+        return _failed(error, under)
+
+
+def _failed(error: BaseException, under: Under) -> int:
+    if isinstance(error, TorilError):
+        under.say(failed=[1, str(error)])
+    else:
+        _log.error("the app could not be run", exc_info=error)
+        under.say(failed=[1, f"the app could not be run: {type(error).__name__}: {error}"])
+    return 1
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def chosen_queues(app: App, chosen: list[tuple[str, int | None]]) -> dict[str, int]:
+    """The queues to work, each with its concurrency."""
+    if not chosen:
+        found = {name: queue.options.concurrency for name, queue in app.queues.items() if queue.handlers.names}
+        if not found:
+            raise click.BadParameter("the app has no queue with a handler", param_hint="MODULE:APP")
+        return found
+    for name, _ in chosen:
+        if name not in app.queues:
+            known = ", ".join(app.queues) or "none"
+            raise click.BadParameter(f"the app has no queue {name!r}; it has {known}", param_hint="-q")
+    return {name: slots or app.queues[name].options.concurrency for name, slots in chosen}
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

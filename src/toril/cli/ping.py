@@ -1,0 +1,35 @@
+"""`toril ping`: for container checks. It imports nothing of the application."""
+
+import http.client
+
+import click
+
+from toril.cli.address import DEFAULT, address
+from toril.cli.endings import Failure, say
+from toril.cli.times import duration
+
+__all__ = ["ping"]
+
+
+@click.command()
+@click.option("--http", type=address, envvar="TORIL_HTTP", metavar="HOST:PORT", help="[default: 127.0.0.1:8484]")
+@click.option("--live", is_flag=True, help="Ask whether it is alive, not whether it is ready.")
+@click.option("--timeout", type=duration, default="5", help="How long to wait for the answer. [default: 5s]")
+def ping(*, http: tuple[str, int] | None, live: bool, timeout: float) -> None:
+    """Ask a worker on this machine whether it is ready. Exit code 0: yes; 1: no, or nobody answers."""
+    host, port = http or DEFAULT
+    asked = "127.0.0.1" if host in ("0.0.0.0", "") else "::1" if host == "::" else host  # noqa: S104 - where it listens
+    if (code := _asked(asked, port, "/livez" if live else "/readyz", timeout)) != 200:
+        raise Failure(f"the worker at {asked}:{port} is not {'alive' if live else 'ready'}: it answers {code}")
+    say("alive" if live else "ready")
+
+
+def _asked(host: str, port: int, path: str, timeout: float) -> int:
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        raise Failure(f"no worker answers at {host}:{port}: {error}") from None
+    finally:
+        connection.close()

@@ -1,0 +1,8 @@
+"""Worker processes, looked after from a process that runs nobody's code but ours."""
+
+from toril.supervisor.child import Failed
+from toril.supervisor.plan import Listen, Plan
+from toril.supervisor.serving import serve
+from toril.supervisor.supervisor import Supervisor
+
+__all__ = ["Failed", "Listen", "Plan", "Supervisor", "serve"]

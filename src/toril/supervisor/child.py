@@ -1,0 +1,132 @@
+"""One child: its process, the table of its leases, and the line to it."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toril.worker.table import Held, Table, new_memory
+
+__all__ = ["Child", "Failed", "told"]
+
+_STACKS: Final = 64_000  # bytes of a stack that are told
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A child could not boot: the code to exit with, and the reason; `usage` says that the command line is wrong."""
+
+    code: int
+    text: str
+    usage: bool = False
+
+
+class Child:
+    """A worker process, from its start to its end."""
+
+    def __init__(self, command: Sequence[str], env: dict[str, str]) -> None:
+        here, there = socket.socketpair()
+        self._memory, self._stacks = new_memory(), new_memory()
+        passed = (there.fileno(), self._memory, self._stacks)
+        with there:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [*command, ",".join(map(str, passed))], pass_fds=passed, stdin=subprocess.DEVNULL, env=os.environ | env
+            )
+        self._socket = here
+        self._writer: asyncio.StreamWriter | None = None
+        self.table = Table(self._memory)
+        self.pid = self._process.pid
+        self.hello: dict[str, Any] | None = None
+        self.ready = False
+        self.failed: Failed | None = None
+        self.draining = False  # it was told to go, or has said that it goes
+        self.leaves = False  # it goes for good
+        self.forced = False  # it did not go in time
+        self.killed: str | None = None  # why it had to be killed while it was to work
+        self.died: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        # Not the line's end, which what a handler has forked may hold open.
+        threading.Thread(target=self._wait, args=(self.died.get_loop(),), daemon=True).start()
+
+    def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
+        code = self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            loop.call_soon_threadsafe(self._dead, code)
+
+    def _dead(self, code: int) -> None:
+        if not self.died.done():
+            self.died.set_result(code)
+
+    async def listen(self) -> Any:
+        """What it says, document by document, until it is gone."""
+        reader, self._writer = await asyncio.open_connection(sock=self._socket)
+        with contextlib.suppress(OSError):
+            async for line in reader:
+                yield json.loads(line)
+
+    def say(self, **message: Any) -> None:
+        """Tell it something. This never waits, whatever state it is in."""
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(json.dumps(message).encode() + b"\n")
+
+    def held(self) -> list[Held]:
+        return self.table.held()
+
+    def terminate(self) -> None:
+        self.draining = True
+        self._signal(signal.SIGTERM)
+
+    def force(self) -> None:
+        """Its time to stop is over."""
+        self.forced = True
+        self._signal(signal.SIGKILL)
+
+    def kill(self, why: str) -> None:
+        self.killed = why
+        self._signal(signal.SIGKILL)
+
+    def ask_for_stacks(self) -> None:
+        """Have it write where each of its threads is; that works while it holds the interpreter's lock."""
+        self._signal(signal.SIGUSR1)
+
+    def stacks(self) -> str:
+        return os.pread(self._stacks, _STACKS, 0).decode(errors="replace")
+
+    def rss(self) -> int | None:
+        """Its memory in bytes, where the system tells."""
+        try:
+            with open(f"/proc/{self.pid}/statm", encoding="ascii") as file:  # noqa: PTH123 - not a path of ours
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        self.table.close()
+        if self._writer is not None:
+            self._writer.close()
+        else:
+            self._socket.close()
+        os.close(self._memory)
+        os.close(self._stacks)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self.died.done():
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+
+def told(code: int, *, out_of_memory: bool = False) -> str:
+    """How a process ended, in words."""
+    if code >= 0:
+        return f"its process exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    return f"its process was killed by {name}" + (": the memory limit was reached" if out_of_memory else "")

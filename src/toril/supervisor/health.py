@@ -1,0 +1,95 @@
+"""What the supervisor knows of itself: whether it lives, whether it is ready, and the details."""
+
+from typing import Any, Final
+
+from toril.clock import Clock
+from toril.errors import TorilError
+from toril.states import State
+from toril.supervisor.supervisor import Supervisor
+
+__all__ = ["Vitals"]
+
+_ASK: Final = 1.0  # seconds between two questions to the store
+_SLOW: Final = 30.0  # seconds without a tick after which a loop counts as dead, unless it is replaced before
+_GONE: Final = 5.0  # seconds for which a child may be missing
+_OLDEST: Final = 10  # queues whose oldest job is looked for
+
+
+class Vitals:
+    """Watches the store and the children. Its answers cost nothing: they are ready when they are asked for."""
+
+    def __init__(self, supervisor: Supervisor, clock: Clock) -> None:
+        self._supervisor = supervisor
+        self._clock = clock
+        self._answered = self._complete = clock.monotonic()
+        self._detail = ""
+        self._oldest: dict[str, float | None] = {}
+
+    async def watch(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._ask_the_store()
+            await self._clock.sleep(_ASK)
+
+    def problems(self) -> list[str]:
+        """Why it is not ready; nothing if it is."""
+        supervisor, now = self._supervisor, self._clock.monotonic()
+        found = []
+        if supervisor.draining:
+            found.append("draining")
+        elif not supervisor.up.is_set():
+            found.append("booting")
+        if now - self._answered > supervisor.plan.unready_after:
+            found.append(f"the store has not answered for {now - self._answered:.0f} s: {self._detail}")
+        alive = [child for child in supervisor.children.values() if child.ready]
+        if len(alive) >= supervisor.plan.processes:
+            self._complete = now
+        elif now - self._complete > _GONE:
+            found.append(f"{len(alive)} of {supervisor.plan.processes} worker processes are ready")
+        dead = [child.pid for child in alive if now - child.table.ticked > min(_SLOW, supervisor.plan.hang_timeout)]
+        return found + [f"the loop of worker process {pid} stands still" for pid in dead]
+
+    def document(self) -> dict[str, Any]:
+        """Everything, for people and dashboards."""
+        supervisor, problems, now = self._supervisor, self.problems(), self._clock.monotonic()
+        hello = supervisor.hello or {}
+        return {
+            "status": "OK" if not problems else "DEGRADED",
+            "message": "; ".join(problems) or "all is well",
+            "draining": supervisor.draining,
+            "pollers": "running" if hello.get("pollers") else "disabled",
+            "store": {"ok": now - self._answered <= supervisor.plan.unready_after, "detail": self._detail},
+            "queues": hello.get("queues", {}),
+            "oldest_waiting": self._oldest,
+            "restarts": supervisor.restarts,
+            "workers": [
+                {
+                    "pid": child.pid,
+                    "ready": child.ready,
+                    "draining": child.draining,
+                    "running": child.table.running,
+                    "ended": child.table.ended,
+                    "silent_seconds": round(max(0.0, now - child.table.ticked), 3) if child.table.ticked else None,
+                    "loop_lag_seconds": round(child.table.late, 3),
+                    "rss_bytes": child.rss(),
+                }
+                for child in supervisor.children.values()
+            ],
+        }
+
+    async def _ask_the_store(self) -> None:
+        store = self._supervisor.store
+        if store is None:  # in memory, in the child; or not open yet
+            self._answered = self._clock.monotonic()
+            return
+        health = await store.health()
+        self._detail = health.detail
+        if not health.ok:
+            return
+        self._answered = self._clock.monotonic()
+        try:
+            for queue in list((self._supervisor.hello or {}).get("queues", {}))[:_OLDEST]:
+                page = await store.page(queue, State.WAITING, limit=1)
+                self._oldest[queue] = (health.now - page.items[0].added_at) / 1000 if page.items else None
+        except TorilError as error:
+            self._detail = str(error)

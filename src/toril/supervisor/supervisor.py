@@ -1,0 +1,281 @@
+"""Keeps children running: sees them die, gives their jobs back, starts them anew, and stops them in order."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from toril.clock import SYSTEM, Clock
+from toril.engine import Store, connect, redacted
+from toril.errors import TorilError
+from toril.logs import log
+from toril.plan import worker_name
+from toril.supervisor.child import Child, Failed, told
+from toril.supervisor.fleet import FleetKeeper
+from toril.supervisor.memory import OomCounter
+from toril.supervisor.plan import Plan
+from toril.worker.shutdown import Watchdog
+
+__all__ = ["Supervisor"]
+
+_FIRST_PAUSE: Final = 1.0  # seconds before the second restart in a row; the first one is at once
+_LONGEST_PAUSE: Final = 30.0
+_SETTLED: Final = 60.0  # seconds after which a child's death is not counted with those before it
+_LOOK: Final = 0.25
+_PATIENCE: Final = 30.0  # seconds for giving jobs back to a store that does not answer
+_OVERTIME: Final = 0.5  # seconds after the grace at which what still runs is killed
+_HURRY: Final = 1.2  # the same, after a second signal
+_LAST_WORDS: Final = 1.0
+_STACKS: Final = 0.5  # seconds for a child to write where it is
+
+
+# What runs beside the children until they are gone, and is then cancelled.
+Beside: TypeAlias = "Callable[[Supervisor], Coroutine[Any, Any, None]]"
+
+
+class Supervisor:
+    """One run of `toril run`. Whoever is below it may crash, hang or leak; it runs none of their code."""
+
+    def __init__(self, plan: Plan, clock: Clock = SYSTEM, *, beside: Sequence[Beside] = ()) -> None:
+        self.plan = plan
+        self._beside = beside
+        self.children: dict[int, Child] = {}
+        self.restarts = 0
+        self.failed: Failed | None = None
+        self.hello: dict[str, Any] | None = None
+        self.store: Store | None = None
+        self.up = asyncio.Event()  # every child is ready
+        self.draining = False
+        self._clock = clock
+        self._name = worker_name(clock).replace("worker-", "supervisor-", 1)
+        self._keeper: FleetKeeper | None = None
+        self._signals = 0
+        self._stopping = asyncio.Event()
+        self._oom = OomCounter()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._clean = True
+
+    async def run(self) -> int:
+        """Until a signal, or until every child has left for good. 0: drained; 1: not quite; or a failed boot's code."""
+        watchdog = Watchdog(self.plan.grace, self.stop, self._kill_all)
+        with watchdog.watching(), self._other_signals():
+            rounds = asyncio.gather(self._look_after(), *(beside(self) for beside in self._beside))
+            try:
+                await asyncio.gather(*(self._post(number) for number in range(self.plan.processes)))
+            finally:
+                rounds.cancel()
+                await asyncio.gather(rounds, return_exceptions=True)
+                await self._close()
+        if self.failed is not None:
+            return self.failed.code
+        return 0 if self._clean else 1
+
+    def stop(self) -> None:
+        """Have the children drain; a second time, have them give back at once."""
+        self._signals += 1
+        self.draining = True
+        self._stopping.set()
+        for child in self.children.values():
+            child.terminate()
+        left = self.plan.grace + _OVERTIME if self._signals == 1 else _HURRY
+        self._clock.later(left, self._kill_all)
+
+    # one post, which one child after another holds
+
+    async def _post(self, number: int) -> None:
+        deaths = 0
+        while not self._stopping.is_set():
+            child = Child(self.plan.command, self.plan.env)
+            self.children[number] = child
+            began = self._clock.monotonic()
+            listening = asyncio.create_task(self._listen(child))
+            code = await child.died
+            if not child.table.ticked:  # it has no jobs, but may have left a reason
+                await asyncio.wait([listening], timeout=_LAST_WORDS)
+            await self._bury(number, child, code)
+            await asyncio.wait([listening], timeout=_LAST_WORDS)
+            over = self._is_over(child, code)
+            child.close()
+            if over:
+                return
+            self.restarts += 1
+            if self._clock.monotonic() - began > _SETTLED or child.draining:
+                deaths = 0
+            await self._pause(deaths)
+            deaths += 1
+
+    async def _listen(self, child: Child) -> None:
+        async for message in child.listen():
+            match message:
+                case {"hello": hello}:
+                    child.hello = hello
+                    self._greet(hello)
+                case {"ready": _}:
+                    child.ready = True
+                    if sum(each.ready for each in self.children.values()) == self.plan.processes:
+                        self.up.set()
+                        log.info("up: %s worker processes are ready", self.plan.processes)
+                case {"failed": words}:
+                    child.failed = Failed(*words)
+                case {"leaves": _}:
+                    child.leaves = child.draining = True
+                case {"ask": _} if self._keeper is not None:
+                    self._keeper.ask()
+
+    def _is_over(self, child: Child, code: int) -> bool:
+        """Whether the post stays empty. During the boot a child that fails ends the whole run; one that a job brought
+        down has not failed."""
+        unfit = child.failed is not None or (code > 0 and not child.table.ticked)
+        if unfit and not self.up.is_set() and not self._stopping.is_set():
+            self.fail(child.failed or Failed(1, f"a worker process could not boot: {told(code)}"))
+            return True
+        expected = self._stopping.is_set() or child.leaves or (self.plan.burst and code in (0, 1))
+        if expected and code not in (0, -signal.SIGTERM):
+            self._clean = False
+        return expected
+
+    def fail(self, failed: Failed) -> None:
+        """The boot has failed: end the run, with this as the reason."""
+        self.failed = failed
+        if not self._stopping.is_set():
+            self.stop()
+
+    async def _bury(self, number: int, child: Child, code: int) -> None:
+        """Give its jobs back before anything else."""
+        del self.children[number]
+        leases = [entry.lease for entry in child.held()]
+        cause = child.killed or told(code, out_of_memory=code == -signal.SIGKILL and self._oom.grew())
+        stopped = child.draining and (code >= 0 or child.forced)
+        if not stopped and code not in (0, -signal.SIGTERM) and child.failed is None:
+            log.error("worker process %s is gone: %s; %s jobs are given back", child.pid, cause, len(leases))
+        if leases and self._keeper is not None:
+            if stopped:
+                await self._keeper.release_all(leases, _PATIENCE)
+            else:
+                self._tell_stalled(await self._keeper.give_back(leases, cause, _PATIENCE))
+
+    def _tell_stalled(self, stalled: dict[str, list[str]]) -> None:
+        """Through a child, where the app's listeners are; where there is none, in our own log."""
+        teller = next((child for child in self.children.values() if child.ready), None)
+        for queue, jobs in stalled.items():
+            if teller is not None:
+                teller.say(stalled=[queue, jobs])
+            else:
+                log.warning("jobs stalled queue=%s job_ids=%s", queue, ",".join(jobs))
+
+    async def _pause(self, deaths: int) -> None:
+        """At once the first time, then ever longer, and never all at the same moment."""
+        if deaths:
+            pause = min(_FIRST_PAUSE * 2 ** (deaths - 1), _LONGEST_PAUSE) * (0.75 + self._clock.random() / 2)
+            log.warning("a worker process is started anew in %.1f s", pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+
+    # what goes on beside them
+
+    def _greet(self, hello: dict[str, Any]) -> None:
+        """The first child has told which store it is. One in memory is that child's alone; it keeps its own leases."""
+        if self.hello is None:
+            self.hello = hello
+            queues = ", ".join(f"{name} ({slots})" for name, slots in hello["queues"].items())
+            log.info("%s on %s: %s", self.plan.title, redacted(hello["url"]), queues)
+            if not hello["url"].startswith("memory:"):
+                self._follow(self._keep_leases(connect(hello["url"], prefix=hello["prefix"], clock=self._clock)))
+
+    async def _keep_leases(self, store: Store) -> None:
+        while self.store is None:
+            try:
+                await store.open()
+                self.store = store
+            except TorilError:  # the child has the same trouble, and tells of it
+                await self._clock.sleep(_LOOK)
+        self._keeper = FleetKeeper(store, self._clock, self._name, lambda: list(self.children.values()))
+        await self._keeper.keep()
+
+    async def _look_after(self) -> None:
+        while True:
+            await self._clock.sleep(_LOOK)
+            _reap_strangers({child.pid for child in self.children.values()})
+            for child in list(self.children.values()):
+                self._look_at(child)
+
+    def _look_at(self, child: Child) -> None:
+        ticked, plan = child.table.ticked, self.plan
+        if child.draining or not ticked:
+            return
+        silent = self._clock.monotonic() - ticked
+        if silent > plan.hang_timeout:
+            child.draining = True  # so that it is looked at once
+            self._follow(self._end_hung(child, silent))
+        elif plan.max_jobs is not None and child.table.ended >= plan.max_jobs:
+            log.info("worker process %s has done %s jobs, and is replaced", child.pid, child.table.ended)
+            child.terminate()
+        elif plan.max_rss is not None and (child.rss() or 0) > plan.max_rss:
+            log.info("worker process %s has grown to %s bytes, and is replaced", child.pid, child.rss())
+            child.terminate()
+
+    async def _end_hung(self, child: Child, silent: float) -> None:
+        child.ask_for_stacks()
+        await self._clock.sleep(_STACKS)
+        log.error("worker process %s hangs: its loop has not ticked for %.1f s", child.pid, silent)
+        _log_stacks(child)
+        child.draining = False
+        child.kill(f"its process hung: the loop did not tick for {silent:.1f} s")
+
+    def _follow(self, coroutine: Any) -> None:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.store is not None:
+            await self.store.close()
+
+    def _kill_all(self) -> None:
+        for child in list(self.children.values()):
+            self._clean = False
+            child.force()
+
+    @contextlib.contextmanager
+    def _other_signals(self) -> Iterator[None]:
+        """A closed terminal is no reason to stop; USR1 shows where the children are."""
+        loop = asyncio.get_running_loop()
+        numbers = {signal.SIGHUP: lambda: None, signal.SIGUSR1: lambda: self._follow(self._show_stacks())}
+        with contextlib.suppress(ValueError, RuntimeError):  # not the main thread
+            for number, act in numbers.items():
+                loop.add_signal_handler(number, act)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                with contextlib.suppress(ValueError, RuntimeError):
+                    loop.remove_signal_handler(number)
+
+    async def _show_stacks(self) -> None:
+        for child in self.children.values():
+            child.ask_for_stacks()
+        await self._clock.sleep(_STACKS)
+        for child in self.children.values():
+            log.error("worker process %s runs %s jobs", child.pid, child.table.running)
+            _log_stacks(child)
+
+
+def _log_stacks(child: Child) -> None:
+    for line in child.stacks().splitlines():
+        log.error("%s", line)
+
+
+def _reap_strangers(own: set[int]) -> None:
+    """As process 1 we inherit orphans; nobody else waits for them."""
+    if os.getpid() != 1:
+        return
+    peek = partial(os.waitid, os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    with contextlib.suppress(ChildProcessError):
+        while (found := peek()) is not None and found.si_pid not in own:
+            os.waitpid(found.si_pid, 0)

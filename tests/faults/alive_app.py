@@ -1,0 +1,61 @@
+"""An app for the tests of `toril run`: its handlers note what they do, and when, in a ledger outside of the store."""
+
+import asyncio
+import ctypes
+import os
+import time
+from pathlib import Path
+
+from toril import App, JobContext, Retry
+
+app = App()
+LEASE = float(os.environ.get("ALIVE_LEASE", "30"))
+LEDGER = Path(os.environ.get("ALIVE_LEDGER", os.devnull))
+_ledger = os.open(LEDGER, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def note(word: str, job: str) -> None:
+    """One line in one write: the word, the job, this process, and the time by a clock that all processes share."""
+    os.write(_ledger, f"{word} {job} {os.getpid()} {time.monotonic():.4f}\n".encode())
+
+
+async def hold(ctx: JobContext[float]) -> None:
+    note("start", ctx.job_id)
+    await asyncio.sleep(ctx.data)
+    note("end", ctx.job_id)
+
+
+async def once(ctx: JobContext[float]) -> None:
+    """Long the first time, over at once when it runs again."""
+    again = f"start {ctx.job_id} " in LEDGER.read_text()  # noqa: ASYNC240 - a line or two
+    note("start", ctx.job_id)
+    if not again:
+        await asyncio.sleep(ctx.data)
+    note("end", ctx.job_id)
+
+
+async def busy(ctx: JobContext[float]) -> None:
+    note("start", ctx.job_id)
+    until = time.monotonic() + ctx.data
+    while time.monotonic() < until:
+        pass
+    note("end", ctx.job_id)
+
+
+async def deaf(ctx: JobContext[float]) -> None:
+    """A call into C that does not let go of the interpreter."""
+    note("start", ctx.job_id)
+    ctypes.PyDLL(None).usleep(int(ctx.data * 1_000_000))
+    note("end", ctx.job_id)
+
+
+async def deadly(ctx: JobContext[None]) -> None:
+    note("start", ctx.job_id)
+    await asyncio.sleep(0.2)
+    os.kill(os.getpid(), 11)
+
+
+q = app.queue(
+    "q", [hold, once, busy, deaf, deadly], concurrency=int(os.environ.get("ALIVE_CONCURRENCY", "2")), lease=LEASE,
+    max_stalls=int(os.environ.get("ALIVE_STALLS", "1")), retry=Retry(attempts=1), keep_failed=1000,
+)  # fmt: skip

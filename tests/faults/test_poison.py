@@ -1,0 +1,63 @@
+"""A job that kills its process, and those who happen to run beside it."""
+
+import asyncio
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.faults.fleet import SLOW, fleet
+from tests.faults.nursery import until
+from tests.faults.test_supervisor import add, counts, records
+from toril import App
+from toril.model import JobRecord
+from toril.states import State
+
+
+@pytest.fixture
+def url(database: Path) -> str:
+    return f"sqlite:///{database}"
+
+
+@pytest.mark.covers("F17", "F116", "F117", "R117", "G6")
+def test_a_job_that_kills_its_process_fails_alone(url: str, tmp_path: Path) -> None:
+    rounds = int(os.environ.get("TORIL_FAULT_ROUNDS", "1"))
+    with fleet(url, tmp_path, "--processes", "2", ALIVE_CONCURRENCY="10") as run:
+        run.until_up(2)
+        for _ in range(rounds):
+            innocent = add(url, "hold", 0.4, count=9, keep_completed=100_000)
+            (guilty,) = add(url, "deadly", None, keep_failed=1000)
+            until(lambda: counts(url).failed > 0 and counts(url).active == 0, "it fails", timeout=SLOW)
+            until(partial(all_ended, url, innocent), "the others complete", timeout=SLOW)
+            (record,) = records(url, [guilty])
+            assert record is not None
+            assert record.failure is not None
+            assert "its process was killed by SIGSEGV" in record.failure.reason
+            assert record.attempts_made == 0
+            assert len(run.of(guilty, "start")) == 2
+            assert failed(url) == [guilty]
+            remove(url, guilty)
+        run.stop()
+
+    print(f"{rounds} rounds: the guilty one failed each time, of {9 * rounds} innocent ones none")
+
+
+def all_ended(url: str, ids: list[str]) -> bool:
+    return all(record is not None and record.state is State.COMPLETED for record in records(url, ids))
+
+
+def failed(url: str) -> list[str]:
+    async def read() -> tuple[JobRecord, ...]:
+        async with App(url) as app:
+            return (await app.store.page("q", State.FAILED, limit=100)).items
+
+    return [record.id for record in asyncio.run(read())]
+
+
+def remove(url: str, job: str) -> None:
+    async def removed() -> None:
+        async with App(url) as app:
+            await app.store.remove("q", [job])
+
+    asyncio.run(removed())

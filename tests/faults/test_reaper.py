@@ -1,0 +1,150 @@
+"""Reapers that are killed and paused, and what they take back meanwhile."""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults.nursery import ROOT, until
+from tests.faults.test_supervisor import add, counts
+from toril import App, InvalidOption
+from toril.clock import SYSTEM
+from toril.engine import connect
+from toril.events import Events
+from toril.model import Claim
+from toril.reaper import Election, Reaper
+from toril.testing import ManualClock
+
+SECONDS = float(os.environ.get("TORIL_REAPER_SECONDS", "6"))
+
+
+@pytest.fixture
+def url(database: Path) -> str:
+    return f"sqlite:///{database}"
+
+
+@contextmanager
+def reaper(url: str, log: Path, *words: str) -> "Iterator[subprocess.Popen[bytes]]":
+    command = [sys.executable, "-m", "toril", "reaper", "--url", url, *words]
+    with log.open("ab") as stderr:
+        process = subprocess.Popen(command, cwd=ROOT, stderr=stderr, start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.covers("R144", "R135", "R136", "F93")
+def test_a_reaper_on_its_own_takes_back_what_nobody_works(url: str, tmp_path: Path) -> None:
+    (job,) = add(url, "n", None)
+    claim_and_vanish(url)
+
+    with reaper(url, tmp_path / "log") as process:
+        until(lambda: counts(url).waiting == 1, "it is given back", timeout=60)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+    log = (tmp_path / "log").read_text()
+    assert f"job stalled queue=q job_id={job}" in log
+    assert log.index("leads the recovery") < log.index("job stalled") < log.index("leads the recovery no more")
+
+
+@pytest.mark.covers("R150", "R151", "R153", "F89", "F91", "G2")
+async def test_leaders_come_and_go_and_no_job_is_moved_twice(url: str, tmp_path: Path) -> None:
+    chance, lease = random.Random(150), 1.0
+    store = connect(url)
+    await store.open()
+    log = tmp_path / "log"
+    words = ("--lease", f"{lease}s")
+    with reaper(url, log, *words) as one, reaper(url, log, *words) as two, reaper(url, log, *words) as three:
+        victims, until_then, faults = [one, two, three], time.monotonic() + SECONDS, 0
+        while time.monotonic() < until_then:
+            victim = chance.choice(victims)
+            victim.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(chance.uniform(0.2, 1.5) * lease)
+            victim.send_signal(signal.SIGCONT)
+            faults += 1
+            await asyncio.sleep(chance.uniform(0, 0.3) * lease)
+        two.kill()
+        jobs = await asyncio.to_thread(add, url, "n", None, 20)
+        await asyncio.to_thread(claim_and_vanish, url, 20)
+        await asyncio.to_thread(until, lambda: counts(url).waiting == 20, "all are given back", timeout=60)
+    records = await store.jobs("q", jobs)
+    await store.close()
+
+    print(f"{faults} pauses, {log.read_text().count('leads the recovery worker')} terms, 20 jobs given back")
+    assert [record.stalls for record in records if record is not None] == [1] * 20
+
+
+def claim_and_vanish(url: str, want: int = 1) -> None:
+    """As a worker that dies right after its claim: nobody has begun the job, and nobody will."""
+
+    async def claimed() -> int:
+        store = connect(url)
+        await store.open()
+        answer = await store.exchange("q", [], Claim(want=want, token="t", lease=300, worker="gone", max_stalls=5))
+        await store.close()
+        return len(answer.jobs)
+
+    assert asyncio.run(claimed()) == want
+
+
+@pytest.mark.covers("R155", "R156", "R157", "R158", "R159", "R152")
+async def test_one_leads_and_another_takes_over_when_it_stops(url: str) -> None:
+    clock, told = ManualClock(), []
+    store = connect(url, clock=clock)
+    await store.open()
+    one = Election(store, clock, "one", lambda leads: told.append(("one", leads)))
+    two = Election(store, clock, "two", lambda leads: told.append(("two", leads)))
+
+    await one.stand()
+    await two.stand()
+    assert (one.leads, two.leads) == (True, False)
+    assert not await store.resign("reaper", "two")  # what is not its own
+    clock.advance(29_000)
+    await one.stand()
+    clock.advance(29_000)
+    await two.stand()
+    assert (one.leads, two.leads) == (True, False)
+    clock.advance(2_000)
+    assert not one.leads  # before it has heard of anything
+    await two.stand()
+    await one.stand()
+    await store.close()
+
+    assert (one.leads, two.leads) == (False, True)
+    assert told == [("one", True), ("two", True), ("one", False)]
+
+
+@pytest.mark.covers("R147", "R153", "R159", "R154")
+async def test_who_stops_gives_the_lead_up_at_once(url: str) -> None:
+    store, seen, leads = connect(url), [], asyncio.Event()
+    await store.open()
+    events = Events()
+    events.on("leadership_acquired", lambda event: seen.append(("acquired", event.detail)))
+    events.on("leadership_acquired", lambda _: leads.set())
+    events.on("leadership_lost", lambda event: seen.append(("lost", event.detail)))
+    first = asyncio.create_task(Reaper(store, SYSTEM, events, "first").run())
+    async with asyncio.timeout(30):
+        await leads.wait()
+    first.cancel()
+    await asyncio.wait([first])
+
+    assert seen == [("acquired", "first"), ("lost", "first")]
+    assert await store.lead("reaper", "second", ttl=1000)
+    await store.close()
+
+
+@pytest.mark.covers("R161")
+async def test_there_is_nobody_to_elect_in_memory() -> None:
+    with pytest.raises(InvalidOption, match="belongs to one process"):
+        await App("memory://").reap()

@@ -1,0 +1,193 @@
+"""Worker processes that die, hang and are paused under `toril run`."""
+
+import asyncio
+import os
+import signal
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from tests.faults.fleet import SLOW, fleet
+from tests.faults.nursery import until
+from toril import App
+from toril.model import Counts, JobRecord
+
+
+@pytest.fixture
+def url(database: Path) -> str:
+    return f"sqlite:///{database}"
+
+
+@pytest.fixture(scope="session")
+def some() -> int:
+    """Rounds of what takes seconds each; `TORIL_FAULT_ROUNDS` asks for more."""
+    return int(os.environ.get("TORIL_FAULT_ROUNDS", "2"))
+
+
+def add(url: str, name: str, data: object, count: int = 1, **options: object) -> list[str]:
+    async def added() -> list[str]:
+        async with App(url) as app:
+            jobs = await app.queue("q").add_many([(name, data, options)] * count)
+            return [job.id for job in jobs]
+
+    return asyncio.run(added())
+
+
+def counts(url: str) -> Counts:
+    async def counted() -> Counts:
+        async with App(url) as app:
+            return await app.queue("q").counts()
+
+    return asyncio.run(counted())
+
+
+def records(url: str, ids: list[str]) -> list[JobRecord | None]:
+    async def read() -> list[JobRecord | None]:
+        async with App(url) as app:
+            return await app.store.jobs("q", ids)
+
+    return asyncio.run(read())
+
+
+@pytest.mark.covers("F04", "F16", "R125", "R256")
+def test_the_jobs_of_a_killed_child_run_elsewhere_at_once(url: str, tmp_path: Path, some: int) -> None:
+    took: list[float] = []
+    while len(took) < 2 * some:
+        with fleet(url, tmp_path, "--processes", "4", ALIVE_CONCURRENCY="1") as run:
+            run.until_up(4)
+            for number in range(4):
+                until(partial(run.said, "worker started", 4 + number), "all are up", timeout=SLOW)
+                (job,) = add(url, "once", 600)
+                first = run.until_noted(job, "start")
+                os.kill(first.pid, signal.SIGKILL)
+                killed = time.monotonic()
+                took.append(run.until_noted(job, "start", 2).at - killed)
+                run.until_noted(job, "end")
+            assert run.stop() == 0
+
+    took.sort()
+    print(f"{len(took)} kills: median {median(took) * 1000:.0f} ms, "
+          f"p99 {took[int(len(took) * 0.99)] * 1000:.0f} ms, worst {took[-1] * 1000:.0f} ms")  # fmt: skip
+    assert took[-1] < 20  # the lease is 30 s: it was not waited for
+
+
+@pytest.mark.covers("F04", "R126", "G4")
+def test_when_a_whole_group_is_killed_another_takes_over_after_the_lease(url: str, tmp_path: Path, some: int) -> None:
+    took: list[float] = []
+    for _ in range(some):
+        with fleet(url, tmp_path, ALIVE_LEASE="2") as victim:
+            (job,) = add(url, "once", 600)
+            victim.until_noted(job, "start")
+            with fleet(url, tmp_path, ALIVE_LEASE="2") as rescuer:
+                rescuer.until_up()
+                victim.send_all(signal.SIGKILL)
+                killed = time.monotonic()
+                took.append(rescuer.until_noted(job, "start", 2).at - killed)
+                rescuer.until_noted(job, "end")
+                assert rescuer.stop() == 0
+
+    print(f"{len(took)} groups killed: worst {max(took):.2f} s, with a lease of 2 s")
+    assert max(took) < 2 + 1 + 10  # what a busy machine adds is no fault
+
+
+@pytest.mark.covers("R107", "F27", "G2")
+def test_a_group_that_was_paused_past_its_lease_finishes_nothing_twice(url: str, tmp_path: Path, some: int) -> None:
+    late = 0
+    with fleet(url, tmp_path, ALIVE_LEASE="1") as one, fleet(url, tmp_path, ALIVE_LEASE="1") as other:
+        one.until_up(), other.until_up()
+        for _ in range(some):
+            jobs = add(url, "hold", 0.3, count=4, keep_completed=10_000)
+            started = {job: one.until_noted(job, "start").pid for job in jobs}
+            paused = one if set(started.values()) & set(one.children) else other
+            paused.send_all(signal.SIGSTOP)
+            until(lambda: counts(url).active == 0, "the other does it", timeout=SLOW)
+            paused.send_all(signal.SIGCONT)
+        until(lambda: counts(url).active == 0, "all is done")
+        assert (one.stop(), other.stop()) == (0, 0)
+        late = sum(
+            log.read_text().count("lease_lost") + log.read_text().count("job lost") for log in (one.log, other.log)
+        )
+        completed = Counter(
+            line.split("job_id=")[1].split()[0]
+            for log in (one.log, other.log) for line in log.read_text().splitlines() if "job completed" in line
+        )  # fmt: skip
+
+    print(f"{some} pauses: {len(completed)} jobs completed, {late} late results refused")
+    assert completed == dict.fromkeys(map(str, range(1, 4 * some + 1)), 1)
+
+
+@pytest.mark.covers("F21", "F22", "R143", "R255")
+@pytest.mark.parametrize("kind", ["busy", "deaf"])
+def test_a_handler_that_blocks_everything_keeps_its_job(url: str, tmp_path: Path, kind: str) -> None:
+    with fleet(url, tmp_path, "--processes", "2", ALIVE_LEASE="2", ALIVE_CONCURRENCY="1") as run:
+        run.until_up(2)
+        jobs = add(url, kind, 6, count=2)
+        for job in jobs:
+            run.until_noted(job, "end")
+        assert run.stop() == 0
+
+    print(f"{len(run.noted('start')) / len(jobs):.2f} executions a job")
+    assert len(run.noted("start")) == len(jobs)
+
+
+@pytest.mark.covers("R146")
+def test_a_worker_alone_finds_its_own_orphan_after_a_restart(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, ALIVE_LEASE="1") as first:
+        (job,) = add(url, "once", 600)
+        first.until_noted(job, "start")
+        first.send_all(signal.SIGKILL)
+    with fleet(url, tmp_path, ALIVE_LEASE="1") as second:
+        second.until_noted(job, "end")
+        assert second.stop() == 0
+
+
+@pytest.mark.covers("F39")
+def test_children_drain_when_their_supervisor_is_killed(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--processes", "2", ALIVE_LEASE="1") as run:
+        run.until_up(2)
+        children = run.children
+        (job,) = add(url, "hold", 3)
+        run.until_noted(job, "start")
+        run.send(signal.SIGKILL)
+
+        run.until_noted(job, "end")
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), "the children are gone", timeout=SLOW)
+
+    assert len(run.of(job, "start")) == 1
+    assert counts(url).active == 0
+
+
+@pytest.mark.covers("R243")
+def test_a_loop_that_stands_still_is_replaced_and_told_with_its_stack(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--hang-timeout", "2", ALIVE_STALLS="0") as run:
+        run.until_up()
+        (job,) = add(url, "busy", 600, keep_failed=10)
+        run.until_noted(job, "start")
+        until(lambda: run.log.read_text().count("worker started") == 2, "it is started anew", timeout=SLOW)
+        assert run.stop() == 0
+
+    log = run.log.read_text()
+    assert "hangs: its loop has not ticked" in log
+    assert 'alive_app.py", line' in log
+    (record,) = records(url, [job])
+    assert record is not None
+    assert record.failure is not None
+    assert "its process hung" in record.failure.reason
+
+
+@pytest.mark.covers("F25")
+def test_a_child_is_replaced_after_its_share_of_jobs(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--max-jobs", "5") as run:
+        run.until_up()
+        jobs = add(url, "hold", 0.3, count=12)
+        for job in jobs:
+            run.until_noted(job, "end")
+        assert run.stop() == 0
+
+    assert len({each.pid for each in run.noted("start")}) >= 2
+    assert len(run.noted("start")) == 12
+    assert counts(url) == Counts()
