@@ -18,6 +18,7 @@ from toril.model import BATCH, Added, AddOutcome, Call, JobRecord, NewJob
 from toril.names import check_job_name
 from toril.operations import QueueOperations
 from toril.payload import Payload, payload_for
+from toril.plan import function
 from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.portal import Doorway, Home
 from toril.schedule import Declared, QueueSchedules, Timing, declare
@@ -50,6 +51,7 @@ class Queue(QueueOperations):
         self._home = home
         self._name = name
         self.options = options
+        self.lease_hooks: list[tuple[Callable[..., Any], Callable[[Job[Any]], bool] | None]] = []
         self.handlers = Registry(name, options.serializer)
         self.declared: dict[str, Declared] = {}
         self._metadata: dict[str, Any] = {}
@@ -101,6 +103,12 @@ class Queue(QueueOperations):
             return function
 
         return register if fn is None else register(fn)
+
+    def on_lease_lost(self, fn: F, *, when: Callable[[Job[Any]], bool] | None = None) -> F:
+        """Call `fn(job)` for each job that this process has lost to another while it ran, or for those for which
+        `when(job)` is true: to put right what only half happened. What it raises is logged, and changes nothing."""
+        self.lease_hooks.append((function("on_lease_lost", fn), when))
+        return fn
 
     # adding jobs
 

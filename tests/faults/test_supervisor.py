@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from functools import partial
@@ -191,3 +193,21 @@ def test_a_child_is_replaced_after_its_share_of_jobs(url: str, tmp_path: Path) -
     assert len({each.pid for each in run.noted("start")}) >= 2
     assert len(run.noted("start")) == 12
     assert counts(url) == Counts()
+
+
+def test_a_worker_can_be_stopped_from_afar_and_is_not_started_anew(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--processes", "2") as run:
+        run.until_up(2)
+        until(lambda: len(workers(url)) == 2, "both are known", timeout=SLOW)
+        for name in workers(url):
+            command = [sys.executable, "-m", "toril", "workers", "--url", url, "--stop", name]
+            assert subprocess.run(command, check=False).returncode == 0
+        assert run.ended() == 0  # with its last worker
+
+
+def workers(url: str) -> list[str]:
+    async def read() -> list[str]:
+        async with App(url) as app:
+            return [worker.id for worker in await app.store.workers()]
+
+    return asyncio.run(read())

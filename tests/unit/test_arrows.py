@@ -35,7 +35,7 @@ ARROWS: dict[str, set[str]] = {
     "operations": PRODUCER | {"events", "job", "queue", "why"},
     "portal": PRODUCER | {"events"},
     "schedule": PRODUCER | {"adding", "job", "queue"},
-    "queue": PRODUCER | {"adding", "events", "job", "operations", "portal", "schedule", "sync"},
+    "queue": PRODUCER | {"adding", "events", "job", "operations", "plan", "portal", "schedule", "sync"},
     "sync": PRODUCER | {"adding", "job", "operations", "portal", "queue", "schedule", "why"},
     "declaring": PRODUCER | {"adding", "queue"},
     "events": {"errors"},

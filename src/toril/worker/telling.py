@@ -1,5 +1,6 @@
 """Tells what happens to a worker's jobs. Nothing is made of an event that nobody listens for."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from toril.codec import decode
@@ -33,7 +34,8 @@ class _Around(Protocol):
 class Telling:
     """One worker's events. An ending is told when the store has accepted it."""
 
-    def __init__(self, queue: str, around: _Around) -> None:
+    def __init__(self, queue: str, around: _Around, rescue: Callable[[Claimed], None]) -> None:
+        self._rescue = rescue
         self._queue = queue
         self._around = around
         self._events = around.events
@@ -58,8 +60,9 @@ class Telling:
         log.warning("job %s of queue %s was told to stop, and is still here:\n%s", job.lease.id, self._queue, stack)
         self._tell("stuck", job, detail=stack)
 
-    def lost(self, job: Claimed) -> None:
-        self._tell("lease_lost", job)
+    def lost(self, job: Claimed, duration: int | None = None) -> None:
+        self._tell("lease_lost", job, duration)
+        self._rescue(job)
 
     def ended(self, job: Claimed, duration: int) -> None:
         """Remember it until the store has answered."""
@@ -69,7 +72,7 @@ class Telling:
         lease = settlement.lease
         job, duration = self._ended.pop(lease.token + lease.id)
         if verdict is not Verdict.OK:
-            self._tell("lease_lost", job, duration)
+            self.lost(job, duration)
             return
         match settlement.outcome:
             case Completed(_, summary):

@@ -27,6 +27,7 @@ from toril.worker.children import Children
 from toril.worker.leases import Keeper
 from toril.worker.loop import Loop, Terms
 from toril.worker.reports import AttemptReports
+from toril.worker.rescue import Rescue
 from toril.worker.running import Running
 from toril.worker.schedules import Runs
 from toril.worker.solitude import Solitude
@@ -66,7 +67,8 @@ class Worker:
         self._around = around
         self._options = options
         self._running: dict[int, Running] = {}
-        self._telling = Telling(queue.name, around)
+        self._rescue = Rescue(queue, self._job)
+        self._telling = Telling(queue.name, around, self._rescue.lost)
         precedence = Precedence.PRIORITY_FIRST if options.priority_first else Precedence.PLAIN_FIRST
         terms = Terms(
             queue=queue.name, worker=around.name, concurrency=self.concurrency, lease=options.lease,
@@ -99,6 +101,7 @@ class Worker:
             await self._breaking.settle()
             for attempt in self._attempts:  # those that were told to stop, and did not
                 attempt.cancel()
+            self._rescue.close()
             self._threads.close()
             self._children.close()
             self._around.events.emit("worker_stopped", WorkerEvent(worker=self._around.name, queue=self.queue.name))

@@ -1,0 +1,42 @@
+"""What an app does about jobs that were lost under its hands: best effort, with no say in what becomes of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from toril.job import Job
+from toril.logs import log
+from toril.model import Claimed
+from toril.queue import Queue
+
+__all__ = ["Rescue"]
+
+
+class Rescue:
+    """Calls the hooks of a queue for each job whose lease was lost here."""
+
+    def __init__(self, queue: Queue, job: Callable[[Claimed], Job[Any]]) -> None:
+        self._queue = queue
+        self._job = job
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def lost(self, claimed: Claimed) -> None:
+        if self._queue.lease_hooks:
+            task = asyncio.get_running_loop().create_task(self._call(claimed))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _call(self, claimed: Claimed) -> None:
+        for hook, when in self._queue.lease_hooks:
+            try:
+                job = self._job(claimed)
+                if when is None or when(job):
+                    answer = hook(job)
+                    if isinstance(answer, Awaitable):
+                        await answer
+            except Exception:
+                log.exception("on_lease_lost failed for job %s of queue %s", claimed.lease.id, self._queue.name)
