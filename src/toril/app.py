@@ -177,11 +177,6 @@ class App(Failing):
         self._plan.pollers.append(function("a poller", fn))
         return fn
 
-    @property
-    def pollers(self) -> int:
-        """How many pollers are declared."""
-        return len(self._plan.pollers)
-
     # producing
 
     @property
@@ -301,12 +296,9 @@ class App(Failing):
         if elected:
             check_electable(self.url)
         watch(self.events)
-        name, seconds = (
-            worker_name(self._clock).replace("worker-", "reaper-", 1),
-            milliseconds("lease", lease, 100) / 1000,
-        )
+        name, term = worker_name(self._clock).replace("worker-", "reaper-", 1), milliseconds("lease", lease, 100)
         async with self:
-            await self._reaper(name, queues=queues, elected=elected, lease=seconds).serve()
+            await self._reaper(name, queues=queues, elected=elected, lease=term / 1000).serve()
 
     def _reaper(self, name: str, **options: Any) -> "Reaper":
         from toril.reaper import Reaper  # noqa: PLC0415 - as above

@@ -38,7 +38,7 @@ def main(orders: str, descriptors: str) -> int:
     except click.UsageError as error:
         under.say(failed=[2, error.format_message(), True])
         return 2
-    under.say(hello={"url": app.url, "prefix": app.prefix, "queues": queues, "pollers": app.pollers})
+    under.say(hello={"url": app.url, "prefix": app.prefix, "queues": queues})
     return _worked(app, queues, given, under)
 
 

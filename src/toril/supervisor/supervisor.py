@@ -113,8 +113,9 @@ class Supervisor:
                 case {"hello": hello}:
                     child.hello = hello
                     self._greet(hello)
-                case {"ready": _}:
+                case {"ready": facts}:
                     child.ready = True
+                    self.hello = {**(self.hello or {}), **facts}
                     if sum(each.ready for each in self.children.values()) == self.plan.processes:
                         self.up.set()
                         log.info("up: %s worker processes are ready", self.plan.processes)

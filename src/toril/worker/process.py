@@ -113,7 +113,7 @@ class Process:
             self._pollers = [group.create_task(self._poll(poller)) for poller in self._plan.pollers]
             self._booted("pollers")
             if self._under is not None:
-                self._under.say(ready=True)
+                self._under.say(ready={"pollers": len(self._pollers)})
             if burst:
                 rounds.append(group.create_task(self._until_empty()))
             drained = await self._drained_once_stopped(tasks)

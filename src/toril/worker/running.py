@@ -3,12 +3,13 @@
 import asyncio
 import traceback
 from dataclasses import dataclass, field
+from typing import Any
 
 from toril.clock import Timer
 from toril.model import Claimed, Lease, Outcome
 from toril.signal import Signal
 
-__all__ = ["Running"]
+__all__ = ["Running", "with_job"]
 
 
 @dataclass(slots=True, eq=False)
@@ -52,3 +53,8 @@ class Running:
     def cancel(self) -> None:
         if self.task is not None:
             self.task.cancel()
+
+
+async def with_job(call: Any, ctx: Any) -> Any:
+    """For raw handlers, which want the Job itself; what stands around them sees a context like everywhere."""
+    return await call(ctx.job)

@@ -28,7 +28,7 @@ from toril.worker.leases import Keeper
 from toril.worker.loop import Loop, Terms
 from toril.worker.reports import AttemptReports
 from toril.worker.rescue import Rescue
-from toril.worker.running import Running
+from toril.worker.running import Running, with_job
 from toril.worker.schedules import Runs
 from toril.worker.solitude import Solitude
 from toril.worker.telling import Telling
@@ -226,7 +226,7 @@ class Worker:
         else:
             call = partial(self._apart, running, reports, entry)
         if made.raw:
-            call = partial(_with_job, call)
+            call = partial(with_job, call)
         run = partial(compose(around.middleware, call) if around.middleware else call, ctx)
         breaker = self._breaking.of(entry)
         try:
@@ -344,8 +344,3 @@ class Worker:
 
     def _error(self, text: str) -> None:
         self._around.events.emit("error", WorkerEvent(worker=self._around.name, queue=self.queue.name, error=text))
-
-
-async def _with_job(call: Any, ctx: Any) -> Any:
-    """For raw handlers, which want the Job itself; what stands around them sees a context like everywhere."""
-    return await call(ctx.job)
