@@ -25,7 +25,7 @@ def test_no_heavy_module_comes_along(use: str) -> None:
 
 
 def test_the_import_takes_less_than_a_tenth_of_a_second() -> None:
-    code = "import time; start = time.perf_counter(); import toril; print(time.perf_counter() - start)"
+    code = "import time; start = time.process_time(); import toril; print(time.process_time() - start)"
 
     assert min(float(run(code)) for _ in range(5)) < 0.1
 

@@ -108,33 +108,38 @@ class Process:
             rounds = [group.create_task(each()) for each in (upkeep.run, *self.beside)]
             if self._runs is not None:
                 rounds.append(group.create_task(self._runs.round([worker.queue.name for worker in self._workers])))
-            await self._all_ready()
-            self._booted("workers")
-            self._pollers = [group.create_task(self._poll(poller)) for poller in self._plan.pollers]
-            self._booted("pollers")
-            if self._under is not None:
-                self._under.say(ready={"pollers": len(self._pollers)})
             if burst:
                 rounds.append(group.create_task(self._until_empty()))
-            drained = await self._drained_once_stopped(tasks)
+            drained = await self._drained_once_stopped(group, tasks)
             for task in rounds:
                 task.cancel()
         return 0 if drained else 1
 
+    async def _boot_pollers(self, group: asyncio.TaskGroup) -> None:
+        await self._all_ready()
+        self._booted("workers")
+        self._pollers = [group.create_task(self._poll(poller)) for poller in self._plan.pollers]
+        self._booted("pollers")
+        if self._under is not None:
+            self._under.say(ready={"pollers": len(self._pollers)})
+
     async def _all_ready(self) -> None:
         """Until every worker has heard from the store, or the process is to stop."""
         waits = [asyncio.ensure_future(each.wait()) for each in (self._stopping, *(w.ready for w in self._workers))]
-        while not (waits[0].done() or all(wait.done() for wait in waits[1:])):
-            await asyncio.wait([wait for wait in waits if not wait.done()], return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
+        try:
+            while not (waits[0].done() or all(wait.done() for wait in waits[1:])):
+                await asyncio.wait([wait for wait in waits if not wait.done()], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     def _booted(self, step: str) -> None:
         """A step of the boot is done; each comes after the one before."""
         self._events.emit("booted", WorkerEvent(worker=self.name, detail=step))
 
-    async def _drained_once_stopped(self, tasks: "Sequence[asyncio.Task[None]]") -> bool:
+    async def _drained_once_stopped(self, group: asyncio.TaskGroup, tasks: "Sequence[asyncio.Task[None]]") -> bool:
         try:
+            await self._boot_pollers(group)
             await self._stopping.wait()
             return await self._drain(tasks)
         except asyncio.CancelledError:  # whoever ran us wants no more of it: its jobs are for others now
