@@ -59,7 +59,8 @@ class RedisBreakers(RedisStore):
 
     async def circuits(self) -> list[Circuit]:
         self._check_open()
-        row = await self._server.ask("HGETALL", self._all_circuits)
+        keys = (self._all_circuits, self._fleet)
+        row = await self._server.run(script("circuits"), keys, [self._now(None)], again=True)
         return sorted((breaker.load(*each) for each in zip(row[::2], row[1::2], strict=True)), key=lambda one: one.key)
 
     async def _prune_circuits(self, now: int | None) -> int:

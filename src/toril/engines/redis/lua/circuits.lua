@@ -1,0 +1,6 @@
+-- All circuit breakers.
+-- KEYS    the key of all circuits, the fleet's base
+-- ARGV    now
+-- Returns keys and texts by turns
+-- Events  none
+return redis.call('HGETALL', KEYS[1])
