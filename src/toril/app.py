@@ -12,14 +12,14 @@ from toril.adding import Keeping, Unknown
 from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
-from toril.declaring import UNSAID, checked
+from toril.declaring import UNSAID, check_workable, checked
 from toril.engine import Store, connect
 from toril.errors import Closed, InvalidOption, UnknownQueue, UsageError, shown
-from toril.events import EventName, Events, Listener
+from toril.events import Events
 from toril.failing import Failing
 from toril.logs import watch
 from toril.middleware import Middleware
-from toril.model import DEAD_LETTERS, Call, RateLimit
+from toril.model import Call, RateLimit
 from toril.names import check_prefix, check_queue_name
 from toril.plan import GRACE, Plan, function, last, worker_name
 from toril.policy.breaker import Breaker
@@ -135,8 +135,7 @@ class App(Failing):
             if given != UNSAID:
                 raise UsageError(f"queue {name!r} is declared already; declare it once, with all its options")
             return self.queues[name]
-        if name == DEAD_LETTERS and handlers:
-            raise InvalidOption(f"{name!r} is where failed jobs wait; no handler runs them: see app.dead_letters")
+        check_workable(name, handlers)
         del given["handlers"]
         queue = Queue(self, name, checked(strategies=self._strategies, **given))
         queue.handlers.register_all({} if handlers is None else handlers)
@@ -147,10 +146,6 @@ class App(Failing):
     ) -> None:
         """Declare a recurring job of a queue; see `Queue.schedule`."""
         self.queues[queue if isinstance(queue, str) else queue.name].schedule(schedule_id, job, data, **options)
-
-    def on(self, event: EventName, listener: Listener) -> None:
-        """Call `listener` with what happens in this process."""
-        self.events.on(event, listener)
 
     def middleware(self, fn: Middleware) -> Middleware:
         """Put a function `(ctx, call_next)` around every handler; the first declared is the outermost."""

@@ -6,11 +6,11 @@ from typing import Any
 
 from toril.adding import Keeping, QueueOptions, Unknown, as_keep
 from toril.errors import InvalidOption, shown
-from toril.model import MAX_DELAY, MAX_TIMEOUT, RateLimit, whole
+from toril.model import DEAD_LETTERS, MAX_DELAY, MAX_TIMEOUT, RateLimit, whole
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
 
-__all__ = ["UNSAID", "checked"]
+__all__ = ["UNSAID", "check_workable", "checked"]
 
 # What `app.queue(name)` is called with when nothing but the name is said.
 UNSAID: dict[str, Any] = {
@@ -52,6 +52,12 @@ def checked(
         unknown=unknown,
         **rest,
     )
+
+
+def check_workable(name: str, handlers: object) -> None:
+    """Refuse handlers for the queue in which nothing ever runs."""
+    if name == DEAD_LETTERS and handlers:
+        raise InvalidOption(f"{name!r} is where failed jobs wait; no handler runs them: see app.dead_letters")
 
 
 def _check_kinds(options: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ from toril.breakers import AppBreakers
 from toril.clock import Clock
 from toril.deadletters import AppDeadLetters
 from toril.engine import Store
-from toril.events import Events
+from toril.events import EventName, Events, Listener
 from toril.model import Call
 from toril.plan import worker_name
 from toril.policy.strategies import BackoffStrategy, check_strategy
@@ -38,6 +38,10 @@ class Failing:
 
     @abstractmethod
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
+
+    def on(self, event: EventName, listener: Listener) -> None:
+        """Call `listener` with what happens in this process."""
+        self.events.on(event, listener)
 
     def backoff(self, name: str) -> Callable[[F], F]:
         """`@app.backoff("name")`: a function `(attempts, error, job) -> seconds` by which jobs wait for their retry

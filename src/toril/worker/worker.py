@@ -230,9 +230,7 @@ class Worker:
         run = partial(compose(around.middleware, call) if around.middleware else call, ctx)
         breaker = self._breaking.of(entry)
         try:
-            if breaker is None:
-                return await run()
-            return await self._breaking.call(breaker, running.job, data, running.signal, run)
+            return await (self._breaking.call(breaker, running.job, data, running.signal, run) if breaker else run())
         except RateLimited as error:
             await self._hold(milliseconds("a rate limit", error.seconds, 1))
             raise

@@ -146,7 +146,8 @@ class RedisEngine(RedisUpkeep, RedisDeadLetters, RedisBreakers):
         return exchange_of(queue, claim.token, answer)
 
     async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
-        return await super().prune(queue, limit=limit, now=now) + await self._prune_circuits(now)
+        removed = await super().prune(queue, limit=limit, now=now)
+        return removed + (await self._prune_circuits(now) if self._circuits_known else 0)
 
     async def extend(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Extended:
         bounded(leases)

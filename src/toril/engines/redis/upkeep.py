@@ -21,6 +21,7 @@ class RedisUpkeep(RedisControls):
     """What keeps a fleet going."""
 
     _presence: Presence
+    _circuits_known: int = 0
 
     async def recover(
         self,
@@ -44,7 +45,8 @@ class RedisUpkeep(RedisControls):
     async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
         queue = check_queue_name(queue)
         whole("limit", limit, 1, 10_000)
-        return int(await self._read("prune", queue, [limit], now))
+        removed, self._circuits_known = await self._read("prune", queue, [limit], now)
+        return int(removed)
 
     async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
         whole("ttl", ttl, 1, _LONGEST)

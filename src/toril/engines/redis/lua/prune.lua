@@ -1,7 +1,7 @@
 -- Remove what retention no longer keeps: results, aged jobs, workers that are gone.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, limit
--- Returns how much was removed
+-- Returns how much was removed, how many circuits are known
 -- Events  none
 -- include begin
 -- include guard
@@ -44,4 +44,4 @@ end
 local moved = collect(limit)
 flush_gone()
 if may_bury() then moved = moved + drop_old(limit) end
-return #dead + #results + #aged + moved
+return {#dead + #results + #aged + moved, call('HLEN', W .. G.circuits)}
