@@ -107,13 +107,18 @@ class Process:
             tasks = [group.create_task(worker.run()) for worker in self._workers]
             rounds = [group.create_task(each()) for each in (upkeep.run, *self.beside)]
             if self._runs is not None:
-                rounds.append(group.create_task(self._runs.round([worker.queue.name for worker in self._workers])))
+                rounds.append(group.create_task(self._runs.round(*self._by_schedules())))
             if burst:
                 rounds.append(group.create_task(self._until_empty()))
             drained = await self._drained_once_stopped(group, tasks)
             for task in rounds:
                 task.cancel()
         return 0 if drained else 1
+
+    def _by_schedules(self) -> tuple[list[str], list[str]]:
+        """The queues for which schedules are declared here, and the others."""
+        scheduled = [worker.queue.name for worker in self._workers if worker.queue.declared]
+        return scheduled, [worker.queue.name for worker in self._workers if not worker.queue.declared]
 
     async def _boot_pollers(self, group: asyncio.TaskGroup) -> None:
         await self._all_ready()

@@ -1,6 +1,7 @@
 """Recurring jobs in a worker: who starts a run makes the next one, and a round mends what was left undone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Final
 
 from toril.clock import Clock
@@ -14,6 +15,7 @@ from toril.schedule import move_on
 __all__ = ["Runs"]
 
 _ROUND: Final = 2.0  # seconds between two looks for schedules without a next run
+_SELDOM: Final = 15  # rounds between two looks into a queue for which this program declares none
 _AT_ONCE: Final = 100
 _AGAIN: Final = 1_000  # ms after which a run that waits for the one before is offered again
 
@@ -54,10 +56,10 @@ class Runs:
         await move_on(self._schedules, view, look.now, started=job.lease.id if runs else None)
         return None if runs else _skipped(_WORDS[verdict])
 
-    async def round(self, queues: list[str]) -> None:
+    async def round(self, scheduled: Sequence[str], others: Sequence[str]) -> None:
         """Until cancelled: make the next run where whoever should have made it did not."""
-        while True:
-            for queue in queues:
+        for number in count(1):
+            for queue in scheduled if number % _SELDOM else (*scheduled, *others):
                 try:
                     await self.tend(queue)
                 except TorilError as error:
