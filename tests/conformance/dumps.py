@@ -21,7 +21,7 @@ async def dump(engine: Store) -> Dump:
         case RedisEngine():
             return await _keys(engine)
         case _:
-            raise NotImplementedError(f"nobody has said how to read all of {engine!r}")
+            raise AssertionError(f"nobody has said how to read all of {engine!r}")
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -79,15 +80,27 @@ def part(module: str) -> str:
     return next(name for n in range(len(parts), -1, -1) if (name := ".".join(parts[:n])) in ARROWS)
 
 
-def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+@cache
+def known() -> frozenset[str]:
+    return frozenset(f"toril.{name}" for name, _ in modules())
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-            known = {f"toril.{name}" for name, _ in modules()}
-            yield from (name if name in known else str(node.module) for name in names)
+            found.update(name if name in known() else str(node.module) for name in names)
+    return frozenset(found)
 
 
 @pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: value if isinstance(value, str) else "")
@@ -107,8 +120,7 @@ def test_no_module_takes_time_or_chance_by_itself() -> None:
     for name, path in modules():
         if name in {"clock", "cli.demo.shop"} or name.startswith("testing"):  # the demo is a user's app
             continue
-        tree = ast.parse(path.read_text("utf-8"))
-        used = {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)} | set(imports(path))
+        used = {ast.unparse(node) for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)} | imports(path)
         offenders += [f"{name}: {bad}" for bad in sorted(banned & used)]
 
     assert offenders == []
@@ -128,10 +140,8 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
     banned = {"pickle", "marshal", "shelve", "yaml", "eval", "exec", "__import__"}
     offenders = []
     for name, path in modules():
-        tree = ast.parse(path.read_text("utf-8"))
-        called = {
-            node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        }
-        offenders += [f"{name}: {bad}" for bad in sorted(banned & (called | set(imports(path))))]
+        calls = (node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
+        called = {func.id for func in calls if isinstance(func, ast.Name)}
+        offenders += [f"{name}: {bad}" for bad in sorted(banned & (called | imports(path)))]
 
     assert offenders == []

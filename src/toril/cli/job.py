@@ -1,6 +1,5 @@
 """`toril job show|why|retry|cancel|promote|remove`"""
 
-import functools
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
@@ -13,8 +12,8 @@ from toril.cli.endings import Failure
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.jobsheet import show_job, show_run
-from toril.cli.output import json_option
-from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.naming import one
+from toril.cli.place import Place, declared, on_store
 
 __all__ = ["job"]
 
@@ -31,23 +30,8 @@ def job() -> None:
     """
 
 
-def _one_job(fn: Callable[..., T]) -> Callable[..., T]:
-    """Give a command its arguments `[QUEUE] ID`, as `queue` and `job_id`."""
-
-    @click.argument("words", nargs=-1, required=True, metavar="[QUEUE] ID")
-    @store_options
-    @json_option
-    @functools.wraps(fn)
-    def command(*, words: tuple[str, ...], **rest: Any) -> T:
-        if len(words) > 2:
-            raise click.UsageError(f"a job is named by QUEUE and ID, and there are {len(words)} words")
-        return fn(queue=words[0] if len(words) == 2 else None, job_id=words[-1], **rest)
-
-    return command
-
-
 @job.command()
-@_one_job
+@one("job", "job_id")
 def show(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
     """Show a job with its log; or, when it has ended and is gone, its run record."""
     kind, found = on_store(place, lambda app: _shown(app, queue, job_id))
@@ -58,7 +42,7 @@ def show(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None
 
 
 @job.command()
-@_one_job
+@one("job", "job_id")
 def why(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
     """Say why a job does not run, or what became of it."""
 
@@ -75,7 +59,7 @@ def why(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
 
 
 @job.command()
-@_one_job
+@one("job", "job_id")
 def retry(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
     """Run a job again that has ended, with all its attempts."""
     _act(place, queue, job_id, lambda found: found.retry(), "will run again", as_json=as_json)
@@ -83,7 +67,7 @@ def retry(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> Non
 
 @job.command()
 @click.option("--reason", default="Cancelled by an operator", show_default=True)
-@_one_job
+@one("job", "job_id")
 def cancel(*, queue: str | None, job_id: str, reason: str, place: Place, as_json: bool) -> None:
     """Stop a job. One that has not started never will; one that runs is asked to stop."""
 
@@ -97,7 +81,7 @@ def cancel(*, queue: str | None, job_id: str, reason: str, place: Place, as_json
 
 
 @job.command()
-@_one_job
+@one("job", "job_id")
 def promote(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
     """Have a delayed job wait no longer."""
     _act(place, queue, job_id, lambda found: found.promote(), "waits no longer", as_json=as_json)
@@ -105,7 +89,7 @@ def promote(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> N
 
 @job.command()
 @yes_option
-@_one_job
+@one("job", "job_id")
 def remove(*, queue: str | None, job_id: str, yes: bool, place: Place, as_json: bool) -> None:
     """Delete a job with all that belongs to it. A running one must be cancelled instead."""
     found = on_store(place, lambda app: _found(app, queue, job_id))

@@ -1,6 +1,5 @@
 """`toril schedules list|show|run|pause|resume|remove`"""
 
-import functools
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ from toril.cli.asking import agreed, yes_option
 from toril.cli.endings import Failure
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
+from toril.cli.naming import one
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import ahead, span
@@ -36,21 +36,6 @@ def schedules() -> None:
     """
 
 
-def _one_schedule(fn: Callable[..., T]) -> Callable[..., T]:
-    """Give a command its arguments `[QUEUE] ID`."""
-
-    @click.argument("words", nargs=-1, required=True, metavar="[QUEUE] ID")
-    @store_options
-    @json_option
-    @functools.wraps(fn)
-    def command(*, words: tuple[str, ...], **rest: Any) -> T:
-        if len(words) > 2:
-            raise click.UsageError(f"a schedule is named by QUEUE and ID, and there are {len(words)} words")
-        return fn(queue=words[0] if len(words) == 2 else None, schedule=words[-1], **rest)
-
-    return command
-
-
 @schedules.command("list")
 @click.argument("queue", required=False)
 @store_options
@@ -62,7 +47,7 @@ def list_(*, queue: str | None, place: Place, as_json: bool) -> None:
 
 
 @schedules.command("show")
-@_one_schedule
+@one("schedule", "schedule")
 def show_(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
     """Show a schedule with its next ten runs."""
 
@@ -82,7 +67,7 @@ def show_(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> N
 
 
 @schedules.command()
-@_one_schedule
+@one("schedule", "schedule")
 def run(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
     """Add one job as the schedule would, now, beside its own runs."""
 
@@ -93,7 +78,7 @@ def run(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> Non
 
 
 @schedules.command()
-@_one_schedule
+@one("schedule", "schedule")
 def pause(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
     """Make no more runs until the schedule is resumed. What runs goes on."""
 
@@ -105,7 +90,7 @@ def pause(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> N
 
 
 @schedules.command()
-@_one_schedule
+@one("schedule", "schedule")
 def resume(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
     """Let a paused schedule go on, with the next run that is still to come."""
 
@@ -118,7 +103,7 @@ def resume(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> 
 
 @schedules.command()
 @yes_option
-@_one_schedule
+@one("schedule", "schedule")
 def remove(*, queue: str | None, schedule: str, yes: bool, place: Place, as_json: bool) -> None:
     """Remove a schedule, and its run that has not started. One that the code declares comes back at the next boot."""
     name = on_store(place, lambda app: _found(app, queue, schedule))[0].name
