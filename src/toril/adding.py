@@ -70,6 +70,7 @@ class WaitOptions(TypedDict, total=False):
     keep_failed: Keeping
     result_ttl: Seconds
     metadata: Mapping[str, Any]
+    breaker: str
 
 
 class AddOptions(WaitOptions, total=False):
@@ -121,6 +122,7 @@ def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> Ne
         result_ttl=_time(options, "result_ttl", 1, MAX_DELAY),
         metadata=_metadata(options),
         dedup=_dedup(options, name, data),
+        breaker=options.get("breaker"),
     )
 
 

@@ -10,6 +10,7 @@ __all__ = [
     "MAX_JOB_NAME_BYTES",
     "MAX_QUEUE_NAME_BYTES",
     "RESERVED_IDS",
+    "check_circuit_key",
     "check_job_id",
     "check_job_name",
     "check_label",
@@ -84,6 +85,13 @@ def check_label(what: str, name: object) -> str:
     if type(name) is str and _PLAIN_NAME.match(name):
         return name
     return _check_key_part(what, name)
+
+
+def check_circuit_key(key: object) -> str:
+    """A key as given, or InvalidName: any text of one line, of up to 256 bytes."""
+    if not isinstance(key, str) or not key or not key.isprintable() or len(key.encode("utf-8", "replace")) > 256:
+        raise InvalidName(f"a breaker's key is a text of one line with 1 to 256 bytes, and {shown(key)} is not")
+    return key
 
 
 def check_worker_name(name: object) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests import servers
-from toril import App, Breaker, Fixed, InvalidOption, JobContext, PermanentError, Retry, handler
+from toril import App, Breaker, Fixed, InvalidName, InvalidOption, JobContext, PermanentError, Retry, State, handler
 from toril.model import CircuitState
 from toril.testing import memory
 
@@ -53,6 +53,59 @@ async def test_a_host_that_is_down_is_left_alone_and_others_are_not() -> None:
 
     assert changes == [("a", "open"), ("a", "half-open"), ("a", "closed")]
     assert sorted(ran) == [("a", 1)] + [("a", 2)] * 5
+
+
+@pytest.mark.covers("R225")
+async def test_a_job_names_the_circuit_it_hangs_on() -> None:
+    app, ran = App("memory://"), []
+
+    async def call(ctx: JobContext[str]) -> None:
+        ran.append(ctx.data)
+        raise ConnectionError("down")
+
+    first = app.queue("first", {"call": call}, retry=Retry(1))
+    second = app.queue("second", {"call": call}, retry=Retry(1))
+    async with memory(app) as test:
+        for _ in range(6):
+            await first.add("call", "held", breaker="api.example.com")
+        await test.drain()
+        await second.add("call", "elsewhere", breaker="api.example.com")
+        await second.add("call", "free")
+        await test.drain()
+        (circuit,) = await app.breakers.list()
+
+    assert sorted(ran) == ["free"] + ["held"] * 5, "five open it, in whatever queue"
+    assert (circuit.key, circuit.state) == ("api.example.com", CircuitState.OPEN)
+    with pytest.raises(InvalidName, match="breaker"):
+        await first.add("call", "x", breaker="two\nlines")
+
+
+async def test_many_jobs_of_an_open_circuit_cost_one_question_and_come_back_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app, asked = App("memory://"), []
+
+    async def call(ctx: JobContext[int]) -> None:
+        assert ctx.data < 0, "it does not run while the circuit is open"
+
+    queue = app.queue("q", {"call": call}, concurrency=2, breaker=Breaker(pause=60, by="queue"))
+    async with memory(app) as test:
+        await app.breakers.trip("q")
+        admit = app.store.admit
+
+        async def counted(key: str, *args: Any, **more: Any) -> Any:
+            asked.append(key)
+            return await admit(key, *args, **more)
+
+        monkeypatch.setattr(app.store, "admit", counted)
+        await queue.add_many([("call", n) for n in range(200)])
+        await test.drain()
+        start, delayed = test.clock.now(), (await app.store.page("q", State.DELAYED, limit=200)).items
+
+    assert len(asked) <= 2, "those that run at once may both ask"
+    dues = sorted(record.due or 0 for record in delayed)
+    assert start + 60_000 <= dues[0] <= dues[-1] <= start + 75_000
+    assert len(set(dues)) > 190
 
 
 async def test_only_trouble_that_passes_counts() -> None:

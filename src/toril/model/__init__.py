@@ -12,7 +12,6 @@ from toril.model.circuits import (
     CircuitTerms,
     Deferred,
     Sign,
-    check_circuit_key,
 )
 from toril.model.control import (
     Beat,
@@ -217,7 +216,6 @@ __all__ = [
     "Update",
     "Verdict",
     "WorkerView",
-    "check_circuit_key",
     "check_text",
     "control",
     "known",

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from toril.errors import InvalidName, InvalidOption, shown
+from toril.errors import InvalidOption, shown
 from toril.model.options import MAX_DELAY, whole
 
 
@@ -77,10 +77,3 @@ class Deferred:
 
 
 Admission: TypeAlias = Admitted | Deferred
-
-
-def check_circuit_key(key: object) -> str:
-    """A key as given, or InvalidName: any text of one line, of up to 256 bytes."""
-    if not isinstance(key, str) or not key or not key.isprintable() or len(key.encode("utf-8", "replace")) > 256:
-        raise InvalidName(f"a breaker's key is a text of one line with 1 to 256 bytes, and {shown(key)} is not")
-    return key

@@ -37,6 +37,7 @@ class DeadLetter:
     keep_completed: Keep
     keep_logs: int
     result_ttl: int | None
+    breaker: str | None
     metadata: str | None
     checkpoint: str | None
 

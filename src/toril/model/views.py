@@ -39,6 +39,7 @@ class JobRecord:
     keep_failed: Keep
     keep_logs: int
     result_ttl: int | None
+    breaker: str | None
     metadata: str | None
     checkpoint: str | None
     progress: str | None

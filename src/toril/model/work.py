@@ -101,6 +101,7 @@ class Claimed:
     metadata: str | None
     checkpoint: str | None
     suspect: bool = False
+    breaker: str | None = None
 
 
 class Gate(StrEnum):

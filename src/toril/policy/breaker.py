@@ -10,11 +10,12 @@ from toril.errors import InvalidOption, shown
 from toril.model import Admission, Admitted, Circuit, CircuitState, CircuitTerms, Deferred, Sign
 from toril.policy.retry import Seconds, milliseconds
 
-__all__ = ["Breaker", "admit", "dump", "is_forgettable", "load", "record", "trip"]
+__all__ = ["Breaker", "admit", "dump", "is_forgettable", "load", "put_off", "record", "trip"]
 
 _SLOTS: Final = 20  # stretches of a window: what is counted leaves it at most a twentieth too late
 _LOOK_AGAIN: Final = 10  # times within a pause that those who wait for a probe's end are let ask
 _SHORTEST: Final = 1_000
+_SPREAD: Final = 0.25  # of the pause: over so long those who were put off come back
 
 By: TypeAlias = Literal["queue", "name"] | Callable[[Any], str]
 
@@ -26,7 +27,7 @@ class Breaker:
     `probes` of the whole fleet try, and if they do well all may.
 
     `by` says which jobs stand together: those of the queue, of one name, or what a function makes of the payload, such
-    as a host. Such a key is the same in every queue.
+    as a host. Such a key is the same in every queue. A job that was added with a `breaker` of its own hangs on that.
     """
 
     failures: int = 5
@@ -49,8 +50,10 @@ class Breaker:
             minimum=self.minimum,
         )  # fmt: skip
 
-    def key_for(self, queue: str, name: str, data: Any) -> str:
-        """The circuit on which a job of this payload hangs."""
+    def key_for(self, queue: str, name: str, data: Any, own: str | None = None) -> str:
+        """The circuit on which a job of this payload hangs, unless its producer has named one."""
+        if own is not None:
+            return own
         match self.by:
             case "queue":
                 return queue
@@ -77,6 +80,12 @@ def admit(circuit: Circuit, terms: CircuitTerms, holder: str, *, lease: int, now
             return replace(circuit, probes=probes), Deferred(max(_SHORTEST, terms.pause // _LOOK_AGAIN))
         probes = (*probes, (holder, now + lease))
     return replace(circuit, probes=probes), Admitted(news, probe=True)
+
+
+def put_off(wait: int, terms: CircuitTerms, *, chance: float) -> int:
+    """For how many ms a job is put off that may not run before `wait` have passed. Those that were put off at once come
+    back apart, so that the first of them find out how it is, and the rest need not."""
+    return wait + round(_SPREAD * terms.pause * chance)
 
 
 def record(

@@ -11,7 +11,7 @@ from toril.events import Events, WorkerEvent
 from toril.handlers import Entry
 from toril.logs import log
 from toril.model import Admitted, CircuitState, Claimed, Deferred, Sign
-from toril.policy.breaker import Breaker
+from toril.policy.breaker import Breaker, put_off
 from toril.policy.classify import Nature, Table, nature_of
 from toril.policy.judge import own_table
 from toril.protocols import Breakers
@@ -20,7 +20,7 @@ from toril.signal import Signal, Why
 
 __all__ = ["Breaking"]
 
-_SPREAD: Final = 0.25  # of the time to wait: those who were put off together come back apart
+_BELIEVED: Final = 1.0  # seconds for which an open circuit is taken for open without asking: it may be reset by hand
 
 
 class _Around(Protocol):
@@ -45,15 +45,17 @@ class Breaking:
         self._around = around
         self._table_for = table_for
         self._notes: set[asyncio.Task[None]] = set()
+        self._open: dict[str, tuple[float, float]] = {}  # key: believed until, and open until
 
-    def of(self, entry: Entry) -> Breaker | None:
-        return entry.handler.breaker or self._queue.options.breaker
+    def of(self, entry: Entry, job: Claimed) -> Breaker | None:
+        """What watches over this job, if anything does. A job that names its circuit needs no other word."""
+        return entry.handler.breaker or self._queue.options.breaker or (Breaker() if job.breaker else None)
 
     async def call(
         self, breaker: Breaker, job: Claimed, data: Any, signal: Signal, run: Callable[[], Awaitable[Any]]
     ) -> Any:
         """What `run` answers, if the circuit lets it; `Snooze` if not. How it went is told to the circuit."""
-        key = breaker.key_for(self._queue.name, job.name, data)
+        key = breaker.key_for(self._queue.name, job.name, data, job.breaker)
         probe = await self._admitted(breaker, key, job)
         try:
             answer = await run()
@@ -77,6 +79,8 @@ class Breaking:
     async def _admitted(self, breaker: Breaker, key: str, job: Claimed) -> bool:
         """Whether it runs as a probe."""
         store: Breakers = self._around.engine  # type: ignore[assignment]
+        if (wait := self._known_wait(key)) is not None:
+            raise self._put_off(breaker, key, wait)
         try:
             admission = await store.admit(key, breaker.terms(), _holder(job), lease=self._queue.options.lease)
         except TorilError as error:
@@ -84,11 +88,24 @@ class Breaking:
             return False
         match admission:
             case Deferred(wait):
-                late = wait * (1 + _SPREAD * self._around.clock.random())
-                raise Snooze(late / 1000, f"the circuit of {key} is open")
+                now = self._around.clock.monotonic()
+                self._open[key] = (now + _BELIEVED, now + wait / 1000)
+                raise self._put_off(breaker, key, wait)
             case Admitted(news, probe):
                 self._tell(key, news)
                 return probe
+
+    def _known_wait(self, key: str) -> int | None:
+        """How long it stays open as far as is known here: many jobs of one key cost one question a second."""
+        now = self._around.clock.monotonic()
+        for known in [known for known, (believed, _) in self._open.items() if believed <= now]:
+            del self._open[known]
+        _, till = self._open.get(key, (0.0, now))
+        return round((till - now) * 1000) if till > now else None
+
+    def _put_off(self, breaker: Breaker, key: str, wait: int) -> Snooze:
+        late = put_off(wait, breaker.terms(), chance=self._around.clock.random())
+        return Snooze(late / 1000, f"the circuit of {key} is open")
 
     async def _record(self, breaker: Breaker, key: str, job: Claimed, sign: Sign, *, probe: bool) -> None:
         counts = sign is Sign.BAD or (sign is Sign.GOOD and breaker.rate is not None)

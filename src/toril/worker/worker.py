@@ -228,7 +228,7 @@ class Worker:
         if made.raw:
             call = partial(with_job, call)
         run = partial(compose(around.middleware, call) if around.middleware else call, ctx)
-        breaker = self._breaking.of(entry)
+        breaker = self._breaking.of(entry, running.job)
         try:
             return await (self._breaking.call(breaker, running.job, data, running.signal, run) if breaker else run())
         except RateLimited as error:

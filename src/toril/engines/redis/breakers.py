@@ -14,9 +14,9 @@ from toril.model import (
     CircuitState,
     CircuitTerms,
     Sign,
-    check_circuit_key,
     whole,
 )
+from toril.names import check_circuit_key
 from toril.policy import breaker
 
 __all__ = ["RedisBreakers"]

@@ -7,7 +7,9 @@ from functools import lru_cache
 from math import isnan
 from typing import Any
 
+from toril.errors import InvalidName
 from toril.model import KEEP_ALL, MAX_ATTEMPTS, MAX_DELAY, REMOVE, Backoff, Dedup, Failure, Keep, NewJob
+from toril.names import check_circuit_key
 
 __all__ = [
     "Options",
@@ -36,6 +38,7 @@ class Options:
     keep_failed: Keep = KEEP_ALL
     keep_logs: int = _LOGS
     result_ttl: int | None = None
+    breaker: str | None = None
 
 
 def is_plain(job: NewJob) -> bool:
@@ -53,7 +56,14 @@ def is_plain(job: NewJob) -> bool:
 def dump_options(job: NewJob) -> str:
     """The text for a job's options."""
     shared = _dump(
-        job.attempts, job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl
+        job.attempts,
+        job.backoff,
+        job.timeout,
+        job.keep_completed,
+        job.keep_failed,
+        job.keep_logs,
+        job.result_ttl,
+        job.breaker,
     )
     if job.id is None and job.dedup is None and not (job.delay or job.priority or job.lifo):
         return shared
@@ -74,7 +84,7 @@ def dump_options(job: NewJob) -> str:
 @lru_cache(maxsize=512)
 def _dump(
     attempts: int, backoff: Backoff | None, timeout: int | None, completed: Keep, failed: Keep, logs: int,
-    ttl: int | None,
+    ttl: int | None, breaker: str | None,
 ) -> str:  # fmt: skip
     given: dict[str, Any] = {"attempts": attempts}
     if backoff is not None:
@@ -83,9 +93,10 @@ def _dump(
     given["removeOnFail"] = BURIED if failed.count == 0 else _dump_keep(failed)
     if logs != _LOGS:
         given["kl"] = logs
-    own = {"timeout": timeout, "resultTtl": ttl}
-    if timeout is not None or ttl is not None:
-        given["toril"] = {name: value for name, value in own.items() if value is not None}
+    own = {"timeout": timeout, "resultTtl": ttl, "breaker": breaker}
+    said = {name: value for name, value in own.items() if value is not None}
+    if said:
+        given["toril"] = said
     return json.dumps(given, separators=(",", ":"))
 
 
@@ -141,6 +152,7 @@ def load_options(text: str | None) -> Options:
         keep_failed=REMOVE if given.get("removeOnFail") == BURIED else _load_keep(given.get("removeOnFail")),
         keep_logs=_within(given.get("kl"), 0, 1_000_000, _LOGS) or 0,
         result_ttl=_within(own.get("resultTtl"), 1, MAX_DELAY),
+        breaker=_key(own.get("breaker")),
     )
 
 
@@ -161,6 +173,13 @@ def _load_backoff(given: Any) -> Backoff | None:
         on=_names(given.get("on")),
         give_up_on=_names(given.get("giveUpOn")),
     )
+
+
+def _key(given: Any) -> str | None:
+    try:
+        return None if given is None else check_circuit_key(given)
+    except InvalidName:
+        return None
 
 
 def _names(given: Any) -> tuple[str, ...]:

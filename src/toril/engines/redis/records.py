@@ -66,7 +66,7 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
         Lease(queue, job_id, token), found[_NAME], get(_DATA, ""), number(starts) + 1 if starts else 1, fence,
         options.attempts, number(made) if made else 0, number(stalls) if stalls else 0, number(get(_ADDED)),
         number(get(_WAITED) or get(_DELAY)), 0 if priority == "0" else number(priority), options.timeout,
-        options.backoff, get(_METADATA), get(_CHECKPOINT), suspect == 1,
+        options.backoff, get(_METADATA), get(_CHECKPOINT), suspect == 1, options.breaker,
     )  # fmt: skip
 
 
@@ -84,7 +84,8 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
         delay=number(delay if is_delayed else waited or delay), due=due_of(score) if is_delayed else None,
         backoff=options.backoff, timeout=options.timeout, expires_at=None if expires is None else number(expires),
         keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl, metadata=metadata, checkpoint=checkpoint, progress=progress, result=result,
+        result_ttl=options.result_ttl, breaker=options.breaker, metadata=metadata, checkpoint=checkpoint,
+        progress=progress, result=result,
         failure=load_failure(reason, kind, traces), stall_cause=cause, cancelling=cancelling, worker=worker,
         added_at=number(added), started_at=None if started is None else number(started),
         finished_at=None if finished is None else number(finished),

@@ -78,5 +78,5 @@ def _claimed(queue: str, token: str, entry: tuple[Any, ...]) -> Claimed:
     options = load_options(text)
     return Claimed(
         Lease(queue, job_id(key, chosen), token), name, data, starts, fence, attempts, made, stalls, added_at, delay,
-        priority, options.timeout, options.backoff, metadata, checkpoint, bool(alone),
+        priority, options.timeout, options.backoff, metadata, checkpoint, bool(alone), options.breaker,
     )  # fmt: skip

@@ -31,6 +31,7 @@ class Options:
     keep_logs: int = 1000
     result_ttl: int | None = None
     dedup: Dedup | None = None
+    breaker: str | None = None
     fault: str | None = None  # why they could not be read; the job then fails instead of running, and is kept
 
 
@@ -47,24 +48,39 @@ def options_of(job: NewJob) -> str | None:
         and job.result_ttl is None
         and job.keep_logs == 1000
         and job.dedup is None
+        and job.breaker is None
     ):
         return None
     return _dump(
-        job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl, job.dedup
+        job.backoff,
+        job.timeout,
+        job.keep_completed,
+        job.keep_failed,
+        job.keep_logs,
+        job.result_ttl,
+        job.dedup,
+        job.breaker,
     )
 
 
 def dump_options(letter: DeadLetter) -> str | None:
     """The text for the options of a job that is stored again."""
     return _dump(
-        letter.backoff, letter.timeout, letter.keep_completed, REMOVE, letter.keep_logs, letter.result_ttl, None
+        letter.backoff,
+        letter.timeout,
+        letter.keep_completed,
+        REMOVE,
+        letter.keep_logs,
+        letter.result_ttl,
+        None,
+        letter.breaker,
     )
 
 
 @lru_cache(maxsize=512)
 def _dump(
     backoff: Backoff | None, timeout: int | None, completed: Keep, failed: Keep, logs: int, ttl: int | None,
-    dedup: Dedup | None,
+    dedup: Dedup | None, breaker: str | None,
 ) -> str | None:  # fmt: skip
     given: dict[str, Any] = {}
     if backoff is not None:
@@ -83,6 +99,8 @@ def _dump(
         given["result_ttl"] = ttl
     if dedup is not None:
         given["dedup"] = [dedup.key, dedup.ttl, dedup.mode]
+    if breaker is not None:
+        given["breaker"] = breaker
     return json.dumps(given) if given else None
 
 
@@ -107,7 +125,7 @@ def _read(given: dict[str, Any]) -> Options:
     }
     keeps = {name: Keep(*given[name]) for name in ("keep_completed", "keep_failed") if name in given}
     dedup = Dedup(*given["dedup"]) if "dedup" in given else None
-    return Options(backoff=backoff, dedup=dedup, **numbers, **keeps)  # type: ignore[arg-type]
+    return Options(backoff=backoff, dedup=dedup, breaker=given.get("breaker"), **numbers, **keeps)  # type: ignore[arg-type]
 
 
 def load_options(text: str | None) -> Options:
