@@ -10,6 +10,7 @@ from toril.events import Events
 from toril.job import Job
 from toril.model import (
     Call,
+    Circuit,
     Counts,
     Ending,
     JobRecord,
@@ -103,7 +104,22 @@ class QueueOperations:
         precedence = Precedence.PRIORITY_FIRST if queue.options.priority_first else Precedence.PLAIN_FIRST
         limits = Limits(rate=queue.options.rate_limit, precedence=precedence)
         standing = await self.store.explain(self.name, job_id, limits)
-        return why(record, await self.store.queue(self.name), standing, await self.store.workers(self.name))
+        workers, circuit = await self.store.workers(self.name), await self._circuit_of(record)
+        return why(record, await self.store.queue(self.name), standing, workers, circuit)
+
+    async def _circuit_of(self, record: JobRecord) -> Circuit | None:
+        """The circuit that a job hangs on, if something is known of it. Where the breaker is declared elsewhere, those
+        that are named after the queue or the job are looked for."""
+        if record.state not in {State.WAITING, State.PRIORITIZED, State.DELAYED}:
+            return None
+        queue: Queue = self  # type: ignore[assignment]
+        entry = queue.handlers.find(record.name)
+        breaker = (entry.handler.breaker if entry else None) or queue.options.breaker
+        keys = {self.name, f"{self.name}/{record.name}"}
+        if breaker is not None:
+            keys = {breaker.key_for(self.name, record.name, queue.decoded(record))}
+        found = [each for each in await self.store.circuits() if each.key in keys]
+        return max(found, key=lambda each: each.till, default=None)
 
     async def _remembered(self, job_id: str) -> Explanation:
         for ending in Ending:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, overload
 
 from toril.adding import AddOptions, Defaults, QueueOptions, WaitOptions, as_metadata, new_job
+from toril.bounds import Bound
 from toril.codec import Undecodable
 from toril.context import JobContext, SyncJobContext
 from toril.engine import Store
@@ -55,6 +56,7 @@ class Queue(QueueOperations):
         self.handlers = Registry(name, options.serializer)
         self.declared: dict[str, Declared] = {}
         self._metadata: dict[str, Any] = {}
+        self._bound = Bound(name, options.max_waiting)
         self._plain: Payload = payload_for(Any, serializer=options.serializer)
         self._defaults = self._defaults_of(options.retry)
 
@@ -271,6 +273,7 @@ class Queue(QueueOperations):
         return (entry.result if entry else self._plain).decode(text)
 
     async def _store(self, jobs: Sequence[NewJob]) -> list[Added]:
+        await self._bound.tell(self._home)
         return await self._home.call(lambda call: self._home.store.add(self._name, jobs, call=call))
 
     async def _add_chunk(self, planned: list[Planned]) -> list[Job[Any]]:

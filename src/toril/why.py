@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from toril.model import JobRecord, QueueView, Run, Standing, WorkerView
+from toril.model import Circuit, CircuitState, JobRecord, QueueView, Run, Standing, WorkerView
 from toril.states import State
 
 __all__ = ["Explanation", "ended", "why"]
@@ -23,8 +23,11 @@ class Explanation:
         return self.sentence
 
 
-def why(record: JobRecord, queue: QueueView, standing: Standing, workers: Sequence[WorkerView]) -> Explanation:
-    """Why this job is where it is."""
+def why(
+    record: JobRecord, queue: QueueView, standing: Standing, workers: Sequence[WorkerView],
+    circuit: Circuit | None = None,
+) -> Explanation:  # fmt: skip
+    """Why this job is where it is. `circuit` is the one that it hangs on."""
     match record.state:
         case State.ACTIVE:
             return _running(record, standing.now)
@@ -39,9 +42,9 @@ def why(record: JobRecord, queue: QueueView, standing: Standing, workers: Sequen
         case State.WAITING_CHILDREN:
             return Explanation("waiting_children", "It waits for its children to end.")
         case State.DELAYED if record.due is not None and record.due > standing.now:
-            return _not_due(record, standing.now)
+            return _cut_off(record, circuit, standing.now) or _not_due(record, standing.now)
         case State.DELAYED | State.WAITING | State.PRIORITIZED:
-            return _shut(queue, standing, workers) or _in_line(standing)
+            return _shut(queue, standing, workers) or _cut_off(record, circuit, standing.now) or _in_line(standing)
 
 
 def ended(run: Run) -> Explanation:
@@ -72,6 +75,28 @@ def _not_due(record: JobRecord, now: int) -> Explanation:
             "retry_later", f"Attempt {record.attempts_made} failed, and the next is not due {when}.", facts
         )
     return Explanation("not_due", f"It is not due {when}.", facts)
+
+
+def _cut_off(record: JobRecord, circuit: Circuit | None, now: int) -> Explanation | None:
+    """A circuit that puts the job off. One that will have closed by the time the job is due is not what it waits for;
+    those who were put off come back up to a quarter of the pause after it."""
+    if circuit is None or circuit.state is CircuitState.CLOSED:
+        return None
+    state, terms = circuit.state, circuit.terms
+    till = circuit.till if state is CircuitState.OPEN else now
+    if (record.due or 0) > max(till, now) + max(terms.pause // 4, 2_000):
+        return None
+    facts = {"circuit": circuit.key, "state": state.value, "till": circuit.till, "due_at": record.due}
+    if state is CircuitState.OPEN and till > now:
+        sentence = f"The circuit of {circuit.key} is open until {_at(till)}, for {_seconds(till - now)}."
+        return Explanation("circuit", sentence, facts)
+    if state is CircuitState.HALF_OPEN:
+        most = terms.probes
+        sentence = (
+            f"The circuit of {circuit.key} is half-open: {most} {'job tries' if most == 1 else 'jobs try'} it first."
+        )
+        return Explanation("circuit", sentence, facts)
+    return None
 
 
 def _shut(queue: QueueView, standing: Standing, workers: Sequence[WorkerView]) -> Explanation | None:

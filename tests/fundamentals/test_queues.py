@@ -206,18 +206,27 @@ async def test_a_paused_queue_finishes_what_runs_and_holds_the_rest(app: App) ->
 
 @pytest.mark.covers("R015")
 async def test_a_queue_with_a_bound_refuses_what_is_beyond_it(app: App) -> None:
+    """A producer alone keeps to it: no worker has ever started."""
     queue = app.queue("q", [ok], max_waiting=3)
-    async with working(app):
-        pass  # a worker that starts sets the bound, for every producer
-    await queue.pause()
     await queue.add_many([(ok, n) for n in range(3)])
 
     with pytest.raises(QueueFull, match="3"):
         await queue.add(ok, 3)
     with pytest.raises(QueueFull):
         await queue.add_many([(ok, 3), (ok, 4)])
+    with pytest.raises(QueueFull):
+        await asyncio.to_thread(lambda: queue.sync.add("ok", 3))
     assert (await queue.settings()).max_waiting == 3
     assert (await queue.counts()).waiting == 3
+
+
+@pytest.mark.covers("R015")
+async def test_a_worker_that_starts_sets_the_bound_for_producers_that_declare_none(app: App, tmp_path: Path) -> None:
+    app.queue("q", [ok], max_waiting=3)
+    async with working(app):
+        pass
+
+    assert (await app.queues["q"].settings()).max_waiting == 3
 
 
 @pytest.mark.covers("R016")

@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import SHARED, engine_of
 from toril import App
 from toril.events import EventName
+from toril.testing import ManualClock, Memory
 
 Working = Callable[..., AbstractAsyncContextManager[App]]
+Timed = Callable[[App], AbstractAsyncContextManager[Memory]]
 
 
 class Seen:
@@ -45,6 +48,20 @@ class Seen:
 @pytest.fixture
 def app(tmp_path: Path) -> App:
     return App(f"sqlite:///{tmp_path / 'jobs.db'}")
+
+
+@pytest.fixture(params=["memory", *SHARED])
+def timed(request: pytest.FixtureRequest, tmp_path: Path) -> Timed:
+    """What `toril.testing.memory` is, on every engine: the app on an empty store, and time that passes when told to."""
+
+    @asynccontextmanager
+    async def on_its_clock(app: App) -> AsyncIterator[Memory]:
+        clock = ManualClock()
+        with app.using(engine_of(request.param, clock, tmp_path), clock):
+            async with app:
+                yield Memory(app, clock)
+
+    return on_its_clock
 
 
 @asynccontextmanager

@@ -6,12 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from toril import App, InvalidOption, JobContext, NotFound, RateLimit
-from toril.testing import Memory, memory
+from tests.worker.conftest import Timed
+from toril import App, Breaker, InvalidOption, JobContext, NotFound, RateLimit, TransientError
+from toril.testing import Memory
 
 
 class Stage:
-    """An app in memory whose `hold` jobs run until they are let go."""
+    """An app whose `hold` jobs run until they are let go."""
 
     def __init__(self, app: App, test: Memory) -> None:
         self.queue = app.queues["q"]
@@ -20,7 +21,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(**options: object) -> AsyncIterator[tuple[Stage, asyncio.Event]]:
+async def stage(timed: Timed, **options: object) -> AsyncIterator[tuple[Stage, asyncio.Event]]:
     """A worker at work, with one slot."""
     app = App("memory://")
     started, go = asyncio.Event(), asyncio.Event()
@@ -32,12 +33,15 @@ async def stage(**options: object) -> AsyncIterator[tuple[Stage, asyncio.Event]]
     async def fails(ctx: JobContext[None]) -> None:
         raise InvalidOption("no good")
 
+    async def down(ctx: JobContext[None]) -> None:
+        raise TransientError("down")
+
     async def limited(ctx: JobContext[None]) -> None:
         started.set()
         ctx.rate_limited(30)
 
-    app.queue("q", {"hold": hold, "fails": fails, "limited": limited}, **options)  # type: ignore[arg-type]
-    async with memory(app) as test:
+    app.queue("q", {"hold": hold, "fails": fails, "down": down, "limited": limited}, **options)  # type: ignore[arg-type]
+    async with timed(app) as test:
         worker = asyncio.ensure_future(app.run())
         while not await app.queues["q"].workers():  # noqa: ASYNC110 - its first sign of life
             await asyncio.sleep(0.001)
@@ -49,8 +53,8 @@ async def stage(**options: object) -> AsyncIterator[tuple[Stage, asyncio.Event]]
             await worker
 
 
-async def test_a_paused_queue() -> None:
-    async with stage() as (at, _):
+async def test_a_paused_queue(timed: Timed) -> None:
+    async with stage(timed) as (at, _):
         await at.queue.pause()
         job = await at.queue.add("hold")
 
@@ -59,8 +63,8 @@ async def test_a_paused_queue() -> None:
     assert (answer.reason, str(answer)) == ("paused", "Queue q is paused.")
 
 
-async def test_a_job_that_is_not_due() -> None:
-    async with stage() as (at, _):
+async def test_a_job_that_is_not_due(timed: Timed) -> None:
+    async with stage(timed) as (at, _):
         job = await at.queue.add("hold", delay=90)
 
         answer = await at.queue.why(job.id)
@@ -70,8 +74,8 @@ async def test_a_job_that_is_not_due() -> None:
         assert answer.facts["due_at"] == at.test.clock.now() + 90_000
 
 
-async def test_a_job_between_two_attempts() -> None:
-    async with stage() as (at, _):
+async def test_a_job_between_two_attempts(timed: Timed) -> None:
+    async with stage(timed) as (at, _):
         job = await at.queue.add("fails", attempts=3)
         while await job.state() != "delayed":  # noqa: ASYNC110 - the worker is at it
             await asyncio.sleep(0.001)
@@ -82,8 +86,8 @@ async def test_a_job_between_two_attempts() -> None:
     assert answer.sentence.startswith("Attempt 1 failed, and the next is not due until")
 
 
-async def test_a_rate_that_is_used_up() -> None:
-    async with stage(rate_limit=RateLimit(1, 60), concurrency=2) as (at, started):
+async def test_a_rate_that_is_used_up(timed: Timed) -> None:
+    async with stage(timed, rate_limit=RateLimit(1, 60), concurrency=2) as (at, started):
         await at.queue.add("hold")
         await started.wait()
         job = await at.queue.add("hold")
@@ -95,8 +99,8 @@ async def test_a_rate_that_is_used_up() -> None:
         assert answer.facts["till"] == at.test.clock.now() + 60_000
 
 
-async def test_a_queue_that_was_told_to_slow_down() -> None:
-    async with stage() as (at, started):
+async def test_a_queue_that_was_told_to_slow_down(timed: Timed) -> None:
+    async with stage(timed) as (at, started):
         job = await at.queue.add("limited")
         await started.wait()
         while await job.state() != "waiting":  # noqa: ASYNC110 - it is being given back
@@ -107,8 +111,8 @@ async def test_a_queue_that_was_told_to_slow_down() -> None:
     assert answer.sentence == "Queue q is rate limited until 2027-01-15 08:00:30 UTC, for 30 s."
 
 
-async def test_a_queue_at_its_concurrency() -> None:
-    async with stage(concurrency=2) as (at, started):
+async def test_a_queue_at_its_concurrency(timed: Timed) -> None:
+    async with stage(timed, concurrency=2) as (at, started):
         await at.queue.set_concurrency(1)
         first = await at.queue.add("hold")
         await started.wait()
@@ -120,10 +124,51 @@ async def test_a_queue_at_its_concurrency() -> None:
     assert answer.sentence == f"Queue q runs 1 at once, held by {first.id}."
 
 
-async def test_no_worker() -> None:
+async def test_a_circuit_that_is_open(timed: Timed) -> None:
+    async with stage(timed, breaker=Breaker(failures=1, pause=60)) as (at, _):
+        await at.queue.add("down", attempts=1)
+        while not await at.app.breakers.list():  # noqa: ASYNC110 - the worker is at it
+            await asyncio.sleep(0.001)
+        put_off = await at.queue.add("down")
+        while await put_off.state() != "delayed":  # noqa: ASYNC110 - the worker is at it
+            await asyncio.sleep(0.001)
+        tomorrow = await at.queue.add("down", delay=86_400)
+        other = await at.queue.add("hold", delay=60)
+
+        answer = await at.queue.why(put_off.id)
+        elsewhere = await App("memory://").queue("q")._with(_home=at.app).why(put_off.id)
+
+        assert answer.reason == "circuit"
+        assert answer.sentence == "The circuit of q/down is open until 2027-01-15 08:01:00 UTC, for 60 s."
+        assert answer.facts["till"] == at.test.clock.now() + 60_000
+        assert answer.facts["due_at"] >= answer.facts["till"]
+        assert elsewhere == answer, "also where the breaker is not declared"
+        assert [(await at.queue.why(each.id)).reason for each in (tomorrow, other)] == ["not_due", "not_due"]
+
+
+async def test_a_circuit_that_is_being_tried(timed: Timed) -> None:
+    async with stage(timed, concurrency=2, breaker=Breaker(by="queue", failures=1, pause=60, probes=1)) as (
+        at,
+        started,
+    ):
+        await at.app.breakers.trip("q", 1)
+        at.test.clock.advance(1000)
+        await at.queue.add("hold")
+        await started.wait()
+        put_off = await at.queue.add("hold")
+        while await put_off.state() != "delayed":  # noqa: ASYNC110 - the worker is at it
+            await asyncio.sleep(0.001)
+
+        answer = await at.queue.why(put_off.id)
+
+    assert answer.reason == "circuit"
+    assert answer.sentence == "The circuit of q is half-open: 1 job tries it first."
+
+
+async def test_no_worker(timed: Timed) -> None:
     app = App("memory://")
     queue = app.queue("q")
-    async with memory(app):
+    async with timed(app):
         job = await queue.add("n")
 
         answer = await queue.why(job.id)
@@ -131,8 +176,8 @@ async def test_no_worker() -> None:
     assert (answer.reason, answer.sentence) == ("no_worker", "No worker of Toril serves queue q.")
 
 
-async def test_behind_others_and_next_in_line() -> None:
-    async with stage() as (at, started):
+async def test_behind_others_and_next_in_line(timed: Timed) -> None:
+    async with stage(timed) as (at, started):
         await at.queue.add("hold")
         await started.wait()
         second = await at.queue.add("hold")
@@ -146,8 +191,8 @@ async def test_behind_others_and_next_in_line() -> None:
     ]
 
 
-async def test_a_job_that_runs_and_one_that_was_asked_to_stop() -> None:
-    async with stage() as (at, started):
+async def test_a_job_that_runs_and_one_that_was_asked_to_stop(timed: Timed) -> None:
+    async with stage(timed) as (at, started):
         job = await at.queue.add("hold")
         await started.wait()
         running = await at.queue.why(job.id)
@@ -160,8 +205,8 @@ async def test_a_job_that_runs_and_one_that_was_asked_to_stop() -> None:
     assert stopping.sentence.endswith("was asked to stop: enough")
 
 
-async def test_jobs_that_have_ended() -> None:
-    async with stage(keep_failed=True) as (at, _):
+async def test_jobs_that_have_ended(timed: Timed) -> None:
+    async with stage(timed, keep_failed=True) as (at, _):
         failed = await at.queue.add("fails", attempts=1)
         while await failed.state() != "failed":  # noqa: ASYNC110 - the worker is at it
             await asyncio.sleep(0.001)

@@ -6,7 +6,7 @@ from typing import Any
 
 from toril.engines.sqlite.calls import answered, remember
 from toril.engines.sqlite.dedup import kept_jobs, owner_of, repeated, take
-from toril.engines.sqlite.layout import STATE_OF, Place, delayed_rank, first_key
+from toril.engines.sqlite.layout import STATE_OF, Place, first_key
 from toril.engines.sqlite.options import options_of
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
@@ -202,7 +202,7 @@ class _Adding:
         due = now + job.delay if job.due is None else max(job.due, now)
         if due > now:
             self._delayed.append((identity, str(due)))
-            return Place.DELAYED, delayed_rank(due, row.moves + 1), due - now
+            return Place.DELAYED, self._step.due_rank(due), due - now
         return *(row.front(0) if job.lifo and not job.priority else row.back(job.priority)), 0
 
     def _duplicate(self, chosen: str) -> None:

@@ -83,9 +83,11 @@ def run_key(queue: int, ending: Ending, number: int) -> int:
     return (((queue << 1) + (ending is Ending.FAILED)) << _NUMBER_BITS) + number
 
 
-def delayed_rank(due: int, moved: int) -> int:
-    """By due time, and within a millisecond in the order in which they were delayed."""
-    return (due << _TIE_BITS) + (moved & (_TIES - 1))
+def delayed_rank(due: int, last: int | None) -> int:
+    """By due time, and within a millisecond after `last`, the rank before. Past a million of one millisecond, which
+    share the last rank, it is the order in which they were added."""
+    first = due << _TIE_BITS
+    return first if last is None else min(last + 1, first + _TIES - 1)
 
 
 def due_of(rank: int) -> int:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from toril.engines.sqlite.layout import Place, delayed_rank, finished_rank, first_key, job_id, run_key
+from toril.engines.sqlite.layout import Place, delayed_rank, due_bound, finished_rank, first_key, job_id, run_key
 from toril.engines.sqlite.options import DEFAULTS, Options, dump_failure, load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import QueueRow, Tx
@@ -24,6 +24,7 @@ _TRIM_EVENTS = statement("step", "trim_events")
 _TRIM_RUNS = statement("step", "trim_runs")
 _MINUTE = statement("step", "minute")
 _OLDEST_KEPT = statement("step", "oldest_kept")
+_LAST_DUE = statement("step", "last_due")
 
 _TRIM_SLACK = 1_000  # events over the cap that are tolerated, so that trimming is rare and in bulk
 _TRIMMED_A_STEP = 1_000
@@ -62,13 +63,14 @@ JOB_COLUMNS = len(Job._fields)
 class Step:
     """Gathers what an operation decides; `flush` writes it."""
 
-    __slots__ = ("_completed", "_events", "_failed", "_trims", "_writes", "ended_keys", "row", "tx")
+    __slots__ = ("_completed", "_events", "_failed", "_last_due", "_trims", "_writes", "ended_keys", "row", "tx")
 
     def __init__(self, tx: Tx, row: QueueRow) -> None:
         self.tx = tx
         self.row = row
         self._completed = 0
         self._failed = 0
+        self._last_due: dict[int, int | None] = {}  # ranks of this step that may not be written yet
         self.ended_keys: list[tuple[int, str]] = []  # jobs that ended, and the deduplication keys they came with
         self._events: list[tuple[EventKind, list[str | None], dict[str, list[str]]]] = []
         self._trims: dict[int, list[Keep]] = {}
@@ -124,9 +126,17 @@ class Step:
         self._writes["place"].append((key, *spot))
         self.arrived()
 
+    def due_rank(self, due: int) -> int:
+        """The rank behind all who are due at that time."""
+        if due not in self._last_due:
+            bounds = (self.row.key, Place.DELAYED, due_bound(due - 1), due_bound(due))
+            self._last_due[due] = self.tx.one(_LAST_DUE, bounds)[0]
+        rank = self._last_due[due] = delayed_rank(due, self._last_due[due])
+        return rank
+
     def delay(self, key: int, due: int) -> None:
         """Make a job wait until `due`. A sleeping worker must learn of it: its due time may be the next."""
-        rank = delayed_rank(due, self.row.moves + 1)
+        rank = self.due_rank(due)
         self.enter(key, Place.DELAYED, rank)
         self._writes["place"].append((key, Place.DELAYED, rank))
         self.arrived()

@@ -29,9 +29,9 @@ def prune(tx: Tx, queue: str, limit: int) -> int:
     """Remove, up to `limit` of each kind, what has outlived its retention."""
     whole("limit", limit, 1, 10_000)
     removed = tx.run(_SQL["old_calls"], (tx.now - _CALLS_KEPT, limit))
-    removed += tx.run(_SQL["old_pokes"], (tx.now - _CALLS_KEPT,))
+    removed += tx.run(_SQL["old_pokes"], (tx.now - _CALLS_KEPT, limit))
     removed += tx.run(_SQL["dead_workers"], (tx.now,))
-    removed += tx.run(_SQL["old_onces"], (tx.now,))
+    removed += tx.run(_SQL["old_onces"], (tx.now, limit))
     removed += prune_letters(tx, limit) + prune_circuits(tx)
     row = tx.find(queue)
     if row is None:

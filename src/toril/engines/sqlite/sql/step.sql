@@ -65,6 +65,9 @@ UPDATE jobs SET attempts_made = v.column2, stalls = v.column3, starts = v.column
     failure = coalesce(v.column9, failure), stall_cause = coalesce(v.column10, stall_cause)
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) v WHERE key = v.column1
 
+-- name: last_due
+SELECT max(rank) FROM line WHERE queue = ? AND place = ? AND rank >= ? AND rank < ?
+
 -- name: oldest_kept
 SELECT j.key, j.id, j.logs, l.rank, j.finished_at, j.options FROM line l JOIN jobs j ON j.key = l.key
 WHERE l.queue = ? AND l.place = ? AND l.rank <= ? ORDER BY l.rank LIMIT ?

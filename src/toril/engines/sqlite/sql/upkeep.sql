@@ -11,13 +11,13 @@ DELETE FROM minutes WHERE queue = ? AND minute < ?
 DELETE FROM calls WHERE sender IN (SELECT sender FROM calls WHERE time <= ? LIMIT ?)
 
 -- name: old_pokes
-DELETE FROM pokes WHERE time <= ?
+DELETE FROM pokes WHERE worker IN (SELECT worker FROM pokes WHERE time <= ? LIMIT ?)
 
 -- name: dead_workers
 DELETE FROM workers WHERE till <= ?
 
 -- name: old_onces
-DELETE FROM onces WHERE till <= ?
+DELETE FROM onces WHERE key IN (SELECT key FROM onces WHERE till <= ? LIMIT ?)
 
 -- name: aged
 SELECT g.till, g.key, j.id, j.logs, j.place, j.rank, j.finished_at, j.options FROM ageing g LEFT JOIN jobs j ON j.key = g.key
