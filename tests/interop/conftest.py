@@ -9,6 +9,8 @@ from tests.interop.node import Driver, Node
 from tests.interop.side import Toril
 from tests.servers import RedisServer
 
+MAJORS = (6, 5)
+
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[RedisServer]:
@@ -19,11 +21,29 @@ def server() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(scope="session")
-def driver(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """One Node process for all: it takes a second to start."""
-    started = Driver(server, tmp_path_factory.mktemp("node") / "driver.log")
-    yield started
-    started.kill()
+def drivers(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Driver]]:
+    """One Node process a major for all: it takes a second to start."""
+    log, started = tmp_path_factory.mktemp("node") / "driver.log", dict[int, Driver]()
+
+    def of(major: int) -> Driver:
+        if major not in started:
+            started[major] = Driver(server, log, major)
+        return started[major]
+
+    yield of
+    for one in started.values():
+        one.kill()
+
+
+@pytest.fixture(params=MAJORS, ids=[f"bullmq{major}" for major in MAJORS])
+def major(request: pytest.FixtureRequest) -> int:
+    """Which BullMQ is on the other side."""
+    return int(request.param)
+
+
+@pytest.fixture
+def driver(drivers: Callable[[int], Driver], major: int) -> Driver:
+    return drivers(major)
 
 
 @pytest.fixture
@@ -41,7 +61,7 @@ def another_node(node: Node, server: RedisServer, tmp_path: Path) -> Iterator[Ca
     made: list[Driver] = []
 
     def start() -> Driver:
-        made.append(Driver(server, tmp_path / "another.log"))
+        made.append(Driver(server, tmp_path / "another.log", node.major))
         return made[-1]
 
     yield start

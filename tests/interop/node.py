@@ -18,6 +18,7 @@ from tests.servers import RedisServer
 
 FOLDER = Path(__file__).parent / "node"
 DEADLINE = 15.0
+PACKAGES = {6: "bullmq", 5: "bullmq5"}  # by major
 
 Script = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -27,16 +28,17 @@ class NodeError(Exception):
 
 
 class Driver:
-    """One Node process."""
+    """One Node process, with BullMQ of one major."""
 
-    def __init__(self, server: RedisServer, log: Path) -> None:
+    def __init__(self, server: RedisServer, log: Path, major: int = 6) -> None:
         program = shutil.which("node")
         assert program is not None, "Node is missing: run  make node"
-        assert (FOLDER / "node_modules" / "bullmq").exists(), "BullMQ for Node is missing: run  make node"
+        assert (FOLDER / "node_modules" / PACKAGES[major]).exists(), "BullMQ for Node is missing: run  make node"
+        self.major = major
         self._log = log
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [program, str(FOLDER / "driver.mjs"), "127.0.0.1", str(server.port)],
+                [program, str(FOLDER / "driver.mjs"), "127.0.0.1", str(server.port), PACKAGES[major]],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         self._numbers = count(1)
@@ -91,6 +93,7 @@ class Node:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
+        self.major = driver.major
         self._handles = count(1)
 
     def queue(self, name: str) -> "NodeQueue":
@@ -102,6 +105,10 @@ class Node:
         given: dict[str, Any] = {} if script is None else {"script": script}
         await self.driver.do("worker", handle=handle, queue=queue, options=options, **given)
         return NodeWorker(self.driver, handle)
+
+    async def flow(self, **flow: Any) -> Any:
+        """The root of a tree of jobs: `name`, `queueName`, `data`, `opts`, `children`."""
+        return await self.driver.do("flow", flow=flow)
 
     async def events(self, queue: str) -> "NodeEvents":
         """What Node's QueueEvents tells, from the beginning of the stream."""

@@ -41,20 +41,28 @@ async def test_a_key_is_let_go_by_whoever_ends_the_job(node: Node, toril: Toril)
     assert again["id"] != theirs["id"]
 
 
-async def test_a_delayed_job_of_one_is_replaced_or_put_off_by_the_other(node: Node, toril: Toril) -> None:
+async def test_a_delayed_job_of_one_is_replaced_by_the_other(node: Node, toril: Toril) -> None:
     debounce = {"id": "n", "ttl": 50_000, "extend": True, "replace": True}
     async with toril.queue("q") as queue:
         first = await node.queue("q").add("a", deduplication=debounce, delay=50_000)
         second = await queue.add("b", dedup=Dedup("n", 50, "replace"), delay=50)
         third = await node.queue("q").add("c", deduplication=debounce, delay=50_000)
-        put_off = await queue.add("d", dedup=Dedup("r", mode="reschedule"), delay=10)
-        await node.queue("q").add("e", deduplication={"id": "r", "reschedule": True}, delay=90_000)
-
         assert second.outcome == "replaced"
         assert await queue.job(first["id"]) is None
         assert await queue.job(second.id) is None
         assert await node.queue("q").call("getDeduplicationJobId", "n") == third["id"]
-        assert (await node.queue("q").job(put_off.id))["delay"] == 90_000
+
+
+async def test_a_delayed_job_is_put_off_where_the_version_knows_how(node: Node, toril: Toril) -> None:
+    again = {"id": "r", "reschedule": True}
+    async with toril.queue("q") as queue:
+        ours = await queue.add("d", dedup=Dedup("r", mode="reschedule"), delay=10)
+        await node.queue("q").add("e", deduplication=again, delay=90_000)
+        assert (await node.queue("q").job(ours.id))["delay"] == (90_000 if node.major == 6 else 10_000)
+        theirs = await node.queue("q").add("f", deduplication={**again, "id": "s"}, delay=10_000)
+        await queue.add("g", dedup=Dedup("s", mode="reschedule"), delay=70)
+
+    assert (await node.queue("q").job(theirs["id"]))["delay"] == 70_000
 
 
 async def test_the_last_one_kept_by_one_is_made_by_the_other(node: Node, toril: Toril) -> None:

@@ -40,11 +40,11 @@ async def every_state(node: Node, toril: Toril) -> AsyncIterator[Queue]:
         for delay in (700, 600):
             await queue.add("good", {}, delay=delay)
             await theirs.add("good", {}, delay=delay * 1000 + 50_000)
-        await queue.pause()
         for priority in (0, 0, 9, 4, 4):
             await queue.add("good", {}, priority=priority)
             await theirs.add("good", {}, priority=priority)
         await queue.add("good", {}, lifo=True)
+        await queue.pause()
         try:
             yield queue
         finally:

@@ -3,17 +3,15 @@
 import asyncio
 import sys
 from asyncio.subprocess import PIPE
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 from tests.interop.node import Driver, Node
 from tests.interop.side import KEPT, Steps, Toril, running
 from tests.servers import RedisServer
-from toril import App, JobContext
+from toril import App
 
 LOCK = 1000  # ms
 PROGRAM = f"""
@@ -26,13 +24,8 @@ async def hold(ctx):
     print(ctx.job_id, flush=True)
     await asyncio.Event().wait()
 
-async def walk(ctx):
-    print(ctx.job_id, flush=True)
-    await ctx.log("a step")
-    await ctx.update_progress(50)
-
 kept = {{"keep_completed": True, "keep_failed": True}}
-app.queue("q", {{"hold": hold, "walk": walk}}, concurrency=5, lease={LOCK / 1000}, **kept)
+app.queue("q", {{"hold": hold}}, concurrency=5, lease={LOCK / 1000}, **kept)
 asyncio.run(app.run())
 """
 
@@ -139,41 +132,6 @@ async def test_a_job_that_lives_is_left_alone_by_both(node: Node, toril: Toril) 
 
     assert await events.seen(event="stalled") == []
     assert await events.names(ours.id) == ["added", "waiting", "active", "completed"]
-
-
-@pytest.mark.covers("F78")
-async def test_a_mixed_fleet_loses_nothing_when_some_of_it_dies(
-    node: Node, toril: Toril, server: RedisServer, another_node: Callable[[], Driver]
-) -> None:
-    """A process of each kind is killed in the middle of it; one of each goes on."""
-    steps: dict[str, Any] = {"walk": [{"log": "a step"}, {"progress": 50}]}
-    options = {"concurrency": 5, "lockDuration": LOCK, "stalledInterval": 500}
-    events, other = await node.events("q"), another_node()
-    async with apart(server) as told:
-        await Node(other).worker("q", steps, **options)
-        await node.queue("q").call("addBulk", [{"name": "walk", "data": {}} for _ in range(JOBS)])
-        await told.readline()
-        await events.until("completed", times=JOBS // 8)
-        other.kill()
-        await told.read(1000)
-    await node.worker("q", steps, **options)
-    async with toril.working("q", {"walk": walk}, concurrency=5, lease=LOCK / 1000):
-        completed = await events.until("completed", times=JOBS, deadline=30)
-
-    assert len({entry["jobId"] for entry in completed}) == len(completed) == JOBS
-    starts, stalls = [
-        Counter(entry["jobId"] for entry in await events.seen(event=name)) for name in ("active", "stalled")
-    ]
-    assert {job: starts[job] - 1 for job in starts if starts[job] > 1} == dict(stalls)
-    assert set((await node.queue("q").counts()).values()) == {0, JOBS}
-
-
-JOBS = 400
-
-
-async def walk(ctx: JobContext[Any]) -> None:
-    await ctx.log("a step")
-    await ctx.update_progress(50)
 
 
 @pytest.mark.parametrize("priority", [0, 3])

@@ -1,17 +1,20 @@
 // BullMQ for Node as the tests drive it: one JSON object a line on stdin, one answer a line on stdout.
 //
-//   node driver.mjs HOST PORT          {"id": 1, "do": "queue", "queue": "q", "method": "add", "args": ["n", {}]}
+//   node driver.mjs HOST PORT PACKAGE  {"id": 1, "do": "queue", "queue": "q", "method": "add", "args": ["n", {}]}
 //
+// PACKAGE is `bullmq` or `bullmq5`: the same library, of two majors.
 // Nothing else is ever written to stdout: what BullMQ logs goes to stderr, and ends after a while, since it can log
 // without end. The process ends with its stdin.
 
 import { createRequire } from 'node:module'
 import { createInterface } from 'node:readline'
-import { Job, Queue, QueueEvents, UnrecoverableError, Worker } from 'bullmq'
+import { setTimeout } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import { board } from './board.mjs'
 
 const require = createRequire(import.meta.url)
+const library = process.argv[4] ?? 'bullmq'
+const { FlowProducer, Job, Queue, QueueEvents, UnrecoverableError, Worker } = await import(library)
 const connection = { host: process.argv[2], port: Number(process.argv[3]), maxRetriesPerRequest: null }
 const LOGGED = 1000
 
@@ -60,6 +63,7 @@ async function play(steps, job, held) {
     if ('progress' in step) await job.updateProgress(step.progress)
     if ('log' in step) await job.log(step.log)
     if ('data' in step) await job.updateData(step.data)
+    if ('sleep' in step) await setTimeout(step.sleep)
     if (step.hold) await new Promise(resolve => held.set(job.id, resolve))
     if ('fail' in step && job.attemptsMade < (step.times ?? Infinity)) throw new Error(step.fail)
     if ('unrecoverable' in step) throw new UnrecoverableError(step.unrecoverable)
@@ -82,6 +86,9 @@ function plain(value) {
   if (Array.isArray(value)) return value.map(plain)
   return value ?? null
 }
+
+const flows = new FlowProducer({ connection })
+flows.on('error', error => console.error('flows', error))
 
 function queue({ queue: name, options = {} }) {
   if (!queues.has(name)) {
@@ -163,6 +170,7 @@ const commands = {
     const job = await queue(request).getJob(request.jobId)
     return plain(await job.waitUntilFinished(listeners.get(request.queue).source))
   },
+  flow: async ({ flow }) => plain((await flows.add(flow)).job),
   worker: openWorker,
   workerCall: async ({ handle, method, args = [] }) => plain(await workers.get(handle).worker[method](...args)),
   listen,
@@ -171,7 +179,7 @@ const commands = {
   until: request => record(request).until(request.match ?? {}, request.count ?? 1),
   seen: request => record(request).matching(request.match ?? {}),
   board: request => board(request.queues.map(name => queue({ queue: name })), request),
-  versions: () => ({ node: process.versions.node, bullmq: require('bullmq/package.json').version }),
+  versions: () => ({ node: process.versions.node, bullmq: require(`${library}/package.json`).version }),
   reset
 }
 

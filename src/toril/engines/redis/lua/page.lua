@@ -38,17 +38,15 @@ local function walk_zset(key, score, last)
   end
 end
 
--- A list is walked from its next end. What was shown last is looked for again; if all of it has left, so has what came
--- before it, and the walk goes on at the end.
-local function walk_list(key, anchors)
-  local at = -1
+-- Where a walk over a list goes on, from its next end: after what was shown last, if some of it stands there still.
+local function place_in(key, anchors)
   for i = 1, #anchors do
     local place = call('LPOS', key, anchors[i], 'RANK', -1)
-    if place then
-      at = place - call('LLEN', key) - 1
-      break
-    end
+    if place then return place - call('LLEN', key) - 1 end
   end
+end
+
+local function walk_list(key, at)
   while #rows < most do
     local found = call('LRANGE', key, at - most + 1, at)
     if #found == 0 then return end
@@ -63,6 +61,11 @@ end
 if state ~= 'active' and ARGV[5] ~= 'l' then walk_zset(P .. ZSET[state], ARGV[6], ARGV[7]) end
 local anchors = {}
 for i = 7, ARGV[5] == 'l' and #ARGV or 6 do anchors[#anchors + 1] = ARGV[i] end
-if state == 'active' then walk_list(P .. K.active, anchors) end
-if state == 'waiting' then walk_list(P .. K.wait, anchors) end
+-- If all of what was shown last has left, so has what came before it: then the walk goes on at the end.
+if state == 'active' then walk_list(P .. K.active, place_in(P .. K.active, anchors) or -1) end
+if state == 'waiting' then
+  local at = place_in(P .. K.wait, anchors)  -- what versions before 6 have put aside comes first, as it will on resume
+  if not at then walk_list(P .. K.paused, place_in(P .. K.paused, anchors) or -1) end
+  walk_list(P .. K.wait, at or -1)
+end
 return {ceiling, rows}
