@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bullmq import Queue, Worker  # type: ignore[import-not-found]
+from bullmq import Queue, Worker
 
 port, what, wanted, concurrency = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 CONNECTION = {"host": "127.0.0.1", "port": int(port)}
