@@ -12,9 +12,9 @@ from toril.errors import InvalidOption, shown
 __all__ = ["EventName", "Events", "JobEvent", "Listener", "WorkerEvent"]
 
 EventName: TypeAlias = Literal[
-    "added", "active", "progress", "completed", "failed", "retrying", "snoozed", "released", "cancelled", "stalled",
-    "lease_lost", "stuck", "drained", "paused", "resumed", "booted", "worker_started", "worker_stopped", "breaker",
-    "leadership_acquired", "leadership_lost", "error",
+    "added", "active", "progress", "completed", "failed", "retrying", "snoozed", "released", "cancelled", "expired",
+    "stalled", "lease_lost", "stuck", "drained", "paused", "resumed", "booted", "worker_started", "worker_stopped",
+    "breaker", "leadership_acquired", "leadership_lost", "error",
 ]  # fmt: skip
 
 _NAMES: Final = get_args(EventName)

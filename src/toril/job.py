@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from toril.codec import decode
 from toril.errors import JobCancelled, JobFailed, NotFound, ResultGone, WrongState
+from toril.events import JobEvent
 from toril.model import (
     AddOutcome,
     Cancelled,
@@ -122,7 +123,7 @@ class Job(Generic[R]):
     async def result(self, timeout: Seconds | None = None) -> R:
         """What the handler returned, once it has. Raises `JobFailed`, `JobCancelled`, `TimeoutError`, or, where the job
         has ended and its result was not kept, `ResultGone` at once."""
-        left = None if timeout is None else milliseconds("timeout", timeout)
+        most = left = None if timeout is None else milliseconds("timeout", timeout)
         store, name = self._queue.store, self._queue.name
         while True:
             wait = _A_WHILE if left is None else min(left, _A_WHILE)
@@ -139,8 +140,8 @@ class Job(Generic[R]):
                     raise ResultGone(f"job {self.id} has ended and its result was not kept; add it with result_ttl=…")
                 case Pending():
                     left = None if left is None else left - wait
-                    if left is not None and left <= 0:
-                        raise TimeoutError(f"job {self.id} has not ended within {timeout} s")
+                    if most is not None and left is not None and left <= 0:
+                        raise TimeoutError(f"job {self.id} has not ended within {most / 1000:g} s")
 
     async def logs(self) -> list[str]:
         """Its log lines, oldest first."""
@@ -157,6 +158,9 @@ class Job(Generic[R]):
         """Stop it. True: it will not run (again); False: it is running, and was asked to stop."""
         store, name = self._queue.store, self._queue.name
         changed = await self._queue.call(lambda call: store.cancel(name, [self.id], reason=reason, call=call))
+        if changed.done:  # of one that runs its worker tells, once it has ended
+            event = JobEvent(queue=name, job_id=self.id, job_name=self.name, error=reason)
+            self._queue.listeners.emit("cancelled", event)
         return not changed.asked and self._done(changed, "cancelled")
 
     async def remove(self) -> None:

@@ -36,6 +36,7 @@ _LINES: Final[dict[EventName, tuple[int, str]]] = {
     "snoozed": (logging.INFO, "job snoozed"),
     "released": (logging.INFO, "job given back"),
     "cancelled": (logging.INFO, "job cancelled gracefully"),
+    "expired": (logging.WARNING, "job expired before it was started"),
     "progress": (logging.DEBUG, "job progress"),
     "lease_lost": (logging.WARNING, "job lost: its lease ran out"),
     "stalled": (logging.WARNING, "job stalled"),

@@ -201,6 +201,8 @@ class Oracle:
         job = self.jobs[lease.id]
         if job.cancelling is not None and isinstance(outcome, Retried | Snoozed | Released):
             outcome = Cancelled(job.cancelling)
+        if isinstance(outcome, Retried) and job.attempts_made + 1 >= job.new.attempts:
+            outcome = Failed(outcome.failure)
         job.cancelling = None
         if not isinstance(outcome, Snoozed | Released):
             job.attempts_made += 1

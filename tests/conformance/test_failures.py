@@ -2,10 +2,13 @@
 
 import pytest
 
-from tests.conformance.claims import add, claim_one, job
+from tests.conformance.claims import LEASE, add, claim, claim_one, job, settle
 from toril import Exponential, Fixed, Retry, Strategy
 from toril.engine import Store
-from toril.model import NewJob
+from toril.model import EXPIRED_KIND, Call, Claim, EventKind, Failure, NewJob, Retried, Verdict
+from toril.testing import ManualClock
+
+BOOM = Failure("boom" * 400, "ValueError", "Traceback ...")
 
 
 @pytest.mark.covers("R051")
@@ -22,3 +25,34 @@ async def test_how_a_job_is_retried_is_stored_with_it(engine: Store, retry: Retr
 
     assert (await job(engine, "1")).backoff == retry.wire()
     assert (await claim_one(engine)).backoff == retry.wire()
+
+
+@pytest.mark.covers("R073", "R074")
+@pytest.mark.parametrize("delay", [0, 500])
+async def test_who_asks_for_more_attempts_than_there_are_gets_none(engine: Store, delay: int) -> None:
+    """The store counts: a worker that judges by an older count cannot keep a job alive."""
+    await add(engine, NewJob(name="n", attempts=2))
+    await settle(engine, (await claim_one(engine)).lease, Retried(BOOM))
+
+    assert await settle(engine, (await claim_one(engine)).lease, Retried(BOOM, delay)) is Verdict.OK
+
+    (letter,) = (await engine.letters()).items
+    assert (letter.attempts_made, letter.failure.reason, letter.failure.kind) == (2, BOOM.reason, "ValueError")
+    assert await engine.jobs("q", ["1"]) == [None]
+    kinds = [event.kind for event in (await engine.events("q")).items]
+    assert kinds.count(EventKind.RETRIES_EXHAUSTED) == 1
+
+
+async def test_who_claims_hears_of_the_jobs_that_came_too_late(engine: Store, clock: ManualClock) -> None:
+    await add(engine, NewJob(name="old", id="own", expires=1000), NewJob(name="new"))
+    due = clock.now() + 1000
+    clock.advance(1000)
+    wish, call = Claim(want=5, token="t1", lease=LEASE, worker="w"), Call("sender", 1)
+
+    answer = await engine.exchange("q", [], wish, call=call)
+
+    (late,) = answer.unstarted
+    assert (late.id, late.name, late.failure.kind) == ("own", "old", EXPIRED_KIND)
+    assert late.failure.reason == f"expired: not started by {due}"
+    assert await engine.exchange("q", [], wish, call=call) == answer, "who asks again is told again"
+    assert (await claim(engine)).unstarted == (), "and nobody else is"

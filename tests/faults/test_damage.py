@@ -14,6 +14,7 @@ import pytest
 from tests.faults.children import opened
 from tests.faults.ledger import subjects
 from tests.faults.nursery import Children, until
+from toril import App
 from toril.errors import EngineUnusable
 
 PAGE = 4096
@@ -161,3 +162,18 @@ async def test_a_log_whose_file_is_gone_is_not_thrown_away(filled: Path, loss: s
         await opened(filled)
 
     assert log.read_bytes() == before
+
+
+async def test_records_that_contradict_each_other_are_an_error_at_once(tmp_path: Path) -> None:
+    """The same step again would meet the same records: there is nothing to wait for."""
+    path = tmp_path / "jobs.db"
+    async with App(f"sqlite:///{path}") as app:
+        await app.queue("q").add("n")
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE queues SET last_number = 0")
+        file.commit()
+
+    async with App(f"sqlite:///{path}") as app:
+        with pytest.raises(EngineUnusable, match="contradict each other"):
+            await app.queue("q").add("n")
+        assert (await app.queue("q").counts()).waiting == 1

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -576,3 +577,11 @@ def test_python_can_be_told_to_drop_assertions(tmp_path: Path) -> None:
     command = [sys.executable, "-O", "-c", textwrap.dedent(code), f"sqlite:///{tmp_path}/jobs.db"]
 
     assert subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ).stdout == "5\n"
+
+
+@pytest.mark.parametrize("timeout", [0.02, timedelta(milliseconds=20)])
+async def test_a_result_that_is_not_there_in_time_says_for_how_long_it_was_awaited(timeout: Any) -> None:
+    async with App("memory://") as app:
+        job = await app.queue("q").add("n")
+        with pytest.raises(TimeoutError, match=r"^job 1 has not ended within 0\.02 s$"):
+            await job.result(timeout)

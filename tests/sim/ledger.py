@@ -211,6 +211,8 @@ class Ledger:
     def _apply(self, entry: Entry, outcome: Outcome, now: int) -> None:
         if entry.cancelling is not None and isinstance(outcome, Retried | Snoozed | Released):
             outcome = Cancelled(entry.cancelling)  # it was to stop, and so does not run again
+        if isinstance(outcome, Retried) and entry.made + 1 >= entry.attempts:
+            outcome = Failed(outcome.failure)
         match outcome:
             case Completed():
                 entry.made += 1

@@ -31,7 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "context": {"calls", "codec", "errors", "model", "policy", "signal", "job", "sync"},
     "calls": BOTTOM | {"model"},
     "adding": {"codec", "errors", "model", "policy"},
-    "job": PRODUCER | {"queue"},
+    "job": PRODUCER | {"events", "queue"},
     "why": {"model", "states"},
     "operations": PRODUCER | {"events", "job", "queue", "why"},
     "portal": PRODUCER | {"events"},

@@ -240,3 +240,24 @@ async def test_a_listener_that_never_ends_does_not_keep_the_worker_from_ending(a
             assert await app.run(burst=True, grace=0.1) == 0
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
+
+
+async def test_a_job_that_never_starts_is_told_of_too(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    queue = declare(app)
+    seen = Seen(app, "cancelled", "expired", "failed", "active")
+    with caplog.at_level(logging.INFO, "toril"):
+        async with app:
+            late = await queue.add("act", "plain", expires=0.001)
+            early = await queue.add("act", "plain", delay=3600)
+            await asyncio.sleep(0.005)
+            async with working(app):
+                await seen.until("expired", 1)
+                await early.cancel("not needed")
+
+    told = [(name, event.job_id, event.job_name, event.attempt) for name, event in seen.events]
+    assert told == [("expired", late.id, "act", 0), ("cancelled", early.id, "act", 0)]
+    assert seen.events[1][1].error == "not needed"
+    assert seen.events[0][1].error.startswith("expired: not started by")
+    levels = {record.message.partition(" queue=")[0]: record.levelname for record in caplog.records}
+    assert levels["job cancelled gracefully"] == "INFO"
+    assert levels["job expired before it was started"] == "WARNING"

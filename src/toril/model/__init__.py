@@ -90,6 +90,7 @@ from toril.model.views import (
     known,
 )
 from toril.model.work import (
+    EXPIRED_KIND,
     Added,
     AddOutcome,
     Call,
@@ -115,6 +116,7 @@ from toril.model.work import (
     Rewrite,
     Settlement,
     Snoozed,
+    Unstarted,
     Verdict,
 )
 
@@ -123,6 +125,7 @@ __all__ = [
     "BURIED",
     "DEAD_LETTERS",
     "EXCHANGE",
+    "EXPIRED_KIND",
     "KEEP_ALL",
     "MAX_ATTEMPTS",
     "MAX_DELAY",
@@ -213,6 +216,7 @@ __all__ = [
     "Snoozed",
     "Standing",
     "Swept",
+    "Unstarted",
     "Update",
     "Verdict",
     "WorkerView",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from toril.errors import InvalidOption, shown
 from toril.model.options import (
@@ -198,10 +198,22 @@ class Verdict(StrEnum):
     MISSING = "missing"
 
 
+EXPIRED_KIND: Final = "JobExpired"  # the failure kind of a job that was not started in time
+
+
+@dataclass(frozen=True, slots=True)
+class Unstarted:
+    """A job that a claim has ended instead of handing it out: it came too late, or could not be run."""
+
+    id: str
+    name: str
+    failure: Failure
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The answer to an exchange: a verdict for each settlement, the jobs claimed, and, where there were fewer
-    than wanted, when to come back (`wake_at`) and what stood in the way."""
+    """The answer to an exchange: a verdict for each settlement, the jobs claimed, those ended on the way, and, where
+    there were fewer than wanted, when to come back (`wake_at`) and what stood in the way."""
 
     verdicts: tuple[Verdict, ...]
     jobs: tuple[Claimed, ...]
@@ -209,6 +221,7 @@ class Exchange:
     wake_at: int | None = None
     blocked_by: Gate | None = None
     suspects: int = 0
+    unstarted: tuple[Unstarted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from toril.codec import decode
 from toril.events import EventName, Events, JobEvent, WorkerEvent
 from toril.logs import log
 from toril.model import (
+    EXPIRED_KIND,
     Cancelled,
     Claimed,
     Completed,
@@ -49,8 +50,15 @@ class Telling:
             self._tell("progress", job, detail=decode(value, what="progress"))
 
     def looked(self, answer: Exchange) -> None:
-        """A claim has looked into the queue: it may be paused."""
+        """A claim has looked into the queue: it may be paused, and some jobs may have come too late."""
         self._events.paused(self._queue, now=answer.blocked_by is Gate.PAUSED, worker=self._around.name)
+        for each in answer.unstarted:
+            name: EventName = "expired" if each.failure.kind == EXPIRED_KIND else "failed"
+            event = JobEvent(
+                queue=self._queue, job_id=each.id, job_name=each.name, worker=self._around.name,
+                error=each.failure.reason, kind=each.failure.kind,
+            )  # fmt: skip
+            self._events.emit(name, event)
 
     def drained(self) -> None:
         self._events.emit("drained", WorkerEvent(worker=self._around.name, queue=self._queue))

@@ -13,12 +13,14 @@ from toril.model import (
     Completed,
     Exchange,
     Failed,
+    Failure,
     Gate,
     Precedence,
     Released,
     Retried,
     Settlement,
     Snoozed,
+    Unstarted,
     Verdict,
 )
 from toril.policy.retention import RUN_TEXT_BYTES, shortened
@@ -80,7 +82,7 @@ def _shown(text: str, summary: str | None = None) -> str:
 
 def exchange_of(queue: str, token: str, answer: Sequence[Any]) -> Exchange:
     """What `exchange.lua` answers."""
-    verdicts, jobs, now, wake_at, gate, suspects = answer
+    verdicts, jobs, now, wake_at, gate, suspects, unstarted = answer
     return Exchange(
         tuple([VERDICTS[verdict] for verdict in verdicts]),
         tuple([claimed_of(queue, token, row) for row in jobs]),
@@ -88,4 +90,5 @@ def exchange_of(queue: str, token: str, answer: Sequence[Any]) -> Exchange:
         wake_at,
         None if gate is None else Gate(gate),
         suspects,
+        tuple([Unstarted(each, name, Failure(reason, kind)) for each, name, reason, kind in unstarted]),
     )

@@ -7,7 +7,7 @@ from toril.engines.sqlite.layout import Place, due_bound, due_of, job_id
 from toril.engines.sqlite.options import load_options, load_rate
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
-from toril.model import Cause, Claim, Claimed, EventKind, Failure, Gate, Lease, Precedence, RateLimit
+from toril.model import EXPIRED_KIND, Cause, Claim, Claimed, EventKind, Failure, Gate, Lease, Precedence, RateLimit
 from toril.policy.limits import slot
 
 __all__ = ["Taken", "claim_jobs"]
@@ -170,7 +170,8 @@ def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Clai
          checkpoint, data) = entry  # fmt: skip
         options = load_options(text)
         if options.fault is not None:
-            step.fail(Job._make(entry[1:_EXPIRES]), Cause.FAILED, Failure(options.fault, "Undecodable"), made=made + 1)
+            failure = Failure(options.fault, "Undecodable")
+            step.never_starts(Job._make(entry[1:_EXPIRES]), Cause.FAILED, failure, made=made + 1)
             continue
         fence += 1
         holds.append((key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
@@ -192,7 +193,7 @@ def _expire(step: Step, found: list[Any]) -> int:
     for entry in expired:
         job = Job._make(entry[1:_EXPIRES])
         reason = f"expired: not started {'again ' if job.starts else ''}by {entry[_EXPIRES]}"
-        step.fail(job, Cause.EXPIRED, Failure(reason, "JobExpired"), made=job.attempts_made)
+        step.never_starts(job, Cause.EXPIRED, Failure(reason, EXPIRED_KIND), made=job.attempts_made)
     return len(expired)
 
 

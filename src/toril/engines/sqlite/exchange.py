@@ -8,12 +8,12 @@ from typing import Any
 from toril.engines.sqlite.calls import answered, remember
 from toril.engines.sqlite.claim import claim_jobs
 from toril.engines.sqlite.layout import job_id
-from toril.engines.sqlite.options import load_options
+from toril.engines.sqlite.options import dump_failure, load_failure, load_options
 from toril.engines.sqlite.settle import keys_of, settle
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.tx import Tx
-from toril.model import Call, Claim, Claimed, EventKind, Exchange, Gate, Lease, Settlement, Verdict
+from toril.model import Call, Claim, Claimed, EventKind, Exchange, Failure, Gate, Lease, Settlement, Unstarted, Verdict
 
 __all__ = ["Exchanged", "exchange"]
 
@@ -37,6 +37,7 @@ def exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim, call
     remember(tx, call, [
         [verdict.value for verdict in answer.verdicts], [job.lease.id for job in answer.jobs], answer.now,
         answer.wake_at, answer.blocked_by, answer.suspects,
+        [[each.id, each.name, dump_failure(each.failure)] for each in answer.unstarted],
     ])  # fmt: skip
     more = len(answer.jobs) == claim.want or (answer.jobs[:1] and answer.jobs[0].suspect)
     row = tx.queue(queue)
@@ -54,12 +55,13 @@ def _exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim) -> 
     if ended and not (row.waiting or row.suspects or row.prioritized or row.active or row.delayed):
         step.event(EventKind.DRAINED, None)
     step.flush()
-    return Exchange(verdicts, taken.jobs, tx.now, taken.wake_at, taken.blocked_by, taken.suspects)
+    unstarted = tuple(step.unstarted)
+    return Exchange(verdicts, taken.jobs, tx.now, taken.wake_at, taken.blocked_by, taken.suspects, unstarted)
 
 
 def _recall(tx: Tx, queue: str, token: str, before: Any) -> Exchange:
     """The first answer again. Jobs that were lost since are left out: their lease is no longer this token's."""
-    verdicts, ids, now, wake_at, gate, suspects = before
+    verdicts, ids, now, wake_at, gate, suspects, *more = before  # what an older version wrote has no more
     keys = keys_of(tx, tx.queue(queue), ids)
     held = tx.all(_HELD_AGAIN, (json.dumps([keys[i] for i in ids if i in keys]), token, tx.now))
     return Exchange(
@@ -69,7 +71,12 @@ def _recall(tx: Tx, queue: str, token: str, before: Any) -> Exchange:
         wake_at,
         None if gate is None else Gate(gate),
         suspects,
+        tuple(_unstarted(*each) for each in (more[0] if more else ())),
     )
+
+
+def _unstarted(identity: str, name: str, text: str) -> Unstarted:
+    return Unstarted(identity, name, load_failure(text) or Failure("unknown"))
 
 
 def _claimed(queue: str, token: str, entry: tuple[Any, ...]) -> Claimed:

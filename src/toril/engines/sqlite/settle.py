@@ -62,7 +62,8 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
         if type(settlement.outcome) is Completed:
             completed.append((entry, lease.id, settlement.outcome))
         else:
-            _apply(step, Job._make(entry[:JOB_COLUMNS]), _final(settlement.outcome, entry[-3]), released)
+            job = Job._make(entry[:JOB_COLUMNS])
+            _apply(step, job, _final(settlement.outcome, job, entry[-3]), released)
         verdicts.append(Verdict.OK)
     step.leave_active(settled)
     if completed:
@@ -72,10 +73,13 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
     return tuple(verdicts)
 
 
-def _final(outcome: Outcome, cancelling: str | None) -> Outcome:
-    """A job that someone wants stopped does not run again, whatever its attempt asked for."""
+def _final(outcome: Outcome, job: Job, cancelling: str | None) -> Outcome:
+    """A job that someone wants stopped does not run again, whatever its attempt asked for; nor does one that has no
+    attempt left."""
     if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released):
         return Cancelled(cancelling)
+    if isinstance(outcome, Retried) and job.attempts_made + 1 >= job.attempts:
+        return Failed(outcome.failure)
     return outcome
 
 

@@ -8,7 +8,7 @@ from toril.engines.sqlite.layout import Place, delayed_rank, due_bound, finished
 from toril.engines.sqlite.options import DEFAULTS, Options, dump_failure, load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import QueueRow, Tx
-from toril.model import BURIED, Cause, Ending, EventKind, Failure, Keep, letter_id
+from toril.model import BURIED, Cause, Ending, EventKind, Failure, Keep, Unstarted, letter_id
 from toril.policy.retention import EVENTS, RUNS, shortened
 
 __all__ = ["JOB_COLUMNS", "Job", "Step"]
@@ -63,7 +63,9 @@ JOB_COLUMNS = len(Job._fields)
 class Step:
     """Gathers what an operation decides; `flush` writes it."""
 
-    __slots__ = ("_completed", "_events", "_failed", "_last_due", "_trims", "_writes", "ended_keys", "row", "tx")
+    __slots__ = (
+        "_completed", "_events", "_failed", "_last_due", "_trims", "_writes", "ended_keys", "row", "tx", "unstarted",
+    )  # fmt: skip
 
     def __init__(self, tx: Tx, row: QueueRow) -> None:
         self.tx = tx
@@ -72,6 +74,7 @@ class Step:
         self._failed = 0
         self._last_due: dict[int, int | None] = {}  # ranks of this step that may not be written yet
         self.ended_keys: list[tuple[int, str]] = []  # jobs that ended, and the deduplication keys they came with
+        self.unstarted: list[Unstarted] = []
         self._events: list[tuple[EventKind, list[str | None], dict[str, list[str]]]] = []
         self._trims: dict[int, list[Keep]] = {}
         self._writes: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
@@ -194,6 +197,11 @@ class Step:
             self.delete(job.key, job.chosen, job.logs)
         else:
             self.keep(job, made, Place.FAILED, options.keep_failed, None, failure)
+
+    def never_starts(self, job: Job, cause: Cause, failure: Failure, *, made: int) -> None:
+        """A job ended instead of being handed out; whoever claimed is told."""
+        self.fail(job, cause, failure, made=made)
+        self.unstarted.append(Unstarted(job.id, job.name, failure))
 
     def _bury(self, job: Job, cause: Cause, failure: Failure, made: int) -> None:
         """Copy a job that is about to be deleted among the dead letters."""

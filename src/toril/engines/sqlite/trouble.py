@@ -57,6 +57,11 @@ def translated(error: Complaint, path: Path | None) -> TorilError:
         return damaged(path, str(error))
     if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _is_sync(error) and is_short(path)):
         return EngineFull(f"the disk of {named(path)} is full: {error}")
+    if code == sqlite3.SQLITE_CONSTRAINT:  # the same step again would meet the same records
+        return EngineUnusable(
+            f"the records of {named(path)} contradict each other ({shown(str(error))}): nothing was changed; "
+            "keep a copy and restore a backup"
+        )
     if code in _NOT_WRITABLE:
         return EngineUnavailable(f"{named(path)} cannot be written: {error}")
     return EngineUnavailable(f"{named(path)} did not take the step: {error}")

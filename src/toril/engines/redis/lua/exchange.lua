@@ -2,7 +2,8 @@
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, sender, number; want, token, lease, worker, alone, max stalls, priorities first; rate: max, ms, window;
 --         how many settlements, and for each: id, token, kind, text, shown, extra, trace
--- Returns verdicts, jobs (id, fence, suspect, fields and values as before the claim), now, wake_at, gate, suspects
+-- Returns verdicts, jobs (id, fence, suspect, fields and values as before the claim), now, wake_at, gate, suspects,
+--         and {id, name, reason, kind} of those ended instead of handed out
 -- Events  completed, failed, retries-exhausted, waiting, delayed, active, drained
 -- include begin
 -- include guard
@@ -25,7 +26,7 @@ if before then
       again[#again + 1] = {id, tonumber(fence), tonumber(suspect), row}
     end
   end
-  return {before[1], again, before[3], before[4], before[5], before[6]}
+  return {before[1], again, before[3], before[4], before[5], before[6], before[7] or {}}
 end
 -- include standing
 -- include settle

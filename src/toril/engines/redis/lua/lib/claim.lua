@@ -3,7 +3,7 @@
 -- Jobs given into a claimer's hands: ARGV[5] token, [6] lease, [7] worker, [9] max stalls.
 local token, worker = ARGV[5], ARGV[7]
 local deadline, lease = string.format('%.0f', now + ARGV[6]), string.format('%.0f', ARGV[6] + slack)
-local taken, taken_ids, fence, ended_early = {}, {}, nil, 0
+local taken, taken_ids, unstarted, fence, ended_early = {}, {}, {}, nil, 0
 
 -- Jobs whose time has come go to the end of their line, in the order of their time, a bounded number.
 local function promote()
@@ -31,6 +31,7 @@ local function end_early(id, f, cause, reason, kind)
   }
   fail_job(id, job, cause, reason, kind, '', reason:sub(1, 1024), #reason <= 1024)
   ended_early = ended_early + 1
+  unstarted[ended_early] = {id, job.name, reason, kind}
 end
 
 -- Start a job, unless it is gone, too old, or has been failed from afar.

@@ -38,6 +38,9 @@ local function settle_one(id, job, kind, text, shown, extra, trace)
   if job.cancelling and (kind == 'r' or kind == 's' or kind == 'l') then
     kind, text, shown, whole, extra, trace = 'x', job.cancelling, job.cancelling:sub(1, 1024), #job.cancelling <= 1024, 'JobCancelled', ''
   end
+  if kind == 'r' and job.made + 1 >= attempts_of(options_of(job.options)) then  -- there is no attempt left
+    kind, extra, shown, whole = 'f', shown, text:sub(1, 1024), #text <= 1024
+  end
   if kind == 'c' then
     job.made = job.made + 1
     call('XADD', EVENTS, '*', 'event', 'completed', 'jobId', id, 'returnvalue', text, 'prev', 'active')

@@ -45,5 +45,5 @@ if worth and (ready > suspects or prioritized > 0) then
 elseif (worth and suspects == 0) or not open then
   call('ZREM', P .. K.marker, '0')
 end
-remember({verdicts, taken_ids, now, wake_at, gate, waiting or 0})
-return {verdicts, taken, now, wake_at, gate, waiting or 0}
+remember({verdicts, taken_ids, now, wake_at, gate, waiting or 0, unstarted})
+return {verdicts, taken, now, wake_at, gate, waiting or 0, unstarted}
