@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,14 +21,17 @@ __all__ = [
     "Defaults",
     "Keeping",
     "QueueOptions",
+    "Subject",
     "Unknown",
     "WaitOptions",
     "as_keep",
     "as_metadata",
     "new_job",
+    "subject_of",
 ]
 
 Keeping: TypeAlias = "int | bool | Keep"
+Subject: TypeAlias = str | Callable[[Any], str]
 Unknown: TypeAlias = Literal["fail", "release"]
 
 
@@ -51,6 +54,7 @@ class QueueOptions:
     serializer: Serializer | None = None
     cancellation: bool = True
     breaker: Breaker | None = None
+    subject: Subject | None = None
     strategies: Mapping[str, BackoffStrategy] = field(default_factory=dict)
 
 
@@ -71,6 +75,7 @@ class WaitOptions(TypedDict, total=False):
     result_ttl: Seconds
     metadata: Mapping[str, Any]
     breaker: str
+    subject: str
 
 
 class AddOptions(WaitOptions, total=False):
@@ -123,7 +128,18 @@ def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> Ne
         metadata=_metadata(options),
         dedup=_dedup(options, name, data),
         breaker=options.get("breaker"),
+        subject=options.get("subject"),
     )
+
+
+def subject_of(given: Subject, data: Any) -> str:
+    """Whom a payload is about: what one of its fields says, or what a function makes of it."""
+    if not isinstance(given, str):
+        return str(given(data))
+    found = data.get(given) if isinstance(data, Mapping) else getattr(data, given, None)
+    if found is None:
+        raise InvalidOption(f"a job's subject is its payload's {given!r}, and {shown(data)} has none")
+    return str(found)
 
 
 def content_key(name: str, data: str) -> str:

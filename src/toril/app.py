@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanag
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from toril.adding import Keeping, Unknown
+from toril.adding import Keeping, Subject, Unknown
 from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
@@ -127,6 +127,7 @@ class App(Failing):
         serializer: Serializer | None = None,
         cancellation: bool = True,
         breaker: Breaker | None = None,
+        subject: Subject | None = None,
     ) -> Queue:
         """Declare a queue, or, with nothing but its name, get the one declared before."""
         name = check_queue_name(name)

@@ -17,6 +17,7 @@ UNSAID: dict[str, Any] = {
     "handlers": None, "concurrency": 1, "lease": 30.0, "renew": None, "retry": Retry(), "timeout": None,
     "rate_limit": None, "max_stalls": 1, "max_waiting": None, "priority_first": False, "keep_completed": 0,
     "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True, "breaker": None,
+    "subject": None,
 }  # fmt: skip
 
 
@@ -68,6 +69,9 @@ def _check_kinds(options: Mapping[str, Any]) -> None:
         raise InvalidOption(f"rate_limit must be a RateLimit(max, per), not {shown(rate)}")
     if serializer is not None and not (hasattr(serializer, "dumps") and hasattr(serializer, "loads")):
         raise InvalidOption(f"serializer must have dumps and loads, and {shown(serializer)} has not")
+    subject = options["subject"]
+    if subject is not None and not isinstance(subject, str) and not callable(subject):
+        raise InvalidOption(f"subject must be a field of the payload, or a function of it, not {shown(subject)}")
     for name in ("priority_first", "cancellation"):
         if type(options[name]) is not bool:
             raise InvalidOption(f"{name} must be True or False, not {shown(options[name])}")

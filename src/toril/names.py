@@ -16,6 +16,7 @@ __all__ = [
     "check_label",
     "check_prefix",
     "check_queue_name",
+    "check_subject",
     "check_worker_name",
 ]
 
@@ -89,9 +90,18 @@ def check_label(what: str, name: object) -> str:
 
 def check_circuit_key(key: object) -> str:
     """A key as given, or InvalidName: any text of one line, of up to 256 bytes."""
-    if not isinstance(key, str) or not key or not key.isprintable() or len(key.encode("utf-8", "replace")) > 256:
-        raise InvalidName(f"a breaker's key is a text of one line with 1 to 256 bytes, and {shown(key)} is not")
-    return key
+    return _check_line("a breaker's key", key)
+
+
+def _check_line(what: str, text: object) -> str:
+    if not isinstance(text, str) or not text or not text.isprintable() or len(text.encode("utf-8", "replace")) > 256:
+        raise InvalidName(f"{what} is a text of one line with 1 to 256 bytes, and {shown(text)} is not")
+    return str(text)
+
+
+def check_subject(subject: object) -> str:
+    """Whom a job is about, as given, or InvalidName: any text of one line, of up to 256 bytes."""
+    return _check_line("a job's subject", subject)
 
 
 def check_worker_name(name: object) -> str:

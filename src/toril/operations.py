@@ -9,6 +9,7 @@ from toril.errors import InvalidName, InvalidOption, NotFound, shown
 from toril.events import Events
 from toril.job import Job
 from toril.model import (
+    BURIED,
     Call,
     Circuit,
     Counts,
@@ -80,12 +81,31 @@ class QueueOperations:
         return Page(tuple(self._job(record) for record in page.items), page.cursor)
 
     async def runs(
-        self, status: Literal["completed", "failed"] = "completed", cursor: str | None = None, limit: int = 20
+        self,
+        status: Literal["completed", "failed"] = "completed",
+        cursor: str | None = None,
+        limit: int = 20,
+        subject: str | None = None,
     ) -> Page[Run]:
-        """A page of run records, newest first: what is known of jobs that have ended, kept or not."""
+        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, or of those
+        about one subject."""
         if status not in ("completed", "failed"):
             raise InvalidOption(f"status must be 'completed' or 'failed', not {shown(status)}")
-        return await self.store.runs(self.name, Ending(status), cursor=cursor, limit=limit)
+        found: list[Run] = []
+        while True:
+            page = await self.store.runs(self.name, Ending(status), cursor=cursor, limit=limit - len(found))
+            found += [run for run in page.items if subject is None or run.subject == subject]
+            cursor = page.cursor
+            if subject is None or cursor is None or len(found) == limit:
+                return Page(tuple(found), cursor)
+
+    async def failures_in_a_row(self, subject: str) -> int:
+        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
+        back."""
+        good = (await self.runs("completed", limit=1000, subject=subject)).items
+        since = good[0].finished_at if good else -1
+        bad = (await self.runs("failed", limit=1000, subject=subject)).items
+        return sum(run.finished_at > since and run.cause in BURIED for run in bad)
 
     async def workers(self) -> list[WorkerView]:
         """The workers that serve this queue now."""

@@ -270,10 +270,20 @@ class SyncQueue:
         return Page(tuple(self._sync(job) for job in page.items), page.cursor)
 
     def runs(
-        self, status: Literal["completed", "failed"] = "completed", cursor: str | None = None, limit: int = 20
+        self,
+        status: Literal["completed", "failed"] = "completed",
+        cursor: str | None = None,
+        limit: int = 20,
+        subject: str | None = None,
     ) -> Page[RunRecord]:
-        """A page of run records, newest first: what is known of jobs that have ended, kept or not."""
-        return self._run(self._queue.runs(status, cursor, limit))
+        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, or of those
+        about one subject."""
+        return self._run(self._queue.runs(status, cursor, limit, subject))
+
+    def failures_in_a_row(self, subject: str) -> int:
+        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
+        back."""
+        return self._run(self._queue.failures_in_a_row(subject))
 
     def workers(self) -> list[WorkerView]:
         """The workers that serve this queue now."""

@@ -59,6 +59,7 @@ async def test_a_record_holds_all_that_was_given(engine: Store, clock: ManualClo
         keep_logs=5,
         result_ttl=1000,
         breaker="host",
+        subject="acme",
         metadata='{"actor": "x"}',
     )
     await add(engine, given)
@@ -66,7 +67,7 @@ async def test_a_record_holds_all_that_was_given(engine: Store, clock: ManualClo
     found = await job(engine, "mine")
 
     for name in ("name", "data", "priority", "attempts", "backoff", "timeout", "keep_completed", "keep_failed",
-                 "keep_logs", "result_ttl", "breaker", "metadata"):  # fmt: skip
+                 "keep_logs", "result_ttl", "breaker", "subject", "metadata"):  # fmt: skip
         assert getattr(found, name) == getattr(given, name), name
     assert found.state is State.PRIORITIZED
     assert found.expires_at == clock.now() + 60_000
@@ -78,13 +79,17 @@ async def test_a_record_holds_all_that_was_given(engine: Store, clock: ManualClo
 async def test_a_claim_carries_what_running_needs(engine: Store, clock: ManualClock) -> None:
     backoff = Backoff(kind="fixed", delay=10)
     await add(
-        engine, NewJob(name="n", data="[]", attempts=3, timeout=9, backoff=backoff, metadata="{}", breaker="host")
+        engine,
+        NewJob(
+            name="n", data="[]", attempts=3, timeout=9, backoff=backoff, metadata="{}", breaker="host", subject="acme"
+        ),
     )
 
     claimed = await claim_one(engine)
 
     assert (claimed.name, claimed.data, claimed.attempts, claimed.timeout) == ("n", "[]", 3, 9)
     assert (claimed.backoff, claimed.metadata, claimed.checkpoint, claimed.breaker) == (backoff, "{}", None, "host")
+    assert claimed.subject == "acme"
     assert (claimed.attempts_made, claimed.stalls, claimed.starts, claimed.fence) == (0, 0, 1, 1)
     assert claimed.added_at == clock.now()
 

@@ -5,7 +5,19 @@ import pytest
 from tests.conformance.claims import LEASE, add, claim, claim_one, job, settle
 from toril import Exponential, Fixed, Retry, Strategy
 from toril.engine import Store
-from toril.model import EXPIRED_KIND, Call, Claim, EventKind, Failure, NewJob, Retried, Verdict
+from toril.model import (
+    EXPIRED_KIND,
+    Call,
+    Claim,
+    Completed,
+    Ending,
+    EventKind,
+    Failed,
+    Failure,
+    NewJob,
+    Retried,
+    Verdict,
+)
 from toril.testing import ManualClock
 
 BOOM = Failure("boom" * 400, "ValueError", "Traceback ...")
@@ -41,6 +53,19 @@ async def test_who_asks_for_more_attempts_than_there_are_gets_none(engine: Store
     assert await engine.jobs("q", ["1"]) == [None]
     kinds = [event.kind for event in (await engine.events("q")).items]
     assert kinds.count(EventKind.RETRIES_EXHAUSTED) == 1
+
+
+@pytest.mark.covers("R093")
+async def test_a_run_record_says_whom_its_job_was_about(engine: Store, clock: ManualClock) -> None:
+    await add(engine, *(NewJob(name="n", subject=each) for each in ("acme", None, "ä co")))
+    for outcome in (Completed(), Completed(), Failed(BOOM)):
+        await settle(engine, (await claim_one(engine)).lease, outcome)
+    await add(engine, NewJob(name="n", subject="late", expires=10))
+    clock.advance(10)
+    await claim(engine)
+
+    assert [run.subject for run in (await engine.runs("q", Ending.COMPLETED)).items] == [None, "acme"]
+    assert [run.subject for run in (await engine.runs("q", Ending.FAILED)).items] == ["late", "ä co"]
 
 
 async def test_who_claims_hears_of_the_jobs_that_came_too_late(engine: Store, clock: ManualClock) -> None:

@@ -51,7 +51,8 @@ async def test_a_job_that_fails_for_good_becomes_a_letter_with_all_that_is_known
     backoff = Backoff(kind="exponential", delay=100, cap=900, jitter=0.5, strategy="mine")
     new = NewJob(
         name="greet", data='{"user": 7}', id="own", attempts=2, priority=3, backoff=backoff, timeout=5_000,
-        result_ttl=1_000, keep_completed=Keep(5), keep_logs=7, breaker="api.example.com", metadata='{"a": 1}',
+        result_ttl=1_000, keep_completed=Keep(5), keep_logs=7, breaker="api.example.com", subject="ä co",
+        metadata='{"a": 1}',
     )  # fmt: skip
     await add(engine, new)
     added_at = clock.now()
@@ -70,7 +71,8 @@ async def test_a_job_that_fails_for_good_becomes_a_letter_with_all_that_is_known
         id="q/own", queue="q", job_id="own", name="greet", data='{"user": 7}', cause=Cause.FAILED, failure=WHY,
         failed_at=added_at + 30, attempts=2, attempts_made=2, stalls=0, stall_cause=None, worker="w2",
         added_at=added_at, started_at=added_at + 20, priority=3, backoff=backoff, timeout=5_000,
-        keep_completed=Keep(5), keep_logs=7, result_ttl=1_000, breaker="api.example.com", metadata='{"a": 1}',
+        keep_completed=Keep(5), keep_logs=7, result_ttl=1_000, breaker="api.example.com", subject="ä co",
+        metadata='{"a": 1}',
         checkpoint="5",
     )  # fmt: skip
     assert await engine.jobs("q", ["own"]) == [None], "it is in one place"

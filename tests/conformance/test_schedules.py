@@ -54,7 +54,7 @@ async def test_a_schedule_comes_back_as_it_was_put(engine: Store, clock: ManualC
     template = NewJob(
         name="report", data='{"to": "é"}', priority=5, attempts=3, backoff=Backoff(kind="exponential", delay=1000),
         timeout=9000, expires=5000, keep_completed=Keep(3, 60.0), keep_failed=REMOVE, keep_logs=7, result_ttl=800,
-        breaker="host", metadata='{"tenant": 7}',
+        breaker="host", subject="acme", metadata='{"tenant": 7}',
     )  # fmt: skip
     schedule = Schedule(
         id="nightly", job=template, cron="0 2 * * *", tz="Europe/Berlin", start=5, end=clock.now() * 2, limit=9,
@@ -68,7 +68,9 @@ async def test_a_schedule_comes_back_as_it_was_put(engine: Store, clock: ManualC
     run = await job(engine, f"repeat:nightly:{clock.now() + 500}")
     assert (run.name, run.data, run.state, run.due) == ("report", template.data, State.DELAYED, clock.now() + 500)
     assert (run.attempts, run.backoff, run.timeout, run.priority) == (3, template.backoff, 9000, 5)
-    assert (run.keep_completed, run.keep_logs, run.result_ttl, run.breaker) == (Keep(3, 60.0), 7, 800, "host")
+    assert (run.keep_completed, run.keep_logs, run.result_ttl, run.breaker, run.subject) == (
+        Keep(3, 60.0), 7, 800, "host", "acme",
+    )  # fmt: skip
     assert (run.metadata, run.expires_at) == ('{"tenant": 7}', clock.now() + 5000)
 
 

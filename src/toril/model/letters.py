@@ -38,6 +38,7 @@ class DeadLetter:
     keep_logs: int
     result_ttl: int | None
     breaker: str | None
+    subject: str | None
     metadata: str | None
     checkpoint: str | None
 

@@ -40,6 +40,7 @@ class JobRecord:
     keep_logs: int
     result_ttl: int | None
     breaker: str | None
+    subject: str | None
     metadata: str | None
     checkpoint: str | None
     progress: str | None
@@ -137,6 +138,7 @@ class Run:
     worker: str | None
     text: str
     whole: bool
+    subject: str | None = None
 
 
 class EventKind(StrEnum):

@@ -102,6 +102,7 @@ class Claimed:
     checkpoint: str | None
     suspect: bool = False
     breaker: str | None = None
+    subject: str | None = None
 
 
 class Gate(StrEnum):

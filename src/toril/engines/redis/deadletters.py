@@ -121,5 +121,5 @@ def _letter(row: Sequence[Any]) -> DeadLetter:
         worker=worker, added_at=number(added), started_at=None if started is None else number(started),
         priority=number(priority), backoff=options.backoff, timeout=options.timeout,
         keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
-        breaker=options.breaker, metadata=metadata, checkpoint=checkpoint,
+        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint,
     )  # fmt: skip

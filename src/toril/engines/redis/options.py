@@ -39,6 +39,7 @@ class Options:
     keep_logs: int = _LOGS
     result_ttl: int | None = None
     breaker: str | None = None
+    subject: str | None = None
 
 
 def is_plain(job: NewJob) -> bool:
@@ -64,6 +65,7 @@ def dump_options(job: NewJob) -> str:
         job.keep_logs,
         job.result_ttl,
         job.breaker,
+        job.subject,
     )
     if job.id is None and job.dedup is None and not (job.delay or job.priority or job.lifo):
         return shared
@@ -84,7 +86,7 @@ def dump_options(job: NewJob) -> str:
 @lru_cache(maxsize=512)
 def _dump(
     attempts: int, backoff: Backoff | None, timeout: int | None, completed: Keep, failed: Keep, logs: int,
-    ttl: int | None, breaker: str | None,
+    ttl: int | None, breaker: str | None, subject: str | None,
 ) -> str:  # fmt: skip
     given: dict[str, Any] = {"attempts": attempts}
     if backoff is not None:
@@ -93,7 +95,7 @@ def _dump(
     given["removeOnFail"] = BURIED if failed.count == 0 else _dump_keep(failed)
     if logs != _LOGS:
         given["kl"] = logs
-    own = {"timeout": timeout, "resultTtl": ttl, "breaker": breaker}
+    own = {"timeout": timeout, "resultTtl": ttl, "breaker": breaker, "subject": subject}
     said = {name: value for name, value in own.items() if value is not None}
     if said:
         given["toril"] = said
@@ -152,7 +154,8 @@ def load_options(text: str | None) -> Options:
         keep_failed=REMOVE if given.get("removeOnFail") == BURIED else _load_keep(given.get("removeOnFail")),
         keep_logs=_within(given.get("kl"), 0, 1_000_000, _LOGS) or 0,
         result_ttl=_within(own.get("resultTtl"), 1, MAX_DELAY),
-        breaker=_key(own.get("breaker")),
+        breaker=_line(own.get("breaker")),
+        subject=_line(own.get("subject")),
     )
 
 
@@ -175,7 +178,7 @@ def _load_backoff(given: Any) -> Backoff | None:
     )
 
 
-def _key(given: Any) -> str | None:
+def _line(given: Any) -> str | None:
     try:
         return None if given is None else check_circuit_key(given)
     except InvalidName:

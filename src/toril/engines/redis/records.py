@@ -67,6 +67,7 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
         options.attempts, number(made) if made else 0, number(stalls) if stalls else 0, number(get(_ADDED)),
         number(get(_WAITED) or get(_DELAY)), 0 if priority == "0" else number(priority), options.timeout,
         options.backoff, get(_METADATA), get(_CHECKPOINT), suspect == 1, options.breaker,
+        options.subject,
     )  # fmt: skip
 
 
@@ -84,8 +85,8 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
         delay=number(delay if is_delayed else waited or delay), due=due_of(score) if is_delayed else None,
         backoff=options.backoff, timeout=options.timeout, expires_at=None if expires is None else number(expires),
         keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl, breaker=options.breaker, metadata=metadata, checkpoint=checkpoint,
-        progress=progress, result=result,
+        result_ttl=options.result_ttl, breaker=options.breaker, subject=options.subject, metadata=metadata,
+        checkpoint=checkpoint, progress=progress, result=result,
         failure=load_failure(reason, kind, traces), stall_cause=cause, cancelling=cancelling, worker=worker,
         added_at=number(added), started_at=None if started is None else number(started),
         finished_at=None if finished is None else number(finished),
@@ -94,11 +95,12 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
 
 
 def run_of(ending: Ending, row: Sequence[Any]) -> Run:
-    _, job_id, name, cause, added, started, finished, made, stalls, worker, text, whole = row
+    _, job_id, name, cause, added, started, finished, made, stalls, worker, text, whole, *more = row
     return Run(
         id=job_id, name=name, ending=ending, cause=Cause(cause), added_at=number(added),
         started_at=None if started is None else number(started), finished_at=number(finished),
         attempts_made=number(made), stalls=number(stalls), worker=worker, text=text, whole=bool(whole),
+        subject=more[0] if more else None,
     )  # fmt: skip
 
 

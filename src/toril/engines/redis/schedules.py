@@ -130,5 +130,5 @@ def _job(f: dict[str, Any], own: dict[str, Any]) -> NewJob:
         name=f["name"], data=f["data"] or "{}", priority=max(0, min(int(priority), MAX_PRIORITY)),
         attempts=options.attempts, backoff=options.backoff, timeout=options.timeout, expires=own.get("expires"),
         keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
-        result_ttl=options.result_ttl, metadata=own.get("metadata"), breaker=options.breaker,
+        result_ttl=options.result_ttl, metadata=own.get("metadata"), breaker=options.breaker, subject=options.subject,
     )  # fmt: skip

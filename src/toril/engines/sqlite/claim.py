@@ -178,7 +178,7 @@ def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Clai
         lease = Lease(name, job_id(key, chosen), token)
         claimed.append(Claimed(
             lease, job, data, starts + 1, fence, attempts, made, stalls, added_at, delay, priority, options.timeout,
-            options.backoff, metadata, checkpoint, suspect, options.breaker,
+            options.backoff, metadata, checkpoint, suspect, options.breaker, options.subject,
         ))  # fmt: skip
     step.row.claims = fence
     step.row.active += len(holds)

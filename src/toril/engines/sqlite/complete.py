@@ -26,9 +26,11 @@ def complete(step: Step, ended: Sequence[tuple[list[Any], str, Completed]]) -> N
         if outcome.summary is not None:
             text, whole = shortened(outcome.summary)[0], False
         number += 1
-        runs.append(
-            (number, identity, name, "completed", added_at, started_at, now, made + 1, stalls, worker, text, whole)
-        )
+        subject = None if options is None else load_options(options).subject
+        runs.append((
+            number, identity, name, "completed", added_at, started_at, now, made + 1, stalls, worker, text, whole,
+            subject,
+        ))  # fmt: skip
         if options is None and chosen is None and not logs:
             removed.append(key)  # by far the most: nothing is kept of it but the record
         else:

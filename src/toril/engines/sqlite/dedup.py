@@ -99,5 +99,5 @@ def _load(text: str) -> NewJob:
         name=name, data=data, id=chosen, delay=delay, priority=priority, lifo=lifo, attempts=attempts,
         expires=expires, metadata=metadata, backoff=made.backoff, timeout=made.timeout,
         keep_completed=made.keep_completed, keep_failed=made.keep_failed, keep_logs=made.keep_logs,
-        result_ttl=made.result_ttl, dedup=made.dedup, breaker=made.breaker,
+        result_ttl=made.result_ttl, dedup=made.dedup, breaker=made.breaker, subject=made.subject,
     )  # fmt: skip

@@ -73,7 +73,7 @@ def _letter(row: tuple[Any, ...]) -> DeadLetter:
         attempts_made=made, stalls=stalls, stall_cause=stall_cause, worker=worker, added_at=added_at,
         started_at=started_at, priority=priority, backoff=options.backoff, timeout=options.timeout,
         keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
-        breaker=options.breaker, metadata=metadata, checkpoint=checkpoint,
+        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint,
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ class Options:
     result_ttl: int | None = None
     dedup: Dedup | None = None
     breaker: str | None = None
+    subject: str | None = None
     fault: str | None = None  # why they could not be read; the job then fails instead of running, and is kept
 
 
@@ -49,6 +50,7 @@ def options_of(job: NewJob) -> str | None:
         and job.keep_logs == 1000
         and job.dedup is None
         and job.breaker is None
+        and job.subject is None
     ):
         return None
     return _dump(
@@ -60,6 +62,7 @@ def options_of(job: NewJob) -> str | None:
         job.result_ttl,
         job.dedup,
         job.breaker,
+        job.subject,
     )
 
 
@@ -74,13 +77,14 @@ def dump_options(letter: DeadLetter) -> str | None:
         letter.result_ttl,
         None,
         letter.breaker,
+        letter.subject,
     )
 
 
 @lru_cache(maxsize=512)
 def _dump(
     backoff: Backoff | None, timeout: int | None, completed: Keep, failed: Keep, logs: int, ttl: int | None,
-    dedup: Dedup | None, breaker: str | None,
+    dedup: Dedup | None, breaker: str | None, subject: str | None,
 ) -> str | None:  # fmt: skip
     given: dict[str, Any] = {}
     if backoff is not None:
@@ -101,6 +105,8 @@ def _dump(
         given["dedup"] = [dedup.key, dedup.ttl, dedup.mode]
     if breaker is not None:
         given["breaker"] = breaker
+    if subject is not None:
+        given["subject"] = subject
     return json.dumps(given) if given else None
 
 
@@ -125,7 +131,8 @@ def _read(given: dict[str, Any]) -> Options:
     }
     keeps = {name: Keep(*given[name]) for name in ("keep_completed", "keep_failed") if name in given}
     dedup = Dedup(*given["dedup"]) if "dedup" in given else None
-    return Options(backoff=backoff, dedup=dedup, breaker=given.get("breaker"), **numbers, **keeps)  # type: ignore[arg-type]
+    texts = {name: given.get(name) for name in ("breaker", "subject")}
+    return Options(backoff=backoff, dedup=dedup, **texts, **numbers, **keeps)  # type: ignore[arg-type]
 
 
 def load_options(text: str | None) -> Options:

@@ -38,8 +38,8 @@ def record_of(queue: str, row: tuple[Any, ...]) -> JobRecord:
         attempts_made=attempts_made, stalls=stalls, starts=starts, fence=fence, priority=priority, delay=delay,
         due=due_of(rank) if state is State.DELAYED else None, backoff=options.backoff, timeout=options.timeout,
         expires_at=expires_at, keep_completed=options.keep_completed, keep_failed=options.keep_failed,
-        keep_logs=options.keep_logs, result_ttl=options.result_ttl, breaker=options.breaker, metadata=metadata,
-        checkpoint=checkpoint,
+        keep_logs=options.keep_logs, result_ttl=options.result_ttl, breaker=options.breaker, subject=options.subject,
+        metadata=metadata, checkpoint=checkpoint,
         progress=progress, result=result, failure=load_failure(failure), stall_cause=stall_cause,
         cancelling=cancelling, worker=worker, added_at=added_at, started_at=started_at, finished_at=finished_at,
         deadline=deadline,
@@ -47,11 +47,13 @@ def record_of(queue: str, row: tuple[Any, ...]) -> JobRecord:
 
 
 def run_of(ending: Ending, row: tuple[Any, ...]) -> Run:
-    _, identity, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole = row
+    _, identity, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole, subject = (
+        row
+    )
     return Run(
         id=identity, name=name, ending=ending, cause=Cause(cause), added_at=added_at, started_at=started_at,
         finished_at=finished_at, attempts_made=attempts_made, stalls=stalls, worker=worker, text=text,
-        whole=bool(whole),
+        whole=bool(whole), subject=subject,
     )  # fmt: skip
 
 

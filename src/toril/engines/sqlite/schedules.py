@@ -223,7 +223,7 @@ def _run(schedule: Schedule, slot: int) -> NewJob:
         name=job.name, data=job.data, id=run_id(schedule.id, slot), due=slot, priority=job.priority,
         attempts=job.attempts, backoff=job.backoff, timeout=job.timeout, expires=job.expires,
         keep_completed=job.keep_completed, keep_failed=job.keep_failed, keep_logs=job.keep_logs,
-        result_ttl=job.result_ttl, metadata=job.metadata, breaker=job.breaker,
+        result_ttl=job.result_ttl, metadata=job.metadata, breaker=job.breaker, subject=job.subject,
     )  # fmt: skip
 
 
@@ -253,5 +253,5 @@ def _job(template: Sequence[Any]) -> NewJob:
         name=name, data=data, priority=priority, attempts=attempts, expires=expires, metadata=metadata,
         backoff=options.backoff, timeout=options.timeout, keep_completed=options.keep_completed,
         keep_failed=options.keep_failed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
-        breaker=options.breaker,
+        breaker=options.breaker, subject=options.subject,
     )  # fmt: skip

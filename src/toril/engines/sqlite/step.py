@@ -183,7 +183,7 @@ class Step:
         self.event(EventKind.FAILED, job.id, failedReason=reason)
         self._writes["run"].append(
             (run_key(row.key, Ending.FAILED, row.failed_total), job.id, job.name, cause.value, job.added_at,
-             job.started_at, self.tx.now, made, job.stalls, job.worker, reason, whole)
+             job.started_at, self.tx.now, made, job.stalls, job.worker, reason, whole, job.options.subject)
         )  # fmt: skip
         options = job.options
         if options.dedup is not None and options.dedup.key is not None:

@@ -34,7 +34,7 @@ SELECT key, size FROM events WHERE key > ? AND key <= ? ORDER BY key LIMIT 1
 SELECT id, seen_at, orders, beat FROM workers WHERE till > ? ORDER BY id
 
 -- name: runs
-SELECT key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole
+SELECT key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole, subject
 FROM runs WHERE key > ? AND key < ? ORDER BY key DESC LIMIT ?
 
 -- name: runs_of

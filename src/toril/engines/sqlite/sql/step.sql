@@ -39,8 +39,9 @@ INSERT INTO events (key, time, kind, size, jobs, details) VALUES (?, ?, ?, ?, ?,
 DELETE FROM events WHERE key > ? AND key <= ?
 
 -- name: run
-INSERT INTO runs (key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO runs (key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole,
+    subject)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: trim_runs
 DELETE FROM runs WHERE key > ? AND key <= ?

@@ -27,10 +27,11 @@ end
 local function end_job(ending, id, job, cause, text, shown, whole, fields)
   local list, options = rows[ending], options_of(job.options)
   ended[#ended + 1] = id
-  list[#list + 1] = {0, id, job.name, cause, job.added or 0, job.started, now, job.made, job.stalls, job.worker, shown, whole}
+  local own = type(options.toril) == 'table' and options.toril or {}
+  list[#list + 1] = {0, id, job.name, cause, job.added or 0, job.started, now, job.made, job.stalls, job.worker, shown, whole, own.subject}
   local de = options.de
   if de and type(de) == 'table' and de.id then letting[#letting + 1] = {tostring(de.id), id} end
-  local ttl = type(options.toril) == 'table' and tonumber(options.toril.resultTtl)
+  local ttl = tonumber(own.resultTtl)
   if ttl then
     call('HSET', P .. K.results, id, cmsgpack.pack({cause, text}))
     call('ZADD', P .. K.results_till, now + ttl, id)

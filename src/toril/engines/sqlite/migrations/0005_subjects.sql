@@ -1,0 +1,3 @@
+-- Whom a job was about, where its producer said so.
+
+ALTER TABLE runs ADD COLUMN subject TEXT;
