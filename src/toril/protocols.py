@@ -5,6 +5,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from toril.model import (
     Admission,
+    Audited,
     Call,
     Changed,
     Circuit,
@@ -17,7 +18,7 @@ from toril.model import (
     Sign,
 )
 
-__all__ = ["Breakers", "DeadLetters", "Order"]
+__all__ = ["Audits", "Breakers", "DeadLetters", "Order"]
 
 Order: TypeAlias = Literal["newest", "oldest"]
 
@@ -74,3 +75,13 @@ class Breakers(Protocol):
 
     async def circuits(self) -> list[Circuit]:
         """All that something is known of, by their keys."""
+
+
+@runtime_checkable
+class Audits(Protocol):
+    """What was changed from outside, and by whom. The last of it is kept."""
+
+    async def note(self, entry: Audited, *, now: int | None = None) -> None: ...
+
+    async def notes(self, *, cursor: str | None = None, limit: int = 50) -> Page[Audited]:
+        """A page of entries, the last first."""

@@ -62,8 +62,10 @@ ARROWS: dict[str, set[str]] = {
     "reaper": BOTTOM | {"engine", "events", "model", "plan", "worker"},
     "supervisor": BOTTOM | {"engine", "logs", "model", "plan", "worker"},
     "testing": PRODUCER | {"app", "job"},
+    "documents": {"job", "model"},
+    "web": PRODUCER | {"", "app", "documents", "deadletters", "job", "logs", "queue", "schedule"},
     # The commands: the public names, and the types and words of what those give.
-    "cli": {"", "clock", "deadletters", "engine", "events", "logs", "model"},
+    "cli": {"", "clock", "documents", "deadletters", "engine", "events", "logs", "model"},
     "cli.run": {"", "cli", "engine", "supervisor"},
     "cli.child": {"", "cli", "worker"},
     "__main__": {"cli"},

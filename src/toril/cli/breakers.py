@@ -10,6 +10,7 @@ from toril.cli.escaping import plain
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, store_options
 from toril.cli.times import age, ahead, duration
+from toril.documents import of_circuit
 from toril.model import Circuit
 
 __all__ = ["breakers"]
@@ -31,7 +32,7 @@ def breakers(ctx: click.Context, *, place: Place, as_json: bool) -> None:
     async def look(app: App) -> list[Circuit]:
         return await app.breakers.list()
 
-    found = list(map(_document, on_store(place, look)))
+    found = list(map(of_circuit, on_store(place, look)))
     show(Lines(found, _COLUMNS, _row, "All circuits are closed."), as_json=as_json)
 
 
@@ -46,7 +47,7 @@ def trip(*, key: str, seconds: float | None, place: Place, as_json: bool) -> Non
     async def act(app: App) -> Circuit:
         return await app.breakers.trip(key, seconds)
 
-    found = _document(on_store(place, act))
+    found = of_circuit(on_store(place, act))
     click.echo(on_a_line(found) if as_json else plain(f"{key} is open; the next try is {ahead(found['till'])}."))
 
 
@@ -63,18 +64,6 @@ def reset(*, key: str, place: Place, as_json: bool) -> None:
     known = on_store(place, act)
     text = f"{key} is closed." if known else f"{key} was closed already."
     click.echo(on_a_line({"key": key, "state": "closed", "known": known}) if as_json else plain(text))
-
-
-def _document(circuit: Circuit) -> dict[str, Any]:
-    return {
-        "key": circuit.key,
-        "state": circuit.state.value,
-        "since": circuit.since or None,
-        "till": circuit.till or None,
-        "failures": sum(bad for _, _, bad in circuit.slots),
-        "probes": len(circuit.probes),
-        "passed": circuit.passed,
-    }
 
 
 def _row(found: dict[str, Any]) -> list[object]:

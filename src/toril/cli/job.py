@@ -7,13 +7,13 @@ import click
 
 from toril import App, Explanation, Job, NotFound
 from toril.cli.asking import agreed, yes_option
-from toril.cli.documents import of_job, of_run
 from toril.cli.endings import Failure
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.jobsheet import show_job, show_run
 from toril.cli.naming import one
 from toril.cli.place import Place, declared, on_store
+from toril.documents import of_job, of_run
 
 __all__ = ["job"]
 

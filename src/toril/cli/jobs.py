@@ -6,13 +6,13 @@ from typing import Any, Final
 import click
 
 from toril import App, State
-from toril.cli.documents import of_job, of_run
 from toril.cli.endings import say
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import age, ahead, span
+from toril.documents import of_job, of_run
 
 __all__ = ["jobs"]
 

@@ -12,7 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from toril import App, DeadLetter, Exponential, Fixed, Keep, LetterFilter
 from toril.cli.asking import agreed, yes_option
-from toril.cli.documents import of_letter
 from toril.cli.endings import Failure, say
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact, plain
@@ -21,6 +20,7 @@ from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, store_options
 from toril.cli.times import age, duration, since
 from toril.deadletters import Replayed
+from toril.documents import of_letter
 from toril.model import Page
 
 __all__ = ["dlq"]

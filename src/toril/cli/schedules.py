@@ -16,6 +16,7 @@ from toril.cli.naming import one
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import ahead, span
+from toril.documents import of_schedule
 from toril.model import ScheduleView
 
 __all__ = ["schedules"]
@@ -53,7 +54,7 @@ def show_(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> N
 
     async def work(app: App) -> dict[str, Any]:
         found, view = await _found(app, queue, schedule)
-        return document(view) | {"upcoming": list(await found.schedules.upcoming(schedule))}
+        return of_schedule(view) | {"upcoming": list(await found.schedules.upcoming(schedule))}
 
     found = on_store(place, work)
     if as_json:
@@ -154,23 +155,11 @@ async def _all(app: App, queue: str | None) -> list[dict[str, Any]]:
         cursor = None
         while True:
             page = await app.queue(name).schedules.list(cursor)
-            found += [document(view) for view in page.items]
+            found += [of_schedule(view) for view in page.items]
             cursor = page.cursor
             if cursor is None:
                 break
     return found
-
-
-def document(view: ScheduleView) -> dict[str, Any]:
-    """A schedule as programs get it. The keys stay; new ones may come."""
-    made = view.schedule
-    state = "paused" if view.paused else "over" if view.over else "on"
-    return {
-        "schedule": made.id, "queue": view.queue, "job": made.job.name, "data": made.job.data, "state": state,
-        "every_ms": made.every, "cron": made.cron, "tz": made.tz, "next_at": view.next, "runs": view.count,
-        "limit": made.limit, "start_at": made.start, "end_at": made.end, "jitter_ms": made.jitter,
-        "overlap": made.overlap.value, "catch_up": made.catch_up.value, "origin": made.origin.value,
-    }  # fmt: skip
 
 
 def _row(found: dict[str, Any]) -> list[object]:

@@ -10,6 +10,7 @@ from toril.cli.endings import Failure
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, store_options
 from toril.cli.times import age
+from toril.documents import of_worker
 from toril.model import Order
 
 __all__ = ["workers"]
@@ -47,21 +48,7 @@ async def _told(name: str, order: Order, app: App) -> bool:
 
 
 async def _documents(app: App) -> list[dict[str, Any]]:
-    return [
-        {
-            "worker": each.id,
-            "queues": list(each.queues),
-            "slots": each.slots,
-            "running": each.running,
-            "host": each.host,
-            "pid": each.pid,
-            "version": each.version,
-            "started_at": each.started_at,
-            "seen_at": each.seen_at,
-            "orders": list(each.orders),
-        }
-        for each in await app.store.workers()
-    ]
+    return [of_worker(each) for each in await app.store.workers()]
 
 
 def _row(worker: dict[str, Any]) -> list[object]:

@@ -4,6 +4,7 @@ Times are whole milliseconds of the store's clock; payloads and results are JSON
 are public options too and speak in seconds.
 """
 
+from toril.model.audits import AUDIT_LENGTH, Audited
 from toril.model.circuits import (
     Admission,
     Admitted,
@@ -121,6 +122,7 @@ from toril.model.work import (
 )
 
 __all__ = [
+    "AUDIT_LENGTH",
     "BATCH",
     "BURIED",
     "DEAD_LETTERS",
@@ -139,6 +141,7 @@ __all__ = [
     "Added",
     "Admission",
     "Admitted",
+    "Audited",
     "Backoff",
     "Beat",
     "Call",

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from toril.clock import SYSTEM, Clock
+from toril.engines.redis.audits import RedisAudits
 from toril.engines.redis.bell import Bell
 from toril.engines.redis.breakers import RedisBreakers
 from toril.engines.redis.deadletters import RedisDeadLetters
@@ -57,7 +58,7 @@ _LOOK: Final = 1.0  # seconds after which a result is looked for without news: o
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
 
-class RedisEngine(RedisUpkeep, RedisDeadLetters, RedisBreakers):
+class RedisEngine(RedisUpkeep, RedisDeadLetters, RedisBreakers, RedisAudits):
     """A store on a Redis server, shared by any number of machines, and with BullMQ."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM) -> None:

@@ -84,6 +84,7 @@ FLEET: Final = {
     "lead": "lead:",  # + role + ":lead": "till owner"
     "once": "once:",  # + key + ":once": "till owner"
     "circuits": "circuits",  # hash: key -> a breaker's state as JSON
+    "audit": "audit",  # stream: who has changed what over HTTP
     "wake": "wake:",  # + a name of the process + ":wake": wakes the process's own blocking connection
 }
 

@@ -10,6 +10,7 @@ from toril.clock import SYSTEM, Clock
 from toril.engines.sqlite import leases as held
 from toril.engines.sqlite import reads, upkeep
 from toril.engines.sqlite.add import add
+from toril.engines.sqlite.audits import SqliteAudits
 from toril.engines.sqlite.bell import Bell, Waiter
 from toril.engines.sqlite.breakers import SqliteBreakers
 from toril.engines.sqlite.controls import SqliteControls
@@ -49,7 +50,7 @@ __all__ = ["SqliteEngine"]
 T = TypeVar("T")
 
 
-class SqliteEngine(SqliteControls, SqliteDeadLetters, SqliteBreakers):
+class SqliteEngine(SqliteControls, SqliteDeadLetters, SqliteBreakers, SqliteAudits):
     """A store in a file, shared by any number of processes of one machine; or in the memory of this one."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM, inline: bool = False) -> None:

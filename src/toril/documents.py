@@ -1,12 +1,12 @@
-"""Jobs and run records as programs get them. The keys stay; new ones may come."""
+"""Jobs, and what is around them, as programs get them. The keys stay; new ones may come."""
 
 import json
 from typing import Any
 
-from toril import DeadLetter, Job
-from toril.model import Run
+from toril.job import Job
+from toril.model import Circuit, DeadLetter, Run, ScheduleView, WorkerView
 
-__all__ = ["of_job", "of_letter", "of_run"]
+__all__ = ["of_circuit", "of_job", "of_letter", "of_run", "of_schedule", "of_worker"]
 
 
 def of_job(job: Job[Any]) -> dict[str, Any]:
@@ -93,3 +93,44 @@ def of_run(queue: str, run: Run) -> dict[str, Any]:
 
 def _value(job: Job[Any], text: str | None) -> Any:
     return None if text is None else job.queue.result_of(job.name, text)
+
+
+def of_schedule(view: ScheduleView) -> dict[str, Any]:
+    """A recurring job, and how far it has come."""
+    made = view.schedule
+    state = "paused" if view.paused else "over" if view.over else "on"
+    return {
+        "schedule": made.id, "queue": view.queue, "job": made.job.name, "data": made.job.data, "state": state,
+        "every_ms": made.every, "cron": made.cron, "tz": made.tz, "next_at": view.next, "runs": view.count,
+        "limit": made.limit, "start_at": made.start, "end_at": made.end, "jitter_ms": made.jitter,
+        "overlap": made.overlap.value, "catch_up": made.catch_up.value, "origin": made.origin.value,
+    }  # fmt: skip
+
+
+def of_worker(view: WorkerView) -> dict[str, Any]:
+    """A worker, by its last sign of life."""
+    return {
+        "worker": view.id,
+        "queues": list(view.queues),
+        "slots": view.slots,
+        "running": view.running,
+        "host": view.host,
+        "pid": view.pid,
+        "version": view.version,
+        "started_at": view.started_at,
+        "seen_at": view.seen_at,
+        "orders": list(view.orders),
+    }
+
+
+def of_circuit(circuit: Circuit) -> dict[str, Any]:
+    """A breaker's key, and how it stands."""
+    return {
+        "key": circuit.key,
+        "state": circuit.state.value,
+        "since": circuit.since or None,
+        "till": circuit.till or None,
+        "failures": sum(bad for _, _, bad in circuit.slots),
+        "probes": len(circuit.probes),
+        "passed": circuit.passed,
+    }

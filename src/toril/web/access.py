@@ -1,0 +1,141 @@
+"""Who may do what: a token, a name and password, the host application's word, or anyone, on loopback only."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol, TypeAlias
+
+from starlette.requests import HTTPConnection
+
+from toril.errors import InvalidOption
+
+__all__ = ["Access", "Asked", "Basic", "Nobody", "Open", "Role", "Tokens", "Who"]
+
+_SHORTEST: Final = 16  # characters of a token: one that can be guessed is none
+
+
+class Role(IntEnum):
+    """What one may do; each also what those before it may."""
+
+    READ = 1  # look
+    OPERATE = 2  # retry, cancel, pause, replay: what is done in a day's work
+    ADMIN = 3  # what cannot be undone, and what is set for the whole fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Whoever asks, by the name that the audit log has."""
+
+    name: str
+    role: Role
+
+
+class Access(Protocol):
+    """Tells who asks; None for a stranger."""
+
+    @property
+    def challenge(self) -> str | None:
+        """What a stranger is told to send, as `WWW-Authenticate` says it."""
+
+    async def who(self, connection: HTTPConnection) -> Who | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Anyone may do everything: for loopback, where only those on this machine ask."""
+
+    challenge: str | None = None
+
+    async def who(self, _: HTTPConnection) -> Who | None:
+        return Who("local", Role.ADMIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Nobody:
+    """No access was arranged, and the address can be reached from elsewhere: probes answer, all else is refused."""
+
+    challenge: str | None = None
+
+    async def who(self, _: HTTPConnection) -> Who | None:
+        return None
+
+
+class Tokens:
+    """`Authorization: Bearer …`. The tokens are given with the role that each has: `Tokens({"…": Role.READ})`."""
+
+    challenge: str | None = 'Bearer realm="toril"'
+
+    def __init__(self, tokens: Mapping[str, Role]) -> None:
+        if not tokens:
+            raise InvalidOption("Tokens needs at least one token; use Open() if anyone may ask")
+        for token in tokens:
+            if not isinstance(token, str) or len(token) < _SHORTEST:
+                raise InvalidOption(
+                    f"a token has at least {_SHORTEST} characters; make one with `openssl rand -hex 32`"
+                )
+        self._known = [(_digest(token.encode()), Who(f"token {_digest(token.encode())[:8]}", role))
+                       for token, role in tokens.items()]  # fmt: skip
+
+    async def who(self, connection: HTTPConnection) -> Who | None:
+        kind, _, token = connection.headers.get("authorization", "").partition(" ")
+        digest = _digest(token.encode("latin-1", "replace"))
+        # All are compared, by digests of one length, so that the time taken tells nothing.
+        found = [who for known, who in self._known if hmac.compare_digest(known, digest)]
+        return found[0] if found and kind.lower() == "bearer" else None
+
+
+class Basic:
+    """A name and a password, asked for by the browser: `Basic({"ops": ("…", Role.OPERATE)})`."""
+
+    challenge: str | None = 'Basic realm="toril", charset="UTF-8"'
+
+    def __init__(self, people: Mapping[str, tuple[str, Role]]) -> None:
+        if not people or any(not password for password, _ in people.values()):
+            raise InvalidOption("Basic needs at least one name, and a password for each")
+        self._known = [
+            (_digest(f"{name}:{password}".encode()), Who(name, role)) for name, (password, role) in people.items()
+        ]
+
+    async def who(self, connection: HTTPConnection) -> Who | None:
+        digest = _digest(_credentials(connection.headers.get("authorization", "")))
+        found = [who for known, who in self._known if hmac.compare_digest(known, digest)]
+        return found[0] if found else None
+
+
+Answer: TypeAlias = Who | Role | None
+
+
+class Asked:
+    """The host application decides: a function, or coroutine function, of the connection that gives a `Who`, a `Role`,
+    or None for strangers."""
+
+    challenge: str | None = None
+
+    def __init__(self, ask: Callable[[HTTPConnection], Answer | Awaitable[Answer]]) -> None:
+        self._ask = ask
+
+    async def who(self, connection: HTTPConnection) -> Who | None:
+        found = self._ask(connection)
+        if inspect.isawaitable(found):
+            found = await found
+        return Who("the host application's", found) if isinstance(found, Role) else found
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def _credentials(header: str) -> bytes:
+    """What a browser sends as `name:password`; nothing if that is not what was sent."""
+    kind, _, text = header.partition(" ")
+    if kind.lower() != "basic":
+        return b""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,19 @@
+"""All endpoints of the API."""
+
+from typing import Final
+
+from toril.web.api.audit import AUDIT
+from toril.web.api.breakers import BREAKERS
+from toril.web.api.jobs import JOBS
+from toril.web.api.letters import LETTERS
+from toril.web.api.many import MANY
+from toril.web.api.queues import QUEUES
+from toril.web.api.schedules import SCHEDULES
+from toril.web.api.workers import WORKERS
+from toril.web.endpoint import Endpoint
+
+__all__ = ["ENDPOINTS"]
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *QUEUES, *JOBS, *MANY, *LETTERS, *SCHEDULES, *WORKERS, *BREAKERS, *AUDIT,
+)  # fmt: skip

@@ -1,0 +1,47 @@
+"""Circuit breakers: how they stand, and opening and closing them by hand."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from toril.documents import of_circuit
+from toril.errors import NotFound, shown
+from toril.web.access import Role
+from toril.web.endpoint import Asking, Endpoint, Form
+
+__all__ = ["BREAKERS"]
+
+
+async def list_breakers(asking: Asking) -> dict[str, Any]:
+    return {"items": [of_circuit(circuit) for circuit in await asking.app.breakers.list()]}
+
+
+class Tripping(Form):
+    """For how long, in seconds; without it for as long as the breaker's own terms say."""
+
+    seconds: Annotated[float, Field(gt=0)] | None = None
+
+
+async def trip_breaker(asking: Asking) -> dict[str, Any]:
+    return of_circuit(await asking.app.breakers.trip(asking.path["key"], asking.body.seconds))
+
+
+async def reset_breaker(asking: Asking) -> dict[str, Any]:
+    key = asking.path["key"]
+    if not await asking.app.breakers.reset(key):
+        raise NotFound(f"nothing is known of a breaker {shown(key)}")
+    return {"key": key, "reset": True}
+
+
+BREAKERS: Final = (
+    Endpoint(
+        method="GET", path="/breakers", role=Role.READ, run=list_breakers, does="All that something is known of.",
+    ),
+    Endpoint(
+        method="POST", path="/breakers/{key}/trip", role=Role.OPERATE, run=trip_breaker, body=Tripping,
+        does="Open one by hand.",
+    ),
+    Endpoint(
+        method="POST", path="/breakers/{key}/reset", role=Role.OPERATE, run=reset_breaker, does="Close one by hand.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,174 @@
+"""Jobs: add one, look at one, and do something with it."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from toril.documents import of_run
+from toril.model import Page
+from toril.states import State
+from toril.web.access import Role
+from toril.web.api.common import Cursor, Limit, Paging, Search, job_document, job_of, known_queue
+from toril.web.api.looking import Wanted, look
+from toril.web.endpoint import Asking, Endpoint, Form
+
+__all__ = ["JOBS"]
+
+StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]
+
+
+class Listing(Form):
+    """Jobs of a state; those with this name, or with this text in their id, name, error or payload."""
+
+    state: StateName = "waiting"
+    cursor: Cursor = None
+    limit: Limit = 50
+    name: Search = None
+    text: Search = None
+
+
+async def list_jobs(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    form: Listing = asking.query
+    wanted = Wanted(state=State(form.state), name=form.name, text=form.text)
+    found = await look(queue, wanted, cursor=form.cursor, limit=form.limit)
+    return {"items": [job_document(job) for job in found.items], "cursor": found.cursor}
+
+
+class Adding(Form):
+    """A job to be added. Times are seconds."""
+
+    name: Annotated[str, Field(min_length=1, max_length=255)]
+    data: Any = None
+    delay: Annotated[float, Field(ge=0)] | None = None
+    priority: Annotated[int, Field(ge=0, le=2**21)] | None = None
+    job_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    attempts: Annotated[int, Field(ge=1)] | None = None
+    expires: Annotated[float, Field(gt=0)] | None = None
+    timeout: Annotated[float, Field(gt=0)] | None = None
+
+
+async def add_job(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    form: Adding = asking.body
+    options: Any = form.model_dump(exclude={"name", "data"}, exclude_none=True)
+    job = await queue.add(form.name, form.data, **options)
+    return {"queue": queue.name, "id": job.id, "added": job.added, "outcome": job.outcome.value}
+
+
+async def show_job(asking: Asking) -> dict[str, Any]:
+    return job_document(await job_of(asking))
+
+
+async def job_logs(asking: Asking) -> dict[str, Any]:
+    job = await job_of(asking)
+    page = await job.queue.store.logs(job.queue.name, job.id, cursor=asking.query.cursor, limit=asking.query.limit)
+    return _page(page)
+
+
+async def why_job(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    found = await queue.why(asking.path["id"])
+    return {"reason": found.reason, "sentence": found.sentence, "facts": dict(found.facts)}
+
+
+async def retry_job(asking: Asking) -> dict[str, Any]:
+    await (job := await job_of(asking)).retry()
+    return job_document(await job.refresh())
+
+
+async def promote_job(asking: Asking) -> dict[str, Any]:
+    await (job := await job_of(asking)).promote()
+    return job_document(await job.refresh())
+
+
+class Cancelling(Form):
+    """Why, for the handler and for whoever looks later."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=500)] = "No reason provided"
+
+
+async def cancel_job(asking: Asking) -> dict[str, Any]:
+    job = await job_of(asking)
+    return {"queue": job.queue.name, "id": job.id, "cancelled": await job.cancel(asking.body.reason)}
+
+
+async def remove_job(asking: Asking) -> dict[str, Any]:
+    await (job := await job_of(asking)).remove()
+    return {"queue": job.queue.name, "id": job.id, "removed": True}
+
+
+class Changing(Form):
+    """What is to be different. Times are seconds."""
+
+    data: Any = None
+    priority: Annotated[int, Field(ge=0, le=2**21)] | None = None
+    delay: Annotated[float, Field(ge=0)] | None = None
+
+
+async def change_job(asking: Asking) -> dict[str, Any]:
+    job = await job_of(asking)
+    form: Changing = asking.body
+    if "data" in form.model_fields_set:
+        await job.update_data(form.data)
+    if form.priority is not None:
+        await job.set_priority(form.priority)
+    if form.delay is not None:
+        await job.set_delay(form.delay)
+    return job_document(await job.refresh())
+
+
+class Remembered(Form):
+    """Which runs."""
+
+    status: Literal["completed", "failed"] = "completed"
+    cursor: Cursor = None
+    limit: Limit = 20
+
+
+async def list_runs(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    form: Remembered = asking.query
+    page = await queue.runs(form.status, form.cursor, form.limit)
+    return {"items": [of_run(queue.name, run) for run in page.items], "cursor": page.cursor}
+
+
+def _page(page: Page[Any]) -> dict[str, Any]:
+    return {"items": list(page.items), "cursor": page.cursor}
+
+
+_ONE: Final = "/queues/{queue}/jobs/{id}"
+
+JOBS: Final = (
+    Endpoint(
+        method="GET", path="/queues/{queue}/jobs", role=Role.READ, run=list_jobs, query=Listing,
+        does="Jobs of a state: the next to run first, the last to end first.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/jobs", role=Role.OPERATE, run=add_job, body=Adding, status=201,
+        does="Add a job.",
+    ),
+    Endpoint(method="GET", path=_ONE, role=Role.READ, run=show_job, does="One job."),
+    Endpoint(method="GET", path=_ONE + "/logs", role=Role.READ, run=job_logs, query=Paging, does="What it has logged."),
+    Endpoint(method="GET", path=_ONE + "/why", role=Role.READ, run=why_job, does="Why it does not run."),
+    Endpoint(
+        method="POST", path=_ONE + "/retry", role=Role.OPERATE, run=retry_job,
+        does="Run it again after it has ended, with all its attempts.",
+    ),
+    Endpoint(method="POST", path=_ONE + "/promote", role=Role.OPERATE, run=promote_job, does="Wait no longer."),
+    Endpoint(
+        method="POST", path=_ONE + "/cancel", role=Role.OPERATE, run=cancel_job, body=Cancelling,
+        does="Stop it: a job that waits never runs, a running one is asked to stop.",
+    ),
+    Endpoint(
+        method="PATCH", path=_ONE, role=Role.OPERATE, run=change_job, body=Changing,
+        does="Change its data, priority or delay.",
+    ),
+    Endpoint(
+        method="DELETE", path=_ONE, role=Role.ADMIN, run=remove_job, does="Delete it with all that belongs to it.",
+    ),
+    Endpoint(
+        method="GET", path="/queues/{queue}/runs", role=Role.READ, run=list_runs, query=Remembered,
+        does="What is remembered of jobs that have ended, the last first.",
+    ),
+)  # fmt: skip

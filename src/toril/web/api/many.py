@@ -1,0 +1,92 @@
+"""The same done to many jobs of a queue: to those named, or to those that a search means, up to 1,000 a request."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from toril.model import Call, Changed
+from toril.queue import Queue
+from toril.states import State
+from toril.web.access import Role
+from toril.web.api.common import Cursor, Search, known_queue
+from toril.web.api.looking import Wanted, look
+from toril.web.endpoint import Asking, Endpoint, Form
+from toril.web.problems import Problem
+
+__all__ = ["MANY"]
+
+_A_CALL: Final = 100
+
+
+class Meant(Form):
+    """Either `ids`, or a `state` with a search. With a search, ask again with the cursor until there is none."""
+
+    ids: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=1000)] | None = None
+    state: Literal["waiting", "prioritized", "delayed", "completed", "failed"] | None = None
+    name: Search = None
+    text: Search = None
+    cursor: Cursor = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 1000
+
+
+async def retry_jobs(asking: Asking) -> dict[str, Any]:
+    return await _each(asking, lambda queue, ids, call: queue.store.retry(queue.name, ids, call=call))
+
+
+async def promote_jobs(asking: Asking) -> dict[str, Any]:
+    return await _each(asking, lambda queue, ids, call: queue.store.promote(queue.name, ids, call=call))
+
+
+async def remove_jobs(asking: Asking) -> dict[str, Any]:
+    return await _each(asking, lambda queue, ids, call: queue.store.remove(queue.name, ids, call=call))
+
+
+async def cancel_jobs(asking: Asking) -> dict[str, Any]:
+    reason = f"cancelled by {asking.who.name}"
+    return await _each(asking, lambda queue, ids, call: queue.store.cancel(queue.name, ids, reason=reason, call=call))
+
+
+Act = Callable[[Queue, Sequence[str], Call], Awaitable[Changed]]
+
+
+async def _each(asking: Asking, act: Act) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    ids, cursor = await _ids(queue, asking.body)
+    done, refused = 0, []
+    for first in range(0, len(ids), _A_CALL):
+        part = ids[first : first + _A_CALL]
+        changed = await queue.call(lambda call, part=part: act(queue, part, call))  # type: ignore[misc]
+        done += len(changed.done) + len(changed.asked)
+        refused += [{"id": each.id, "state": each.state.value if each.state else None} for each in changed.refused]
+    return {"done": done, "refused": refused, "cursor": cursor}
+
+
+async def _ids(queue: Queue, form: Meant) -> tuple[list[str], str | None]:
+    if (form.ids is None) == (form.state is None):
+        raise Problem(422, "invalid", "say either which ids, or of which state", field="ids")
+    if form.ids is not None:
+        return list(dict.fromkeys(form.ids)), None
+    wanted = Wanted(state=State(str(form.state)), name=form.name, text=form.text)
+    page = await look(queue, wanted, cursor=form.cursor, limit=form.limit)
+    return [job.id for job in page.items], page.cursor
+
+
+MANY: Final = (
+    Endpoint(
+        method="POST", path="/queues/{queue}/retry", role=Role.OPERATE, run=retry_jobs, body=Meant,
+        does="Run many ended jobs again.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/promote", role=Role.OPERATE, run=promote_jobs, body=Meant,
+        does="Have many delayed jobs wait no longer.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/cancel", role=Role.OPERATE, run=cancel_jobs, body=Meant,
+        does="Stop many jobs.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/remove", role=Role.ADMIN, run=remove_jobs, body=Meant,
+        does="Delete many jobs that do not run.",
+    ),
+)  # fmt: skip

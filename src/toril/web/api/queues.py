@@ -1,0 +1,157 @@
+"""Queues: what is in them, and what is set for them."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from toril.app import App
+from toril.model import QueueView, RateLimit, Settings
+from toril.web.access import Role
+from toril.web.api.common import known_queue
+from toril.web.endpoint import Asking, Endpoint, Form
+
+__all__ = ["QUEUES"]
+
+
+async def list_queues(asking: Asking) -> dict[str, Any]:
+    names = sorted(set(await asking.app.store.queues()) | set(asking.app.queues))
+    return {"items": [await _document(asking.app, name) for name in names]}
+
+
+async def show_queue(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    return await _document(asking.app, queue.name)
+
+
+async def pause_queue(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    await queue.pause()
+    return await _document(asking.app, queue.name)
+
+
+async def resume_queue(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    await queue.resume()
+    return await _document(asking.app, queue.name)
+
+
+class Draining(Form):
+    """What is removed beside the jobs that wait."""
+
+    delayed: Literal["keep", "remove"] = "keep"
+
+
+async def drain_queue(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    return {"removed": await queue.drain(delayed=asking.body.delayed)}
+
+
+class Cleaning(Form):
+    """Which jobs are old enough to go. `older_than` is in seconds."""
+
+    state: Literal["waiting", "prioritized", "delayed", "completed", "failed"] = "completed"
+    older_than: Annotated[float, Field(ge=0, le=10**9)] = 0
+    limit: Annotated[int, Field(ge=1, le=1000)] = 1000
+
+
+async def clean_queue(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    form = asking.body
+    return {"removed": await queue.clean(form.state, older_than=form.older_than, limit=form.limit)}
+
+
+class Obliterating(Form):
+    """`force`: also while jobs run."""
+
+    force: bool = False
+
+
+async def obliterate_queue(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    return {"removed": await queue.obliterate(force=asking.body.force)}
+
+
+async def retry_failed(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    return {"retried": await queue.retry_failed()}
+
+
+class Rate(Form):
+    """`max` starts in `per` seconds."""
+
+    max: Annotated[int, Field(ge=1, le=1_000_000)]
+    per: Annotated[float, Field(ge=0.001, le=86_400 * 366)]
+    window: Literal["sliding", "fixed"] = "sliding"
+
+
+class SettingLimits(Form):
+    """What is named is set; null takes a limit away. What is left out stays as it is."""
+
+    concurrency: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    rate: Rate | None = None
+
+
+async def set_limits(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    form: SettingLimits = asking.body
+    if "concurrency" in form.model_fields_set:
+        await queue.set_concurrency(form.concurrency)
+    if "rate" in form.model_fields_set:
+        rate = form.rate
+        await queue.set_rate_limit(None if rate is None else RateLimit(rate.max, rate.per, rate.window))
+    return await _document(asking.app, queue.name)
+
+
+async def _document(app: App, name: str) -> dict[str, Any]:
+    view: QueueView = await app.store.queue(name)
+    counts = {state: view.counts[state] for state in view.counts}
+    return {
+        "name": name,
+        "paused": view.counts.paused,
+        "counts": counts,
+        "completed_total": view.completed_total,
+        "failed_total": view.failed_total,
+        "limits": _limits(view.settings),
+        "declared": name in app.queues and bool(app.queues[name].handlers.names),
+    }
+
+
+def _limits(settings: Settings) -> dict[str, Any]:
+    rate = settings.rate
+    return {
+        "concurrency": settings.concurrency,
+        "rate": None if rate is None else {"max": rate.max, "per": rate.per, "window": rate.window},
+    }
+
+
+QUEUES: Final = (
+    Endpoint(method="GET", path="/queues", role=Role.READ, does="All queues, with their counts.", run=list_queues),
+    Endpoint(method="GET", path="/queues/{queue}", role=Role.READ, does="One queue.", run=show_queue),
+    Endpoint(
+        method="POST", path="/queues/{queue}/pause", role=Role.OPERATE, run=pause_queue,
+        does="Start nothing new, anywhere, until it is resumed.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/resume", role=Role.OPERATE, run=resume_queue, does="Let a queue go on.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/drain", role=Role.ADMIN, run=drain_queue, body=Draining,
+        does="Remove what has not started.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/clean", role=Role.ADMIN, run=clean_queue, body=Cleaning,
+        does="Remove old jobs of a state, the oldest first.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/obliterate", role=Role.ADMIN, run=obliterate_queue, body=Obliterating,
+        does="Remove a queue with everything in it.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/retry-failed", role=Role.OPERATE, run=retry_failed,
+        does="Run all failed jobs again that are kept.",
+    ),
+    Endpoint(
+        method="PUT", path="/queues/{queue}/limits", role=Role.ADMIN, run=set_limits, body=SettingLimits,
+        does="Set how many may run at once, and start in a time, over the whole fleet.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,93 @@
+"""Schedules: what runs when, by hand too."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from toril.documents import of_schedule
+from toril.errors import NotFound, shown
+from toril.schedule import QueueSchedules
+from toril.web.access import Role
+from toril.web.api.common import Paging, known_queue
+from toril.web.endpoint import Asking, Endpoint, Form
+
+__all__ = ["SCHEDULES"]
+
+
+async def list_schedules(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    page = await queue.schedules.list(asking.query.cursor, asking.query.limit)
+    return {"items": [of_schedule(view) for view in page.items], "cursor": page.cursor}
+
+
+async def show_schedule(asking: Asking) -> dict[str, Any]:
+    found, identity = await _named(asking)
+    return {**of_schedule(await found.get(identity)), "upcoming": list(await found.upcoming(identity))}
+
+
+class PuttingSchedule(Form):
+    """Either `every`, in seconds, or `cron` says when."""
+
+    job: Annotated[str, Field(min_length=1, max_length=255)]
+    data: Any = None
+    every: Annotated[float, Field(gt=0)] | None = None
+    cron: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    tz: Annotated[str, Field(min_length=1, max_length=64)] = "UTC"
+    limit: Annotated[int, Field(ge=1)] | None = None
+    overlap: Literal["allow", "skip", "queue_one"] = "allow"
+    catch_up: Literal["none", "one", "all"] = "one"
+
+
+async def put_schedule(asking: Asking) -> dict[str, Any]:
+    found, identity = await _named(asking)
+    form: PuttingSchedule = asking.body
+    options: Any = form.model_dump(exclude={"job", "data"}, exclude_none=True)
+    return of_schedule(await found.put(identity, form.job, form.data, **options))
+
+
+async def run_schedule(asking: Asking) -> dict[str, Any]:
+    found, identity = await _named(asking)
+    job = await found.run_now(identity)
+    return {"queue": asking.path["queue"], "id": job.id}
+
+
+async def pause_schedule(asking: Asking) -> dict[str, Any]:
+    found, identity = await _named(asking)
+    await found.pause(identity)
+    return of_schedule(await found.get(identity))
+
+
+async def resume_schedule(asking: Asking) -> dict[str, Any]:
+    found, identity = await _named(asking)
+    await found.resume(identity)
+    return of_schedule(await found.get(identity))
+
+
+async def remove_schedule(asking: Asking) -> dict[str, Any]:
+    found, identity = await _named(asking)
+    if not await found.remove(identity):
+        raise NotFound(f"there is no schedule {shown(identity)} in queue {asking.path['queue']!r}")
+    return {"queue": asking.path["queue"], "id": identity, "removed": True}
+
+
+async def _named(asking: Asking) -> tuple[QueueSchedules, str]:
+    return (await known_queue(asking.app, asking.path["queue"])).schedules, asking.path["id"]
+
+
+_ONE: Final = "/queues/{queue}/schedules/{id}"
+
+SCHEDULES: Final = (
+    Endpoint(
+        method="GET", path="/queues/{queue}/schedules", role=Role.READ, run=list_schedules, query=Paging,
+        does="The schedules of a queue, by their ids.",
+    ),
+    Endpoint(method="GET", path=_ONE, role=Role.READ, run=show_schedule, does="One schedule, with its next ten runs."),
+    Endpoint(
+        method="PUT", path=_ONE, role=Role.ADMIN, run=put_schedule, body=PuttingSchedule,
+        does="Make or change a schedule.",
+    ),
+    Endpoint(method="POST", path=_ONE + "/run", role=Role.OPERATE, run=run_schedule, does="Run it now as well."),
+    Endpoint(method="POST", path=_ONE + "/pause", role=Role.OPERATE, run=pause_schedule, does="Make no more runs."),
+    Endpoint(method="POST", path=_ONE + "/resume", role=Role.OPERATE, run=resume_schedule, does="Go on with its runs."),
+    Endpoint(method="DELETE", path=_ONE, role=Role.ADMIN, run=remove_schedule, does="Remove it."),
+)  # fmt: skip

@@ -1,0 +1,86 @@
+"""A request's body: bounded in size, depth and time, and JSON without a doubled key."""
+
+import asyncio
+import json
+from typing import Any, Final, NoReturn
+
+from starlette.types import Receive
+
+from toril.web.problems import Problem
+
+__all__ = ["read_json"]
+
+MAX_BODY: Final = 1024 * 1024
+_DEPTH: Final = 100
+_PATIENCE: Final = 5.0  # seconds between two parts of a body
+
+
+async def read_json(receive: Receive) -> bytes:
+    """The JSON text that was sent, and is well-formed."""
+    body = await _whole(receive)
+    if body:
+        parsed(body)
+    return body
+
+
+async def _whole(receive: Receive) -> bytes:
+    body = bytearray()
+    while True:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                message = await receive()
+        except TimeoutError:
+            raise Problem(408, "too_slow", "the body did not come", headers={"connection": "close"}) from None
+        if message["type"] == "http.disconnect":
+            raise Problem(400, "gone", "the body did not come")
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY:
+            raise Problem(413, "too_large", f"a body has at most {MAX_BODY} bytes", headers={"connection": "close"})
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+def parsed(body: bytes) -> Any:
+    """The value of a text, or a Problem that says what is wrong with it."""
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Problem(400, "bad_json", "a body is UTF-8") from None
+    if _depth(text) > _DEPTH:
+        raise Problem(400, "bad_json", f"JSON here is nested at most {_DEPTH} deep")
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except ValueError as error:
+        raise Problem(400, "bad_json", f"the body is not JSON: {error}"[:200]) from None
+
+
+def _depth(text: str) -> int:
+    """How deep brackets are nested, at most; those within strings make it more than it is, by what is in one text."""
+    if text.count("[") + text.count("{") <= _DEPTH:
+        return 0
+    deepest = depth = 0
+    within = skip = False
+    for character in text:
+        if skip:
+            skip = False
+        elif within:
+            within, skip = character != '"', character == "\\"
+        elif character == '"':
+            within = True
+        elif character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth -= 1
+    return deepest
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")

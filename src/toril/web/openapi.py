@@ -1,0 +1,121 @@
+"""The API's document (OpenAPI 3.1), made from the endpoints themselves."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from toril.web.endpoint import Endpoint, Form
+
+__all__ = ["DOCUMENT", "document"]
+
+DOCUMENT: Final = "/openapi.json"
+_NAMES: Final = re.compile(r"\{(\w+)\}")
+_PROBLEMS: Final = {
+    "400": "the request is malformed",
+    "401": "credentials are missing or wrong",
+    "403": "this is not allowed",
+    "404": "there is no such thing",
+    "405": "this method is not for this path",
+    "409": "the state of things does not allow this",
+    "408": "the body did not come",
+    "413": "too large",
+    "414": "the URL is too long",
+    "415": "the body is not JSON",
+    "421": "this host is not served here",
+    "422": "a field is wrong; it is named",
+    "429": "too many, for now",
+    "503": "the store does not answer, or cannot be used",
+}
+
+
+def document(endpoints: Sequence[Endpoint], base: str) -> dict[str, Any]:
+    """All that can be asked for."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Toril", "version": "1", "description": "Queues, jobs, and what becomes of them."},
+        "servers": [{"url": base}],
+        "paths": paths,
+        "components": {"schemas": {"Problem": _PROBLEM}},
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "operationId": endpoint.run.__name__.strip("_"),
+        "summary": endpoint.does,
+        "description": f"Needs the role {endpoint.role.name.lower()}.",
+        "parameters": [*(_part(name) for name in _NAMES.findall(endpoint.path)), *_parameters(endpoint.query)],
+        "responses": {
+            str(endpoint.status): {"description": "done", "content": _content({"type": "object"})},
+            **{status: _problem(text) for status, text in _PROBLEMS.items()},
+        },
+    }
+    if endpoint.body is not None:
+        found["requestBody"] = {"content": _content(_schema(endpoint.body)), "required": _required(endpoint.body)}
+    return found
+
+
+def _part(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _parameters(form: type[Form] | None) -> list[dict[str, Any]]:
+    if form is None:
+        return []
+    schema = _schema(form)
+    needed = schema.get("required", [])
+    return [
+        {"name": name, "in": "query", "required": name in needed, "schema": rule}
+        for name, rule in schema.get("properties", {}).items()
+    ]
+
+
+def _schema(form: type[Form]) -> dict[str, Any]:
+    """A form's schema with all that it refers to in place, since parameters stand alone."""
+    schema = form.model_json_schema()
+    return dict(_inlined(schema, schema.pop("$defs", {})))
+
+
+def _inlined(value: Any, known: Mapping[str, Any]) -> Any:
+    match value:
+        case {"$ref": str(name)}:
+            return _inlined(known[name.rpartition("/")[2]], known)
+        case dict():
+            return {key: _inlined(part, known) for key, part in value.items()}
+        case list():
+            return [_inlined(part, known) for part in value]
+        case _:
+            return value
+
+
+def _required(form: type[Form]) -> bool:
+    return any(field.is_required() for field in form.model_fields.values())
+
+
+def _content(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _problem(text: str) -> dict[str, Any]:
+    return {"description": text, "content": _content({"$ref": "#/components/schemas/Problem"})}
+
+
+_PROBLEM: Final = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "message", "field", "incident"],
+            "properties": {
+                "code": {"type": "string"},
+                "message": {"type": "string"},
+                "field": {"type": ["string", "null"]},
+                "incident": {"type": ["string", "null"]},
+            },
+        }
+    },
+}

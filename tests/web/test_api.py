@@ -1,0 +1,211 @@
+"""What can be asked for over HTTP is what the app can do."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.web.conftest import TOKEN, Served, served
+from toril import App, JobContext, PermanentError
+from toril.testing import drain
+from toril.web import Role, Tokens
+from toril.web.api import ENDPOINTS
+
+
+async def ask(client: httpx.AsyncClient, method: str, path: str, body: Any = None) -> Any:
+    found = await client.request(method, path, **({} if body is None else {"json": body}))
+    assert found.status_code in (200, 201), found.text
+    return found.json()
+
+
+async def test_a_job_is_added_looked_at_changed_and_removed(here: Served) -> None:
+    async with here.client() as client:
+        added = await ask(client, "POST", "/queues/email/jobs", {"name": "greet", "data": {"n": 1}, "delay": 60})
+        one = f"/queues/email/jobs/{added['id']}"
+        delayed = await ask(client, "GET", "/queues/email/jobs?state=delayed")
+        changed = await ask(client, "PATCH", one, {"data": {"n": 2}, "delay": 30})
+        why = await ask(client, "GET", one + "/why")
+        promoted = await ask(client, "POST", one + "/promote")
+        urgent = await ask(client, "PATCH", one, {"priority": 3})
+        logs = await ask(client, "GET", one + "/logs")
+        removed = await ask(client, "DELETE", one)
+        gone = await client.get(one)
+
+    assert (added["added"], added["outcome"]) == (True, "added")
+    assert [job["id"] for job in delayed["items"]] == [added["id"]]
+    assert changed["data"] == {"n": 2}
+    assert why["reason"] == "not_due"
+    assert (promoted["state"], urgent["state"], urgent["priority"]) == ("waiting", "prioritized", 3)
+    assert logs == {"items": [], "cursor": None}
+    assert removed["removed"] is True
+    assert gone.status_code == 404
+
+
+async def test_an_id_with_any_signs_in_it_can_be_asked_for(here: Served) -> None:
+    odd = "a/b c?d#e%2F&ü"
+    await here.app.queue("email").add("x", job_id=odd)
+    async with here.client() as client:
+        found = await ask(client, "GET", "/queues/email/jobs/a%2Fb%20c%3Fd%23e%252F&%C3%BC")
+        cancelled = await ask(client, "POST", "/queues/email/jobs/a%2Fb%20c%3Fd%23e%252F&%C3%BC/cancel", {})
+
+    assert (found["id"], cancelled["cancelled"]) == (odd, True)
+
+
+async def test_a_failed_job_is_retried_or_replayed() -> None:
+    async def breaks(_: JobContext[Any]) -> None:
+        raise PermanentError("no such user")
+
+    async with served() as here, here.client() as client:
+        kept = here.app.queue("kept", {"breaks": breaks}, keep_failed=True)
+        buried = here.app.queue("buried", {"breaks": breaks})
+        job = await kept.add("breaks", {"password": "x"})
+        other = await buried.add("breaks", {"user": 7, "token": "x"})
+        await drain(here.app)
+        failed = await ask(client, "GET", f"/queues/kept/jobs/{job.id}")
+        retried = await ask(client, "POST", f"/queues/kept/jobs/{job.id}/retry")
+        letters = await ask(client, "GET", "/dead-letters?error=SUCH&queue=buried")
+        letter = await ask(client, "GET", "/dead-letters/" + letters["items"][0]["id"].replace("/", "%2F"))
+        runs = await ask(client, "GET", "/queues/buried/runs?status=failed")
+        meant = {"ids": [letter["id"]], "data": {"user": 8}, "attempts": 2, "backoff": {"type": "fixed", "seconds": 1}}
+        replayed = await ask(client, "POST", "/dead-letters/replay", meant)
+        again = await ask(client, "GET", f"/queues/buried/jobs/{other.id}")
+        nothing = await ask(client, "POST", "/dead-letters/discard", {"where": {"queue": "buried"}})
+        both = await client.post("/dead-letters/discard", json={"ids": ["a"], "where": {}})
+
+    assert (failed["state"], failed["error"], failed["data"]) == ("failed", "no such user", {"password": "***"})
+    assert retried["state"] == "waiting"
+    assert (letter["job_id"], letter["data"]) == (other.id, {"user": 7, "token": "***"})
+    assert runs["items"][0]["text"] == "no such user"
+    assert replayed == {"done": 1, "refused": [], "invalid": {}}
+    assert (again["data"], again["attempts"]) == ({"user": 8}, 2)
+    assert nothing["done"] == 0
+    assert both.status_code == 422
+
+
+@pytest.mark.covers("B104")
+async def test_many_jobs_are_meant_by_ids_or_by_a_search(here: Served) -> None:
+    queue = here.app.queue("email")
+    jobs = await queue.add_many([("even" if n % 2 == 0 else "odd", {"n": n}, {"delay": 60}) for n in range(1100)])
+    async with here.client() as client:
+        promoted = await ask(client, "POST", "/queues/email/promote", {"ids": [jobs[0].id, "none", jobs[0].id]})
+        first = await ask(client, "POST", "/queues/email/remove", {"state": "delayed", "name": "odd", "limit": 300})
+        rest = {"state": "delayed", "name": "odd", "cursor": first["cursor"]}
+        second = await ask(client, "POST", "/queues/email/remove", rest)
+        cancelled = await ask(client, "POST", "/queues/email/cancel", {"state": "waiting"})
+        too_many = await client.post("/queues/email/retry", json={"ids": ["x"] * 1001})
+        neither = await client.post("/queues/email/retry", json={})
+
+    assert (promoted["done"], promoted["refused"]) == (1, [{"id": "none", "state": None}])
+    assert (first["done"], second["done"], second["cursor"]) == (300, 250, None)
+    assert cancelled["done"] == 1
+    assert (too_many.status_code, neither.status_code) == (422, 422)
+    assert (await queue.counts()).delayed == 549
+
+
+async def test_a_queue_is_paused_limited_cleaned_and_obliterated(here: Served) -> None:
+    await here.app.queue("email").add_many([("x", None)] * 3)
+    async with here.client() as client:
+        paused = await ask(client, "POST", "/queues/email/pause")
+        resumed = await ask(client, "POST", "/queues/email/resume")
+        limits = {"concurrency": 4, "rate": {"max": 10, "per": 1.5, "window": "fixed"}}
+        limited = await ask(client, "PUT", "/queues/email/limits", limits)
+        kept = await ask(client, "PUT", "/queues/email/limits", {"concurrency": None})
+        cleaned = await ask(client, "POST", "/queues/email/clean", {"state": "waiting", "limit": 1})
+        drained = await ask(client, "POST", "/queues/email/drain", {})
+        nothing = await ask(client, "POST", "/queues/email/retry-failed")
+        gone = await ask(client, "POST", "/queues/email/obliterate", {})
+        unknown = await client.get("/queues/none")
+
+    assert (paused["paused"], resumed["paused"]) == (True, False)
+    assert limited["limits"] == limits
+    assert kept["limits"] == {**limits, "concurrency": None}
+    assert (cleaned["removed"], drained["removed"], nothing["retried"], gone["removed"]) == (1, 2, 0, 0)
+    assert unknown.status_code == 404
+
+
+async def test_schedules_are_made_run_paused_and_removed(here: Served) -> None:
+    one = "/queues/email/schedules/nightly"
+    async with here.client() as client:
+        made = await ask(client, "PUT", one, {"job": "x", "cron": "0 2 * * *", "tz": "Europe/Berlin"})
+        shown = await ask(client, "GET", one)
+        listed = await ask(client, "GET", "/queues/email/schedules")
+        paused = await ask(client, "POST", one + "/pause")
+        resumed = await ask(client, "POST", one + "/resume")
+        run = await ask(client, "POST", one + "/run")
+        removed = await ask(client, "DELETE", one)
+        twice = await client.delete(one)
+        wrong = await client.put(one, json={"job": "x", "cron": "no"})
+
+    assert (made["cron"], made["tz"], len(shown["upcoming"])) == ("0 2 * * *", "Europe/Berlin", 10)
+    assert len(listed["items"]) == 1
+    assert (paused["state"], resumed["state"], removed["removed"]) == ("paused", "on", True)
+    assert await here.app.queue("email").job(run["id"]) is not None
+    assert (twice.status_code, wrong.status_code) == (404, 422)
+
+
+async def test_breakers_and_workers_are_seen_and_told(here: Served) -> None:
+    async with here.client() as client:
+        tripped = await ask(client, "POST", "/breakers/api.example.org/trip", {"seconds": 30})
+        listed = await ask(client, "GET", "/breakers")
+        reset = await ask(client, "POST", "/breakers/api.example.org/reset")
+        unknown = await client.post("/breakers/other/reset")
+        workers = await ask(client, "GET", "/workers")
+        nobody = await client.post("/workers/w1/stop")
+
+    assert (tripped["state"], [each["key"] for each in listed["items"]]) == ("open", ["api.example.org"])
+    assert reset["reset"] is True
+    assert workers == {"items": []}
+    assert (unknown.status_code, nobody.status_code) == (404, 404)
+
+
+async def test_every_change_is_in_the_audit_log_and_no_secret_is() -> None:
+    known = {"authorization": f"Bearer {TOKEN}"}
+    async with served(access=Tokens({TOKEN: Role.ADMIN})) as here, here.client(**known) as client:
+        await client.post("/queues/email/jobs", json={"name": "x", "data": {"api_key": "hunter2"}})
+        await client.delete("/queues/email/jobs/99")
+        page = await ask(client, "GET", "/audit?limit=1")
+        rest = await ask(client, "GET", f"/audit?cursor={page['cursor']}")
+
+    entries = page["items"] + rest["items"]
+    assert [(each["action"], each["target"], each["ended"][:7]) for each in entries] == [
+        ("remove job", "email/99", "refused"), ("add job", "email", "done"),
+    ]  # fmt: skip
+    assert all(each["who"].startswith("token ") and TOKEN not in each["who"] for each in entries)
+    assert "hunter2" not in json.dumps(entries)
+    assert page["cursor"] is not None
+    assert rest["cursor"] is None
+
+
+@pytest.mark.covers("B105")
+async def test_a_long_payload_is_cut(here: Served) -> None:
+    job = await here.app.queue("email").add("x", {"text": "y" * 100_000})
+    async with here.client() as client:
+        found = await ask(client, "GET", f"/queues/email/jobs/{job.id}")
+
+    assert (found["cut"], len(found["data"])) == (["data"], 64 * 1024)
+
+
+async def test_the_document_names_every_endpoint(here: Served) -> None:
+    async with here.client() as client:
+        document = await ask(client, "GET", "/openapi.json")
+
+    named = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert named == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
+    ids = [operation["operationId"] for methods in document["paths"].values() for operation in methods.values()]
+    assert len(set(ids)) == len(ids)
+
+
+async def test_an_app_can_be_mounted_in_another() -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    from toril.web import site
+
+    app = App("memory://")
+    app.queue("email")
+    host = Starlette(routes=[Mount("/admin/jobs", site(app))])
+    async with app, httpx.AsyncClient(transport=httpx.ASGITransport(host), base_url="http://localhost") as client:
+        found = await ask(client, "GET", "/admin/jobs/api/v1/queues")
+
+    assert [queue["name"] for queue in found["items"]] == ["email"]
