@@ -2,24 +2,27 @@
 fails is told of in the log, and touches no job."""
 
 import asyncio
-import inspect
+import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias
 
 from toril.clock import Clock
+from toril.delivery import Delivery
 from toril.engine import Store
 from toril.errors import InvalidOption, TorilError, shown
 from toril.events import Events, JobEvent, WorkerEvent
 from toril.logs import log
 from toril.model import whole
 from toril.policy.retry import Seconds, milliseconds
+from toril.policy.watching import Durations, Tally
+from toril.queue import Queue
 
 __all__ = ["Alert", "AlertKind", "AlertRules", "Alerts", "Sink"]
 
-_BETWEEN_LOOKS: Final = 1.0  # seconds between two looks at a queue's figures
+_BETWEEN_LOOKS: Final = 1.0  # seconds between two looks at the same figures
 
 
 class AlertKind(StrEnum):
@@ -28,12 +31,16 @@ class AlertKind(StrEnum):
     FIRST_FAILURE = "first failure"
     EXHAUSTED = "exhausted"
     THRESHOLD = "threshold"
+    IN_A_ROW = "in a row"
+    STALLS = "stalls"
+    SLOW = "slow"
     BREAKER = "breaker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Something that someone should hear of. `count` is that of the failures that passed a threshold."""
+    """Something that someone should hear of. `count` is that of the failures or stalls that were too many, `subject`
+    whom they were about."""
 
     kind: AlertKind
     text: str
@@ -42,6 +49,7 @@ class Alert:
     job_name: str | None = None
     error: str | None = None
     count: int | None = None
+    subject: str | None = None
 
 
 Sink: TypeAlias = Callable[[Alert], Any]
@@ -50,17 +58,29 @@ Sink: TypeAlias = Callable[[Alert], Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRules:
     """What to tell: of each job its first failure, and that it failed for good; of a queue that more than `threshold`
-    of its jobs failed within `window` seconds, over the whole fleet, told once, and again after `cooldown`."""
+    of its jobs failed within `window` seconds, over the whole fleet; that `in_a_row` jobs about one subject did; that
+    more than `stall_rate` of its runs stalled; that one run in twenty takes longer than `lease_share` of the lease. All
+    but the first two once in the fleet, and again after `cooldown`. Rates need at least `minimum` runs to speak."""
 
     kinds: frozenset[AlertKind] = frozenset(AlertKind)
     threshold: int = 100
     window: Seconds = 300
     cooldown: Seconds = 3600
+    in_a_row: int = 10
+    stall_rate: float = 0.05
+    lease_share: float = 0.5
+    minimum: int = 20
 
     def __post_init__(self) -> None:
         whole("threshold", self.threshold, 0, 1_000_000_000)
+        whole("in_a_row", self.in_a_row, 1, 1_000)
+        whole("minimum", self.minimum, 1, 1_000)
         milliseconds("window", self.window, 60_000, 7 * 86_400_000)
         milliseconds("cooldown", self.cooldown, 1_000, 31 * 86_400_000)
+        for name in ("stall_rate", "lease_share"):
+            share = getattr(self, name)
+            if type(share) not in (int, float) or not 0 <= share <= 1_000:
+                raise InvalidOption(f"{name} must be a number from 0, not {shown(share)}")
         if not frozenset(self.kinds) <= frozenset(AlertKind):
             raise InvalidOption(f"alerts are of {', '.join(map(repr, map(str, AlertKind)))}, not {shown(self.kinds)}")
 
@@ -74,36 +94,91 @@ class _Home(Protocol):
     @property
     def events(self) -> Events: ...
 
+    @property
+    def queues(self) -> Mapping[str, Queue]: ...
+
+
+class _Figures:
+    """What one queue did lately, as seen here. Each process sees its share of runs and of stalls."""
+
+    def __init__(self, window: int) -> None:
+        self.runs = Tally(window)
+        self.stalls = Tally(window)
+        self.durations = Durations(window)
+
 
 class Alerts:
     """One sink, and what it is told. `exhausted` counts, by queue and job name, what failed for good here."""
 
-    def __init__(self, home: _Home, clock: Callable[[], Clock], owner: str, sink: Sink, rules: AlertRules) -> None:
+    def __init__(
+        self, home: _Home, clock: Callable[[], Clock], owner: str, sink: Sink, rules: AlertRules, number: int = 0
+    ) -> None:
         self._home = home
         self._clock = clock
         self._owner = owner
-        self._sink = sink
+        self._delivery = Delivery(sink)
         self._rules = rules
+        self._number = number  # the same sink has the same in every process
+        self._window = milliseconds("window", rules.window)
+        self._figures: dict[str, _Figures] = {}
         self._looking: dict[str, asyncio.Event] = {}
         self._told: dict[str, float] = {}
         self.exhausted: Counter[tuple[str, str]] = Counter()
+        on: Any = home.events.on
         for name, listener in (
-            ("retrying", self._retrying), ("failed", self._failed), ("breaker", self._breaker),
+            ("retrying", self._retrying), ("failed", self._failed), ("completed", self._ran),
+            ("stalled", self._stalled), ("breaker", self._breaker),
         ):  # fmt: skip
-            home.events.on(name, listener)  # type: ignore[arg-type]
+            on(name, listener)
 
     async def _retrying(self, event: JobEvent) -> None:
         if event.attempt == 1:
             await self._first(event)
+        await _if_any(self._ran(event))
 
     async def _failed(self, event: JobEvent) -> None:
         if event.attempt == 1:
             await self._first(event)
-        self.exhausted[event.queue, event.job_name] += 1
         text = f"job {event.job_id} ({event.job_name}) of {event.queue} failed for good: {event.error}"
-        await self._tell(self._about(AlertKind.EXHAUSTED, text, event))
+        await self._exhausted(text, event)
         if AlertKind.THRESHOLD in self._rules.kinds:
-            await self._look(event.queue)
+            await self._look(event.queue, lambda: self._compare(event.queue))
+        if AlertKind.IN_A_ROW in self._rules.kinds and event.subject is not None:
+            subject = event.subject
+            await self._look(f"{event.queue}/{subject}", lambda: self._count(event.queue, subject))
+        await _if_any(self._ran(event))
+
+    def _ran(self, event: JobEvent) -> Awaitable[None] | None:
+        """A run is over. Nearly all are short, and cost no more than this."""
+        if event.duration is None:
+            return None
+        figures, now = self._of(event.queue), self._clock().now()
+        figures.runs.add(now)
+        figures.durations.add(now, event.duration)
+        if event.queue not in self._home.queues:
+            return None
+        most = self._home.queues[event.queue].options.lease * self._rules.lease_share
+        return self._slow(event.queue, round(most)) if event.duration > most else None
+
+    async def _slow(self, queue: str, most: int) -> None:
+        p95 = self._of(queue).durations.p95(self._clock().now(), minimum=self._rules.minimum)
+        if p95 is not None and p95 > most:
+            text = f"one run in twenty of {queue} takes {p95 / 1000:g} s, above {most / 1000:g} s of its lease"
+            await self._once(Alert(kind=AlertKind.SLOW, text=text, queue=queue))
+
+    async def _stalled(self, event: JobEvent) -> None:
+        figures, now = self._of(event.queue), self._clock().now()
+        figures.stalls.add(now)
+        if event.error is not None:  # it was the last time
+            await self._exhausted(f"job {event.job_id} of {event.queue} {event.error}", event)
+        stalls, runs = figures.stalls.count(now), figures.runs.count(now)
+        if stalls + runs >= self._rules.minimum and stalls > self._rules.stall_rate * (stalls + runs):
+            text = f"{stalls} of {stalls + runs} runs of {event.queue} stalled lately: its workers die or hang"
+            await self._once(Alert(kind=AlertKind.STALLS, text=text, queue=event.queue, count=stalls))
+
+    async def _exhausted(self, text: str, event: JobEvent) -> None:
+        self.exhausted[event.queue, event.job_name] += 1
+        await self._tell(self._about(AlertKind.EXHAUSTED, text, event))
 
     async def _first(self, event: JobEvent) -> None:
         text = f"job {event.job_id} ({event.job_name}) of {event.queue} failed for the first time: {event.error}"
@@ -114,56 +189,75 @@ class Alerts:
 
     def _about(self, kind: AlertKind, text: str, event: JobEvent) -> Alert:
         return Alert(
-            kind=kind, text=text, queue=event.queue, job_id=event.job_id, job_name=event.job_name, error=event.error
-        )
+            kind=kind, text=text, queue=event.queue, job_id=event.job_id, job_name=event.job_name, error=event.error,
+            subject=event.subject,
+        )  # fmt: skip
 
-    async def _look(self, queue: str) -> None:
-        """Look at the queue's figures, a little apart; what fails meanwhile is seen by one more look after it."""
-        if queue in self._looking:
-            self._looking[queue].set()
+    def _of(self, queue: str) -> _Figures:
+        if queue not in self._figures:
+            self._figures[queue] = _Figures(self._window)
+        return self._figures[queue]
+
+    async def _look(self, what: str, compare: Callable[[], Awaitable[None]]) -> None:
+        """Look at the fleet's figures, a little apart; what fails meanwhile is seen by one more look after it."""
+        if what in self._looking:
+            self._looking[what].set()
             return
-        self._looking[queue] = again = asyncio.Event()
+        self._looking[what] = again = asyncio.Event()
         try:
             while True:
                 again.clear()
-                await self._compare(queue)
+                try:
+                    await compare()
+                except TorilError as error:
+                    log.warning("the failures of %s could not be counted: %s", what, error)
                 if not again.is_set():
                     return
                 await self._clock().sleep(_BETWEEN_LOOKS)
         finally:
-            del self._looking[queue]
+            del self._looking[what]
 
     async def _compare(self, queue: str) -> None:
-        rules, store = self._rules, self._home.store
-        minutes = max(1, milliseconds("window", rules.window) // 60_000)
-        try:
-            count = sum((await store.metrics(queue, minutes=minutes)).failed)
-            if count <= rules.threshold:
-                return
-            ttl = milliseconds("cooldown", rules.cooldown)
-            first = await store.once(f"alert-{queue}"[:128], self._owner, ttl=ttl)
-            fresh = first and self._is_fresh(queue, ttl)
-        except TorilError as error:
-            log.warning("the failures of %s could not be counted: %s", queue, error)
-            return
-        if fresh:
+        minutes = max(1, self._window // 60_000)
+        count = sum((await self._home.store.metrics(queue, minutes=minutes)).failed)
+        if count > self._rules.threshold:
             text = f"{count} jobs of {queue} failed for good within {minutes} minutes"
-            await self._tell(Alert(kind=AlertKind.THRESHOLD, text=text, queue=queue, count=count))
+            await self._once(Alert(kind=AlertKind.THRESHOLD, text=text, queue=queue, count=count))
 
-    def _is_fresh(self, queue: str, ttl: int) -> bool:
+    async def _count(self, queue: str, subject: str) -> None:
+        count = await self._home.queues[queue].failures_in_a_row(subject)
+        if count >= self._rules.in_a_row:
+            text = f"the last {count} jobs of {queue} about {subject} failed for good"
+            await self._once(Alert(kind=AlertKind.IN_A_ROW, text=text, queue=queue, count=count, subject=subject))
+
+    async def _once(self, alert: Alert) -> None:
+        """Tell it if nobody of the fleet has within the cool-down."""
+        if alert.kind not in self._rules.kinds:
+            return
+        ttl = milliseconds("cooldown", self._rules.cooldown)
+        facts = f"{self._number}\n{alert.kind}\n{alert.queue}\n{alert.subject}"
+        key = f"alert-{hashlib.sha256(facts.encode()).hexdigest()[:32]}"
+        try:
+            first = await self._home.store.once(key, self._owner, ttl=ttl)
+        except TorilError as error:
+            log.warning("whether it was told already is not known: %s; %s", alert.text, error)
+            return
+        if first and self._is_fresh(key, ttl):
+            await self._tell(alert)
+
+    def _is_fresh(self, key: str, ttl: int) -> bool:
         """Whether it was not told yet: who is the first of the fleet stays so when asked again."""
         now = self._clock().monotonic()
-        if queue in self._told and now < self._told[queue] + ttl / 1000:
+        if key in self._told and now < self._told[key] + ttl / 1000:
             return False
-        self._told[queue] = now
+        self._told[key] = now
         return True
 
     async def _tell(self, alert: Alert) -> None:
-        if alert.kind not in self._rules.kinds:
-            return
-        try:
-            answer = self._sink(alert)
-            if inspect.isawaitable(answer):
-                await answer
-        except Exception:
-            log.exception("an alert could not be delivered: %s", alert.text)
+        if alert.kind in self._rules.kinds:
+            await self._delivery.send(alert, alert.text)
+
+
+async def _if_any(answer: Awaitable[None] | None) -> None:
+    if answer is not None:
+        await answer

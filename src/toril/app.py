@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
 from toril.adding import Keeping, Subject, Unknown
+from toril.alerts import Alerts
 from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
@@ -85,6 +86,7 @@ class App(Failing):
         self._lifespan = lifespan
         self._clock = clock
         self._plan = Plan()
+        self._alerts: list[Alerts] = []
         self._strategies: dict[str, BackoffStrategy] = dict(BUILT_IN)
         self._caller = Caller(f"{worker_name(clock)}/app", clock)
         self._store: Store = _connected(self.url, clock, self.prefix, given=url is not None)

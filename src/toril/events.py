@@ -9,13 +9,15 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from toril.errors import InvalidOption, shown
 
-__all__ = ["EventName", "Events", "JobEvent", "Listener", "WorkerEvent"]
+__all__ = ["STALLED_OUT", "EventName", "Events", "JobEvent", "Listener", "WorkerEvent"]
 
 EventName: TypeAlias = Literal[
     "added", "active", "progress", "completed", "failed", "retrying", "snoozed", "released", "cancelled", "expired",
     "stalled", "lease_lost", "stuck", "drained", "paused", "resumed", "booted", "worker_started", "worker_stopped",
     "breaker", "leadership_acquired", "leadership_lost", "error",
 ]  # fmt: skip
+
+STALLED_OUT: Final = "stalled once more than it may, and was ended"  # the error of a `stalled` that is the last
 
 _NAMES: Final = get_args(EventName)
 _log = logging.getLogger("toril")
@@ -35,6 +37,7 @@ class JobEvent:
     error: str | None = None
     kind: str | None = None
     delay: int | None = None
+    subject: str | None = None
     detail: Any = None
 
 

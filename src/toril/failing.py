@@ -27,6 +27,7 @@ class Failing:
     queues: Mapping[str, Queue]
     _clock: Clock
     _strategies: dict[str, BackoffStrategy]
+    _alerts: list[Alerts]
 
     @property
     @abstractmethod
@@ -57,7 +58,9 @@ class Failing:
     def alert(self, sink: Sink, rules: AlertRules = AlertRules()) -> Alerts:
         """Have `sink` called with each `Alert` that the rules ask for: a function, a coroutine function, a `Webhook`.
         A sink that fails touches no job."""
-        return Alerts(self, lambda: self._clock, worker_name(self._clock), sink, rules)
+        made = Alerts(self, lambda: self._clock, worker_name(self._clock), sink, rules, len(self._alerts))
+        self._alerts.append(made)
+        return made
 
     @property
     def dead_letters(self) -> AppDeadLetters:

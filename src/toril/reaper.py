@@ -13,7 +13,7 @@ from typing import Final
 from toril.clock import Clock
 from toril.engine import Engine, Store
 from toril.errors import InvalidOption, TorilError
-from toril.events import Events, JobEvent, WorkerEvent
+from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent
 from toril.model import Recovered
 from toril.plan import GRACE
 from toril.worker.shutdown import Watchdog
@@ -186,8 +186,10 @@ class Reaper:
         self._events.emit("leadership_acquired" if leads else "leadership_lost", event)
 
     def _tell(self, queue: str, found: Recovered) -> None:
-        for job in (*found.returned, *found.failed):
-            self._events.emit("stalled", JobEvent(queue=queue, job_id=job, job_name="", worker=self._name))
+        ends = [(job, None) for job in found.returned] + [(job, STALLED_OUT) for job in found.failed]
+        for job, error in ends:
+            event = JobEvent(queue=queue, job_id=job, job_name="", worker=self._name, error=error)
+            self._events.emit("stalled", event)
 
     def _failed(self, error: TorilError) -> None:
         self._events.emit("error", WorkerEvent(worker=self._name, error=str(error)))

@@ -1,5 +1,7 @@
 """Someone hears of it: a first failure, a job that failed for good, too many of them, a circuit that opens."""
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 
 from toril import App, Breaker, Fixed, InvalidOption, JobContext, Retry
 from toril.alerts import Alert, AlertKind, AlertRules
+from toril.events import STALLED_OUT, JobEvent
 from toril.testing import memory
 from toril.webhook import Webhook
 
@@ -22,11 +25,12 @@ async def test_a_first_failure_and_a_last_one_are_told_once_a_job() -> None:
     told: list[Alert] = []
     alerts = app.alert(told.append)
     queue = app.queue("q", {"a": fail, "b": fail}, retry=Retry(3, Fixed(0)))
-    async with memory(app) as test:
+    async with memory(app) as test, test.clock.running():
         await queue.add("a", "one")
         await queue.add("b", "two", attempts=1)
         await queue.add("b", "fine")
         await test.drain()
+        await app.events.settle(10)
 
     seen = sorted((str(alert.kind), alert.job_name, alert.job_id, alert.error) for alert in told)
     assert seen == [
@@ -108,11 +112,118 @@ async def test_a_circuit_that_opens_is_told() -> None:
     async with memory(app) as test:
         await queue.add("fail", "x")
         await test.drain()
+        await app.events.settle(10)
 
     assert [(alert.kind, alert.text) for alert in told] == [(AlertKind.BREAKER, "circuit q/fail is open")]
 
 
-@pytest.mark.parametrize("odd", [{"threshold": -1}, {"window": 5}, {"cooldown": 0}, {"kinds": {"noise"}}])
+@pytest.mark.covers("R093")
+async def test_a_subject_that_fails_again_and_again_is_told_once() -> None:
+    app = App("memory://")
+    told: list[Alert] = []
+    app.alert(told.append, AlertRules(kinds=frozenset({AlertKind.IN_A_ROW}), in_a_row=10))
+    queue = app.queue("q", {"fail": fail}, retry=Retry(1), subject=lambda data: data[:4])
+    async with memory(app) as test, test.clock.running():
+        for n in range(12):
+            await queue.add("fail", f"acme-{n}")
+            await queue.add("fail", f"corp-{n}" if n < 9 else "fine", subject="corp")
+            await test.drain()
+            test.clock.advance(1)
+            await app.events.settle(10)
+
+    ((queue_name, subject, count),) = [(alert.queue, alert.subject, alert.count) for alert in told]
+    assert (queue_name, subject, count) == ("q", "acme", 10)
+
+
+async def test_many_stalls_are_told_and_so_is_a_job_that_stalled_out() -> None:
+    app = App("memory://")
+    told: list[Alert] = []
+    app.alert(told.append, AlertRules(kinds=frozenset({AlertKind.STALLS, AlertKind.EXHAUSTED}), minimum=20))
+    app.queue("q")
+    for n in range(19):
+        app.events.emit("completed", JobEvent(queue="q", job_id=f"c{n}", job_name="n", duration=5))
+    app.events.emit("stalled", JobEvent(queue="q", job_id="s0", job_name=""))
+    async with app:
+        await app.events.settle(10)
+        assert told == [], "one of twenty is no more than the rate"
+        app.events.emit("stalled", JobEvent(queue="q", job_id="s1", job_name="", error=STALLED_OUT))
+        app.events.emit("stalled", JobEvent(queue="q", job_id="s2", job_name=""))
+        await app.events.settle(10)
+
+    assert [(alert.kind, alert.count, alert.job_id) for alert in told] == [
+        (AlertKind.EXHAUSTED, None, "s1"), (AlertKind.STALLS, 3, None),
+    ]  # fmt: skip
+
+
+async def test_runs_that_take_half_a_lease_are_told() -> None:
+    app = App("memory://")
+    told: list[Alert] = []
+    app.alert(told.append, AlertRules(kinds=frozenset({AlertKind.SLOW}), minimum=20))
+    app.queue("q", lease=30)
+
+    def ran(ms: int) -> None:
+        app.events.emit("completed", JobEvent(queue="q", job_id="1", job_name="n", duration=ms))
+
+    async with app:
+        for _ in range(40):
+            ran(100)
+        for _ in range(2):
+            ran(15_001)
+        await app.events.settle(10)
+        assert told == [], "two of forty-two are no more than one in twenty"
+        ran(16_000)
+        await app.events.settle(10)
+        ran(16_000)
+        await app.events.settle(10)
+
+    assert [(alert.kind, alert.queue) for alert in told] == [(AlertKind.SLOW, "q")]
+    assert told[0].text == "one run in twenty of q takes 15.001 s, above 15 s of its lease"
+
+
+async def test_each_sink_has_its_own_turn() -> None:
+    app = App("memory://")
+    told: list[list[Alert]] = [[], []]
+    for sink in told:
+        app.alert(sink.append, AlertRules(kinds=frozenset({AlertKind.THRESHOLD}), threshold=0))
+    queue = app.queue("q", {"fail": fail}, retry=Retry(1))
+    async with memory(app) as test:
+        await queue.add("fail", "x")
+        await test.drain()
+        await app.events.settle(10)
+
+    assert [len(sink) for sink in told] == [1, 1]
+
+
+@pytest.mark.covers("R091")
+@pytest.mark.parametrize("kind", ["blocks", "never answers"])
+async def test_a_sink_that_hangs_holds_up_no_job(
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("toril.delivery._SECONDS", 0.05)
+    monkeypatch.setattr("toril.delivery._MOST", 10)
+    app, end = App("memory://"), threading.Event()
+
+    async def never(alert: Alert) -> None:
+        await asyncio.Event().wait()
+
+    app.alert(never if kind == "never answers" else lambda _: end.wait(60))
+    queue = app.queue("q", {"fail": fail}, retry=Retry(1), concurrency=5)
+    async with memory(app) as test, test.clock.running():
+        await queue.add_many([("fail", "x"), ("fail", "fine")] * 50)
+        await test.drain()
+        assert await app.dead_letters.count() == 50
+        assert len((await queue.runs("completed", limit=100)).items) == 50
+        await app.events.settle(10)
+    end.set()
+
+    assert "an alert was not delivered within 0.05 s" in caplog.text
+    assert "alerts are dropped" in caplog.text
+
+
+@pytest.mark.parametrize("odd", [
+    {"threshold": -1}, {"window": 5}, {"cooldown": 0}, {"kinds": {"noise"}}, {"in_a_row": 0},
+    {"stall_rate": -1}, {"lease_share": "half"}, {"minimum": 0},
+])  # fmt: skip
 def test_odd_rules_are_refused(odd: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption):
         AlertRules(**odd)

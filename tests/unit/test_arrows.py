@@ -46,13 +46,14 @@ ARROWS: dict[str, set[str]] = {
     "plan": {"clock", "errors", "logs", "middleware"},
     "worker": PRODUCER
     | {"events", "job", "logs", "middleware", "plan", "protocols", "queue", "result", "schedule", "sync"},
-    "alerts": PRODUCER | {"events", "logs"},
+    "alerts": PRODUCER | {"delivery", "events", "logs", "queue"},
+    "delivery": {"logs"},
     "webhook": {"alerts", "errors", "model"},
     "breakers": PRODUCER | {"events"},
     "deadletters": PRODUCER | {"protocols", "queue"},
     "failing": PRODUCER | {"alerts", "breakers", "deadletters", "events", "plan", "queue"},
     "app": PRODUCER
-    | {"", "adding", "declaring", "events", "failing", "logs", "middleware", "plan", "portal", "queue"}
+    | {"", "adding", "alerts", "declaring", "events", "failing", "logs", "middleware", "plan", "portal", "queue"}
     | {"reaper", "schedule", "worker"},
     "engine": BOTTOM | {"model", "protocols"},
     "protocols": {"model"},

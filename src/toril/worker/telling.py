@@ -110,5 +110,6 @@ class Telling:
             event = JobEvent(
                 queue=self._queue, job_id=job.lease.id, job_name=job.name, attempt=job.attempts_made + 1,
                 worker=self._around.name, duration=duration, error=error, kind=kind, delay=delay, detail=detail,
+                subject=job.subject,
             )  # fmt: skip
             self._events.emit(name, event)

@@ -9,7 +9,7 @@ from typing import Final
 from toril.clock import Clock
 from toril.engine import Engine
 from toril.errors import TorilError
-from toril.events import Events, JobEvent, WorkerEvent
+from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent
 from toril.model import Beat, Order, Recovered, control
 from toril.worker.leases import Keeper
 
@@ -110,8 +110,9 @@ class Upkeep:
 
     def _tell(self, queue: str, found: Recovered) -> None:
         if self._events.wanted("stalled"):
-            for job in (*found.returned, *found.failed):
-                event = JobEvent(queue=queue, job_id=job, job_name="", worker=self._worker)
+            ends = [(job, None) for job in found.returned] + [(job, STALLED_OUT) for job in found.failed]
+            for job, error in ends:
+                event = JobEvent(queue=queue, job_id=job, job_name="", worker=self._worker, error=error)
                 self._events.emit("stalled", event)
 
     def _failed(self, queue: str | None, error: TorilError) -> None:
