@@ -31,9 +31,9 @@ asyncio.run(app.run())
 
 
 @asynccontextmanager
-async def apart(server: RedisServer) -> AsyncIterator[asyncio.StreamReader]:
-    """A worker of Toril in a process of its own, which is killed in the end. It tells the jobs that it starts."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", PROGRAM, server.url, stdout=PIPE)
+async def apart(server: RedisServer, program: str) -> AsyncIterator[asyncio.StreamReader]:
+    """A worker in a process of its own, which is killed in the end. It tells the jobs that it starts."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, server.url, stdout=PIPE)
     assert process.stdout is not None
     try:
         async with asyncio.timeout(30):
@@ -44,9 +44,9 @@ async def apart(server: RedisServer) -> AsyncIterator[asyncio.StreamReader]:
         process._transport.close()  # type: ignore[attr-defined]
 
 
-async def killed_while_holding(server: RedisServer) -> str:
+async def killed_while_holding(server: RedisServer, program: str = PROGRAM) -> str:
     """The id of a job whose worker, one of Toril, was killed in the middle of it."""
-    async with apart(server) as told:
+    async with apart(server, program) as told:
         return (await told.readline()).decode().strip()
 
 
