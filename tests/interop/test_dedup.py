@@ -1,12 +1,14 @@
 """Deduplication keys, taken by one side and honoured by the other."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from tests.interop.node import Node
+from tests.interop.node import Node, NodeEvents
+from tests.interop.operators import add_by, operator
 from tests.interop.side import Steps, Toril
-from toril import Dedup
+from toril import Dedup, JobContext, PermanentError
 
 
 @pytest.mark.covers("R086")
@@ -24,21 +26,88 @@ async def test_a_key_taken_by_one_is_taken_for_the_other(node: Node, toril: Tori
     assert await node.queue("q").call("getDeduplicationJobId", "t") == ours.id
 
 
-async def test_a_key_is_let_go_by_whoever_ends_the_job(node: Node, toril: Toril) -> None:
-    async with toril.queue("q") as queue:
-        job = await queue.add("echo", {"n": 1}, dedup=Dedup("t"))
-        worker = await node.worker("q")
-        await worker.until("completed", jobId=job.id)
-        await worker.close()
-        assert (await queue.add("echo", dedup=Dedup("t"), delay=60)).added
+async def fails(ctx: JobContext[Any]) -> None:
+    raise PermanentError("told to")
 
-    theirs = await node.queue("q").add("echo", {"n": 2}, deduplication={"id": "n"})
-    async with toril.working("q") as queue:
-        found = await queue.job(theirs["id"])
-        assert found is not None
-        await found.result(15)
-        again = await node.queue("q").add("echo", {"n": 3}, deduplication={"id": "n"})
-    assert again["id"] != theirs["id"]
+
+async def fine(ctx: JobContext[Any]) -> None: ...
+
+
+ENDS = ["completed", "failed", "not kept", "removed", "drained", "cleaned", "obliterated"]
+
+
+@pytest.mark.parametrize("adds", ["node", "toril"])
+@pytest.mark.parametrize("ends", ["node", "toril"])
+@pytest.mark.parametrize("how", ENDS)
+async def test_a_key_is_let_go_by_whoever_ends_the_job(
+    node: Node, toril: Toril, adds: str, ends: str, how: str
+) -> None:
+    events, name = await node.events("q"), "fails" if how in {"failed", "not kept"} else "fine"
+    keep: dict[str, Any] = {"keep_failed": 0} if how == "not kept" else {}
+    async with toril.queue("q", **keep) as queue:
+        options: dict[str, Any] = {"deduplication": {"id": "k"}, "removeOnFail": how == "not kept"}
+        given = options if adds == "node" else {"dedup": Dedup("k")}
+        job = await add_by(adds, node, queue, name, **given)
+        assert not (await queue.add("again", dedup=Dedup("k"))).added
+        assert (await node.queue("q").add("again", deduplication={"id": "k"}))["id"] == job
+        acting = operator(ends, node, queue)
+        match how:
+            case "removed":
+                await acting.remove(job)
+            case "drained":
+                await acting.drain(delayed=True)
+            case "cleaned":
+                await asyncio.sleep(0.002)  # it has to be older than now
+                await acting.clean("waiting", 0, 100)
+            case "obliterated":
+                await acting.obliterate(force=False)
+            case _:
+                await _run(node, toril, ends, events, name, job)
+        assert await node.queue("q").call("getDeduplicationJobId", "k") is None
+        assert await node.redis("EXISTS", "bull:q:de:k") == 0
+        assert (await queue.add("again", dedup=Dedup("k"))).added
+
+
+async def _run(node: Node, toril: Toril, who: str, events: NodeEvents, name: str, job: str) -> None:
+    """A worker of one side brings the job to its end."""
+    end = "failed" if name == "fails" else "completed"
+    if who == "toril":
+        async with toril.working("q", {"fails": fails, "fine": fine}):
+            await events.until(end, jobId=job)
+    else:
+        worker = await node.worker("q", {"fails": [{"fail": "told to"}], "fine": []})
+        await worker.until(end, jobId=job)
+        await worker.close()
+
+
+@pytest.mark.parametrize("adds", ["node", "toril"])
+async def test_a_key_is_let_go_by_a_job_that_toril_cancels(node: Node, toril: Toril, adds: str) -> None:
+    async with toril.queue("q") as queue:
+        given: dict[str, Any] = {"deduplication": {"id": "k"}} if adds == "node" else {"dedup": Dedup("k")}
+        job = await queue.job(await add_by(adds, node, queue, "n", **given))
+        assert job is not None
+        assert await job.cancel("not wanted")
+
+        assert (await node.queue("q").add("n", deduplication={"id": "k"}))["id"] != job.id
+
+
+@pytest.mark.parametrize("ends", ["node", "toril"])
+@pytest.mark.parametrize("how", ["completed", "removed"])
+async def test_a_key_for_a_time_outlives_the_end_but_not_the_removal(
+    node: Node, toril: Toril, ends: str, how: str
+) -> None:
+    events = await node.events("q")
+    async with toril.queue("q") as queue:
+        theirs = (await node.queue("q").add("fine", deduplication={"id": "n", "ttl": 60_000}))["id"]
+        ours = (await queue.add("fine", dedup=Dedup("t", 60))).id
+        for job in (theirs, ours):
+            if how == "removed":
+                await operator(ends, node, queue).remove(job)
+        if how == "completed":
+            await _run(node, toril, ends, events, "fine", theirs)
+            await events.until("completed", times=2)
+
+        assert await node.redis("EXISTS", "bull:q:de:n", "bull:q:de:t") == (2 if how == "completed" else 0)
 
 
 async def test_a_delayed_job_of_one_is_replaced_by_the_other(node: Node, toril: Toril) -> None:

@@ -66,6 +66,30 @@ async def test_counts_and_getters_are_equal(node: Node, toril: Toril) -> None:
             assert mine == seen, state
 
 
+RANGES = ["waiting", "prioritized", "delayed", "active", "completed", "failed", "waiting-children"]
+
+
+async def test_ranges_and_both_orders_are_nodes_own(node: Node, toril: Toril) -> None:
+    """A page of Toril's is the same stretch of the line that Node's getters give, from either end."""
+    async with every_state(node, toril) as queue:
+        for name in ("first", "second"):
+            children = [{"name": "child", "queueName": "other", "data": {}}]
+            await node.flow(name="good", queueName="q", data={}, opts={"jobId": name}, children=children)
+        for state in RANGES:
+            ours = [job.id for job in (await queue.jobs(state.replace("-", "_"))).items]  # type: ignore[arg-type]
+            newest_first = state in {"completed", "failed"}
+            forth, back = [
+                [job["id"] for job in await node.queue("q").call("getJobs", [state], 0, -1, ascending)]
+                for ascending in (not newest_first, newest_first)
+            ]
+            assert ours == forth == back[::-1], state
+            assert len(ours) > 1
+            (first,) = await node.queue("q").call("getJobs", [state], 0, 0, not newest_first)
+            page = await queue.jobs(state.replace("-", "_"), limit=1)  # type: ignore[arg-type]
+            assert [job.id for job in page.items] == [first["id"]], state
+        assert (await queue.counts()).waiting_children == (await node.queue("q").counts())["waiting-children"] == 2
+
+
 async def test_a_job_looks_the_same_from_both_sides(node: Node, toril: Toril) -> None:
     async with every_state(node, toril) as queue:
         for state, getter in GETTERS.items():

@@ -122,30 +122,6 @@ async def test_the_board_shows_a_job_and_its_logs(node: Node, toril: Toril) -> N
     assert logs == ["first", "second"]
 
 
-async def test_the_board_acts_on_torils_jobs(node: Node, toril: Toril) -> None:
-    async def once(ctx: JobContext[Any]) -> None:
-        if ctx.data["bad"]:
-            raise PermanentError("bad data")
-
-    events = await node.events("q")
-    async with toril.working("q", {"once": once}) as queue:
-        failed = await queue.add("once", {"bad": True})
-        late = await queue.add("once", {"bad": False}, delay=600)
-        await events.until("failed", jobId=failed.id)
-
-        act = "/api/queues/:queueName/:jobId"
-        where = {"queueName": "q", "jobId": failed.id}
-        await node.board("q", f"{act}/update-data", "patch", params=where, body={"jobData": {"bad": False}})
-        retry = {**where, "queueStatus": "failed"}
-        await node.board("q", f"{act}/retry", "put", params=retry)
-        await node.board("q", f"{act}/promote", "put", params={"queueName": "q", "jobId": late.id})
-        await events.until("completed", jobId=failed.id)
-        await events.until("completed", jobId=late.id)
-
-        await node.board("q", "/api/queues/:queueName/pause", "put", params={"queueName": "q"})
-        assert (await queue.counts()).paused
-
-
 async def test_the_board_draws_torils_figures(node: Node, toril: Toril) -> None:
     events = await node.events("q")
     async with toril.working("q") as queue:
