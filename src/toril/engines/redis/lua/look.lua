@@ -7,8 +7,15 @@
 -- include begin
 local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms)
 local own = call('HMGET', P .. K.toril, F.window, F.max_waiting, F.held_till)
+
+-- Versions before 5 put a marker among the jobs, at the next end; it is none of them.
+local function line(key)
+  local first = call('LINDEX', key, -1)
+  return call('LLEN', key) - (first and first:sub(1, 2) == '0:' and 1 or 0)
+end
+
 return {
-  call('LLEN', P .. K.wait) + call('LLEN', P .. K.paused), call('ZCARD', P .. K.prioritized), call('LLEN', P .. K.active),
+  line(P .. K.wait) + line(P .. K.paused), call('ZCARD', P .. K.prioritized), call('LLEN', P .. K.active),
   call('ZCARD', P .. K.delayed), call('ZCARD', P .. K.waiting_children), call('ZCARD', P .. K.completed),
   call('ZCARD', P .. K.failed), meta[1], meta[2], meta[3], meta[4], own[1], own[2],
   (tonumber(own[3] or nil) or 0) > now and own[3],
