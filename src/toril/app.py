@@ -29,6 +29,7 @@ from toril.policy.strategies import BUILT_IN, BackoffStrategy
 from toril.portal import Portal
 from toril.queue import Queue
 from toril.schedule import Timing, boot
+from toril.tended import Tended
 
 if TYPE_CHECKING:
     from toril.reaper import Reaper
@@ -73,7 +74,7 @@ class Queues(Mapping[str, Queue]):
         return queue
 
 
-class App(Failing):
+class App(Failing, Tended):
     """Declares queues, handlers and hooks. `async with app:` opens it for producing; `await app.run()` is a worker."""
 
     def __init__(

@@ -14,7 +14,7 @@ __all__ = ["STALLED_OUT", "EventName", "Events", "JobEvent", "Listener", "Worker
 EventName: TypeAlias = Literal[
     "added", "active", "progress", "completed", "failed", "retrying", "snoozed", "released", "cancelled", "expired",
     "stalled", "lease_lost", "stuck", "drained", "paused", "resumed", "booted", "worker_started", "worker_stopped",
-    "breaker", "leadership_acquired", "leadership_lost", "error",
+    "breaker", "leadership_acquired", "leadership_lost", "mended", "error",
 ]  # fmt: skip
 
 STALLED_OUT: Final = "stalled once more than it may, and was ended"  # the error of a `stalled` that is the last
@@ -48,6 +48,7 @@ class WorkerEvent:
     worker: str | None = None
     queue: str | None = None
     error: str | None = None
+    faults: str | None = None
     detail: Any = None
 
 

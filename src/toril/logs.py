@@ -50,6 +50,7 @@ _LINES: Final[dict[EventName, tuple[int, str]]] = {
     "breaker": (logging.WARNING, "circuit breaker changed"),
     "leadership_acquired": (logging.INFO, "leads the recovery"),
     "leadership_lost": (logging.INFO, "leads the recovery no more"),
+    "mended": (logging.WARNING, "store mended"),
     "error": (logging.ERROR, "worker error"),
 }
 

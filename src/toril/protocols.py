@@ -1,6 +1,6 @@
 """What Toril asks of a store beside the core of the seam; each of them one capability. The rules of `engine` hold."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from toril.model import (
@@ -8,17 +8,19 @@ from toril.model import (
     Audited,
     Call,
     Changed,
+    Checkup,
     Circuit,
     CircuitState,
     CircuitTerms,
     DeadLetter,
+    Fault,
     Keep,
     Page,
     Replay,
     Sign,
 )
 
-__all__ = ["Audits", "Breakers", "DeadLetters", "Order"]
+__all__ = ["Audits", "Breakers", "DeadLetters", "Order", "Repairs"]
 
 Order: TypeAlias = Literal["newest", "oldest"]
 
@@ -85,3 +87,21 @@ class Audits(Protocol):
 
     async def notes(self, *, cursor: str | None = None, limit: int = 50) -> Page[Audited]:
         """A page of entries, the last first."""
+
+
+@runtime_checkable
+class Repairs(Protocol):
+    """What is wrong with the layout, and how it is mended. All of it may be done beside workers that are busy."""
+
+    async def checkup(self) -> Checkup:
+        """The facts of the server or the file that jobs are entrusted to."""
+
+    def faults(self, queues: Sequence[str]) -> AsyncGenerator[Sequence[Fault], None]:
+        """Go through these queues, and what belongs to the fleet. Each item is what one bounded look has found, often
+        nothing; so one may rest between looks, and stop after any. What one look takes for a fault may be a moment
+        of a store that moves: `mend` tells."""
+
+    async def mend(
+        self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None
+    ) -> list[bool]:
+        """For each of them, whether it is there; to `mend` it is mended in the step that finds it there."""

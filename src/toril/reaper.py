@@ -6,15 +6,17 @@ leaders at once are harmless.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
 from toril.clock import Clock
+from toril.doctor import Doctor, Healer
 from toril.engine import Engine, Store
 from toril.errors import InvalidOption, TorilError
 from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent
-from toril.model import Recovered
+from toril.model import Fault, Recovered
 from toril.plan import GRACE
 from toril.worker.shutdown import Watchdog
 
@@ -25,6 +27,8 @@ _ROLE: Final = "reaper"
 _LONGEST_REST: Final = 1.0  # seconds: a lease that began after the last look is found this late at most
 _NAMES: Final = 10.0  # seconds between looks for new queues
 _PRUNE: Final = 60.0
+_HEAL: Final = 300.0  # seconds between looks for what can be mended without asking
+_LOOKS: Final = 200  # in one of these: some forty thousand ids at most
 _AFTER_AN_ERROR: Final = 5.0
 
 
@@ -102,7 +106,7 @@ class Reaper:
 
     def __init__(
         self, store: Store, clock: Clock, events: Events, name: str, *, queues: Sequence[str] | None = None,
-        elected: bool = True, lease: float = LEASE, rest: float = _LONGEST_REST,
+        elected: bool = True, lease: float = LEASE, rest: float = _LONGEST_REST, heal: float = _HEAL,
     ) -> None:  # fmt: skip
         self._store = store
         self._clock = clock
@@ -111,6 +115,7 @@ class Reaper:
         self._named = queues
         self._queues: Sequence[str] = queues or ()
         self._rest = rest
+        self._heal = heal
         self._led = asyncio.Event()
         self._election = None
         if elected:
@@ -125,6 +130,7 @@ class Reaper:
                 group.create_task(self._election.run())
             group.create_task(self._sweeps())
             group.create_task(self._prunes())
+            group.create_task(self._heals())
 
     async def serve(self) -> None:
         """Until a signal."""
@@ -176,6 +182,28 @@ class Reaper:
                         pass
             except TorilError as error:
                 self._failed(error)
+
+    async def _heals(self) -> None:
+        """Mend, now and then, what nobody need be asked for."""
+        healer = Healer(Doctor(self._store, self._clock), _LOOKS)
+        try:
+            while True:
+                await self._clock.sleep(self._heal * (0.5 + self._clock.random()))
+                await self._led.wait()
+                try:
+                    mended = await healer.round(self._queues) if self._may_act else []
+                except TorilError as error:
+                    self._failed(error)
+                else:
+                    self._tell_mended(mended)
+        finally:
+            await healer.close()
+
+    def _tell_mended(self, mended: Sequence[Fault]) -> None:
+        if mended:
+            kinds = Counter(fault.kind.value for fault in mended)
+            told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+            self._events.emit("mended", WorkerEvent(worker=self._name, faults=told, detail=tuple(mended)))
 
     def _lead_changed(self, leads: bool) -> None:  # noqa: FBT001 - a callback with one fact
         if leads:

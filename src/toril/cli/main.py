@@ -27,6 +27,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "schedules": ("schedules", "List, show, run, pause, resume or remove schedules."),
     "dlq": ("letters", "List, show, replay or discard dead letters."),
     "breakers": ("breakers", "List, trip or reset circuit breakers."),
+    "doctor": ("doctor", "Find what is wrong with a store, and mend it."),
     "pause": ("switch", "Start nothing new in a queue, anywhere."),
     "resume": ("switch", "Let a paused queue go on."),
     "limit": ("limit", "Show or set how fast a queue may go."),

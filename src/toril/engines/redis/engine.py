@@ -17,10 +17,10 @@ from toril.engines.redis.options import dump_options, is_plain
 from toril.engines.redis.place import Address, parse
 from toril.engines.redis.presence import Presence
 from toril.engines.redis.records import ended_of
+from toril.engines.redis.repairs import RedisRepairs
 from toril.engines.redis.schedules import RedisSchedules
 from toril.engines.redis.server import Server
 from toril.engines.redis.store import bounded
-from toril.engines.redis.upkeep import RedisUpkeep
 from toril.errors import InvalidOption, TorilError
 from toril.model import (
     BATCH,
@@ -58,7 +58,7 @@ _LOOK: Final = 1.0  # seconds after which a result is looked for without news: o
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
 
-class RedisEngine(RedisUpkeep, RedisDeadLetters, RedisBreakers, RedisAudits):
+class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits):
     """A store on a Redis server, shared by any number of machines, and with BullMQ."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM) -> None:

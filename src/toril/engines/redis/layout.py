@@ -181,6 +181,9 @@ NUMBERS: Final = {
     "traces": 100_000,  # bytes of stack traces kept
     "skew": 600_000,  # ms by which the clocks of a fleet may differ
     "record": 25,  # fields that a reader is shown
+    "walked": 20_000,  # entries of lists that a look for faults walks over in one step
+    "patience": 5_000,  # ms after its deadline that a job may still be waiting to be taken back
+    "mourned": 120_000,  # ms after which a dead worker's entry should have been pruned
 }
 
 # What a reader is shown of a job.

@@ -13,7 +13,7 @@ from typing import Final
 from toril.engines.redis import layout
 from toril.model import DEAD_LETTERS
 
-__all__ = ["Script", "script"]
+__all__ = ["Script", "script", "scripts"]
 
 _INCLUDE: Final = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _NAMED: Final = re.compile(r"\b([KGFN])\.(\w+)")
@@ -36,6 +36,12 @@ def script(name: str) -> Script:
     text = _assembled(_read(f"{name}.lua"), set())
     source = _NAMED.sub(_spelled, _COMMENT.sub("", text))
     return Script(name, source, hashlib.sha1(source.encode()).hexdigest())  # noqa: S324 - what Redis calls it by
+
+
+def scripts() -> list[str]:
+    """The names of all there are."""
+    found = (files("toril.engines.redis") / "lua").iterdir()
+    return sorted(path.name.removesuffix(".lua") for path in found if path.name.endswith(".lua"))
 
 
 def _read(name: str) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from toril.engine import redacted
 from toril.errors import EngineUnusable, InvalidOption, shown
 
-__all__ = ["Address", "check_file", "filesystem_of", "named", "parse"]
+__all__ = ["Address", "check_file", "filesystem_of", "is_network", "named", "parse"]
 
 # A file lock that is not seen by every machine, or a shared-memory map that is not shared, corrupts the file.
 _NETWORK: Final = frozenset(
@@ -80,11 +80,16 @@ def check_file(address: Address) -> None:
     except (OSError, RuntimeError) as error:  # resolving a loop of links is a RuntimeError
         raise EngineUnusable(f"{named(path)} cannot be used: {error}") from error
     kind = filesystem_of(real.parent)
-    if address.network == "refuse" and (kind in _NETWORK or kind.startswith("fuse")):
+    if address.network == "refuse" and is_network(kind):
         raise EngineUnusable(
             f"{named(path)} lies on {kind}, where SQLite's locks are not safe; use a local disk, or Redis, "
             "or add ?network=allow if only one machine ever opens it"
         )
+
+
+def is_network(kind: str) -> bool:
+    """Whether a filesystem of this kind may be shared with other machines."""
+    return kind in _NETWORK or kind.startswith("fuse")
 
 
 def _followed(path: Path) -> Path:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["BALLAST_BYTES", "Ballast", "is_short", "size_of"]
+__all__ = ["BALLAST_BYTES", "Ballast", "free_bytes", "is_short", "size_of"]
 
 BALLAST_BYTES: Final = 1024 * 1024
 _COMMIT_BYTES: Final = 256 * 1024  # what a commit may need
@@ -44,7 +44,7 @@ class Ballast:
         if self._path is None:
             return True
         wanted = _COMMIT_BYTES if self.kept else _COMMIT_BYTES + BALLAST_BYTES
-        return _free(self._path) >= wanted and self.keep()
+        return free_bytes(self._path) >= wanted and self.keep()
 
     def drop(self) -> None:
         if self._path is not None:
@@ -53,7 +53,7 @@ class Ballast:
 
 def is_short(path: Path | None, beside: int = 0) -> bool:
     """Whether the disk of this file has less room than a commit may need, beside so many bytes."""
-    return path is not None and _free(path) < _COMMIT_BYTES + beside
+    return path is not None and free_bytes(path) < _COMMIT_BYTES + beside
 
 
 def size_of(path: Path) -> int:
@@ -64,6 +64,7 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def _free(path: Path) -> int:
+def free_bytes(path: Path) -> int:
+    """What is left for us on the disk of this file."""
     found = os.statvfs(path.parent)
     return found.f_bavail * found.f_frsize

@@ -11,7 +11,7 @@ from typing import Any
 from toril.engines.sqlite.layout import STATE_OF, Place, priority_rank
 from toril.engines.sqlite.statements import for_rows, statement
 
-__all__ = ["QueueRow", "Tx"]
+__all__ = ["COUNTERS", "QueueRow", "Tx"]
 
 _FIND = statement("queues", "find")
 _CREATE = statement("queues", "create")
@@ -55,7 +55,7 @@ class QueueRow:
         if place == Place.WAITING:
             self.waiting += change
             return
-        name = _COUNTER[place]
+        name = COUNTERS[place]
         setattr(self, name, getattr(self, name) + change)
 
     def back(self, priority: int) -> tuple[int, int]:
@@ -72,7 +72,8 @@ class QueueRow:
         return Place.WAITING, -self.fronts
 
 
-_COUNTER = {place: state.value for place, state in STATE_OF.items()} | {Place.SUSPECT: "suspects"}
+# place -> the column that counts it
+COUNTERS = {place: state.value for place, state in STATE_OF.items()} | {Place.SUSPECT: "suspects"}
 _SAVED = attrgetter(*(name for name in QueueRow.__slots__ if name not in {"key", "name"}), "key")
 
 

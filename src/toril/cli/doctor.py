@@ -1,0 +1,113 @@
+"""`toril doctor`: is the store sound, and if not, what is to be done."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from toril import App, EngineUnavailable, EngineUnusable
+from toril.cli.asking import agreed, yes_option
+from toril.cli.endings import say
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
+from toril.cli.output import json_option
+from toril.cli.place import Place, declared, on_store, store_options
+from toril.engine import redacted
+from toril.model import Finding, Mending, Repaired, Severity
+
+__all__ = ["doctor"]
+
+_COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow"}
+_SHOWN: Final = 20  # of the repairs that are asked for
+
+
+@click.command()
+@click.option(
+    "-q", "--queue", "queues", multiple=True, metavar="NAME", help="Look at this queue only; can be repeated."
+)
+@click.option("--repair", is_flag=True, help="Say what would be mended, ask, and mend it.")
+@yes_option
+@store_options
+@json_option
+def doctor(*, queues: tuple[str, ...], repair: bool, yes: bool, place: Place, as_json: bool) -> int:
+    """Look the store over: the server or file, and how the jobs lie in it. Nothing is changed without --repair.
+
+    Safe beside workers: what is found was there at two looks a second apart, and each repair looks once more in the
+    step that mends. Ends with 0 if there is nothing but notices, with 1 if there are findings.
+    """
+    try:
+        findings = on_store(place, lambda app: _looked_over(app, queues))
+    except (EngineUnusable, EngineUnavailable) as error:
+        findings = [_unusable(place, error)]
+    if not repair:
+        _show(findings, as_json=as_json)
+        return _code(findings)
+    return _repair(place, findings, yes=yes, as_json=as_json)
+
+
+def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
+    """A line and what belongs to it for each: a sentence that is cut off at the terminal's edge helps nobody."""
+    for finding in findings:
+        if as_json:
+            click.echo(on_a_line(_document(finding)))
+            continue
+        severity = click.style(f"{finding.severity.value:<8}", fg=_COLOURS.get(finding.severity))
+        click.echo(f"{severity} {finding.code}: {plain(finding.summary)}")
+        click.echo(plain(f"         where: {finding.where}"))
+        click.echo(plain(f"         fix:   {finding.fix}"))
+    if not findings:
+        say("Nothing is wrong.")
+
+
+async def _looked_over(app: App, queues: Sequence[str]) -> list[Finding]:
+    for queue in queues:
+        await declared(app, queue)
+    return await app.doctor(queues or None)
+
+
+def _repair(place: Place, findings: Sequence[Finding], *, yes: bool, as_json: bool) -> int:
+    mendable = [finding for finding in findings if finding.fault is not None]
+    others = [finding for finding in findings if finding.fault is None]
+    if not as_json:
+        for finding in others:
+            say(f"Not for --repair: {finding.summary} ({finding.fix})")
+    if not mendable:
+        say("There is nothing to repair.")
+        return _code(others)
+    for finding in mendable[:_SHOWN] if not as_json else ():
+        say(f"Would mend: {finding.summary}")
+    if len(mendable) > _SHOWN and not as_json:
+        say(f"Would mend: {len(mendable) - _SHOWN} more")
+    agreed(f"This mends {len(mendable)} of {len(findings)} findings.", yes=yes)
+    repaired = on_store(place, lambda app: app.repair(mendable))
+    for each in repaired:
+        click.echo(on_a_line(_mended(each)) if as_json else plain(f"{each.outcome.value:<7} {each.finding.summary}"))
+    return _code([*others, *(each.finding for each in repaired if each.outcome is Mending.FAILED)])
+
+
+def _code(findings: Sequence[Finding]) -> int:
+    return 1 if any(finding.severity is not Severity.NOTICE for finding in findings) else 0
+
+
+def _unusable(place: Place, error: Exception) -> Finding:
+    where = redacted(place.url) if place.url else "the store"
+    return Finding(
+        code="unusable",
+        severity=Severity.ERROR,
+        summary=str(error),
+        where=where,
+        fix="mend what the finding names, and look again",
+    )
+
+
+def _document(finding: Finding) -> dict[str, Any]:
+    fault = finding.fault
+    return {
+        "severity": finding.severity.value, "code": finding.code, "finding": finding.summary, "where": finding.where,
+        "fix": finding.fix, "queue": (fault.queue or None) if fault else None,
+        "subject": fault.subject if fault else None, "repairable": fault is not None,
+    }  # fmt: skip
+
+
+def _mended(repaired: Repaired) -> dict[str, Any]:
+    return _document(repaired.finding) | {"outcome": repaired.outcome.value}

@@ -1,0 +1,174 @@
+"""Looks a store over, and mends it. Two looks, some time apart, before anything is called a fault: beside busy workers
+one look may see a moment that has passed by the next."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from toril.clock import Clock
+from toril.engine import Store
+from toril.errors import EngineUnusable
+from toril.model import (
+    HEALED,
+    Fault,
+    FaultKind,
+    Finding,
+    Mending,
+    Moved,
+    Repaired,
+    ScheduleView,
+    Severity,
+    run_id,
+)
+from toril.policy.doctor import finding_of, judged
+from toril.policy.schedules import following
+from toril.schedule import move_on
+from toril.states import FINISHED
+
+__all__ = ["Doctor", "Healer"]
+
+_BETWEEN: Final = 1.0  # seconds between the two looks
+_SCHEDULES: Final = 100  # a look
+
+
+class Doctor:
+    """One doctor of one store. It only reads, until it is told to repair."""
+
+    def __init__(self, store: Store, clock: Clock, *, between: float = _BETWEEN) -> None:
+        self._store = store
+        self._clock = clock
+        self._between = between
+
+    async def findings(self, queues: Sequence[str] | None = None) -> list[Finding]:
+        """All that is wrong with the store, and with these queues or all; the worst first."""
+        names = await self._store.queues() if queues is None else queues
+        found = judged(await self._store.checkup())
+        suspected: list[Fault] = []
+        async with aclosing(self.looks(names)) as looks:
+            async for look in looks:
+                suspected += look
+        found += [finding_of(fault) for fault in await self.confirmed(suspected)]
+        order = list(Severity)
+        return sorted(found, key=lambda finding: order.index(finding.severity))
+
+    async def confirmed(self, suspected: Sequence[Fault]) -> list[Fault]:
+        """Those that are still there some time later."""
+        left = list(dict.fromkeys(suspected))
+        if not left:
+            return []
+        await self._clock.sleep(self._between)
+        return await self._there(left)
+
+    async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:
+        """Mend what can be mended of these. Each repair looks again in the step that mends, so it is safe beside
+        workers, and an old list of findings does no harm."""
+        faults = [finding.fault for finding in findings if finding.fault is not None]
+        mended = dict(zip(faults, await self.mend(faults), strict=True))
+        left = set(await self._there(faults))
+        return [
+            Repaired(finding, _outcome(finding.fault, mended, left))
+            for finding in findings
+            if finding.fault is not None
+        ]
+
+    async def mend(self, faults: Sequence[Fault]) -> list[bool]:
+        """Mend these; False for those that were not there."""
+        answers: dict[Fault, bool] = {}
+        for fault in faults:
+            if fault.kind is FaultKind.SCHEDULE:
+                answers[fault] = await self._go_on(fault)
+        others = [fault for fault in faults if fault not in answers]
+        answers |= dict(zip(others, await self._store.mend(others, mode="mend"), strict=True))
+        return [answers[fault] for fault in faults]
+
+    async def looks(self, queues: Sequence[str]) -> AsyncGenerator[Sequence[Fault], None]:
+        """What may be wrong, a bounded look at a time."""
+        for queue in queues:
+            cursor: str | None = None
+            while True:
+                try:
+                    page = await self._store.schedules.page(queue, cursor=cursor, limit=_SCHEDULES)
+                    yield [_of_schedule(view) for view in page.items if await self._is_idle(view)]
+                except EngineUnusable:  # the store's own look tells why
+                    break
+                cursor = page.cursor
+                if cursor is None:
+                    break
+        async with aclosing(self._store.faults(queues)) as looks:
+            async for look in looks:
+                yield look
+
+    async def _there(self, faults: Sequence[Fault]) -> list[Fault]:
+        """Those of them that are there."""
+        others = [fault for fault in faults if fault.kind is not FaultKind.SCHEDULE]
+        there = dict(zip(others, await self._store.mend(others, mode="look"), strict=True))
+        for fault in faults:
+            if fault.kind is FaultKind.SCHEDULE:
+                view = (await self._store.schedules.get(fault.queue, fault.subject)).view
+                there[fault] = view is not None and await self._is_idle(view)
+        return [fault for fault in faults if there[fault]]
+
+    async def _is_idle(self, view: ScheduleView) -> bool:
+        """Whether a schedule should have a run to come, and has none."""
+        if view.next is None:
+            return False
+        (run,) = await self._store.jobs(view.queue, [run_id(view.schedule.id, view.slot)])
+        if run is not None and run.state not in FINISHED:
+            return False
+        now = (await self._store.health()).now
+        return view.slot > now or following(view.schedule, view.slot, now, view.count) is not None
+
+    async def _go_on(self, fault: Fault) -> bool:
+        """Make the run that is missing: the one at its time, if that is still to come, else the next."""
+        schedules = self._store.schedules
+        look = await schedules.get(fault.queue, fault.subject)
+        view = look.view
+        if view is None or not await self._is_idle(view):
+            return False
+        if view.slot > look.now:
+            moved = await schedules.advance(fault.queue, fault.subject, since=view.slot, to=view.slot)
+            if moved is not Moved.TAKEN:
+                return moved is Moved.DONE
+        return await move_on(schedules, view, look.now) is Moved.DONE
+
+
+class Healer:
+    """Mends by itself what nobody need be asked for: some looks a round, and on from there in the next."""
+
+    def __init__(self, doctor: Doctor, looks: int) -> None:
+        self._doctor = doctor
+        self._looks = looks
+        self._walk: AsyncGenerator[Sequence[Fault], None] | None = None
+
+    async def close(self) -> None:
+        """Leave the walk where it is."""
+        walk, self._walk = self._walk, None
+        if walk is not None:
+            await walk.aclose()
+
+    async def round(self, queues: Sequence[str]) -> list[Fault]:
+        """Look on, and mend. Returns what was mended."""
+        suspected: list[Fault] = []
+        for _ in range(self._looks):
+            if self._walk is None:
+                self._walk = self._doctor.looks(queues)
+            found = await anext(self._walk, None)
+            if found is None:
+                self._walk = None
+                break
+            suspected += [fault for fault in found if fault.kind in HEALED]
+        faults = await self._doctor.confirmed(suspected)
+        mended = await self._doctor.mend(faults)
+        return [fault for fault, done in zip(faults, mended, strict=True) if done]
+
+
+def _of_schedule(view: ScheduleView) -> Fault:
+    return Fault(
+        kind=FaultKind.SCHEDULE, queue=view.queue, subject=view.schedule.id, place=f"schedule {view.schedule.id}"
+    )
+
+
+def _outcome(fault: Fault, mended: dict[Fault, bool], left: set[Fault]) -> Mending:
+    if fault in left:
+        return Mending.FAILED
+    return Mending.MENDED if mended[fault] else Mending.GONE

@@ -1,0 +1,37 @@
+-- Look at some of the ids that stand in one place.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, the place, where to go on (`0` to begin), how many
+-- Returns where to go on, `0` at the end; the ids; for each fault its kind and the id
+-- Events  none
+-- include begin
+-- include guard
+-- include leftovers
+local place, from, most = ARGV[2], ARGV[3], tonumber(ARGV[4])
+local kind, ids, following, faults = call('TYPE', P .. place).ok, {}, '0', {}
+local mistake = wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed, K.deadlines)
+if mistake then return mistake end
+if kind == 'list' then
+  ids = call('LRANGE', P .. place, from, from + most - 1)
+  if #ids == most then following = string.format('%.0f', from + most) end
+elseif kind == 'zset' then
+  local found = call('ZSCAN', P .. place, from, 'COUNT', most)
+  following = found[1]
+  for i = 1, #found[2], 2 do ids[#ids + 1] = found[2][i] end
+end
+
+for _, id in ipairs(ids) do
+  if id:sub(1, 2) ~= '0:' then  -- what versions before 5 marked the list with
+    if not is_job(id) then
+      if not is_locked(id) then faults[#faults + 1] = {'ghost', id} end
+    else
+      local places = kind == 'list' and 1 or 0
+      for i = 1, #ZSETS do
+        if call('ZSCORE', P .. ZSETS[i][1], id) then places = places + 1 end
+      end
+      if places > 1 then faults[#faults + 1] = {'two_places', id} end
+      if place == K.active and not is_locked(id) then faults[#faults + 1] = {'lost_job', id} end
+      if place == K.waiting_children and FAULT.stuck_parent(id) then faults[#faults + 1] = {'stuck_parent', id} end
+    end
+  end
+end
+return {following, ids, faults}

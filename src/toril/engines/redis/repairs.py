@@ -1,0 +1,62 @@
+"""What is wrong with the layout, and how it is mended."""
+
+from collections.abc import AsyncGenerator, Sequence
+from itertools import groupby
+from typing import Final, Literal
+
+from toril.engines.redis.checkup import server_facts
+from toril.engines.redis.upkeep import RedisUpkeep
+from toril.engines.redis.walk import Walk
+from toril.errors import EngineUnusable
+from toril.model import Fault, FaultKind, ServerFacts
+
+__all__ = ["RedisRepairs"]
+
+_AT_ONCE: Final = 50  # faults a step
+_LATER: Final = -1
+
+
+class RedisRepairs(RedisUpkeep):
+    """Repairs of the seam."""
+
+    async def checkup(self) -> ServerFacts:
+        self._check_open()
+        return await server_facts(self._server, self._address.shown)
+
+    def faults(self, queues: Sequence[str]) -> AsyncGenerator[Sequence[Fault], None]:
+        self._check_open()
+        return Walk(self._address.prefix, self._fleet, self._server.ask, self._read, self._there).faults(queues)
+
+    async def mend(
+        self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None
+    ) -> list[bool]:
+        lost = {fault.queue for fault in faults if fault.kind is FaultKind.LOST}
+        answers: dict[Fault, bool] = {}
+        for queue, group in groupby(sorted(faults, key=lambda fault: fault.queue), key=lambda fault: fault.queue):
+            answers |= await self._mend(queue, list(group), mode, now)
+        for queue in lost if mode == "mend" else ():
+            while (await self.recover(queue, now=now)).more:
+                pass
+        return [answers[fault] for fault in faults]
+
+    async def _mend(self, queue: str, faults: Sequence[Fault], mode: str, now: int | None) -> dict[Fault, bool]:
+        """Those of one queue. What would take too long in one step is asked for in the next."""
+        answers: dict[Fault, bool] = {}
+        left = list(faults)
+        while left:
+            batch = left[:_AT_ONCE]
+            words = [word for fault in batch for word in self._words(fault)]
+            try:
+                found = await self._read("mend", queue, [mode, *words], now)
+            except EngineUnusable:  # a key of another program's: nothing of this queue can be told, but that
+                return {fault: fault.kind is FaultKind.FOREIGN for fault in faults}
+            answers |= {fault: word == 1 for fault, word in zip(batch, found, strict=True) if word != _LATER}
+            left = [fault for fault in left if fault not in answers]
+        return answers
+
+    def _words(self, fault: Fault) -> tuple[str, str, str]:
+        return fault.kind.value, fault.subject, fault.place.removeprefix(self._base(fault.queue))
+
+    async def _there(self, faults: Sequence[Fault]) -> list[Fault]:
+        found = await self.mend(faults, mode="look") if faults else []
+        return [fault for fault, there in zip(faults, found, strict=True) if there]

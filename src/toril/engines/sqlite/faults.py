@@ -1,0 +1,144 @@
+"""What does not fit together in the file: one bounded look at a time, each at one moment of it."""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from toril.engines.sqlite.layout import STATE_OF, first_key, job_id
+from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.tx import COUNTERS, QueueRow, Tx
+from toril.model import Fault, FaultKind
+
+__all__ = ["LOOKS", "MOURNED", "PATIENCE", "dead_workers", "is_there", "numbers_of", "true_counts"]
+
+_SQL = {name: statement("repairs", name) for name in (
+    "jobs", "line", "active", "ids", "dedups", "places", "running", "workers", "worker", "entry", "job", "held",
+    "taken", "dedup",
+)}  # fmt: skip
+PATIENCE: Final = 5_000  # ms after its deadline that a job may still be waiting to be taken back
+MOURNED: Final = 120_000  # ms after which a dead worker's entry should have been pruned
+_PAGE: Final = 1_000
+_ENDED: Final = 4  # the last place of a job that has not ended
+
+Place: TypeAlias = tuple[Any, ...] | None  # where a look goes on; None: from the beginning
+Looked: TypeAlias = tuple[list[Fault], Place]
+
+
+def _jobs(tx: Tx, row: QueueRow, after: Place) -> Looked:
+    """Jobs that stand nowhere, or in a place that there is not."""
+    start, end = (first_key(row.key),) if after is None else after, first_key(row.key + 1)
+    found = tx.all(_SQL["jobs"], (row.key, *start, end, _PAGE))
+    lost = [
+        Fault(kind=FaultKind.ORPHAN, queue=row.name, subject=job_id(key, chosen), place=f"jobs:{key}")
+        for key, chosen, place, running, entries in found
+        if not running and (not entries or place not in STATE_OF)
+    ]
+    return lost, (found[-1][0],) if len(found) == _PAGE else None
+
+
+def _line(tx: Tx, row: QueueRow, after: Place) -> Looked:
+    """Entries without a job, and those that their job knows nothing of."""
+    found = tx.all(_SQL["line"], (row.key, *(after or (-(2**63),) * 3), _PAGE))
+    faults = [
+        Fault(
+            kind=FaultKind.DOUBLE if known else FaultKind.GHOST, queue=row.name, subject=job_id(key, chosen),
+            place=f"line:{key}:{place}:{rank}",
+        )
+        for place, rank, key, known, chosen, strange in found
+        if not known or strange
+    ]  # fmt: skip
+    return faults, found[-1][:3] if len(found) == _PAGE else None
+
+
+def _active(tx: Tx, row: QueueRow, after: Place) -> Looked:
+    found = tx.all(_SQL["active"], (row.key, *(after or (-1,)), _PAGE))
+    faults = [
+        Fault(
+            kind=FaultKind.LOST if known else FaultKind.GHOST, queue=row.name, subject=job_id(key, chosen),
+            place=f"active:{key}",
+        )
+        for key, known, chosen, deadline in found
+        if not known or deadline + PATIENCE < tx.now
+    ]  # fmt: skip
+    return faults, (found[-1][0],) if len(found) == _PAGE else None
+
+
+def _ids(tx: Tx, row: QueueRow, after: Place) -> Looked:
+    found = tx.all(_SQL["ids"], (row.key, *(after or ("",)), _PAGE))
+    faults = [
+        Fault(kind=FaultKind.ID, queue=row.name, subject=identity, place="ids") for identity, stale in found if stale
+    ]
+    return faults, (found[-1][0],) if len(found) == _PAGE else None
+
+
+def _dedups(tx: Tx, row: QueueRow, after: Place) -> Looked:
+    found = tx.all(_SQL["dedups"], (row.key, *(after or ("",)), _PAGE))
+    faults = [Fault(kind=FaultKind.DEDUP, queue=row.name, subject=key, place="dedups") for key, stale in found if stale]
+    return faults, (found[-1][0],) if len(found) == _PAGE else None
+
+
+def _counts(tx: Tx, row: QueueRow, _: Place) -> Looked:
+    wrong = [name for name, count in true_counts(tx, row).items() if getattr(row, name) != count]
+    return [Fault(kind=FaultKind.COUNT, queue=row.name, subject=name, place="queues") for name in wrong], None
+
+
+LOOKS: Final[tuple[Callable[[Tx, QueueRow, Place], Looked], ...]] = (_jobs, _line, _active, _ids, _dedups, _counts)
+
+
+def true_counts(tx: Tx, row: QueueRow) -> dict[str, int]:
+    """How many jobs there are in each place, counted."""
+    counts = dict.fromkeys(COUNTERS.values(), 0)
+    counts |= {COUNTERS[place]: count for place, count in tx.all(_SQL["places"], (row.key,)) if place in COUNTERS}
+    return counts | {"active": tx.one(_SQL["running"], (row.key,))[0]}
+
+
+def dead_workers(tx: Tx) -> list[Fault]:
+    return [
+        Fault(kind=FaultKind.WORKER, queue="", subject=worker, place="workers")
+        for (worker,) in tx.all(_SQL["workers"], (tx.now - MOURNED, _PAGE))
+    ]
+
+
+def is_there(tx: Tx, fault: Fault) -> bool:
+    """Whether this fault is there, now."""
+    if fault.kind is FaultKind.WORKER:
+        return tx.one(_SQL["worker"], (fault.subject, tx.now - MOURNED)) is not None
+    row = tx.find(fault.queue)
+    return row is not None and _is_there(tx, row, fault)
+
+
+def _is_there(tx: Tx, row: QueueRow, fault: Fault) -> bool:
+    match fault.kind:
+        case FaultKind.ID:
+            taken = tx.one(_SQL["taken"], (row.key, fault.subject))
+            return taken is not None and tx.one(_SQL["job"], taken) is None
+        case FaultKind.DEDUP:
+            owner = tx.one(_SQL["dedup"], (row.key, fault.subject))
+            return owner is not None and ((of := tx.one(_SQL["job"], owner)) is None or of[2] > _ENDED)
+        case FaultKind.COUNT:
+            return bool(getattr(row, fault.subject) != true_counts(tx, row)[fault.subject])
+        case _:
+            return _of_a_job(tx, row, fault)
+
+
+def _of_a_job(tx: Tx, row: QueueRow, fault: Fault) -> bool:
+    """Whether what is said of a job is so, or of an entry in `line` for one."""
+    key, *entry = numbers_of(fault)
+    job, held = tx.one(_SQL["job"], (key,)), tx.one(_SQL["held"], (key,))
+    stands = bool(entry) and tx.one(_SQL["entry"], (row.key, *entry, key)) is not None
+    match fault.kind:
+        case FaultKind.GHOST:
+            return job is None and (stands or (not entry and held is not None))
+        case FaultKind.DOUBLE:
+            return job is not None and stands and (held is not None or job[2:4] != tuple(entry))
+        case FaultKind.ORPHAN:
+            lost = job is not None and held is None
+            return lost and (job[2] not in STATE_OF or tx.one(_SQL["entry"], (row.key, *job[2:4], key)) is None)
+        case FaultKind.LOST:
+            return job is not None and held is not None and held[0] + PATIENCE < tx.now
+        case _:
+            return False
+
+
+def numbers_of(fault: Fault) -> list[int]:
+    """The job's key, and of an entry in `line` its place and rank, as the fault names them after the table."""
+    return [int(number) for number in fault.place.split(":")[1:]]

@@ -1,0 +1,150 @@
+"""What is wrong with the file, and how it is mended."""
+
+import sqlite3
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, Literal, TypeVar
+
+from toril.clock import SYSTEM
+from toril.engines.sqlite.core import Op
+from toril.engines.sqlite.faults import LOOKS, dead_workers, is_there, numbers_of, true_counts
+from toril.engines.sqlite.layout import STATE_OF
+from toril.engines.sqlite.leases import recover
+from toril.engines.sqlite.place import Address, filesystem_of, is_network
+from toril.engines.sqlite.room import free_bytes, size_of
+from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.step import Step
+from toril.engines.sqlite.tx import QueueRow, Tx
+from toril.model import Fault, FaultKind, FileFacts
+
+__all__ = ["SqliteRepairs"]
+
+T = TypeVar("T")
+
+_SQL = {name: statement("repairs", name) for name in (
+    "job", "leave", "leave_active", "enter", "stand", "free_id", "free_dedup", "bury_worker",
+)}  # fmt: skip
+_AT_ONCE: Final = 100  # faults a transaction
+_DAMAGE: Final = 10  # lines of it
+
+
+class SqliteRepairs:
+    """Repairs of the seam."""
+
+    _address: Address
+
+    @abstractmethod
+    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+
+    @abstractmethod
+    async def _read(self, op: Op[T], now: int | None = None) -> T: ...
+
+    async def checkup(self) -> FileFacts:
+        return await self._read(partial(_facts, address=self._address))
+
+    async def faults(self, queues: Sequence[str]) -> AsyncGenerator[Sequence[Fault], None]:
+        for queue in queues:
+            for look in LOOKS:
+                after: tuple[Any, ...] | None = None
+                while True:
+                    found, after = await self._read(partial(_looked, look=look, queue=queue, after=after))
+                    yield found
+                    if after is None:
+                        break
+        yield await self._read(dead_workers)
+
+    async def mend(
+        self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None
+    ) -> list[bool]:
+        answers: dict[Fault, bool] = {}
+        for queue, group in groupby(sorted(faults, key=lambda fault: fault.queue), key=lambda fault: fault.queue):
+            left = list(group)
+            for start in range(0, len(left), _AT_ONCE):
+                batch = left[start : start + _AT_ONCE]
+                look: Op[list[bool]] = partial(_looked_for, faults=batch)
+                mend: Op[list[bool]] = partial(_mended, queue=queue, faults=batch)
+                found = await (self._read(look, now) if mode == "look" else self._write(mend, now))
+                answers |= dict(zip(batch, found, strict=True))
+        return [answers[fault] for fault in faults]
+
+
+def _looked(tx: Tx, look: Any, queue: str, after: tuple[Any, ...] | None) -> Any:
+    row = tx.find(queue)
+    return ([], None) if row is None else look(tx, row, after)
+
+
+def _looked_for(tx: Tx, faults: Sequence[Fault]) -> list[bool]:
+    return [is_there(tx, fault) for fault in faults]
+
+
+def _mended(tx: Tx, queue: str, faults: Sequence[Fault]) -> list[bool]:
+    """Those of one queue, in one transaction. The counts are counted anew: who mends by hand must not guess them."""
+    found, row = [], tx.find(queue)
+    for fault in faults:
+        there = is_there(tx, fault)
+        found.append(there)
+        if there and row is None:
+            tx.run(_SQL["bury_worker"], (fault.subject,))
+        elif there and row is not None:
+            _mend(tx, row, fault)
+    if row is not None and any(found):
+        for name, count in true_counts(tx, row).items():
+            setattr(row, name, count)
+        Step(tx, row).arrived()
+    return found
+
+
+def _mend(tx: Tx, row: QueueRow, fault: Fault) -> None:
+    match fault.kind:
+        case FaultKind.GHOST | FaultKind.DOUBLE:
+            key, *entry = numbers_of(fault)
+            if entry:
+                tx.run(_SQL["leave"], (row.key, *entry, key))
+            else:
+                tx.run(_SQL["leave_active"], (key,))
+        case FaultKind.ORPHAN:
+            _put_back(tx, row, numbers_of(fault)[0])
+        case FaultKind.LOST:
+            recover(tx, row.name, (), None, 1_000)
+        case FaultKind.ID:
+            tx.run(_SQL["free_id"], (row.key, fault.subject))
+        case FaultKind.DEDUP:
+            tx.run(_SQL["free_dedup"], (row.key, fault.subject))
+        case _:
+            pass  # counts
+
+
+def _put_back(tx: Tx, row: QueueRow, key: int) -> None:
+    """Have a job stand where its own row says; at the end of the line, if there is no such place."""
+    _, priority, place, rank = tx.one(_SQL["job"], (key,))
+    if place not in STATE_OF:
+        place, rank = row.back(priority)
+        tx.run(_SQL["stand"], (place, rank, key))
+    row.moves += 1
+    tx.run(_SQL["enter"], (row.key, place, rank, key, row.moves))
+
+
+def _facts(tx: Tx, address: Address) -> FileFacts:
+    path = address.path
+    pings = []
+    for _ in range(5):
+        began = SYSTEM.monotonic()
+        tx.one("SELECT 1")
+        pings.append((SYSTEM.monotonic() - began) * 1000)
+    damage = [line for (line,) in tx.all(f"PRAGMA integrity_check({_DAMAGE})") if line != "ok"]
+    kind = "" if path is None else filesystem_of(path.resolve().parent)
+    return FileFacts(
+        place="memory://" if path is None else str(path),
+        version=sqlite3.sqlite_version,
+        damage=tuple(damage),
+        journal=tx.one("PRAGMA journal_mode")[0],
+        synchronous=address.synchronous,
+        log=0 if path is None else size_of(path.with_name(path.name + "-wal")),
+        free=None if path is None else free_bytes(path),
+        mode=None if path is None else path.stat().st_mode & 0o777,
+        filesystem=kind,
+        network=is_network(kind),
+        pings=tuple(pings),
+    )

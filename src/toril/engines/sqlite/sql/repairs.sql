@@ -1,0 +1,72 @@
+-- repairs: what does not fit together, a bounded part at a time. From place 5 on a job has ended.
+
+-- name: jobs
+SELECT j.key, j.id, j.place, a.key IS NOT NULL,
+    (SELECT count(*) FROM line l WHERE l.queue = ? AND l.place = j.place AND l.rank = j.rank AND l.key = j.key)
+FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key > ? AND j.key < ? ORDER BY j.key LIMIT ?
+
+-- name: line
+SELECT l.place, l.rank, l.key, j.key IS NOT NULL, j.id, a.key IS NOT NULL OR j.place <> l.place OR j.rank <> l.rank
+FROM line l LEFT JOIN jobs j ON j.key = l.key LEFT JOIN active a ON a.key = l.key
+WHERE l.queue = ? AND (l.place, l.rank, l.key) > (?, ?, ?) ORDER BY l.place, l.rank, l.key LIMIT ?
+
+-- name: active
+SELECT a.key, j.key IS NOT NULL, j.id, a.deadline
+FROM active a LEFT JOIN jobs j ON j.key = a.key WHERE a.queue = ? AND a.key > ? ORDER BY a.key LIMIT ?
+
+-- name: ids
+SELECT i.id, j.key IS NULL FROM ids i LEFT JOIN jobs j ON j.key = i.key
+WHERE i.queue = ? AND i.id > ? ORDER BY i.id LIMIT ?
+
+-- name: dedups
+SELECT d.id, d.till IS NULL AND (j.key IS NULL OR j.place > 4) FROM dedups d LEFT JOIN jobs j ON j.key = d.key
+WHERE d.queue = ? AND d.id > ? ORDER BY d.id LIMIT ?
+
+-- name: places
+SELECT place, count(*) FROM line WHERE queue = ? GROUP BY place
+
+-- name: running
+SELECT count(*) FROM active WHERE queue = ?
+
+-- name: workers
+SELECT id FROM workers WHERE till < ? ORDER BY id LIMIT ?
+
+-- name: worker
+SELECT 1 FROM workers WHERE id = ? AND till < ?
+
+-- name: bury_worker
+DELETE FROM workers WHERE id = ?
+
+-- name: entry
+SELECT 1 FROM line WHERE queue = ? AND place = ? AND rank = ? AND key = ?
+
+-- name: leave
+DELETE FROM line WHERE queue = ? AND place = ? AND rank = ? AND key = ?
+
+-- name: leave_active
+DELETE FROM active WHERE key = ?
+
+-- name: enter
+INSERT OR IGNORE INTO line (queue, place, rank, key, moved) VALUES (?, ?, ?, ?, ?)
+
+-- name: job
+SELECT key, priority, place, rank FROM jobs WHERE key = ?
+
+-- name: stand
+UPDATE jobs SET place = ?, rank = ? WHERE key = ?
+
+-- name: held
+SELECT deadline FROM active WHERE key = ?
+
+-- name: taken
+SELECT key FROM ids WHERE queue = ? AND id = ?
+
+-- name: free_id
+DELETE FROM ids WHERE queue = ? AND id = ? AND key NOT IN (SELECT key FROM jobs)
+
+-- name: free_dedup
+DELETE FROM dedups WHERE queue = ? AND id = ? AND till IS NULL
+    AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.key = dedups.key AND j.place < 5)
+
+-- name: dedup
+SELECT key FROM dedups WHERE queue = ? AND id = ? AND till IS NULL

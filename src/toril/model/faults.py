@@ -1,0 +1,124 @@
+"""What a look through a store finds: facts of the server or file, faults of the layout, and findings made of both."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How bad a finding is. A notice is good to know, and leaves a store healthy."""
+
+    ERROR = "error"  # jobs are stuck, or can be lost
+    WARNING = "warning"  # something should be mended
+    NOTICE = "notice"
+
+
+class FaultKind(StrEnum):
+    """What can be wrong with the layout of a queue, or of the fleet."""
+
+    GHOST = "ghost"  # an id in a line, without a job
+    ORPHAN = "orphan"  # a job that stands in no line
+    DOUBLE = "two_places"  # a job that stands in more than one
+    LOST = "lost_job"  # a running job that nobody holds, and nobody has taken back
+    LOCK = "stray_lock"  # a lock of a job that does not run
+    MARKER = "missing_marker"  # jobs are ready, and those who sleep are not told
+    PARENT = "stuck_parent"  # a parent that waits for children which are not there
+    SCHEDULE = "schedule_without_run"
+    DEDUP = "stale_dedup"  # a deduplication key of a job that is gone or has ended
+    SUSPECT = "stale_suspect"  # listed as waiting to run alone, and not waiting
+    ID = "stale_id"  # a chosen id that is taken by a job which is not there
+    COUNT = "wrong_count"  # the number of jobs in a state is not the number of jobs in it
+    WORKER = "dead_worker"  # a worker's sign of life that is long over
+    FOREIGN = "foreign_key"  # a key of the layout that another program has put something else into
+
+
+# What nobody but a person can mend.
+BEYOND_REPAIR = frozenset({FaultKind.FOREIGN})
+# What can be mended without asking: nobody loses anything by it, and no job runs that would not have run.
+HEALED = frozenset({
+    FaultKind.GHOST, FaultKind.LOCK, FaultKind.MARKER, FaultKind.PARENT, FaultKind.SCHEDULE, FaultKind.DEDUP,
+    FaultKind.SUSPECT, FaultKind.ID, FaultKind.COUNT, FaultKind.WORKER,
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault: of which job, key, schedule or worker. `place` is the key or table where it shows."""
+
+    kind: FaultKind
+    queue: str  # empty for the fleet's
+    subject: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What is wrong, how bad it is, where, and the command that mends it. `fault` is what `repair` can mend."""
+
+    code: str
+    severity: Severity
+    summary: str
+    where: str
+    fix: str
+    fault: Fault | None = None
+
+
+class Mending(StrEnum):
+    """What became of a repair."""
+
+    MENDED = "mended"
+    GONE = "gone"  # the fault was there no more
+    FAILED = "failed"  # nothing was changed, and it is still there
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A finding, and what became of its repair."""
+
+    finding: Finding
+    outcome: Mending
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """A Redis server. None: it would not say. Times are ms."""
+
+    place: str
+    version: str
+    policy: str | None
+    maxmemory: int
+    used: int
+    total: int  # bytes of the machine's memory; 0 if not known
+    evicted: int
+    log: bool | None  # whether there is an append-only file
+    log_ok: bool
+    snapshots: bool | None  # whether snapshots are taken
+    snapshot_ok: bool
+    unsaved: int  # changes since the last snapshot
+    role: str
+    link_ok: bool  # a replica's link to its primary
+    replicas: int
+    replicas_behind: int
+    pings: tuple[float, ...]
+    skew: float  # the server's clock before ours, as far as the pings' length lets one tell
+    refused: tuple[str, ...]  # scripts that do not load, with the reason
+    scripts: int  # that the server keeps, of all programs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """A store's file. A store in memory has no place, and no worries."""
+
+    place: str
+    version: str
+    damage: tuple[str, ...]
+    journal: str
+    synchronous: str
+    log: int  # bytes of the write-ahead log
+    free: int | None  # bytes of the disk
+    mode: int | None  # who may read and write it
+    filesystem: str
+    network: bool
+    pings: tuple[float, ...] = field(default=())
+
+
+Checkup = ServerFacts | FileFacts

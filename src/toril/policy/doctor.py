@@ -1,0 +1,178 @@
+"""What the facts and faults of a store mean: how bad it is, in one sentence, and what to do. Pure."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from toril.model import BEYOND_REPAIR, Checkup, Fault, FaultKind, FileFacts, Finding, ServerFacts, Severity
+
+__all__ = ["finding_of", "judged"]
+
+_OLDEST: Final = (6, 2)
+_FULL: Final = 0.9  # of the memory
+_SLOW: Final = 10.0  # ms of the fastest of several pings
+_SKEWED: Final = 1_000.0  # ms
+_SCRIPTS: Final = 10_000
+_LOG: Final = 256 * 1024 * 1024
+_ROOM: Final = 64 * 1024 * 1024
+
+_REPAIR: Final = "toril doctor --repair"
+# For each kind how bad it is, and its sentence.
+_FAULTS: Final[dict[FaultKind, tuple[Severity, str]]] = {
+    FaultKind.GHOST: (Severity.WARNING, "{subject} stands in {place}, and there is no such job"),
+    FaultKind.ORPHAN: (Severity.ERROR, "job {subject} stands in no line, so nobody will ever run or remove it"),
+    FaultKind.DOUBLE: (Severity.ERROR, "job {subject} stands in more than one place, so it may run twice"),
+    FaultKind.LOST: (Severity.ERROR, "job {subject} is active, its lease is over, and nobody has taken it back"),
+    FaultKind.LOCK: (Severity.WARNING, "there is a lock for job {subject}, which is not running"),
+    FaultKind.MARKER: (Severity.WARNING, "jobs are ready, {subject} first, and the marker for workers is not set"),
+    FaultKind.PARENT: (Severity.ERROR, "job {subject} waits for children of which none is left to release it"),
+    FaultKind.SCHEDULE: (Severity.ERROR, "schedule {subject} has no run to come"),
+    FaultKind.DEDUP: (Severity.WARNING, "the deduplication key {subject} keeps jobs out for a job that is over"),
+    FaultKind.SUSPECT: (Severity.WARNING, "job {subject} is noted as waiting to run alone, and does not wait"),
+    FaultKind.ID: (Severity.WARNING, "the id {subject} is taken by a job that is not there"),
+    FaultKind.COUNT: (Severity.WARNING, "the number of {subject} jobs is not the number of jobs that are {subject}"),
+    FaultKind.WORKER: (Severity.NOTICE, "worker {subject} is listed, and has long given no sign of life"),
+    FaultKind.FOREIGN: (Severity.ERROR, "{subject}"),
+}  # fmt: skip
+
+
+def finding_of(fault: Fault) -> Finding:
+    """The finding that a fault of the layout is."""
+    severity, sentence = _FAULTS[fault.kind]
+    mendable = fault.kind not in BEYOND_REPAIR
+    told = sentence.format(subject=repr(fault.subject) if mendable else fault.subject, place=fault.place)
+    where = f"queue {fault.queue!r}: " if fault.queue else ""
+    return Finding(
+        code=fault.kind.value, severity=severity, summary=where + told, where=fault.place,
+        fix=_REPAIR if mendable else "rename that key, or give the App a prefix of its own",
+        fault=fault if mendable else None,
+    )  # fmt: skip
+
+
+def judged(facts: Checkup) -> list[Finding]:
+    """The findings that the facts of a server or a file are. Of a sound one there are none."""
+    match facts:
+        case ServerFacts():
+            return [*_memory(facts), *_persistence(facts), *_replication(facts), *_manners(facts)]
+        case FileFacts():
+            return list(_file(facts))
+
+
+def _memory(facts: ServerFacts) -> Iterator[Finding]:
+    policy = facts.policy
+    if policy is not None and policy != "noeviction":
+        yield _error(
+            "eviction", facts.place, f"the server throws keys away when it is full (maxmemory-policy {policy}), and "
+            "jobs with them", "redis-cli CONFIG SET maxmemory-policy noeviction",
+        )  # fmt: skip
+    if facts.evicted:
+        yield _error(
+            "evicted", facts.place, f"the server has thrown {facts.evicted} keys away since it was started",
+            "redis-cli CONFIG SET maxmemory-policy noeviction",
+        )  # fmt: skip
+    most = facts.maxmemory or facts.total
+    if most and facts.used > _FULL * most:
+        yield _error(
+            "memory", facts.place, f"{facts.used} of {most} bytes are used; when it is full, adds are refused",
+            "redis-cli CONFIG SET maxmemory BYTES, or remove jobs: toril clean QUEUE",
+        )  # fmt: skip
+
+
+def _persistence(facts: ServerFacts) -> Iterator[Finding]:
+    fix = "redis-cli CONFIG SET appendonly yes, and the same in its configuration"
+    if facts.log is None:
+        yield _notice("persistence", facts.place, "the server does not say whether it keeps its data", "see INFO")
+    elif not facts.log and not facts.snapshots:
+        yield _error(
+            "persistence", facts.place, "nothing is written to disk: a restart of the server loses all jobs", fix
+        )
+    elif not facts.log:
+        yield _warning(
+            "persistence", facts.place, f"only snapshots are kept: a crash now loses {facts.unsaved} changes", fix
+        )
+    if not facts.log_ok:
+        yield _error(
+            "log", facts.place, "the last write to the append-only file failed", "look at the server's disk and log"
+        )
+    if not facts.snapshot_ok:
+        yield _error("snapshot", facts.place, "the last snapshot failed", "look at the server's disk, memory and log")
+
+
+def _replication(facts: ServerFacts) -> Iterator[Finding]:
+    if facts.role != "master":
+        yield _error(
+            "replica", facts.place, f"this server is a {facts.role}, which takes no jobs", "give the primary's URL"
+        )
+        if not facts.link_ok:
+            yield _error("link", facts.place, "its link to the primary is down", "redis-cli INFO replication")
+    if facts.replicas_behind:
+        yield _warning(
+            "behind", facts.place, f"{facts.replicas_behind} of {facts.replicas} replicas do not follow",
+            "redis-cli INFO replication",
+        )  # fmt: skip
+
+
+def _manners(facts: ServerFacts) -> Iterator[Finding]:
+    version = tuple(int(part) for part in facts.version.split(".")[:2] if part.isdecimal())
+    if version < _OLDEST:
+        yield _error("version", facts.place, f"the server is {facts.version}; 6.2 or newer is needed", "upgrade it")
+    if facts.pings and min(facts.pings) > _SLOW:
+        yield _warning(
+            "latency", facts.place, f"the fastest of {len(facts.pings)} pings took {min(facts.pings):.1f} ms",
+            "redis-cli --latency, redis-cli SLOWLOG GET",
+        )  # fmt: skip
+    if abs(facts.skew) > _SKEWED:
+        way = "ahead of" if facts.skew > 0 else "behind"
+        yield _warning(
+            "clock", facts.place, f"the server's clock is {abs(facts.skew) / 1000:.1f} s {way} this machine's",
+            "let a time daemon set both clocks",
+        )  # fmt: skip
+    for reason in facts.refused:
+        yield _error(
+            "scripts", facts.place, f"the server does not take our scripts: {reason}", "allow EVAL and EVALSHA"
+        )
+    if facts.scripts > _SCRIPTS:
+        yield _warning(
+            "script_cache", facts.place, f"the server keeps {facts.scripts} scripts: some program makes ever new ones",
+            "redis-cli SCRIPT FLUSH ASYNC, which is safe beside workers",
+        )  # fmt: skip
+
+
+def _file(facts: FileFacts) -> Iterator[Finding]:
+    place = facts.place
+    for each in facts.damage:
+        yield _error("damage", place, f"the file is damaged: {each}", f"sqlite3 {place} .recover, into a new file")
+    if facts.journal not in {"wal", "memory"}:
+        yield _error(
+            "journal", place, f"its journal mode is {facts.journal}", f"sqlite3 {place} 'PRAGMA journal_mode=WAL'"
+        )
+    if facts.synchronous != "full" and facts.journal != "memory":
+        yield _notice(
+            "synchronous", place, f"synchronous={facts.synchronous}: a power cut may lose the last moments",
+            "leave ?synchronous= out of the URL",
+        )  # fmt: skip
+    if facts.log > _LOG:
+        yield _warning(
+            "log", place, f"its log has grown to {facts.log} bytes: someone has been reading for very long",
+            "end that reader; the log is written back when nobody reads",
+        )  # fmt: skip
+    if facts.free is not None and facts.free < _ROOM:
+        yield _error("disk", place, f"its disk has {facts.free} bytes left", "make room on the disk")
+    if facts.mode is not None and facts.mode & 0o002:
+        yield _warning("permissions", place, f"everyone may write it (mode {facts.mode:04o})", f"chmod o-w {place}")
+    if facts.network:
+        yield _error(
+            "network", place, f"it lies on {facts.filesystem}, where SQLite's locks are not safe",
+            "move it to a local disk, or use Redis",
+        )  # fmt: skip
+
+
+def _error(code: str, where: str, summary: str, fix: str) -> Finding:
+    return Finding(code=code, severity=Severity.ERROR, summary=summary, where=where, fix=fix)
+
+
+def _warning(code: str, where: str, summary: str, fix: str) -> Finding:
+    return Finding(code=code, severity=Severity.WARNING, summary=summary, where=where, fix=fix)
+
+
+def _notice(code: str, where: str, summary: str, fix: str) -> Finding:
+    return Finding(code=code, severity=Severity.NOTICE, summary=summary, where=where, fix=fix)

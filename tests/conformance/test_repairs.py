@@ -1,0 +1,223 @@
+"""Repairs: every fault that is planted is found, by reading alone, and mended; a store that is well has none."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.claims import add, claim, claim_one, ids, job, settle
+from tests.conformance.dumps import unchanged
+from tests.conformance.plants import PLANTS, plant, tell
+from tests.conftest import REDIS, opened
+from toril.clock import SYSTEM
+from toril.doctor import Doctor, Healer
+from toril.engine import Store
+from toril.engines.redis import RedisEngine
+from toril.engines.sqlite import SqliteEngine
+from toril.model import (
+    HEALED,
+    Completed,
+    Dedup,
+    Failed,
+    Failure,
+    FaultKind,
+    Finding,
+    Keep,
+    Limits,
+    Mending,
+    NewJob,
+    Outcome,
+    Pause,
+    RateLimit,
+    Retried,
+    Schedule,
+    SetConcurrency,
+)
+from toril.states import State
+from toril.testing import ManualClock
+
+CASES = [
+    pytest.param(name, kind, how, id=f"{name}-{kind}{'-' * bool(how)}{how.replace(' ', '-')}")
+    for (engine, kind, how) in PLANTS
+    for name in (REDIS if engine is RedisEngine else ("sqlite",))
+]
+
+
+def doctor_of(engine: Store) -> Doctor:
+    return Doctor(engine, SYSTEM, between=0.01)
+
+
+async def layout(engine: Store) -> list[Finding]:
+    """What is wrong with the layout; of the servers that tests use, nothing else is asked."""
+    return [finding for finding in await doctor_of(engine).findings() if finding.fault or finding.code == "foreign_key"]
+
+
+@pytest.fixture
+async def sqlite(clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
+    async with opened("sqlite", clock, tmp_path) as store:
+        yield store
+
+
+@pytest.fixture
+async def redis(clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
+    async with opened("redis", clock, tmp_path) as store:
+        yield store
+
+
+@pytest.mark.parametrize(("name", "kind", "how"), CASES)
+async def test_a_planted_fault_is_found_and_mended(
+    name: str, kind: FaultKind, how: str, clock: ManualClock, tmp_path: Path
+) -> None:
+    async with opened(name, clock, tmp_path) as engine:
+        await plant(engine, clock, kind, how)
+
+        async with unchanged(engine):
+            found = await layout(engine)
+
+        assert kind.value in [finding.code for finding in found]
+        assert all(finding.summary and finding.where and finding.fix for finding in found)
+
+        repaired = await doctor_of(engine).repair(found)
+
+        assert {each.finding.code for each in repaired if each.outcome is Mending.MENDED} >= {kind.value}
+        assert [each for each in repaired if each.outcome is Mending.FAILED] == []
+        assert await layout(engine) == []
+
+
+async def test_a_repair_of_what_is_well_by_now_changes_nothing(engine: Store, clock: ManualClock) -> None:
+    await plant(engine, clock, FaultKind.ORPHAN)
+    found = await layout(engine)
+    first = await doctor_of(engine).repair(found)
+
+    async with unchanged(engine):
+        again = await doctor_of(engine).repair(found)
+
+    assert first[0].outcome is Mending.MENDED
+    assert {each.outcome for each in again} == {Mending.GONE}
+
+
+async def test_a_job_that_was_lost_runs_once_after_the_repair(engine: Store, clock: ManualClock) -> None:
+    await plant(engine, clock, FaultKind.ORPHAN)
+    await doctor_of(engine).repair(await layout(engine))
+
+    taken = ids((await claim(engine)).jobs)
+
+    assert sorted(taken) == ["1", "lost"]
+    assert ids((await claim(engine)).jobs) == []
+
+
+async def test_of_two_places_the_one_that_loses_least_is_kept(redis: Store, clock: ManualClock) -> None:
+    await plant(redis, clock, FaultKind.DOUBLE, "active wait")
+    await doctor_of(redis).repair(await layout(redis))
+    assert (await job(redis, "twin")).state is State.WAITING  # nobody holds it
+
+    held = await claim_one(redis)
+    await tell(redis, "LPUSH", "bull:q:wait", held.lease.id)  # type: ignore[arg-type]
+    await doctor_of(redis).repair(await layout(redis))
+
+    assert (await job(redis, held.lease.id)).state is State.ACTIVE
+    assert (await settle(redis, held.lease)).value == "ok"
+
+
+@pytest.mark.parametrize("kind", [FaultKind.GHOST, FaultKind.LOCK, FaultKind.MARKER, FaultKind.PARENT, FaultKind.DEDUP])
+async def test_what_needs_no_asking_is_mended_by_the_rounds_of_a_healer(
+    redis: Store, clock: ManualClock, kind: FaultKind
+) -> None:
+    how = next(how for engine, each, how in PLANTS if engine is RedisEngine and each is kind)
+    await plant(redis, clock, kind, how)
+    healer = Healer(doctor_of(redis), looks=5)  # few, so that a walk takes several rounds
+
+    mended = [fault.kind for _ in range(6) for fault in await healer.round(["q"])]
+    await healer.close()
+
+    assert mended == [kind]
+    assert await layout(redis) == []
+
+
+async def test_what_takes_a_decision_is_left_to_people_by_a_healer(engine: Store, clock: ManualClock) -> None:
+    await plant(engine, clock, FaultKind.ORPHAN)
+    healer = Healer(doctor_of(engine), looks=100)
+
+    mended = await healer.round(["q"])
+    await healer.close()
+
+    assert FaultKind.ORPHAN not in HEALED
+    assert [fault.kind for fault in mended if fault.kind is not FaultKind.COUNT] == []
+    assert "orphan" in [finding.code for finding in await layout(engine)]
+
+
+async def test_a_store_after_a_mixed_load_has_no_fault(engine: Store, clock: ManualClock) -> None:
+    keep: Any = {"keep_completed": Keep(), "keep_failed": Keep()}
+    for number in range(3):
+        await add(engine, *(NewJob(name="n", **keep) for _ in range(20)))
+        await add(engine, *(NewJob(name="p", priority=1 + each % 3, **keep) for each in range(10)))
+        await add(engine, *(NewJob(name="d", delay=each * 100) for each in range(20)))
+        await add(
+            engine, NewJob(name="u", id=f"mine-{number}", dedup=Dedup(f"key-{number}")), NewJob(name="x", expires=50)
+        )
+        await add(engine, NewJob(name="u", dedup=Dedup("throttled", 60.0)))
+    for name in "tp":
+        schedule = Schedule(id=name, job=NewJob(name="t"), every=60_000)
+        await engine.schedules.put("q", schedule, clock.now() + 60_000, expects=None)
+    await engine.schedules.pause("q", "p")
+    await engine.configure("other", [Pause()])
+    await engine.configure("narrow", [SetConcurrency(1)])
+    for queue in ("other", "narrow", "slow"):
+        await engine.add(queue, [NewJob(name="n"), NewJob(name="n")])
+    await claim(engine, 2, queue="narrow")
+    await claim(engine, 2, queue="slow", limits=Limits(rate=RateLimit(1, 60)))
+    outcomes: list[Outcome | None] = [
+        Completed(),
+        Failed(Failure("no")),
+        Retried(Failure("later"), 5_000),
+        None,
+        Completed(),
+    ]
+    for number in range(25):
+        clock.advance(40)
+        for each in (await claim(engine, 3, lease=2_000)).jobs:
+            if (outcome := outcomes[(number + int(each.fence)) % 5]) is not None:
+                await settle(engine, each.lease, outcome)
+        await engine.recover("q")
+        if number % 5 == 0:
+            assert await layout(engine) == []
+    await engine.retry("q", [record.id for record in (await engine.page("q", State.FAILED)).items][:5])
+    await engine.cancel("q", [record.id for record in (await engine.page("q", State.DELAYED)).items][:3], reason="no")
+
+    assert await layout(engine) == []
+
+
+async def test_keys_that_nobody_here_knows_are_left_alone(redis: Store) -> None:
+    await add(redis, NewJob(name="n"))
+    for key in ("bull:q:toril:something", "bull:q:extra", "bull::relay:x", "bull:q:repeat:a:b", "other:q:1"):
+        await tell(redis, "HSET", key, "name", "n")  # type: ignore[arg-type]
+    await tell(redis, "HSET", "bull:q:parked", "name", "n", "timestamp", 1, "toril:somewhere", "else")  # type: ignore[arg-type]
+    await tell(redis, "LPUSH", "bull:q:wait", "0:1700000000000")  # type: ignore[arg-type]
+
+    async with unchanged(redis):
+        assert await layout(redis) == []
+
+
+async def test_a_key_of_another_type_is_told_of_and_hides_no_other_queue(redis: Store, clock: ManualClock) -> None:
+    await plant(redis, clock, FaultKind.ORPHAN)
+    await add(redis, NewJob(name="n"), queue="odd")
+    await tell(redis, "SET", "bull:odd:delayed", "what")  # type: ignore[arg-type]
+
+    found = await layout(redis)
+
+    assert sorted(finding.code for finding in found) == ["foreign_key", "orphan"]
+    assert "bull:odd:delayed is a string" in found[0].summary + found[1].summary
+
+
+async def test_damage_is_found_in_queues_one_by_one(sqlite: Store, clock: ManualClock) -> None:
+    assert isinstance(sqlite, SqliteEngine)
+    await plant(sqlite, clock, FaultKind.COUNT)
+    await add(sqlite, NewJob(name="n"), queue="well")
+
+    found = await layout(sqlite)
+
+    assert {finding.fault.queue for finding in found if finding.fault} == {"q"}
+    await doctor_of(sqlite).repair(found)
+    counts = await sqlite.counts("q")
+    assert (counts.waiting, counts.delayed) == (1, 1)
