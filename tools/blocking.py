@@ -165,7 +165,7 @@ from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
 from toril.context import JobContext, SyncJobContext
 from toril.job import Job
-from toril.model import AddOutcome, Counts, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
+from toril.model import AddOutcome, Counts, Event, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
 from toril.model import Run as RunRecord
 from toril.operations import StateName
 from toril.policy.retry import Seconds

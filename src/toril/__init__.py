@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from toril.events import JobEvent, WorkerEvent
     from toril.handlers import handler, only_if
+    from toril.history import Gap
     from toril.http import raise_for_status
     from toril.job import Job
     from toril.model import DeadLetter, Dedup, Keep, RateLimit
@@ -86,6 +87,7 @@ _WHERE = {
     "SyncJob": "toril.sync",
     "SyncQueue": "toril.sync",
     "AddOptions": "toril.adding",
+    "Gap": "toril.history",
     "JobEvent": "toril.events",
     "WorkerEvent": "toril.events",
     "Explanation": "toril.why",
@@ -105,6 +107,7 @@ __all__ = [
     "Explanation",
     "Exponential",
     "Fixed",
+    "Gap",
     "HandlerError",
     "InvalidName",
     "InvalidOption",

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from toril.codec import decode
 from toril.errors import JobCancelled, JobFailed, NotFound, ResultGone, WrongState
 from toril.events import JobEvent
+from toril.history import history
 from toril.model import (
     AddOutcome,
     Cancelled,
     Changed,
     Completed,
+    Event,
     Failed,
     Gone,
     JobRecord,
@@ -153,6 +155,11 @@ class Job(Generic[R]):
             cursor = page.cursor
             if cursor is None:
                 return lines
+
+    async def history(self) -> list[Event]:
+        """What is still known to have happened to it, the oldest first: each start, failure, delay and stall, and when.
+        A queue keeps the last 10,000 events or so of all its jobs."""
+        return await history(self._queue.store, self._queue.name, self.id)
 
     async def cancel(self, reason: str = "No reason provided") -> bool:
         """Stop it. True: it will not run (again); False: it is running, and was asked to stop."""

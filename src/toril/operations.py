@@ -1,12 +1,13 @@
 """What operators, and programs that look after queues, do with one."""
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from toril.engine import Store
 from toril.errors import InvalidName, InvalidOption, NotFound, shown
 from toril.events import Events
+from toril.history import Happening, follow
 from toril.job import Job
 from toril.model import (
     BURIED,
@@ -106,6 +107,11 @@ class QueueOperations:
         since = good[0].finished_at if good else -1
         bad = (await self.runs("failed", limit=1000, subject=subject)).items
         return sum(run.finished_at > since and run.cause in BURIED for run in bad)
+
+    def events(self, after: str | None = None) -> AsyncIterator[Happening]:
+        """All that happens in the queue, wherever: `async for event in queue.events()`, from now on. To read on from
+        where one was, give the last event's `at`; a `Gap` comes where some was trimmed away meanwhile."""
+        return follow(self.store, self.name, after)
 
     async def workers(self) -> list[WorkerView]:
         """The workers that serve this queue now."""

@@ -11,7 +11,7 @@ from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
 from toril.context import JobContext, SyncJobContext
 from toril.job import Job
-from toril.model import AddOutcome, Counts, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
+from toril.model import AddOutcome, Counts, Event, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
 from toril.model import Run as RunRecord
 from toril.operations import StateName
 from toril.policy.retry import Seconds
@@ -119,6 +119,11 @@ class SyncJob(Generic[R]):
     def logs(self) -> list[str]:
         """Its log lines, oldest first."""
         return self._run(self._job.logs())
+
+    def history(self) -> list[Event]:
+        """What is still known to have happened to it, the oldest first: each start, failure, delay and stall, and when.
+        A queue keeps the last 10,000 events or so of all its jobs."""
+        return self._run(self._job.history())
 
     def cancel(self, reason: str = "No reason provided") -> bool:
         """Stop it. True: it will not run (again); False: it is running, and was asked to stop."""

@@ -14,7 +14,7 @@ BOTTOM = {"errors", "names", "states", "clock"}
 # What a producer needs: no worker is imported to add a job.
 PRODUCER = BOTTOM | {"codec", "model", "engine", "policy", "payload", "handlers", "signal", "context", "calls"}
 ARROWS: dict[str, set[str]] = {
-    "": PRODUCER | {"adding", "events", "http", "sync", "app", "job", "queue", "why", "result"},
+    "": PRODUCER | {"adding", "events", "history", "http", "sync", "app", "job", "queue", "why", "result"},
     "errors": set(),
     "names": {"errors"},
     "states": set(),
@@ -31,9 +31,9 @@ ARROWS: dict[str, set[str]] = {
     "context": {"calls", "codec", "errors", "model", "policy", "signal", "job", "sync"},
     "calls": BOTTOM | {"model"},
     "adding": {"codec", "errors", "model", "policy"},
-    "job": PRODUCER | {"events", "queue"},
+    "job": PRODUCER | {"history", "events", "queue"},
     "why": {"model", "states"},
-    "operations": PRODUCER | {"events", "job", "queue", "why"},
+    "operations": PRODUCER | {"events", "history", "job", "queue", "why"},
     "portal": PRODUCER | {"events"},
     "schedule": PRODUCER | {"adding", "job", "queue"},
     "bounds": PRODUCER,
@@ -65,10 +65,11 @@ ARROWS: dict[str, set[str]] = {
     "reaper": BOTTOM | {"doctor", "engine", "events", "model", "plan", "worker"},
     "supervisor": BOTTOM | {"engine", "logs", "model", "plan", "worker"},
     "testing": PRODUCER | {"app", "job"},
+    "history": {"clock", "engine", "model"},
     "documents": {"job", "model"},
     "web": PRODUCER | {"", "app", "documents", "deadletters", "job", "logs", "queue", "schedule"},
     # The commands: the public names, and the types and words of what those give.
-    "cli": {"", "clock", "documents", "deadletters", "engine", "events", "logs", "model"},
+    "cli": {"", "clock", "documents", "history", "deadletters", "engine", "events", "logs", "model"},
     "cli.run": {"", "cli", "engine", "supervisor"},
     "cli.child": {"", "cli", "worker"},
     "__main__": {"cli"},

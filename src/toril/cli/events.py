@@ -1,0 +1,74 @@
+"""`toril events`"""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from toril import App, Gap
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
+from toril.cli.output import json_option
+from toril.cli.place import Place, declared, on_store, store_options
+from toril.history import Happening, recent
+from toril.model import Event
+
+__all__ = ["events"]
+
+
+@click.command()
+@click.argument("queues", nargs=-1, metavar="[QUEUE]...")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until interrupted.")
+@click.option("-n", "--last", default=20, type=click.IntRange(0, 10_000), show_default=True, help="How many to show.")
+@click.option("--after", metavar="PLACE", help="Only what happened after this place in one queue, as --json shows it.")
+@store_options
+@json_option
+def events(*, queues: tuple[str, ...], follow: bool, last: int, after: str | None, place: Place, as_json: bool) -> None:
+    """Show what happened in the QUEUEs, in all if none is named."""
+    if after is not None and len(queues) != 1:
+        raise click.UsageError("a place is one of a queue: name that one queue with --after")
+    show = _shower(as_json=as_json)
+
+    async def look(app: App) -> None:
+        names = [(await declared(app, name)).name for name in queues] or await app.store.queues()
+        async with asyncio.TaskGroup() as tasks:
+            for name in names:
+                tasks.create_task(_one(app, name, after, last, show, follow=follow))
+
+    on_store(place, look)
+
+
+async def _one(app: App, name: str, after: str | None, last: int, show: Any, *, follow: bool) -> None:
+    queue = app.queue(name)
+    found = await recent(app.store, name, after, last)
+    for event in found.items:
+        show(name, event)
+    if follow:
+        async for happening in queue.events(found.last):
+            show(name, happening)
+
+
+def _shower(*, as_json: bool) -> Any:
+    def show(queue: str, happening: Happening) -> None:
+        click.echo(on_a_line(_document(queue, happening)) if as_json else plain(_line(queue, happening)))
+
+    return show
+
+
+def _document(queue: str, happening: Happening) -> dict[str, Any]:
+    match happening:
+        case Gap(at):
+            return {"queue": queue, "kind": "gap", "at": at}
+        case Event(at, time, kind, job_id, detail):
+            return {"queue": queue, "kind": kind.value, "at": at, "time": time, "id": job_id, "detail": dict(detail)}
+
+
+def _line(queue: str, happening: Happening) -> str:
+    match happening:
+        case Gap():
+            return f"... some of what happened in {queue} is no longer known ..."
+        case Event(_, time, kind, job_id, detail):
+            clock = datetime.fromtimestamp(time / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+            rest = " ".join(f"{name}={value}" for name, value in detail.items() if value)
+            return f"{clock} {queue} {kind.value} {job_id or ''} {rest}".rstrip()[:300]
