@@ -1,5 +1,7 @@
 """Schedules: every step is one of compare and set, and a schedule has one run that has not started."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.conformance.claims import claim, claim_one, ids, job, settle
@@ -164,6 +166,19 @@ async def test_a_slot_has_one_run_even_if_it_is_kept(engine: Store, clock: Manua
 
     assert await engine.schedules.advance("q", "tick", since=slot, to=slot) is Moved.TAKEN
     assert await engine.schedules.advance("q", "tick", since=slot, to=slot + 1) is Moved.DONE
+
+
+async def test_a_change_does_not_run_a_slot_again_whose_run_is_gone(engine: Store, clock: ManualClock) -> None:
+    """The worker that ran it could not make the next one, and the code has changed since."""
+    slot = clock.now()
+    gone = Schedule(id="tick", job=NewJob(name="n", keep_completed=REMOVE), every=MINUTE)
+    await put(engine, gone, slot)
+    await settle(engine, (await claim_one(engine)).lease)
+
+    again = await put(engine, replace(gone, job=NewJob(name="other")), slot)
+
+    assert again is Moved.TAKEN
+    assert await pending(engine) == []
 
 
 async def test_a_schedule_that_is_over_makes_no_more_runs(engine: Store, clock: ManualClock) -> None:

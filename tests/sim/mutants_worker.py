@@ -54,7 +54,7 @@ def _hears(*, lost: bool, cancelled: bool) -> Make:
 
 
 def _released_early(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The bug that seed 41 finds: between its end and its settlement a job's lease ran out."""
+    """A bug that a seed has found: between its end and its settlement a job's lease ran out."""
 
     def hand_in(self: Worker, job: Any, *rest: Any) -> None:
         self._around.keeper.release(job.lease)
@@ -210,12 +210,12 @@ _FOUND_BY: Final[dict[str, tuple[int, str]]] = {
     "wake_ignored": (0, "I15"), "news_lost": (0, "I15"), "watch_dies": (17, "I15"),
     "suspects_forgotten": (887, "I15"), "rest_spins": (613, "I15"), "stops_too_soon": (1, "stop"),
     "outbox_left": (1, "stop"), "suspect_has_company": (1, "G6"), "quarantine_for_ever": (849, "I15"),
-    "never_renewed": (1, "lost lease"), "renewed_once": (1, "lost lease"), "renewed_for_ever": (0, "renewal"),
+    "never_renewed": (35, "lost lease"), "renewed_once": (1, "lost lease"), "renewed_for_ever": (0, "renewal"),
     "no_postponing": (70, "lost lease"), "recovery_ends": (17, "I15"), "recovers_once": (3, "I15"),
     "orders_ignored": (1, "stop"), "call_as_new": (11, "I2"), "slot_leaks": (17, "I16"),
     "timeout_not_armed": (3, "outcome"), "never_given_up": (3, "outcome"), "cancel_ignored": (53, "cancel"),
     "loss_ignored": (56, "lost lease"), "not_given_back": (1, "outcome"), "giving_back_counts": (1, "outcome"),
-    "started_while_stopping": (332, "stop"), "released_early": (41, "stall"), "settled_first": (0, "outcome"),
+    "started_while_stopping": (332, "stop"), "released_early": (646, "stall"), "settled_first": (0, "outcome"),
     "handed_in_twice": (0, "error"), "loss_told_as_success": (18, "I14"), "progress_not_flushed": (2, "progress"),
     "one_slot_more": (3, "I7"), "timeout_cancels": (0, "outcome"), "snooze_counts": (0, "outcome"),
     "never_fails": (0, "outcome"), "delay_ignored": (0, "outcome"), "one_attempt_less": (0, "outcome"),

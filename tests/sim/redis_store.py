@@ -12,10 +12,11 @@ from tests.sim.script import QUEUE
 from toril.clock import Clock
 from toril.engine import Store
 from toril.engines.redis.engine import RedisEngine
-from toril.engines.redis.layout import KEYS
+from toril.engines.redis.layout import FIELDS, KEYS
 from toril.engines.redis.place import Address, parse
 from toril.engines.redis.scripts import Script
 from toril.engines.redis.server import Server
+from toril.model import run_of
 
 __all__ = ["RedisStore"]
 
@@ -164,3 +165,33 @@ class RedisStore:
         suspects = set(ask("ZRANGE", base + KEYS["suspects"], 0, -1))
         found += [f"suspect {identity} does not wait" for identity in suspects - waiting]
         return found
+
+    def stray_runs(self) -> list[str]:
+        base, ask = f"{self._address.prefix}:{QUEUE}:", self._client.execute_command
+        current = dict(self._client.zrange(base + KEYS["repeat"], 0, -1, withscores=True))
+        found = []
+        for key in ask("KEYS", f"{base}repeat:*:*"):
+            schedule, slot = run_of(key.removeprefix(base)) or ("", 0)
+            started = ask("HEXISTS", key, FIELDS["starts"]) if ask("TYPE", key) == "hash" else True
+            paused = ask("HEXISTS", base + KEYS["schedules"], f"paused:{schedule}")
+            if not started and (int(current.get(schedule, 0)) != slot or paused):
+                found.append(f"run {key} has not started, and is not the current one of any schedule")
+        return found
+
+    def stray_keys(self) -> list[str]:
+        base, ask = f"{self._address.prefix}:{QUEUE}:", self._client.execute_command
+        found = []
+        for key in ask("KEYS", f"{base}{KEYS['dedup']}:*"):
+            owner = ask("GET", key)
+            if ask("PTTL", key) == -1 and not self.unfinished([owner]):
+                found.append(f"key {key} is owned by {owner}, which is gone or has ended")
+        return found
+
+    def unfinished(self, ids: Iterable[str]) -> list[str]:
+        base, ask = f"{self._address.prefix}:{QUEUE}:", self._client.execute_command
+        return [
+            identity
+            for identity in ids
+            if ask("EXISTS", base + identity)
+            and not any(ask("ZSCORE", base + KEYS[ended], identity) for ended in ("completed", "failed"))
+        ]

@@ -21,7 +21,7 @@ from toril.queue import Queue, QueueOptions
 from toril.worker.leases import Keeper
 from toril.worker.process import Process
 
-__all__ = ["Home", "Station", "queue_of"]
+__all__ = ["Home", "KeptAside", "Station", "queue_of"]
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def queue_of(home: Home, terms: Terms) -> Queue:
     return Queue(home, QUEUE, options)
 
 
-class _KeptAside(Keeper):
+class KeptAside(Keeper):
     """Keeps leases in the process's other simulated thread, where a real one has a real thread."""
 
     def __init__(self, engine: Engine, clock: Clock, node: Node) -> None:
@@ -85,7 +85,7 @@ class Station:
         for name in get_args(EventName):
             if name in _ENDS:
                 events.on(name, partial(self._told, name))
-        self.keeper = _KeptAside(twin, clock, node)
+        self.keeper = KeptAside(twin, clock, node)
         self.process = Process(
             [queue], engine, clock, events, Plan(), name=node.name, version="simulated", grace=terms.grace
         )

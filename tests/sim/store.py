@@ -2,6 +2,7 @@
 
 import atexit
 import sqlite3
+from collections.abc import Iterable
 from functools import cache
 from typing import Protocol
 
@@ -9,6 +10,7 @@ from toril.clock import SYSTEM, Clock
 from toril.engine import Store
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.file import File
+from toril.engines.sqlite.layout import job_key
 from toril.engines.sqlite.place import parse
 
 __all__ = ["MemoryStore", "SimStore"]
@@ -43,6 +45,24 @@ FROM queues q LEFT JOIN active a ON a.queue = q.key GROUP BY q.key HAVING count(
 """
 
 
+# A key that is owned until a job ends is owned by a job that has not ended.
+_STRAY_KEYS = """
+SELECT 'key ' || d.id || ' is owned by ' || d.owner || ', which ' || iif(j.key IS NULL, 'is gone', 'has ended')
+FROM dedups d LEFT JOIN jobs j ON j.key = d.key LEFT JOIN line l ON l.key = d.key AND l.place >= 5
+WHERE d.till IS NULL AND (j.key IS NULL OR l.key IS NOT NULL)
+"""
+
+
+# A run that has not started is its schedule's current one.
+_STRAY_RUNS = """
+SELECT 'run ' || j.id || ' has not started, and is not the current one of any schedule'
+FROM jobs j LEFT JOIN active a ON a.key = j.key
+WHERE j.id LIKE 'repeat:%' AND j.starts = 0 AND a.key IS NULL AND NOT EXISTS (
+    SELECT 1 FROM schedules s WHERE s.queue = j.key >> 40 AND j.id = 'repeat:' || s.id || ':' || s.slot AND NOT s.paused
+)
+"""
+
+
 class SimStore(Protocol):
     """A store that can be looked into, and restarted. `epoch` grows with every restart, `up` says it is running."""
 
@@ -61,6 +81,15 @@ class SimStore(Protocol):
 
     def contradictions(self) -> list[str]:
         """Where the store's own records contradict each other (I1)."""
+
+    def stray_runs(self) -> list[str]:
+        """Runs that have not started, and which their schedule does not know (T1)."""
+
+    def stray_keys(self) -> list[str]:
+        """Deduplication keys whose job is gone or has ended (T3)."""
+
+    def unfinished(self, ids: Iterable[str]) -> list[str]:
+        """Those of these jobs that are there and have not ended."""
 
 
 class MemoryStore:
@@ -106,6 +135,18 @@ class MemoryStore:
 
     def contradictions(self) -> list[str]:
         return [text for (text,) in _connection(self._engine).execute(_FAULTS)]
+
+    def stray_runs(self) -> list[str]:
+        return [text for (text,) in _connection(self._engine).execute(_STRAY_RUNS)]
+
+    def stray_keys(self) -> list[str]:
+        return [text for (text,) in _connection(self._engine).execute(_STRAY_KEYS)]
+
+    def unfinished(self, ids: Iterable[str]) -> list[str]:
+        keys = [key for identity in ids if (key := job_key(1, identity)) is not None]
+        ask = _connection(self._engine).execute
+        sql = "SELECT 1 FROM jobs j LEFT JOIN line l ON l.key = j.key WHERE j.key = ? AND coalesce(l.place, 0) < 5"
+        return [str(key) for key in keys if ask(sql, (key,)).fetchone()]
 
 
 @cache

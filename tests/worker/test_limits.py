@@ -2,13 +2,16 @@
 
 import asyncio
 from collections import deque
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from tests import servers
 from toril import App, JobContext, RateLimit, SyncJobContext
-from toril.testing import memory
+from toril.engine import Store, connect
+from toril.testing import ManualClock, memory
 
 
 @pytest.mark.covers("R203")
@@ -44,6 +47,46 @@ async def test_who_is_told_to_slow_down_holds_the_whole_queue_and_loses_nothing(
 
     assert held == [("first", 1, start)]
     assert ran[1:] == [("first", 1, start + 30_000), ("second", 1, start + 30_000)]
+
+
+class Distant:
+    """A store that is far away: a claim takes 20 ms to get there, and its answer 30 ms back."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def exchange(self, *args: Any, **options: Any) -> Any:
+        self._clock.advance(20)
+        answer = await self._store.exchange(*args, **options)
+        self._clock.advance(30)
+        return answer
+
+
+@pytest.mark.covers("R201")
+async def test_a_worker_comes_back_at_the_very_time_that_the_store_has_named() -> None:
+    """Were it late by a round trip each time, that much of the rate would be lost."""
+
+    async def nothing(ctx: JobContext[None]) -> None:
+        """A handler."""
+
+    app, clock = App("memory://"), ManualClock()
+    queue = app.queue("q", [nothing], rate_limit=RateLimit(1, 10), concurrency=2, keep_completed=True)
+    store = Distant(connect("memory://", clock=clock), clock)
+    with app.using(cast("Store", store), clock):
+        async with app, clock.running():
+            await queue.add_many([(nothing, None)] * 4)
+            worker = asyncio.ensure_future(app.run())
+            while (await queue.counts()).completed < 4:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            app.stop()
+            await worker
+            starts = sorted(job.started_at or 0 for job in (await queue.jobs("completed")).items)
+
+    assert [later - earlier for earlier, later in pairwise(starts)] == [10_000] * 3
 
 
 @pytest.fixture(params=["sqlite", "redis"])

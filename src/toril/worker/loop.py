@@ -191,7 +191,7 @@ class Loop:
         self._worked = self._worked or bool(answer.jobs)
         if want:
             self._slots.looked(answer)
-            self._note(answer, claim)
+            self._note(answer, claim, asked_at)
             taken = bool(answer.jobs) and answer.jobs[0].suspect
             self._slots.claimed(suspect=taken, make_way=self._quarantine.until)
 
@@ -214,7 +214,7 @@ class Loop:
         timer.cancel()
         self._nap = None
 
-    def _note(self, answer: Exchange, claim: Claim) -> None:
+    def _note(self, answer: Exchange, claim: Claim, asked_at: float) -> None:
         """What the answer says about the next claim."""
         took_suspect = bool(answer.jobs) and answer.jobs[0].suspect
         self._exhausted = len(answer.jobs) < claim.want and not took_suspect
@@ -223,7 +223,9 @@ class Loop:
         self._quarantine.note(waiting=answer.suspects, taken=took_suspect)
         self._wake_at = None
         if self._exhausted and answer.wake_at is not None:
-            self._wake_at = self._clock.monotonic() + max(0, answer.wake_at - answer.now) / 1000
+            # Counted from when it was asked for: the next claim is on its way for as long as this one was, and so
+            # reaches the store when the time has come, and not later by a round trip each time.
+            self._wake_at = asked_at + max(0, answer.wake_at - answer.now) / 1000
 
     async def _rest(self) -> None:
         """Until something finishes, arrives, or falls due."""

@@ -126,7 +126,9 @@ def _put(tx: Tx, queue: str, schedule: Schedule, slot: int, expects: int | None)
     if (before.slot if before else None) != expects:
         return Moved.STALE
     waiting = _waiting_run(tx, row, schedule.id)
-    if _is_taken(tx, row, run_id(schedule.id, slot), waiting):
+    # A slot whose run has started has had its run, even if nothing of it is left.
+    used = before is not None and before.slot == slot and waiting is None and not before.paused
+    if used or _is_taken(tx, row, run_id(schedule.id, slot), waiting):
         return Moved.TAKEN
     _drop_run(Step(tx, row), schedule.id)
     paused = before is not None and before.paused

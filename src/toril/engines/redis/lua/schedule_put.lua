@@ -13,7 +13,9 @@ if mistake then return mistake end
 local before = slot_of(schedule)
 if before ~= expected then return 'stale' end
 local id = run_name(schedule, slot)
-if call('EXISTS', P .. id) == 1 and not (before == slot and is_waiting(id)) then return 'taken' end
+-- A slot whose run has started has had its run, even if nothing of it is left.
+local waits, paused = before == slot and is_waiting(id), is_flagged(schedule, 'paused')
+if not waits and (call('EXISTS', P .. id) == 1 or (before == slot and not paused)) then return 'taken' end
 
 drop_run(schedule)
 local count = tonumber(call('HGET', hash_of(schedule), F.made) or nil) or 1
@@ -22,7 +24,7 @@ call('HSET', hash_of(schedule), F.made, count, unpack(ARGV, 7))
 call('HSET', own_key, schedule, ARGV[6])
 call('HDEL', own_key, 'over:' .. schedule)
 know_queue(ARGV[2])
-if is_flagged(schedule, 'paused') then
+if paused then
   call('ZADD', P .. K.repeat, slot, schedule)
 else
   make_run(schedule, slot, count)

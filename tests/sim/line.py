@@ -1,0 +1,132 @@
+"""The store as a process of the agenda has it: every call goes over the wire, and its effect is noted."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from tests.sim.clock import EPOCH
+from tests.sim.faults import Weather
+from tests.sim.journal import Journal
+from tests.sim.node import Node
+from tests.sim.store import SimStore
+from tests.sim.wire import Wire
+from toril.clock import Clock
+from toril.model import AddOutcome, Call
+from toril.states import State
+
+__all__ = ["Line", "Watch"]
+
+_RESTS: Final = frozenset({"wait", "finished", "health"})
+_LOOK_EVERY: Final = 6  # effects between two looks into the store
+
+
+class Watch:
+    """What was seen of the store: which jobs were added under which keys, which was kept as the last, what ran."""
+
+    def __init__(self, journal: Journal, store: SimStore, clock: Clock) -> None:
+        self.journal = journal
+        self.owners: defaultdict[str, set[str]] = defaultdict(set)
+        self.last_kept: dict[str, str] = {}
+        self.started: set[str] = set()
+        self.calm_at = 0
+        self._store = store
+        self._clock = clock
+        self._effects = 0
+        self._newest: dict[str, int] = {}
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    def note(self, node: str, what: str, text: str) -> None:
+        self.journal.note(f"{self.now() - EPOCH} {node} {what} {text}")
+
+    def ran(self, nonce: str) -> None:
+        self.started.add(nonce)
+
+    def some_ids(self) -> list[str]:
+        """Jobs that nobody counts on, though they may own a key."""
+        return [identity for key in ("until-end", "throttle") for identity in sorted(self.owners[key])[-1:]]
+
+    def refused(self, node: str, what: str, call: Call | None, error: Exception) -> None:
+        """The store did not take a call. It may only refuse one that came too late."""
+        self.note(node, what, "refused")
+        if call is None or call.seq >= self._newest.get(call.sender, 0):
+            self.journal.violated("error", f"{what} raised {error!r}")
+
+    def saw(self, node: str, what: str, args: tuple[Any, ...], call: Call | None, answer: Any) -> None:
+        self.note(node, what, f"{args[1:] if what.startswith('schedules') else ''} {answer}")
+        if what == "add" and (call is None or self._newest.get(call.sender) != call.seq):
+            self._added(args[1], answer)
+        if call is not None:
+            self._newest[call.sender] = max(call.seq, self._newest.get(call.sender, 0))
+        self._effects += 1
+        if self._effects % _LOOK_EVERY == 0:
+            self.look()
+
+    def _added(self, jobs: Any, answers: Any) -> None:
+        for job, answer in zip(jobs, answers, strict=True):
+            if job.dedup is None:
+                continue
+            key = job.dedup.key
+            if answer.outcome is not AddOutcome.DEDUPLICATED:
+                self.owners[key].add(answer.id)
+            elif job.dedup.mode == "keep_last" and answer.state is State.ACTIVE:
+                self.last_kept[key] = job.data
+
+    def look(self) -> None:
+        for text in self._store.contradictions():
+            self.journal.violated("I1", text)
+        for text in self._store.stray_runs():
+            self.journal.violated("T1", text)
+        for text in self._store.stray_keys():
+            self.journal.violated("T3", text)
+        for key in ("until-end", "last"):
+            unfinished = self._store.unfinished(self.owners[key])
+            if len(unfinished) > 1:
+                self.journal.violated("T4", f"jobs {sorted(unfinished)} have key {key} at once")
+
+
+class Line:
+    """A store, as far as its user can tell."""
+
+    def __init__(
+        self, node: Node, store: SimStore, weather: Weather, watch: Watch,
+        spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
+    ) -> None:  # fmt: skip
+        self.node = node
+        self._watch = watch
+        self._wire = Wire(node, store, weather, watch, spawn)  # type: ignore[arg-type]
+        self.schedules = _Part(self, "schedules")
+
+    def twin(self) -> "Line":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return self.method(name, lambda store: getattr(store, name))
+
+    def method(self, name: str, find: Callable[[Any], Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+        async def send(*args: Any, **options: Any) -> Any:
+            if name in _RESTS:
+                return await self._wire.rest(name, lambda store: find(store)(*args, **options))
+            call = options.get("call")
+            return await self._wire.carry(
+                name,
+                lambda store: find(store)(*args, **options),
+                lambda answer: self._watch.saw(self.node.name, name, args, call, answer),
+                call=call,
+            )
+
+        return send
+
+
+class _Part:
+    """A part of the store, such as its schedules."""
+
+    def __init__(self, line: Line, part: str) -> None:
+        self._line = line
+        self._part = part
+
+    def __getattr__(self, name: str) -> Any:
+        part = self._part
+        return self._line.method(f"{part}.{name}", lambda store: getattr(getattr(store, part), name))

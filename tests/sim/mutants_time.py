@@ -1,0 +1,115 @@
+"""Bugs to plant in schedules and deduplication, which only the rules of schedules and keys find."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from tests.sim.mutants import Mutant, instead, known, nothing
+from toril import schedule as steps
+from toril.engines.sqlite import add, schedules
+from toril.engines.sqlite.step import Step
+from toril.model import CatchUp, Moved, Schedule
+from toril.policy import schedules as policy
+from toril.worker.schedules import Runs
+
+__all__ = ["SCRIPT_BUGS", "TIME_MUTANTS"]
+
+Original = Callable[..., Any]
+
+
+def _from_anywhere(original: Original) -> Original:
+    def advance(tx: Any, queue: str, schedule: str, since: int, to: int | None, *, started: bool) -> Moved:
+        view = schedules._get(tx, queue, schedule).view
+        moved: Moved = original(tx, queue, schedule, view.slot if view else 0, to, started=started)
+        return moved
+
+    return advance
+
+
+def _always_expected(original: Original) -> Original:
+    def put(tx: Any, queue: str, schedule: Schedule, slot: int, expects: int | None) -> Moved:
+        before = schedules._get(tx, queue, schedule.id).view
+        moved: Moved = original(tx, queue, schedule, slot, before.slot if before else None)
+        return moved
+
+    return put
+
+
+def _only_the_next(original: Original) -> Original:
+    def following(schedule: Schedule, slot: int, now: int, count: int = 0) -> int | None:
+        found: int | None = original(replace(schedule, catch_up=CatchUp.ONE), slot, now, count)
+        return found
+
+    return following
+
+
+def _one_further(original: Original) -> Original:
+    """As if the run that a killed process left had been the next one's: what vanished is skipped twice."""
+
+    async def tend(self: Runs, queue: str) -> None:
+        await original(self, queue)
+        for view in (await self._schedules.page(queue)).items:
+            if not view.paused and not view.busy:
+                to = policy.following(view.schedule, view.slot, view.slot)
+                await self._schedules.advance(queue, view.schedule.id, since=view.slot, to=to)
+
+    return tend
+
+
+def _unheard(original: Original) -> Original:
+    def repeated(step: Any, job: Any, owner: Any) -> bool:
+        if job.dedup.mode == "keep_last":
+            return False
+        return bool(original(step, job, owner))
+
+    return repeated
+
+
+def _fails_silently(original: Original) -> Original:
+    def fail(self: Step, *args: Any, **options: Any) -> None:
+        original(self, *args, **options)
+        self.ended_keys.clear()
+
+    return fail
+
+
+def _mutants() -> Iterator[Mutant]:
+    yield Mutant("next_from_anywhere", "who is late makes a next run too", ((schedules, "_advance", _from_anywhere),))
+    yield Mutant("put_from_anywhere", "a change does not look at what is", ((schedules, "_put", _always_expected),))
+    yield Mutant(
+        "old_run_stays", "a change, a pause and a removal leave the run", ((schedules, "_drop_run", instead(nothing)),)
+    )
+    yield Mutant("nobody_tends", "what a dead worker left undone stays so", ((Runs, "tend", instead(_soon)),))
+    yield Mutant(
+        "missed_is_missed", "times are left out that should be made up for", ((steps, "following", _only_the_next),)
+    )
+    yield Mutant("tended_too_much", "the round makes a next run where there is one", ((Runs, "tend", _one_further),))
+    yield Mutant("key_kept_by_the_dead", "a job that fails keeps its key", ((Step, "fail", _fails_silently),))
+    yield Mutant("key_kept_at_the_end", "a job that ends keeps its key", ((add, "kept_jobs", instead(lambda *_: [])),))
+    yield Mutant("owner_overlooked", "a key that is taken is given out", ((add, "owner_of", instead(nothing)),))
+    yield Mutant("last_forgotten", "the last that was asked for is not kept", ((add, "repeated", _unheard),))
+
+
+async def _soon(self: Runs, queue: str) -> None:
+    """Do not do it."""
+
+
+# The seed that is known to find each, and the rule.
+_FOUND_BY = {
+    "next_from_anywhere": (16, "T1"), "put_from_anywhere": (6, "T2"), "old_run_stays": (2, "T1"),
+    "nobody_tends": (0, "T1"), "missed_is_missed": (0, "T2"), "tended_too_much": (0, "T1"),
+    "key_kept_by_the_dead": (11, "T3"), "key_kept_at_the_end": (0, "T3"),
+    "owner_overlooked": (1, "T4"), "last_forgotten": (1, "T5"),
+}  # fmt: skip
+
+TIME_MUTANTS: dict[str, Mutant] = known(_FOUND_BY, _mutants())
+
+# Planted in the scripts: the file, what it says, what it says instead; and a seed that finds it, by which rule.
+SCRIPT_BUGS: dict[str, tuple[str, str, str, int, str]] = {
+    "who is late makes a next": ("schedule_move.lua", "(schedule) ~= since or", "(schedule) == nil or", 4, "T1"),
+    "a change leaves the old run": ("schedule_put.lua", "drop_run(schedule)", "", 3, "T1"),
+    "a removal leaves the run": ("schedule_drop.lua", "    drop_run(schedule)\n", "", 2, "T1"),
+    "an end keeps the key": ("lib/endings.lua", "let_go(letting[i][1], letting[i][2])", "", 0, "T3"),
+    "a taken key is given out": ("lib/dedup.lua", "if not owner then return", "if owner then return", 1, "T4"),
+    "the last is not kept": ("lib/dedup.lua", "if not f[1] or call", "if true or call", 3, "T5"),
+}  # fmt: skip

@@ -1,0 +1,104 @@
+"""Schedules and keys under faults: each schedule has one pending run at rest, each slot one run, no key is without its
+job. TORIL_SIM_SEEDS says how many seeds."""
+
+import os
+
+import pytest
+
+from tests.sim.agenda import AgendaPlan, Outcome, keep_agenda
+from tests.sim.faults import CALM, Fate, Point
+from tests.sim.mutants import planted
+from tests.sim.mutants_time import SCRIPT_BUGS, TIME_MUTANTS
+from tests.sim.redis_store import RedisStore
+from tests.sim.test_redis import planted_in
+from tests.sim.world import simulate
+
+SEEDS = int(os.environ.get("TORIL_SIM_SEEDS", "150")) // 10
+CHUNK = 5
+_STEPS = ("exchange", "add", "recover")  # beside all of schedules
+
+
+class OneCall:
+    """Calm, but for one of the steps that a worker makes with schedules and jobs."""
+
+    patience = 0.1
+
+    def __init__(self, at: int = -1, fate: Fate = CALM) -> None:
+        self.steps: list[str] = []
+        self._at = at
+        self._fate = fate
+
+    def fate(self, node: str, what: str) -> Fate:
+        if node != "w0" or not (what.startswith("schedules") or what in _STEPS):
+            return CALM
+        self.steps.append(what)
+        return self._fate if len(self.steps) - 1 == self._at else CALM
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.covers("R214", "R219", "R086")
+def test_no_seed_breaks_a_promise_of_schedules_or_keys(first: int) -> None:
+    for seed in range(first, min(first + CHUNK, SEEDS)):
+        result = keep_agenda(seed)
+
+        assert not result.violations, str(result)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS // 3, CHUNK))
+@pytest.mark.covers("R214", "R219", "R086")
+def test_no_seed_breaks_a_promise_of_schedules_or_keys_on_redis(first: int) -> None:
+    for seed in range(first, min(first + CHUNK, SEEDS // 3)):
+        result = keep_agenda(seed, store=RedisStore)
+
+        assert not result.violations, str(result)
+
+
+@pytest.mark.parametrize(
+    "fate", [*(Fate(crash=point) for point in Point), Fate(lost="reply")], ids=[*Point, "lost reply"]
+)
+@pytest.mark.covers("R214", "R219")
+def test_a_worker_may_die_around_any_step_of_a_schedule(fate: Fate) -> None:
+    calm = OneCall()
+    assert not keep_agenda(0, plan=AgendaPlan.calm(), weather=calm).violations
+    made = calm.steps[:14]
+    assert {"schedules.sync", "schedules.put", "schedules.advance", "exchange"} <= set(made)
+
+    for at, what in enumerate(made):
+        result = keep_agenda(0, plan=AgendaPlan.calm(), weather=OneCall(at, fate))
+
+        assert not result.violations, f"at step {at}, {what}: {result}"
+
+
+def first_caught(name: str) -> Outcome | None:
+    mutant = TIME_MUTANTS[name]
+    with planted(mutant):
+        for seed in (mutant.seed, *range(40)):
+            result = keep_agenda(seed)
+            if result.violations:
+                return result
+    return None
+
+
+@pytest.mark.parametrize("name", TIME_MUTANTS)
+def test_a_bug_planted_in_schedules_or_keys_is_found_by_their_rules(name: str) -> None:
+    caught = first_caught(name)
+
+    assert caught is not None, f"{name} ({TIME_MUTANTS[name].wrong}) went unseen"
+    assert caught.violations[0].row == TIME_MUTANTS[name].row
+
+
+@pytest.mark.parametrize("name", SCRIPT_BUGS)
+def test_a_bug_planted_in_the_scripts_of_schedules_or_keys_is_found(name: str) -> None:
+    file, right, wrong, known, row = SCRIPT_BUGS[name]
+    with planted_in(file, right, wrong):
+        found = (keep_agenda(seed, store=RedisStore).violations for seed in (known, *range(20)))
+        caught = next(filter(None, found), ())
+
+    assert [violation.row for violation in caught[:1]] == [row]
+
+
+def test_the_other_rules_do_not_see_them() -> None:
+    """The ordinary world has neither schedules nor keys: what is planted there changes nothing in it."""
+    for name in ("next_from_anywhere", "owner_overlooked"):
+        with planted(TIME_MUTANTS[name]):
+            assert not simulate(1).violations
