@@ -12,9 +12,9 @@ from toril.errors import InvalidOption, shown
 __all__ = ["STALLED_OUT", "EventName", "Events", "JobEvent", "Listener", "WorkerEvent"]
 
 EventName: TypeAlias = Literal[
-    "added", "active", "progress", "completed", "failed", "retrying", "snoozed", "released", "cancelled", "expired",
-    "stalled", "lease_lost", "stuck", "drained", "paused", "resumed", "booted", "worker_started", "worker_stopped",
-    "breaker", "leadership_acquired", "leadership_lost", "mended", "error",
+    "added", "active", "progress", "completed", "failed", "retrying", "snoozed", "released", "parked", "cancelled",
+    "expired", "stalled", "lease_lost", "stuck", "drained", "paused", "resumed", "booted", "worker_started",
+    "worker_stopped", "breaker", "leadership_acquired", "leadership_lost", "mended", "error",
 ]  # fmt: skip
 
 STALLED_OUT: Final = "stalled once more than it may, and was ended"  # the error of a `stalled` that is the last

@@ -35,6 +35,7 @@ _LINES: Final[dict[EventName, tuple[int, str]]] = {
     "retrying": (logging.WARNING, "job failed, will be tried again"),
     "snoozed": (logging.INFO, "job snoozed"),
     "released": (logging.INFO, "job given back"),
+    "parked": (logging.INFO, "job waits for its children"),
     "cancelled": (logging.INFO, "job cancelled gracefully"),
     "expired": (logging.WARNING, "job expired before it was started"),
     "progress": (logging.DEBUG, "job progress"),

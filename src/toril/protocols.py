@@ -4,23 +4,31 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from toril.model import (
+    BUILDING,
+    Added,
     Admission,
     Audited,
     Call,
     Changed,
     Checkup,
+    Child,
     Circuit,
     CircuitState,
     CircuitTerms,
     DeadLetter,
+    Family,
     Fault,
+    FlowNode,
+    JobRef,
     Keep,
+    Lease,
     Page,
     Replay,
     Sign,
+    Verdict,
 )
 
-__all__ = ["Audits", "Breakers", "DeadLetters", "Order", "Repairs"]
+__all__ = ["Audits", "Breakers", "DeadLetters", "Flows", "Order", "Repairs"]
 
 Order: TypeAlias = Literal["newest", "oldest"]
 
@@ -105,3 +113,30 @@ class Repairs(Protocol):
         self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None
     ) -> list[bool]:
         """For each of them, whether it is there; to `mend` it is mended in the step that finds it there."""
+
+
+@runtime_checkable
+class Flows(Protocol):
+    """Jobs that wait for others, in any queues of the store. Whoever ends or removes a child tells its parent in the
+    same step, and the last one lets it go on; so a parent neither runs early nor is forgotten."""
+
+    async def add_flow(
+        self, nodes: Sequence[FlowNode], *, held: Sequence[JobRef] = (), hold_for: int = BUILDING,
+        closed: Sequence[JobRef] = (), call: Call | None = None, now: int | None = None,
+    ) -> list[Added]:  # fmt: skip
+        """Store up to 1,000 jobs, all or none. A flow whose first job's id is taken is left out as a whole; a child
+        whose id is taken becomes this parent's, unless it is another's or has children. `held` are parents of which
+        more children follow, in calls of their own: they are held back until one says that they are `closed`; if none
+        does within `hold_for` ms, `prune` takes back what has not started. A flow that is held back goes on being added
+        where it is sent again."""
+
+    async def add_children(
+        self, lease: Lease, nodes: Sequence[FlowNode], *, call: Call | None = None, now: int | None = None
+    ) -> Verdict:
+        """Children of the job that the lease is for, while it holds."""
+
+    async def family(self, job: JobRef) -> Family:
+        """How many children a job has; none, if there is no such job."""
+
+    async def children(self, job: JobRef, *, cursor: str | None = None, limit: int = 100) -> Page[Child]:
+        """What a job knows of its children: first the open ones, then those that have returned, then the others."""

@@ -28,6 +28,8 @@ class Verb(StrEnum):
     RETRY = "retry"
     SNOOZE = "snooze"
     RELEASE = "release"
+    PARK = "park"
+    FREE = "free"
     CANCEL = "cancel"
     EXPIRE = "expire"
     STALL = "stall"
@@ -48,12 +50,16 @@ _GONE: frozenset[State | None] = frozenset({None})
 # None stands for "not in the store": before the add, and after a removal. A finished job that its `Keep` does
 # not keep goes there in the step that finishes it.
 TRANSITIONS: Final[dict[tuple[State | None, Verb], frozenset[State | None]]] = {
-    (None, Verb.ADD): frozenset({State.WAITING, State.PRIORITIZED, State.DELAYED}),
+    (None, Verb.ADD): frozenset({State.WAITING, State.PRIORITIZED, State.DELAYED, State.WAITING_CHILDREN}),
     (State.ACTIVE, Verb.COMPLETE): frozenset({State.COMPLETED, None}),
     (State.ACTIVE, Verb.FAIL): frozenset({State.FAILED, None}),
     (State.ACTIVE, Verb.RETRY): _READY | {State.DELAYED},
     (State.ACTIVE, Verb.SNOOZE): frozenset({State.DELAYED}),
     (State.ACTIVE, Verb.RELEASE): frozenset(_READY),
+    (State.ACTIVE, Verb.PARK): _READY | {State.WAITING_CHILDREN},
+    (State.WAITING_CHILDREN, Verb.FREE): _READY | {State.DELAYED},
+    (State.WAITING_CHILDREN, Verb.CANCEL): frozenset({State.FAILED, None}),
+    (State.WAITING_CHILDREN, Verb.REMOVE): _GONE,
     (State.ACTIVE, Verb.CANCEL): frozenset({State.ACTIVE, State.FAILED, None}),
     (State.ACTIVE, Verb.STALL): frozenset({State.WAITING, State.FAILED, None}),
     (State.DELAYED, Verb.PROMOTE): frozenset(_READY),

@@ -50,7 +50,10 @@ async def _keys(engine: RedisEngine) -> Dump:
     for key in sorted(await engine._server.ask("KEYS", "*")):
         verb, *rest = _READ[await engine._server.ask("TYPE", key)]
         content = await engine._server.ask(verb, key, *rest)
-        if verb == "HGETALL" and "timestamp" in content:
+        if verb in {"SMEMBERS", "HGETALL"}:  # these have no order, and may be read in another one each time
+            step = 1 if verb == "SMEMBERS" else 2
+            content = sorted(tuple(content[at : at + step]) for at in range(0, len(content), step))
+        if verb == "HGETALL" and any(pair[0] == "timestamp" for pair in content):
             found["jobs"].append(f"{key}: {content}")
         else:
             found[key] = [repr(content)]

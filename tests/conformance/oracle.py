@@ -13,6 +13,7 @@ from toril.model import (
     Lease,
     NewJob,
     Outcome,
+    Parked,
     Precedence,
     Released,
     Retried,
@@ -217,6 +218,8 @@ class Oracle:
                 self.delay(job, self.now + delay)
             case Released():
                 self.front(job)
+            case Parked():
+                raise AssertionError("flows have an oracle of their own")
         return verdict
 
     def end(self, job: OracleJob, state: State) -> None:

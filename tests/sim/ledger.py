@@ -16,6 +16,7 @@ from toril.model import (
     Failed,
     NewJob,
     Outcome,
+    Parked,
     Released,
     Retried,
     Settlement,
@@ -228,6 +229,8 @@ class Ledger:
                 self.delay(entry, now + delay)
             case Released():
                 self._again(entry, 0, now)
+            case Parked():
+                raise AssertionError(f"{entry.id} was parked, and no script asks for that")
 
     def _again(self, entry: Entry, delay: int, now: int) -> None:
         entry.causes += 1

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from toril.model.flows import JobRef, OnFailure
 from toril.model.options import MAX_ATTEMPTS, Backoff, Keep, check_text, whole
 from toril.model.views import Cause
 from toril.model.work import Failure
@@ -41,6 +42,8 @@ class DeadLetter:
     subject: str | None
     metadata: str | None
     checkpoint: str | None
+    parent: JobRef | None = None
+    on_failure: OnFailure = OnFailure.FAIL
 
 
 @dataclass(frozen=True, slots=True)

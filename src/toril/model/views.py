@@ -1,12 +1,13 @@
 """The read side's nouns: jobs, runs, events and workers as they stand in the store. Reading changes nothing."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from toril.errors import InvalidOption, shown
 from toril.model.control import Settings
+from toril.model.flows import Family, JobRef
 from toril.model.options import Backoff, Keep
 from toril.model.work import Cancelled, Completed, Failed, Failure
 from toril.states import State
@@ -53,6 +54,7 @@ class JobRecord:
     started_at: int | None
     finished_at: int | None
     deadline: int | None
+    parent: JobRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,7 @@ class EventKind(StrEnum):
     DEDUPLICATED = "deduplicated"
     WAITING = "waiting"
     DELAYED = "delayed"
+    WAITING_CHILDREN = "waiting-children"
     ACTIVE = "active"
     PROGRESS = "progress"
     COMPLETED = "completed"
@@ -230,13 +233,14 @@ class Minutes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What stands between a job and its start: how many go first, which run now (the first ten), and until when the
-    rate is used up."""
+    """What stands between a job and its start: how many go first, which run now (the first ten), until when the rate
+    is used up, and which children are open."""
 
     now: int
     ahead: int = 0
     running: tuple[str, ...] = ()
     rate_till: int | None = None
+    family: Family = field(default_factory=Family)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,9 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 
 from toril.errors import InvalidOption, shown
+from toril.model.flows import FlowNode
 from toril.model.options import (
+    BATCH,
     EXCHANGE,
     MAX_DELAY,
     MAX_LINE_BYTES,
@@ -103,6 +105,7 @@ class Claimed:
     suspect: bool = False
     breaker: str | None = None
     subject: str | None = None
+    parked: int = 0
 
 
 class Gate(StrEnum):
@@ -180,7 +183,20 @@ class Cancelled:
         object.__setattr__(self, "reason", storable(self.reason, MAX_REASON_BYTES))
 
 
-Outcome: TypeAlias = Completed | Failed | Retried | Snoozed | Released | Cancelled
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """It rests until its children have ended, those given here among them, and then runs again; no attempt is spent.
+    Where none is open it goes back to the front at once. `step` is how often it has been parked with children."""
+
+    children: tuple[FlowNode, ...] = ()
+    step: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.children) > BATCH:
+            raise InvalidOption(f"a job is parked with at most {BATCH} new children, not {len(self.children)}")
+
+
+Outcome: TypeAlias = Completed | Failed | Retried | Snoozed | Released | Cancelled | Parked
 
 
 @hot

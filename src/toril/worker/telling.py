@@ -14,6 +14,7 @@ from toril.model import (
     Exchange,
     Failed,
     Gate,
+    Parked,
     Released,
     Retried,
     Settlement,
@@ -93,6 +94,8 @@ class Telling:
                 self._tell("snoozed", job, duration, delay=delay)
             case Released():
                 self._tell("released", job, duration)
+            case Parked():
+                self._tell("parked", job, duration)
             case Cancelled(reason):
                 self._tell("cancelled", job, duration, reason)
 

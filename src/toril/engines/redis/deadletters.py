@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.engines.redis.layout import FIELDS, KEYS
+from toril.engines.redis.nodes import link_of
 from toril.engines.redis.options import dump_backoff, load_failure, load_options, number
 from toril.engines.redis.store import RedisStore, bounded
 from toril.errors import InvalidOption, shown
@@ -17,6 +18,7 @@ from toril.model import (
     DeadLetter,
     Failure,
     Keep,
+    OnFailure,
     Page,
     Refused,
     Replay,
@@ -111,8 +113,8 @@ def _changed(answer: Sequence[Any]) -> Changed:
 def _letter(row: Sequence[Any]) -> DeadLetter:
     (identity, when, data, queue, job, cause, name, _, added, opts, made, stalls, _, _, priority, _, metadata,
      checkpoint, _, _, _, _, reason, kind, traces, stall_cause, _, worker, started, _,
-     made_before) = row  # fmt: skip
-    options = load_options(opts)
+     made_before, link) = row  # fmt: skip
+    options, (parent, policy) = load_options(opts), link_of(link)
     return DeadLetter(
         id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
         failure=load_failure(reason, kind, traces) or Failure("unknown"), failed_at=number(when),
@@ -121,5 +123,6 @@ def _letter(row: Sequence[Any]) -> DeadLetter:
         worker=worker, added_at=number(added), started_at=None if started is None else number(started),
         priority=number(priority), backoff=options.backoff, timeout=options.timeout,
         keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
-        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint,
+        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint, parent=parent,
+        on_failure=OnFailure.FAIL if parent is None else policy,
     )  # fmt: skip

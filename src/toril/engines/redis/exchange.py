@@ -1,8 +1,9 @@
 """Settlements as a script's arguments, and its answer as an exchange."""
 
 from collections.abc import Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
+from toril.engines.redis.nodes import dump_nodes
 from toril.engines.redis.options import dump_trace
 from toril.engines.redis.records import CANCELLED_KIND, claimed_of
 from toril.errors import InvalidOption
@@ -15,6 +16,7 @@ from toril.model import (
     Failed,
     Failure,
     Gate,
+    Parked,
     Precedence,
     Released,
     Retried,
@@ -55,8 +57,6 @@ def arguments_of(batch: Sequence[Settlement], claim: Claim) -> list[Any]:
 def _told(settlement: Settlement) -> tuple[str, str, str, Any, str]:
     """Kind, text, what run records show, something extra, and the stack trace."""
     match settlement.outcome:
-        case Completed(result, summary):
-            return "c", result, _shown(result, summary), "", ""
         case Failed(failure):
             return "f", failure.reason, _shown(failure.reason), failure.kind, dump_trace(failure)
         case Cancelled(reason):
@@ -67,8 +67,10 @@ def _told(settlement: Settlement) -> tuple[str, str, str, Any, str]:
             return "s", "", _WHOLE, delay, ""
         case Released():
             return "l", "", _WHOLE, "", ""
-        case unknown:
-            assert_never(unknown)
+        case Parked(children, step):
+            return "p", dump_nodes(children), _WHOLE, step, ""
+        case Completed() as unknown:
+            raise AssertionError(unknown)  # by far the most: the caller has seen to them
 
 
 def _shown(text: str, summary: str | None = None) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.clock import SYSTEM
+from toril.engines.redis.flows import family_of
 from toril.engines.redis.layout import FLEET, KEYS, NUMBERS, may_be_id, stream_id
 from toril.engines.redis.records import (
     counts_of,
@@ -153,8 +154,10 @@ class RedisInspector(RedisStore):
         rate = limits.rate
         of_rate = ["", "", ""] if rate is None else [rate.max, rate.per_ms, rate.window]
         first = "1" if limits.precedence is Precedence.PRIORITY_FIRST else ""
-        moment, ahead, running, till = await self._read("explain", queue, [job_id, first, *of_rate], now)
-        return Standing(now=moment, ahead=ahead, running=tuple(running), rate_till=till)
+        row = await self._read("explain", queue, [job_id, first, *of_rate], now)
+        moment, ahead, running, till, children = row
+        family = family_of(self._address.prefix, children)
+        return Standing(now=moment, ahead=ahead, running=tuple(running), rate_till=till, family=family)
 
 
 def _limit(limit: int) -> int:

@@ -57,6 +57,7 @@ KEYS: Final = {
     "processed": ":processed",
     "child_failures": ":failed",
     "unsuccessful": ":unsuccessful",
+    "hold": ":building",  # a member of `dependencies`: holds a parent back while its flow is added
     # Toril's own
     "toril": "toril",  # hash: the queue's counters and settings that BullMQ does not have
     "deadlines": "toril:deadlines",  # zset: job -> when its lease runs out
@@ -66,6 +67,7 @@ KEYS: Final = {
     "runs_failed": "toril:runs:failed",
     "results": "toril:results",  # hash: job -> packed cause and text, for who gave a `result_ttl`
     "results_till": "toril:results:till",  # zset: job -> when that is forgotten
+    "building": "toril:building",  # zset: parent held back -> when to believe that the rest of its flow never comes
     "ages": "toril:ages",  # zset: finished job -> when its retention is over
     "schedules": "toril:schedules",  # hash: what BullMQ's schedulers do not have; see `lib/schedules.lua`
     "letters": "toril:letters",  # zset, of the dead letters' queue: letter -> when it failed
@@ -110,6 +112,8 @@ FIELDS: Final = {
     "finished_at": "finishedOn",
     "dedup": "deid",  # the key that it was added with
     "scheduler": "rjk",  # the scheduler whose run it is
+    "parent": "parent",  # JSON: whose child it is, and what its failure does there
+    "parent_key": "parentKey",
     "deferred": "defa",  # a failure that whoever activates the job has to carry out
     # a job's, our own
     "held": "toril:held",  # "fence alone max_stalls" of the last claim
@@ -117,6 +121,7 @@ FIELDS: Final = {
     "metadata": "toril:metadata",
     "checkpoint": "toril:checkpoint",
     "cancelling": "toril:cancel",  # the reason why someone wants it stopped
+    "parked": "toril:parked",  # how often it was parked with new children
     "kind": "toril:kind",  # of the last failure
     "stall_cause": "toril:cause",
     "waited": "toril:waited",  # the delay before the last retry; BullMQ's `delay` goes back to 0 when it is over
@@ -180,7 +185,8 @@ NUMBERS: Final = {
     "told": 1_000,  # events among which the end of a job is looked for
     "traces": 100_000,  # bytes of stack traces kept
     "skew": 600_000,  # ms by which the clocks of a fleet may differ
-    "record": 25,  # fields that a reader is shown
+    "healed": 100,  # parents looked at in a round
+    "record": 26,  # fields that a reader is shown
     "walked": 20_000,  # entries of lists that a look for faults walks over in one step
     "patience": 5_000,  # ms after its deadline that a job may still be waiting to be taken back
     "mourned": 120_000,  # ms after which a dead worker's entry should have been pruned
@@ -190,7 +196,7 @@ NUMBERS: Final = {
 RECORD_FIELDS: Final = (
     "name", "data", "added_at", "opts", "attempts_made", "stalls", "starts", "delay", "priority", "waited",
     "metadata", "checkpoint", "expires", "held", "progress", "result", "reason", "kind", "trace", "stall_cause",
-    "cancelling", "worker", "started_at", "finished_at", "attempts_made_old",
+    "cancelling", "worker", "started_at", "finished_at", "attempts_made_old", "parent",
 )  # fmt: skip
 
 # What a scheduler's hash says.

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.engines.redis.layout import FIELDS, due_of, event_place
+from toril.engines.redis.nodes import link_of
 from toril.engines.redis.options import load_failure, load_options, number
 from toril.model import (
     Cancelled,
@@ -48,6 +49,7 @@ _NAME, _DATA, _OPTS, _ADDED, _DELAY, _PRIORITY, _STARTS, _MADE, _STALLS, _WAITED
         "metadata", "checkpoint", "attempts_made_old",
     )
 )  # fmt: skip
+_PARKED: Final = FIELDS["parked"]
 CANCELLED_KIND: Final = "JobCancelled"
 _KINDS: Final = {kind.value: kind for kind in EventKind}
 # Where BullMQ always writes the same word for where the job came from.
@@ -67,15 +69,15 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
         options.attempts, number(made) if made else 0, number(stalls) if stalls else 0, number(get(_ADDED)),
         number(get(_WAITED) or get(_DELAY)), 0 if priority == "0" else number(priority), options.timeout,
         options.backoff, get(_METADATA), get(_CHECKPOINT), suspect == 1, options.breaker,
-        options.subject,
+        options.subject, number(found[_PARKED]) if _PARKED in found else 0,
     )  # fmt: skip
 
 
 def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
     """A job, whole: its fields, then id, state, score and deadline."""
     (name, data, added, opts, made, stalls, starts, delay, priority, waited, metadata, checkpoint, expires, held,
-     progress, result, reason, kind, traces, cause, cancelling, worker, started, finished, made_before, job_id, word,
-     score, deadline) = row  # fmt: skip
+     progress, result, reason, kind, traces, cause, cancelling, worker, started, finished, made_before, parent, job_id,
+     word, score, deadline) = row  # fmt: skip
     options, state = load_options(opts), State(word)
     is_delayed = state is State.DELAYED
     return JobRecord(
@@ -90,7 +92,7 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
         failure=load_failure(reason, kind, traces), stall_cause=cause, cancelling=cancelling, worker=worker,
         added_at=number(added), started_at=None if started is None else number(started),
         finished_at=None if finished is None else number(finished),
-        deadline=None if deadline is None else number(deadline),
+        deadline=None if deadline is None else number(deadline), parent=link_of(parent)[0],
     )  # fmt: skip
 
 

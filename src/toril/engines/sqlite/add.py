@@ -15,7 +15,7 @@ from toril.errors import InvalidOption, QueueFull
 from toril.model import BATCH, Added, AddOutcome, Call, EventKind, NewJob
 from toril.states import State
 
-__all__ = ["add", "let_go", "place_job", "state_of"]
+__all__ = ["add", "let_go", "place_job", "place_nodes", "refuse_overflow", "rest_nodes", "state_of"]
 
 _OWNERS = statement("add", "owners")
 _INSERT_ID = statement("add", "insert_id")
@@ -49,6 +49,33 @@ def place_job(tx: Tx, row: QueueRow, job: NewJob) -> int:
     adding = _Adding(tx, row, [job])
     adding.place(job)
     return first_key(row.key) + row.last_number
+
+
+def place_nodes(tx: Tx, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> list[Added]:
+    """Store jobs of a flow whose ids are free, each with the text of its options, whatever the queue's bound."""
+    adding = _Adding(tx, row, [job for job, _ in nodes], texts={str(job.id): text for job, text in nodes})
+    return adding.place(*(job for job, _ in nodes))
+
+
+def rest_nodes(tx: Tx, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> None:
+    """The same, for those who wait for their children. A delay of theirs begins when these have ended."""
+    step, rows = Step(tx, row), []
+    for job, text in nodes:
+        row.last_number += 1
+        key, rank = first_key(row.key) + row.last_number, row.moves + 1
+        delay = job.delay if job.due is None else max(0, job.due - tx.now)
+        expires = None if job.expires is None else tx.now + job.expires
+        rows.append(
+            (key, job.id, job.name, Place.WAITING_CHILDREN, rank, job.attempts, job.priority, delay, tx.now, expires,
+             text, job.metadata, job.data)
+        )  # fmt: skip
+        step.enter(key, Place.WAITING_CHILDREN, rank)
+    tx.run_all(_INSERT_JOB, rows)
+    tx.run_all(_INSERT_ID, [(row.key, each[1], each[0]) for each in rows])
+    tx.run_all(_FORGET_RESULTS, [(each[1],) for each in rows], row.key)
+    step.events(EventKind.ADDED, [each[1] for each in rows], name=[each[2] for each in rows])
+    step.events(EventKind.WAITING_CHILDREN, [each[1] for each in rows])
+    step.flush()
 
 
 def let_go(step: Step) -> None:
@@ -122,8 +149,11 @@ def state_of(tx: Tx, key: int) -> State | None:
 class _Adding:
     """An add of jobs of all kinds: the rows to insert, and which ids are taken."""
 
-    def __init__(self, tx: Tx, row: QueueRow, jobs: Sequence[NewJob]) -> None:
+    def __init__(
+        self, tx: Tx, row: QueueRow, jobs: Sequence[NewJob], *, texts: dict[str, str | None] | None = None
+    ) -> None:
         self._new = jobs
+        self._texts = texts  # of the options, by id, where they say more than the job does
         self._answers: list[Added] = []
         self._step = Step(tx, row)
         self._base = first_key(row.key)
@@ -141,9 +171,10 @@ class _Adding:
         self._flush()
         return self._answers
 
-    def place(self, job: NewJob) -> list[Added]:
-        """One job, whatever the queue's bound."""
-        self._one(job)
+    def place(self, *jobs: NewJob) -> list[Added]:
+        """Jobs, whatever the queue's bound."""
+        for job in jobs:
+            self._one(job)
         self._flush()
         return self._answers
 
@@ -168,9 +199,10 @@ class _Adding:
             place, rank, delay = self._spot(job, identity)
         else:
             place, rank, delay = Place.WAITING, row.moves + 1, 0
+        text = options_of(job) if self._texts is None else self._texts[identity]
         self._jobs.append(
             (key, chosen, job.name, place, rank, job.attempts, job.priority, delay, now,
-             None if job.expires is None else now + job.expires, options_of(job), job.metadata, job.data)
+             None if job.expires is None else now + job.expires, text, job.metadata, job.data)
         )  # fmt: skip
         step.enter(key, place, rank)
         state = STATE_OF[place]

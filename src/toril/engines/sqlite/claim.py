@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toril.engines.sqlite.layout import Place, due_bound, due_of, job_id
-from toril.engines.sqlite.options import load_options, load_rate
+from toril.engines.sqlite.options import Options, load_options, load_rate
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
 from toril.model import EXPIRED_KIND, Cause, Claim, Claimed, EventKind, Failure, Gate, Lease, Precedence, RateLimit
@@ -169,22 +169,27 @@ def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Clai
         (_, key, chosen, job, priority, attempts, made, stalls, starts, _, added_at, _, _, _, text, _, delay, metadata,
          checkpoint, data) = entry  # fmt: skip
         options = load_options(text)
-        if options.fault is not None:
-            failure = Failure(options.fault, "Undecodable")
-            step.never_starts(Job._make(entry[1:_EXPIRES]), Cause.FAILED, failure, made=made + 1)
+        if options.fault is not None or options.deferred is not None:
+            _fail_early(step, Job._make(entry[1:_EXPIRES]), options)
             continue
         fence += 1
         holds.append((key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
         lease = Lease(name, job_id(key, chosen), token)
         claimed.append(Claimed(
             lease, job, data, starts + 1, fence, attempts, made, stalls, added_at, delay, priority, options.timeout,
-            options.backoff, metadata, checkpoint, suspect, options.breaker, options.subject,
+            options.backoff, metadata, checkpoint, suspect, options.breaker, options.subject, options.parked or 0,
         ))  # fmt: skip
     step.row.claims = fence
     step.row.active += len(holds)
     step.tx.run_all(_HOLD, holds)
     step.events(EventKind.ACTIVE, [each.lease.id for each in claimed])
     return claimed
+
+
+def _fail_early(step: Step, job: Job, options: Options) -> None:
+    """A job that cannot be read, or whose child has failed, fails instead of running."""
+    reason, kind = (options.deferred, "ChildFailed") if options.fault is None else (options.fault, "Undecodable")
+    step.never_starts(job, Cause.FAILED, Failure(reason or "", kind), made=job.attempts_made + 1)
 
 
 def _expire(step: Step, found: list[Any]) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 
 from toril.engines.sqlite.layout import Place
 from toril.engines.sqlite.options import load_options
-from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
+from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step, Told
 from toril.model import Completed, EventKind
 from toril.policy.retention import shortened
 
@@ -42,6 +42,8 @@ def complete(step: Step, ended: Sequence[tuple[list[Any], str, Completed]]) -> N
 
 def _retain(step: Step, entry: list[Any], text: str | None, identity: str, result: str) -> None:
     options = load_options(text)
+    if options.parent is not None:
+        step.told.append(Told(identity, options.parent, "completed", result))
     if options.dedup is not None and options.dedup.key is not None:
         step.ended_keys.append((entry[0], options.dedup.key))
     if options.result_ttl is not None:
@@ -49,6 +51,8 @@ def _retain(step: Step, entry: list[Any], text: str | None, identity: str, resul
         step.write("result", [(step.row.key, identity, till, "completed", result)])
     job = Job._make(entry[:JOB_COLUMNS])
     if options.keep_completed.count == 0:
+        if options.parked is not None:
+            step.write("orphan", [(job.key,)])
         step.delete(job.key, job.chosen, job.logs)
     else:
         step.keep(job, job.attempts_made + 1, Place.COMPLETED, options.keep_completed, result, None)

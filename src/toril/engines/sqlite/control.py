@@ -55,11 +55,23 @@ def retry(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed:
     def act(step: Step, found: Found) -> bool:
         step.leave(found.job.key, found.place, found.rank)
         tx.run(_SQL["renew"], (found.job.key,))
+        if step.row.flows:
+            _join_again(step, found.job)
         step.ready(found.job.key, step.row.back(found.job.priority))
         step.event(EventKind.WAITING, found.job.id, prev=found.state)
         return True
 
     return _each(tx, queue, ids, call, FINISHED, act)
+
+
+def _join_again(step: Step, job: Job) -> None:
+    """A child is waited for once more, and a parent is no longer held to what its children did."""
+    from toril.engines.sqlite import family  # noqa: PLC0415 - which is made of steps like this one
+
+    if job.options.parent is not None:
+        family.rejoin(step.tx, step.row.name, job.id, job.options.parent)
+    if job.options.parked is not None:
+        family.forgive(step.tx, job.key)
 
 
 def promote(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed:
@@ -87,7 +99,7 @@ def cancel(tx: Tx, queue: str, ids: Sequence[str], reason: str, call: Call | Non
         step.fail(found.job, Cause.CANCELLED, failure, made=found.job.attempts_made)
         return True
 
-    return _each(tx, queue, ids, call, NOT_STARTED | {State.ACTIVE}, act)
+    return _each(tx, queue, ids, call, NOT_STARTED | {State.WAITING_CHILDREN, State.ACTIVE}, act)
 
 
 def remove(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed:

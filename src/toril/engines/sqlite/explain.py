@@ -1,11 +1,12 @@
 """What a job has to wait for. Reads only."""
 
+from toril.engines.sqlite.flows import family
 from toril.engines.sqlite.layout import Place, job_id
 from toril.engines.sqlite.options import load_rate
 from toril.engines.sqlite.settle import keys_of
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import QueueRow, Tx
-from toril.model import Limits, Precedence, RateLimit, Standing
+from toril.model import Family, JobRef, Limits, Precedence, RateLimit, Standing
 
 __all__ = ["explain"]
 
@@ -23,6 +24,7 @@ def explain(tx: Tx, queue: str, identity: str, limits: Limits) -> Standing:
         ahead=_ahead(tx, row, identity, limits.precedence),
         running=tuple(job_id(key, chosen) for key, chosen in tx.all(_SQL["running"], (row.key,))),
         rate_till=None if rate is None else _till(tx, row, rate),
+        family=family(tx, JobRef(queue, identity), 10) if row.waiting_children else Family(),
     )
 
 

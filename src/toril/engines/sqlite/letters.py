@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from toril.engines.sqlite.add import state_of
 from toril.engines.sqlite.calls import answered, recall_changed, remember_changed
+from toril.engines.sqlite.family import leave, rejoin
 from toril.engines.sqlite.layout import first_key, job_key
-from toril.engines.sqlite.options import dump_options, load_failure, load_options
+from toril.engines.sqlite.options import Link, dump_options, load_failure, load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.tx import Tx
@@ -22,7 +23,9 @@ from toril.model import (
     DeadLetter,
     EventKind,
     Failure,
+    JobRef,
     Keep,
+    OnFailure,
     Page,
     Refused,
     Replay,
@@ -34,8 +37,8 @@ from toril.states import State
 __all__ = ["count", "discard", "keep_letters", "of_ids", "page", "prune_letters", "replay"]
 
 _SQL: Final = {name: statement("letters", name) for name in (
-    "newest", "oldest", "of_ids", "count", "delete", "taken", "id_taken", "insert_job", "insert_id", "forget_result",
-    "keeping", "set_keeping", "overdue", "surplus",
+    "newest", "oldest", "of_ids", "family", "count", "delete", "taken", "id_taken", "insert_job", "insert_id",
+    "forget_result", "keeping", "set_keeping", "overdue", "surplus",
 )}  # fmt: skip
 
 
@@ -73,6 +76,8 @@ def _letter(row: tuple[Any, ...]) -> DeadLetter:
         attempts_made=made, stalls=stalls, stall_cause=stall_cause, worker=worker, added_at=added_at,
         started_at=started_at, priority=priority, backoff=options.backoff, timeout=options.timeout,
         keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
+        parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
+        on_failure=OnFailure.FAIL if options.parent is None else OnFailure(options.parent.policy),
         breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint,
     )  # fmt: skip
 
@@ -124,6 +129,9 @@ def _replay(step: Step, letter: DeadLetter, wish: Replay) -> State | None:
     ))  # fmt: skip
     tx.run(_SQL["forget_result"], (row.key, letter.job_id))
     tx.run(_SQL["delete"], (letter.id,))
+    if letter.parent is not None:
+        row.flows = 1
+        rejoin(tx, row.name, letter.job_id, Link(letter.parent.queue, letter.parent.id, letter.on_failure))
     step.enter(key, place, rank)
     step.event(EventKind.WAITING, letter.job_id, prev="failed")
     step.arrived()
@@ -137,9 +145,20 @@ def discard(tx: Tx, ids: Sequence[str], call: Call | None) -> Changed:
     if len(ids) > BATCH:
         raise InvalidOption(f"one call takes at most {BATCH} dead letters, not {len(ids)}")
     unique = list(dict.fromkeys(ids))
-    done = [identity for identity in unique if tx.run(_SQL["delete"], (identity,))]
+    done = [identity for identity in unique if _discard(tx, identity)]
     refused = tuple(Refused(identity, None) for identity in unique if identity not in set(done))
     return remember_changed(tx, call, Changed(tuple(done), (), refused))
+
+
+def _discard(tx: Tx, identity: str) -> bool:
+    found = tx.one(_SQL["family"], (identity,))
+    if found is None:
+        return False
+    tx.run(_SQL["delete"], (identity,))
+    parent = load_options(found[2]).parent
+    if parent is not None:
+        leave(tx, found[0], found[1], parent)
+    return True
 
 
 def keep_letters(tx: Tx, keep: Keep | None) -> Keep:

@@ -3,12 +3,13 @@
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from toril.model import KEEP_ALL, REMOVE, Backoff, DeadLetter, Dedup, Failure, Keep, NewJob, RateLimit, whole
 
 __all__ = [
     "DEFAULTS",
+    "Link",
     "Options",
     "dump_failure",
     "dump_options",
@@ -17,7 +18,16 @@ __all__ = [
     "load_options",
     "load_rate",
     "options_of",
+    "with_family",
 ]
+
+
+class Link(NamedTuple):
+    """Whose child a job is, and what its failure does there."""
+
+    queue: str
+    id: str
+    policy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,9 @@ class Options:
     dedup: Dedup | None = None
     breaker: str | None = None
     subject: str | None = None
+    parent: Link | None = None
+    parked: int | None = None  # it has children, and was parked so often with new ones
+    deferred: str | None = None  # why a child's failure is its own; whoever claims it carries that out
     fault: str | None = None  # why they could not be read; the job then fails instead of running, and is kept
 
 
@@ -68,7 +81,8 @@ def options_of(job: NewJob) -> str | None:
 
 def dump_options(letter: DeadLetter) -> str | None:
     """The text for the options of a job that is stored again."""
-    return _dump(
+    parent = None if letter.parent is None else Link(letter.parent.queue, letter.parent.id, letter.on_failure.value)
+    text = _dump(
         letter.backoff,
         letter.timeout,
         letter.keep_completed,
@@ -79,6 +93,15 @@ def dump_options(letter: DeadLetter) -> str | None:
         letter.breaker,
         letter.subject,
     )
+    return with_family(text, parent=parent)
+
+
+def with_family(text: str | None, *, parent: Link | None = None, parked: int | None = None) -> str | None:
+    """The text for the same options of a job that has a parent, or children."""
+    if parent is None and parked is None:
+        return text
+    family = {"parent": parent, "parked": parked}
+    return json.dumps(json.loads(text or "{}") | {name: value for name, value in family.items() if value is not None})
 
 
 @lru_cache(maxsize=512)
@@ -131,8 +154,9 @@ def _read(given: dict[str, Any]) -> Options:
     }
     keeps = {name: Keep(*given[name]) for name in ("keep_completed", "keep_failed") if name in given}
     dedup = Dedup(*given["dedup"]) if "dedup" in given else None
-    texts = {name: given.get(name) for name in ("breaker", "subject")}
-    return Options(backoff=backoff, dedup=dedup, **texts, **numbers, **keeps)  # type: ignore[arg-type]
+    texts = {name: given.get(name) for name in ("breaker", "subject", "parked", "deferred")}
+    parent = Link(*given["parent"]) if "parent" in given else None
+    return Options(backoff=backoff, dedup=dedup, parent=parent, **texts, **numbers, **keeps)  # type: ignore[arg-type]
 
 
 def load_options(text: str | None) -> Options:

@@ -18,6 +18,7 @@ from toril.model import (
     Failure,
     Gone,
     JobRecord,
+    JobRef,
     Pending,
     Run,
     WorkerView,
@@ -43,6 +44,7 @@ def record_of(queue: str, row: tuple[Any, ...]) -> JobRecord:
         progress=progress, result=result, failure=load_failure(failure), stall_cause=stall_cause,
         cancelling=cancelling, worker=worker, added_at=added_at, started_at=started_at, finished_at=finished_at,
         deadline=deadline,
+        parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
     )  # fmt: skip
 
 

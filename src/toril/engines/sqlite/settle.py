@@ -6,10 +6,11 @@ from typing import Any, assert_never
 
 from toril.engines.sqlite.complete import complete
 from toril.engines.sqlite.layout import job_key
+from toril.engines.sqlite.options import load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
 from toril.engines.sqlite.tx import QueueRow, Tx
-from toril.errors import InvalidOption
+from toril.errors import InvalidOption, UsageError
 from toril.model import (
     EXCHANGE,
     Cancelled,
@@ -19,6 +20,7 @@ from toril.model import (
     Failed,
     Failure,
     Outcome,
+    Parked,
     Released,
     Retried,
     Settlement,
@@ -59,7 +61,9 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
             continue
         del held[key]
         settled.append(key)
-        if type(settlement.outcome) is Completed:
+        if step.row.flows and (doom := _doom(entry[JOB_COLUMNS - 1], settlement.outcome)) is not None:
+            _fail(step, Job._make(entry[:JOB_COLUMNS]), doom)
+        elif type(settlement.outcome) is Completed:
             completed.append((entry, lease.id, settlement.outcome))
         else:
             job = Job._make(entry[:JOB_COLUMNS])
@@ -73,10 +77,16 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
     return tuple(verdicts)
 
 
+def _doom(options: str | None, outcome: Outcome) -> Failure | None:
+    """The failure of a child that is this job's too, unless it has ended badly by itself."""
+    reason = load_options(options).deferred
+    return None if reason is None or isinstance(outcome, Failed | Cancelled) else Failure(reason, "ChildFailed")
+
+
 def _final(outcome: Outcome, job: Job, cancelling: str | None) -> Outcome:
     """A job that someone wants stopped does not run again, whatever its attempt asked for; nor does one that has no
     attempt left."""
-    if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released):
+    if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released | Parked):
         return Cancelled(cancelling)
     if isinstance(outcome, Retried) and job.attempts_made + 1 >= job.attempts:
         return Failed(outcome.failure)
@@ -126,8 +136,26 @@ def _apply(step: Step, job: Job, outcome: Outcome, released: list[Job]) -> None:
             step.stand(job, made=job.attempts_made)
             released.append(job)
             step.event(EventKind.WAITING, job.id, prev="active")
+        case Parked():
+            _park(step, job, outcome, released)
         case _:
             assert_never(outcome)
+
+
+def _park(step: Step, job: Job, parked: Parked, released: list[Job]) -> None:
+    """Add children, and wait for those that have not ended. Where one cannot be added the job fails."""
+    from toril.engines.sqlite import flows  # noqa: PLC0415 - which settles by this module what it is told
+
+    try:
+        if flows.add_and_wait(step, job.key, parked):
+            step.stand(job, made=job.attempts_made, delay=0)
+            step.rest(job.key)
+            step.event(EventKind.WAITING_CHILDREN, job.id, prev="active")
+            return
+    except UsageError as error:
+        _fail(step, job, Failure(str(error), "WrongState"))
+        return
+    _apply(step, job, Released(), released)
 
 
 def _fail(step: Step, job: Job, failure: Failure) -> None:

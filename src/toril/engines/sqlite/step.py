@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from toril.engines.sqlite.layout import Place, delayed_rank, due_bound, finished_rank, first_key, job_id, run_key
-from toril.engines.sqlite.options import DEFAULTS, Options, dump_failure, load_options
+from toril.engines.sqlite.options import DEFAULTS, Link, Options, dump_failure, load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.model import BURIED, Cause, Ending, EventKind, Failure, Keep, Unstarted, letter_id
@@ -15,8 +15,8 @@ __all__ = ["JOB_COLUMNS", "Job", "Step"]
 
 # In this order, so that a place left and entered again in one step ends as entered.
 _ORDER = (
-    "bury", "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "disown", "enter", "place", "stand",
-    "keep", "age", "forget_age", "run", "result",
+    "bury", "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "orphan", "disown", "enter", "place",
+    "stand", "keep", "age", "forget_age", "run", "result",
 )  # fmt: skip
 _SQL = {name: statement("step", name) for name in _ORDER}
 _EVENT = statement("step", "event")
@@ -60,11 +60,22 @@ class Job(NamedTuple):
 JOB_COLUMNS = len(Job._fields)
 
 
+class Told(NamedTuple):
+    """A child's end, for its parent to know. `stays`: it can still be run again."""
+
+    id: str
+    parent: Link
+    ending: Literal["completed", "failed", "removed"]
+    text: str = ""
+    stays: bool = False
+
+
 class Step:
     """Gathers what an operation decides; `flush` writes it."""
 
     __slots__ = (
-        "_completed", "_events", "_failed", "_last_due", "_trims", "_writes", "ended_keys", "row", "tx", "unstarted",
+        "_completed", "_events", "_failed", "_last_due", "_trims", "_writes", "ended_keys", "parted", "row", "told",
+        "tx", "unstarted",
     )  # fmt: skip
 
     def __init__(self, tx: Tx, row: QueueRow) -> None:
@@ -75,6 +86,8 @@ class Step:
         self._last_due: dict[int, int | None] = {}  # ranks of this step that may not be written yet
         self.ended_keys: list[tuple[int, str]] = []  # jobs that ended, and the deduplication keys they came with
         self.unstarted: list[Unstarted] = []
+        self.told: list[Told] = []  # children that ended
+        self.parted: list[int] = []  # jobs removed before their time, which may be someone's children, or have some
         self._events: list[tuple[EventKind, list[str | None], dict[str, list[str]]]] = []
         self._trims: dict[int, list[Keep]] = {}
         self._writes: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _ORDER}
@@ -144,6 +157,12 @@ class Step:
         self._writes["place"].append((key, Place.DELAYED, rank))
         self.arrived()
 
+    def rest(self, key: int) -> None:
+        """Make a job wait for its children."""
+        rank = self.row.moves + 1
+        self.enter(key, Place.WAITING_CHILDREN, rank)
+        self._writes["place"].append((key, Place.WAITING_CHILDREN, rank))
+
     def stand(
         self, job: Job, *, made: int, delay: int | None = None, failure: Failure | None = None, cause: str | None = None
     ) -> None:
@@ -165,6 +184,7 @@ class Step:
     def discard(self, key: int, chosen: str | None, logs: int) -> None:
         """Remove a job that someone wants gone: it owns nothing any more."""
         self.delete(key, chosen, logs)
+        self.parted.append(key)
         self._writes["disown"].append((key,))
 
     def completed(self, count: int) -> int:
@@ -191,7 +211,12 @@ class Step:
         if options.result_ttl is not None:
             values = (row.key, job.id, self.tx.now + options.result_ttl, cause.value, failure.reason)
             self._writes["result"].append(values)
-        if options.keep_failed.count == 0:
+        kept = options.keep_failed.count != 0
+        if options.parent is not None:
+            self.told.append(Told(job.id, options.parent, "failed", failure.reason, kept or cause in BURIED))
+        if not kept:
+            if options.parked is not None:
+                self._writes["orphan"].append((job.key,))
             if cause in BURIED:
                 self._bury(job, cause, failure, made)
             self.delete(job.key, job.chosen, job.logs)
@@ -224,7 +249,9 @@ class Step:
             self._writes["age"].append((self.row.key, now + keep.age_ms + 1, job.key))
 
     def flush(self) -> None:
-        """Make the gathered writes, then trim, then the figures and the events."""
+        """Make the gathered writes, then trim, then the figures and the events; then tell parents of their children."""
+        if self.parted and self.row.flows:
+            family().part(self)
         self._flush_writes()
         for place, keeps in self._trims.items():
             self._trim(place, keeps)
@@ -237,6 +264,8 @@ class Step:
             from toril.engines.sqlite.add import let_go  # noqa: PLC0415 - which is made of steps like this one
 
             let_go(self)
+        if self.told:
+            family().tell(self)
 
     def _flush_writes(self) -> None:
         for name, rows in self._writes.items():
@@ -264,6 +293,8 @@ class Step:
                 self.leave(key, place, rank)
                 self.delete(key, chosen, logs)
                 options = load_options(text)
+                if options.parked is not None:
+                    self._writes["orphan"].append((key,))
                 keep = options.keep_completed if place == Place.COMPLETED else options.keep_failed
                 if keep.age_ms is not None:
                     self._writes["forget_age"].append((self.row.key, finished_at + keep.age_ms + 1, key))
@@ -286,3 +317,10 @@ class Step:
         tx.run(_EVENT, (base + row.events, tx.now, kind.value, len(jobs), json.dumps(jobs), detail))
         if before // _TRIM_SLACK != row.events // _TRIM_SLACK and row.events > EVENTS:
             tx.run(_TRIM_EVENTS, (base, base + row.events - EVENTS))
+
+
+def family() -> Any:
+    """What parents and children do to each other; made of steps like these."""
+    from toril.engines.sqlite import family as module  # noqa: PLC0415 - as said
+
+    return module

@@ -49,6 +49,7 @@ class QueueRow:
     window_till: int
     window_starts: int
     held_till: int
+    flows: int
 
     def count(self, place: int, change: int) -> None:
         """Keep the count of a place in step with what enters or leaves it."""

@@ -5,6 +5,8 @@ from dataclasses import asdict
 
 from toril.engines.sqlite.breakers import prune_circuits
 from toril.engines.sqlite.control import poke
+from toril.engines.sqlite.family import heal
+from toril.engines.sqlite.flows import rollback
 from toril.engines.sqlite.layout import Place
 from toril.engines.sqlite.letters import prune_letters
 from toril.engines.sqlite.options import load_options
@@ -39,6 +41,8 @@ def prune(tx: Tx, queue: str, limit: int) -> int:
     removed += tx.run(_SQL["overdue_results"], (row.key, row.key, tx.now, limit))
     removed += tx.run(_SQL["old_dedups"], (row.key, tx.now))
     removed += tx.run(_SQL["old_minutes"], (row.key, tx.now // 60_000 - MINUTES))
+    if row.flows:
+        removed += rollback(tx, row, limit) + heal(tx, row)
     return removed + _prune_aged(Step(tx, row), limit)
 
 
@@ -53,6 +57,8 @@ def _prune_aged(step: Step, limit: int) -> int:
             if keep.age_ms is not None and finished_at + keep.age_ms < tx.now:
                 step.leave(key, place, rank)
                 step.delete(key, chosen, logs)
+                if settings.parked is not None:
+                    step.write("orphan", [(key,)])
         tx.run(_SQL["forget_aged"], (row.key, till, key))
     step.flush()
     return len(aged)

@@ -22,7 +22,10 @@ local function again(id, state)
   call('HDEL', P .. id, F.finished_at, F.started_at, F.reason, F.result, F.attempts_made, F.attempts_made_old, F.stalls,
     F.trace, F.kind, F.stall_cause, F.progress, F.expires, F.waited, F.worker, F.deferred)
   call('HSET', P .. id, F.delay, 0)
-  to_back(id, tonumber(call('HGET', P .. id, F.priority) or nil) or 0)
+  call('DEL', P .. id .. K.unsuccessful)
+  local f = call('HMGET', P .. id, F.priority, F.parent)
+  rejoin(id, f[2])
+  to_back(id, tonumber(f[1] or nil) or 0)
   event('waiting', 'jobId', id, 'prev', state)
 end
 
@@ -35,7 +38,7 @@ end
 
 -- A running job is asked to stop, and its worker told that someone asked.
 local function cancel(id, state, reason)
-  local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts)
+  local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.parent)
   if state == 'active' then
     call('HSET', P .. id, F.cancelling, reason)
     local poke = W .. G.poke .. (f[6] or '') .. ':poke'
@@ -44,7 +47,7 @@ local function cancel(id, state, reason)
     return true
   end
   leave(id, state)
-  local job = {name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = tonumber(f[5]) or 0, worker = f[6], options = f[7]}
+  local job = {name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = tonumber(f[5]) or 0, worker = f[6], options = f[7], parent = f[8]}
   fail_job(id, job, 'cancelled', reason, 'JobCancelled', '', reason:sub(1, 1024), #reason <= 1024)
 end
 
@@ -58,7 +61,7 @@ end
 local VERBS = {
   retry = {again, {completed = true, failed = true}},
   promote = {promote, {delayed = true}},
-  cancel = {cancel, {waiting = true, prioritized = true, delayed = true, active = true}},
+  cancel = {cancel, {waiting = true, prioritized = true, delayed = true, waiting_children = true, active = true}},
   remove = {remove, {waiting = true, prioritized = true, delayed = true, waiting_children = true, completed = true, failed = true}},
 }
 local act, allowed = VERBS[ARGV[4]][1], VERBS[ARGV[4]][2]

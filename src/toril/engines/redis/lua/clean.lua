@@ -38,6 +38,7 @@ else
   end
 end
 flush_gone()
+flush_told()
 if #swept > 0 then event('cleaned', 'count', #swept) end
 local answer = {swept, #swept == limit and 1 or 0}
 remember(answer)

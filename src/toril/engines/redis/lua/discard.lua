@@ -5,6 +5,7 @@
 -- Events  none
 -- include begin
 -- include calls
+-- include kinship
 local before, late = recalled()
 if late then return late end
 if before then return before end
@@ -13,6 +14,8 @@ for i = 4, #ARGV do
   local letter = ARGV[i]
   if call('ZREM', P .. K.letters, letter) == 1 then
     call('LREM', P .. K.wait, -1, letter)
+    local f = call('HMGET', P .. letter, F.parent, F.letter_queue, F.letter_job)
+    if f[1] and f[2] and f[3] then tell_parent(PREFIX .. f[2] .. ':' .. f[3], f[1], 'removed') end
     call('DEL', P .. letter, P .. letter .. K.logs)
     done[#done + 1] = letter
   else

@@ -16,6 +16,7 @@ if mistake then return mistake end
 local limit = tonumber(ARGV[4])
 for i = 5, #ARGV do sweep_state(ARGV[i], limit, is_current_run) end
 flush_gone()
+flush_told()
 local answer = {swept, #swept == limit and 1 or 0}
 remember(answer)
 return answer

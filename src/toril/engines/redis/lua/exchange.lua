@@ -4,7 +4,7 @@
 --         how many settlements, and for each: id, token, kind, text, shown, extra, trace
 -- Returns verdicts, jobs (id, fence, suspect, fields and values as before the claim), now, wake_at, gate, suspects,
 --         and {id, name, reason, kind} of those ended instead of handed out
--- Events  completed, failed, retries-exhausted, waiting, delayed, active, drained
+-- Events  completed, failed, retries-exhausted, waiting, delayed, waiting-children, active, drained
 -- include begin
 -- include guard
 -- include calls
@@ -43,7 +43,7 @@ for i, held in ipairs(holds(ids, tokens)) do
     jobs[id], verdicts[i] = job, OK
     settled[#settled + 1], locks[#locks + 1] = i, P .. id .. K.lock
     kinds[kind == 'c' and 'completed' or 'failed'] = true
-    if options.de then kinds.failed = true end  -- its end may bring another job
+    if options.de or job.parent or job.deferred then kinds.failed = true end  -- its end may bring another job
     if options.toril or options.removeOnComplete ~= true then kinds.kept = true end
   else
     verdicts[i] = (seen or call('EXISTS', P .. id) == 1) and LOST or MISSING

@@ -1,9 +1,10 @@
 -- What a job has to wait for.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now; the job, `1` where priorities go first; the claimer's rate: max, ms, window
--- Returns now, how many go first, ids that run now, until when the rate is used up
+-- Returns now, how many go first, ids that run now, until when the rate is used up, of one who waits for children these
 -- Events  none
 -- include begin
+-- include kin
 local id, ahead = ARGV[2], 0
 local rank = call('ZRANK', P .. K.prioritized, id)
 local place = not rank and call('LPOS', P .. K.wait, id, 'RANK', -1)
@@ -34,4 +35,5 @@ end
 
 local till = false
 if max then if window == 'sliding' then till = sliding() else till = fixed() end end
-return {now, ahead, call('LRANGE', P .. K.active, 0, 9), till}
+local family = call('ZSCORE', P .. K.waiting_children, id) and family_of(P .. id, 10)
+return {now, ahead, call('LRANGE', P .. K.active, 0, 9), till, family or false}

@@ -29,11 +29,12 @@ for _, name in ipairs({K.prioritized, K.delayed, K.waiting_children, K.completed
   sweep_zset(name, limit, nothing_stays)
 end
 flush_gone()
+flush_told()
 if #swept < limit and known then
   for _, scheduler in ipairs(call('ZRANGE', P .. K.repeat, 0, -1)) do call('DEL', P .. K.repeat .. ':' .. scheduler) end
   for _, name in ipairs({K.id, K.meta, K.active, K.pc, K.marker, K.stalled, K.stalled_check, K.limiter, K.events, K.repeat,
     K.metrics_completed, K.metrics_failed, K.toril, K.deadlines, K.suspects, K.starts, K.runs_completed, K.runs_failed,
-    K.results, K.results_till, K.ages, K.schedules}) do
+    K.results, K.results_till, K.ages, K.schedules, K.building}) do
     call('DEL', P .. name, P .. name .. K.metrics_data)
   end
   call('SREM', W .. G.queues, ARGV[6])

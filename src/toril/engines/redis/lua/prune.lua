@@ -7,6 +7,7 @@
 -- include guard
 -- include jobs
 -- include collecting
+-- include healing
 local mistake = wrong('hash', K.results, K.toril) or wrong('zset', K.results_till, K.ages, K.completed, K.failed)
 if mistake then return mistake end
 
@@ -41,7 +42,7 @@ for i = 1, #aged do
   end
   call('ZREM', P .. K.ages, aged[i])
 end
-local moved = collect(limit)
+local moved = collect(limit) + roll_back(limit) + heal()
 flush_gone()
 if may_bury() then moved = moved + drop_old(limit) end
 return {#dead + #results + #aged + moved, call('HLEN', W .. G.circuits)}

@@ -18,6 +18,9 @@ FROM json_each(?) v CROSS JOIN letters l ON l.id = v.value
 -- name: count
 SELECT count(*) FROM letters
 
+-- name: family
+SELECT queue, job, options FROM letters WHERE id = ?
+
 -- name: delete
 DELETE FROM letters WHERE id = ?
 

@@ -29,6 +29,9 @@ DELETE FROM ids WHERE queue = ? AND id IN (VALUES (?))
 -- name: delete_logs
 DELETE FROM logs WHERE key IN (VALUES (?))
 
+-- name: orphan
+DELETE FROM children WHERE parent IN (VALUES (?))
+
 -- name: disown
 DELETE FROM dedups WHERE key IN (VALUES (?))
 

@@ -1,5 +1,5 @@
+-- include kinship
 -- Jobs that failed for good and are not kept: moved, whole, to a paused queue of their own, where dashboards show them.
-local PREFIX = W:sub(1, -8)
 local D, QUEUE = PREFIX .. N.dead_letters .. ':', P:sub(#PREFIX + 1, -2)
 local MOURNED, can_bury = {failed = true, stalled = true}, nil
 

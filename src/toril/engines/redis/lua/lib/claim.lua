@@ -27,7 +27,7 @@ local function end_early(id, f, cause, reason, kind)
   local made = (tonumber(f[F.attempts_made]) or 0) + (cause == 'expired' and 0 or 1)
   local job = {
     name = f[F.name], added = f[F.added_at] or false, started = f[F.started_at] or false, made = made,
-    stalls = tonumber(f[F.stalls]) or 0, worker = f[F.worker] or false, options = f[F.opts],
+    stalls = tonumber(f[F.stalls]) or 0, worker = f[F.worker] or false, options = f[F.opts], parent = f[F.parent],
   }
   fail_job(id, job, cause, reason, kind, '', reason:sub(1, 1024), #reason <= 1024)
   ended_early = ended_early + 1
@@ -49,7 +49,8 @@ local function start(id, suspect)
     return end_early(id, f, 'expired', 'expired: not started ' .. again .. 'by ' .. expires, 'JobExpired')
   end
   if deferred then
-    return end_early(id, f, deferred:find('stalled', 1, true) and 'stalled' or 'failed', deferred, 'Deferred')
+    local kind = deferred:find('^child ') and 'ChildFailed' or 'Deferred'
+    return end_early(id, f, deferred:find('stalled', 1, true) and kind == 'Deferred' and 'stalled' or 'failed', deferred, kind)
   end
   if not can_be_read(f[F.opts]) then
     return end_early(id, f, 'failed', 'its stored options cannot be read', 'Undecodable')

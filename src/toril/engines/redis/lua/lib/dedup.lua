@@ -1,3 +1,4 @@
+-- include kinship
 -- include storing
 -- include states
 -- include jobs
@@ -25,9 +26,11 @@ local function take_key(key, id, ttl)
   if slack > 0 and not ttl then call('HDEL', P .. K.toril, 'de:' .. key) end
 end
 
--- A job that has been removed owns nothing any more.
+-- A job that has been removed owns nothing any more, and is no one's child.
 local function disown(id)
-  local key = call('HGET', P .. id, F.dedup)
+  local f = call('HMGET', P .. id, F.dedup, F.parent)
+  local key = f[1]
+  if f[2] then told[#told + 1] = {P .. id, f[2], 'removed'} end
   if key and call('GET', key_of(key)) == id then call('DEL', key_of(key), next_of(key)) end
 end
 

@@ -38,10 +38,14 @@ local function end_job(ending, id, job, cause, text, shown, whole, fields)
   end
   local wish = options[WISH[ending]]
   local count, age = keep_of(wish)
-  if ending == 'failed' and wish == -1 then
-    if not MOURNED[cause] then count = 0 elseif may_bury() then count = bury(id, job, cause, shown, fields) or 0 end
+  local buried = ending == 'failed' and wish == -1 and MOURNED[cause] and may_bury()
+  if buried then
+    bury(id, job, cause, shown, fields)
+  elseif wish == -1 and ending == 'failed' and not MOURNED[cause] then
+    count = 0
   end
-  if count == 0 then
+  if job.parent then told[#told + 1] = {P .. id, job.parent, ending, text, buried or count ~= 0} end
+  if buried or count == 0 then
     forget(id)
     return
   end

@@ -22,6 +22,7 @@ local function flush_endings()
   if #ended > 0 then call('PUBLISH', P .. K.ended, table.concat(ended, '\n')) end
   for i = 1, #letting do let_go(letting[i][1], letting[i][2]) end
   rows, kept, ended, letting = {completed = {}, failed = {}}, {completed = {}, failed = {}}, {}, {}
+  flush_told()
 end
 
 -- The last of the traces, as many as the job's producer wants.

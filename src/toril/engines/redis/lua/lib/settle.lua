@@ -1,5 +1,6 @@
 -- include endings
 -- include places
+-- include parking
 -- Jobs that come back from those who ran them. Each counts only while its lease holds.
 local OK, LOST, MISSING = 0, 1, 2
 local FAILS = {f = 'failed', x = 'cancelled'}
@@ -7,10 +8,11 @@ local released, delayed_some = {}, false
 
 -- The fields of a job that its end needs.
 local function running_job(id)
-  local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.priority, F.cancelling)
+  local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.priority, F.cancelling,
+    F.parent, F.deferred)
   return {
     name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = tonumber(f[5]) or 0, worker = f[6],
-    options = f[7], priority = tonumber(f[8]) or 0, cancelling = f[9],
+    options = f[7], priority = tonumber(f[8]) or 0, cancelling = f[9], parent = f[10], deferred = f[11],
   }
 end
 
@@ -31,15 +33,22 @@ local function retry_job(id, job, delay, fields)
   end
 end
 
--- `kind` is one letter: completed, failed, retried, snoozed, given back (l), cancelled (x).
+-- `kind` is one letter: completed, failed, retried, snoozed, given back (l), cancelled (x), parked (p).
 local function settle_one(id, job, kind, text, shown, extra, trace)
   local whole = shown == '='
   shown = whole and text or shown:sub(2)
-  if job.cancelling and (kind == 'r' or kind == 's' or kind == 'l') then
+  if job.cancelling and (kind == 'r' or kind == 's' or kind == 'l' or kind == 'p') then
     kind, text, shown, whole, extra, trace = 'x', job.cancelling, job.cancelling:sub(1, 1024), #job.cancelling <= 1024, 'JobCancelled', ''
   end
-  if kind == 'r' and job.made + 1 >= attempts_of(options_of(job.options)) then  -- there is no attempt left
+  if job.deferred and kind ~= 'f' and kind ~= 'x' then  -- a child's failure is its own
+    kind, text, shown, whole, extra, trace = 'f', job.deferred, job.deferred:sub(1, 1024), #job.deferred <= 1024, 'ChildFailed', ''
+  elseif kind == 'r' and job.made + 1 >= attempts_of(options_of(job.options)) then  -- there is no attempt left
     kind, extra, shown, whole = 'f', shown, text:sub(1, 1024), #text <= 1024
+  elseif kind == 'p' then
+    local rests, refusal = park(id, text, tonumber(extra))
+    if rests then return end
+    kind = refusal and 'f' or 'l'
+    if refusal then text, shown, whole, extra, trace = refusal, refusal, true, 'WrongState', '' end
   end
   if kind == 'c' then
     job.made = job.made + 1

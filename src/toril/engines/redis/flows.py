@@ -1,0 +1,119 @@
+"""Jobs that wait for others."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toril.engines.redis.exchange import VERDICTS
+from toril.engines.redis.layout import may_be_id
+from toril.engines.redis.nodes import dump_nodes, dump_refs, ref_of
+from toril.engines.redis.store import RedisStore
+from toril.errors import InvalidOption, QueueFull, TorilError, shown
+from toril.model import (
+    BATCH,
+    BUILDING,
+    Added,
+    AddOutcome,
+    Call,
+    Child,
+    ChildState,
+    Family,
+    FlowNode,
+    JobRef,
+    Lease,
+    Page,
+    Verdict,
+    whole,
+)
+from toril.names import check_queue_name
+from toril.policy.flows import refused
+from toril.states import State
+
+__all__ = ["RedisFlows", "family_of"]
+
+_MOST: Final = 1_000  # in one page, or thereabouts
+_FEW: Final = 10  # open children that are named
+_STATES: Final = (ChildState.OPEN, ChildState.COMPLETED, ChildState.IGNORED, ChildState.FAILED)
+
+
+class RedisFlows(RedisStore):
+    """Flows, in BullMQ's layout."""
+
+    async def add_flow(
+        self, nodes: Sequence[FlowNode], *, held: Sequence[JobRef] = (), hold_for: int = BUILDING,
+        closed: Sequence[JobRef] = (), call: Call | None = None, now: int | None = None,
+    ) -> list[Added]:  # fmt: skip
+        _check(nodes)
+        queue = nodes[0].queue if nodes else closed[0].queue if closed else ""
+        arguments = [dump_nodes(nodes), dump_refs(held), dump_refs(closed), hold_for]
+        answer = _accepted(await self._write("flow", queue, arguments, call, now))
+        return [
+            Added(identity, AddOutcome.DUPLICATE if taken else AddOutcome.ADDED, State(state))
+            for identity, taken, state in answer
+        ]
+
+    async def add_children(
+        self, lease: Lease, nodes: Sequence[FlowNode], *, call: Call | None = None, now: int | None = None
+    ) -> Verdict:
+        _check(nodes)
+        arguments = [lease.id, lease.token, dump_nodes(nodes)]
+        verdict: int = _accepted(await self._write("adopt", check_queue_name(lease.queue), arguments, call, now))
+        return VERDICTS[verdict]
+
+    async def family(self, job: JobRef) -> Family:
+        queue = check_queue_name(job.queue)
+        row = await self._read("family", queue, [job.id, _FEW]) if may_be_id(job.id) else None
+        return family_of(self._address.prefix, row)
+
+    async def children(self, job: JobRef, *, cursor: str | None = None, limit: int = 100) -> Page[Child]:
+        most = min(whole("limit", limit, 1, 2**53), _MOST)
+        kind, place = _place(cursor)
+        found: list[Child] = []
+        while may_be_id(job.id) and kind <= len(_STATES) and len(found) < most:
+            left = most - len(found)
+            place, rows = await self._read("children", check_queue_name(job.queue), [job.id, kind, place, left])
+            found += [Child(ref_of(self._address.prefix, key), _STATES[kind - 1], text) for key, text in rows]
+            if place == "0":
+                kind += 1
+        more = may_be_id(job.id) and kind <= len(_STATES)
+        return Page(tuple(found), f"{kind}:{place}" if more else None)
+
+
+def family_of(prefix: str, row: Sequence[Any] | None) -> Family:
+    if not row:
+        return Family()
+    *counts, first = row
+    named = {state.value: count for state, count in zip(_STATES, counts, strict=True)}
+    return Family(**named, first_open=tuple(ref_of(prefix, key) for key in first))
+
+
+def _place(cursor: str | None) -> tuple[int, str]:
+    kind, separator, place = (cursor or "1:0").partition(":")
+    if not separator or kind not in {"1", "2", "3", "4"} or not place.isdecimal():
+        raise InvalidOption(f"{shown(cursor)} is not a cursor that was given out")
+    return int(kind), place
+
+
+def _check(nodes: Sequence[FlowNode]) -> None:
+    if len(nodes) > BATCH:
+        raise InvalidOption(f"one call adds at most {BATCH} jobs of a flow, not {len(nodes)}")
+    for node in nodes:
+        check_queue_name(node.queue)
+
+
+def _accepted(answer: Any) -> Any:
+    """What a script answers, unless it refuses."""
+    match answer:
+        case ["refused", [*words]]:
+            raise _refusal(words)
+        case _:
+            return answer
+
+
+def _refusal(words: Sequence[Any]) -> TorilError:
+    match words:
+        case ["full", queue, most, held, count]:
+            return QueueFull(f"queue {queue!r} may hold {most} waiting jobs and has {held}; {count} more were refused")
+        case [why, job, other]:
+            return refused(why, job, other)
+        case _:
+            raise AssertionError(words)

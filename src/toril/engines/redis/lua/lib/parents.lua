@@ -1,0 +1,80 @@
+-- A job's parent may be in another queue. What becomes of a child is written to it by the step that ends the child. Where
+-- the parent's own keys are of wrong types nothing is: `try` leaves those as they are.
+local PREFIX, try = W:sub(1, -8), redis.pcall
+local told = {}
+
+-- At most so many bytes, and no half character.
+local function cut(text, most)
+  if #text <= most then return text end
+  return (text:sub(1, most):gsub('[\128-\191]*$', ''):gsub('[\192-\255]$', ''))
+end
+
+-- Whose child a job is, from its field; nil if it is nobody's.
+local function link_of(text)
+  local fine, link = pcall(cjson.decode, text or '')
+  if not fine or type(link) ~= 'table' or type(link.queueKey) ~= 'string' or link.id == nil then return nil end
+  link.id, link.base = tostring(link.id), link.queueKey .. ':'
+  link.key, link.plain = link.base .. link.id, not (link.fpof or link.cpof or link.idof or link.rdof)
+  return link
+end
+
+local function rouse(base)
+  local meta, running = try('HMGET', base .. K.meta, F.is_paused, F.concurrency), try('LLEN', base .. K.active)
+  if meta.err or meta[1] or type(running) ~= 'number' then return end
+  if running < (tonumber(meta[2] or nil) or math.huge) then try('ZADD', base .. K.marker, 0, '0') end
+end
+
+-- Let a parent go on that stands in this set: to the front, after its own delay if it has one.
+local function free(link, name, prev)
+  local base, id = link.base, link.id
+  if try('ZREM', base .. name, id) ~= 1 then return false end
+  local f = try('HMGET', link.key, F.delay, F.priority)
+  local delay, priority = tonumber(f[1] or nil) or 0, tonumber(f[2] or nil) or 0
+  if delay > 0 then
+    try('ZADD', base .. K.delayed, (now + delay) * N.ties, id)
+    local first = try('ZRANGE', base .. K.delayed, 0, 0, 'WITHSCORES')
+    try('ZADD', base .. K.marker, math.floor((first[2] or 0) / N.ties), '1')
+    return try('XADD', base .. K.events, '*', 'event', 'delayed', 'jobId', id, 'delay', now + delay)
+  elseif priority > 0 then
+    local count = try('INCR', base .. K.pc)
+    if count == 1 then count = try('INCRBY', base .. K.pc, N.middle) end
+    try('ZADD', base .. K.prioritized, priority * N.priorities + count % N.priorities, id)
+  else
+    try('RPUSH', base .. K.wait, id)
+  end
+  try('XADD', base .. K.events, '*', 'event', 'waiting', 'jobId', id, 'prev', prev)
+  rouse(base)
+  return true
+end
+
+local function go_on(link)
+  if try('SCARD', link.key .. K.dependencies) == 0 then free(link, K.waiting_children, 'waiting-children') end
+end
+
+-- A parent fails for its child: by whoever claims it next, as in BullMQ, so that it fails in its own queue.
+local function doom(link, reason)
+  if try('EXISTS', link.key) ~= 1 then return end
+  for _, name in ipairs({K.completed, K.failed}) do
+    if try('ZSCORE', link.base .. name, link.id) then return end
+  end
+  try('HSET', link.key, F.deferred, reason, F.delay, 0)
+  if not free(link, K.waiting_children, 'waiting-children') then free(link, K.delayed, 'delayed') end
+end
+
+-- `ending` is completed, failed or removed; `stays` says that a failed child can still be run again.
+local function tell_parent(child, field, ending, text, stays)
+  local link = link_of(field)
+  local failed = ending == 'failed'
+  if not link or (failed and link.plain and stays) then return end
+  if try('SREM', link.key .. K.dependencies, child) ~= 1 then return end
+  if ending == 'completed' then
+    try('HSET', link.key .. K.processed, child, text)
+  elseif failed and link.fpof then
+    try('ZADD', link.key .. K.unsuccessful, NOW, child)
+    return doom(link, 'child ' .. child:sub(#PREFIX + 1) .. ' failed: ' .. cut(text, 1000))
+  elseif failed and (link.cpof or link.idof) then
+    try('HSET', link.key .. K.child_failures, child, text)
+    if link.cpof then return free(link, K.waiting_children, 'waiting-children') end
+  end
+  go_on(link)
+end

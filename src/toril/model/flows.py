@@ -1,0 +1,93 @@
+"""Jobs that wait for other jobs: who belongs to whom, and what a child's failure does to its parent."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from toril.errors import InvalidOption, shown
+from toril.model.options import NewJob
+
+MAX_DEPTH: Final = 100  # of a flow
+BUILDING: Final = 600_000  # ms after which the parts of a flow that was never whole are taken back
+
+
+class OnFailure(StrEnum):
+    """What becomes of the parent when a child has failed for good.
+
+    `FAIL`: it fails too, and at once. `CONTINUE`: it runs at once, and can ask which failed. `IGNORE`: it runs when the
+    others have ended, and can ask. `REMOVE`: the same, and nothing is remembered. `WAIT`: it waits until the child has
+    been run again or removed; what BullMQ does if nothing else is said.
+    """
+
+    FAIL = "fail"
+    CONTINUE = "continue"
+    IGNORE = "ignore"
+    REMOVE = "remove"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class JobRef:
+    """One job of the store."""
+
+    queue: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.queue}:{self.id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowNode:
+    """A job of a flow, whose id is chosen. `waits` says that it has children, and runs when they have ended; of jobs
+    that are added together the parent comes first."""
+
+    queue: str
+    job: NewJob
+    parent: JobRef | None = None
+    on_failure: OnFailure = OnFailure.FAIL
+    waits: bool = False
+
+    def __post_init__(self) -> None:
+        if self.job.id is None:
+            raise InvalidOption(f"a job of a flow needs an id, and {shown(self.job.name)} has none")
+        if self.job.dedup is not None:
+            raise InvalidOption(f"dedup and a flow exclude each other: job {shown(self.job.name)} has both")
+
+    @property
+    def ref(self) -> JobRef:
+        return JobRef(self.queue, str(self.job.id))
+
+
+class ChildState(StrEnum):
+    """What a parent knows of a child: it has not ended; it has returned; it has failed, and the parent goes on; it has
+    failed, and the parent with it."""
+
+    OPEN = "open"
+    COMPLETED = "completed"
+    IGNORED = "ignored"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """What a parent knows of one child, even when that is gone. `text` is what it returned, or why it failed."""
+
+    ref: JobRef
+    state: ChildState
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """How many children of each kind a job has, and the first few that have not ended."""
+
+    open: int = 0
+    completed: int = 0
+    ignored: int = 0
+    failed: int = 0
+    first_open: tuple[JobRef, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return self.open + self.completed + self.ignored + self.failed

@@ -1,0 +1,31 @@
+"""What makes a flow impossible, in the words of an error. Pure: engines find it out, each in its own way."""
+
+from typing import Final, Literal, TypeAlias
+
+from toril.errors import NotFound, TorilError, WrongState
+
+__all__ = ["Refusal", "child_failed", "refused"]
+
+_REASON: Final = 1_000  # characters of a child's reason in its parent's
+
+Refusal: TypeAlias = Literal["no_parent", "parent_state", "taken", "has_children", "has_failed"]
+
+
+def refused(why: Refusal, job: str, other: str) -> TorilError:
+    """The error for a job, `queue:id`, that cannot be added; `other` is the parent, or the state, that forbids it."""
+    match why:
+        case "no_parent":
+            return NotFound(f"job {job} cannot be added as a child: there is no job {other}")
+        case "parent_state":
+            return WrongState(f"job {job} is {other}: only a job that runs, or waits for children, can be given more")
+        case "taken":
+            return WrongState(f"job {job} is a child of {other} already, which has not ended; nothing was added")
+        case "has_children":
+            return WrongState(f"job {job} has children of its own and cannot be given to {other}; nothing was added")
+        case "has_failed":
+            return WrongState(f"job {job} has failed: retry or remove it before it becomes a child of {other}")
+
+
+def child_failed(queue: str, child: str, reason: str) -> str:
+    """Why a parent fails whose child did."""
+    return f"child {queue}:{child} failed: {reason[:_REASON]}"
