@@ -165,9 +165,11 @@ from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
 from toril.context import JobContext, SyncJobContext
 from toril.job import Job
+from toril.metrics import QueueMetrics
 from toril.model import AddOutcome, Counts, Event, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
 from toril.model import Run as RunRecord
 from toril.operations import StateName
+from toril.policy.figures import Range
 from toril.policy.retry import Seconds
 from toril.queue import Item, Planned, Queue
 from toril.schedule import QueueSchedules, Timing

@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 from toril.job import Job
+from toril.metrics import QueueMetrics
 from toril.model import Circuit, DeadLetter, Run, ScheduleView, WorkerView
 
-__all__ = ["of_circuit", "of_job", "of_letter", "of_run", "of_schedule", "of_worker"]
+__all__ = ["of_circuit", "of_job", "of_letter", "of_metrics", "of_run", "of_schedule", "of_worker"]
 
 
 def of_job(job: Job[Any]) -> dict[str, Any]:
@@ -133,4 +134,19 @@ def of_circuit(circuit: Circuit) -> dict[str, Any]:
         "failures": sum(bad for _, _, bad in circuit.slots),
         "probes": len(circuit.probes),
         "passed": circuit.passed,
+    }
+
+
+def of_metrics(found: QueueMetrics) -> dict[str, Any]:
+    """A queue in figures; a series is as charts take it."""
+    return {
+        "queue": found.queue,
+        "range": found.range,
+        "workers": found.workers,
+        "counts": {state: found.counts[state] for state in found.counts},
+        "paused": found.counts.paused,
+        "completed": found.completed,
+        "failed": found.failed,
+        "failure_rate": found.failure_rate,
+        "series": [{"id": series.id, "data": [{"x": x, "y": y} for x, y in series.data]} for series in found.series],
     }

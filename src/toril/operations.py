@@ -9,6 +9,7 @@ from toril.errors import InvalidName, InvalidOption, NotFound, shown
 from toril.events import Events
 from toril.history import Happening, follow
 from toril.job import Job
+from toril.metrics import QueueMetrics, metrics
 from toril.model import (
     BURIED,
     Call,
@@ -30,6 +31,7 @@ from toril.model import (
     Swept,
     WorkerView,
 )
+from toril.policy.figures import Range
 from toril.policy.retry import Seconds, milliseconds
 from toril.states import State
 from toril.why import Explanation, ended, why
@@ -107,6 +109,11 @@ class QueueOperations:
         since = good[0].finished_at if good else -1
         bad = (await self.runs("failed", limit=1000, subject=subject)).items
         return sum(run.finished_at > since and run.cause in BURIED for run in bad)
+
+    async def metrics(self, over: Range = "1h") -> QueueMetrics:
+        """Counts of now, and what completed and failed in the last `1h`, `4h`, `12h`, `1d` or `7d`: in all, as a rate,
+        and as two series of at most 240 points. It is recorded whether jobs are kept or not."""
+        return await metrics(self.store, self.name, over)
 
     def events(self, after: str | None = None) -> AsyncIterator[Happening]:
         """All that happens in the queue, wherever: `async for event in queue.events()`, from now on. To read on from

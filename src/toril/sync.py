@@ -11,9 +11,11 @@ from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
 from toril.context import JobContext, SyncJobContext
 from toril.job import Job
+from toril.metrics import QueueMetrics
 from toril.model import AddOutcome, Counts, Event, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
 from toril.model import Run as RunRecord
 from toril.operations import StateName
+from toril.policy.figures import Range
 from toril.policy.retry import Seconds
 from toril.queue import Item, Planned, Queue
 from toril.schedule import QueueSchedules, Timing
@@ -289,6 +291,11 @@ class SyncQueue:
         """How many jobs about a subject have failed for good since the last that went well, as far as run records go
         back."""
         return self._run(self._queue.failures_in_a_row(subject))
+
+    def metrics(self, over: Range = "1h") -> QueueMetrics:
+        """Counts of now, and what completed and failed in the last `1h`, `4h`, `12h`, `1d` or `7d`: in all, as a rate,
+        and as two series of at most 240 points. It is recorded whether jobs are kept or not."""
+        return self._run(self._queue.metrics(over))
 
     def workers(self) -> list[WorkerView]:
         """The workers that serve this queue now."""

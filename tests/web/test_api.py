@@ -124,6 +124,18 @@ async def test_a_queue_is_paused_limited_cleaned_and_obliterated(here: Served) -
     assert unknown.status_code == 404
 
 
+async def test_a_queue_is_seen_in_figures(here: Served) -> None:
+    await here.app.queue("email").add("x")
+    async with here.client() as client:
+        found = await ask(client, "GET", "/queues/email/metrics?range=7d")
+        wrong = await client.get("/queues/email/metrics?range=2h")
+
+    assert (found["counts"]["waiting"], found["failure_rate"], found["workers"]) == (1, 0.0, 0)
+    assert [(series["id"], len(series["data"])) for series in found["series"]] == [("Completed", 240), ("Failed", 240)]
+    assert set(found["series"][0]["data"][0]) == {"x", "y"}
+    assert wrong.status_code == 422
+
+
 async def test_schedules_are_made_run_paused_and_removed(here: Served) -> None:
     one = "/queues/email/schedules/nightly"
     async with here.client() as client:

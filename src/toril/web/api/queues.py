@@ -5,7 +5,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.app import App
+from toril.documents import of_metrics
 from toril.model import QueueView, RateLimit, Settings
+from toril.policy.figures import Range
 from toril.web.access import Role
 from toril.web.api.common import known_queue
 from toril.web.endpoint import Asking, Endpoint, Form
@@ -21,6 +23,17 @@ async def list_queues(asking: Asking) -> dict[str, Any]:
 async def show_queue(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     return await _document(asking.app, queue.name)
+
+
+class Ranging(Form):
+    """Over which time."""
+
+    range: Range = "1h"
+
+
+async def queue_metrics(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    return of_metrics(await queue.metrics(asking.query.range))
 
 
 async def pause_queue(asking: Asking) -> dict[str, Any]:
@@ -127,6 +140,10 @@ def _limits(settings: Settings) -> dict[str, Any]:
 QUEUES: Final = (
     Endpoint(method="GET", path="/queues", role=Role.READ, does="All queues, with their counts.", run=list_queues),
     Endpoint(method="GET", path="/queues/{queue}", role=Role.READ, does="One queue.", run=show_queue),
+    Endpoint(
+        method="GET", path="/queues/{queue}/metrics", role=Role.READ, run=queue_metrics, query=Ranging,
+        does="Counts of now, and what ended in a range of time.",
+    ),
     Endpoint(
         method="POST", path="/queues/{queue}/pause", role=Role.OPERATE, run=pause_queue,
         does="Start nothing new, anywhere, until it is resumed.",
