@@ -1,13 +1,16 @@
 """Schedules as an app declares them and its workers keep them."""
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from toril import App, InvalidOption, JobContext, NotFound, UsageError, only_if
+from tests.worker.conftest import Timed
+from toril import App, InvalidOption, JobContext, NotFound, Queue, State, UsageError, only_if
 from toril.model import Origin
 from toril.testing import memory
 
@@ -24,7 +27,7 @@ async def nothing(ctx: JobContext[dict[str, int]]) -> None:
 
 
 @pytest.mark.covers("R213", "R215", "R217")
-async def test_a_declared_schedule_runs_by_its_times() -> None:
+async def test_a_declared_schedule_runs_by_its_times(timed: Timed) -> None:
     app = App("memory://")
     ran: list[tuple[int, object]] = []
 
@@ -35,7 +38,7 @@ async def test_a_declared_schedule_runs_by_its_times() -> None:
     queue.schedule("minutely", "tick", {"v": 1}, every=60, attempts=3, priority=7)
     app.schedule("by-clock", queue="q", job=tick, cron="*/2 * * * *", tz="Europe/Berlin", data={"v": 2})
 
-    async with memory(app) as test:
+    async with timed(app) as test:
         start = test.clock.now()
         await test.drain()
         for _ in range(4):
@@ -49,11 +52,11 @@ async def test_a_declared_schedule_runs_by_its_times() -> None:
 
 
 @pytest.mark.covers("R214")
-async def test_a_restart_changes_nothing_and_a_change_in_the_code_everything() -> None:
+async def test_a_restart_changes_nothing_and_a_change_in_the_code_everything(timed: Timed) -> None:
     app = App("memory://")
     queue = app.queue("q", [nothing])
     queue.schedule("s", nothing, {"v": 1}, every=3600)
-    async with memory(app) as test:
+    async with timed(app) as test:
         await test.drain()
         before = await queue.schedules.get("s")
         await test.after(10)
@@ -73,23 +76,23 @@ async def test_a_restart_changes_nothing_and_a_change_in_the_code_everything() -
 
 
 @pytest.mark.covers("R218", "S21")
-async def test_a_schedule_of_an_unknown_job_fails_the_boot() -> None:
+async def test_a_schedule_of_an_unknown_job_fails_the_boot(timed: Timed) -> None:
     app = App("memory://")
     app.queue("q", [nothing]).schedule("s", "nothign", every=60)
 
-    async with memory(app) as test:
+    async with timed(app) as test:
         with pytest.raises(UsageError, match="'s' runs 'nothign', which is no handler of queue 'q'; it has nothing"):
             await test.drain()
 
 
 @pytest.mark.covers("R031")
-async def test_the_schedule_of_a_job_that_does_not_run_here_is_not_kept() -> None:
+async def test_the_schedule_of_a_job_that_does_not_run_here_is_not_kept(timed: Timed) -> None:
     app = App("memory://")
     cloud = True
     queue = app.queue("q", {"bill": only_if(lambda: cloud, "self-hosted")(nothing)})
     queue.schedule("billing", "bill", {"v": 1}, every=3600)
 
-    async with memory(app) as test:
+    async with timed(app) as test:
         await test.drain()
         kept = (await queue.schedules.list()).items
         cloud = False
@@ -100,7 +103,7 @@ async def test_the_schedule_of_a_job_that_does_not_run_here_is_not_kept() -> Non
 
 
 @pytest.mark.covers("X14", "X15")
-async def test_schedules_are_made_and_removed_at_run_time_even_by_their_own_job() -> None:
+async def test_schedules_are_made_and_removed_at_run_time_even_by_their_own_job(timed: Timed) -> None:
     app = App("memory://")
     ran: list[int] = []
 
@@ -110,7 +113,7 @@ async def test_schedules_are_made_and_removed_at_run_time_even_by_their_own_job(
             await ctx.job.queue.schedules.remove("tenant-2")
 
     queue = app.queue("q", [poll])
-    async with memory(app) as test:
+    async with timed(app) as test:
         for tenant in (1, 2):
             view = await queue.schedules.put(f"tenant-{tenant}", poll, {"tenant": tenant}, every=5, min_interval=60)
             assert (view.schedule.every, view.schedule.origin) == (MINUTE, Origin.API)
@@ -124,7 +127,7 @@ async def test_schedules_are_made_and_removed_at_run_time_even_by_their_own_job(
             await queue.schedules.get("tenant-2")
 
 
-async def test_a_schedule_is_paused_and_goes_on_and_runs_when_told() -> None:
+async def test_a_schedule_is_paused_and_goes_on_and_runs_when_told(timed: Timed) -> None:
     app = App("memory://")
     ran: list[int] = []
 
@@ -132,7 +135,7 @@ async def test_a_schedule_is_paused_and_goes_on_and_runs_when_told() -> None:
         ran.append(test.clock.now())
 
     queue = app.queue("q", [tick])
-    async with memory(app) as test:
+    async with timed(app) as test:
         start = test.clock.now()
         await queue.schedules.put("s", tick, every=60)
         await test.drain()
@@ -151,7 +154,9 @@ async def test_a_schedule_is_paused_and_goes_on_and_runs_when_told() -> None:
 
 @pytest.mark.covers("R219")
 @pytest.mark.parametrize(("catch_up", "expected"), [("none", []), ("one", [0]), ("all", [-3, -2, -1, 0])])
-async def test_times_missed_while_nobody_worked_are_made_up_for_as_declared(catch_up: str, expected: list[int]) -> None:
+async def test_times_missed_while_nobody_worked_are_made_up_for_as_declared(
+    timed: Timed, catch_up: str, expected: list[int]
+) -> None:
     app = App("memory://")
     ran: list[str] = []
 
@@ -160,7 +165,7 @@ async def test_times_missed_while_nobody_worked_are_made_up_for_as_declared(catc
 
     queue = app.queue("q", [tick])
     queue.schedule("s", tick, every=60, catch_up=catch_up, window=200)  # type: ignore[arg-type]
-    async with memory(app) as test:
+    async with timed(app) as test:
         start = test.clock.now()
         await test.drain()
         ran.clear()
@@ -173,39 +178,129 @@ async def test_times_missed_while_nobody_worked_are_made_up_for_as_declared(catc
 
 
 @pytest.mark.parametrize("overlap", ["allow", "skip", "queue_one"])
-async def test_a_run_that_meets_the_one_before_does_as_declared(overlap: str) -> None:
+async def test_a_run_that_meets_the_one_before_does_as_declared(timed: Timed, overlap: str) -> None:
     app = App("memory://")
     running: list[str] = []
-    most = 0
     started: list[str] = []
     release = asyncio.Event()
-    begun = asyncio.Event()
 
     async def slow(ctx: JobContext[None]) -> None:
-        nonlocal most
         running.append(ctx.job_id)
         started.append(ctx.job_id)
-        begun.set()
-        most = max(most, len(running))
         await release.wait()
         running.remove(ctx.job_id)
 
-    queue = app.queue("q", [slow], concurrency=5)
+    queue = app.queue("q", [slow], concurrency=5, lease=3600)
     queue.schedule("s", slow, every=60, overlap=overlap)  # type: ignore[arg-type]
-    async with memory(app) as test, test.clock.running():
-        start = test.clock.now()
+    async with timed(app) as test:
+        first = test.clock.now()
+        runs = [f"repeat:s:{first + n * MINUTE}" for n in range(3)]
         worker = asyncio.ensure_future(app.run())
-        await begun.wait()
-        await until(lambda: test.clock.now() >= start + 230_000)
+        await until(lambda: running == runs[:1])
+        test.clock.advance(MINUTE)
+        while not await settled(queue, overlap, runs[1], running):
+            test.clock.advance(1)  # the worker may have asked just before
+            await asyncio.sleep(0.002)
+        most = len(running)
         release.set()
-        await until(lambda: len(started) >= 4 or test.clock.now() >= start + 400_000)
+        while runs[1 if overlap != "skip" else 2] not in started:
+            test.clock.advance(1000)
+            await asyncio.sleep(0.01)
         app.stop()
         await worker
-        skipped = [run for run in (await queue.runs()).items if "skipped" in run.text]
 
-    assert (most > 1) == (overlap == "allow")
-    assert bool(skipped) == (overlap == "skip")
+    assert most == (2 if overlap == "allow" else 1)
+    assert (runs[1] in started) == (overlap != "skip")
     assert len(set(started)) == len(started)
+
+
+async def settled(queue: Queue, overlap: str, second: str, running: list[str]) -> bool:
+    """Whether the second run has met the first as it should."""
+    match overlap:
+        case "allow":
+            return second in running
+        case "skip":
+            return any(run.id == second and "skipped" in run.text for run in (await queue.runs()).items)
+        case _:
+            record = (await queue.store.jobs("q", [second]))[0]
+            return record is not None and record.starts > 0 and record.state is State.DELAYED
+
+
+@pytest.mark.covers("X16")
+@pytest.mark.parametrize(
+    ("begin", "expected"),
+    [
+        # The night to 29 March has no 02:30: it comes at 03:00, which is 01:00 UTC.
+        (datetime(2026, 3, 27, 12, tzinfo=UTC), ["28 01:30", "29 01:00", "30 00:30"]),
+        # The night to 25 October has it twice: the first is 00:30 UTC.
+        (datetime(2026, 10, 23, 12, tzinfo=UTC), ["24 00:30", "25 00:30", "26 01:30"]),
+    ],
+    ids=["skipped", "twice"],
+)
+async def test_a_worker_runs_once_a_day_whatever_the_clocks_do(
+    timed: Timed, begin: datetime, expected: list[str]
+) -> None:
+    """Half an hour at a time, over three nights."""
+    app = App("memory://")
+    ran: list[str] = []
+
+    async def nightly(ctx: JobContext[None]) -> None:
+        ran.append(f"{datetime.fromtimestamp(test.clock.now() / 1000, UTC):%d %H:%M}")
+
+    queue = app.queue("q", [nightly])
+    queue.schedule("nightly", nightly, cron="30 2 * * *", tz="Europe/Berlin")
+    async with timed(app) as test:
+        test.clock.advance(round(begin.timestamp() * 1000) - test.clock.now())
+        for _ in range(3 * 48):
+            if await waits(queue, test.clock.now()):
+                await test.drain()
+            test.clock.advance(30 * MINUTE)
+
+    assert ran == expected
+
+
+async def waits(queue: Queue, now: int) -> bool:
+    """Whether there is something to do: to boot for nothing takes most of the time."""
+    found = (await queue.schedules.list()).items
+    return not found or found[0].slot <= now
+
+
+@pytest.mark.covers("R216")
+async def test_an_interval_from_the_environment_holds_from_the_next_boot_on(
+    timed: Timed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> App:
+        app = App("memory://")
+        app.queue("q", [nothing]).schedule("s", nothing, {"v": 1}, every=float(os.environ.get("SWEEP_EVERY", "900")))
+        return app
+
+    monkeypatch.setenv("SWEEP_EVERY", "1800")
+    app = made()
+    async with timed(app) as test:
+        await test.drain()
+        before = await app.queues["q"].schedules.get("s")
+        app.queues["q"].declared.clear()
+        monkeypatch.delenv("SWEEP_EVERY")
+        app.queues["q"].declared.update(made().queues["q"].declared)
+        await test.drain()
+        after = await app.queues["q"].schedules.get("s")
+
+    assert (before.schedule.every, after.schedule.every) == (30 * MINUTE, 15 * MINUTE)
+
+
+@pytest.mark.covers("X17")
+async def test_jitter_moves_all_runs_of_a_schedule_by_what_its_id_says(timed: Timed) -> None:
+    app = App("memory://")
+    queue = app.queue("q", [nothing])
+    for name in ("a", "b"):
+        queue.schedule(name, nothing, {"v": 1}, cron="0 * * * *", jitter=240)
+    async with timed(app) as test:
+        await test.drain()
+        moved = [[slot % (60 * MINUTE) for slot in await queue.schedules.upcoming(name)] for name in ("a", "b")]
+
+    assert [len(set(each)) for each in moved] == [1, 1]
+    assert moved[0] != moved[1]
+    assert all(0 < each[0] < 4 * MINUTE for each in moved)
 
 
 async def test_a_run_that_vanished_is_followed_by_the_next() -> None:
@@ -268,9 +363,13 @@ def test_two_schedules_of_one_id_are_a_mistake() -> None:
         queue.schedule("s", nothing, {"v": 1}, every=60)
 
 
+LONG = "TORIL_LONG_SCHEDULES" in os.environ  # a minute of schedules, ten restarts each
+EVERY, RESTARTS, LIFE = (1.0, 10, 6.0) if LONG else (0.2, 4, 0.9)
+
+
 @pytest.mark.covers("R214", "R219")
 async def test_every_slot_has_one_run_whatever_comes_and_goes(shared_url: str) -> None:
-    """Three workers, 25 schedules of a fifth of a second, and restarts all the while."""
+    """Three workers, 25 schedules of a short interval, and restarts all the while."""
     ran: Counter[str] = Counter()
 
     async def tick(ctx: JobContext[None]) -> None:
@@ -280,14 +379,14 @@ async def test_every_slot_has_one_run_whatever_comes_and_goes(shared_url: str) -
         app = App(shared_url)
         queue = app.queue("q", [tick], concurrency=10)
         for n in range(25):
-            queue.schedule(f"s{n}", tick, every=0.2, catch_up="all")
+            queue.schedule(f"s{n}", tick, every=EVERY, catch_up="all")
         return app
 
     async def restarted() -> None:
-        for _ in range(4):
+        for _ in range(RESTARTS):
             app = made()
             worker = asyncio.ensure_future(app.run())
-            await asyncio.sleep(0.9)
+            await asyncio.sleep(LIFE)
             app.stop()
             assert await worker == 0
 
@@ -302,10 +401,10 @@ async def test_every_slot_has_one_run_whatever_comes_and_goes(shared_url: str) -
         pending += (await app.queues["q"].jobs("waiting", limit=100)).items
     for n in range(25):
         slots = sorted(int(each.rsplit(":")[-1]) for each in ran if each.startswith(f"repeat:s{n}:"))
-        assert len(slots) >= 10
-        assert slots == list(range(slots[0], slots[-1] + 1, 200))
+        assert len(slots) >= RESTARTS * LIFE / EVERY / 2
+        assert slots == list(range(slots[0], slots[-1] + 1, round(EVERY * 1000)))
         assert [int(job.id.rsplit(":")[-1]) for job in pending if job.id.startswith(f"repeat:s{n}:")] == [
-            slots[-1] + 200
+            slots[-1] + round(EVERY * 1000)
         ]
 
 
