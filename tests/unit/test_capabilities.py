@@ -1,6 +1,10 @@
 """The page of capabilities is made from the tests, and stays true to them."""
 
+import re
+
 from tools import capabilities
+
+from toril.engines.sqlite.statements import migrations
 
 
 def test_every_row_that_a_test_names_has_its_sentence() -> None:
@@ -11,3 +15,12 @@ def test_every_row_that_a_test_names_has_its_sentence() -> None:
 
 def test_the_page_is_up_to_date() -> None:
     assert capabilities.PAGE.read_text("utf-8") == capabilities.page(), "run  make capabilities"
+
+
+def test_every_table_of_a_file_stands_on_the_page_of_the_layout() -> None:
+    page = (capabilities.ROOT / "docs" / "layout.md").read_text("utf-8")
+    tables = [name for step in migrations() for name in re.findall(r"^CREATE TABLE (\w+)", step, re.MULTILINE)]
+
+    missing = [name for name in tables if f"`{name}`" not in page]
+
+    assert missing == [], "a table that is not in docs/layout.md: say there what it holds"

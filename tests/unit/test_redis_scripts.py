@@ -59,6 +59,17 @@ def test_all_of_the_layout_is_used() -> None:
         assert unused == [], letter
 
 
+@pytest.mark.covers("R181")
+def test_every_key_stands_on_the_page_of_the_layout() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "layout.md").read_text("utf-8")
+    named = set(re.findall(r"[\w:-]+", " ".join(re.findall(r"`([^`]*)`", page)).replace(">", " ").replace("<", " ")))
+    keys = {text.strip(":") for text in [*layout.KEYS.values(), *layout.FLEET.values()]}
+
+    missing = [key for key in sorted(keys) if not {key, f"{key}:", f":{key}"} & named]
+
+    assert missing == [], "a key that is not in docs/layout.md: say there what it holds"
+
+
 @pytest.mark.parametrize(
     ("job_id", "possible"),
     [
