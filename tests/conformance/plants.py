@@ -7,10 +7,10 @@ from tests.conformance.claims import LEASE, claim_one
 from toril.engine import Store
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
-from toril.model import Beat, Dedup, FaultKind, Keep, NewJob, Schedule
+from toril.model import Beat, Dedup, FaultKind, FlowNode, Keep, NewJob, Schedule
 from toril.testing import ManualClock
 
-__all__ = ["PLANTS", "plant"]
+__all__ = ["PLANTS", "flow", "plant", "tell"]
 
 Q = "bull:q:"
 Plant = Callable[[Any, ManualClock], Awaitable[None]]
@@ -117,6 +117,13 @@ async def _(engine: RedisEngine, clock: ManualClock) -> None:
     await tell(engine, "SADD", Q + "parent:dependencies", Q + "child-1", Q + "child-2")
 
 
+@plants(RedisEngine, FaultKind.PARENT, "a flow")
+async def _(engine: RedisEngine, _: ManualClock) -> None:
+    await flow(engine)
+    await tell(engine, "LREM", "bull:other:wait", 0, "child")
+    await tell(engine, "DEL", "bull:other:child")
+
+
 @plants(RedisEngine, FaultKind.DEDUP, "gone")
 async def _(engine: RedisEngine, _: ManualClock) -> None:
     await tell(engine, "SET", Q + "de:key", "gone")
@@ -180,6 +187,21 @@ async def _(engine: SqliteEngine, _: ManualClock) -> None:
     await line(engine, 0, await key_of(engine, job.name))
 
 
+@plants(SqliteEngine, FaultKind.PARENT, "no children")
+async def _(engine: SqliteEngine, _: ManualClock) -> None:
+    await flow(engine)
+    await run(engine, "DELETE FROM children")
+
+
+@plants(SqliteEngine, FaultKind.PARENT, "children gone")
+async def _(engine: SqliteEngine, _: ManualClock) -> None:
+    await flow(engine)
+    for table in ("line", "jobs"):
+        await run(engine, f"DELETE FROM {table} WHERE key = (SELECT key FROM ids WHERE id = 'child')")
+    await run(engine, "DELETE FROM ids WHERE id = 'child'")
+    await run(engine, "UPDATE queues SET waiting = 0 WHERE name = 'other'")
+
+
 @plants(SqliteEngine, FaultKind.LOST)
 async def _(engine: SqliteEngine, clock: ManualClock) -> None:
     await claim_one(engine)
@@ -202,6 +224,13 @@ async def _(engine: SqliteEngine, _: ManualClock) -> None:
 @plants(SqliteEngine, FaultKind.COUNT)
 async def _(engine: SqliteEngine, _: ManualClock) -> None:
     await run(engine, "UPDATE queues SET waiting = waiting + 5, delayed = 0 WHERE name = 'q'")
+
+
+async def flow(engine: Store) -> None:
+    """A parent in queue `q`, and its child in another."""
+    parent = FlowNode(queue="q", job=NewJob(name="parent", id="parent"), waits=True)
+    child = FlowNode(queue="other", job=NewJob(name="child", id="child"), parent=parent.ref)
+    await engine.add_flow([parent, child])
 
 
 async def idle(engine: Store, clock: ManualClock, ahead: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.claims import add, claim, claim_one, ids, job, settle
 from tests.conformance.dumps import unchanged
-from tests.conformance.plants import PLANTS, plant, tell
+from tests.conformance.plants import PLANTS, flow, plant, tell
 from tests.conftest import REDIS, opened
 from toril.clock import SYSTEM
 from toril.doctor import Doctor, Healer
@@ -23,6 +23,7 @@ from toril.model import (
     Failure,
     FaultKind,
     Finding,
+    FlowNode,
     Keep,
     Limits,
     Mending,
@@ -120,6 +121,13 @@ async def test_of_two_places_the_one_that_loses_least_is_kept(redis: Store, cloc
     assert (await settle(redis, held.lease)).value == "ok"
 
 
+async def test_a_parent_that_was_forgotten_runs_after_the_repair(engine: Store, clock: ManualClock) -> None:
+    await plant(engine, clock, FaultKind.PARENT, "no children")
+    await doctor_of(engine).repair(await layout(engine))
+
+    assert sorted(ids((await claim(engine)).jobs)) == ["1", "parent"]
+
+
 @pytest.mark.parametrize("kind", [FaultKind.GHOST, FaultKind.LOCK, FaultKind.MARKER, FaultKind.PARENT, FaultKind.DEDUP])
 async def test_what_needs_no_asking_is_mended_by_the_rounds_of_a_healer(
     redis: Store, clock: ManualClock, kind: FaultKind
@@ -161,6 +169,9 @@ async def test_a_store_after_a_mixed_load_has_no_fault(engine: Store, clock: Man
         schedule = Schedule(id=name, job=NewJob(name="t"), every=60_000)
         await engine.schedules.put("q", schedule, clock.now() + 60_000, expects=None)
     await engine.schedules.pause("q", "p")
+    await flow(engine)
+    half = FlowNode(queue="q", job=NewJob(name="half", id="half"), waits=True)  # the rest of it is on its way
+    await engine.add_flow([half], held=[half.ref])
     await engine.configure("other", [Pause()])
     await engine.configure("narrow", [SetConcurrency(1)])
     for queue in ("other", "narrow", "slow"):

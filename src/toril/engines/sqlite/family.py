@@ -12,7 +12,19 @@ from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.model import EventKind, letter_id
 from toril.policy.flows import child_failed
 
-__all__ = ["Member", "Standing", "forgive", "free_if_done", "heal", "leave", "member", "part", "rejoin", "tell"]
+__all__ = [
+    "Member",
+    "Standing",
+    "forgive",
+    "free_if_done",
+    "heal",
+    "is_gone",
+    "leave",
+    "member",
+    "part",
+    "rejoin",
+    "tell",
+]
 
 _SQL = {name: statement("family", name) for name in (
     "member", "of_keys", "open", "close", "reopen", "record", "has_open", "doom", "waiting", "first_open", "has_letter",
@@ -182,7 +194,7 @@ def heal(tx: Tx, row: QueueRow) -> int:
     healed = 0
     for (key,) in tx.all(_SQL["waiting"], (row.key, Place.WAITING_CHILDREN, _HEALED, first)):
         looked_at = tx.all(_SQL["first_open"], (key, _LOOKED_AT))
-        gone = [each for each in looked_at if _is_gone(tx, *each)]
+        gone = [each for each in looked_at if is_gone(tx, *each)]
         if len(gone) == len(looked_at):
             for queue, identity in gone:
                 healed += tx.run(_SQL["close"], (key, queue, identity))
@@ -190,5 +202,6 @@ def heal(tx: Tx, row: QueueRow) -> int:
     return healed
 
 
-def _is_gone(tx: Tx, queue: str, identity: str) -> bool:
+def is_gone(tx: Tx, queue: str, identity: str) -> bool:
+    """Whether nothing is left of a child: neither the job nor its dead letter."""
     return member(tx, queue, identity) is None and tx.one(_SQL["has_letter"], (letter_id(queue, identity),)) is None

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from toril.engines.sqlite.family import is_gone
 from toril.engines.sqlite.layout import STATE_OF, first_key, job_id
+from toril.engines.sqlite.layout import Place as Stand
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import COUNTERS, QueueRow, Tx
 from toril.model import Fault, FaultKind
@@ -12,7 +14,7 @@ __all__ = ["LOOKS", "MOURNED", "PATIENCE", "dead_workers", "is_there", "numbers_
 
 _SQL = {name: statement("repairs", name) for name in (
     "jobs", "line", "active", "ids", "dedups", "places", "running", "workers", "worker", "entry", "job", "held",
-    "taken", "dedup",
+    "taken", "dedup", "open",
 )}  # fmt: skip
 PATIENCE: Final = 5_000  # ms after its deadline that a job may still be waiting to be taken back
 MOURNED: Final = 120_000  # ms after which a dead worker's entry should have been pruned
@@ -36,17 +38,24 @@ def _jobs(tx: Tx, row: QueueRow, after: Place) -> Looked:
 
 
 def _line(tx: Tx, row: QueueRow, after: Place) -> Looked:
-    """Entries without a job, and those that their job knows nothing of."""
+    """Entries without a job, those that their job knows nothing of, and parents that nobody will release."""
     found = tx.all(_SQL["line"], (row.key, *(after or (-(2**63),) * 3), _PAGE))
-    faults = [
-        Fault(
-            kind=FaultKind.DOUBLE if known else FaultKind.GHOST, queue=row.name, subject=job_id(key, chosen),
-            place=f"line:{key}:{place}:{rank}",
-        )
-        for place, rank, key, known, chosen, strange in found
-        if not known or strange
-    ]  # fmt: skip
+    faults = []
+    for place, rank, key, known, chosen, strange in found:
+        kind = FaultKind.GHOST if not known else FaultKind.DOUBLE if strange else None
+        if kind is None and place == Stand.WAITING_CHILDREN and is_stuck(tx, key):
+            kind = FaultKind.PARENT
+        if kind is not None:
+            where = f"line:{key}:{place}:{rank}"
+            faults.append(Fault(kind=kind, queue=row.name, subject=job_id(key, chosen), place=where))
     return faults, found[-1][:3] if len(found) == _PAGE else None
+
+
+def is_stuck(tx: Tx, parent: int) -> bool:
+    """Whether a parent waits for nobody, or only for such as are gone. An open child without an id says that more are
+    on their way."""
+    still = tx.all(_SQL["open"], (parent, _PAGE))
+    return len(still) < _PAGE and all(identity and is_gone(tx, queue, identity) for queue, identity in still)
 
 
 def _active(tx: Tx, row: QueueRow, after: Place) -> Looked:
@@ -130,6 +139,8 @@ def _of_a_job(tx: Tx, row: QueueRow, fault: Fault) -> bool:
             return job is None and (stands or (not entry and held is not None))
         case FaultKind.DOUBLE:
             return job is not None and stands and (held is not None or job[2:4] != tuple(entry))
+        case FaultKind.PARENT:
+            return job is not None and stands and job[2:4] == tuple(entry) and is_stuck(tx, key)
         case FaultKind.ORPHAN:
             lost = job is not None and held is None
             return lost and (job[2] not in STATE_OF or tx.one(_SQL["entry"], (row.key, *job[2:4], key)) is None)

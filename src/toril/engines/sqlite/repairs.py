@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from toril.clock import SYSTEM
 from toril.engines.sqlite.core import Op
+from toril.engines.sqlite.family import free_if_done
 from toril.engines.sqlite.faults import LOOKS, dead_workers, is_there, numbers_of, true_counts
 from toril.engines.sqlite.layout import STATE_OF
 from toril.engines.sqlite.leases import recover
@@ -24,7 +25,7 @@ __all__ = ["SqliteRepairs"]
 T = TypeVar("T")
 
 _SQL = {name: statement("repairs", name) for name in (
-    "job", "leave", "leave_active", "enter", "stand", "free_id", "free_dedup", "bury_worker",
+    "job", "leave", "leave_active", "enter", "stand", "free_id", "free_dedup", "bury_worker", "close",
 )}  # fmt: skip
 _AT_ONCE: Final = 100  # faults a transaction
 _DAMAGE: Final = 10  # lines of it
@@ -104,6 +105,9 @@ def _mend(tx: Tx, row: QueueRow, fault: Fault) -> None:
                 tx.run(_SQL["leave"], (row.key, *entry, key))
             else:
                 tx.run(_SQL["leave_active"], (key,))
+        case FaultKind.PARENT:
+            tx.run(_SQL["close"], numbers_of(fault)[:1])
+            free_if_done(tx, row.name, fault.subject)
         case FaultKind.ORPHAN:
             _put_back(tx, row, numbers_of(fault)[0])
         case FaultKind.LOST:

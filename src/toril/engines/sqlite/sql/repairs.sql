@@ -22,6 +22,12 @@ WHERE i.queue = ? AND i.id > ? ORDER BY i.id LIMIT ?
 SELECT d.id, d.till IS NULL AND (j.key IS NULL OR j.place > 4) FROM dedups d LEFT JOIN jobs j ON j.key = d.key
 WHERE d.queue = ? AND d.id > ? ORDER BY d.id LIMIT ?
 
+-- name: open
+SELECT queue, id FROM children WHERE parent = ? AND standing = 0 LIMIT ?
+
+-- name: close
+DELETE FROM children WHERE parent = ? AND standing = 0
+
 -- name: places
 SELECT place, count(*) FROM line WHERE queue = ? GROUP BY place
 

@@ -1,5 +1,14 @@
 -- include faults
+-- include parents
+-- include burying
 -- Faults of what belongs to jobs: parents, deduplication, suspects, workers.
+
+-- Whether something is left of a child: the job, its dead letter, or the word that more children are on their way.
+local function is_left(child, hold)
+  if child == hold or call('EXISTS', child) == 1 then return true end
+  local queue, id = child:sub(#PREFIX + 1):match('^([^:]+):(.+)$')
+  return queue and call('EXISTS', D .. queue .. '/' .. id:gsub('%%', '%%25'):gsub(':', '%%3A')) == 1
+end
 
 -- Whether a parent has nobody who could release it: no child, or only such as are gone.
 function FAULT.stuck_parent(id)
@@ -9,7 +18,7 @@ function FAULT.stuck_parent(id)
     local found = call('SSCAN', key, cursor, 'COUNT', 100)
     cursor, seen = found[1], seen + #found[2]
     for i = 1, #found[2] do
-      if call('EXISTS', found[2][i]) == 1 then return false end
+      if is_left(found[2][i], P .. id .. K.hold) then return false end
     end
   until cursor == '0' or seen > N.strangers
   return cursor == '0'

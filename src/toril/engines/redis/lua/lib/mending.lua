@@ -60,10 +60,8 @@ function MEND.missing_marker() end  -- it is set after all of them
 function MEND.lost_job() end  -- it is taken back by `recover`
 
 function MEND.stuck_parent(id)
-  call('ZREM', P .. K.waiting_children, id)
-  to_front(id, tonumber(call('HGET', P .. id, F.priority) or nil) or 0)
   call('DEL', P .. id .. K.dependencies)
-  event('waiting', 'jobId', id, 'prev', 'waiting-children')
+  free({base = P, id = id, key = P .. id}, K.waiting_children, 'waiting-children')
 end
 
 function MEND.stale_dedup(key) call('DEL', P .. K.dedup .. ':' .. key, P .. K.dedup_next .. ':' .. key) end
