@@ -75,6 +75,19 @@ async def _check_store(journal: Journal, witness: Witness, store: Store, queue: 
     if held:
         journal.violated("I2", f"unexpected in the store: {sorted(held)}")
     await _check_runs(journal, witness, store, queue)
+    await _check_letters(journal, witness, store)
+
+
+async def _check_letters(journal: Journal, witness: Witness, store: Store) -> None:
+    """A job that failed for good and was not kept is a dead letter, once; nothing else is."""
+    found = [
+        (each.job_id, each.data, each.attempts_made, each.stalls) for each in (await store.letters(limit=1000)).items
+    ]
+    right = [(entry.id, entry.data, entry.made, entry.stalls) for entry in witness.ledger.letters.values()]
+    if sorted(found) != sorted(right):
+        journal.violated("letters", f"dead letters must be {sorted(right)}, and the store has {sorted(found)}")
+    if await store.count_letters() != len(found):
+        journal.violated("letters", f"{len(found)} dead letters, and the store counts {await store.count_letters()}")
 
 
 async def _check_runs(journal: Journal, witness: Witness, store: Store, queue: str) -> None:

@@ -4,7 +4,19 @@ from collections.abc import Callable, Sequence
 
 from tests.sim.ledger import Entry, Stage
 from tests.sim.witness import Witness
-from toril.model import Call, Changed, Refused, SetData, SetDelay, SetPriority, Settings, Swept, Update
+from toril.model import (
+    Call,
+    Changed,
+    Refused,
+    Replay,
+    SetData,
+    SetDelay,
+    SetPriority,
+    Settings,
+    Swept,
+    Update,
+    letter_parts,
+)
 from toril.states import State
 
 __all__ = ["Controls"]
@@ -21,6 +33,26 @@ class Controls:
 
     def retried(self, node: str, ids: Sequence[str], call: Call | None, answer: Changed) -> None:
         self._each(node, "retry", ids, call, answer, frozenset({Stage.ENDED}), self._ledger.rerun)
+
+    def replayed(self, node: str, replays: Sequence[Replay], call: Call | None, answer: Changed) -> None:
+        if self._witness.is_new(call, answer):
+            done, refused = [], []
+            for each in replays:
+                if self._ledger.replay(letter_parts(each.id)[1], each.attempts):
+                    done.append(each.id)
+                else:
+                    taken = self._ledger.find(letter_parts(each.id)[1])
+                    known = letter_parts(each.id)[1] in self._ledger.letters
+                    refused.append(Refused(each.id, taken.state if taken is not None and known else None))
+            self._compare("replay", Changed(tuple(done), (), tuple(refused)), answer)
+        self._witness.saw(node, "replay", f"{call} {answer}")
+
+    def discarded(self, node: str, ids: Sequence[str], call: Call | None, answer: Changed) -> None:
+        if self._witness.is_new(call, answer):
+            done = [each for each in ids if self._ledger.letters.pop(letter_parts(each)[1], None) is not None]
+            refused = [Refused(each, None) for each in ids if each not in done]
+            self._compare("discard", Changed(tuple(done), (), tuple(refused)), answer)
+        self._witness.saw(node, "discard", f"{call} {answer}")
 
     def promoted(self, node: str, ids: Sequence[str], call: Call | None, answer: Changed) -> None:
         self._each(node, "promote", ids, call, answer, frozenset({Stage.DELAYED}), self._ledger.ready)

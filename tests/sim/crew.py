@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.sim.journal import Journal
+from tests.sim.link import Link
 from tests.sim.plan import QUEUE
 from tests.sim.script import Kind, Order, draw_order
 from toril.calls import Caller
@@ -12,11 +13,11 @@ from toril.clock import Clock
 from toril.engine import Engine
 from toril.errors import EngineUnavailable
 from toril.job import Job
-from toril.model import Pause, Resume, SetDelay, SetPriority
+from toril.model import Pause, Replay, Resume, SetDelay, SetPriority
 from toril.queue import Queue
 from toril.states import State
 
-__all__ = ["Operator", "Orders", "Producer"]
+__all__ = ["Clerk", "Operator", "Orders", "Producer"]
 
 
 class Orders:
@@ -81,6 +82,33 @@ class Producer:
         return await self._queue.add_many(
             [self._queue.new(order.script.name, order.script.fields, **order.options) for order in orders]
         )
+
+
+class Clerk:
+    """Looks through the dead letters now and then, and has some of them run again or thrown away."""
+
+    def __init__(self, name: str, engine: Link, clock: Clock, journal: Journal) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._journal = journal
+        self._caller = Caller(f"{name}/letters", clock, patience=1.0)
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(self._clock.random() * 0.8)
+            try:
+                await self._act()
+            except EngineUnavailable:
+                self._journal.tally["replay given up"] += 1
+
+    async def _act(self) -> None:
+        engine, letters = self._engine, (await self._engine.letters(limit=3)).items
+        ids = [letter.id for letter in letters] + [f"{QUEUE}/no such"]
+        if self._clock.random() < 0.2:
+            await self._caller.send(lambda call: engine.discard(ids[-2:], call=call))
+        else:
+            replays = [Replay(each) for each in ids]
+            await self._caller.send(lambda call: engine.replay(QUEUE, replays, call=call))
 
 
 class Operator:

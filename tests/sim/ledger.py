@@ -105,6 +105,7 @@ class Ledger:
         self.entries: list[Entry] = []
         self.by_id: dict[str, Entry] = {}
         self.by_nonce: dict[str, Entry] = {}
+        self.letters: dict[str, Entry] = {}  # by the id that the job had
         self.paused = False
         self.concurrency: int | None = None
         self.fence = 0
@@ -218,7 +219,11 @@ class Ledger:
             case Completed():
                 entry.made += 1
                 self.end(entry, State.COMPLETED)
-            case Failed() | Cancelled():
+            case Failed():
+                entry.made += 1
+                self.end(entry, State.FAILED)
+                self._bury(entry)
+            case Cancelled():
                 entry.made += 1
                 self.end(entry, State.FAILED)
             case Retried(_, delay):
@@ -254,10 +259,29 @@ class Ledger:
         guilty = entry.stalls > entry.max_stalls and (entry.alone or entry.max_stalls == 0)
         if guilty or entry.cancelling is not None:
             self.end(entry, State.FAILED)
+            if entry.cancelling is None:
+                self._bury(entry)
             return True
         self.ready(entry)
         entry.suspect = True
         return False
+
+    def _bury(self, entry: Entry) -> None:
+        """A job that failed and is not kept is a dead letter; of two of one id the newer."""
+        if entry.stage is Stage.GONE:
+            self.letters[entry.id] = entry
+
+    def replay(self, job_id: str, attempts: int | None) -> bool:
+        """Back into its queue, as if it had tried nothing; unless its id is taken."""
+        if job_id not in self.letters or self.find(job_id) is not None:
+            return False
+        entry = self.letters.pop(job_id)
+        self.by_id[job_id] = entry
+        entry.starts, entry.suspect, entry.cancelling = 0, False, None
+        entry.attempts = attempts or entry.attempts
+        self.rerun(entry)
+        self.journal.tally["dead letter replayed"] += 1
+        return True
 
     def rerun(self, entry: Entry) -> None:
         self.ready(entry)

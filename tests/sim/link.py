@@ -12,6 +12,7 @@ from toril.model import (
     Call,
     Changed,
     Claim,
+    DeadLetter,
     Exchange,
     Extended,
     Finished,
@@ -20,7 +21,9 @@ from toril.model import (
     Lease,
     NewJob,
     Order,
+    Page,
     Recovered,
+    Replay,
     Report,
     Setting,
     Settings,
@@ -261,6 +264,21 @@ class Link:
         return await self._wire.carry(
             "configure", lambda store: store.configure(queue, settings, call=call, now=now), seen, call=call
         )
+
+    async def letters(self, *, limit: int) -> Page[DeadLetter]:
+        return await self._wire.carry("letters", lambda store: store.letters(limit=limit), self._plain("letters"))
+
+    async def replay(self, queue: str, replays: Sequence[Replay], *, call: Call | None = None) -> Changed:
+        def seen(answer: Changed) -> None:
+            self._controls.replayed(self._name, replays, call, answer)
+
+        return await self._wire.carry("replay", lambda store: store.replay(queue, replays, call=call), seen, call=call)
+
+    async def discard(self, ids: Sequence[str], *, call: Call | None = None) -> Changed:
+        def seen(answer: Changed) -> None:
+            self._controls.discarded(self._name, ids, call, answer)
+
+        return await self._wire.carry("discard", lambda store: store.discard(ids, call=call), seen, call=call)
 
     def _plain(self, what: str) -> "_Plain":
         return _Plain(self._witness, self._name, what)

@@ -6,12 +6,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from toril.engines.sqlite import add, calls, claim, control, engine, exchange, leases, settle, sweep
+from toril.engines.sqlite import add, calls, claim, control, engine, exchange, leases, letters, settle, step, sweep
 from toril.engines.sqlite.layout import Place
 from toril.engines.sqlite.step import Job, Step
 from toril.engines.sqlite.tx import Tx
 from toril.errors import EngineUnavailable
-from toril.model import Call, Released, Settlement
+from toril.model import Call, Cause, Released, Settlement
 
 __all__ = ["MUTANTS", "Change", "Make", "Mutant", "instead", "known", "nothing", "planted"]
 
@@ -63,6 +63,11 @@ def _put(owner: object, name: str, value: object) -> None:
 def instead(replacement: Callable[..., Any]) -> Make:
     """Something else in place of the original."""
     return lambda _: replacement
+
+
+def instead_of(value: object) -> Make:
+    """Another value in place of the original."""
+    return lambda _: value
 
 
 def nothing(*_: Any, **__: Any) -> None:
@@ -259,6 +264,25 @@ def _move_mutants() -> Iterator[Mutant]:
     )
 
 
+def _letter_mutants() -> Iterator[Mutant]:
+    yield Mutant("no_letter", "a job that failed for good is gone", ((Step, "_bury", instead(nothing)),))
+    yield Mutant(
+        "stalled_unmourned",
+        "a job that stalled out is gone",
+        ((step, "BURIED", instead_of(frozenset({Cause.FAILED}))),),
+    )
+    yield Mutant(
+        "cancelled_mourned",
+        "a cancelled job is a dead letter",
+        ((step, "BURIED", instead_of(frozenset(Cause))),),
+    )
+    yield Mutant(
+        "letter_stays",
+        "a replayed job is in its queue, and a dead letter too",
+        ((letters._SQL, "delete", _reworded("WHERE id = ?", "WHERE id = ? AND id LIKE '%/no such'")),),
+    )
+
+
 # Which seed finds which bug, so that no time is spent on looking for one.
 _FOUND_BY: Final[dict[str, tuple[int, str]]] = {
     "settle_without_lease_check": (18, "I4"), "settle_without_token": (22, "I4"), "settle_too_late": (18, "I4"),
@@ -266,7 +290,10 @@ _FOUND_BY: Final[dict[str, tuple[int, str]]] = {
     "add_again": (8, "G2"), "exchange_again": (1, "G2"), "late_call_accepted": (1, "G2"),
     "calls_forgotten": (14, "G2"), "add_answered_first": (1, "I1"), "release_counts": (1, "I6"),
     "retry_counts_twice": (0, "I6"), "stall_counts": (1, "I6"), "left_active": (0, "I1"), "never_woken": (0, "I15"),
-    "starts_early": (1, "I1"), "no_quarantine": (1, "G6"),
+    "starts_early": (1, "I1"), "no_quarantine": (1, "G6"), "no_letter": (0, "letters"),
+    "stalled_unmourned": (3, "letters"), "cancelled_mourned": (1, "letters"), "letter_stays": (46, "I1"),
 }  # fmt: skip
 
-MUTANTS: dict[str, Mutant] = known(_FOUND_BY, (*_lease_mutants(), *_call_mutants(), *_move_mutants()))
+MUTANTS: dict[str, Mutant] = known(
+    _FOUND_BY, (*_lease_mutants(), *_call_mutants(), *_move_mutants(), *_letter_mutants())
+)

@@ -39,6 +39,7 @@ class Plan:
     supervised: bool
     skew: int
     farewell: Literal["none", "stop", "force", "order"]
+    clerk: bool = False
 
     @classmethod
     def draw(cls, seed: int) -> "Plan":
@@ -64,4 +65,5 @@ class Plan:
             supervised=chance.random() < 0.5,
             skew=chance.choice((0, 0, -7_200_000, 7_200_000)),
             farewell=chance.choice(("none", "stop", "stop", "force", "order")),
+            clerk=seed % 10 in {5, 6},  # not drawn: the others stay as they are known
         )

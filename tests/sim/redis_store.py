@@ -16,7 +16,7 @@ from toril.engines.redis.layout import FIELDS, KEYS
 from toril.engines.redis.place import Address, parse
 from toril.engines.redis.scripts import Script
 from toril.engines.redis.server import Server
-from toril.model import run_of
+from toril.model import DEAD_LETTERS, run_of
 
 __all__ = ["RedisStore"]
 
@@ -164,7 +164,7 @@ class RedisStore:
         waiting = {identity for identity, names in places.items() if "wait" in names}
         suspects = set(ask("ZRANGE", base + KEYS["suspects"], 0, -1))
         found += [f"suspect {identity} does not wait" for identity in suspects - waiting]
-        return found
+        return found + self._wrong_letters()
 
     def stray_runs(self) -> list[str]:
         base, ask = f"{self._address.prefix}:{QUEUE}:", self._client.execute_command
@@ -195,3 +195,10 @@ class RedisStore:
             if ask("EXISTS", base + identity)
             and not any(ask("ZSCORE", base + KEYS[ended], identity) for ended in ("completed", "failed"))
         ]
+
+    def _wrong_letters(self) -> list[str]:
+        """A dead letter stands in the line, in the order of time, and as a job; once each."""
+        base, ask = f"{self._address.prefix}:{DEAD_LETTERS}:", self._client.execute_command
+        line, dated = ask("LRANGE", base + KEYS["wait"], 0, -1), ask("ZRANGE", base + KEYS["letters"], 0, -1)
+        found = [] if sorted(line) == sorted(dated) else [f"dead letters {line} stand in line, and {dated} are dated"]
+        return found + [f"dead letter {each} does not exist" for each in dated if not ask("EXISTS", base + each)]

@@ -21,6 +21,7 @@ from toril.model import (
     Order,
     Pause,
     Progress,
+    Replay,
     Resume,
     SetConcurrency,
     SetData,
@@ -30,13 +31,26 @@ from toril.model import (
 )
 from toril.states import State
 
-__all__ = ["UNNUMBERED", "Demolition", "Scenario"]
+__all__ = ["UNNUMBERED", "Demolition", "Mourning", "Scenario"]
 
 T = TypeVar("T")
 
 # Calls that take no number. To repeat them at once does no harm; what they answer then is not the first answer.
 UNNUMBERED: Final = frozenset(
-    {"beat", "configure", "extend", "once", "prune", "recover", "signal", "obliterate", "health", "finished", "wait"}
+    {
+        "beat",
+        "configure",
+        "extend",
+        "once",
+        "prune",
+        "recover",
+        "signal",
+        "obliterate",
+        "health",
+        "finished",
+        "letters",
+        "wait",
+    }
 )
 _TICK: Final = 0.3  # seconds between two calls: a late request falls before the next one, or after it
 _SHORT: Final = 500
@@ -173,6 +187,34 @@ class Demolition(Scenario):
         await self._add(_job("y"), _job("z", delay=LEASE))
         for _ in range(3):
             await self._plain(lambda: self._engine.obliterate(QUEUE, limit=1))
+
+
+class Mourning(Scenario):
+    """Jobs fail for good, in their own fault and by stalling; they are looked at, run again, and thrown away."""
+
+    async def run(self) -> None:
+        engine, make = self._engine, self._caller.send
+        await self._add(
+            _job("m", Kind.FATAL), _job("n", Kind.HOPELESS), _job("o", Kind.FATAL, job_id="chosen"), _job("p")
+        )
+        jobs = await self._exchange((), 4)
+        leases = [job.lease for job in jobs[:1]]
+        verdicts = await make(lambda call: engine.report(QUEUE, [Checkpoint(each, "7") for each in leases], call=call))
+        await self._told(verdicts)
+        jobs = await self._exchange(jobs, 1)
+        await self._exchange(jobs, 0)
+        await self._plain(lambda: engine.letters(limit=10))
+        again = [Replay(f"{QUEUE}/{each}") for each in ("1", "chosen", "no such")]
+        await self._told(await make(lambda call: engine.replay(QUEUE, again, call=call)))
+        await self._exchange(await self._exchange((), 2), 0)
+        more = [Replay(f"{QUEUE}/2", attempts=3)]
+        await self._told(await make(lambda call: engine.replay(QUEUE, more, call=call)))
+        away = [f"{QUEUE}/1", f"{QUEUE}/no such"]
+        await self._told(await make(lambda call: engine.discard(away, call=call)))
+        await self._exchange((), 1, lease=_SHORT)
+        await self._clock.sleep(1)
+        await self._plain(lambda: engine.recover(QUEUE))
+        await self._plain(lambda: engine.prune(QUEUE))
 
 
 def _job(

@@ -20,7 +20,7 @@ from tests.sim.store import MemoryStore, SimStore
 from tests.sim.wire import Wire
 from tests.sim.witness import Witness
 from toril.clock import Clock
-from toril.engine import Engine, Store
+from toril.engine import Store
 from toril.model import Ending, Resume
 from toril.states import State
 
@@ -52,7 +52,7 @@ class Process:
     """What a simulated process works with."""
 
     node: Node
-    engine: Engine
+    engine: Link
     clock: SimClock
     journal: Journal
 
@@ -72,7 +72,7 @@ class Stage:
         node = Node(name)
         return Process(node, self._link(node), SimClock(stream(0, name), name=name, node=node), self.journal)
 
-    def _link(self, node: Node) -> Engine:
+    def _link(self, node: Node) -> Link:
         return Link(node.name, Wire(node, self.store, self.weather, self.witness, self._spawn), self.witness)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -141,5 +141,7 @@ async def picture(store: Store) -> list[object]:
     for ending in Ending:
         runs = (await store.runs(QUEUE, ending, limit=1000)).items
         seen += [(run.id, run.cause, run.attempts_made, run.stalls, run.text) for run in runs]
+    letters = (await store.letters(limit=1000)).items
+    seen += [(each.id, each.data, each.attempts_made, each.stalls, each.failure, each.checkpoint) for each in letters]
     seen += [(event.kind, event.job_id) for event in (await store.events(QUEUE, limit=1000)).items]
     return seen

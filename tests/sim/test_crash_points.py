@@ -1,7 +1,7 @@
 """Every call of the seam, cut off at every point at which a process or a connection can fail."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -9,21 +9,26 @@ import pytest
 from tests.sim.brittle import BrittleStore
 from tests.sim.faults import CALM, Fate, Point
 from tests.sim.loop import run
-from tests.sim.scenario import UNNUMBERED, Demolition, Scenario
+from tests.sim.redis_store import RedisStore
+from tests.sim.scenario import UNNUMBERED, Demolition, Mourning, Scenario
 from tests.sim.stage import OneFault, picture, staged
+from tests.sim.store import MemoryStore, SimStore
+from toril.clock import Clock
 from toril.engine import Engine
 
 ScenarioType = type[Scenario]
-_BOTH = pytest.mark.parametrize("scenario", [Scenario, Demolition])
+_ALL = pytest.mark.parametrize("scenario", [Scenario, Demolition, Mourning])
 
 # A store in memory has one process and elects no leader; opening and closing are not sent.
 _NOT_SENT = {"open", "close", "twin", "lead", "resign"}
 
 
-async def play(scenario: ScenarioType, at: int = -1, fate: Fate = CALM) -> tuple[list[str], list[object], list[object]]:
+async def play(
+    scenario: ScenarioType, at: int = -1, fate: Fate = CALM, store: Callable[[Clock], SimStore] = MemoryStore
+) -> tuple[list[str], list[object], list[object]]:
     """The calls that were made, what the numbered ones were answered, and the store afterwards."""
     weather = OneFault(at, fate)
-    async with staged(weather) as stage:
+    async with staged(weather, store) as stage:
         process = stage.process()
         subject = scenario(process)
         assert await stage.run(process, subject.run())
@@ -34,9 +39,9 @@ async def play(scenario: ScenarioType, at: int = -1, fate: Fate = CALM) -> tuple
     return calls, subject.answers, seen
 
 
-async def die(scenario: ScenarioType, at: int, point: Point) -> None:
+async def die(scenario: ScenarioType, at: int, point: Point, store: Callable[[Clock], SimStore] = MemoryStore) -> None:
     """The process dies there; others take over, and all comes to its end."""
-    async with staged(OneFault(at, Fate(crash=point))) as stage:
+    async with staged(OneFault(at, Fate(crash=point)), store) as stage:
         process = stage.process()
         assert not await stage.run(process, scenario(process).run())
         await stage.take_over()
@@ -46,7 +51,7 @@ async def die(scenario: ScenarioType, at: int, point: Point) -> None:
 def carried(scenario: ScenarioType) -> list[tuple[int, str]]:
     """The calls of a scenario that have an effect."""
     calls, _, _ = run(play(scenario))
-    return [(at, what) for at, what in enumerate(calls) if what not in {"wait", "finished", "health"}]
+    return [(at, what) for at, what in enumerate(calls) if what not in {"wait", "finished", "health", "letters"}]
 
 
 @contextmanager
@@ -66,7 +71,7 @@ def test_the_scenarios_make_every_call_of_the_seam() -> None:
     assert calls == methods - _NOT_SENT
 
 
-@_BOTH
+@_ALL
 @pytest.mark.parametrize("point", Point)
 @pytest.mark.covers("F01", "F02", "F03", "F06", "F08", "F09", "F13", "F15", "I1", "I2", "I3", "I5", "G1")
 def test_a_process_may_die_at_any_point_of_any_call(scenario: ScenarioType, point: Point) -> None:
@@ -75,7 +80,15 @@ def test_a_process_may_die_at_any_point_of_any_call(scenario: ScenarioType, poin
             run(die(scenario, at, point))
 
 
-@_BOTH
+@pytest.mark.parametrize("point", Point)
+@pytest.mark.covers("R074", "R079")
+def test_whoever_dies_while_a_job_fails_or_is_replayed_leaves_it_in_one_place_on_redis(point: Point) -> None:
+    for at, what in carried(Mourning):
+        with told(f"died {point} of call {at}, {what}"):
+            run(die(Mourning, at, point, RedisStore))
+
+
+@_ALL
 @pytest.mark.parametrize("fate", [Fate(lost="request"), Fate(lost="reply")], ids=lambda fate: fate.lost)
 @pytest.mark.covers("F07", "F121", "G2")
 def test_a_call_whose_connection_drops_is_sent_again_without_a_second_effect(
@@ -103,7 +116,7 @@ def test_a_request_that_arrives_after_it_was_sent_again_changes_nothing(late: fl
                 assert seen_then == seen
 
 
-@_BOTH
+@_ALL
 @pytest.mark.covers("F13", "F15", "I1")
 def test_a_step_that_breaks_at_any_statement_leaves_nothing_behind(scenario: ScenarioType) -> None:
     async def brittle() -> tuple[list[object], int]:

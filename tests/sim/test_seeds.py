@@ -21,6 +21,7 @@ SOMETIMES = [
     "add given up",
     "ambiguous add recovered",
     "control given up",
+    "dead letter replayed",
     "dead worker's job taken back early",
     "failed for stalling alone",
     "killed by a job",

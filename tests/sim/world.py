@@ -11,7 +11,7 @@ from typing import Any, Final
 from tests.sim.chaos import Chaos
 from tests.sim.checker import check
 from tests.sim.clock import EPOCH, SimClock, stream
-from tests.sim.crew import Operator, Orders, Producer
+from tests.sim.crew import Clerk, Operator, Orders, Producer
 from tests.sim.faults import Storm
 from tests.sim.journal import Journal, Violation
 from tests.sim.link import Link
@@ -140,6 +140,8 @@ class World:
         chaos = Chaos(self)
         if plan.operator:
             self._start(self._keep_alive("op", self._operator, over=lambda: self.storm.over))
+        if plan.clerk:
+            self._start(self._keep_alive("clerk", self._clerk, over=lambda: self.storm.over))
         for work in chaos.works():
             self._start(work)
         await self._until(lambda: False, plan.storm)
@@ -151,8 +153,9 @@ class World:
 
     async def _calm_down(self) -> None:
         """Wait for what is on its way: a pause may arrive after a later resume."""
-        if self.plan.operator:
-            self.nodes["op"].kill()  # or nothing would ever be at its end
+        for name in [name for name in ("op", "clerk") if name in self.nodes]:
+            self.nodes[name].kill()  # or nothing would ever be at its end
+        if self.plan.operator or self.plan.clerk:
             await self._until(lambda: False, 1 + self._lateness + self.plan.patience)
         self.conduct.calm_at = self.conduct.now()
         await self._healer().configure(QUEUE, [Resume()])
@@ -267,7 +270,7 @@ class World:
             if not node.dead:
                 self.journal.violated("error", f"{node.name} crashed: {error!r} {getattr(error, 'exceptions', '')}")
 
-    def _link(self, node: Node) -> Engine:
+    def _link(self, node: Node) -> Link:
         return Link(node.name, Wire(node, self.store, self.storm, self.witness, self._spawn), self.witness)
 
     def _clock(self, node: Node) -> SimClock:
@@ -304,6 +307,9 @@ class World:
             return Producer(queue, clock, orders, self.journal).run()
 
         return produce
+
+    def _clerk(self, node: Node) -> Coroutine[Any, Any, None]:
+        return Clerk(node.name, self._link(node), self._clock(node), self.journal).run()
 
     def _operator(self, node: Node) -> Coroutine[Any, Any, None]:
         return Operator(node.name, self._link(node), self._clock(node), self.journal).run()
