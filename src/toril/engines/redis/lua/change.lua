@@ -20,7 +20,7 @@ if mistake then return mistake end
 local function again(id, state)
   leave(id, state)
   call('HDEL', P .. id, F.finished_at, F.started_at, F.reason, F.result, F.attempts_made, F.attempts_made_old, F.stalls,
-    F.trace, F.kind, F.stall_cause, F.progress, F.expires, F.waited, F.worker, F.deferred)
+    F.trace, F.kind, F.stall_cause, F.progress, F.expires, F.waited, F.worker, F.deferred, F.cancelling)
   call('HSET', P .. id, F.delay, 0)
   call('DEL', P .. id .. K.unsuccessful)
   local f = call('HMGET', P .. id, F.priority, F.parent)

@@ -22,9 +22,9 @@ local function promote()
   end
 end
 
--- End a job instead of starting it; unless it is too late for it, that is an attempt.
+-- End a job instead of starting it; where it has failed, that is an attempt.
 local function end_early(id, f, cause, reason, kind)
-  local made = (tonumber(f[F.attempts_made]) or 0) + (cause == 'expired' and 0 or 1)
+  local made = (tonumber(f[F.attempts_made]) or 0) + ((cause == 'expired' or cause == 'cancelled') and 0 or 1)
   local job = {
     name = f[F.name], added = f[F.added_at] or false, started = f[F.started_at] or false, made = made,
     stalls = tonumber(f[F.stalls]) or 0, worker = f[F.worker] or false, options = f[F.opts], parent = f[F.parent],
@@ -34,7 +34,7 @@ local function end_early(id, f, cause, reason, kind)
   unstarted[ended_early] = {id, job.name, reason, kind}
 end
 
--- Start a job, unless it is gone, too old, or has been failed from afar.
+-- Start a job, unless it is gone, too old, has been failed from afar, or cancelled where its worker did not look.
 local function start(id, suspect)
   local key = P .. id
   local row, f = redis.pcall('HGETALL', key), {}
@@ -43,7 +43,9 @@ local function start(id, suspect)
     call('HINCRBY', P .. K.toril, F.ghosts, 1)
     return
   end
-  local expires, deferred = f[F.expires], f[F.deferred]
+  local expires, deferred, cancelled = f[F.expires], f[F.deferred], f[F.cancelling]
+  if cancelled and f[F.started_at] then return end_early(id, f, 'cancelled', cancelled, 'JobCancelled') end
+  if cancelled then call('HDEL', key, F.cancelling) end  -- somebody has had it run again since
   if expires and (tonumber(expires) or now + 1) <= now then
     local again = f[F.starts] and 'again ' or ''
     return end_early(id, f, 'expired', 'expired: not started ' .. again .. 'by ' .. expires, 'JobExpired')
