@@ -1,6 +1,7 @@
 """What docs/interop.md says about jobs that another library's worker runs: which promises do not reach that far."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ async def test_what_was_cancelled_while_node_ran_it_ends_at_torils_next_claim(
     node: Node, toril: Toril, then: str
 ) -> None:
     """Unless somebody has it run again, who knows better."""
-    steps, events = Steps(), await node.events("q")
+    steps, events, told = Steps(), await node.events("q"), list[Any]()
     worker = await node.worker("q", {"n": [{"hold": True}, {"fail": "told to"}]})
     async with toril.queue("q") as queue:
         job = await queue.add("n", attempts=2 if then == "tried again" else 1)
@@ -45,17 +46,17 @@ async def test_what_was_cancelled_while_node_ran_it_ends_at_torils_next_claim(
         await worker.release(job.id)
         await worker.until("failed", jobId=job.id)
         await worker.close()
-        if then == "retried by hand":
-            await node.queue("q").of_job(job.id, "retry")
-        else:
-            await job.promote()
-        async with toril.working("q", {"n": steps.note}):
+        async with toril.working("q", {"n": steps.note}) as ours:
+            ours.listeners.on("cancelled", told.append)
             if then == "retried by hand":
+                await node.queue("q").of_job(job.id, "retry")
                 await events.until("completed", jobId=job.id)
             else:
+                await job.promote()
                 (failed,) = await events.until("failed", jobId=job.id)
                 assert failed["failedReason"] == "enough"
 
+    assert [event.error for event in told] == ([] if then == "retried by hand" else ["enough"])
     assert steps.ran == ([job.id] if then == "retried by hand" else [])
     assert await node.redis("HEXISTS", f"bull:q:{job.id}", "toril:cancel") == 0
 

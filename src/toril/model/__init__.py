@@ -105,6 +105,7 @@ from toril.model.views import (
     known,
 )
 from toril.model.work import (
+    CANCELLED_KIND,
     EXPIRED_KIND,
     Added,
     AddOutcome,
@@ -142,6 +143,7 @@ __all__ = [
     "BEYOND_REPAIR",
     "BUILDING",
     "BURIED",
+    "CANCELLED_KIND",
     "DEAD_LETTERS",
     "EXCHANGE",
     "EXPIRED_KIND",

@@ -215,6 +215,7 @@ class Verdict(StrEnum):
     MISSING = "missing"
 
 
+CANCELLED_KIND: Final = "JobCancelled"  # of a job that is found cancelled when it would be started
 EXPIRED_KIND: Final = "JobExpired"  # the failure kind of a job that was not started in time
 
 

@@ -1,12 +1,13 @@
 """Tells what happens to a worker's jobs. Nothing is made of an event that nobody listens for."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
 
 from toril.codec import decode
 from toril.events import EventName, Events, JobEvent, WorkerEvent
 from toril.logs import log
 from toril.model import (
+    CANCELLED_KIND,
     EXPIRED_KIND,
     Cancelled,
     Claimed,
@@ -23,6 +24,8 @@ from toril.model import (
 )
 
 __all__ = ["Telling"]
+
+_UNSTARTED: Final[Mapping[str, EventName]] = {EXPIRED_KIND: "expired", CANCELLED_KIND: "cancelled"}
 
 
 class _Around(Protocol):
@@ -51,15 +54,14 @@ class Telling:
             self._tell("progress", job, detail=decode(value, what="progress"))
 
     def looked(self, answer: Exchange) -> None:
-        """A claim has looked into the queue: it may be paused, and some jobs may have come too late."""
+        """A claim has looked into the queue: it may be paused, and some jobs may have ended there."""
         self._events.paused(self._queue, now=answer.blocked_by is Gate.PAUSED, worker=self._around.name)
         for each in answer.unstarted:
-            name: EventName = "expired" if each.failure.kind == EXPIRED_KIND else "failed"
             event = JobEvent(
                 queue=self._queue, job_id=each.id, job_name=each.name, worker=self._around.name,
                 error=each.failure.reason, kind=each.failure.kind,
             )  # fmt: skip
-            self._events.emit(name, event)
+            self._events.emit(_UNSTARTED.get(each.failure.kind, "failed"), event)
 
     def drained(self) -> None:
         self._events.emit("drained", WorkerEvent(worker=self._around.name, queue=self._queue))
