@@ -47,8 +47,7 @@ local function start(id, suspect)
   if cancelled and f[F.started_at] then return end_early(id, f, 'cancelled', cancelled, 'JobCancelled') end
   if cancelled then call('HDEL', key, F.cancelling) end  -- somebody has had it run again since
   if expires and (tonumber(expires) or now + 1) <= now then
-    local again = f[F.starts] and 'again ' or ''
-    return end_early(id, f, 'expired', 'expired: not started ' .. again .. 'by ' .. expires, 'JobExpired')
+    return end_early(id, f, 'expired', 'expired: not started ' .. (f[F.starts] and 'again by ' or 'by ') .. expires, 'JobExpired')
   end
   if deferred then
     local kind = deferred:find('^child ') and 'ChildFailed' or 'Deferred'
