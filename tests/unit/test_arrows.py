@@ -69,9 +69,10 @@ ARROWS: dict[str, set[str]] = {
     "history": {"clock", "engine", "model"},
     "documents": {"job", "metrics", "model"},
     "web": PRODUCER | {"", "app", "documents", "deadletters", "job", "logs", "queue", "schedule"},
+    "web.serving": PRODUCER | {"app", "logs", "supervisor", "web"},
     # The commands: the public names, and the types and words of what those give.
     "cli": {"", "clock", "documents", "history", "deadletters", "engine", "events", "logs", "model"},
-    "cli.run": {"", "cli", "engine", "supervisor"},
+    "cli.run": {"", "cli", "engine", "supervisor", "web.serving"},
     "cli.child": {"", "cli", "worker"},
     "__main__": {"cli"},
 }

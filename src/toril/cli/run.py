@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from importlib.util import find_spec
 from typing import Any, Final
 
 import click
@@ -63,15 +64,23 @@ def size(written: str) -> int:
     "--http",
     type=address,
     metavar="HOST:PORT",
-    help="Where /livez, /readyz and /health are served. [default: 127.0.0.1:8484]",
+    help="Where the probes and the API are served. [default: 127.0.0.1:8484]",
 )
 @click.option("--no-http", is_flag=True, help="Serve no HTTP.")
+@click.option(
+    "--http-token", metavar="TOKEN", help="What the API asks for; better set as TORIL_HTTP_TOKEN than typed here."
+)
+@click.option("--http-read-token", metavar="TOKEN", help="One with which the API can only be read.")
+@click.option("--http-host", multiple=True, metavar="NAME", help="A name under which HTTP is reached.")
 @click.option("--http-origin", metavar="ORIGIN", help="A web page's origin that may read /health.")
 @click.option(
     "--unready-after", type=duration, default="10", help="Not ready once the store is away for so long. [default: 10s]"
 )
 @click.option("--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="info", show_default=True)
-def run(*, target: str, log_level: str, **given: Any) -> int:
+def run(
+    *, target: str, log_level: str, http_token: str | None, http_read_token: str | None, http_host: tuple[str, ...],
+    **given: Any,
+) -> int:  # fmt: skip
     """Work the queues of an app, as in `toril run jobs:app`, until a signal says stop.
 
     A supervisor keeps the worker processes running and their jobs' leases alive. On SIGTERM or Ctrl-C nothing more is
@@ -80,7 +89,8 @@ def run(*, target: str, log_level: str, **given: Any) -> int:
     TORIL_QUEUES, and so on.
     """
     write_logs(log_level)
-    supervisor = Supervisor(_plan(target, log_level, **given), beside=[serve])
+    plan = _plan(target, log_level, **given)
+    supervisor = Supervisor(plan, beside=[_server(plan, http_token, http_read_token, http_host)])
     code = asyncio.run(supervisor.run())
     if supervisor.failed is not None:
         if supervisor.failed.usage:
@@ -99,3 +109,12 @@ def _plan(
     command = (sys.executable, "-m", "toril.cli.child", json.dumps(orders))
     listen = None if no_http else Listen(*(http or DEFAULT), asked_for=http is not None, origin=http_origin)
     return Plan(command=command, title=target, grace=grace, burst=burst, http=listen, **rest)
+
+
+def _server(plan: Plan, token: str | None, read_token: str | None, hosts: tuple[str, ...]) -> Any:
+    """What serves HTTP: the probes, and, where what it needs is installed, the API too."""
+    if plan.http is None or not (find_spec("starlette") and find_spec("uvicorn")):
+        return serve
+    from toril.web.serving import access_by, serving  # noqa: PLC0415 - it needs the extra
+
+    return serving(access_by(plan.http.host, token, read_token), hosts)

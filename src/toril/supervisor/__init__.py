@@ -1,8 +1,9 @@
 """Worker processes, looked after from a process that runs nobody's code but ours."""
 
 from toril.supervisor.child import Failed
+from toril.supervisor.health import Vitals
 from toril.supervisor.plan import Listen, Plan
 from toril.supervisor.serving import serve
 from toril.supervisor.supervisor import Supervisor
 
-__all__ = ["Failed", "Listen", "Plan", "Supervisor", "serve"]
+__all__ = ["Failed", "Listen", "Plan", "Supervisor", "Vitals", "serve"]

@@ -45,18 +45,23 @@ class Guard:
     clock: Clock
     _failed: dict[str, list[float]] = field(default_factory=dict)
 
-    def check_form(self, scope: Scope, headers: Headers) -> None:
-        """What can be said without knowing who asks. The path is brought into its one form."""
+    def check_path(self, scope: Scope) -> None:
+        """The path is brought into its one form."""
+        if scope["method"] == "CONNECT":  # what it names is no path
+            raise Problem(405, "method", "this is no proxy", headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE"})
+        raw = bytes(scope.get("raw_path") or scope["path"].encode())
+        if len(raw) + len(scope["query_string"]) > _LONGEST_URL:
+            raise Problem(414, "url_too_long", f"a URL has at most {_LONGEST_URL} bytes")
+        scope["path"] = canonical(raw.partition(b"?")[0])
+
+    def check_host(self, headers: Headers) -> None:
+        """Whether it is we who are meant."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not hosts[0]:
             raise Problem(400, "bad_host", "a request names one host")
         name = host_name(hosts[0])
         if name not in _HOSTS and name not in {given.lower() for given in self.terms.hosts}:
             raise Problem(421, "wrong_host", "this host is not served here; add its name to the allowed hosts")
-        raw = bytes(scope.get("raw_path") or scope["path"].encode())
-        if len(raw) + len(scope["query_string"]) > _LONGEST_URL:
-            raise Problem(414, "url_too_long", f"a URL has at most {_LONGEST_URL} bytes")
-        scope["path"] = canonical(raw.partition(b"?")[0])
 
     async def admit(self, connection: HTTPConnection, address: str) -> Who:
         """Who asks. Strangers are told what to send; an address that guesses is told to wait."""

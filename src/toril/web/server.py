@@ -9,6 +9,8 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from toril.errors import EngineUnavailable
+from toril.logs import log
 from toril.web.site import Site
 
 __all__ = ["Server"]
@@ -67,18 +69,19 @@ class Server:
         self._site = site
         self._server = _Quiet(config)
         self._running: asyncio.Task[None] | None = None
+        self._opened = False
 
     async def start(self) -> int:
         """Open the app and listen; the port. `OSError` if the address cannot be had."""
         config = self._server.config
         sock = _bound(config.host, config.port)
-        await self._site.app.open()
+        await self._open()
         self._running = asyncio.ensure_future(self._server.serve([sock]))
         waiting = asyncio.ensure_future(self._server.up.wait())
         await asyncio.wait([self._running, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if self._running.done():
-            await self._site.app.close()
+            await self._close()
             self._running.result()
             raise OSError(f"HTTP could not be started on {config.host}:{config.port}")
         return int(sock.getsockname()[1])
@@ -87,6 +90,18 @@ class Server:
         self._server.should_exit = True
         if self._running is not None:
             await asyncio.wait([self._running])
+            await self._close()
+
+    async def _open(self) -> None:
+        """A store that is away keeps nobody from hearing so: what needs it says that it is not open."""
+        try:
+            await self._site.app.open()
+            self._opened = True
+        except EngineUnavailable as error:
+            log.warning("the API has no store: %s", error)
+
+    async def _close(self) -> None:
+        if self._opened:
             await self._site.app.close()
 
 

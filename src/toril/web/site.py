@@ -1,7 +1,7 @@
 """The ASGI application: guards, finds the endpoint, runs it, and answers in one shape."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from starlette.datastructures import Headers
@@ -44,12 +44,16 @@ def site(
 class Site:
     """One app's HTTP side."""
 
-    def __init__(self, app: App, terms: Terms, clock: Clock, probe: Probe | None = None) -> None:
+    def __init__(
+        self, app: App, terms: Terms, clock: Clock, probe: Probe | None = None,
+        pages: Mapping[str, Callable[[], Response]] | None = None,
+    ) -> None:  # fmt: skip
         self.app = app
         self._clock = clock
         self._guard = Guard(terms, clock)
         self._table = Table(ENDPOINTS)
         self._probe = probe
+        self._pages = pages or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -92,14 +96,20 @@ class Site:
 
     async def _asked(self, scope: Scope, receive: Receive) -> Response:
         headers = Headers(scope=scope)
-        self._guard.check_form(scope, headers)
+        self._guard.check_path(scope)
         path = scope["path"].removeprefix(scope.get("root_path", "").rstrip("/"))
-        probed = self._probe(path) if self._probe is not None and scope["method"] in ("GET", "HEAD") else None
+        reads = scope["method"] in ("GET", "HEAD")
+        probed = self._probe(path) if self._probe is not None else None
+        if (probed is not None or path in self._pages) and not reads:
+            raise Problem(405, "method", "only GET", headers={"allow": "GET, HEAD"})
         if probed is not None:
-            return probed
+            return probed  # whatever the host: an orchestrator asks by address
+        self._guard.check_host(headers)
         address = self._guard.address(scope, headers)
         who = await self._guard.admit(HTTPConnection(scope), address)
-        if path == _BASE + DOCUMENT and scope["method"] in ("GET", "HEAD"):
+        if path in self._pages:
+            return self._pages[path]()
+        if path == _BASE + DOCUMENT and reads:
             return as_json(document(ENDPOINTS, _BASE))
         if not path.startswith(_BASE + "/"):
             raise Problem(404, "not_found", "there is nothing here")

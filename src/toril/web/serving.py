@@ -1,0 +1,105 @@
+"""HTTP beside a supervisor: the probes, open to everyone, and the API for those who may use it."""
+
+from asyncio import CancelledError, Event, create_task
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from starlette.responses import PlainTextResponse, Response
+
+from toril.app import App
+from toril.clock import SYSTEM
+from toril.errors import TorilError
+from toril.logs import log
+from toril.supervisor import Failed, Supervisor, Vitals
+from toril.supervisor import serve as probes_alone
+from toril.web.access import Access, Nobody, Open, Role, Tokens
+from toril.web.guard import Terms, is_loopback
+from toril.web.problems import as_json
+from toril.web.server import Server
+from toril.web.site import Site
+
+__all__ = ["access_by", "serving"]
+
+_UNREADY: Final = 503
+
+
+def access_by(host: str, token: str | None, read_token: str | None) -> Access:
+    """Tokens where some are given; without them everyone who is on this machine, and nobody from elsewhere."""
+    tokens = {given: role for given, role in ((read_token, Role.READ), (token, Role.ADMIN)) if given}
+    if tokens:
+        return Tokens(tokens)
+    return Open() if is_loopback(host) else Nobody()
+
+
+def serving(access: Access, hosts: Sequence[str]) -> Callable[[Supervisor], Awaitable[None]]:
+    """What a supervisor is to run beside its children, until it is cancelled."""
+
+    async def serve(supervisor: Supervisor) -> None:
+        listen = supervisor.plan.http
+        if listen is None:
+            return
+        await supervisor.up.wait()
+        if (supervisor.hello or {}).get("url", "memory:").startswith("memory:"):
+            await probes_alone(supervisor)  # its jobs are in another process, and cannot be seen from here
+            return
+        vitals = Vitals(supervisor, SYSTEM)
+        terms = Terms(access=access, hosts=(*hosts, listen.host))
+        site = Site(
+            _app(supervisor),
+            terms,
+            SYSTEM,
+            probe=_probes(vitals),
+            pages={"/health": lambda: _health(vitals, listen.origin)},
+        )
+        server = Server(site, listen.host, listen.port)
+        try:
+            port = await server.start()
+        except (OSError, TorilError) as error:
+            _refused(supervisor, str(error))
+            return
+        log.info("HTTP on %s:%s: /livez, /readyz, /health, /api/v1", listen.host, port)
+        watching = create_task(vitals.watch())
+        try:
+            await Event().wait()
+        except CancelledError:
+            watching.cancel()
+            await server.close()
+            raise
+
+    return serve
+
+
+def _app(supervisor: Supervisor) -> App:
+    """The store that the workers use, without their code."""
+    hello = supervisor.hello or {}
+    return App(hello["url"], prefix=hello["prefix"])
+
+
+def _refused(supervisor: Supervisor, reason: str) -> None:
+    """An address that was asked for and cannot be had fails the boot."""
+    listen = supervisor.plan.http
+    assert listen is not None  # noqa: S101 - who serves has an address
+    text = f"HTTP cannot be served on {listen.host}:{listen.port}: {reason}"
+    if listen.asked_for:
+        supervisor.fail(Failed(1, text))
+    else:
+        log.warning("%s; the workers go on without it", text)
+
+
+def _probes(vitals: Vitals) -> Callable[[str], Response | None]:
+    def probe(path: str) -> Response | None:
+        match path:
+            case "/livez":
+                return PlainTextResponse("alive\n")
+            case "/readyz":
+                unready = bool(vitals.problems())
+                return PlainTextResponse("not ready\n" if unready else "ready\n", _UNREADY if unready else 200)
+            case _:
+                return None
+
+    return probe
+
+
+def _health(vitals: Vitals, origin: str | None) -> Response:
+    headers = {} if origin is None else {"access-control-allow-origin": origin, "vary": "Origin"}
+    return as_json(vitals.document(), _UNREADY if vitals.problems() else 200, headers)
