@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from toril.history import Gap
     from toril.http import raise_for_status
     from toril.job import Job
-    from toril.model import DeadLetter, Dedup, Keep, RateLimit
+    from toril.model import DeadLetter, Dedup, Finding, Keep, RateLimit, Repaired, Severity
     from toril.policy.breaker import Breaker
     from toril.policy.letters import LetterFilter
     from toril.policy.retry import Exponential, Fixed, Retry, Strategy
@@ -81,7 +81,10 @@ _WHERE = {
     ),
     "Dedup": "toril.model",
     "DeadLetter": "toril.model",
+    "Finding": "toril.model",
     "Keep": "toril.model",
+    "Repaired": "toril.model",
+    "Severity": "toril.model",
     "RateLimit": "toril.model",
     "State": "toril.states",
     "SyncJob": "toril.sync",
@@ -106,6 +109,7 @@ __all__ = [
     "EngineUnusable",
     "Explanation",
     "Exponential",
+    "Finding",
     "Fixed",
     "Gap",
     "HandlerError",
@@ -129,9 +133,11 @@ __all__ = [
     "QueueFull",
     "RateLimit",
     "RateLimited",
+    "Repaired",
     "Result",
     "ResultGone",
     "Retry",
+    "Severity",
     "Snooze",
     "State",
     "Strategy",

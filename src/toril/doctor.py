@@ -43,13 +43,17 @@ class Doctor:
         """All that is wrong with the store, and with these queues or all; the worst first."""
         names = await self._store.queues() if queues is None else queues
         found = judged(await self._store.checkup())
-        suspected: list[Fault] = []
-        async with aclosing(self.looks(names)) as looks:
-            async for look in looks:
-                suspected += look
-        found += [finding_of(fault) for fault in await self.confirmed(suspected)]
+        found += [finding_of(fault) for fault in await self.faults(names)]
         order = list(Severity)
         return sorted(found, key=lambda finding: order.index(finding.severity))
+
+    async def faults(self, queues: Sequence[str]) -> list[Fault]:
+        """What is wrong with the layout of these queues, and of what belongs to the fleet."""
+        suspected: list[Fault] = []
+        async with aclosing(self.looks(queues)) as looks:
+            async for look in looks:
+                suspected += look
+        return await self.confirmed(suspected)
 
     async def confirmed(self, suspected: Sequence[Fault]) -> list[Fault]:
         """Those that are still there some time later."""

@@ -28,7 +28,7 @@ _LONGEST_REST: Final = 1.0  # seconds: a lease that began after the last look is
 _NAMES: Final = 10.0  # seconds between looks for new queues
 _PRUNE: Final = 60.0
 _HEAL: Final = 300.0  # seconds between looks for what can be mended without asking
-_LOOKS: Final = 200  # in one of these: some forty thousand ids at most
+_LOOKS: Final = 200  # in one of these: some twenty thousand ids on Redis
 _AFTER_AN_ERROR: Final = 5.0
 
 

@@ -35,6 +35,7 @@ from toril.model import (
     Schedule,
     SetConcurrency,
 )
+from toril.policy.doctor import finding_of
 from toril.states import State
 from toril.testing import ManualClock
 
@@ -50,8 +51,8 @@ def doctor_of(engine: Store) -> Doctor:
 
 
 async def layout(engine: Store) -> list[Finding]:
-    """What is wrong with the layout; of the servers that tests use, nothing else is asked."""
-    return [finding for finding in await doctor_of(engine).findings() if finding.fault or finding.code == "foreign_key"]
+    """What is wrong with the layout."""
+    return [finding_of(fault) for fault in await doctor_of(engine).faults(await engine.queues())]
 
 
 @pytest.fixture

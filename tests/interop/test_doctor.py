@@ -21,6 +21,9 @@ async def test_a_store_that_node_fills_and_works_has_no_fault(node: Node, toril:
     await queue.call("add", "n", {}, {"delay": 60_000, "jobId": "later"})
     await queue.call("add", "n", {}, {"deduplication": {"id": "once"}, "delay": 60_000})
     await queue.call("upsertJobScheduler", "minutely", {"every": 60_000}, {"name": "n", "data": {}})
+    await node.flow(
+        name="parent", queueName="q", children=[{"name": "child", "queueName": "idle", "opts": {"delay": 60_000}}]
+    )
     await worker.until("completed", times=40)
     await worker.until("failed", times=5)
     await worker.close()

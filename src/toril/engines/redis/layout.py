@@ -187,7 +187,7 @@ NUMBERS: Final = {
     "skew": 600_000,  # ms by which the clocks of a fleet may differ
     "healed": 100,  # parents looked at in a round
     "record": 26,  # fields that a reader is shown
-    "walked": 20_000,  # entries of lists that a look for faults walks over in one step
+    "walked": 10_000,  # entries of lists that a look for faults walks over in one step
     "patience": 5_000,  # ms after its deadline that a job may still be waiting to be taken back
     "mourned": 120_000,  # ms after which a dead worker's entry should have been pruned
 }

@@ -13,8 +13,8 @@ __all__ = ["Walk"]
 
 _LISTS: Final = ("active", "wait", "paused")
 _SETS: Final = ("prioritized", "delayed", "waiting_children", "completed", "failed")
-_PAGE: Final = 200  # ids a look
-_KEYS: Final = 1_000  # keys a step of the scan
+_PAGE: Final = 100  # ids a look
+_KEYS: Final = 500  # keys a step of the scan
 
 Looked = Sequence[Fault]
 Checked = Callable[[Sequence[Fault]], Awaitable[list[Fault]]]
