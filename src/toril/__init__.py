@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         WrongState,
     )
     from toril.events import JobEvent, WorkerEvent
+    from toril.flow import Flow, Tree, chain, gather
     from toril.handlers import handler, only_if
     from toril.history import Gap
     from toril.http import raise_for_status
@@ -59,6 +60,7 @@ _WHERE = {
     "JobContext": "toril.context",
     "SyncJobContext": "toril.context",
     "connect": "toril.engine",
+    **dict.fromkeys(("Flow", "Tree", "chain", "gather"), "toril.flow"),
     "handler": "toril.handlers",
     "only_if": "toril.handlers",
     "Job": "toril.job",
@@ -111,6 +113,7 @@ __all__ = [
     "Exponential",
     "Finding",
     "Fixed",
+    "Flow",
     "Gap",
     "HandlerError",
     "InvalidName",
@@ -146,13 +149,16 @@ __all__ = [
     "SyncQueue",
     "TorilError",
     "TransientError",
+    "Tree",
     "Undecodable",
     "UnknownQueue",
     "UsageError",
     "WorkerEvent",
     "WrongState",
     "__version__",
+    "chain",
     "connect",
+    "gather",
     "handler",
     "only_if",
     "raise_for_status",

@@ -18,6 +18,7 @@ from toril.engine import Store, connect
 from toril.errors import Closed, InvalidOption, UnknownQueue, UsageError, shown
 from toril.events import Events
 from toril.failing import Failing
+from toril.flow import Flowing
 from toril.logs import watch
 from toril.middleware import Middleware
 from toril.model import Call, RateLimit
@@ -74,7 +75,7 @@ class Queues(Mapping[str, Queue]):
         return queue
 
 
-class App(Failing, Tended):
+class App(Failing, Tended, Flowing):
     """Declares queues, handlers and hooks. `async with app:` opens it for producing; `await app.run()` is a worker."""
 
     def __init__(

@@ -1,18 +1,38 @@
 """What a handler sees of its job: the payload, the signal to stop, and a way to report."""
 
+import hashlib
 import threading
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 from toril.calls import Run
 from toril.codec import decode, encode
-from toril.errors import JobCancelled, LeaseLost, RateLimited
-from toril.model import Checkpoint, Claimed, LogLine, Progress, Report, Rewrite, Verdict
+from toril.errors import InvalidOption, JobCancelled, LeaseLost, RateLimited, Resting
+from toril.model import (
+    BATCH,
+    Checkpoint,
+    Child,
+    ChildState,
+    Claimed,
+    Family,
+    FlowNode,
+    JobRef,
+    LogLine,
+    Parked,
+    Progress,
+    Report,
+    Rewrite,
+    Verdict,
+)
 from toril.policy.retry import Seconds
 from toril.signal import Signal, Why
 
 if TYPE_CHECKING:
+    from toril.flow import Flow, Policy
     from toril.job import Job
+    from toril.queue import Planned
     from toril.sync import SyncJob
 
 __all__ = ["JobContext", "Reporter", "SyncJobContext"]
@@ -24,11 +44,20 @@ MAX_PROGRESS = 64 * 1024
 
 
 class Reporter(Protocol):
-    """Carries an attempt's reports to the store, where each is checked against its lease."""
+    """Carries an attempt's reports to the store, where each is checked against its lease; and what it asks for."""
 
     async def report(self, report: Report) -> Verdict: ...
 
     def job(self, claimed: Claimed) -> "Job[Any]": ...
+
+    async def family(self, claimed: Claimed) -> Family: ...
+
+    async def children(self, claimed: Claimed) -> Sequence[Child]: ...
+
+    async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict: ...
+
+    def turn(self) -> int:
+        """How often this run has asked for new children before."""
 
 
 class _Facts(Generic[T]):
@@ -126,6 +155,69 @@ class JobContext(_Facts[T]):
         text = self._claimed.checkpoint
         return None if text is None else decode(text, what="checkpoint")
 
+    # children
+
+    async def has_children(self) -> bool:
+        """Whether this job has, or had, children to wait for."""
+        return (await self._reporter.family(self._claimed)).total > 0
+
+    async def children_values(self) -> dict[str, Any]:
+        """What the children returned, by their ids; by `queue:id` where children of two queues have the same."""
+        return {name: decode(text or "null", what="a result") for name, text in await self._told(ChildState.COMPLETED)}
+
+    async def failed_children(self) -> dict[str, str]:
+        """Why children failed whose policy is to go on all the same, by their ids."""
+        return {name: text or "" for name, text in await self._told(ChildState.IGNORED)}
+
+    async def add_children(self, children: "Sequence[Planned | Flow]", *, on_failure: "Policy" = "fail") -> None:
+        """Add children to this job while it runs; it can wait for them later. A retry of this run, or one after such a
+        wait, does not add them again."""
+        turn = self._reporter.turn()
+        if turn >= self._claimed.parked:
+            await self._add(self._nodes(children, on_failure, turn))
+
+    async def wait_for_children(
+        self, children: "Sequence[Planned | Flow]" = (), *, on_failure: "Policy" = "fail"
+    ) -> None:
+        """Rest until all children have ended, these new ones among them. The handler is left here, and called again
+        from its beginning; then this returns at once, and the children are not added anew."""
+        turn = self._reporter.turn() if children else 0
+        if children and turn >= self._claimed.parked:
+            nodes = self._nodes(children, on_failure, turn)
+            await self._add(nodes[:-BATCH])
+            raise Resting(Parked(tuple(nodes[-BATCH:]), turn + 1))
+        if (await self._reporter.family(self._claimed)).open:
+            raise Resting(Parked())
+
+    def _nodes(self, children: "Sequence[Planned | Flow]", on_failure: "Policy", turn: int) -> list[FlowNode]:
+        """Their ids are made of this job's, so that a run that does the same does it once."""
+        from toril.flow import planned_nodes  # noqa: PLC0415 - a job without children does without it
+
+        job, numbers = self._claimed, count()
+        base = f"{job.lease.queue}:{job.lease.id}:{job.added_at}:{turn}"
+        parent = JobRef(job.lease.queue, job.lease.id)
+
+        def name() -> str:
+            return "c" + hashlib.sha256(f"{base}:{next(numbers)}".encode()).hexdigest()[:31]
+
+        nodes = planned_nodes(children, name, parent=parent, on_failure=on_failure)
+        if len(nodes) > BATCH and any(node.waits for node in nodes):
+            raise InvalidOption(f"children with children of their own are at most {BATCH} jobs in one call")
+        return nodes
+
+    async def _add(self, nodes: list[FlowNode]) -> None:
+        for start in range(0, len(nodes), BATCH):
+            verdict = await self._reporter.add_children(self._claimed, nodes[start : start + BATCH])
+            if verdict is not Verdict.OK:
+                raise LeaseLost(f"job {self.job_id} is no longer this attempt's to give children")
+
+    async def _told(self, state: ChildState) -> list[tuple[str, str | None]]:
+        found = {
+            child.ref: child.text for child in await self._reporter.children(self._claimed) if child.state is state
+        }
+        times = Counter(ref.id for ref in found)
+        return [(ref.id if times[ref.id] == 1 else str(ref), text) for ref, text in sorted(found.items())]
+
     async def _report(self, report: Report) -> None:
         if await self._reporter.report(report) is not Verdict.OK:
             raise LeaseLost(f"job {self.job_id} is no longer this attempt's to report on")
@@ -159,6 +251,21 @@ class SyncJobContext(_Facts[T]):
 
     def checkpoint(self, value: Any) -> None:
         self._run(self._twin().checkpoint(value))
+
+    def has_children(self) -> bool:
+        return self._run(self._twin().has_children())
+
+    def children_values(self) -> dict[str, Any]:
+        return self._run(self._twin().children_values())
+
+    def failed_children(self) -> dict[str, str]:
+        return self._run(self._twin().failed_children())
+
+    def add_children(self, children: "Sequence[Planned | Flow]", *, on_failure: "Policy" = "fail") -> None:
+        self._run(self._twin().add_children(children, on_failure=on_failure))
+
+    def wait_for_children(self, children: "Sequence[Planned | Flow]" = (), *, on_failure: "Policy" = "fail") -> None:
+        self._run(self._twin().wait_for_children(children, on_failure=on_failure))
 
     @property
     def last_checkpoint(self) -> Any:

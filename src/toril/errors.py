@@ -27,6 +27,7 @@
         ├── TransientError      try again, not before `retry_after`
         ├── Snooze              run again later; no attempt is spent
         ├── RateLimited         nothing of the queue starts for a while; no attempt is spent
+        ├── Resting             it waits for its children; raised by `ctx.wait_for_children`, to be let through
         ├── JobCancelled        it was asked to stop
         └── LeaseLost           it is another's by now
 
@@ -56,6 +57,7 @@ __all__ = [
     "PermanentError",
     "QueueFull",
     "RateLimited",
+    "Resting",
     "ResultGone",
     "Snooze",
     "TorilError",
@@ -205,6 +207,14 @@ class RateLimited(HandlerError):
     def __init__(self, seconds: float | timedelta, message: str = "") -> None:
         super().__init__(message or f"rate limited for {seconds}")
         self.seconds = seconds
+
+
+class Resting(HandlerError):
+    """The job waits for its children, and its handler will be called again when they have ended. Let it through."""
+
+    def __init__(self, parked: object) -> None:
+        super().__init__("the job waits for its children")
+        self.parked = parked
 
 
 class JobCancelled(HandlerError):

@@ -252,8 +252,6 @@ class Queue(QueueOperations):
         """The schedules in the store: to look at, and to make and change at run time."""
         return QueueSchedules(self)
 
-    # what jobs need of their queue
-
     def encoded(self, name: str, data: Any) -> str:
         """A payload as text, checked against the handler's type where that is known."""
         entry = self.handlers.find(name)
@@ -282,7 +280,7 @@ class Queue(QueueOperations):
         if not planned:
             return []
         answers = await self._store([each.job for each in planned])
-        made = [self._handle(each, answer) for each, answer in zip(planned, answers, strict=True)]
+        made = [self.made(each, answer) for each, answer in zip(planned, answers, strict=True)]
         return made if all(job.added for job in made) else await self._as_they_stand(made)
 
     async def _as_they_stand(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
@@ -299,7 +297,8 @@ class Queue(QueueOperations):
             for job in jobs
         ]
 
-    def _handle(self, planned: Planned, answer: Added) -> Job[Any]:
+    def made(self, planned: Planned, answer: Added) -> Job[Any]:
+        """The handle on a job that the store has answered for."""
         added = answer.outcome in {AddOutcome.ADDED, AddOutcome.REPLACED}
         if added and self.listeners.wanted("added"):
             self.listeners.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=planned.job.name))

@@ -40,7 +40,7 @@ def why(
             facts = {"finished_at": record.finished_at, "error": reason, "attempts_made": record.attempts_made}
             return Explanation("failed", f"It failed {_at(record.finished_at)}: {reason}", facts)
         case State.WAITING_CHILDREN:
-            return Explanation("waiting_children", "It waits for its children to end.")
+            return _waiting_for_children(standing)
         case State.DELAYED if record.due is not None and record.due > standing.now:
             return _cut_off(record, circuit, standing.now) or _not_due(record, standing.now)
         case State.DELAYED | State.WAITING | State.PRIORITIZED:
@@ -51,6 +51,19 @@ def ended(run: Run) -> Explanation:
     """A job of which only the run record is left."""
     facts = {"finished_at": run.finished_at, "cause": run.cause.value, "text": run.text}
     return Explanation("ended", f"It ended {_at(run.finished_at)} ({run.cause.value}) and was not kept.", facts)
+
+
+def _waiting_for_children(standing: Standing) -> Explanation:
+    family = standing.family
+    named = [str(ref) for ref in family.first_open]
+    facts = {"open": family.open, "children": family.total, "waiting_for": named}
+    if not family.total:
+        return Explanation(
+            "waiting_children", "It waits for children, and the rest of its flow is not stored yet.", facts
+        )
+    dots = ", …" if family.open > len(named) else ""
+    sentence = f"It waits for {family.open} of {family.total} children: {', '.join(named)}{dots}."
+    return Explanation("waiting_children", sentence, facts)
 
 
 def _running(record: JobRecord, now: int) -> Explanation:

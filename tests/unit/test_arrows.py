@@ -14,7 +14,7 @@ BOTTOM = {"errors", "names", "states", "clock"}
 # What a producer needs: no worker is imported to add a job.
 PRODUCER = BOTTOM | {"codec", "model", "engine", "policy", "payload", "handlers", "signal", "context", "calls"}
 ARROWS: dict[str, set[str]] = {
-    "": PRODUCER | {"adding", "events", "history", "http", "sync", "app", "job", "queue", "why", "result"},
+    "": PRODUCER | {"adding", "events", "flow", "history", "http", "sync", "app", "job", "queue", "why", "result"},
     "errors": set(),
     "names": {"errors"},
     "states": set(),
@@ -28,7 +28,8 @@ ARROWS: dict[str, set[str]] = {
     "payload": {"codec", "errors", "result", "typed"},
     "handlers": {"codec", "errors", "model", "names", "payload", "policy"},
     "signal": set(),
-    "context": {"calls", "codec", "errors", "model", "policy", "signal", "job", "sync"},
+    "context": {"calls", "codec", "errors", "flow", "model", "policy", "queue", "signal", "job", "sync"},
+    "flow": PRODUCER | {"job", "queue"},
     "calls": BOTTOM | {"model"},
     "adding": {"codec", "errors", "model", "policy"},
     "job": PRODUCER | {"history", "events", "queue"},
@@ -55,7 +56,20 @@ ARROWS: dict[str, set[str]] = {
     "tended": PRODUCER | {"doctor"},
     "failing": PRODUCER | {"alerts", "breakers", "deadletters", "events", "plan", "queue"},
     "app": PRODUCER
-    | {"", "adding", "alerts", "declaring", "events", "failing", "logs", "middleware", "plan", "portal", "queue"}
+    | {
+        "",
+        "adding",
+        "alerts",
+        "declaring",
+        "events",
+        "failing",
+        "flow",
+        "logs",
+        "middleware",
+        "plan",
+        "portal",
+        "queue",
+    }
     | {"reaper", "schedule", "tended", "worker"},
     "engine": BOTTOM | {"model", "protocols"},
     "protocols": {"model"},

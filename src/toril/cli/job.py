@@ -15,7 +15,7 @@ from toril.cli.naming import one
 from toril.cli.place import Place, declared, on_store
 from toril.documents import of_job, of_run
 
-__all__ = ["job"]
+__all__ = ["found_job", "job"]
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def why(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
     """Say why a job does not run, or what became of it."""
 
     async def ask(app: App) -> tuple[str, Explanation]:
-        name = (await _found(app, queue, job_id)).queue.name if queue is None else (await declared(app, queue)).name
+        name = (await found_job(app, queue, job_id)).queue.name if queue is None else (await declared(app, queue)).name
         return name, await app.queue(name).why(job_id)
 
     name, answer = on_store(place, ask)
@@ -72,7 +72,7 @@ def cancel(*, queue: str | None, job_id: str, reason: str, place: Place, as_json
     """Stop a job. One that has not started never will; one that runs is asked to stop."""
 
     async def stop(app: App) -> tuple[Job[Any], bool]:
-        found = await _found(app, queue, job_id)
+        found = await found_job(app, queue, job_id)
         return found, await found.cancel(reason)
 
     found, done = on_store(place, stop)
@@ -92,7 +92,7 @@ def promote(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> N
 @one("job", "job_id")
 def remove(*, queue: str | None, job_id: str, yes: bool, place: Place, as_json: bool) -> None:
     """Delete a job with all that belongs to it. A running one must be cancelled instead."""
-    found = on_store(place, lambda app: _found(app, queue, job_id))
+    found = on_store(place, lambda app: found_job(app, queue, job_id))
     agreed(f"This removes 1 job: {found.name} {found.id} of {found.queue.name}.", yes=yes)
     _act(place, found.queue.name, job_id, lambda found: found.remove(), "is removed", as_json=as_json)
 
@@ -102,7 +102,7 @@ def _act(
     as_json: bool,
 ) -> None:  # fmt: skip
     async def work(app: App) -> Job[Any]:
-        found = await _found(app, queue, job_id)
+        found = await found_job(app, queue, job_id)
         await act(found)
         return found
 
@@ -116,7 +116,7 @@ def _tell(found: Job[Any], told: str, facts: dict[str, Any], *, as_json: bool) -
         click.echo(plain(f"Job {found.id} ({found.name}) of {found.queue.name} {told}."))
 
 
-async def _found(app: App, queue: str | None, job_id: str) -> Job[Any]:
+async def found_job(app: App, queue: str | None, job_id: str) -> Job[Any]:
     """The one job of that id; if no queue is named, wherever it is."""
     names = await app.store.queues() if queue is None else [(await declared(app, queue)).name]
     found = [each for name in names if (each := await app.queue(name).job(job_id)) is not None]
@@ -132,7 +132,7 @@ async def _found(app: App, queue: str | None, job_id: str) -> Job[Any]:
 
 async def _shown(app: App, queue: str | None, job_id: str) -> tuple[str, dict[str, Any]]:
     try:
-        found = await _found(app, queue, job_id)
+        found = await found_job(app, queue, job_id)
     except NotFound:
         return "run", await _remembered(app, queue, job_id)
     record = found.record

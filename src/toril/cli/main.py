@@ -24,6 +24,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "workers": ("workers", "List the workers that are alive."),
     "jobs": ("jobs", "List the jobs of a queue."),
     "job": ("job", "Show, retry, cancel, promote or remove one job."),
+    "flow": ("flow", "Draw the flow that a job belongs to."),
     "events": ("events", "Show what happens, as it happens."),
     "schedules": ("schedules", "List, show, run, pause, resume or remove schedules."),
     "dlq": ("letters", "List, show, replay or discard dead letters."),

@@ -1,7 +1,7 @@
 """What became of an attempt that raised. Pure: the error and the job's counts decide, chance is an argument."""
 
-from toril.errors import JobCancelled, RateLimited, Snooze, TransientError
-from toril.model import Cancelled, Claimed, Failed, Failure, Outcome, Released, Retried, Snoozed
+from toril.errors import JobCancelled, RateLimited, Resting, Snooze, TransientError
+from toril.model import Cancelled, Claimed, Failed, Failure, Outcome, Parked, Released, Retried, Snoozed
 from toril.policy.classify import DEFAULTS, Nature, Table, nature_of
 from toril.policy.retry import delay_before_retry, milliseconds
 
@@ -22,6 +22,8 @@ def judge(
     match error:
         case Snooze():
             return Snoozed(milliseconds("a snooze", error.seconds))
+        case Resting(parked=Parked() as parked):
+            return parked
         case RateLimited():
             return Released()  # the queue is held meanwhile
         case JobCancelled(job_id=None):  # else it is another job that was cancelled, while this one waited for it

@@ -1,13 +1,27 @@
 """Contexts for unit tests of handlers: no store, no loop, and a record of what was reported."""
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from toril.codec import decode, encode
 from toril.context import JobContext, SyncJobContext
 from toril.errors import UsageError
 from toril.job import Job
-from toril.model import Checkpoint, Claimed, Lease, LogLine, Progress, Report, Rewrite, Verdict
+from toril.model import (
+    Checkpoint,
+    Child,
+    ChildState,
+    Claimed,
+    Family,
+    FlowNode,
+    JobRef,
+    Lease,
+    LogLine,
+    Progress,
+    Report,
+    Rewrite,
+    Verdict,
+)
 from toril.signal import Signal, Why
 
 __all__ = ["Recorded", "SyncTestContext", "TestContext", "context", "sync_context"]
@@ -23,6 +37,10 @@ class Recorded:
         self.logs: list[str] = []
         self.checkpoints: list[Any] = []
         self.data: list[Any] = []
+        self.added: list[FlowNode] = []
+        self.children_given: Mapping[str, Any] = {}
+        self.open = 0
+        self.turns = 0
 
     async def report(self, report: Report) -> Verdict:
         match report:
@@ -35,6 +53,25 @@ class Recorded:
             case Rewrite(_, data):
                 self.data.append(decode(data))
         return Verdict.OK
+
+    async def family(self, claimed: Claimed) -> Family:  # noqa: ARG002 - a context has one job
+        return Family(open=self.open, completed=len(self.children_given))
+
+    async def children(self, claimed: Claimed) -> list[Child]:
+        queue = claimed.lease.queue
+        return [
+            Child(JobRef(queue, identity), ChildState.COMPLETED, encode(value))
+            for identity, value in self.children_given.items()
+        ]
+
+    async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict:  # noqa: ARG002 - as above
+        self.added += nodes
+        self.open += len(nodes)
+        return Verdict.OK
+
+    def turn(self) -> int:
+        self.turns += 1
+        return self.turns - 1
 
     def job(self, claimed: Claimed) -> Job[Any]:
         raise UsageError(f"job {claimed.lease.id} is in no queue; a test that needs one uses `memory(app)`")
@@ -67,9 +104,11 @@ class SyncTestContext(SyncJobContext[T]):
 def context(
     data: T, *, job_id: str = "1", job_name: str = "job", queue: str = "test", attempt: int = 1,
     metadata: Mapping[str, Any] | None = None, checkpoint: Any = None, state: Any = None,
+    children: Mapping[str, Any] | None = None,
 ) -> TestContext[T]:  # fmt: skip
     """A context with no store behind it. What the handler reports is in its `recorded`."""
     recorded = Recorded()
+    recorded.children_given = children or {}
     claimed = _claimed(job_id, job_name, queue, attempt, metadata, checkpoint)
     made = TestContext(data, claimed, recorded, Signal(), state)
     made.recorded = recorded
@@ -79,9 +118,11 @@ def context(
 def sync_context(
     data: T, *, job_id: str = "1", job_name: str = "job", queue: str = "test", attempt: int = 1,
     metadata: Mapping[str, Any] | None = None, checkpoint: Any = None, state: Any = None,
+    children: Mapping[str, Any] | None = None,
 ) -> SyncTestContext[T]:  # fmt: skip
     """The same for plain `def` handlers."""
     recorded = Recorded()
+    recorded.children_given = children or {}
     claimed = _claimed(job_id, job_name, queue, attempt, metadata, checkpoint)
     made = SyncTestContext(data, claimed, recorded, Signal(), state, _at_once)
     made.recorded = recorded

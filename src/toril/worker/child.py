@@ -16,9 +16,22 @@ from queue import SimpleQueue
 from typing import Any
 
 from toril.context import SyncJobContext
-from toril.errors import JobCancelled, LeaseLost, PermanentError, RateLimited, Snooze, TransientError
+from toril.errors import JobCancelled, LeaseLost, PermanentError, RateLimited, Snooze, TransientError, UsageError
 from toril.handlers import Entry, Handler, Registry
-from toril.model import Checkpoint, Claimed, Lease, LogLine, Progress, Report, Rewrite, Verdict
+from toril.model import (
+    Checkpoint,
+    Child,
+    ChildState,
+    Claimed,
+    Family,
+    JobRef,
+    Lease,
+    LogLine,
+    Progress,
+    Report,
+    Rewrite,
+    Verdict,
+)
 from toril.policy.classify import lineage
 from toril.result import Result
 from toril.signal import Signal, Why
@@ -113,6 +126,21 @@ class _Child:
         text = getattr(report, {"LogLine": "line", "Rewrite": "data"}.get(type(report).__name__, "value"))
         self.send({"report": [type(report).__name__, text]})
         return Verdict(self._verdicts.get())
+
+    async def family(self, claimed: Claimed) -> Family:  # noqa: ARG002 - there is one job at a time
+        self.send({"ask": "family"})
+        return Family(**json.loads(self._verdicts.get()))
+
+    async def children(self, claimed: Claimed) -> list[Child]:  # noqa: ARG002 - as above
+        self.send({"ask": "children"})
+        found = json.loads(self._verdicts.get())
+        return [Child(JobRef(queue, identity), ChildState(state), text) for queue, identity, state, text in found]
+
+    async def add_children(self, claimed: Claimed, nodes: Any) -> Verdict:  # noqa: ARG002 - as above
+        raise UsageError(f"job {claimed.lease.id} runs in a process of its own and cannot be given children there")
+
+    def turn(self) -> int:
+        return 0
 
     def job(self, claimed: Claimed) -> Any:
         raise RuntimeError(f"job {claimed.lease.id} is not at hand in a child process; use the context")

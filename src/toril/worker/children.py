@@ -129,6 +129,9 @@ class _Child:
         try:
             while True:
                 message = await self._receive()
+                if "ask" in message:
+                    self._send({"verdict": await _answer(message["ask"], job, reporter)})
+                    continue
                 if "report" not in message:
                     return message
                 kind, text = message["report"]
@@ -206,3 +209,12 @@ def _result(entry: Entry, answer: dict[str, Any]) -> Any:
     raise ChildFailed(
         raised["reason"], kind=raised["kind"], trace=raised["traceback"], lineage=tuple(raised["lineage"])
     )
+
+
+async def _answer(question: str, job: Claimed, reporter: Reporter) -> str:
+    """What a child process wants to know of its job's own children."""
+    if question == "family":
+        family = await reporter.family(job)
+        names = ("open", "completed", "ignored", "failed")
+        return json.dumps({name: getattr(family, name) for name in names})
+    return json.dumps([(each.ref.queue, each.ref.id, each.state, each.text) for each in await reporter.children(job)])

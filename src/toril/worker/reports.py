@@ -1,7 +1,7 @@
 """An attempt's reports on their way to the store. Progress is written ten times a second at most."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from toril.calls import Caller
@@ -10,7 +10,20 @@ from toril.engine import Engine
 from toril.errors import TorilError
 from toril.job import Job
 from toril.logs import log
-from toril.model import Checkpoint, Claimed, LogLine, Progress, Report, Rewrite, Verdict
+from toril.model import (
+    Checkpoint,
+    Child,
+    Claimed,
+    Family,
+    FlowNode,
+    JobRef,
+    LogLine,
+    Progress,
+    Report,
+    Rewrite,
+    Verdict,
+)
+from toril.protocols import Flows
 
 __all__ = ["AttemptReports"]
 
@@ -24,12 +37,14 @@ class AttemptReports:
         "_caller",
         "_clock",
         "_engine",
+        "_flows",
         "_job",
         "_pending",
         "_progressed",
         "_queue",
         "_sent",
         "_timer",
+        "_turns",
         "_writing",
     )
 
@@ -39,6 +54,7 @@ class AttemptReports:
     ) -> None:  # fmt: skip
         self._queue = queue
         self._engine = engine
+        self._flows: Flows = engine  # type: ignore[assignment]
         self._clock = clock
         self._caller = caller
         self._job = job
@@ -46,6 +62,7 @@ class AttemptReports:
         self._pending: Progress | None = None
         self._sent: float | None = None
         self._timer: Timer | None = None
+        self._turns = 0
         self._writing: asyncio.Task[None] | None = None
 
     def job(self, claimed: Claimed) -> Job[Any]:
@@ -61,6 +78,29 @@ class AttemptReports:
                 return await self._try_to_write(report)
             case Rewrite() | Checkpoint():
                 return await self._write(report)
+
+    async def family(self, claimed: Claimed) -> Family:
+        return await self._caller.send(lambda _: self._flows.family(_ref(claimed)))
+
+    async def children(self, claimed: Claimed) -> list[Child]:
+        found: list[Child] = []
+        cursor: str | None = None
+        while True:
+            after = cursor
+            page = await self._caller.send(
+                lambda _, after=after: self._flows.children(_ref(claimed), cursor=after, limit=1000)  # type: ignore[misc]
+            )
+            found += page.items
+            cursor = page.cursor
+            if cursor is None:
+                return found
+
+    async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict:
+        return await self._caller.send(lambda call: self._flows.add_children(claimed.lease, nodes, call=call))
+
+    def turn(self) -> int:
+        self._turns += 1
+        return self._turns - 1
 
     async def _progress(self, report: Progress) -> Verdict:
         now = self._clock.monotonic()
@@ -103,3 +143,7 @@ class AttemptReports:
         if isinstance(report, Progress) and verdict is Verdict.OK:
             self._progressed(report.value)
         return verdict
+
+
+def _ref(claimed: Claimed) -> JobRef:
+    return JobRef(claimed.lease.queue, claimed.lease.id)

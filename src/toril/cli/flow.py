@@ -1,0 +1,78 @@
+"""`toril flow`: a flow, drawn."""
+
+from typing import Any, Final
+
+import click
+from rich.text import Text
+from rich.tree import Tree as Drawing
+
+from toril import App, Tree
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
+from toril.cli.job import found_job
+from toril.cli.naming import one
+from toril.cli.output import console
+from toril.cli.place import Place, on_store
+
+__all__ = ["flow"]
+
+_COLOURS: Final = {
+    "completed": "green", "failed": "red", "active": "blue", "waiting_children": "cyan", "ignored": "yellow",
+}  # fmt: skip
+
+
+@click.command()
+@click.option("--depth", default=10, show_default=True, type=click.IntRange(0, 100), help="Levels below the top.")
+@click.option("--width", default=20, show_default=True, type=click.IntRange(1, 1000), help="Children of each job.")
+@one("job", "job_id")
+def flow(*, queue: str | None, job_id: str, depth: int, width: int, place: Place, as_json: bool) -> None:
+    """Draw the flow that a job belongs to, from its top: who waits for whom, and how each stands."""
+
+    async def look(app: App) -> Tree:
+        return await app.tree(await found_job(app, queue, job_id), depth=depth, width=width)
+
+    tree = on_store(place, look)
+    if as_json:
+        click.echo(on_a_line(_document(tree)))
+    else:
+        console().print(_drawn(tree))
+
+
+def _word(tree: Tree) -> str:
+    """How a job stands; of one that is gone, what its parent knows."""
+    if tree.state is not None:
+        return tree.state.value
+    return "gone" if tree.known is None else tree.known.value
+
+
+def _drawn(tree: Tree) -> Drawing:
+    drawing = Drawing(_label(tree))
+    for child in tree.children:
+        drawing.add(_drawn(child))
+    left = tree.family.total - len(tree.children)
+    if left > 0:
+        drawing.add(Text(f"and {left} more", style="dim"))
+    return drawing
+
+
+def _label(tree: Tree) -> Text:
+    word, family = _word(tree), tree.family
+    label = Text(plain(f"{tree.name or '-'}  {tree.queue} {tree.id}  ")).append(word, style=_COLOURS.get(word, ""))
+    if family.total:
+        counts = (("open", family.open), ("completed", family.completed), ("ignored", family.ignored))
+        told = ", ".join(f"{count} {name}" for name, count in (*counts, ("failed", family.failed)) if count)
+        label.append(f"  ({told})", style="dim")
+    if tree.text is not None and word in {"ignored", "failed"}:
+        label.append(f"  {plain(tree.text)[:200]}")
+    return label
+
+
+def _document(tree: Tree) -> dict[str, Any]:
+    family = tree.family
+    return {
+        "queue": tree.queue, "id": tree.id, "name": tree.name, "state": _word(tree),
+        "children": {
+            "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,
+        },
+        "tree": [_document(child) for child in tree.children],
+    }  # fmt: skip

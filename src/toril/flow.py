@@ -1,0 +1,260 @@
+"""Jobs that wait for other jobs: how one says so, and how they look from above."""
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from toril.clock import Clock
+from toril.engine import Store
+from toril.errors import InvalidOption, NotFound, QueueFull, UsageError, shown
+from toril.job import Job
+from toril.model import (
+    BATCH,
+    MAX_DEPTH,
+    Added,
+    AddOutcome,
+    Call,
+    ChildState,
+    Family,
+    FlowNode,
+    JobRef,
+    OnFailure,
+)
+from toril.queue import Planned
+from toril.states import State
+
+__all__ = ["Flow", "Flowing", "Tree", "chain", "gather", "planned_nodes"]
+
+T = TypeVar("T")
+
+Policy: TypeAlias = Literal["fail", "continue", "ignore", "remove", "wait"]
+_SHOWN: Final = 100  # children of one job that a tree shows, if nobody says otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A job and those that it waits for. `on_failure` says what its own failure does to the job that waits for it; that
+    fails too, if nothing is said."""
+
+    job: Planned
+    children: "Sequence[Planned | Flow]" = ()
+    on_failure: Policy | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.job, Planned):
+            raise InvalidOption(f"a job of a flow is queue.new(…), not {shown(self.job)}")
+        if not isinstance(self.children, list | tuple):
+            raise InvalidOption(f"the children of a job are a list, not {shown(self.children)}")
+        for each in self.children:
+            if not isinstance(each, Planned | Flow):
+                raise InvalidOption(f"a child is queue.new(…) or a Flow(…), not {shown(each)}")
+        if self.on_failure is not None:
+            policy_of(self.on_failure)
+
+
+def chain(*jobs: "Planned | Flow") -> Flow:
+    """One after the other: each reads what the one before it returned, with `ctx.children_values()`. Only the first can
+    have children of its own."""
+    if not jobs:
+        raise InvalidOption("a chain needs a job")
+    flow = _as_flow(jobs[0])
+    for job in jobs[1:]:
+        following = _as_flow(job)
+        if following.children:
+            raise InvalidOption("in a chain only the first job can have children: they could not wait for the others")
+        flow = replace(following, children=[flow])
+    return flow
+
+
+def gather(jobs: "Sequence[Planned | Flow]", *, then: Planned, on_failure: Policy | None = None) -> Flow:
+    """All of these beside each other, and `then` when the last of them has ended."""
+    children = [each if on_failure is None else replace(_as_flow(each), on_failure=on_failure) for each in jobs]
+    return Flow(then, children)
+
+
+def policy_of(word: object) -> OnFailure:
+    try:
+        return OnFailure(str(word))
+    except ValueError:
+        raise InvalidOption(f"on_failure must be one of {', '.join(OnFailure)}, not {shown(word)}") from None
+
+
+def _as_flow(each: object) -> Flow:
+    if isinstance(each, Flow):
+        return each
+    if isinstance(each, Planned):
+        return Flow(each)
+    raise InvalidOption(f"a job of a flow is queue.new(…) or a Flow(…), not {shown(each)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A node of a flow, what it was made of, and those above it within the flow."""
+
+    node: FlowNode
+    planned: Planned
+    above: tuple[JobRef, ...]
+
+
+def planned_nodes(
+    flows: "Sequence[Planned | Flow]", name: Callable[[], str], *, parent: JobRef | None = None,
+    on_failure: Policy = "fail",
+) -> list[FlowNode]:  # fmt: skip
+    """These flows as nodes, each parent before its children; `name` makes ids for those without."""
+    return [place.node for place in _places(flows, name, parent, policy_of(on_failure))]
+
+
+def _places(
+    flows: "Sequence[Planned | Flow]", name: Callable[[], str], parent: JobRef | None, default: OnFailure
+) -> list[_Place]:
+    places = [place for flow in flows for place in _walk(_as_flow(flow), name, parent, (), default)]
+    seen: set[JobRef] = set()
+    for place in places:
+        if place.node.ref in seen:
+            raise InvalidOption(
+                f"job {place.node.ref} is in the flow twice: ids are unique, and no job waits for itself"
+            )
+        seen.add(place.node.ref)
+    return places
+
+
+def _walk(
+    flow: Flow, name: Callable[[], str], parent: JobRef | None, above: tuple[JobRef, ...], default: OnFailure
+) -> Iterator[_Place]:
+    if len(above) >= MAX_DEPTH:
+        raise InvalidOption(f"a flow is at most {MAX_DEPTH} jobs deep")
+    job = flow.job.job if flow.job.job.id is not None else replace(flow.job.job, id=name())
+    policy = default if flow.on_failure is None else policy_of(flow.on_failure)
+    node = FlowNode(queue=flow.job.queue.name, job=job, parent=parent, on_failure=policy, waits=bool(flow.children))
+    yield _Place(node, flow.job, above)
+    for child in flow.children:
+        yield from _walk(_as_flow(child), name, node.ref, (*above, node.ref), OnFailure.FAIL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """A job and its children, as they stand. `state` is None for a job that has ended and is gone; then `known` is what
+    its parent knows of it. `children` may be fewer than there are: `family` counts them all."""
+
+    queue: str
+    id: str
+    name: str | None
+    state: State | None
+    known: ChildState | None = None
+    text: str | None = None
+    family: Family
+    children: "tuple[Tree, ...]" = ()
+
+
+class Flowing:
+    """A part of `App`: flows."""
+
+    _clock: Clock
+
+    @property
+    @abstractmethod
+    def store(self) -> Store: ...
+
+    @abstractmethod
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
+
+    async def flow(
+        self, job: "Planned | Flow", children: "Sequence[Planned | Flow]" = (), *, on_failure: Policy = "fail",
+        parent: Job[Any] | None = None,
+    ) -> Job[Any]:  # fmt: skip
+        """Add a job that runs once these children have ended; each may have children of its own. Up to 1,000 jobs are
+        stored all or none. `on_failure` is for those children that do not say themselves what their failure does.
+        Returns the job that waits; `parent` is one that shall wait for it, and has not ended."""
+        top = Flow(job, children) if isinstance(job, Planned) else job
+        if children and isinstance(job, Flow):
+            raise InvalidOption("a Flow(…) has its children already")
+        default = policy_of(on_failure)
+        top = replace(_as_flow(top), children=[_with(child, default) for child in _as_flow(top).children])
+        above = None if parent is None else JobRef(parent.queue.name, parent.id)
+        (made,) = await self._add([top], above, default)
+        return made
+
+    async def flows(self, flows: "Sequence[Planned | Flow]") -> list[Job[Any]]:
+        """Add many flows; up to 1,000 jobs of all of them together all or none. The jobs at their tops."""
+        return await self._add(flows, None, OnFailure.FAIL)
+
+    async def tree(self, job: Job[Any], *, whole: bool = True, depth: int = 10, width: int = _SHOWN) -> Tree:
+        """The flow that a job belongs to, from its top; or, if not `whole`, from the job itself on."""
+        ref = JobRef(job.queue.name, job.id)
+        return await _tree(self.store, await _top(self.store, ref) if whole else ref, depth, width)
+
+    async def _add(
+        self, flows: "Sequence[Planned | Flow]", parent: JobRef | None, default: OnFailure
+    ) -> list[Job[Any]]:
+        places = _places(flows, self._clock.unique, parent, default)
+        answers: dict[JobRef, Added] = {}
+        left_out: set[JobRef] = set()
+        held: tuple[JobRef, ...] = ()
+        for start in range(0, len(places), BATCH):
+            part = [place for place in places[start : start + BATCH] if not left_out & set(place.above)]
+            following = places[start + BATCH].above if start + BATCH < len(places) else ()
+            closed = [ref for ref in held if ref not in following]
+            await self._add_part(part, answers, following, closed, held)
+            held = following
+            left_out |= {place.node.ref for place in part if not place.above and _was_there(answers, place)}
+        return [place.planned.queue.made(place.planned, answers[place.node.ref]) for place in places if not place.above]
+
+    async def _add_part(
+        self, part: Sequence[_Place], answers: dict[JobRef, Added], held: Sequence[JobRef], closed: Sequence[JobRef],
+        before: Sequence[JobRef],
+    ) -> None:  # fmt: skip
+        """One step. If it is refused while earlier parts are stored, those are taken back."""
+        nodes = [place.node for place in part]
+        try:
+            added = await self.call(lambda call: self.store.add_flow(nodes, held=held, closed=closed, call=call))
+        except (UsageError, QueueFull) as error:
+            if before:
+                await self.call(lambda call: self.store.add_flow([], held=before, hold_for=0, call=call))
+                for queue in dict.fromkeys(ref.queue for ref in before):
+                    await self.store.prune(queue)
+                error.add_note("what was stored of the flow, and has not started, is taken back")
+            raise
+        answers |= {node.ref: answer for node, answer in zip(nodes, added, strict=True)}
+
+
+def _with(child: "Planned | Flow", default: OnFailure) -> Flow:
+    flow = _as_flow(child)
+    return flow if flow.on_failure is not None else replace(flow, on_failure=default.value)
+
+
+def _was_there(answers: dict[JobRef, Added], place: _Place) -> bool:
+    return answers[place.node.ref].outcome is AddOutcome.DUPLICATE
+
+
+async def _top(store: Store, ref: JobRef) -> JobRef:
+    """The job above all of these that is still there."""
+    for _ in range(10 * MAX_DEPTH):
+        (record,) = await store.jobs(ref.queue, [ref.id])
+        if record is None:
+            raise NotFound(f"there is no job {ref}")
+        parent = record.parent
+        (above,) = [None] if parent is None else await store.jobs(parent.queue, [parent.id])
+        if parent is None or above is None:
+            return ref
+        ref = parent
+    return ref
+
+
+async def _tree(
+    store: Store, ref: JobRef, depth: int, width: int, known: ChildState | None = None, text: str | None = None
+) -> Tree:
+    (record,) = await store.jobs(ref.queue, [ref.id])
+    family = await store.family(ref) if record is not None else Family()
+    children: list[Tree] = []
+    if family.total and depth > 0:
+        page = await store.children(ref, limit=width)
+        children = [
+            await _tree(store, child.ref, depth - 1, width, child.state, child.text)
+            for child in sorted(page.items, key=lambda child: child.ref)[:width]
+        ]
+    return Tree(
+        queue=ref.queue, id=ref.id, name=None if record is None else record.name,
+        state=None if record is None else record.state, known=known, text=text, family=family,
+        children=tuple(children),
+    )  # fmt: skip

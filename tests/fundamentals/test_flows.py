@@ -1,0 +1,289 @@
+"""Flows: a job that waits for others, reads what they returned, and learns of those that failed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.fundamentals.apps import drained, unchanged
+from toril import App, Flow, InvalidOption, JobContext, NotFound, SyncJobContext, WrongState, chain, gather
+from toril.flow import Policy
+from toril.model import ChildState, SetMaxWaiting
+from toril.states import State
+from toril.testing import context
+
+
+class Shop:
+    """Three queues, and what their handlers have done."""
+
+    def __init__(self, app: App) -> None:
+        self.ran: list[str] = []
+        self.values: dict[str, Any] = {}
+        self.failed: dict[str, str] = {}
+        self.app = app
+        self.work = app.queue("work", {"double": self.double, "fail": self.fail}, concurrency=4)
+        self.sums = app.queue("sums", {"total": self.total, "plain_total": self.plain_total})
+
+    async def double(self, ctx: JobContext[int]) -> int:
+        self.ran.append(f"double {ctx.data}")
+        assert not await ctx.has_children()
+        return 2 * ctx.data
+
+    async def fail(self, ctx: JobContext[None]) -> None:
+        raise LookupError(f"no such user{ctx.data or ''}")
+
+    async def total(self, ctx: JobContext[None]) -> int:
+        self.ran.append("total")
+        self.values, self.failed = await ctx.children_values(), await ctx.failed_children()
+        assert await ctx.has_children()
+        return sum(self.values.values())
+
+    def plain_total(self, ctx: SyncJobContext[None]) -> int:
+        assert ctx.has_children()
+        assert ctx.failed_children() == {}
+        return sum(ctx.children_values().values())
+
+
+@pytest.fixture
+async def shop() -> Any:
+    app = App("memory://")
+    made = Shop(app)
+    async with app:
+        yield made
+
+
+@pytest.mark.covers("R220", "R221", "R222")
+async def test_a_job_runs_when_its_children_have_ended_and_reads_what_they_returned(shop: Shop) -> None:
+    parent = await shop.app.flow(
+        shop.sums.new("total", result_ttl=60), children=[shop.work.new("double", n, job_id=f"n{n}") for n in range(3)]
+    )
+
+    assert parent.added
+    assert await parent.state() is State.WAITING_CHILDREN
+    await drained(shop.app)
+    assert shop.ran[-1] == "total"
+    assert shop.ran.count("total") == 1
+    assert shop.values == {"n0": 0, "n1": 2, "n2": 4}
+    assert await parent.result(timeout=1) == 6
+
+
+async def test_plain_functions_read_them_too(shop: Shop) -> None:
+    children = [shop.work.new("double", 4), shop.work.new("double", 5)]
+    parent = await shop.app.flow(shop.sums.new("plain_total", result_ttl=60), children)
+
+    await drained(shop.app)
+
+    assert await parent.result(timeout=1) == 18
+
+
+async def test_flows_are_nested_and_added_by_the_many(shop: Shop) -> None:
+    inner = Flow(shop.sums.new("total", result_ttl=60), [shop.work.new("double", 1), shop.work.new("double", 2)])
+    tops = await shop.app.flows([Flow(shop.sums.new("total", result_ttl=60), [inner, shop.work.new("double", 5)])])
+
+    await drained(shop.app)
+
+    assert await tops[0].result(timeout=1) == 16
+
+
+@pytest.mark.covers("R224")
+async def test_children_run_beside_each_other() -> None:
+    app = App("memory://")
+    meeting = asyncio.Barrier(3)
+
+    async def meet(ctx: JobContext[None]) -> None:
+        await meeting.wait()
+
+    async def after(ctx: JobContext[None]) -> None: ...
+
+    queue = app.queue("q", {"meet": meet, "after": after}, concurrency=3)
+    async with app:
+        await app.flow(queue.new("after"), [queue.new("meet") for _ in range(3)])
+
+        await drained(app)
+
+
+async def test_by_default_a_childs_failure_is_its_parents(shop: Shop) -> None:
+    parent = await shop.app.flow(
+        shop.sums.new("total"), [shop.work.new("fail", job_id="bad", attempts=1), shop.work.new("double", 1)]
+    )
+
+    await drained(shop.app)
+
+    assert "total" not in shop.ran
+    letters = {letter.job_id: letter.failure.reason for letter in (await shop.app.store.letters()).items}
+    assert letters == {"bad": "no such user", parent.id: "child work:bad failed: no such user"}
+
+
+@pytest.mark.parametrize("policy", ["ignore", "continue", "remove"])
+async def test_a_parent_can_go_on_without_a_child_that_failed(shop: Shop, policy: Policy) -> None:
+    bad = shop.work.new("fail", job_id="bad", attempts=1)
+    await shop.app.flow(shop.sums.new("total"), [bad], on_failure=policy)
+
+    await drained(shop.app)
+
+    assert shop.ran == ["total"]
+    assert shop.failed == ({} if policy == "remove" else {"bad": "no such user"})
+
+
+async def test_a_chain_hands_on_what_each_returned() -> None:
+    app = App("memory://")
+
+    async def add_one(ctx: JobContext[int]) -> int:
+        return ctx.data + sum(map(int, (await ctx.children_values()).values()))
+
+    queue = app.queue("q", {"add": add_one})
+    async with app:
+        last = await app.flow(chain(queue.new("add", 1), queue.new("add", 10), queue.new("add", 100, result_ttl=60)))
+
+        await drained(app)
+
+        assert await last.result(timeout=1) == 111
+
+
+async def test_gather_is_many_and_then_one(shop: Shop) -> None:
+    flow = gather([shop.work.new("double", n) for n in range(4)], then=shop.sums.new("total", result_ttl=60))
+    last = await shop.app.flow(flow)
+    nothing = await shop.app.flow(gather([], then=shop.work.new("double", 7, result_ttl=60)))
+
+    await drained(shop.app)
+
+    assert await last.result(timeout=1) == 12
+    assert await nothing.result(timeout=1) == 14
+
+
+async def test_a_handler_adds_children_and_rests_until_they_have_ended() -> None:
+    app = App("memory://")
+    began: list[int] = []
+    parked: list[str] = []
+
+    async def double(ctx: JobContext[int]) -> int:
+        return 2 * ctx.data
+
+    async def plan(ctx: JobContext[int]) -> int:
+        began.append(ctx.attempt)
+        await ctx.add_children([queue.new("double", 100)])
+        await ctx.wait_for_children([queue.new("double", n) for n in range(ctx.data)])
+        first = sum((await ctx.children_values()).values())
+        await ctx.wait_for_children([queue.new("double", first)])
+        return sum((await ctx.children_values()).values())
+
+    queue = app.queue("q", {"double": double, "plan": plan})
+    app.on("parked", lambda event: parked.append(event.job_name))
+    async with app:
+        job = await queue.add("plan", 3, result_ttl=60)
+
+        await drained(app)
+
+        assert await job.result(timeout=1) == 206 + 412
+        assert began == [1, 1, 1], "no attempt was spent by resting"
+        assert parked == ["plan", "plan"]
+        assert (await queue.counts())["waiting"] == 0
+
+
+async def test_a_handler_can_only_lose_its_children_with_its_lease() -> None:
+    ctx = context(3, children={"a": 1})
+    app = App("memory://")
+    queue = app.queue("q")
+
+    await ctx.add_children([queue.new("n")])
+
+    assert await ctx.children_values() == {"a": 1}
+    assert await ctx.has_children()
+    assert [node.job.name for node in ctx.recorded.added] == ["n"]
+
+
+@pytest.mark.covers("B72", "F118")
+async def test_impossible_flows_are_refused_before_anything_is_stored(shop: Shop) -> None:
+    app, new = shop.app, shop.work.new
+    deep = Flow(new("double", 0))
+    for _ in range(100):
+        deep = Flow(new("double", 1), [deep])
+    ring: list[Any] = []
+    ring.append(Flow(new("double", 0), ring))
+
+    async with unchanged(app):
+        for wrong, words in (
+            (deep, "at most 100 jobs deep"), (ring[0], "at most 100 jobs deep"),
+            (Flow(new("double", 1, job_id="a"), [new("double", 2, job_id="a")]), "in the flow twice"),
+        ):  # fmt: skip
+            with pytest.raises(InvalidOption, match=words):
+                await app.flow(wrong)
+        with pytest.raises(InvalidOption, match="children of a job are a list"):
+            await app.flow(new("double", 1), children="many")  # type: ignore[arg-type]
+        with pytest.raises(InvalidOption, match=r"queue\.new"):
+            await app.flow(new("double", 1), children=[("double", 1)])  # type: ignore[list-item]
+        with pytest.raises(InvalidOption, match="on_failure must be one of fail, continue"):
+            await app.flow(new("double", 1), [new("double", 1)], on_failure="explode")  # type: ignore[arg-type]
+
+
+@pytest.mark.covers("B52")
+async def test_a_flow_can_be_put_under_a_job_that_still_waits(shop: Shop) -> None:
+    parent = await shop.app.flow(shop.sums.new("total"), [shop.work.new("double", 1, delay=60)])
+    await shop.app.flow(shop.work.new("double", 2, job_id="more"), parent=parent)
+    assert (await shop.app.tree(parent)).family.open == 2
+    plain = await shop.work.add("double", 3)
+
+    async with unchanged(shop.app):
+        with pytest.raises(WrongState, match=f"work:{plain.id} is waiting"):
+            await shop.app.flow(shop.work.new("double", 2), parent=plain)
+    await plain.remove()
+    with pytest.raises(NotFound, match="there is no job"):
+        await shop.app.flow(shop.work.new("double", 2), parent=plain)
+
+
+@pytest.mark.covers("B72")
+async def test_a_large_flow_is_added_in_parts_and_runs_once(shop: Shop) -> None:
+    children = [Flow(shop.work.new("double", 0), [shop.work.new("double", 1)]) for _ in range(3)]
+    many = [shop.work.new("double", 1) for _ in range(2_500)]
+    parent = await shop.app.flow(shop.sums.new("total", result_ttl=60, job_id="large"), [*children, *many])
+
+    assert (await shop.app.tree(parent, width=1)).family.open == 2_503
+    again = await shop.app.flow(shop.sums.new("total", job_id="large"), many)
+    assert not again.added
+    assert (await shop.work.counts())["waiting"] == 2_503
+
+
+@pytest.mark.covers("F11")
+async def test_a_large_flow_that_is_refused_half_way_is_taken_back() -> None:
+    app = App("memory://")
+    queue, bounded = app.queue("q"), app.queue("bounded", max_waiting=1)
+    async with app:
+        await app.store.configure("bounded", [SetMaxWaiting(1)])
+        children = [*(queue.new("n") for _ in range(1_500)), *(bounded.new("n") for _ in range(2))]
+
+        with pytest.raises(Exception, match="may hold 1 waiting") as refused:
+            await app.flow(queue.new("n"), children)
+
+        assert "taken back" in refused.value.__notes__[0]
+        for _ in range(2):
+            await app.store.prune("q")
+        assert sum((await queue.counts()).values()) == 0
+
+
+async def test_the_tree_tells_how_a_flow_stands(shop: Shop) -> None:
+    inner = Flow(shop.sums.new("total", job_id="inner"), [shop.work.new("double", 1, job_id="leaf")])
+    done = shop.work.new("double", 5, job_id="done")
+    await shop.app.flow(shop.sums.new("total", job_id="top"), [inner, done])
+    await shop.work.pause()
+    leaf = await shop.work.job("leaf")
+    assert leaf is not None
+
+    tree = await shop.app.tree(leaf)
+
+    assert (tree.id, tree.state, [child.id for child in tree.children]) == (
+        "top", State.WAITING_CHILDREN, ["inner", "done"],
+    )  # fmt: skip
+    assert tree.children[0].children[0].known is ChildState.OPEN
+    assert (await shop.app.tree(leaf, whole=False)).family.total == 0
+
+
+async def test_why_names_the_children_that_are_waited_for(shop: Shop) -> None:
+    children = [shop.work.new("double", n, job_id=f"n{n}") for n in range(5)]
+    parent = await shop.app.flow(shop.sums.new("total"), children)
+    for n in range(3):
+        await (await shop.work.job(f"n{n}")).remove()  # type: ignore[union-attr]
+
+    answer = await shop.sums.why(parent.id)
+
+    assert answer.sentence == "It waits for 2 of 2 children: work:n3, work:n4."
+    assert answer.facts["waiting_for"] == ["work:n3", "work:n4"]
