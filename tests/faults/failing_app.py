@@ -1,0 +1,71 @@
+"""An app for processes of their own: what it does stands in the files of a folder, and files tell it what to do."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from toril import App, Breaker, Fixed, JobContext, Retry
+from toril.events import WorkerEvent
+
+URL, FOLDER = sys.argv[1], Path(sys.argv[2])
+
+
+def write(name: str, line: object) -> None:
+    with (FOLDER / name).open("a") as file:
+        file.write(f"{line}\n")
+
+
+async def appears(name: str) -> None:
+    while not (FOLDER / name).exists():  # noqa: ASYNC110 - another process makes it
+        await asyncio.sleep(0.01)
+
+
+async def call(ctx: JobContext[dict[str, str]]) -> None:
+    """Of host `a`: fails until it is to be probed, then holds on until it is up."""
+    host = ctx.data["host"]
+    probe = (FOLDER / "probing").exists()
+    write("probes" if probe and host == "a" else f"ran-{host}", f"{ctx.job_id} {ctx.attempt}")
+    if host != "a":
+        return
+    if not probe:
+        raise ConnectionError("down")
+    await appears("up")
+
+
+async def wait(ctx: JobContext[None]) -> None:
+    write("started", ctx.job_id)
+    reason = await ctx.signal.wait()
+    write("heard", f"{time.time()} {ctx.signal.kind} {reason}")
+    ctx.raise_if_cancelled()
+
+
+async def dies(ctx: JobContext[None]) -> None:
+    """Remembers how far it is, then brings its process down, once."""
+    write("dies", f"{ctx.last_checkpoint} {ctx.fence}")
+    if ctx.last_checkpoint is None:
+        await ctx.checkpoint({"done": 3})
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+app = App(URL)
+app.queue(
+    "calls", {"call": call}, concurrency=4, retry=Retry(5, Fixed(1)), breaker=Breaker(pause=2, by=lambda d: d["host"])
+)
+app.queue("waits", {"wait": wait}, retry=Retry(5))
+app.queue("deaths", {"dies": dies}, lease=1, max_stalls=3)
+
+
+def changed(event: WorkerEvent) -> None:
+    detail: Any = event.detail
+    write("breaker", f"{detail['key']} {detail['state']}")
+
+
+app.on("breaker", changed)
+
+if __name__ == "__main__":
+    write("up-and-running", os.getpid())
+    asyncio.run(app.run())

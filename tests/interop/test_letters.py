@@ -1,0 +1,55 @@
+"""Dead letters where both sides work: what is replayed is a job like any other, what Node exhausts arrives there."""
+
+from typing import Any
+
+import pytest
+
+from tests.interop.node import Node
+from tests.interop.side import Toril
+from toril import App, Fixed, JobContext, LetterFilter, Retry
+
+
+async def limited(ctx: JobContext[Any]) -> None:
+    raise ConnectionError("Rate limited" if ctx.data["n"] == 1 else "gone")
+
+
+@pytest.mark.covers("R077", "R078")
+async def test_a_letter_replayed_by_its_error_is_a_job_like_any_other_to_node(node: Node, toril: Toril) -> None:
+    async with toril.working("q", {"send": limited}, retry=Retry(1), keep_failed=False) as queue:
+        for n in (1, 2):
+            await queue.add("send", {"n": n}, result_ttl=60)
+        events = await node.events("q")
+        await events.until("failed", times=2)
+
+    async with App(toril.url) as app:
+        done = await app.dead_letters.replay(LetterFilter(error="Rate limited"), attempts=2)
+        left = [letter.job_id for letter in (await app.dead_letters.page()).items]
+    assert (done.count, left) == (1, ["2"])
+    job = await node.queue("q").job("1")
+    assert (job["name"], job["data"], job["opts"]["attempts"]) == ("send", {"n": 1}, 2)
+    assert (job["attemptsMade"], job.get("failedReason")) == (0, None)
+    assert await node.queue("q").state("1") == "waiting"
+
+    await node.worker("q", {"send": [{"return": "sent"}]})
+
+    (completed,) = await events.until("completed")
+    assert completed["jobId"] == "1"
+
+
+@pytest.mark.covers("R074")
+async def test_a_job_that_node_exhausted_arrives_among_the_letters(node: Node, toril: Toril) -> None:
+    async with toril.queue("q", keep_failed=False) as queue:
+        job = await queue.add("send", {"n": 1}, attempts=2, backoff=Fixed(0.01))
+        events = await node.events("q")
+        await node.worker("q", {"send": [{"fail": "Node could not"}]})
+        await events.until("failed")
+        await queue.store.prune("q")
+
+    async with App(toril.url) as app:
+        (letter,) = (await app.dead_letters.page()).items
+    assert (letter.queue, letter.job_id, letter.name, letter.data) == ("q", job.id, "send", '{"n":1}')
+    assert (letter.failure.reason, letter.attempts_made) == ("Node could not", 2)
+    assert await node.queue("q").job(job.id) is None
+    seen = await node.queue("dead-letter").job(letter.id)
+    assert (seen["data"]["originalQueue"], seen["data"]["originalData"]) == ("q", {"n": 1})
+    assert await node.queue("dead-letter").call("isPaused") is True
