@@ -96,7 +96,9 @@ LOOKS: Final[tuple[Callable[[Tx, QueueRow, Place], Looked], ...]] = (_jobs, _lin
 def true_counts(tx: Tx, row: QueueRow) -> dict[str, int]:
     """How many jobs there are in each place, counted."""
     counts = dict.fromkeys(COUNTERS.values(), 0)
-    counts |= {COUNTERS[place]: count for place, count in tx.all(_SQL["places"], (row.key,)) if place in COUNTERS}
+    for place, count in tx.all(_SQL["places"], (row.key,)):
+        if place in COUNTERS:
+            counts[COUNTERS[place]] += count
     return counts | {"active": tx.one(_SQL["running"], (row.key,))[0]}
 
 
