@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         AddUncertain,
         Closed,
         EngineFull,
+        EngineRefused,
         EngineUnavailable,
         EngineUnusable,
         HandlerError,
@@ -72,8 +73,8 @@ _WHERE = {
     **dict.fromkeys(("Exponential", "Fixed", "Retry", "Strategy"), "toril.policy.retry"),
     **dict.fromkeys(
         (
-            "AddUncertain", "Closed", "EngineFull", "EngineUnavailable", "EngineUnusable", "HandlerError",
-            "InvalidName",
+            "AddUncertain", "Closed", "EngineFull", "EngineRefused", "EngineUnavailable", "EngineUnusable",
+            "HandlerError", "InvalidName",
             "InvalidOption", "InvalidPayload", "JobCancelled", "JobFailed", "LeaseLost", "NotFound",
             "NotSerializable", "PartialAdd", "PayloadTooLarge", "PermanentError", "QueueFull", "RateLimited",
             "ResultGone", "Snooze", "TorilError", "TransientError", "Undecodable", "UnknownQueue", "UsageError",
@@ -107,6 +108,7 @@ __all__ = [
     "DeadLetter",
     "Dedup",
     "EngineFull",
+    "EngineRefused",
     "EngineUnavailable",
     "EngineUnusable",
     "Explanation",

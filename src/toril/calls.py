@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
 from toril.clock import Clock
-from toril.errors import AddUncertain, EngineFull, EngineUnavailable, QueueFull
+from toril.errors import AddUncertain, EngineFull, EngineRefused, EngineUnavailable, QueueFull
 from toril.model import Call
 
 __all__ = ["Caller", "Run"]
@@ -46,7 +46,7 @@ class Caller:
             while True:
                 try:
                     return await make(call)
-                except (EngineFull, QueueFull, AddUncertain):
+                except (EngineFull, EngineRefused, QueueFull, AddUncertain):
                     raise
                 except EngineUnavailable:
                     if self._clock.monotonic() + rest > until:

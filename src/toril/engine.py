@@ -13,7 +13,7 @@ first; one job is a batch of one. Rules that hold for all of them:
 import importlib
 import re
 from collections.abc import Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from toril.clock import SYSTEM, Clock
 from toril.errors import EngineUnusable, InvalidOption, shown
@@ -57,7 +57,7 @@ from toril.model import (
 from toril.protocols import Audits, Breakers, DeadLetters, Flows, Repairs
 from toril.states import State
 
-__all__ = ["Engine", "Inspector", "Schedules", "Store", "connect", "redacted"]
+__all__ = ["Durability", "Engine", "Inspector", "Schedules", "Store", "connect", "redacted"]
 
 
 @runtime_checkable
@@ -284,22 +284,29 @@ class Store(Engine, Inspector, DeadLetters, Breakers, Audits, Repairs, Flows, Pr
     def schedules(self) -> Schedules: ...
 
 
-# scheme -> module that has `connect(url, clock, prefix)`, and the extra that brings what it needs
+# scheme -> module that has `connect(url, clock, prefix)`, that of Redis also with `durability`, and the extra that brings what it needs
 _SCHEMES: dict[str, tuple[str, str | None]] = {
     "sqlite": ("toril.engines.sqlite", None),
     "memory": ("toril.engines.sqlite", None),
     "redis": ("toril.engines.redis", "redis"),
     "rediss": ("toril.engines.redis", "redis"),
     "unix": ("toril.engines.redis", "redis"),
+    "redis+sentinel": ("toril.engines.redis", "redis"),
+    "rediss+sentinel": ("toril.engines.redis", "redis"),
+    "redis+cluster": ("toril.engines.redis", "redis"),
+    "rediss+cluster": ("toril.engines.redis", "redis"),
 }
+Durability: TypeAlias = Literal["replicated"]
 
 
 _SECRET = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
-def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull") -> Store:
+def connect(
+    url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: Durability | None = None
+) -> Store:
     """The engine for this URL, not yet opened. Only the modules that it needs are imported. `prefix` is what the keys
-    of an app begin with, in stores that several apps share."""
+    of an app begin with, in stores that several apps share; `durability` what an add waits for, beyond the store."""
     if not isinstance(url, str):
         raise InvalidOption(f"a store's URL must be a string, not {shown(url)}")
     scheme, separator, _ = url.partition("://")
@@ -311,6 +318,8 @@ def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull") -> Store:
         known = ", ".join(f"{name}://" for name in _SCHEMES)
         raise InvalidOption(f"{redacted(url)!r} is of no kind of store that Toril knows; it knows {known}")
     module, extra = _SCHEMES[scheme]
+    if durability is not None and extra is None:
+        raise InvalidOption(f"durability={durability!r} is for Redis: {scheme}:// has no replicas")
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -319,7 +328,8 @@ def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull") -> Store:
         raise EngineUnusable(
             f"{scheme}:// needs the package {error.name!r}: install it with  pip install 'toril[{extra}]'"
         ) from None
-    store: Store = found.connect(url, clock=clock, prefix=prefix)
+    more = {} if durability is None else {"durability": durability}
+    store: Store = found.connect(url, clock=clock, prefix=prefix, **more)
     return store
 
 

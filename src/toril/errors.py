@@ -15,8 +15,9 @@
     │   └── Closed              used before it was opened, or after it was closed
     ├── EngineUnavailable     try again: it is not known to have happened
     │   ├── EngineFull          the store has no room
+    │   ├── EngineRefused       the store does not let us in, or is not what the URL says
     │   ├── QueueFull           the queue holds as many waiting jobs as it may
-    │   └── AddUncertain        stored, but not confirmed as durable
+    │   └── AddUncertain        it may be stored; too few replicas have confirmed it
     ├── EngineUnusable        stop: corrupt, newer schema, unsafe settings
     ├── PartialAdd            a large add stopped half-way; names what is stored
     ├── ResultGone            the job ended, its result was not kept
@@ -41,6 +42,7 @@ __all__ = [
     "AddUncertain",
     "Closed",
     "EngineFull",
+    "EngineRefused",
     "EngineUnavailable",
     "EngineUnusable",
     "HandlerError",
@@ -135,12 +137,17 @@ class EngineFull(EngineUnavailable):
     """The store has no room; nothing was written."""
 
 
+class EngineRefused(EngineUnavailable):
+    """The store does not let us in, cannot be trusted, or is not what the URL says: mend that, then try again."""
+
+
 class QueueFull(EngineUnavailable):
     """The queue holds as many waiting jobs as it may; nothing was written."""
 
 
 class AddUncertain(EngineUnavailable):
-    """The job is stored, but its durability was not confirmed in time."""
+    """The jobs of these ids may be stored, but too few replicas have said in time that they have them too. Adding again
+    with the same id is safe: it finds the job, or stores it."""
 
     def __init__(self, message: str, *, job_ids: Sequence[str]) -> None:
         super().__init__(message)

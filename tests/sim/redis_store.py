@@ -16,6 +16,7 @@ from toril.engines.redis.layout import FIELDS, KEYS
 from toril.engines.redis.place import Address, parse
 from toril.engines.redis.scripts import Script
 from toril.engines.redis.server import Server
+from toril.engines.redis.way import ServerWay
 from toril.model import DEAD_LETTERS, run_of
 
 __all__ = ["RedisStore"]
@@ -29,7 +30,7 @@ class _AtOnce(Server):
     """The server, asked without waiting; then those who wait for a marker have a look."""
 
     def __init__(self, address: Address, hub: "_Hub") -> None:
-        super().__init__(address)
+        super().__init__(address, ServerWay(address))
         self._hub = hub
 
     async def _once(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:  # noqa: ARG002

@@ -6,6 +6,6 @@ from toril.engines.redis.engine import RedisEngine
 __all__ = ["RedisEngine", "connect"]
 
 
-def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull") -> RedisEngine:
-    """The engine for a `redis://`, `rediss://` or `unix://` URL, not yet opened."""
-    return RedisEngine.from_url(url, clock=clock, prefix=prefix)
+def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: str | None = None) -> RedisEngine:
+    """The engine for a URL of Redis, not yet opened."""
+    return RedisEngine.from_url(url, clock=clock, prefix=prefix, durability=durability)

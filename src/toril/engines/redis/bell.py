@@ -7,8 +7,7 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from toril.clock import SYSTEM
-from toril.engines.redis.link import Line
-from toril.engines.redis.place import Address
+from toril.engines.redis.link import Line, Way, lent
 
 __all__ = ["Bell"]
 
@@ -25,8 +24,8 @@ class Bell:
     """Wakes those who wait for a key. A marker is taken by who is woken by it; one that nobody waits for any more is
     put back, so that another process hears it."""
 
-    def __init__(self, address: Address, own_key: str, ask: Callable[..., Awaitable[Any]]) -> None:
-        self._address = address
+    def __init__(self, way: Way, own_key: str, ask: Callable[..., Awaitable[Any]]) -> None:
+        self._way = way
         self._own_key = own_key
         self._ask = ask
         self._waiting: dict[str, set[Waiter]] = {}
@@ -86,18 +85,15 @@ class Bell:
     async def _run(self) -> None:
         rest = _FIRST_REST
         while True:
-            line = Line(self._address)
             try:
-                await line.connect()
-                if rest > _FIRST_REST:
-                    self._ring_all()  # a marker may have been taken by a read whose answer was lost
-                rest = _FIRST_REST
-                await self._listen(line)
+                async with lent(self._way) as line:
+                    if rest > _FIRST_REST:
+                        self._ring_all()  # a marker may have been taken by a read whose answer was lost
+                    rest = _FIRST_REST
+                    await self._listen(line)
             except (RedisError, OSError):
                 self._heard_by_server = frozenset()
-            finally:
-                await line.close()
-            await SYSTEM.sleep(rest * SYSTEM.random())
+            await self._way.rest(rest * SYSTEM.random())
             rest = min(rest * 2, _LONGEST_REST)
             self._ring_all()
 

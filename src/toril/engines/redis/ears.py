@@ -8,8 +8,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from toril.clock import SYSTEM
-from toril.engines.redis.link import Line
-from toril.engines.redis.place import Address
+from toril.engines.redis.link import Line, Way, lent
 
 __all__ = ["Ears"]
 
@@ -29,8 +28,8 @@ class Ears:
     """One connection, made when first needed, that is told the ids of ended jobs. It may miss some: who listens looks
     from time to time."""
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
+    def __init__(self, way: Way) -> None:
+        self._way = way
         self._line: Line | None = None
         self._task: asyncio.Task[None] | None = None
         self._ears: dict[str, set[_Ear]] = {}
@@ -66,17 +65,15 @@ class Ears:
     async def _run(self) -> None:
         rest = _FIRST_REST
         while True:
-            line = Line(self._address)
             try:
-                await line.connect()
-                rest = _FIRST_REST
-                await self._hear(line)
+                async with lent(self._way) as line:
+                    rest = _FIRST_REST
+                    await self._hear(line)
             except (RedisError, OSError):
                 pass
             finally:
                 self._line, self._known = None, set()
-                await line.close()
-            await SYSTEM.sleep(rest * SYSTEM.random())
+            await self._way.rest(rest * SYSTEM.random())
             rest = min(rest * 2, _LONGEST_REST)
 
     async def _hear(self, line: Line) -> None:

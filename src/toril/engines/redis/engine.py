@@ -19,10 +19,12 @@ from toril.engines.redis.place import Address, parse
 from toril.engines.redis.presence import Presence
 from toril.engines.redis.records import ended_of
 from toril.engines.redis.repairs import RedisRepairs
+from toril.engines.redis.replicas import Unconfirmed
 from toril.engines.redis.schedules import RedisSchedules
 from toril.engines.redis.server import Server
 from toril.engines.redis.store import bounded
-from toril.errors import InvalidOption, TorilError
+from toril.engines.redis.way import ServerWay
+from toril.errors import AddUncertain, InvalidOption, TorilError
 from toril.model import (
     BATCH,
     Added,
@@ -67,31 +69,42 @@ class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, Re
         self._assemble()
 
     def _assemble(self) -> None:
-        self._server = Server(self._address)
+        self._way = ServerWay(self._address)
+        self._server = Server(self._address, self._way)
         own_key = f"{self._fleet}{FLEET['wake']}{SYSTEM.unique()}:wake"
-        self._bell = Bell(self._address, own_key, self._server.ask)
-        self._ears = Ears(self._address)
-        self._presence = Presence(self._address)
+        self._bell = Bell(self._way, own_key, self._server.ask)
+        self._ears = Ears(self._way)
+        self._presence = Presence(self._address, self._way)
 
     @classmethod
-    def from_url(cls, url: str, *, clock: Clock = SYSTEM, prefix: str = "bull") -> "RedisEngine":
-        return cls(parse(url, prefix=prefix), clock=clock)
+    def from_url(
+        cls, url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: str | None = None
+    ) -> "RedisEngine":
+        return cls(parse(url, prefix=prefix, durability=durability), clock=clock)
 
     async def open(self) -> None:
         if not self._open:
             self._assemble()
             try:
-                await check_server(self._server, self._address)
+                address = await check_server(self._server, self._address)
             except BaseException:
-                await self._server.close()
+                await self._let_go()
                 raise
+            if address != self._address:
+                await self._let_go()
+                self._address = address
+                self._assemble()
             self._open = True
+
+    async def _let_go(self) -> None:
+        await self._server.close()
+        await self._way.close()
 
     async def close(self) -> None:
         if not self._open:
             return
         self._open = False
-        for part in (self._bell, self._ears, self._presence, self._server):
+        for part in (self._bell, self._ears, self._presence, self._server, self._way):
             await part.close()
 
     def twin(self) -> "RedisEngine":
@@ -128,11 +141,11 @@ class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, Re
         arguments: list[Any] = [queue, len(jobs), "plain" if plain else "any"]
         for job in jobs:
             arguments += (job.name, job.data, dump_options(job)) if plain else _spelled_out(job)
-        answer = await self._write("add", queue, arguments, call, now)
-        if plain:
-            outcome, state = AddOutcome.ADDED, State.WAITING
-            return [Added(str(number), outcome, state) for number in range(answer, answer + len(jobs))]
-        return [Added(job_id, _OUTCOMES[outcome], State(state)) for job_id, outcome, state in answer]
+        try:
+            return _added(await self._write("add", queue, arguments, call, now), len(jobs))
+        except Unconfirmed as error:
+            ids = [each.id for each in _added(error.answer, len(jobs))]
+            raise _uncertain(self._address.shown, error, ids) from None
 
     async def exchange(
         self,
@@ -208,6 +221,21 @@ class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, Re
         rows = await self._read("finished", queue, possible) if possible else []
         found = dict(zip(possible, rows, strict=True))
         return {identity: ended_of(found.get(identity)) for identity in ids}
+
+
+def _added(answer: Any, count: int) -> list[Added]:
+    """What `add.lua` answers: for plain jobs their first number."""
+    if isinstance(answer, int):
+        return [Added(str(number), AddOutcome.ADDED, State.WAITING) for number in range(answer, answer + count)]
+    return [Added(job_id, _OUTCOMES[outcome], State(state)) for job_id, outcome, state in answer]
+
+
+def _uncertain(server: str, error: Unconfirmed, ids: Sequence[str]) -> AddUncertain:
+    what = f"job {ids[0]!r} is" if len(ids) == 1 else f"jobs {ids[0]!r} to {ids[-1]!r} are"
+    return AddUncertain(
+        f"{what} stored in {server}, but {error}, so a failover may lose it; adding again with the same job_id is "
+        "safe, and without one stores it a second time", job_ids=ids,
+    )  # fmt: skip
 
 
 def _spelled_out(job: NewJob) -> tuple[Any, ...]:

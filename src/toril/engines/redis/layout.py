@@ -87,6 +87,7 @@ FLEET: Final = {
     "once": "once:",  # + key + ":once": "till owner"
     "circuits": "circuits",  # hash: key -> a breaker's state as JSON
     "audit": "audit",  # stream: who has changed what over HTTP
+    "confirm": "confirm:",  # + a name of the process + ":confirm": written last, so that replicas are waited for
     "wake": "wake:",  # + a name of the process + ":wake": wakes the process's own blocking connection
 }
 

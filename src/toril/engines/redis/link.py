@@ -2,18 +2,17 @@
 
 import asyncio
 from collections import deque
-from typing import Any, Final
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
 
 import hiredis
 from redis.exceptions import ConnectionError as Lost
 from redis.exceptions import RedisError
 
-from toril.engines.redis.place import Address
 from toril.errors import EngineUnavailable
 
-__all__ = ["Line", "Link", "Unsent"]
-
-_CONNECT: Final = 5.0  # seconds
+__all__ = ["Line", "Link", "Unsent", "Way", "connected", "lent"]
 
 
 class Unsent(EngineUnavailable):
@@ -23,18 +22,27 @@ class Unsent(EngineUnavailable):
 class Line:
     """One connection, from the library: it connects, authenticates and encrypts. Requests may overlap."""
 
-    def __init__(self, address: Address, name: str | None = None) -> None:
-        kind = type("_Line", (_Overlapping, address.connection), {})
+    def __init__(self, connection: type[Any], arguments: Mapping[str, Any], name: str | None, limit: float) -> None:
+        kind = type("_Line", (_Overlapping, connection), {})
+        self._limit = limit
         self._connection: Any = kind(
-            **address.arguments, client_name=name, decode_responses=True, encoding_errors="replace", protocol=2,
-            socket_timeout=None, socket_connect_timeout=min(_CONNECT, address.timeout), driver_info=None,
+            **arguments, client_name=name, decode_responses=True, encoding_errors="replace", protocol=2,
+            socket_timeout=None, socket_connect_timeout=limit, driver_info=None,
         )  # fmt: skip
         if hasattr(self._connection, "socket_keepalive"):
             self._connection.socket_keepalive = True
 
     async def connect(self) -> None:
-        async with asyncio.timeout(_CONNECT):
+        async with asyncio.timeout(self._limit):
             await self._connection.connect()
+
+    async def ask(self, *arguments: Any) -> Any:
+        """The answer to one command, on a connection that nobody else uses yet."""
+        self.send(*arguments)
+        answer = await self.receive()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def send(self, *arguments: Any) -> None:
         """Put a command on its way, after those before it."""
@@ -44,8 +52,23 @@ class Line:
         """The next answer; the server's complaints are raised."""
         return await self._connection.next_answer()
 
+    def cut(self) -> None:
+        """Have whoever reads from it find that it is broken."""
+        self._connection.cut()
+
     async def close(self) -> None:
         self._connection.drop()
+
+
+async def connected(connection: type[Any], arguments: Mapping[str, Any], name: str | None, limit: float) -> Line:
+    """A new connection, which took no longer than `limit` seconds to make."""
+    line = Line(connection, arguments, name, limit)
+    try:
+        await line.connect()
+    except BaseException:
+        await line.close()
+        raise
+    return line
 
 
 class _Overlapping:
@@ -62,6 +85,10 @@ class _Overlapping:
     async def next_answer(self) -> Any:
         return await self._parser.read_response()
 
+    def cut(self) -> None:
+        if self._writer is not None:
+            self._writer.transport.abort()
+
     def drop(self) -> None:
         self._parser.on_disconnect()
         writer, self._writer, self._reader = self._writer, None, None
@@ -69,12 +96,30 @@ class _Overlapping:
             writer.transport.abort()
 
 
+class Way(Protocol):
+    """How to get a connection to the server, wherever it is."""
+
+    async def line(self, name: str | None = None) -> Line: ...
+
+    async def rest(self, seconds: float) -> None:
+        """Between two tries; not to the end if somebody else gets through meanwhile."""
+
+
+@asynccontextmanager
+async def lent(way: Way, name: str | None = None) -> AsyncIterator[Line]:
+    """A connection for as long as it is needed, or holds."""
+    line = await way.line(name)
+    try:
+        yield line
+    finally:
+        await line.close()
+
+
 class Link:
     """A connection that many callers share. It is made when first needed, and made anew after it broke."""
 
-    def __init__(self, address: Address, name: str | None = None) -> None:
-        self._address = address
-        self._name = name
+    def __init__(self, way: Way) -> None:
+        self._way = way
         self._line: Line | None = None
         self._reading: asyncio.Task[None] | None = None
         self._waiting: deque[asyncio.Future[Any]] = deque()
@@ -82,11 +127,19 @@ class Link:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
 
-    async def ask(self, *arguments: Any) -> Any:
-        """The answer to one command. `Unsent`: it never left; any other lack of an answer: nobody knows."""
+    async def line(self) -> Line:
+        """The connection of the moment."""
+        line, loop = self._line, asyncio.get_running_loop()
+        return await self._connected(loop) if line is None or loop is not self._loop else line
+
+    async def ask(self, *arguments: Any, on: Line | None = None) -> Any:
+        """The answer to one command. `Unsent`: it never left; any other lack of an answer: nobody knows. `on`: on this
+        connection, or not at all."""
         line, loop = self._line, asyncio.get_running_loop()
         if line is None or loop is not self._loop:
             line = await self._connected(loop)
+        if on is not None and line is not on:
+            raise Lost("the connection broke")
         answer: asyncio.Future[Any] = loop.create_future()
         try:
             line.send(*arguments)
@@ -103,16 +156,10 @@ class Link:
                 return self._line
             if self._closed:
                 raise Unsent("closed")
-            line = Line(self._address, self._name)
             try:
-                await line.connect()
-            except (RedisError, OSError, TimeoutError) as error:
-                await line.close()
+                line = self._line = await self._way.line()
+            except (RedisError, OSError) as error:  # a TimeoutError is an OSError
                 raise Unsent(str(error) or type(error).__name__) from error
-            except BaseException:
-                await line.close()
-                raise
-            self._line = line
             self._reading = asyncio.create_task(self._read(line, self._waiting), name="toril-redis-answers")
             return line
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from toril.engines.redis.place import Address
+from toril.engines.redis.place import Address, in_cluster
 from toril.engines.redis.server import Server
 from toril.errors import EngineUnusable
 
@@ -11,8 +11,12 @@ __all__ = ["check_server"]
 _OLDEST: Final = (6, 2)
 
 
-async def check_server(server: Server, address: Address) -> None:
-    """`EngineUnusable` names what is wrong, and what to do."""
+async def check_server(server: Server, address: Address) -> Address:
+    """`EngineUnusable` names what is wrong, and what to do. Gives the address as it has turned out to be: that of one
+    server may be a node of a cluster."""
+    if address.kind == "cluster":
+        _check_tag(address)
+    await server.ask("PING")  # unlike the next question, this is not answered while the server still loads its data
     facts = await _facts(server)
     version = tuple(int(part) for part in facts.get("redis_version", "0.0").split(".")[:2] if part.isdecimal())
     if version < _OLDEST:
@@ -25,10 +29,17 @@ async def check_server(server: Server, address: Address) -> None:
             f"{address.shown} throws keys away when it is full (maxmemory-policy {policy}), and jobs with them; "
             "set it to noeviction, or add ?allow_eviction=1 to the URL"
         )
-    if facts.get("cluster_enabled") == "1" and not address.prefix.startswith("{"):
+    if facts.get("cluster_enabled") != "1":
+        return address
+    _check_tag(address)
+    return in_cluster(address)
+
+
+def _check_tag(address: Address) -> None:
+    if not address.prefix.startswith("{"):
         raise EngineUnusable(
             f"{address.shown} is a cluster, where all keys of an app must lie together: "
-            f"give the App prefix='{{{address.prefix}}}'"
+            f"give the App prefix='{{{address.prefix}}}', and Node's queues too"
         )
 
 

@@ -1,15 +1,19 @@
 """Where the server is, how to reach it, and what a URL may say about it."""
 
-from dataclasses import dataclass, field
-from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from redis.asyncio.connection import Connection, parse_url
 
 from toril.errors import InvalidOption, shown
 from toril.names import check_prefix
 
-__all__ = ["Address", "parse"]
+__all__ = ["Address", "Place", "in_cluster", "parse", "reached"]
+
+Place: TypeAlias = tuple[str, int]  # host and port
+Kind: TypeAlias = Literal["one", "sentinel", "cluster"]
 
 _SWITCH: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 # What of the client library's settings a URL may name; the rest is Toril's to decide.
@@ -19,11 +23,24 @@ _PASSED_ON: Final = frozenset(
         "ssl_check_hostname", "ssl_min_version",
     }
 )  # fmt: skip
+_OWN: Final = frozenset({"timeout", "node_visibility", "allow_eviction", "durability", "replicas", "replicas_timeout"})
+_OF_SENTINELS: Final = frozenset({"sentinel_username", "sentinel_password"})
+_USUAL_PORT: Final = {"one": 6379, "sentinel": 26379, "cluster": 6379}
+_DATABASE: Final = re.compile(r"/?[0-9]*/?\Z")
+_LOOKS_LIKE: Final = {
+    "one": "redis://host:6379/0",
+    "sentinel": "redis+sentinel://host:26379,host:26379/service/0",
+    "cluster": "redis+cluster://host:6379,host:6379",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A server and how Toril is to use it. `timeout` is in seconds, for one call."""
+    """A server and how Toril is to use it. `timeout` is in seconds, for one call.
+
+    Behind Sentinels or in a cluster `hosts` are those who know where the server is. `replicas` must have what callers
+    are told is done, within `replicas_timeout` seconds; none must, where it is 0.
+    """
 
     shown: str
     connection: type[Any]
@@ -32,44 +49,153 @@ class Address:
     timeout: float = 5.0
     node_visibility: bool = True
     allow_eviction: bool = False
+    kind: Kind = "one"
+    hosts: tuple[Place, ...] = ()
+    service: str = ""
+    sentinel: dict[str, Any] = field(default_factory=dict, repr=False)
+    replicas: int = 0
+    replicas_timeout: float = 1.0
+
+    @property
+    def asking(self) -> dict[str, Any]:
+        """With what to connect to those who know where the server is."""
+        if self.kind == "cluster":
+            return self.arguments
+        plain = {name: value for name, value in self.arguments.items() if name not in {"username", "password", "db"}}
+        return plain | self.sentinel
 
 
-def parse(url: str, *, prefix: str = "bull") -> Address:
-    """What a URL says; `InvalidOption` names what it should not."""
+def parse(url: str, *, prefix: str = "bull", durability: str | None = None) -> Address:
+    """What a URL says; `InvalidOption` names what it should not. `durability` is asked for apart from the URL."""
+    kind = _kind(url)
     try:
-        parts = urlsplit(url)
-        query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-        port = parts.port
+        said = _read(url, kind)
+    except InvalidOption:
+        raise
     except ValueError as error:
-        raise InvalidOption(f"a Redis URL looks like redis://host:6379/0, and this one does not: {error}") from None
-    unknown = query.keys() - _PASSED_ON - {"timeout", "node_visibility", "allow_eviction"}
-    if unknown:
-        raise InvalidOption(f"a Redis URL takes no {shown(min(unknown))}")
-    own = {name: query.pop(name) for name in ("timeout", "node_visibility", "allow_eviction") if name in query}
-    try:
-        arguments: dict[str, Any] = dict(parse_url(urlunsplit(parts._replace(query=urlencode(query)))))
-    except ValueError as error:
-        raise InvalidOption(f"a Redis URL looks like redis://host:6379/0, and this one does not: {error}") from None
-    connection = arguments.pop("connection_class", Connection)
-    place = arguments.get("path") or f"{parts.hostname or 'localhost'}:{port or 6379}/{arguments.get('db', 0)}"
+        raise InvalidOption(
+            f"a Redis URL looks like {_LOOKS_LIKE[kind]}, and this one does not: {_without_port(error)}"
+        ) from None
+    own = said.own
     return Address(
-        shown=f"{parts.scheme}://{place}",
-        connection=connection,
-        arguments=arguments,
+        shown=said.shown,
+        connection=said.arguments.pop("connection_class", Connection),
+        arguments=said.arguments,
         prefix=check_prefix(prefix),
-        timeout=_seconds(own.get("timeout", "5")),
+        timeout=_seconds("timeout", own.get("timeout", "5")),
         node_visibility=_switch("node_visibility", own.get("node_visibility", "1")),
         allow_eviction=_switch("allow_eviction", own.get("allow_eviction", "0")),
+        kind=kind,
+        hosts=said.hosts,
+        service=said.service,
+        sentinel={name.removeprefix("sentinel_"): own[name] for name in _OF_SENTINELS & own.keys()},
+        replicas=_replicas(durability or own.get("durability"), own),
+        replicas_timeout=_seconds("replicas_timeout", own.get("replicas_timeout", "1")),
     )
 
 
-def _seconds(text: str) -> float:
+def reached(address: Address, place: Place) -> dict[str, Any]:
+    """With what to connect to the server when it is at this place."""
+    return address.arguments | {"host": place[0], "port": place[1]}
+
+
+def in_cluster(address: Address) -> Address:
+    """The address of one node as that of its cluster."""
+    if address.kind != "one" or "path" in address.arguments:
+        return address
+    place = (str(address.arguments.get("host", "localhost")), int(address.arguments.get("port", 6379)))
+    return replace(address, kind="cluster", hosts=(place,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A URL, taken apart."""
+
+    shown: str
+    arguments: dict[str, Any]
+    own: dict[str, str]
+    hosts: tuple[Place, ...]
+    service: str
+
+
+def _kind(url: str) -> Kind:
+    match url.partition("://")[0].partition("+")[2]:
+        case "sentinel":
+            return "sentinel"
+        case "cluster":
+            return "cluster"
+        case _:
+            return "one"
+
+
+def _read(url: str, kind: Kind) -> _Said:
+    scheme, _, rest = url.partition("://")
+    parts = urlsplit(f"{scheme.partition('+')[0]}://{rest}")
+    query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    known = _PASSED_ON | _OWN | (_OF_SENTINELS if kind == "sentinel" else frozenset())
+    if unknown := query.keys() - known:
+        raise InvalidOption(f"a Redis URL takes no {shown(min(unknown))}")
+    own = {name: query.pop(name) for name in (_OWN | _OF_SENTINELS) & query.keys()}
+    hosts, parts, service = ((), parts, "") if kind == "one" else _listed(parts, kind)
+    if parts.scheme != "unix" and not _DATABASE.match(parts.path):
+        raise ValueError("its database is not a number")
+    arguments: dict[str, Any] = dict(parse_url(urlunsplit(parts._replace(query=urlencode(query)))))
+    if kind == "cluster" and arguments.get("db", 0) != 0:
+        raise ValueError("a cluster has one database, 0")
+    place = ",".join(f"{host}:{port}" for host, port in hosts or [(parts.hostname or "localhost", parts.port or 6379)])
+    place += "" if kind == "cluster" else f"/{service}/{arguments.get('db', 0)}".replace("//", "/")
+    return _Said(f"{scheme}://{arguments.get('path') or place}", arguments, own, hosts, service)
+
+
+def _listed(parts: SplitResult, kind: Kind) -> tuple[tuple[Place, ...], SplitResult, str]:
+    """The hosts of a list, the URL with the first of them alone, and the service's name."""
+    user, at, listed = parts.netloc.rpartition("@")
+    hosts = tuple(_place(each, _USUAL_PORT[kind]) for each in listed.split(",") if each)
+    if not hosts:
+        raise ValueError("it names no host")
+    service, path = "", parts.path
+    if kind == "sentinel":
+        service, _, database = path.lstrip("/").partition("/")
+        service, path = unquote(service), f"/{database}"
+        if not service:
+            raise ValueError("it names no service")
+    host, port = hosts[0]
+    netloc = f"{user}{at}[{host}]:{port}" if ":" in host else f"{user}{at}{host}:{port}"
+    return hosts, parts._replace(netloc=netloc, path=path), service
+
+
+def _place(written: str, usual: int) -> Place:
+    parts = urlsplit(f"redis://{written}")
+    if not parts.hostname:
+        raise ValueError("one of its hosts has no name")
+    return parts.hostname, parts.port or usual
+
+
+def _without_port(error: ValueError) -> str:
+    """What stands where a port should may be a part of a password."""
+    return "its port is not a number from 0 to 65535" if "ort" in str(error).partition(" ")[0] else str(error)
+
+
+def _replicas(durability: str | None, own: dict[str, str]) -> int:
+    if durability is None:
+        if unused := own.keys() & {"replicas", "replicas_timeout"}:
+            raise InvalidOption(f"{min(unused)} goes with durability=replicated, which this URL does not ask for")
+        return 0
+    if durability != "replicated":
+        raise InvalidOption(f"durability must be 'replicated', or not be given; not {shown(durability)}")
+    text = own.get("replicas", "1")
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= 100):
+        raise InvalidOption(f"replicas must be a whole number from 1 to 100, not {shown(text)}")
+    return int(text)
+
+
+def _seconds(name: str, text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not 0.01 <= seconds <= 3600:
-        raise InvalidOption(f"timeout must be seconds from 0.01 to 3600, not {shown(text)}")
+        raise InvalidOption(f"{name} must be seconds from 0.01 to 3600, not {shown(text)}")
     return seconds
 
 

@@ -7,7 +7,7 @@ from redis.exceptions import RedisError
 
 from toril.clock import SYSTEM
 from toril.engines.redis.layout import client_name
-from toril.engines.redis.link import Line
+from toril.engines.redis.link import Way, lent
 from toril.engines.redis.place import Address
 
 __all__ = ["Presence"]
@@ -19,8 +19,9 @@ _LONGEST_REST: Final = 20.0
 class Presence:
     """One connection for each queue that a worker of this process serves."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, way: Way) -> None:
         self._address = address
+        self._way = way
         self._shown: dict[str, asyncio.Task[None]] = {}
 
     def show(self, worker: str, queues: list[str]) -> None:
@@ -35,16 +36,13 @@ class Presence:
     async def _keep(self, name: str) -> None:
         rest = _FIRST_REST
         while True:
-            line = Line(self._address, name)
             try:
-                await line.connect()
-                rest = _FIRST_REST
-                await line.receive()  # nothing is asked, so this ends when the connection does
+                async with lent(self._way, name) as line:
+                    rest = _FIRST_REST
+                    await line.receive()  # nothing is asked, so this ends when the connection does
             except (RedisError, OSError):
                 pass
-            finally:
-                await line.close()
-            await SYSTEM.sleep(rest * (0.5 + SYSTEM.random() / 2))
+            await self._way.rest(rest * (0.5 + SYSTEM.random() / 2))
             rest = min(rest * 2, _LONGEST_REST)
 
     async def close(self) -> None:

@@ -1,20 +1,24 @@
 """Asking the server: deadlines, trying again, and scripts it does not know."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from toril.clock import SYSTEM
-from toril.engines.redis.link import Link, Unsent
+from toril.engines.redis.layout import FLEET, fleet_base
+from toril.engines.redis.link import Link, Unsent, Way
 from toril.engines.redis.place import Address
+from toril.engines.redis.replicas import Replicas, Unconfirmed
 from toril.engines.redis.scripts import Script
 from toril.engines.redis.trouble import is_refusal, passes, translated
 from toril.errors import EngineUnavailable, TorilError
 
 __all__ = ["Complaint", "Server"]
 
+_Once: TypeAlias = Callable[[float, tuple[Any, ...], Script | None], Awaitable[Any]]
 _FIRST_REST: Final = 0.02
 _LONGEST_REST: Final = 1.0
 
@@ -33,46 +37,66 @@ class Server:
     Its deadlines are of this process and run on the system's clock, whatever clock the store's times come from.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, way: Way) -> None:
         self._address = address
-        self._link = Link(address)
+        self._link = Link(way)
+        self._sure = Link(way)
+        key = f"{fleet_base(address.prefix)}{FLEET['confirm']}{SYSTEM.unique()}:confirm"
+        self._replicas = Replicas(self._sure, key, address.replicas, address.replicas_timeout)
 
     async def close(self) -> None:
         await self._link.close()
+        await self._sure.close()
 
-    async def run(self, script: Script, keys: tuple[str, str], arguments: Sequence[Any], *, again: bool) -> Any:
-        """A script's answer. `again` says that it may be sent twice: it reads, or knows its calls."""
-        return await self._patiently(("EVALSHA", script.sha, 2, *keys, *arguments), script, again=again)
+    async def run(
+        self, script: Script, keys: tuple[str, str], arguments: Sequence[Any], *, again: bool, sure: bool = False
+    ) -> Any:
+        """A script's answer. `again` says that it may be sent twice: it reads, or knows its calls. `sure`: replicas
+        must have it, if the address asks for that; `Unconfirmed` says that too few have."""
+        once = self._surely if sure and self._address.replicas else self._once
+        return await self._patiently(("EVALSHA", script.sha, 2, *keys, *arguments), script, once, again=again)
 
     async def ask(self, *command: Any) -> Any:
         """A command's answer; only for commands that may be sent twice."""
-        return await self._patiently(command, None, again=True)
+        return await self._patiently(command, None, self._once, again=True)
 
-    async def _patiently(self, command: tuple[Any, ...], script: Script | None, *, again: bool) -> Any:
+    async def _patiently(self, command: tuple[Any, ...], script: Script | None, once: _Once, *, again: bool) -> Any:
         until, rest = SYSTEM.monotonic() + self._address.timeout, _FIRST_REST
         reason: Exception | None = None
         while True:
             try:
-                return await self._once(until, command, script)
+                return await once(until, command, script)
+            except Unconfirmed:
+                raise
             except (RedisError, OSError, EngineUnavailable) as error:  # a TimeoutError is an OSError
                 reason = reason if reason is not None and isinstance(error, TimeoutError) else error
                 if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
                     raise self._told(reason) from None
                 if passes(error):
                     await self._link.drop(str(error))
+                    await self._sure.drop(str(error))
             await SYSTEM.sleep(rest * (0.5 + SYSTEM.random() / 2))
             rest = min(rest * 2, _LONGEST_REST)
 
     async def _once(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
+        return await self._in_time(until, self._link, _asked(self._link.ask, command, script))
+
+    async def _surely(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
+        return await self._in_time(until, self._sure, self._confirmed(command, script))
+
+    async def _confirmed(self, command: tuple[Any, ...], script: Script | None) -> Any:
+        """Both steps on one connection: another may lead to a server that has not heard of the first."""
+        line = await self._sure.line()
+        answer = await _asked(partial(self._sure.ask, on=line), command, script)
+        await self._replicas.confirm(line, answer)
+        return answer
+
+    async def _in_time(self, until: float, link: Link, answer: Awaitable[Any]) -> Any:
         try:
             async with asyncio.timeout(max(0.001, until - SYSTEM.monotonic())):
-                try:
-                    return await self._link.ask(*command)
-                except NoScriptError:
-                    assert script is not None  # noqa: S101 - nothing else is called by its hash
-                    return await self._link.ask("EVAL", script.source, *command[2:])
+                return await answer
         except TimeoutError:
-            await self._link.drop("no answer in time")
+            await link.drop("no answer in time")
             raise TimeoutError(f"no answer within {self._address.timeout:g} s") from None
 
     def _told(self, error: BaseException) -> TorilError | Complaint:
@@ -82,6 +106,14 @@ class Server:
         if isinstance(cause, Exception) and not isinstance(cause, TorilError):
             return translated(cause, self._address.shown)
         return EngineUnavailable(f"{self._address.shown} does not answer: {error}")
+
+
+async def _asked(ask: Callable[..., Awaitable[Any]], command: tuple[Any, ...], script: Script | None) -> Any:
+    try:
+        return await ask(*command)
+    except NoScriptError:
+        assert script is not None  # noqa: S101 - nothing else is called by its hash
+        return await ask("EVAL", script.source, *command[2:])
 
 
 def _may_pass(error: Exception, *, again: bool) -> bool:

@@ -8,6 +8,7 @@ from toril.engines.redis.layout import fleet_base, queue_base
 from toril.engines.redis.place import Address
 from toril.engines.redis.scripts import script
 from toril.engines.redis.server import Complaint, Server
+from toril.engines.redis.way import ServerWay
 from toril.errors import (
     Closed,
     EngineUnavailable,
@@ -22,6 +23,8 @@ from toril.model import BATCH, Call
 __all__ = ["RedisStore", "bounded"]
 
 _NO_CALL: Final = ("", "")
+# What workers hand in is not waited for on replicas: if it is lost, the job runs again, as it may anyway.
+_OF_WORKERS: Final = frozenset({"exchange", "report"})
 
 
 class RedisStore:
@@ -31,7 +34,8 @@ class RedisStore:
         self._address = address
         self._clock = clock
         self._fleet = fleet_base(address.prefix)
-        self._server = Server(address)
+        self._way = ServerWay(address)
+        self._server = Server(address, self._way)
         self._open = False
 
     def __repr__(self) -> str:
@@ -52,17 +56,18 @@ class RedisStore:
     async def _write(self, name: str, queue: str, arguments: Sequence[Any], call: Call | None, now: int | None) -> Any:
         """A script that changes a queue, and knows its calls."""
         sender = _NO_CALL if call is None else (call.sender, call.seq)
-        return await self._run(name, queue, (self._now(now), *sender, *arguments), again=call is not None)
+        sure = call is not None and name not in _OF_WORKERS
+        return await self._run(name, queue, (self._now(now), *sender, *arguments), again=call is not None, sure=sure)
 
     async def _read(self, name: str, queue: str, arguments: Sequence[Any] = (), now: int | None = None) -> Any:
         """A script that may run twice."""
         return await self._run(name, queue, (self._now(now), *arguments), again=True)
 
-    async def _run(self, name: str, queue: str, arguments: Sequence[Any], *, again: bool) -> Any:
+    async def _run(self, name: str, queue: str, arguments: Sequence[Any], *, again: bool, sure: bool = False) -> Any:
         self._check_open()
         keys = (self._base(queue), self._fleet)
         try:
-            return await self._server.run(script(name), keys, arguments, again=again)
+            return await self._server.run(script(name), keys, arguments, again=again, sure=sure)
         except Complaint as complaint:
             raise _understood(complaint, queue) from None
 

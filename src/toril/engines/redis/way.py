@@ -1,0 +1,138 @@
+"""The way to the server. Behind Sentinels and in a cluster it moves: then it is looked for, and connections to its old
+place are cut."""
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from redis.exceptions import ConnectionError as Lost
+from redis.exceptions import RedisError
+
+from toril.clock import SYSTEM
+from toril.engines.redis.guides import LIMIT, Guide, Sentinels, guide_of
+from toril.engines.redis.link import Line, connected
+from toril.engines.redis.place import Address, Place, reached
+from toril.engines.redis.trouble import Misled, is_refusal
+
+__all__ = ["ServerWay"]
+
+CHECK: Final = 10.0  # seconds between two looks whether the server is still where it was
+_CONNECT: Final = 5.0  # seconds
+_LEAST_REST: Final = 2.0  # seconds, however many others get through
+_log: Final = logging.getLogger("toril")
+
+
+class ServerWay:
+    """Connections to one server, wherever it is now."""
+
+    def __init__(self, address: Address, *, check: float = CHECK) -> None:
+        self._address = address
+        self._guide = guide_of(address)
+        self._check = check
+        self._lines: WeakKeyDictionary[Line, Place] = WeakKeyDictionary()
+        self._silent: set[Place] = set()
+        self._place: Place | None = None
+        self._through = asyncio.Event()
+        self._checking: asyncio.Task[None] | None = None
+
+    async def line(self, name: str | None = None) -> Line:
+        """A connection; where others have to tell where the server is, to one that says that it takes writes."""
+        if self._guide is None:
+            line = await self._connected(self._address.arguments, name, _CONNECT)
+        else:
+            line = await self._guided(self._guide, name)
+        through, self._through = self._through, asyncio.Event()
+        through.set()
+        return line
+
+    async def rest(self, seconds: float) -> None:
+        """Between two tries; not to the end if somebody else gets through meanwhile."""
+        await SYSTEM.sleep(min(seconds, _LEAST_REST))
+        if seconds > _LEAST_REST:
+            through = self._through
+            try:
+                async with asyncio.timeout(seconds - _LEAST_REST):
+                    await through.wait()
+            except TimeoutError:
+                return
+
+    async def close(self) -> None:
+        task, self._checking = self._checking, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _guided(self, guide: Guide, name: str | None) -> Line:
+        tried: set[Place] = set()
+        trouble: list[Exception] = []
+        for host in sorted(guide.hosts(), key=self._silent.__contains__):
+            try:
+                place = await self._told(guide, host)
+                if place in tried:
+                    continue
+                tried.add(place)
+                line = await self._taking_writes(place, name)
+            except (RedisError, OSError) as error:  # a TimeoutError is an OSError
+                if is_refusal(error) and not isinstance(error, Misled):
+                    raise
+                trouble.append(error)
+            else:
+                self._found(line, place)
+                return line
+        misled = next((error for error in trouble if isinstance(error, Misled)), None)
+        raise misled or Lost("; ".join(dict.fromkeys(str(error) or type(error).__name__ for error in trouble)))
+
+    async def _told(self, guide: Guide, host: Place) -> Place:
+        """Where the server is; a host that does not answer is asked last the next time."""
+        self._silent.add(host)
+        place = await guide.told(host)
+        self._silent.discard(host)
+        return place
+
+    async def _taking_writes(self, place: Place, name: str | None) -> Line:
+        line = await self._connected(reached(self._address, place), name, LIMIT)
+        try:
+            await _check_role(line, place)
+        except BaseException:
+            await line.close()
+            raise
+        return line
+
+    async def _connected(self, arguments: dict[str, Any], name: str | None, limit: float) -> Line:
+        return await connected(self._address.connection, arguments, name, min(limit, self._address.timeout))
+
+    def _found(self, line: Line, place: Place) -> None:
+        if self._place not in (None, place):
+            _log.warning(
+                "the store has moved to %s:%s; what it had not heard from the one before is gone, and jobs that had "
+                "ended since may run again", *place,
+            )  # fmt: skip
+        self._place = place
+        self._lines[line] = place
+        loop = asyncio.get_running_loop()
+        if isinstance(self._guide, Sentinels) and (self._checking is None or self._checking.get_loop() is not loop):
+            self._checking = asyncio.create_task(self._keep_checking(self._guide), name="toril-redis-way")
+
+    async def _keep_checking(self, guide: Guide) -> None:
+        """A server that was replaced while it could not be reached does not know that, and would go on taking writes
+        that are lost later."""
+        while True:
+            await SYSTEM.sleep(self._check)
+            told = Counter(
+                answer
+                for answer in await asyncio.gather(*map(guide.told, guide.hosts()), return_exceptions=True)
+                if isinstance(answer, tuple)
+            )
+            if told:
+                ((place, _),) = told.most_common(1)
+                for line in [line for line, connected_to in self._lines.items() if connected_to != place]:
+                    line.cut()
+
+
+async def _check_role(line: Line, place: Place) -> None:
+    async with asyncio.timeout(LIMIT):
+        facts = str(await line.ask("INFO", "replication"))
+    if "role:master" not in facts:
+        raise Lost(f"{place[0]}:{place[1]} is a replica")
