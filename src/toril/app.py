@@ -14,8 +14,8 @@ from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
 from toril.declaring import UNSAID, check_workable, checked
-from toril.engine import Store, connect
-from toril.errors import Closed, InvalidOption, UnknownQueue, UsageError, shown
+from toril.engine import Durability, Store
+from toril.errors import Closed, UnknownQueue, UsageError, shown
 from toril.events import Events
 from toril.failing import Failing
 from toril.flow import Flowing
@@ -23,6 +23,7 @@ from toril.logs import watch
 from toril.middleware import Middleware
 from toril.model import Call, RateLimit
 from toril.names import check_prefix, check_queue_name
+from toril.opening import connected, opened_or_stopped
 from toril.plan import GRACE, Plan, function, last, worker_name
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
@@ -79,8 +80,9 @@ class App(Failing, Tended, Flowing):
     """Declares queues, handlers and hooks. `async with app:` opens it for producing; `await app.run()` is a worker."""
 
     def __init__(
-        self, url: str | None = None, *, prefix: str = "bull", lifespan: Lifespan | None = None, clock: Clock = SYSTEM
-    ) -> None:
+        self, url: str | None = None, *, prefix: str = "bull", durability: Durability | None = None,
+        lifespan: Lifespan | None = None, clock: Clock = SYSTEM,
+    ) -> None:  # fmt: skip
         self.url = (os.environ.get("TORIL_URL") or DEFAULT_URL) if url is None else url
         self.prefix = check_prefix(prefix)
         self.queues: Queues = Queues()
@@ -91,7 +93,8 @@ class App(Failing, Tended, Flowing):
         self._alerts: list[Alerts] = []
         self._strategies: dict[str, BackoffStrategy] = dict(BUILT_IN)
         self._caller = Caller(f"{worker_name(clock)}/app", clock)
-        self._store: Store = _connected(self.url, clock, self.prefix, given=url is not None)
+        self._durability = durability
+        self._store: Store = connected(self.url, clock, self.prefix, durability, given=url is not None)
         self._given = False
         self._users = 0
         self._process: Process | None = None
@@ -230,7 +233,9 @@ class App(Failing, Tended, Flowing):
             if self._portal is None or not self._portal.open:
                 # A store in memory is shared with the rest of the app: there is no other way to it.
                 shared = self._given or self.url.startswith("memory:")
-                store = self._store if shared else connect(self.url, clock=self._clock, prefix=self.prefix)
+                store = self._store
+                if not shared:
+                    store = connected(self.url, self._clock, self.prefix, self._durability, given=True)
                 caller = Caller(f"{worker_name(self._clock)}/sync", self._clock)
                 self._portal = Portal(store, self._leave if shared else store.close, caller, self._events)
             return self._portal
@@ -274,7 +279,8 @@ class App(Failing, Tended, Flowing):
                 resources.callback(self._over)
                 for hook in reversed(self._plan.on_stop):
                     resources.push_async_callback(last, hook)
-                await self.open()
+                if not await opened_or_stopped(self.open, self._clock, process.stopped, patient=not burst):
+                    return 0
                 async with AsyncExitStack() as store:
                     store.push_async_callback(self._release)
                     if not self._watched:
@@ -297,7 +303,9 @@ class App(Failing, Tended, Flowing):
             check_electable(self.url)
         watch(self.events)
         name, term = worker_name(self._clock).replace("worker-", "reaper-", 1), milliseconds("lease", lease, 100)
-        async with self:
+        await opened_or_stopped(self.open, self._clock, asyncio.Event().wait)
+        async with AsyncExitStack() as store:
+            store.push_async_callback(self.close)
             await self._reaper(name, queues=queues, elected=elected, lease=term / 1000).serve()
 
     def _reaper(self, name: str, **options: Any) -> "Reaper":
@@ -329,16 +337,6 @@ class App(Failing, Tended, Flowing):
 
     def _over(self) -> None:
         self._working, self._process = False, None
-
-
-def _connected(url: str, clock: Clock, prefix: str, *, given: bool) -> Store:
-    """The store, not yet opened. An error says where a URL that the code does not show comes from."""
-    try:
-        return connect(url, clock=clock, prefix=prefix)
-    except InvalidOption as error:
-        if given:
-            raise
-        raise InvalidOption(f"TORIL_URL: {error}") from None
 
 
 def _version() -> str:

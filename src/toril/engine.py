@@ -284,7 +284,7 @@ class Store(Engine, Inspector, DeadLetters, Breakers, Audits, Repairs, Flows, Pr
     def schedules(self) -> Schedules: ...
 
 
-# scheme -> module that has `connect(url, clock, prefix)`, that of Redis also with `durability`, and the extra that brings what it needs
+# scheme -> module that has `connect(url, clock, prefix)`, and the extra that brings what it needs
 _SCHEMES: dict[str, tuple[str, str | None]] = {
     "sqlite": ("toril.engines.sqlite", None),
     "memory": ("toril.engines.sqlite", None),
@@ -302,9 +302,7 @@ Durability: TypeAlias = Literal["replicated"]
 _SECRET = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
-def connect(
-    url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: Durability | None = None
-) -> Store:
+def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: Durability | None = None) -> Store:
     """The engine for this URL, not yet opened. Only the modules that it needs are imported. `prefix` is what the keys
     of an app begin with, in stores that several apps share; `durability` what an add waits for, beyond the store."""
     if not isinstance(url, str):

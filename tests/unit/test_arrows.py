@@ -35,6 +35,7 @@ ARROWS: dict[str, set[str]] = {
     "job": PRODUCER | {"history", "events", "queue"},
     "why": {"model", "states"},
     "operations": PRODUCER | {"events", "history", "metrics", "job", "queue", "why"},
+    "opening": PRODUCER | {"logs"},
     "portal": PRODUCER | {"events"},
     "schedule": PRODUCER | {"adding", "job", "queue"},
     "bounds": PRODUCER,
@@ -70,7 +71,7 @@ ARROWS: dict[str, set[str]] = {
         "portal",
         "queue",
     }
-    | {"reaper", "schedule", "tended", "worker"},
+    | {"opening", "reaper", "schedule", "tended", "worker"},
     "engine": BOTTOM | {"model", "protocols"},
     "protocols": {"model"},
     "engines": {"engine", "model", "policy"} | BOTTOM,

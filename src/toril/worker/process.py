@@ -61,6 +61,10 @@ class Process:
     def stopping(self) -> bool:
         return self._stopping.is_set()
 
+    async def stopped(self) -> None:
+        """Return once it is told to stop."""
+        await self._stopping.wait()
+
     def stop(self) -> None:
         """Begin to shut down; a second time, do not wait for running jobs."""
         self._forced = self._stopping.is_set()
