@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import servers
+from tests.kinds import ASKED_FOR, GUARDED, REDIS, redis_of
 from toril.engine import Store
-from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.place import parse
 from toril.testing import ManualClock
@@ -28,15 +27,37 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-REDIS = ["redis", "redis6", "valkey"]  # 7.0 of Debian; 6.2 and Valkey 9 as packages
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the kinds of engine that cost more than they tell, one case of each test of conformance; or what was asked
+    for."""
+    firsts: dict[tuple[str, str | None], str] = {}  # of a test function and a kind, the case that stands for all
+    for item in items:
+        kind = _kind_of(item)
+        if kind == "strict" and "tests/conformance/" in item.nodeid or kind == "tls" and "test_exchange" in item.nodeid:
+            which = (item.nodeid.partition("[")[0], kind)
+            firsts[which] = min(firsts.get(which, item.nodeid), item.nodeid)
+
+    def wanted(item: pytest.Item) -> bool:
+        kind = _kind_of(item)
+        if ASKED_FOR:
+            return kind is None or kind in ASKED_FOR
+        return kind not in GUARDED or firsts.get((item.nodeid.partition("[")[0], kind)) == item.nodeid
+
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+    items[:] = [item for item in items if wanted(item)]
+
+
+def _kind_of(item: pytest.Item) -> str | None:
+    """Which engine this is a case for."""
+    given = getattr(item, "callspec", None)
+    names = ("engine", "shared_engine")
+    return None if given is None else next((given.params[name] for name in names if name in given.params), None)
 
 
 def engine_of(kind: str, clock: ManualClock, folder: Path) -> Store:
     """An engine of this kind, on an empty store, not yet opened."""
-    if kind in REDIS:
-        server = servers.running(kind)
-        assert server.tell("FLUSHALL") == b"+OK"
-        return RedisEngine.from_url(server.url, clock=clock)
+    if kind in REDIS or kind in GUARDED:
+        return redis_of(kind, clock)
     url = "memory://" if kind == "memory" else f"sqlite:///{folder / 'jobs.db'}"
     return SqliteEngine(parse(url), clock=clock)
 
@@ -55,14 +76,14 @@ async def opened(kind: str, clock: ManualClock, folder: Path) -> AsyncIterator[S
 SHARED = ["sqlite", *REDIS]  # engines that several processes can use at once
 
 
-@pytest.fixture(params=["memory", *SHARED])
+@pytest.fixture(params=["memory", *SHARED, *GUARDED])
 async def engine(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
     """Every engine there is."""
     async with opened(request.param, clock, tmp_path) as store:
         yield store
 
 
-@pytest.fixture(params=SHARED)
+@pytest.fixture(params=[*SHARED, *GUARDED])
 async def shared_engine(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
     """Every engine that several processes can share."""
     async with opened(request.param, clock, tmp_path) as store:

@@ -12,7 +12,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-__all__ = ["RedisServer", "running"]
+__all__ = ["RedisServer", "free_port", "running"]
 
 BINARY = os.environ.get("TORIL_REDIS_SERVER", "redis-server")  # another version, or Valkey
 
@@ -23,7 +23,7 @@ class RedisServer:
     def __init__(self, *options: str, binary: str = BINARY) -> None:
         self._binary = binary
         self.folder = Path(tempfile.mkdtemp(prefix="toril-redis-"))
-        self.port = _free_port()
+        self.port = free_port()
         self._options = options or ("--save", "", "--appendonly", "no")
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -31,12 +31,12 @@ class RedisServer:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
-    def start(self) -> "RedisServer":
-        """Start it, and return when it answers."""
+    def start(self, *more: str) -> "RedisServer":
+        """Start it, with these options too, and return when it answers."""
         self._process = subprocess.Popen(
             [
-                self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
-                "--logfile", str(self.folder / "log"), "--daemonize", "no", *self._options,
+                self._binary, *self._first(), "--port", str(self.port), "--bind", "127.0.0.1", "--dir",
+                str(self.folder), "--logfile", str(self.folder / "log"), "--daemonize", "no", *self._options, *more,
             ],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
@@ -45,6 +45,10 @@ class RedisServer:
             assert time.monotonic() < until, (self.folder / "log").read_text()
             time.sleep(0.01)
         return self
+
+    def _first(self) -> tuple[str, ...]:
+        """What the command line begins with."""
+        return ()
 
     def tell(self, *words: str) -> bytes:
         """One command on a connection of its own; the first line of the answer, or nothing."""
@@ -60,16 +64,25 @@ class RedisServer:
 
     def clients(self) -> str:
         """The connections, and what each did last."""
-        return self._text("CLIENT LIST")
+        return self.text("CLIENT LIST")
 
     def info(self, section: str) -> str:
-        return self._text(f"INFO {section}")
+        return self.text(f"INFO {section}")
 
-    def _text(self, command: str) -> str:
+    def text(self, command: str) -> str:
+        """The whole text that a command is answered with."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
             connection.sendall(f"{command}\r\n".encode())
             answer = connection.makefile("rb")
             return answer.read(int(answer.readline()[1:])).decode()
+
+    def facts(self, section: str) -> dict[str, str]:
+        """What the server says of itself."""
+        return dict(line.split(":", 1) for line in self.info(section).splitlines() if ":" in line)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         """As a power cut would, as far as the process is concerned."""
@@ -110,7 +123,7 @@ def running(kind: str = "redis") -> RedisServer:
     return server
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

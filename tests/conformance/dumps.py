@@ -8,7 +8,7 @@ from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.tx import Tx
 
-__all__ = ["dump", "unchanged"]
+__all__ = ["dump", "keys_of", "unchanged"]
 
 Dump = dict[str, list[str]]
 
@@ -47,7 +47,7 @@ _READ = {
 async def _keys(engine: RedisEngine) -> Dump:
     """Every key, and the hashes of jobs together as `jobs`."""
     found: Dump = {"jobs": []}
-    for key in sorted(await engine._server.ask("KEYS", "*")):
+    for key in await keys_of(engine, "*"):
         verb, *rest = _READ[await engine._server.ask("TYPE", key)]
         content = await engine._server.ask(verb, key, *rest)
         if verb in {"SMEMBERS", "HGETALL"}:  # these have no order, and may be read in another one each time
@@ -58,3 +58,13 @@ async def _keys(engine: RedisEngine) -> Dump:
         else:
             found[key] = [repr(content)]
     return found
+
+
+async def keys_of(engine: RedisEngine, pattern: str) -> list[str]:
+    """The keys like this, sorted; asked for in the way that is open to a user with few rights."""
+    found, cursor = set[str](), "0"
+    while True:
+        cursor, some = await engine._server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+        found.update(some)
+        if cursor == "0":
+            return sorted(found)

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests import servers
+from tests.conformance.dumps import keys_of
 from tests.conformance.oracle import Oracle
+from tests.kinds import ASKED_FOR, redis_of
 from toril.engine import Store
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
@@ -398,7 +399,7 @@ _CONTRADICTIONS = {
 
 async def check_keys(engine: RedisEngine) -> list[str]:
     """What contradicts itself in the keys."""
-    ask, base = engine._server.ask, "bull:q:"
+    ask, base = engine._server.ask, engine._base("q")
     places = {name: await ask("LRANGE", base + name, 0, -1) for name in ("wait", "active")}
     for name in ("prioritized", "delayed", "completed", "failed"):
         places[name] = await ask("ZRANGE", base + name, 0, -1)
@@ -406,7 +407,7 @@ async def check_keys(engine: RedisEngine) -> list[str]:
     standing = [job for jobs in places.values() for job in jobs]
     if len(standing) != len(set(standing)):
         faults.append(f"a job in two places: {places}")
-    keys = set(await ask("KEYS", base + "*"))
+    keys = set(await keys_of(engine, base + "*"))
     jobs = {
         key.removeprefix(base) for key in keys if await ask("TYPE", key) == "hash" and await ask("HEXISTS", key, "name")
     }
@@ -424,9 +425,7 @@ async def check_keys(engine: RedisEngine) -> list[str]:
 
 class RedisMachine(EngineMachine):
     def made(self) -> Store:
-        server = servers.running()
-        assert server.tell("FLUSHALL") == b"+OK"
-        return RedisEngine.from_url(server.url, clock=self.clock)
+        return redis_of(next(iter(ASKED_FOR), "redis"), self.clock)
 
 
 class MemoryMachine(EngineMachine):

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import hiredis
 from redis.exceptions import ConnectionError as Lost
@@ -13,6 +13,10 @@ from redis.exceptions import RedisError
 from toril.errors import EngineUnavailable
 
 __all__ = ["Line", "Link", "Unsent", "Way", "connected", "lent"]
+
+
+# Certificates by the settings that name them: to read them takes longer than to connect.
+_trusted: Final[dict[tuple[tuple[str, str], ...], Any]] = {}
 
 
 class Unsent(EngineUnavailable):
@@ -31,10 +35,17 @@ class Line:
         )  # fmt: skip
         if hasattr(self._connection, "socket_keepalive"):
             self._connection.socket_keepalive = True
+        self._trusts = tuple(sorted((key, str(value)) for key, value in arguments.items() if key.startswith("ssl_")))
+        if hasattr(self._connection, "ssl_context"):
+            self._connection.ssl_context = _trusted.setdefault(self._trusts, self._connection.ssl_context)
 
     async def connect(self) -> None:
-        async with asyncio.timeout(self._limit):
-            await self._connection.connect()
+        try:
+            async with asyncio.timeout(self._limit):
+                await self._connection.connect()
+        except BaseException:
+            _trusted.pop(self._trusts, None)  # there may be new ones by the next time
+            raise
 
     async def ask(self, *arguments: Any) -> Any:
         """The answer to one command, on a connection that nobody else uses yet."""
