@@ -27,13 +27,16 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+_PARTS = {"strict": "tests/conformance/", "tls": "tests/conformance/test_exchange"}  # what every run has of these
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of the kinds of engine that cost more than they tell, one case of each test of conformance; or what was asked
     for."""
     firsts: dict[tuple[str, str | None], str] = {}  # of a test function and a kind, the case that stands for all
     for item in items:
         kind = _kind_of(item)
-        if kind == "strict" and "tests/conformance/" in item.nodeid or kind == "tls" and "test_exchange" in item.nodeid:
+        if _PARTS.get(kind or "", "nothing") in item.nodeid:
             which = (item.nodeid.partition("[")[0], kind)
             firsts[which] = min(firsts.get(which, item.nodeid), item.nodeid)
 

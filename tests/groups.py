@@ -42,7 +42,7 @@ class Sentinel(RedisServer):
 class Pair:
     """A server and its replica, and three Sentinels that replace the one by the other."""
 
-    def __init__(self, *, down_after: int = 400) -> None:
+    def __init__(self, *, down_after: int = 1000) -> None:
         self.servers = [RedisServer(*_QUICK), RedisServer(*_QUICK)]
         self._down_after = down_after
         self.sentinels: list[Sentinel] = []
@@ -67,11 +67,15 @@ class Pair:
         """Whether the replica hears from the server."""
         return self.servers[1].facts("replication").get("master_link_status") == "up"
 
+    def cut_off(self) -> None:
+        """Have the replica hear no more from the server, which goes on without knowing."""
+        assert self.servers[1].tell("REPLICAOF", "127.0.0.1", "1") == b"+OK"
+
     def fail_over(self) -> None:
         """Kill the server, and return when its replica has taken its place."""
         self.servers[0].kill()
         self.servers.reverse()
-        until(lambda: self.servers[0].facts("replication")["role"] == "master", "promoted")
+        until(lambda: self.servers[0].facts("replication").get("role") == "master", "promoted")
 
     def rejoin(self) -> None:
         """Start the one that was killed, as a replica."""
@@ -84,6 +88,7 @@ class Pair:
 
     def stop(self) -> None:
         for server in (*self.sentinels, *self.servers):
+            server.kill()  # one that is stopped, or waits for its replica, would not end in time
             server.stop()
 
 
@@ -93,7 +98,7 @@ def _knows(sentinel: Sentinel, port: int | None = None) -> bool:
 
 
 @contextmanager
-def pair(*, down_after: int = 400) -> Iterator[Pair]:
+def pair(*, down_after: int = 1000) -> Iterator[Pair]:
     made = Pair(down_after=down_after)
     try:
         yield made.start()

@@ -62,6 +62,14 @@ class RedisServer:
         except OSError:
             return b""
 
+    def lines(self, *words: str) -> list[str]:
+        """All lines of an answer that is an array of texts."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+            connection.sendall((" ".join(words) + "\r\n").encode())
+            answer = connection.makefile("rb")
+            count = int(answer.readline()[1:])
+            return [answer.readline().decode().rstrip() for _ in range(2 * count)]
+
     def clients(self) -> str:
         """The connections, and what each did last."""
         return self.text("CLIENT LIST")
@@ -77,8 +85,11 @@ class RedisServer:
             return answer.read(int(answer.readline()[1:])).decode()
 
     def facts(self, section: str) -> dict[str, str]:
-        """What the server says of itself."""
-        return dict(line.split(":", 1) for line in self.info(section).splitlines() if ":" in line)
+        """What the server says of itself; nothing while it does not answer."""
+        try:
+            return dict(line.split(":", 1) for line in self.info(section).splitlines() if ":" in line)
+        except (OSError, ValueError):  # it is not there, or a Sentinel has just cut all connections
+            return {}
 
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
@@ -86,10 +97,10 @@ class RedisServer:
 
     def kill(self) -> None:
         """As a power cut would, as far as the process is concerned."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait()
-        self._process = None
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
 
     def stop(self) -> None:
         """End it and remove its folder."""

@@ -12,7 +12,7 @@ class Proxy:
     connection instead of passing it on: the server has done what nobody hears of."""
 
     def __init__(self, target: int) -> None:
-        self._target = target
+        self.target = target
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ends: set[asyncio.StreamWriter] = set()
@@ -40,7 +40,7 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        there, out = await asyncio.open_connection("127.0.0.1", self._target)
+        there, out = await asyncio.open_connection("127.0.0.1", self.target)
         self._ends |= {writer, out}
         ways = [
             asyncio.create_task(self._pass_on(reader, out, counted=False)),

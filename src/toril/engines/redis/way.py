@@ -27,10 +27,9 @@ _log: Final = logging.getLogger("toril")
 class ServerWay:
     """Connections to one server, wherever it is now."""
 
-    def __init__(self, address: Address, *, check: float = CHECK) -> None:
+    def __init__(self, address: Address) -> None:
         self._address = address
         self._guide = guide_of(address)
-        self._check = check
         self._lines: WeakKeyDictionary[Line, Place] = WeakKeyDictionary()
         self._silent: set[Place] = set()
         self._place: Place | None = None
@@ -119,7 +118,7 @@ class ServerWay:
         """A server that was replaced while it could not be reached does not know that, and would go on taking writes
         that are lost later."""
         while True:
-            await SYSTEM.sleep(self._check)
+            await SYSTEM.sleep(CHECK)
             told = Counter(
                 answer
                 for answer in await asyncio.gather(*map(guide.told, guide.hosts()), return_exceptions=True)

@@ -1,0 +1,112 @@
+"""A worker that starts before its Redis waits for it. Where waiting would not help it says so at once."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers import RedisServer
+from toril import App, EngineRefused, EngineUnavailable, EngineUnusable, JobContext
+from toril.opening import opened_or_stopped
+from toril.testing import ManualClock
+
+
+@pytest.fixture
+def server() -> Iterator[RedisServer]:
+    server = RedisServer()
+    yield server
+    server.stop()
+
+
+def worker(url: str) -> tuple[App, asyncio.Event]:
+    app, ran = App(url), asyncio.Event()
+
+    async def handler(ctx: JobContext[int]) -> None:
+        ran.set()
+
+    app.queue("q", {"n": handler})
+    return app, ran
+
+
+@pytest.mark.covers("F45")
+async def test_a_worker_waits_for_its_redis(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    app, ran = worker(server.url + "?timeout=0.1")
+    with caplog.at_level(logging.INFO, "toril"):
+        working = asyncio.create_task(app.run())
+        async with asyncio.timeout(30):
+            while "waiting for the store" not in caplog.text:  # noqa: ASYNC110 - the log has no event
+                await asyncio.sleep(0.01)
+        await asyncio.get_running_loop().run_in_executor(None, server.start)
+        producer = App(server.url)
+        async with producer, asyncio.timeout(30):
+            await producer.queue("q").add("n", 1)
+            await ran.wait()
+        app.stop()
+        assert await working == 0
+
+    assert caplog.text.count("waiting for the store") == 1
+    assert caplog.text.count("the store answers") == 1
+    assert f"127.0.0.1:{server.port}" in caplog.text
+
+
+@pytest.mark.covers("F45")
+async def test_who_waits_can_be_stopped(server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
+    app, _ = worker(server.url)
+    working = asyncio.create_task(app.run())
+    await asyncio.sleep(0.1)
+
+    app.stop()
+
+    async with asyncio.timeout(2):
+        assert await working == 0
+
+
+@pytest.mark.covers("F45")
+async def test_it_is_told_seldom(caplog: pytest.LogCaptureFixture) -> None:
+    clock, tries, stopped = ManualClock(), 0, asyncio.Event()
+
+    async def opening() -> None:
+        nonlocal tries
+        tries += 1
+        clock.advance(1_000)
+        if tries == 121:
+            stopped.set()
+        raise EngineUnavailable("not there")
+
+    with caplog.at_level(logging.WARNING, "toril"):
+        waiting = asyncio.create_task(opened_or_stopped(opening, clock, stopped.wait))
+        while not waiting.done():
+            clock.advance(5_000)
+            await asyncio.sleep(0)
+
+    assert await waiting is False
+    assert caplog.text.count("waiting for the store") <= clock.monotonic() // 30 + 1
+
+
+@pytest.mark.covers("F45", "F72")
+@pytest.mark.parametrize("wrong", ["a password", "not Redis", "evicting"])
+async def test_what_waiting_does_not_mend_is_an_error_at_once(server: RedisServer, wrong: str) -> None:
+    server.start()
+    url = server.url
+    if wrong == "a password":
+        url = url.replace("redis://", "redis://:wrong@")
+        server.tell("CONFIG", "SET", "requirepass", "right")
+    if wrong == "evicting":
+        server.tell("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    other = await asyncio.start_server(_speak_http, "127.0.0.1", 0)
+    if wrong == "not Redis":
+        url = f"redis://127.0.0.1:{other.sockets[0].getsockname()[1]}"
+    app, _ = worker(url)
+
+    async with asyncio.timeout(4):  # less than one try of a store that is not there
+        with pytest.raises((EngineRefused, EngineUnusable)):
+            await app.run()
+    other.close()
+    await other.wait_closed()
+
+
+async def _speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(10)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    writer.close()
