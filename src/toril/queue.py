@@ -170,8 +170,7 @@ class Queue(QueueOperations):
             if not made:
                 raise
             stored = [job.id for job in made]
-            certain = "may not be" if isinstance(error, EngineUnavailable) else "is not"
-            raise PartialAdd(f"{len(stored)} jobs are stored, the rest {certain}: {error}", stored=stored) from error
+            raise PartialAdd(f"{len(stored)} jobs are stored, the rest is not: {error}", stored=stored) from error
 
     def _chunks(self, jobs: Iterable[Item]) -> Iterator[list[Planned]]:
         planned: list[Planned] = []

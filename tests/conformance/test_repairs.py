@@ -9,7 +9,8 @@ import pytest
 from tests.conformance.claims import add, claim, claim_one, ids, job, settle
 from tests.conformance.dumps import unchanged
 from tests.conformance.plants import PLANTS, flow, plant, tell
-from tests.conftest import REDIS, opened
+from tests.conftest import opened
+from tests.kinds import REDIS
 from toril.clock import SYSTEM
 from toril.doctor import Doctor, Healer
 from toril.engine import Store
