@@ -32,7 +32,9 @@ async def plant(engine: Store, clock: ManualClock, kind: FaultKind, how: str = "
 
 
 async def tell(engine: RedisEngine, *command: object) -> Any:
-    return await engine._server.ask(*command)
+    prefix = f"{engine._address.prefix}:"  # keys are written here with the usual one
+    own = (prefix + word[5:] if isinstance(word, str) and word.startswith("bull:") else word for word in command)
+    return await engine._server.ask(*own)
 
 
 async def run(engine: SqliteEngine, sql: str, *values: object) -> Any:
