@@ -5,9 +5,19 @@ from typing import Any
 
 from toril.job import Job
 from toril.metrics import QueueMetrics
-from toril.model import Circuit, DeadLetter, Run, ScheduleView, WorkerView
+from toril.model import Circuit, DeadLetter, Event, Finding, Run, ScheduleView, WorkerView
 
-__all__ = ["of_circuit", "of_job", "of_letter", "of_metrics", "of_run", "of_schedule", "of_worker"]
+__all__ = [
+    "of_circuit",
+    "of_event",
+    "of_finding",
+    "of_job",
+    "of_letter",
+    "of_metrics",
+    "of_run",
+    "of_schedule",
+    "of_worker",
+]
 
 
 def of_job(job: Job[Any]) -> dict[str, Any]:
@@ -150,3 +160,21 @@ def of_metrics(found: QueueMetrics) -> dict[str, Any]:
         "failure_rate": found.failure_rate,
         "series": [{"id": series.id, "data": [{"x": x, "y": y} for x, y in series.data]} for series in found.series],
     }
+
+
+def of_finding(finding: Finding) -> dict[str, Any]:
+    """What a doctor found, and what to do about it."""
+    fault = finding.fault
+    return {
+        "severity": finding.severity.value, "code": finding.code, "finding": finding.summary, "where": finding.where,
+        "fix": finding.fix, "queue": (fault.queue or None) if fault else None,
+        "subject": fault.subject if fault else None, "repairable": fault is not None,
+    }  # fmt: skip
+
+
+def of_event(queue: str, event: Event) -> dict[str, Any]:
+    """Something that happened in a queue; `at` is its place there."""
+    return {
+        "queue": queue, "kind": event.kind.value, "at": event.at, "time": event.time, "id": event.job_id,
+        "detail": dict(event.detail),
+    }  # fmt: skip

@@ -136,6 +136,27 @@ async def test_a_queue_is_seen_in_figures(here: Served) -> None:
     assert wrong.status_code == 422
 
 
+async def test_what_happened_is_told(here: Served) -> None:
+    job = await here.app.queue("email").add("x")
+    async with here.client() as client:
+        events = await ask(client, "GET", "/queues/email/events?limit=1")
+        rest = await ask(client, "GET", f"/queues/email/events?after={events['last']}")
+        history = await ask(client, "GET", f"/queues/email/jobs/{job.id}/history")
+        odd = await client.get("/queues/email/events?after=x")
+
+    assert [each["kind"] for each in events["items"] + rest["items"]] == ["added", "waiting"]
+    assert history["items"] == events["items"] + rest["items"]
+    assert (events["gap"], odd.status_code) == (False, 422)
+
+
+async def test_a_store_is_looked_over(here: Served) -> None:
+    async with here.client() as client:
+        found = await ask(client, "GET", "/doctor")
+        repaired = await ask(client, "POST", "/doctor/repair", {})
+
+    assert (found, repaired) == ({"items": []}, {"items": []})
+
+
 async def test_schedules_are_made_run_paused_and_removed(here: Served) -> None:
     one = "/queues/email/schedules/nightly"
     async with here.client() as client:

@@ -69,5 +69,7 @@ def test_every_answer_is_one_that_the_document_knows(case: "schemathesis.Case[An
     response = case.call(base_url=f"http://127.0.0.1:{aside.port}/api/v1")
 
     assert response.status_code < 500, response.text
+    if response.status_code == 414:  # a refusal that the checks do not know as one
+        return
     # What a schema cannot say, such as which cron expressions there are, may still be refused.
     case.validate_response(response, excluded_checks=[positive_data_acceptance])

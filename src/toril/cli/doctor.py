@@ -12,6 +12,7 @@ from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
+from toril.documents import of_finding
 from toril.engine import redacted
 from toril.model import Finding, Mending, Repaired, Severity
 
@@ -49,7 +50,7 @@ def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
     """A line and what belongs to it for each: a sentence that is cut off at the terminal's edge helps nobody."""
     for finding in findings:
         if as_json:
-            click.echo(on_a_line(_document(finding)))
+            click.echo(on_a_line(of_finding(finding)))
             continue
         severity = click.style(f"{finding.severity.value:<8}", fg=_COLOURS.get(finding.severity))
         click.echo(f"{severity} {finding.code}: {plain(finding.summary)}")
@@ -100,14 +101,5 @@ def _unusable(place: Place, error: Exception) -> Finding:
     )
 
 
-def _document(finding: Finding) -> dict[str, Any]:
-    fault = finding.fault
-    return {
-        "severity": finding.severity.value, "code": finding.code, "finding": finding.summary, "where": finding.where,
-        "fix": finding.fix, "queue": (fault.queue or None) if fault else None,
-        "subject": fault.subject if fault else None, "repairable": fault is not None,
-    }  # fmt: skip
-
-
 def _mended(repaired: Repaired) -> dict[str, Any]:
-    return _document(repaired.finding) | {"outcome": repaired.outcome.value}
+    return of_finding(repaired.finding) | {"outcome": repaired.outcome.value}

@@ -11,6 +11,7 @@ from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
+from toril.documents import of_event
 from toril.history import Happening, recent
 from toril.model import Event
 
@@ -60,8 +61,8 @@ def _document(queue: str, happening: Happening) -> dict[str, Any]:
     match happening:
         case Gap(at):
             return {"queue": queue, "kind": "gap", "at": at}
-        case Event(at, time, kind, job_id, detail):
-            return {"queue": queue, "kind": kind.value, "at": at, "time": time, "id": job_id, "detail": dict(detail)}
+        case Event():
+            return of_event(queue, happening)
 
 
 def _line(queue: str, happening: Happening) -> str:

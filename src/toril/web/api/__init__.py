@@ -4,6 +4,8 @@ from typing import Final
 
 from toril.web.api.audit import AUDIT
 from toril.web.api.breakers import BREAKERS
+from toril.web.api.doctor import DOCTOR
+from toril.web.api.events import EVENTS
 from toril.web.api.jobs import JOBS
 from toril.web.api.letters import LETTERS
 from toril.web.api.many import MANY
@@ -15,5 +17,5 @@ from toril.web.endpoint import Endpoint
 __all__ = ["ENDPOINTS"]
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    *QUEUES, *JOBS, *MANY, *LETTERS, *SCHEDULES, *WORKERS, *BREAKERS, *AUDIT,
+    *QUEUES, *JOBS, *MANY, *LETTERS, *SCHEDULES, *WORKERS, *BREAKERS, *DOCTOR, *EVENTS, *AUDIT,
 )  # fmt: skip

@@ -1,0 +1,42 @@
+"""What happened: in a queue, and to one job."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from toril.documents import of_event
+from toril.web.access import Role
+from toril.web.api.common import Cursor, job_of, known_queue
+from toril.web.endpoint import Asking, Endpoint, Form
+
+__all__ = ["EVENTS"]
+
+
+class Following(Form):
+    """What happened after a place, as `at` names it; without one, from the beginning of what is kept."""
+
+    after: Cursor = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+async def list_events(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    found = await asking.app.store.events(queue.name, after=asking.query.after, limit=asking.query.limit)
+    return {"items": [of_event(queue.name, event) for event in found.items], "last": found.last, "gap": found.gap}
+
+
+async def job_history(asking: Asking) -> dict[str, Any]:
+    job = await job_of(asking)
+    return {"items": [of_event(job.queue.name, event) for event in await job.history()]}
+
+
+EVENTS: Final = (
+    Endpoint(
+        method="GET", path="/queues/{queue}/events", role=Role.READ, run=list_events, query=Following,
+        does="What happened in a queue; ask again after `last`. `gap` says that some was trimmed away unseen.",
+    ),
+    Endpoint(
+        method="GET", path="/queues/{queue}/jobs/{id}/history", role=Role.READ, run=job_history,
+        does="What is still known to have happened to a job.",
+    ),
+)  # fmt: skip
