@@ -75,8 +75,9 @@ sync: setup ## Write src/toril/sync.py from the async classes
 	$(BIN)/python -m tools.blocking --write
 
 .PHONY: soak
-soak: setup ## Many more seeds of the simulator, and longer fault runs
+soak: setup servers node ## Many more seeds of the simulator, longer fault runs, all of interop
 	TORIL_SIM_SEEDS=20000 TORIL_FAULT_ROUNDS=200 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/sim tests/faults
+	TORIL_INTEROP_ALL=1 TORIL_INTEROP_KILLS=10 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/interop
 
 .PHONY: bench
 bench: setup ## What the engines can do, on this machine

@@ -1,5 +1,6 @@
 """A Redis, a Node beside it, and Toril on the same queues."""
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,15 @@ from tests.interop.side import Toril
 from tests.servers import RedisServer
 
 MAJORS = (6, 5)
+ALL = bool(os.environ.get("TORIL_INTEROP_ALL"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test runs against both majors; a module whose jobs are written by hand says `ONE_MAJOR`, and runs against
+    the second one only with TORIL_INTEROP_ALL=1."""
+    if "major" in metafunc.fixturenames:
+        majors = MAJORS[:1] if hasattr(metafunc.module, "ONE_MAJOR") and not ALL else MAJORS
+        metafunc.parametrize("major", majors, ids=[f"bullmq{major}" for major in majors])
 
 
 @pytest.fixture(scope="session")
@@ -33,12 +43,6 @@ def drivers(server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> It
     yield of
     for one in started.values():
         one.kill()
-
-
-@pytest.fixture(params=MAJORS, ids=[f"bullmq{major}" for major in MAJORS])
-def major(request: pytest.FixtureRequest) -> int:
-    """Which BullMQ is on the other side."""
-    return int(request.param)
 
 
 @pytest.fixture

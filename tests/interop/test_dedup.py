@@ -68,15 +68,17 @@ async def test_a_key_is_let_go_by_whoever_ends_the_job(
         assert (await queue.add("again", dedup=Dedup("k"))).added
 
 
-async def _run(node: Node, toril: Toril, who: str, events: NodeEvents, name: str, job: str) -> None:
-    """A worker of one side brings the job to its end."""
+async def _run(node: Node, toril: Toril, who: str, events: NodeEvents, name: str, *jobs: str) -> None:
+    """A worker of one side brings the jobs to their end."""
     end = "failed" if name == "fails" else "completed"
     if who == "toril":
         async with toril.working("q", {"fails": fails, "fine": fine}):
-            await events.until(end, jobId=job)
+            for job in jobs:
+                await events.until(end, jobId=job)
     else:
         worker = await node.worker("q", {"fails": [{"fail": "told to"}], "fine": []})
-        await worker.until(end, jobId=job)
+        for job in jobs:
+            await worker.until(end, jobId=job)
         await worker.close()
 
 
@@ -104,8 +106,7 @@ async def test_a_key_for_a_time_outlives_the_end_but_not_the_removal(
             if how == "removed":
                 await operator(ends, node, queue).remove(job)
         if how == "completed":
-            await _run(node, toril, ends, events, "fine", theirs)
-            await events.until("completed", times=2)
+            await _run(node, toril, ends, events, "fine", theirs, ours)
 
         assert await node.redis("EXISTS", "bull:q:de:n", "bull:q:de:t") == (2 if how == "completed" else 0)
 

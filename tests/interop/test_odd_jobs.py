@@ -10,6 +10,8 @@ from tests.interop.node import Node, NodeEvents
 from tests.interop.side import Steps, Toril
 from toril import JobContext
 
+ONE_MAJOR = "Node only reads here what became of jobs that are written by hand"
+
 
 async def written(node: Node, job_id: str, place: str = "wait", **fields: Any) -> str:
     """A job put into Redis by hand, as the smallest of clients would."""
