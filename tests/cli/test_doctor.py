@@ -54,13 +54,12 @@ def test_findings_end_with_one_and_name_the_place_and_the_fix(toril: Toril, serv
     plant(server)
 
     shown = toril("doctor", code=1).output
-    found = documents(toril("doctor", "--json", code=1).stdout)
+    found = documents(toril("doctor", "-q", "mail", "--json", code=1).stdout)
 
     assert "where: bull:mail:wait" in shown
     assert "fix:   toril doctor --repair" in shown
     assert {each["code"] for each in found} == {"ghost", "stray_lock"}
     assert found[0].keys() == {"severity", "code", "finding", "where", "fix", "queue", "subject", "repairable"}
-    assert toril("doctor", "-q", "mail", "--json", code=1).stdout.count("\n") == 2
     assert "there is no queue 'mial'" in toril("doctor", "-q", "mial", code=1).output
 
 

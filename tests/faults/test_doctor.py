@@ -18,7 +18,7 @@ from toril.events import Events, WorkerEvent
 from toril.model import NewJob
 from toril.reaper import Reaper
 
-LOOKS = 6
+LOOKS = 4
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -83,7 +83,7 @@ async def test_a_repair_beside_busy_workers_mends_the_fault_and_nothing_else(url
     """Ghosts are planted again and again, and every job that was added ends."""
     async with busy(url) as app:
         store = app.store
-        for _ in range(3):
+        for _ in range(2):
             await _plant(url, store)
             repaired = await app.repair([each for each in await app.doctor() if each.fault is not None])
             assert {each.finding.code for each in repaired} <= {"stray_lock", "stale_id"}
