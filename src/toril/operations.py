@@ -148,9 +148,12 @@ class QueueOperations:
         queue: Queue = self  # type: ignore[assignment]
         entry = queue.handlers.find(record.name)
         breaker = (entry.handler.breaker if entry else None) or queue.options.breaker
-        keys = {self.name, f"{self.name}/{record.name}"}
+        keys = {self.name, f"{self.name}/{record.name}"} if record.breaker is None else {record.breaker}
         if breaker is not None:
-            keys = {breaker.key_for(self.name, record.name, queue.decoded(record))}
+            try:
+                keys = {breaker.key_for(self.name, record.name, queue.decoded(record), record.breaker)}
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+                return None  # its key is made of a payload, and cannot be made of this one
         found = [each for each in await self.store.circuits() if each.key in keys]
         return max(found, key=lambda each: each.till, default=None)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from toril import App, Dedup, InvalidOption, JobContext
+from toril.adding import content_key
 from toril.testing import memory
 
 
@@ -36,6 +37,19 @@ async def test_without_a_key_equal_jobs_are_one() -> None:
 
     assert same.id == first.id
     assert [job.added for job in (first, same, other_data, other_name)] == [True, False, True, True]
+
+
+def test_a_key_made_of_the_content_is_128_bits_of_canonical_json() -> None:
+    key = content_key("index", '{"b": 1, "a": {"y": [1, 2], "x": "\\u00e9"}}')
+
+    assert key == content_key("index", '{"a":{"x":"é","y":[1,2]},"b":1}')
+    assert len(bytes.fromhex(key)) == 16
+    others = [
+        ("index", '{"a":{"x":"é","y":[2,1]},"b":1}'),
+        ("other", '{"a":{"x":"é","y":[1,2]},"b":1}'),
+        ("index", "pickled"),
+    ]
+    assert len({key, *(content_key(*other) for other in others)}) == 4
 
 
 async def test_a_debounced_job_runs_once_with_the_last_data() -> None:

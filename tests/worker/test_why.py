@@ -146,6 +146,18 @@ async def test_a_circuit_that_is_open(timed: Timed) -> None:
         assert [(await at.queue.why(each.id)).reason for each in (tomorrow, other)] == ["not_due", "not_due"]
 
 
+async def test_a_circuit_that_the_producer_has_named(timed: Timed) -> None:
+    async with stage(timed) as (at, _):
+        await at.app.breakers.trip("host-1", 60)
+        put_off = await at.queue.add("down", breaker="host-1")
+        while await put_off.state() != "delayed":  # noqa: ASYNC110 - the worker is at it
+            await asyncio.sleep(0.001)
+
+        answer = await at.queue.why(put_off.id)
+
+    assert answer.sentence == "The circuit of host-1 is open until 2027-01-15 08:01:00 UTC, for 60 s."
+
+
 async def test_a_circuit_that_is_being_tried(timed: Timed) -> None:
     async with stage(timed, concurrency=2, breaker=Breaker(by="queue", failures=1, pause=60, probes=1)) as (
         at,
