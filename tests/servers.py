@@ -3,6 +3,7 @@
 import atexit
 import importlib.util
 import os
+import random
 import shutil
 import signal
 import socket
@@ -135,6 +136,12 @@ def running(kind: str = "redis") -> RedisServer:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Not one of those that outgoing connections take: it must still be free when the server gets to it."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

@@ -15,7 +15,7 @@ from tests.faults.proxy import proxied
 from tests.faults.test_redis_network import life
 from tests.groups import Pair, pair, until
 from tests.servers import RedisServer
-from toril import AddUncertain, App, EngineUnavailable, JobContext
+from toril import AddUncertain, App, EngineRefused, EngineUnavailable, JobContext
 from toril.calls import Caller
 from toril.clock import SYSTEM
 from toril.engines.redis import connect, way
@@ -148,6 +148,24 @@ async def test_without_that_what_is_lost_is_counted_and_the_worker_goes_on(serve
     assert load.lost
 
 
+async def test_a_sentinel_that_is_away_is_passed_over(servers: Pair) -> None:
+    engine = connect(servers.url.replace("://", "://127.0.0.1:1,"))
+    await engine.open()
+
+    assert (await engine.health()).ok
+    await engine.close()
+
+
+async def test_a_service_that_no_sentinel_knows_is_named(servers: Pair) -> None:
+    with pytest.raises(EngineRefused, match="watches over no service 'other': mend the URL"):
+        await connect(servers.url.replace("/toril/", "/other/")).open()
+
+
+async def test_a_server_that_is_no_sentinel_is_named(servers: Pair) -> None:
+    with pytest.raises(EngineRefused, match="is no Sentinel: write redis:// for a server itself"):
+        await connect(f"redis+sentinel://127.0.0.1:{servers.servers[0].port}/toril").open()
+
+
 @pytest.mark.covers("F61")
 async def test_a_server_that_was_replaced_while_it_slept_is_left(
     servers: Pair, monkeypatch: pytest.MonkeyPatch
@@ -159,8 +177,7 @@ async def test_a_server_that_was_replaced_while_it_slept_is_left(
     old, new = servers.servers
     old.signal(signal.SIGSTOP)
     await in_thread(lambda: until(lambda: new.facts("replication").get("role") == "master", "promoted"))
-    until(lambda: all(f":{new.port}," in each.facts("sentinel").get("master0", "") for each in servers.sentinels))
-    await asyncio.sleep(1)  # in which the engine looks whether its server is still the one
+    await eventually(lambda: engine._server._link._line is None)  # it has looked, and left its server
     old.signal(signal.SIGCONT)  # it takes writes again, until a Sentinel tells it that it is a replica
 
     (added,) = await engine.add("q", [NewJob(name="n", id="late")])

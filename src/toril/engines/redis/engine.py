@@ -19,12 +19,12 @@ from toril.engines.redis.place import Address, parse
 from toril.engines.redis.presence import Presence
 from toril.engines.redis.records import ended_of
 from toril.engines.redis.repairs import RedisRepairs
-from toril.engines.redis.replicas import Unconfirmed
+from toril.engines.redis.replicas import Unconfirmed, uncertain
 from toril.engines.redis.schedules import RedisSchedules
 from toril.engines.redis.server import Server
 from toril.engines.redis.store import bounded
 from toril.engines.redis.way import ServerWay
-from toril.errors import AddUncertain, InvalidOption, TorilError
+from toril.errors import InvalidOption, TorilError
 from toril.model import (
     BATCH,
     Added,
@@ -145,7 +145,7 @@ class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, Re
             return _added(await self._write("add", queue, arguments, call, now), len(jobs))
         except Unconfirmed as error:
             ids = [each.id for each in _added(error.answer, len(jobs))]
-            raise _uncertain(self._address.shown, error, ids) from None
+            raise uncertain(self._address.shown, error, ids) from None
 
     async def exchange(
         self,
@@ -228,14 +228,6 @@ def _added(answer: Any, count: int) -> list[Added]:
     if isinstance(answer, int):
         return [Added(str(number), AddOutcome.ADDED, State.WAITING) for number in range(answer, answer + count)]
     return [Added(job_id, _OUTCOMES[outcome], State(state)) for job_id, outcome, state in answer]
-
-
-def _uncertain(server: str, error: Unconfirmed, ids: Sequence[str]) -> AddUncertain:
-    what = f"job {ids[0]!r} is" if len(ids) == 1 else f"jobs {ids[0]!r} to {ids[-1]!r} are"
-    return AddUncertain(
-        f"{what} stored in {server}, but {error}, so a failover may lose it; adding again with the same job_id is "
-        "safe, and without one stores it a second time", job_ids=ids,
-    )  # fmt: skip
 
 
 def _spelled_out(job: NewJob) -> tuple[Any, ...]:

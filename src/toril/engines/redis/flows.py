@@ -6,6 +6,7 @@ from typing import Any, Final
 from toril.engines.redis.exchange import VERDICTS
 from toril.engines.redis.layout import may_be_id
 from toril.engines.redis.nodes import dump_nodes, dump_refs, ref_of
+from toril.engines.redis.replicas import Unconfirmed, uncertain
 from toril.engines.redis.store import RedisStore
 from toril.errors import InvalidOption, QueueFull, TorilError, shown
 from toril.model import (
@@ -45,7 +46,13 @@ class RedisFlows(RedisStore):
         _check(nodes)
         queue = nodes[0].queue if nodes else closed[0].queue if closed else ""
         arguments = [dump_nodes(nodes), dump_refs(held), dump_refs(closed), hold_for]
-        answer = _accepted(await self._write("flow", queue, arguments, call, now))
+        try:
+            answer = _accepted(await self._write("flow", queue, arguments, call, now))
+        except Unconfirmed as error:
+            ids = [identity for identity, *_ in _accepted(error.answer)]
+            if not ids:  # it was only closed
+                raise
+            raise uncertain(self._address.shown, error, ids) from None
         return [
             Added(identity, AddOutcome.DUPLICATE if taken else AddOutcome.ADDED, State(state))
             for identity, taken, state in answer

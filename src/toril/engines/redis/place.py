@@ -89,7 +89,7 @@ def parse(url: str, *, prefix: str = "bull", durability: str | None = None) -> A
         hosts=said.hosts,
         service=said.service,
         sentinel={name.removeprefix("sentinel_"): own[name] for name in _OF_SENTINELS & own.keys()},
-        replicas=_replicas(durability or own.get("durability"), own),
+        replicas=_replicas(own.get("durability") if durability is None else durability, own),
         replicas_timeout=_seconds("replicas_timeout", own.get("replicas_timeout", "1")),
     )
 
