@@ -119,9 +119,11 @@ class Node:
         """One command, as it is."""
         return await self.driver.do("redis", args=[str(part) for part in command])
 
-    async def board(self, queue: str, route: str, method: str = "get", **request: Any) -> Any:
-        """What Bull Board answers about this queue."""
-        answer = await self.driver.do("board", queues=[queue], route=route, method=method, **request)
+    async def board(
+        self, queue: str, route: str, method: str = "get", *, others: Sequence[str] = (), **request: Any
+    ) -> Any:
+        """What Bull Board answers about this queue, while it knows others too."""
+        answer = await self.driver.do("board", queues=[queue, *others], route=route, method=method, **request)
         assert answer["status"] < 300, answer
         return answer["body"]
 

@@ -67,6 +67,7 @@ async function play(steps, job, held) {
     if (step.hold) await new Promise(resolve => held.set(job.id, resolve))
     if ('fail' in step && job.attemptsMade < (step.times ?? Infinity)) throw new Error(step.fail)
     if ('unrecoverable' in step) throw new UnrecoverableError(step.unrecoverable)
+    if (step.children) return job.getChildrenValues()
     if (step.echo) return job.data
     if ('return' in step) return step.return
   }
