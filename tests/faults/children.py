@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.families import crowd, family, orphan
+from tests.faults.flowing import tend
 from tests.faults.ledger import Ledger
 from toril.clock import SYSTEM
 from toril.engines.sqlite import SqliteEngine, connect
@@ -159,5 +160,5 @@ async def opened(path: str | Path) -> SqliteEngine:
 
 ROLES: dict[str, Callable[..., Awaitable[None]]] = {
     role.__name__: role
-    for role in (echo, fill, migrate_and_die, open_as_nobody, produce, visit, work, family, crowd, orphan)
+    for role in (echo, fill, migrate_and_die, open_as_nobody, produce, visit, work, family, crowd, orphan, tend)
 }
