@@ -14,13 +14,13 @@ TARGET = ROOT / "sync.py"
 
 HEAD = '''"""`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `schedule.py` and `job.py`: change
-those.
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `schedule.py`, `groups.py` and `job.py`:
+change those.
 """
 
 {imports}
 
-__all__ = ["SyncJob", "SyncQueue", "SyncSchedules"]
+__all__ = ["SyncGroups", "SyncJob", "SyncQueue", "SyncSchedules"]
 
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)
@@ -60,6 +60,11 @@ class SyncQueue:
         """The schedules in the store: to look at, and to make and change at run time."""
         return SyncSchedules(self._queue.schedules, self._run)
 
+    @property
+    def groups(self) -> "SyncGroups":
+        """The groups of this queue: to look at, to pause, and to give limits at run time."""
+        return SyncGroups(self._queue.groups, self._run)
+
     def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
         """A job made ready and checked, to be added later or with others."""
         return self._queue.new(job, data, **options)
@@ -79,11 +84,21 @@ class SyncSchedules:
 
     def _sync(self, job: Job[S]) -> SyncJob[S]:
         return SyncJob(job, self._run)
+
+
+class SyncGroups:
+    """The groups of a queue, for code that blocks; see `QueueGroups`."""
+
+    def __init__(self, groups: QueueGroups, run: Run) -> None:
+        self._groups = groups
+        self._run = run
+
+{groups}
 '''
 
 # What `Job.__init__` sets, which no annotation in the class body tells.
 FIELDS = {"id": "str", "name": "str", "data": "Any", "added": "bool", "outcome": "AddOutcome"}
-NOT_TWINNED = {"queue", "sync", "store", "listeners", "call", "name", "schedules"}
+NOT_TWINNED = {"queue", "sync", "store", "listeners", "call", "name", "schedules", "groups"}
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -164,9 +179,12 @@ from collections.abc import Mapping, Sequence
 from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
 from toril.context import JobContext, SyncJobContext
+from toril.groups import GroupOptions, QueueGroups
 from toril.job import Job
 from toril.metrics import QueueMetrics
-from toril.model import AddOutcome, Counts, Event, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
+from toril.model import (
+    AddOutcome, Counts, Event, GroupLimits, GroupView, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
+)
 from toril.model import Run as RunRecord
 from toril.operations import StateName
 from toril.policy.figures import Range
@@ -185,7 +203,8 @@ def written() -> str:
     queue += [twin(method, "_queue") for method in methods("queue.py", "Queue")]
     queue += [twin(method, "_queue") for method in methods("operations.py", "QueueOperations")]
     schedules = [twin(method, "_schedules") for method in methods("schedule.py", "QueueSchedules")]
-    parts = {"job": job, "queue": queue, "schedules": schedules}
+    groups = [twin(method, "_groups") for method in methods("groups.py", "QueueGroups")]
+    parts = {"job": job, "queue": queue, "schedules": schedules, "groups": groups}
     body = HEAD.format(imports=IMPORTS, **{name: "\n".join(filter(None, each)) for name, each in parts.items()})
     return body.replace("Page[Run]", "Page[RunRecord]")
 

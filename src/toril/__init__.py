@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from toril.history import Gap
     from toril.http import raise_for_status
     from toril.job import Job
-    from toril.model import DeadLetter, Dedup, Finding, Keep, RateLimit, Repaired, Severity
+    from toril.model import DeadLetter, Dedup, Finding, GroupLimits, GroupView, Keep, RateLimit, Repaired, Severity
     from toril.policy.breaker import Breaker
     from toril.policy.letters import LetterFilter
     from toril.policy.retry import Exponential, Fixed, Retry, Strategy
@@ -88,6 +88,8 @@ _WHERE = {
     "Keep": "toril.model",
     "Repaired": "toril.model",
     "Severity": "toril.model",
+    "GroupLimits": "toril.model",
+    "GroupView": "toril.model",
     "RateLimit": "toril.model",
     "State": "toril.states",
     "SyncJob": "toril.sync",
@@ -117,6 +119,8 @@ __all__ = [
     "Fixed",
     "Flow",
     "Gap",
+    "GroupLimits",
+    "GroupView",
     "HandlerError",
     "InvalidName",
     "InvalidOption",

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from toril.codec import Serializer, encode
 from toril.errors import InvalidOption, shown
-from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Dedup, Keep, NewJob, RateLimit
+from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Dedup, GroupLimits, Keep, NewJob, RateLimit
 from toril.policy.breaker import Breaker
 from toril.policy.retry import DECORRELATED, Exponential, Fixed, Retry, Seconds, Strategy, Waiting, milliseconds
 from toril.policy.strategies import BackoffStrategy
@@ -47,6 +47,7 @@ class QueueOptions:
     rate_limit: RateLimit | None = None
     max_stalls: int = 1
     max_waiting: int | None = None
+    groups: GroupLimits | None = None
     priority_first: bool = False
     keep_completed: Keep
     keep_failed: Keep
@@ -76,6 +77,7 @@ class WaitOptions(TypedDict, total=False):
     metadata: Mapping[str, Any]
     breaker: str
     subject: str
+    group: str
 
 
 class AddOptions(WaitOptions, total=False):
@@ -127,6 +129,7 @@ def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> Ne
         result_ttl=_time(options, "result_ttl", 1, MAX_DELAY),
         metadata=_metadata(options),
         dedup=_dedup(options, name, data),
+        group=options.get("group"),
         breaker=options.get("breaker"),
         subject=options.get("subject"),
     )

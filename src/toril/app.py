@@ -21,7 +21,7 @@ from toril.failing import Failing
 from toril.flow import Flowing
 from toril.logs import watch
 from toril.middleware import Middleware
-from toril.model import Call, RateLimit
+from toril.model import Call, GroupLimits, RateLimit
 from toril.names import check_prefix, check_queue_name
 from toril.opening import connected, opened_or_stopped
 from toril.plan import GRACE, Plan, function, last, worker_name
@@ -127,6 +127,7 @@ class App(Failing, Tended, Flowing):
         rate_limit: RateLimit | None = None,
         max_stalls: int = 1,
         max_waiting: int | None = None,
+        groups: GroupLimits | None = None,
         priority_first: bool = False,
         keep_completed: Keeping = 0,
         keep_failed: Keeping = 0,

@@ -1,11 +1,12 @@
-"""How many jobs of a queue may wait, as its declaration says it: for producers too, with or without a worker."""
+"""How many jobs of a queue may wait, and what holds for its groups, as its declaration says it: for producers too, with
+or without a worker."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 from weakref import WeakSet
 
 from toril.engine import Store
-from toril.model import Call, SetMaxWaiting
+from toril.model import Call, DeclareGroups, GroupLimits, SetMaxWaiting, Setting
 
 __all__ = ["Bound"]
 
@@ -18,16 +19,20 @@ class _Home(Protocol):
 
 
 class Bound:
-    """A queue's bound. A process tells the store once, before its first add: what is declared later wins."""
+    """A queue's bounds. A process tells the store once, before its first add: what is declared later wins."""
 
-    def __init__(self, queue: str, limit: int | None) -> None:
+    def __init__(self, queue: str, limit: int | None, groups: GroupLimits | None = None) -> None:
         self._queue = queue
-        self._limit = limit
+        self.settings: list[Setting] = []
+        if limit is not None:
+            self.settings.append(SetMaxWaiting(limit))
+        if groups is not None:
+            self.settings.append(DeclareGroups(groups))
         self._told: WeakSet[Store] = WeakSet()
 
     async def tell(self, home: _Home) -> None:
-        if self._limit is None or home.store in self._told:
+        if not self.settings or home.store in self._told:
             return
-        store, setting = home.store, SetMaxWaiting(self._limit)
-        await home.call(lambda call: store.configure(self._queue, [setting], call=call))
+        store = home.store
+        await home.call(lambda call: store.configure(self._queue, self.settings, call=call))
         self._told.add(store)

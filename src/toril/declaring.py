@@ -6,7 +6,7 @@ from typing import Any
 
 from toril.adding import Keeping, QueueOptions, Unknown, as_keep
 from toril.errors import InvalidOption, shown
-from toril.model import DEAD_LETTERS, MAX_DELAY, MAX_TIMEOUT, RateLimit, whole
+from toril.model import DEAD_LETTERS, MAX_DELAY, MAX_TIMEOUT, GroupLimits, RateLimit, whole
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
 
@@ -15,8 +15,8 @@ __all__ = ["UNSAID", "check_workable", "checked"]
 # What `app.queue(name)` is called with when nothing but the name is said.
 UNSAID: dict[str, Any] = {
     "handlers": None, "concurrency": 1, "lease": 30.0, "renew": None, "retry": Retry(), "timeout": None,
-    "rate_limit": None, "max_stalls": 1, "max_waiting": None, "priority_first": False, "keep_completed": 0,
-    "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True, "breaker": None,
+    "rate_limit": None, "max_stalls": 1, "max_waiting": None, "groups": None, "priority_first": False,
+    "keep_completed": 0, "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True, "breaker": None,
     "subject": None,
 }  # fmt: skip
 
@@ -67,6 +67,8 @@ def _check_kinds(options: Mapping[str, Any]) -> None:
         raise InvalidOption(f"breaker must be a Breaker(…), not {shown(breaker)}")
     if rate is not None and not isinstance(rate, RateLimit):
         raise InvalidOption(f"rate_limit must be a RateLimit(max, per), not {shown(rate)}")
+    if options["groups"] is not None and not isinstance(options["groups"], GroupLimits):
+        raise InvalidOption(f"groups must be a GroupLimits(…), not {shown(options['groups'])}")
     if serializer is not None and not (hasattr(serializer, "dumps") and hasattr(serializer, "loads")):
         raise InvalidOption(f"serializer must have dumps and loads, and {shown(serializer)} has not")
     subject = options["subject"]

@@ -11,6 +11,7 @@ __all__ = [
     "MAX_QUEUE_NAME_BYTES",
     "RESERVED_IDS",
     "check_circuit_key",
+    "check_group",
     "check_job_id",
     "check_job_name",
     "check_label",
@@ -102,6 +103,13 @@ def _check_line(what: str, text: object) -> str:
 def check_subject(subject: object) -> str:
     """Whom a job is about, as given, or InvalidName: any text of one line, of up to 256 bytes."""
     return _check_line("a job's subject", subject)
+
+
+def check_group(name: object) -> str:
+    """A group's name as given, or InvalidName: any text of one line, of up to 128 bytes."""
+    if not isinstance(name, str) or not name or not name.isprintable() or len(name.encode("utf-8", "replace")) > 128:
+        raise InvalidName(f"a group's name is a text of one line with 1 to 128 bytes, and {shown(name)} is not")
+    return str(name)
 
 
 def check_worker_name(name: object) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from toril.engine import Store
 from toril.errors import InvalidName, InvalidOption, NotFound, shown
 from toril.events import Events
+from toril.groups import QueueGroups
 from toril.history import Happening, follow
 from toril.job import Job
 from toril.metrics import QueueMetrics, metrics
@@ -163,6 +164,11 @@ class QueueOperations:
                 if run.id == job_id:
                     return ended(run)
         raise NotFound(f"there is no job {shown(job_id)} in queue {self.name!r}, and nothing is remembered of one")
+
+    @property
+    def groups(self) -> QueueGroups:
+        """The groups of this queue: to look at, to pause, and to give limits at run time."""
+        return QueueGroups(self)
 
     async def pause(self) -> None:
         """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""

@@ -19,16 +19,18 @@ from toril.model import (
     Family,
     Fault,
     FlowNode,
+    GroupView,
     JobRef,
     Keep,
     Lease,
     Page,
     Replay,
+    SetGroup,
     Sign,
     Verdict,
 )
 
-__all__ = ["Audits", "Breakers", "DeadLetters", "Flows", "Order", "Repairs"]
+__all__ = ["Audits", "Breakers", "DeadLetters", "Flows", "Groups", "Order", "Repairs"]
 
 Order: TypeAlias = Literal["newest", "oldest"]
 
@@ -140,3 +142,24 @@ class Flows(Protocol):
 
     async def children(self, job: JobRef, *, cursor: str | None = None, limit: int = 100) -> Page[Child]:
         """What a job knows of its children: first the open ones, then those that have returned, then the others."""
+
+
+@runtime_checkable
+class Groups(Protocol):
+    """Jobs of a queue that share a name, and take turns with those of other names. What holds for all groups is a
+    setting of the queue; this is what holds for one. A group is known while it has jobs that have not ended, or limits
+    of its own."""
+
+    async def set_group(
+        self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None
+    ) -> GroupView:
+        """Set a group's own limits, pause it or let it go on. Of a paused group nothing more starts, neither what was
+        let in before; what runs goes on."""
+
+    async def group(self, queue: str, name: str, *, now: int | None = None) -> GroupView:
+        """One of them, as it stands."""
+
+    async def groups(
+        self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
+    ) -> Page[GroupView]:
+        """A page of them, by their names."""

@@ -56,7 +56,7 @@ class Queue(QueueOperations):
         self.handlers = Registry(name, options.serializer)
         self.declared: dict[str, Declared] = {}
         self._metadata: dict[str, Any] = {}
-        self._bound = Bound(name, options.max_waiting)
+        self._bound = Bound(name, options.max_waiting, options.groups)
         self._plain: Payload = payload_for(Any, serializer=options.serializer)
         self._defaults = self._defaults_of(options.retry)
 

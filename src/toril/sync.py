@@ -1,7 +1,7 @@
 """`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `schedule.py` and `job.py`: change
-those.
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `schedule.py`, `groups.py` and `job.py`:
+change those.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -10,9 +10,22 @@ from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
 from toril.context import JobContext, SyncJobContext
+from toril.groups import GroupOptions, QueueGroups
 from toril.job import Job
 from toril.metrics import QueueMetrics
-from toril.model import AddOutcome, Counts, Event, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
+from toril.model import (
+    AddOutcome,
+    Counts,
+    Event,
+    GroupLimits,
+    GroupView,
+    JobRecord,
+    Page,
+    RateLimit,
+    ScheduleView,
+    Settings,
+    WorkerView,
+)
 from toril.model import Run as RunRecord
 from toril.operations import StateName
 from toril.policy.figures import Range
@@ -22,7 +35,7 @@ from toril.schedule import QueueSchedules, Timing
 from toril.states import State
 from toril.why import Explanation
 
-__all__ = ["SyncJob", "SyncQueue", "SyncSchedules"]
+__all__ = ["SyncGroups", "SyncJob", "SyncQueue", "SyncSchedules"]
 
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)
@@ -351,6 +364,11 @@ class SyncQueue:
         """The schedules in the store: to look at, and to make and change at run time."""
         return SyncSchedules(self._queue.schedules, self._run)
 
+    @property
+    def groups(self) -> "SyncGroups":
+        """The groups of this queue: to look at, to pause, and to give limits at run time."""
+        return SyncGroups(self._queue.groups, self._run)
+
     def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
         """A job made ready and checked, to be added later or with others."""
         return self._queue.new(job, data, **options)
@@ -400,3 +418,34 @@ class SyncSchedules:
 
     def _sync(self, job: Job[S]) -> SyncJob[S]:
         return SyncJob(job, self._run)
+
+
+class SyncGroups:
+    """The groups of a queue, for code that blocks; see `QueueGroups`."""
+
+    def __init__(self, groups: QueueGroups, run: Run) -> None:
+        self._groups = groups
+        self._run = run
+
+    def list(self, cursor: str | None = None, limit: int = 100) -> Page[GroupView]:
+        """A page of those that have jobs which have not ended, or limits of their own, by their names."""
+        return self._run(self._groups.list(cursor, limit))
+
+    def get(self, group: str) -> GroupView:
+        """One of them; one that nothing is known of has no jobs, and the queue's limits."""
+        return self._run(self._groups.get(group))
+
+    def pause(self, group: str) -> GroupView:
+        """Start nothing more of this group, anywhere, until `resume(group)`. What runs goes on, adds succeed."""
+        return self._run(self._groups.pause(group))
+
+    def resume(self, group: str) -> GroupView:
+        return self._run(self._groups.resume(group))
+
+    def set(self, group: str, **limits: Unpack[GroupOptions]) -> GroupView:
+        """Give one group limits of its own. What is not named stays as it is."""
+        return self._run(self._groups.set(group, **limits))
+
+    def set_all(self, limits: GroupLimits | None) -> GroupLimits:
+        """What holds for each group, instead of what the code says; None takes that back. What then holds."""
+        return self._run(self._groups.set_all(limits))

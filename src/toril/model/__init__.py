@@ -48,6 +48,16 @@ from toril.model.faults import (
     Severity,
 )
 from toril.model.flows import BUILDING, MAX_DEPTH, Child, ChildState, Family, FlowNode, JobRef, OnFailure
+from toril.model.groups import (
+    MAX_WEIGHT,
+    NO_LIMITS,
+    DeclareGroups,
+    GroupLimits,
+    GroupStanding,
+    GroupView,
+    SetGroup,
+    SetGroups,
+)
 from toril.model.letters import BURIED, DEAD_LETTERS, DeadLetter, Replay, letter_id, letter_parts
 from toril.model.options import (
     BATCH,
@@ -156,7 +166,9 @@ __all__ = [
     "MAX_PRIORITY",
     "MAX_REASON_BYTES",
     "MAX_TIMEOUT",
+    "MAX_WEIGHT",
     "MIN_EVERY",
+    "NO_LIMITS",
     "REMOVE",
     "AddOutcome",
     "Added",
@@ -183,6 +195,7 @@ __all__ = [
     "Completed",
     "Counts",
     "DeadLetter",
+    "DeclareGroups",
     "Dedup",
     "Deferred",
     "Ended",
@@ -203,6 +216,9 @@ __all__ = [
     "FlowNode",
     "Gate",
     "Gone",
+    "GroupLimits",
+    "GroupStanding",
+    "GroupView",
     "Health",
     "Hold",
     "JobRecord",
@@ -245,6 +261,8 @@ __all__ = [
     "SetConcurrency",
     "SetData",
     "SetDelay",
+    "SetGroup",
+    "SetGroups",
     "SetMaxWaiting",
     "SetPriority",
     "SetRateLimit",

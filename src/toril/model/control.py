@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from toril.errors import InvalidOption, shown
+from toril.model.groups import NO_LIMITS, DeclareGroups, GroupLimits, SetGroups
 from toril.model.options import MAX_DELAY, MAX_PRIORITY, RateLimit, check_text, whole
 from toril.names import check_worker_name
 from toril.states import State
@@ -121,7 +122,7 @@ class Hold:
             whole("a time to hold", self.ms, 1, MAX_DELAY)
 
 
-Setting: TypeAlias = Pause | Resume | SetConcurrency | SetRateLimit | SetMaxWaiting | Hold
+Setting: TypeAlias = Pause | Resume | SetConcurrency | SetRateLimit | SetMaxWaiting | Hold | DeclareGroups | SetGroups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +134,7 @@ class Settings:
     rate: RateLimit | None = None
     max_waiting: int | None = None
     held_till: int | None = None
+    groups: GroupLimits = NO_LIMITS
 
 
 class Order(StrEnum):

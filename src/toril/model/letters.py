@@ -44,6 +44,7 @@ class DeadLetter:
     checkpoint: str | None
     parent: JobRef | None = None
     on_failure: OnFailure = OnFailure.FAIL
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from toril.errors import InvalidOption, NotSerializable, shown
 from toril.model.value import hot_by_keyword
-from toril.names import check_circuit_key, check_job_id, check_job_name, check_label, check_subject
+from toril.names import check_circuit_key, check_group, check_job_id, check_job_name, check_label, check_subject
 
 MAX_PRIORITY: Final = 2_097_151  # 21 bits: what is left of a float's 53 beside a 32-bit counter
 MAX_ATTEMPTS: Final = 10_000
@@ -150,6 +150,7 @@ class NewJob:
     dedup: Dedup | None = None
     breaker: str | None = None  # the circuit it hangs on, where its producer says so
     subject: str | None = None  # whom it is about: a tenant, an account
+    group: str | None = None
 
     def __post_init__(self) -> None:
         _replace(self, "name", check_job_name(self.name))
@@ -177,7 +178,7 @@ class NewJob:
             whole("result_ttl", self.result_ttl, 1, MAX_DELAY)
         if self.metadata is not None:
             check_text("metadata", self.metadata)
-        if not (self.breaker is None and self.subject is None and self.dedup is None):
+        if not (self.breaker is None and self.subject is None and self.dedup is None and self.group is None):
             self._check_keys()
 
     def _check_keys(self) -> None:
@@ -185,6 +186,8 @@ class NewJob:
             check_circuit_key(self.breaker)
         if self.subject is not None:
             check_subject(self.subject)
+        if self.group is not None:
+            _replace(self, "group", check_group(self.group))
         if self.dedup is not None and (type(self.dedup) is not Dedup or self.dedup.key is None):
             raise InvalidOption(f"a job's dedup must be a Dedup(key, …), not {shown(self.dedup)}")
 

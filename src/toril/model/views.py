@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from toril.errors import InvalidOption, shown
 from toril.model.control import Settings
 from toril.model.flows import Family, JobRef
+from toril.model.groups import GroupStanding
 from toril.model.options import Backoff, Keep
 from toril.model.work import Cancelled, Completed, Failed, Failure
 from toril.states import State
@@ -55,6 +56,7 @@ class JobRecord:
     finished_at: int | None
     deadline: int | None
     parent: JobRef | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,7 @@ class Standing:
     running: tuple[str, ...] = ()
     rate_till: int | None = None
     family: Family = field(default_factory=Family)
+    group: GroupStanding | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

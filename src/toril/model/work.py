@@ -114,6 +114,7 @@ class Gate(StrEnum):
     PAUSED = "paused"
     CONCURRENCY = "concurrency"
     RATE = "rate"
+    GROUPS = "groups"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,14 @@ _EXACT: Final = 1_000
 _SLOTS: Final = 100
 
 
-def slot(limit: RateLimit, now: int) -> int:
+def slot(limit: RateLimit, now: int, exact: int = _EXACT) -> int:
     """The time under which a start at `now` is counted in a sliding window.
 
-    Small limits are counted to the millisecond. Large ones in a hundredth of the window, rounded up: a start then
-    counts for up to 1 % longer than the window, so the limit is never exceeded and at least 99 % of it can be used.
+    Small limits, up to `exact`, are counted to the millisecond. Large ones in a hundredth of the window, rounded up:
+    a start then counts for up to 1 % longer than the window, so the limit is never exceeded and at least 99 % of it
+    can be used.
     """
-    if limit.max <= _EXACT:
+    if limit.max <= exact:
         return now
     width = max(1, limit.per_ms // _SLOTS)
     return -(-now // width) * width

@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from typing import Any, Final
 
+from toril.bounds import Bound
 from toril.calls import Caller
 from toril.clock import Clock
 from toril.engine import Engine, Schedules
 from toril.errors import TorilError, UnknownQueue
 from toril.events import Events, JobEvent, WorkerEvent
 from toril.logs import log
-from toril.model import Order, SetMaxWaiting, whole
+from toril.model import Order, whole
 from toril.plan import GRACE, Hook, Plan
 from toril.queue import Queue
 from toril.worker.leases import Keeper
@@ -213,8 +214,9 @@ class Process:
 
     async def _set_bounds(self) -> None:
         for queue in self._queues:
-            if queue.options.max_waiting is not None:
-                await self._engine.configure(queue.name, [SetMaxWaiting(queue.options.max_waiting)])
+            bounds = Bound(queue.name, queue.options.max_waiting, queue.options.groups).settings
+            if bounds:
+                await self._engine.configure(queue.name, bounds)
 
     async def _each(self, hooks: Sequence[Hook], what: str) -> None:
         for hook in hooks:

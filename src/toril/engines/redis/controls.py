@@ -13,6 +13,7 @@ from toril.model import (
     MAX_REASON_BYTES,
     Call,
     Changed,
+    DeclareGroups,
     Hold,
     Pause,
     Refused,
@@ -20,6 +21,7 @@ from toril.model import (
     SetConcurrency,
     SetData,
     SetDelay,
+    SetGroups,
     SetMaxWaiting,
     SetPriority,
     SetRateLimit,
@@ -151,18 +153,27 @@ def _update(each: Update) -> list[Any]:
 
 
 def _set(setting: Setting) -> list[Any]:
+    name, *values = _named(setting)
+    return [name, *[*values, "", "", ""][:3]]
+
+
+def _named(setting: Setting) -> list[Any]:  # noqa: PLR0911 - an arm a setting
     match setting:
         case Pause():
-            return ["pause", "", "", ""]
+            return ["pause"]
         case Resume():
-            return ["resume", "", "", ""]
+            return ["resume"]
         case SetConcurrency(limit) | SetMaxWaiting(limit):
             name = "concurrency" if isinstance(setting, SetConcurrency) else "max_waiting"
-            return [name, "" if limit is None else limit, "", ""]
+            return [name, "" if limit is None else limit]
         case Hold(ms):
-            return ["hold", "" if ms is None else ms, "", ""]
+            return ["hold", "" if ms is None else ms]
+        case DeclareGroups(limits):
+            return ["declared", limits.dump()]
+        case SetGroups(limits):
+            return ["groups", "" if limits is None else limits.dump()]
         case SetRateLimit(None):
-            return ["rate", "", "", ""]
+            return ["rate"]
         case SetRateLimit(rate):
             assert rate is not None  # noqa: S101 - the case before
             return ["rate", rate.max, rate.per_ms, rate.window]

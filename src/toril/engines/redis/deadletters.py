@@ -113,7 +113,7 @@ def _changed(answer: Sequence[Any]) -> Changed:
 def _letter(row: Sequence[Any]) -> DeadLetter:
     (identity, when, data, queue, job, cause, name, _, added, opts, made, stalls, _, _, priority, _, metadata,
      checkpoint, _, _, _, _, reason, kind, traces, stall_cause, _, worker, started, _,
-     made_before, link) = row  # fmt: skip
+     made_before, link, group) = row  # fmt: skip
     options, (parent, policy) = load_options(opts), link_of(link)
     return DeadLetter(
         id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
@@ -124,5 +124,5 @@ def _letter(row: Sequence[Any]) -> DeadLetter:
         priority=number(priority), backoff=options.backoff, timeout=options.timeout,
         keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
         breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint, parent=parent,
-        on_failure=OnFailure.FAIL if parent is None else policy,
+        on_failure=OnFailure.FAIL if parent is None else policy, group=group,
     )  # fmt: skip

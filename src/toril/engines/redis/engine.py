@@ -12,6 +12,7 @@ from toril.engines.redis.deadletters import RedisDeadLetters
 from toril.engines.redis.ears import Ears
 from toril.engines.redis.exchange import VERDICTS, arguments_of, exchange_of
 from toril.engines.redis.flows import RedisFlows
+from toril.engines.redis.groups import RedisGroups
 from toril.engines.redis.layout import FLEET, KEYS, may_be_id
 from toril.engines.redis.opening import check_server
 from toril.engines.redis.options import dump_options, is_plain
@@ -61,7 +62,7 @@ _LOOK: Final = 1.0  # seconds after which a result is looked for without news: o
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
 
-class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, RedisFlows):
+class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, RedisFlows, RedisGroups):
     """A store on a Redis server, shared by any number of machines, and with BullMQ."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM) -> None:
@@ -236,6 +237,7 @@ def _spelled_out(job: NewJob) -> tuple[Any, ...]:
     return (
         job.id or "", job.name, job.data, dump_options(job), job.delay, "" if job.due is None else job.due,
         job.priority, "1" if job.lifo else "", "" if job.expires is None else job.expires, job.metadata or "", *dedup,
+        job.group or "",
     )  # fmt: skip
 
 

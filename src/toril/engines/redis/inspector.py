@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from toril.clock import SYSTEM
 from toril.engines.redis.flows import family_of
+from toril.engines.redis.groups import group_standing
 from toril.engines.redis.layout import FLEET, KEYS, NUMBERS, may_be_id, stream_id
 from toril.engines.redis.records import (
     counts_of,
@@ -84,8 +85,8 @@ class RedisInspector(RedisStore):
         queue = check_queue_name(queue)
         row = await self._read("look", queue)
         return QueueView(
-            name=queue, counts=counts_of(row[:8]), settings=settings_of(row[7:14]),
-            completed_total=int(row[14] or 0), failed_total=int(row[15] or 0),
+            name=queue, counts=counts_of(row[:8]), settings=settings_of(row[7:15]),
+            completed_total=int(row[15] or 0), failed_total=int(row[16] or 0),
         )  # fmt: skip
 
     async def counts(self, queue: str) -> Counts:
@@ -155,9 +156,11 @@ class RedisInspector(RedisStore):
         of_rate = ["", "", ""] if rate is None else [rate.max, rate.per_ms, rate.window]
         first = "1" if limits.precedence is Precedence.PRIORITY_FIRST else ""
         row = await self._read("explain", queue, [job_id, first, *of_rate], now)
-        moment, ahead, running, till, children = row
-        family = family_of(self._address.prefix, children)
-        return Standing(now=moment, ahead=ahead, running=tuple(running), rate_till=till, family=family)
+        moment, ahead, running, till, children, group = row
+        return Standing(
+            now=moment, ahead=ahead, running=tuple(running), rate_till=till,
+            family=family_of(self._address.prefix, children), group=group_standing(group),
+        )  # fmt: skip
 
 
 def _limit(limit: int) -> int:
@@ -190,7 +193,7 @@ def _place(state: State, cursor: object) -> list[Any]:
     try:
         text = base64.b64decode(str(cursor) + "=" * (-len(str(cursor)) % 4), altchars=b"-_", validate=True)
         match json.loads(text):
-            case [state.value, int() as ceiling, "s" | "l" as phase, str() as score, *ids] if all(
+            case [state.value, int() as ceiling, "s" | "l" | "p" as phase, str() as score, *ids] if all(
                 isinstance(each, str) for each in ids
             ):
                 return [ceiling, phase, score, *ids]

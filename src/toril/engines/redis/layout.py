@@ -70,6 +70,13 @@ KEYS: Final = {
     "building": "toril:building",  # zset: parent held back -> when to believe that the rest of its flow never comes
     "ages": "toril:ages",  # zset: finished job -> when its retention is over
     "schedules": "toril:schedules",  # hash: what BullMQ's schedulers do not have; see `lib/schedules.lua`
+    "parked": "toril:parked",  # zset of one score: group, 1, priority and order, id; jobs that wait beside the line
+    "seats": "toril:seats",  # the same: group, 1 (in the line) or 2 (started, or put off and keeping its seat), id
+    "put_off": "toril:put-off",  # the same: group, 1, id; jobs in `delayed`
+    "ring": "toril:ring",  # zset: group that has parked jobs and room -> its turn
+    "till": "toril:till",  # zset: group with parked jobs whose rate is used up -> until when
+    "group_starts": "toril:group-starts",  # hash: group -> packed times and counts of starts in its window
+    "group_own": "toril:group-own",  # hash: group -> its own limits, and whether it is paused
     "letters": "toril:letters",  # zset, of the dead letters' queue: letter -> when it failed
     "ended": "toril:ended",  # channel: the ids of jobs that have ended
 }
@@ -126,6 +133,8 @@ FIELDS: Final = {
     "kind": "toril:kind",  # of the last failure
     "stall_cause": "toril:cause",
     "waited": "toril:waited",  # the delay before the last retry; BullMQ's `delay` goes back to 0 when it is over
+    "group": "toril:group",
+    "order": "toril:order",  # its place among those of its group: smaller goes first
     # a scheduler's, at `repeat:<scheduler>`
     "tz": "tz",
     "limit": "limit",
@@ -158,6 +167,13 @@ FIELDS: Final = {
     "starts_count": "starts",  # in the sliding window
     "window_till": "window_till",  # when the fixed window ends, for a clock that is not the server's
     "held_till": "held_till",  # nothing starts before: whom the jobs call has had enough for a while
+    "grouped": "groups",  # 1 once a job had a group, 2 once a group had limits of its own
+    "groups_set": "groups:set",  # limits of each group, by hand and by the code: see `GroupLimits.dump`
+    "groups_declared": "groups:declared",
+    "orders": "orders",  # the last order given to a job of a group
+    "turns": "turns",  # the last turn given to a group
+    "tended_at": "tended_at",
+    "tended": "tended",  # the group up to which seats were compared with the truth
     "ghosts": "ghosts",  # ids that had no hash
     "collected": "collected",  # up to which time failed jobs were looked through for dead letters
     "keep_letters": "keep",  # "count age" of dead letters, in their own queue's; -1 for no bound
@@ -187,17 +203,23 @@ NUMBERS: Final = {
     "traces": 100_000,  # bytes of stack traces kept
     "skew": 600_000,  # ms by which the clocks of a fleet may differ
     "healed": 100,  # parents looked at in a round
-    "record": 26,  # fields that a reader is shown
     "walked": 10_000,  # entries of lists that a look for faults walks over in one step
     "patience": 5_000,  # ms after its deadline that a job may still be waiting to be taken back
     "mourned": 120_000,  # ms after which a dead worker's entry should have been pruned
+    "orders": 5 * 10**15,  # where the order within a group begins, so that there is room before it
+    "passes": 100,  # groups that a claim looks at beyond what it takes
+    "tended": 100,  # seats that a round compares with the truth
+    "glance": 1_000,  # ms between two looks of claims at the seats of groups
+    "glanced": 20,  # seats that such a look compares
+    "exact": 100,  # starts up to which a group's rate is counted to the millisecond
+    "record": 27,  # fields that a reader is shown
 }
 
 # What a reader is shown of a job.
 RECORD_FIELDS: Final = (
     "name", "data", "added_at", "opts", "attempts_made", "stalls", "starts", "delay", "priority", "waited",
     "metadata", "checkpoint", "expires", "held", "progress", "result", "reason", "kind", "trace", "stall_cause",
-    "cancelling", "worker", "started_at", "finished_at", "attempts_made_old", "parent",
+    "cancelling", "worker", "started_at", "finished_at", "attempts_made_old", "parent", "group",
 )  # fmt: skip
 
 # What a scheduler's hash says.

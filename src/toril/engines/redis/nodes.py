@@ -31,6 +31,7 @@ def _spelled_out(node: FlowNode) -> list[Any]:
         "" if job.due is None else str(job.due), str(job.priority), "1" if job.lifo else "",
         "" if job.expires is None else str(job.expires), job.metadata or "", "1" if node.waits else "",
         *(("", "", "") if parent is None else (parent.queue, parent.id, FLAGS[node.on_failure])),
+        job.group or "",
     ]  # fmt: skip
 
 

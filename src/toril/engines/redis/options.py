@@ -51,6 +51,7 @@ def is_plain(job: NewJob) -> bool:
         and job.expires is None
         and job.metadata is None
         and job.dedup is None
+        and job.group is None
     )
 
 

@@ -20,6 +20,7 @@ from toril.model import (
     Failed,
     Failure,
     Gone,
+    GroupLimits,
     JobRecord,
     Lease,
     Pending,
@@ -76,8 +77,8 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
 def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
     """A job, whole: its fields, then id, state, score and deadline."""
     (name, data, added, opts, made, stalls, starts, delay, priority, waited, metadata, checkpoint, expires, held,
-     progress, result, reason, kind, traces, cause, cancelling, worker, started, finished, made_before, parent, job_id,
-     word, score, deadline) = row  # fmt: skip
+     progress, result, reason, kind, traces, cause, cancelling, worker, started, finished, made_before, parent, group,
+     job_id, word, score, deadline) = row  # fmt: skip
     options, state = load_options(opts), State(word)
     is_delayed = state is State.DELAYED
     return JobRecord(
@@ -92,7 +93,7 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
         failure=load_failure(reason, kind, traces), stall_cause=cause, cancelling=cancelling, worker=worker,
         added_at=number(added), started_at=None if started is None else number(started),
         finished_at=None if finished is None else number(finished),
-        deadline=None if deadline is None else number(deadline), parent=link_of(parent)[0],
+        deadline=None if deadline is None else number(deadline), parent=link_of(parent)[0], group=group,
     )  # fmt: skip
 
 
@@ -147,8 +148,9 @@ def worker_of(row: Sequence[str]) -> WorkerView:
 
 
 def settings_of(row: Sequence[Any]) -> Settings:
-    """From paused, concurrency, the rate's max, ms and window, how many may wait, and until when nothing starts."""
-    paused, concurrency, most, ms, window, max_waiting, held_till = row
+    """From paused, concurrency, the rate's max, ms and window, how many may wait, until when nothing starts, and the
+    limits of groups."""
+    paused, concurrency, most, ms, window, max_waiting, held_till, groups = row
     rate = None
     if most is not None and number(most) > 0:
         rate = RateLimit(number(most), (number(ms) or 1000) / 1000, "sliding" if window == "sliding" else "fixed")
@@ -158,6 +160,7 @@ def settings_of(row: Sequence[Any]) -> Settings:
         rate=rate,
         max_waiting=None if max_waiting is None else number(max_waiting),
         held_till=None if held_till is None else number(held_till),
+        groups=GroupLimits.load(groups),
     )
 
 

@@ -95,7 +95,7 @@ def _fields(schedule: Schedule, slot: int) -> list[Any]:
 def _own(schedule: Schedule) -> dict[str, Any]:
     """What BullMQ's hash has no place for, or where another writer may change it."""
     own = {name: getattr(schedule, name) for name in _OWN}
-    own |= {"expires": schedule.job.expires, "metadata": schedule.job.metadata}
+    own |= {"expires": schedule.job.expires, "metadata": schedule.job.metadata, "group": schedule.job.group}
     return {name: value for name, value in own.items() if value is not None}  # a script takes null for something
 
 
@@ -131,4 +131,5 @@ def _job(f: dict[str, Any], own: dict[str, Any]) -> NewJob:
         attempts=options.attempts, backoff=options.backoff, timeout=options.timeout, expires=own.get("expires"),
         keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
         result_ttl=options.result_ttl, metadata=own.get("metadata"), breaker=options.breaker, subject=options.subject,
+        group=own.get("group"),
     )  # fmt: skip

@@ -79,6 +79,11 @@ def _understood(complaint: Complaint, queue: str) -> TorilError:
             return QueueFull(
                 f"queue {queue!r} may hold {most} waiting jobs and has {held}; {refused} more were refused"
             )
+        case ["TORILGROUP", most, held, refused, *name]:
+            return QueueFull(
+                f"group {' '.join(name)!r} of queue {queue!r} may hold {most} waiting jobs and has {held}; "
+                f"{refused} more were refused"
+            )
         case ["TORILLATE", last]:
             return EngineUnavailable(f"this call came too late: {last} of its sender has been answered already")
         case ["TORILRUNNING", count]:

@@ -1,11 +1,13 @@
 """Store new jobs."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from toril.engines.sqlite.calls import answered, remember
 from toril.engines.sqlite.dedup import kept_jobs, owner_of, repeated, take
+from toril.engines.sqlite.doors import Doors, refuse_overfull
 from toril.engines.sqlite.layout import STATE_OF, Place, first_key
 from toril.engines.sqlite.options import options_of
 from toril.engines.sqlite.statements import statement
@@ -21,6 +23,7 @@ _OWNERS = statement("add", "owners")
 _INSERT_ID = statement("add", "insert_id")
 _FORGET_RESULTS = statement("add", "forget_results")
 _INSERT_JOB = statement("add", "insert_job")
+_INSERT_GROUPED = statement("add", "insert_grouped")
 _PLACE_OF = statement("add", "place_of")
 _STORED = frozenset({AddOutcome.ADDED, AddOutcome.REPLACED})
 
@@ -96,7 +99,7 @@ def _spelled_out(before: list[Any]) -> list[Any]:
 def _is_plain(job: NewJob) -> bool:
     """Whether it goes to the end of the line under a number of its own, as nearly every job does."""
     return job.id is None and not (
-        job.delay or job.due is not None or job.priority or job.lifo or job.dedup is not None
+        job.delay or job.due is not None or job.priority or job.lifo or job.dedup is not None or job.group is not None
     )
 
 
@@ -125,12 +128,19 @@ def _add_one_by_one(tx: Tx, row: QueueRow, jobs: Sequence[NewJob]) -> list[Added
     """Each finds those before it in the store, as it must where one may own what another asks for."""
     answers = [answer for job in jobs for answer in _Adding(tx, row, [job]).place(job)]
     refuse_overflow(row, sum(answer.outcome is AddOutcome.ADDED for answer in answers))
+    refuse_overfull(tx, row, _groups_of(jobs, answers))
     return answers
+
+
+def _groups_of(jobs: Sequence[NewJob], answers: Sequence[Added]) -> Counter[str]:
+    """How many of each group were stored."""
+    stored = (job.group for job, answer in zip(jobs, answers, strict=True) if answer.outcome is AddOutcome.ADDED)
+    return Counter(group for group in stored if group is not None)
 
 
 def refuse_overflow(row: QueueRow, added: int) -> None:
     """All or none: a queue that these would overfill takes none of them."""
-    held = row.waiting + row.suspects + row.prioritized + row.delayed
+    held = row.waiting + row.suspects + row.prioritized + row.delayed + row.parked
     if row.max_waiting is not None and added and held > row.max_waiting:
         raise QueueFull(
             f"queue {row.name!r} may hold {row.max_waiting} waiting jobs and has {held - added}; "
@@ -162,13 +172,17 @@ class _Adding:
         self._states: dict[int, State] = {}
         self._ids: list[tuple[int, str, int]] = []
         self._jobs: list[tuple[Any, ...]] = []
+        self._grouped: list[tuple[Any, ...]] = []
+        self._names: list[str] = []
+        self._doors = Doors(self._step, [job.group for job in jobs if job.group is not None])
         self._delayed: list[tuple[str, str]] = []
 
     def add(self) -> list[Added]:
         for job in self._new:
             self._one(job)
-        refuse_overflow(self._step.row, len(self._jobs))
+        refuse_overflow(self._step.row, len(self._jobs) + len(self._grouped))
         self._flush()
+        refuse_overfull(self._step.tx, self._step.row, _groups_of(self._new, self._answers))
         return self._answers
 
     def place(self, *jobs: NewJob) -> list[Added]:
@@ -195,15 +209,21 @@ class _Adding:
         if chosen is not None:
             self._owners[chosen] = key
             self._ids.append((row.key, chosen, key))
-        if job.delay or job.due is not None or job.priority or job.lifo:
-            place, rank, delay = self._spot(job, identity)
+        order = 0 if job.group is None else self._doors.order(job)
+        if job.delay or job.due is not None or job.priority or job.lifo or job.group is not None:
+            place, rank, delay = self._spot(job, identity, order)
         else:
             place, rank, delay = Place.WAITING, row.moves + 1, 0
         text = options_of(job) if self._texts is None else self._texts[identity]
-        self._jobs.append(
-            (key, chosen, job.name, place, rank, job.attempts, job.priority, delay, now,
-             None if job.expires is None else now + job.expires, text, job.metadata, job.data)
+        values = (
+            key, chosen, job.name, place, rank, job.attempts, job.priority, delay, now,
+            None if job.expires is None else now + job.expires, text, job.metadata, job.data,
         )  # fmt: skip
+        self._names.append(job.name)
+        if job.group is None:
+            self._jobs.append(values)
+        else:
+            self._grouped.append((*values, job.group, order))
         step.enter(key, place, rank)
         state = STATE_OF[place]
         if chosen is not None:
@@ -228,13 +248,15 @@ class _Adding:
         take(step.tx, step.row, dedup, identity, key)
         return outcome
 
-    def _spot(self, job: NewJob, identity: str) -> tuple[int, int, int]:
+    def _spot(self, job: NewJob, identity: str, order: int) -> tuple[int, int, int]:
         """Place, rank and delay of a job that does not simply go to the end of the line."""
         row, now = self._step.row, self._step.tx.now
         due = now + job.delay if job.due is None else max(job.due, now)
         if due > now:
             self._delayed.append((identity, str(due)))
             return Place.DELAYED, self._step.due_rank(due), due - now
+        if job.group is not None:
+            return *self._doors.spot(job.group, job.priority, order), 0
         return *(row.front(0) if job.lifo and not job.priority else row.back(job.priority)), 0
 
     def _duplicate(self, chosen: str) -> None:
@@ -246,14 +268,15 @@ class _Adding:
     def _flush(self) -> None:
         step, tx = self._step, self._step.tx
         tx.run_all(_INSERT_JOB, self._jobs)
+        tx.run_all(_INSERT_GROUPED, self._grouped)
         tx.run_all(_INSERT_ID, self._ids)
         # What an earlier job of the same id returned is not what this one will.
         tx.run_all(_FORGET_RESULTS, [(chosen,) for _, chosen, _ in self._ids], step.row.key)
         added = [answer for answer in self._answers if answer.outcome in _STORED]
-        step.events(EventKind.ADDED, [answer.id for answer in added], name=[row[2] for row in self._jobs])
+        step.events(EventKind.ADDED, [answer.id for answer in added], name=self._names)
         step.events(EventKind.WAITING, [answer.id for answer in added if answer.state is not State.DELAYED])
         step.events(EventKind.DELAYED, [i for i, _ in self._delayed], delay=[due for _, due in self._delayed])
         step.events(EventKind.DUPLICATED, [a.id for a in self._answers if a.outcome is AddOutcome.DUPLICATE])
-        if self._jobs:
+        if self._jobs or self._grouped:
             step.arrived()
         step.flush()

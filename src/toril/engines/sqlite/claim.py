@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from toril.engines.sqlite.groups import by_turns, count_starts, look_at_due, may_start_again, next_till
 from toril.engines.sqlite.layout import Place, due_bound, due_of, job_id
 from toril.engines.sqlite.options import Options, load_options, load_rate
 from toril.engines.sqlite.statements import statement
@@ -24,6 +25,7 @@ _START = statement("claim", "start")
 _EXPIRES = 1 + JOB_COLUMNS  # what comes after the rank and the columns of `Job`
 _PROMOTED_A_CLAIM = 200
 _EXPIRED_A_CLAIM = 200
+_PASSES = 100  # over what groups let in
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ def claim_jobs(step: Step, claim: Claim) -> Taken:
     if not claim.want:
         return Taken()
     _promote(step)
+    if step.row.parked:
+        look_at_due(step)
     room = _room(step, claim)
     jobs = _take(step, claim, room.size)
     _count_starts(step, claim, len(jobs))
@@ -58,7 +62,7 @@ def claim_jobs(step: Step, claim: Claim) -> Taken:
     return Taken(
         jobs=tuple(jobs),
         wake_at=_wake_at(step, _when_open(step, claim, room) if shut else None) if short else None,
-        blocked_by=room.gate if shut else None,
+        blocked_by=room.gate if shut else Gate.GROUPS if short and step.row.parked else None,
         suspects=step.row.suspects,
     )
 
@@ -135,9 +139,18 @@ def _take(step: Step, claim: Claim, size: int) -> list[Claimed]:
     if claim.limits.precedence is Precedence.PRIORITY_FIRST:
         places.reverse()
     jobs: list[Claimed] = []
-    for place in places:
-        jobs += _take_from(step, claim, place, size - len(jobs))
+    for _ in range(_PASSES):
+        for place in places:
+            jobs += _take_from(step, claim, place, size - len(jobs))
+        if not row.parked or len(jobs) == size or not _more(step, size - len(jobs)):
+            break
     return jobs
+
+
+def _more(step: Step, want: int) -> bool:
+    """Nothing more is in the line: let in what those that were ended on the way made room for, else by turns."""
+    step.flush()
+    return bool(step.row.waiting or step.row.prioritized or by_turns(step, want))
 
 
 def _take_from(step: Step, claim: Claim, place: int, size: int) -> list[Claimed]:
@@ -154,6 +167,8 @@ def _take_from(step: Step, claim: Claim, place: int, size: int) -> list[Claimed]
         live = [entry for entry in found if entry[_EXPIRES] is None or entry[_EXPIRES] > tx.now]
         if len(live) < len(found):
             ended += _expire(step, found)
+        if place == Place.SUSPECT:
+            live = [entry for entry in live if may_start_again(step, entry)]
         taken += _hold(step, claim, place, live)
     return taken
 
@@ -164,15 +179,17 @@ def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Clai
     deadline, token, worker, stalls_allowed = now + claim.lease, claim.token, claim.worker, claim.max_stalls
     suspect = place == Place.SUSPECT
     fence = step.row.claims
-    holds, claimed = [], []
+    holds, claimed, groups = [], [], []
     for entry in entries:
         (_, key, chosen, job, priority, attempts, made, stalls, starts, _, added_at, _, _, _, text, _, delay, metadata,
-         checkpoint, data) = entry  # fmt: skip
+         checkpoint, data, group) = entry  # fmt: skip
         options = load_options(text)
         if options.fault is not None or options.deferred is not None:
             _fail_early(step, Job._make(entry[1:_EXPIRES]), options)
             continue
         fence += 1
+        if group is not None:
+            groups.append(group)
         holds.append((key, queue, deadline, token, worker, now, fence, suspect, stalls_allowed))
         lease = Lease(name, job_id(key, chosen), token)
         claimed.append(Claimed(
@@ -182,6 +199,8 @@ def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Clai
     step.row.claims = fence
     step.row.active += len(holds)
     step.tx.run_all(_HOLD, holds)
+    if groups:
+        count_starts(step, groups)
     step.events(EventKind.ACTIVE, [each.lease.id for each in claimed])
     return claimed
 
@@ -210,4 +229,6 @@ def _wake_at(step: Step, shut: _Room | None) -> int | None:
     if row.waiting or row.prioritized:
         return tx.now  # a bounded number of expired jobs was ended: there is more behind them
     found = tx.one(_NEXT_DUE, (row.key, Place.DELAYED)) if row.delayed else None
-    return None if found is None else max(due_of(found[0]), tx.now)
+    due = None if found is None else max(due_of(found[0]), tx.now)
+    till = next_till(step) if row.parked else None
+    return due if till is None else min(till, due or till)

@@ -24,7 +24,8 @@ Op = Callable[[Tx], T]
 _SICK: Final = 2  # failed commits in a row after which no work is handed out before a probe succeeds
 _UNSEEN: Final = -1  # no connection's version: those of two connections cannot be compared
 _UNFINISHED: Final = (
-    "SELECT coalesce(sum(waiting + suspects + prioritized + active + delayed + waiting_children), 0) FROM queues"
+    "SELECT coalesce(sum(waiting + suspects + parked + prioritized + active + delayed + waiting_children), 0) "
+    "FROM queues"
 )
 
 

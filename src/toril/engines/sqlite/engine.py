@@ -18,6 +18,7 @@ from toril.engines.sqlite.core import Core, Op
 from toril.engines.sqlite.deadletters import SqliteDeadLetters
 from toril.engines.sqlite.exchange import exchange
 from toril.engines.sqlite.families import SqliteFlows
+from toril.engines.sqlite.groupviews import SqliteGroups
 from toril.engines.sqlite.place import Address, parse
 from toril.engines.sqlite.repairs import SqliteRepairs
 from toril.engines.sqlite.runners import Inline, Reader, Runner, Threaded
@@ -52,7 +53,9 @@ __all__ = ["SqliteEngine"]
 T = TypeVar("T")
 
 
-class SqliteEngine(SqliteControls, SqliteDeadLetters, SqliteBreakers, SqliteAudits, SqliteRepairs, SqliteFlows):
+class SqliteEngine(
+    SqliteControls, SqliteDeadLetters, SqliteBreakers, SqliteAudits, SqliteRepairs, SqliteFlows, SqliteGroups
+):
     """A store in a file, shared by any number of processes of one machine; or in the memory of this one."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM, inline: bool = False) -> None:

@@ -52,7 +52,7 @@ def _exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim) -> 
     step.flush()
     taken = claim_jobs(step, claim)
     ended = row.completed_total + row.failed_total > ended_before
-    if ended and not (row.waiting or row.suspects or row.prioritized or row.active or row.delayed):
+    if ended and not (row.waiting or row.suspects or row.prioritized or row.active or row.delayed or row.parked):
         step.event(EventKind.DRAINED, None)
     step.flush()
     unstarted = tuple(step.unstarted)

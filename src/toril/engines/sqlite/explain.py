@@ -1,6 +1,7 @@
 """What a job has to wait for. Reads only."""
 
 from toril.engines.sqlite.flows import family
+from toril.engines.sqlite.groupviews import standing
 from toril.engines.sqlite.layout import Place, job_id
 from toril.engines.sqlite.options import load_rate
 from toril.engines.sqlite.settle import keys_of
@@ -25,6 +26,7 @@ def explain(tx: Tx, queue: str, identity: str, limits: Limits) -> Standing:
         running=tuple(job_id(key, chosen) for key, chosen in tx.all(_SQL["running"], (row.key,))),
         rate_till=None if rate is None else _till(tx, row, rate),
         family=family(tx, JobRef(queue, identity), 10) if row.waiting_children else Family(),
+        group=standing(tx, row, identity) if row.grouped else None,
     )
 
 

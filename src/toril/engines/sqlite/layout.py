@@ -35,6 +35,8 @@ class Place:
     Plain numbers: sqlite3 binds an enum's member several times slower.
     """
 
+    PARKED_SUSPECT: Final = -2  # of groups, not let into the line yet
+    PARKED: Final = -1
     WAITING: Final = 0
     SUSPECT: Final = 1
     PRIORITIZED: Final = 2
@@ -45,6 +47,8 @@ class Place:
 
 
 STATE_OF: Final[dict[int, State]] = {
+    Place.PARKED: State.WAITING,
+    Place.PARKED_SUSPECT: State.WAITING,
     Place.WAITING: State.WAITING,
     Place.SUSPECT: State.WAITING,
     Place.PRIORITIZED: State.PRIORITIZED,

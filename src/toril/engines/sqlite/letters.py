@@ -8,7 +8,7 @@ from typing import Any, Final
 from toril.engines.sqlite.add import state_of
 from toril.engines.sqlite.calls import answered, recall_changed, remember_changed
 from toril.engines.sqlite.family import leave, rejoin
-from toril.engines.sqlite.layout import first_key, job_key
+from toril.engines.sqlite.layout import Place, first_key, job_key
 from toril.engines.sqlite.options import Link, dump_options, load_failure, load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
@@ -68,7 +68,7 @@ def _found(tx: Tx, ids: Sequence[str]) -> dict[str, DeadLetter]:
 
 def _letter(row: tuple[Any, ...]) -> DeadLetter:
     (identity, queue, job, name, data, cause, failure, failed_at, attempts, made, stalls, stall_cause, worker, added_at,
-     started_at, priority, text, metadata, checkpoint) = row  # fmt: skip
+     started_at, priority, text, metadata, checkpoint, group) = row  # fmt: skip
     options = load_options(text)
     return DeadLetter(
         id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
@@ -78,7 +78,7 @@ def _letter(row: tuple[Any, ...]) -> DeadLetter:
         keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
         parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
         on_failure=OnFailure.FAIL if options.parent is None else OnFailure(options.parent.policy),
-        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint,
+        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint, group=group,
     )  # fmt: skip
 
 
@@ -122,10 +122,14 @@ def _replay(step: Step, letter: DeadLetter, wish: Replay) -> State | None:
         tx.run(_SQL["insert_id"], (row.key, chosen, key))
     row.last_number = max(row.last_number, key - first_key(row.key))  # the queue may be another, numbered anew
     place, rank = row.back(letter.priority)
+    if letter.group is not None:
+        row.grouped, row.orders = 1, row.orders + 1
+        place, rank = Place.PARKED, row.orders
+        step.touch(letter.group)
     tx.run(_SQL["insert_job"], (
         key, chosen, letter.name, place, rank, wish.attempts or letter.attempts, letter.priority, letter.added_at,
         dump_options(replace(letter, backoff=wish.backoff or letter.backoff)), letter.metadata, letter.checkpoint,
-        letter.data if wish.data is None else wish.data,
+        letter.data if wish.data is None else wish.data, letter.group, 0 if letter.group is None else row.orders,
     ))  # fmt: skip
     tx.run(_SQL["forget_result"], (row.key, letter.job_id))
     tx.run(_SQL["delete"], (letter.id,))

@@ -75,7 +75,8 @@ def queue(tx: Tx, name: str) -> QueueView:
 
 def _counts(row: QueueRow) -> Counts:
     return Counts(
-        waiting=row.waiting + row.suspects, prioritized=row.prioritized, active=row.active, delayed=row.delayed,
+        waiting=row.waiting + row.suspects + row.parked, prioritized=row.prioritized, active=row.active,
+        delayed=row.delayed,
         waiting_children=row.waiting_children, completed=row.completed, failed=row.failed, paused=bool(row.paused),
     )  # fmt: skip
 

@@ -31,7 +31,7 @@ __all__ = ["ended_job", "ended_run", "events_of", "record_of", "run_of", "worker
 def record_of(queue: str, row: tuple[Any, ...]) -> JobRecord:
     (key, chosen, name, data, place, rank, attempts, attempts_made, stalls, starts, fence, priority, delay, expires_at,
      text, metadata, checkpoint, progress, result, failure, stall_cause, cancelling, worker, added_at, started_at,
-     finished_at, deadline) = row  # fmt: skip
+     finished_at, group, deadline) = row  # fmt: skip
     options = load_options(text)
     state = STATE_OF[place] if deadline is None else State.ACTIVE
     return JobRecord(
@@ -43,7 +43,7 @@ def record_of(queue: str, row: tuple[Any, ...]) -> JobRecord:
         metadata=metadata, checkpoint=checkpoint,
         progress=progress, result=result, failure=load_failure(failure), stall_cause=stall_cause,
         cancelling=cancelling, worker=worker, added_at=added_at, started_at=started_at, finished_at=finished_at,
-        deadline=deadline,
+        deadline=deadline, group=group,
         parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
     )  # fmt: skip
 

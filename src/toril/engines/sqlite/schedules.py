@@ -225,7 +225,7 @@ def _run(schedule: Schedule, slot: int) -> NewJob:
         name=job.name, data=job.data, id=run_id(schedule.id, slot), due=slot, priority=job.priority,
         attempts=job.attempts, backoff=job.backoff, timeout=job.timeout, expires=job.expires,
         keep_completed=job.keep_completed, keep_failed=job.keep_failed, keep_logs=job.keep_logs,
-        result_ttl=job.result_ttl, metadata=job.metadata, breaker=job.breaker, subject=job.subject,
+        result_ttl=job.result_ttl, metadata=job.metadata, breaker=job.breaker, subject=job.subject, group=job.group,
     )  # fmt: skip
 
 
@@ -235,7 +235,9 @@ def _timing(schedule: Schedule) -> str:
 
 def _template(schedule: Schedule) -> str:
     job = schedule.job
-    return json.dumps([job.name, job.data, job.priority, job.attempts, job.expires, job.metadata, options_of(job)])
+    return json.dumps([
+        job.name, job.data, job.priority, job.attempts, job.expires, job.metadata, options_of(job), job.group,
+    ])  # fmt: skip
 
 
 def _view(queue: str, entry: Sequence[Any]) -> ScheduleView:
@@ -249,11 +251,11 @@ def _view(queue: str, entry: Sequence[Any]) -> ScheduleView:
 
 
 def _job(template: Sequence[Any]) -> NewJob:
-    name, data, priority, attempts, expires, metadata, text = template
+    name, data, priority, attempts, expires, metadata, text, *group = template
     options = load_options(text)
     return NewJob(
         name=name, data=data, priority=priority, attempts=attempts, expires=expires, metadata=metadata,
         backoff=options.backoff, timeout=options.timeout, keep_completed=options.keep_completed,
         keep_failed=options.keep_failed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
-        breaker=options.breaker, subject=options.subject,
+        breaker=options.breaker, subject=options.subject, group=group[0] if group else None,
     )  # fmt: skip

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+from toril.engines.sqlite.groups import grouped_spot, refill, touched
 from toril.engines.sqlite.layout import Place, delayed_rank, due_bound, finished_rank, first_key, job_id, run_key
 from toril.engines.sqlite.options import DEFAULTS, Link, Options, dump_failure, load_options
 from toril.engines.sqlite.statements import statement
@@ -74,8 +75,8 @@ class Step:
     """Gathers what an operation decides; `flush` writes it."""
 
     __slots__ = (
-        "_completed", "_events", "_failed", "_last_due", "_trims", "_writes", "ended_keys", "parted", "row", "told",
-        "tx", "unstarted",
+        "_completed", "_events", "_failed", "_last_due", "_touched", "_trims", "_writes", "ended_keys", "left",
+        "parted", "row", "told", "tx", "unstarted",
     )  # fmt: skip
 
     def __init__(self, tx: Tx, row: QueueRow) -> None:
@@ -83,6 +84,8 @@ class Step:
         self.row = row
         self._completed = 0
         self._failed = 0
+        self._touched: dict[str, None] = {}  # groups that may let in more
+        self.left: list[int] = []  # jobs that left the line, or ended, in a queue with groups
         self._last_due: dict[int, int | None] = {}  # ranks of this step that may not be written yet
         self.ended_keys: list[tuple[int, str]] = []  # jobs that ended, and the deduplication keys they came with
         self.unstarted: list[Unstarted] = []
@@ -122,11 +125,15 @@ class Step:
     def leave(self, key: int, place: int, rank: int) -> None:
         """Take a job out of the line."""
         self.row.count(place, -1)
+        if self.row.grouped:
+            self.left.append(key)
         self._writes["leave"].append((self.row.key, place, rank, key))
 
     def leave_active(self, keys: Sequence[int]) -> None:
         """Take jobs out of the hands of those who ran them."""
         self.row.active -= len(keys)
+        if self.row.grouped:
+            self.left += keys
         if keys and self.row.concurrency is not None:
             self.arrived()  # slots of the whole fleet are free again
         self._writes["leave_active"] += [(key,) for key in keys]
@@ -136,8 +143,16 @@ class Step:
         self.row.arrivals += 1
         self.tx.ring(self.row.name)
 
+    def touch(self, group: str) -> None:
+        """A group may have more to let in once this step's writes are made."""
+        self._touched[group] = None
+
     def ready(self, key: int, spot: tuple[int, int]) -> None:
-        """Make a job claimable, at this spot."""
+        """Make a job claimable, at this spot; one of a group when its turn comes."""
+        self.stand_at(key, grouped_spot(self, key, spot) if self.row.grouped else spot)
+
+    def stand_at(self, key: int, spot: tuple[int, int]) -> None:
+        """Put a job that is there already at this spot."""
         self.enter(key, *spot)
         self._writes["place"].append((key, *spot))
         self.arrived()
@@ -197,6 +212,8 @@ class Step:
     def fail(self, job: Job, cause: Cause, failure: Failure, *, made: int) -> None:
         """A job ended without a result."""
         row = self.row
+        if row.grouped:
+            self.left.append(job.key)
         row.failed_total += 1
         self._failed += 1
         reason, whole = shortened(failure.reason)
@@ -250,9 +267,15 @@ class Step:
 
     def flush(self) -> None:
         """Make the gathered writes, then trim, then the figures and the events; then tell parents of their children."""
+        left, self.left = self.left, []
+        names = self._touched | dict.fromkeys(touched(self.tx, left)) if left else self._touched
         if self.parted and self.row.flows:
             family().part(self)
         self._flush_writes()
+        if names:
+            self._touched = {}
+            refill(self, names)
+            self._flush_writes()
         for place, keeps in self._trims.items():
             self._trim(place, keeps)
         if self._completed or self._failed:

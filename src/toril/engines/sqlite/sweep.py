@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Literal, assert_never
 
 from toril.engines.sqlite.calls import answered, recall_swept, remember, remember_swept
-from toril.engines.sqlite.layout import Place, finished_bound, first_key, job_id, places_of, run_key
+from toril.engines.sqlite.groupviews import let_in_more
+from toril.engines.sqlite.layout import STATE_OF, finished_bound, first_key, job_id, places_of, run_key
 from toril.engines.sqlite.options import dump_rate, load_rate
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
@@ -12,12 +13,15 @@ from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.errors import InvalidOption, WrongState
 from toril.model import (
     Call,
+    DeclareGroups,
     Ending,
     EventKind,
+    GroupLimits,
     Hold,
     Pause,
     Resume,
     SetConcurrency,
+    SetGroups,
     SetMaxWaiting,
     SetRateLimit,
     Setting,
@@ -98,7 +102,7 @@ def obliterate(tx: Tx, queue: str, running: Literal["refuse", "remove"], limit: 
         step.leave_active([key])
         step.discard(key, chosen, logs)
         ids.append(job_id(key, chosen))
-    for place in range(Place.FAILED + 1):
+    for place in STATE_OF:
         ids += _sweep(step, place, tx.all(_SQL["of_place"], (row.key, place, limit - len(ids))))
     step.flush()
     if len(ids) < limit:
@@ -118,6 +122,8 @@ def _forget(tx: Tx, row: QueueRow) -> None:
         "forget_ageing",
     ):
         tx.run(_SQL[name], (row.key,))
+    for name in ("forget_groups", "forget_ring", "forget_starts"):
+        tx.run(statement("groups", name), (row.key,))
     tx.run(_DELETE_QUEUE, (row.key,))
     tx.forget(row.name)
 
@@ -163,6 +169,14 @@ def _set(step: Step, setting: Setting) -> None:
             row.max_waiting = limit
         case Hold(ms):
             row.held_till = 0 if ms is None else step.tx.now + ms
+        case SetGroups(limits):
+            row.groups_set = None if limits is None else limits.dump()
+            let_in_more(step)
+        case DeclareGroups(limits) if row.groups_declared == limits.dump():
+            pass  # every process says so when it starts
+        case DeclareGroups(limits):
+            row.groups_declared = limits.dump()
+            let_in_more(step)
         case _:
             assert_never(setting)
 
@@ -174,6 +188,7 @@ def settings_of(row: QueueRow, now: int) -> Settings:
         rate=load_rate(row.rate),
         max_waiting=row.max_waiting,
         held_till=row.held_till if row.held_till > now else None,
+        groups=GroupLimits.load(row.groups_set or row.groups_declared),
     )
 
 

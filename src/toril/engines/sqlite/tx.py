@@ -50,6 +50,12 @@ class QueueRow:
     window_starts: int
     held_till: int
     flows: int
+    parked: int
+    grouped: int
+    orders: int
+    turns: int
+    groups_set: str | None
+    groups_declared: str | None
 
     def count(self, place: int, change: int) -> None:
         """Keep the count of a place in step with what enters or leaves it."""
@@ -74,7 +80,9 @@ class QueueRow:
 
 
 # place -> the column that counts it
-COUNTERS = {place: state.value for place, state in STATE_OF.items()} | {Place.SUSPECT: "suspects"}
+COUNTERS = {place: state.value for place, state in STATE_OF.items()} | {
+    Place.SUSPECT: "suspects", Place.PARKED_SUSPECT: "parked", Place.PARKED: "parked",
+}  # fmt: skip
 _SAVED = attrgetter(*(name for name in QueueRow.__slots__ if name not in {"key", "name"}), "key")
 
 

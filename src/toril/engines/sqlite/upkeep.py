@@ -23,6 +23,8 @@ _SQL = {name: statement("upkeep", name) for name in (
     "forget_aged", "old_dedups", "beat", "orders", "living_orders", "set_orders", "lead", "resign", "once", "first",
 )}  # fmt: skip
 
+_OLD_GROUP_STARTS = statement("groups", "old_starts")
+_LONGEST_RATE = 31 * 86_400_000  # the window of no rate is longer
 # A caller that has not sent its call again for this long has given up on it.
 _CALLS_KEPT = 3_600_000
 
@@ -40,6 +42,7 @@ def prune(tx: Tx, queue: str, limit: int) -> int:
         return removed
     removed += tx.run(_SQL["overdue_results"], (row.key, row.key, tx.now, limit))
     removed += tx.run(_SQL["old_dedups"], (row.key, tx.now))
+    removed += tx.run(_OLD_GROUP_STARTS, (row.key, tx.now - _LONGEST_RATE, limit)) if row.grouped else 0
     removed += tx.run(_SQL["old_minutes"], (row.key, tx.now // 60_000 - MINUTES))
     if row.flows:
         removed += rollback(tx, row, limit) + heal(tx, row)

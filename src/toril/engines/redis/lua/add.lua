@@ -1,9 +1,9 @@
 -- Store new jobs, all or none, in this order. A taken id is left as it stands and answered.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, sender, number; the queue's name, how many jobs, `plain` or `any`;
---         for each plain job name, data, options; for any other ten arguments, see lib/adding
+--         for each plain job name, data, options; for any other fourteen arguments, see lib/adding
 -- Returns for plain jobs the first number; for others {id, 0 | 1, state} each
--- Errors  TORILFULL most held refused
+-- Errors  TORILFULL most held refused; TORILGROUP most held refused group
 -- Events  added, waiting, delayed, duplicated
 -- include begin
 -- include guard
@@ -20,12 +20,16 @@ local mistake = wrong('list', K.wait, K.active) or wrong('stream', K.events) or 
   or (not plain and (wrong('hash', K.results) or wrong('zset', K.results_till)))
 if mistake then return mistake end
 
-local fresh, taken = count, {}
-if not plain then fresh, taken = look_up(count) end
-local most = tonumber(call('HGET', P .. K.toril, F.max_waiting) or nil)
+local own = call('HMGET', P .. K.toril, F.max_waiting, F.grouped, F.groups_set, F.groups_declared)
+groups.note(own[2], own[3], own[4])
+local fresh, taken, of_groups = count, {}, {}
+if not plain then fresh, taken, of_groups = look_up(count) end
+mistake = groups.wrong() or overfull(of_groups)
+if mistake then return mistake end
+local most = tonumber(own[1] or nil)
 if most and fresh > 0 then
   local held = call('LLEN', P .. K.wait) + call('LLEN', P .. K.paused) + call('ZCARD', P .. K.prioritized)
-    + call('ZCARD', P .. K.delayed)
+    + call('ZCARD', P .. K.delayed) + (groups.used() and call('ZCARD', P .. K.parked) or 0)
   if held + fresh > most then return redis.error_reply('TORILFULL ' .. most .. ' ' .. held .. ' ' .. fresh) end
 end
 

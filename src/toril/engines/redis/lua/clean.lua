@@ -39,6 +39,7 @@ else
 end
 flush_gone()
 flush_told()
+groups.flush()
 if #swept > 0 then event('cleaned', 'count', #swept) end
 local answer = {swept, #swept == limit and 1 or 0}
 remember(answer)

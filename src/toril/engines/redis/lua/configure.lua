@@ -1,7 +1,7 @@
 -- Change a queue's settings for every process at once.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, sender, number; the queue's name; for each setting its kind, and three values
--- Returns paused, concurrency, rate's max, ms and window, how many may wait, until when nothing starts
+-- Returns paused, concurrency, rate's max, ms and window, how many may wait, until when nothing starts, limits of groups
 -- Events  paused, resumed
 -- include begin
 -- include guard
@@ -9,10 +9,12 @@
 -- include events
 -- include known
 -- include marks
+-- include tending
 local function settings()
   local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms)
-  local own = call('HMGET', P .. K.toril, F.window, F.max_waiting, F.held_till)
-  return {meta[1], meta[2], meta[3], meta[4], own[1], own[2], (tonumber(own[3] or nil) or 0) > now and own[3]}
+  local own = call('HMGET', P .. K.toril, F.window, F.max_waiting, F.held_till, F.groups_set, F.groups_declared)
+  return {meta[1], meta[2], meta[3], meta[4], own[1], own[2], (tonumber(own[3] or nil) or 0) > now and own[3],
+    own[4] or own[5]}
 end
 
 local before, late = recalled()
@@ -50,6 +52,17 @@ function SET.hold(ms)
   if ms == '' then call('DEL', P .. K.limiter) end
   if ms ~= '' and slack == 0 then call('SET', P .. K.limiter, '9007199254740991', 'PX', ms) end
 end
+
+-- What a bound kept may be let in now: some groups are looked at here, the others in the rounds of `recover`.
+function SET.groups(limits, _, _, field)
+  field = field or F.groups_set
+  if (call('HGET', P .. K.toril, field) or '') == limits then return end
+  set(P .. K.toril, field, limits)
+  call('HDEL', P .. K.toril, F.tended)
+  groups.level, groups.known = nil, {}
+  groups.tend(N.tended)
+end
+function SET.declared(limits, _, _) SET.groups(limits, nil, nil, F.groups_declared) end
 
 know_queue(ARGV[4])
 for i = 5, #ARGV, 4 do SET[ARGV[i]](ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end

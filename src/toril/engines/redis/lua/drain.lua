@@ -17,6 +17,7 @@ local limit = tonumber(ARGV[4])
 for i = 5, #ARGV do sweep_state(ARGV[i], limit, is_current_run) end
 flush_gone()
 flush_told()
+groups.flush()
 local answer = {swept, #swept == limit and 1 or 0}
 remember(answer)
 return answer

@@ -53,7 +53,7 @@ local mistake = wrong('zset', K.marker) or wrong('stream', K.events) or (count =
   or (kinds.completed and wrong_for_ending('completed', kinds.kept))
   or ((kinds.failed or own[3]) and wrong_for_ending('failed', true))
   or ((kinds.failed or prioritized + delayed > 0) and wrong('string', K.pc))
-  or ((meta[3] or ARGV[11] ~= '') and (wrong('zset', K.starts) or wrong('string', K.limiter)))
+  or groups.wrong() or ((meta[3] or ARGV[11] ~= '') and (wrong('zset', K.starts) or wrong('string', K.limiter)))
 if mistake then return mistake end
 -- include settling
 -- include taking

@@ -25,6 +25,7 @@ end
 
 local function nothing_stays() return false end
 for _, name in ipairs({K.active, K.wait, K.paused}) do sweep_list(name, limit, nothing_stays) end
+sweep_parked(limit, nothing_stays)
 for _, name in ipairs({K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed}) do
   sweep_zset(name, limit, nothing_stays)
 end
@@ -34,7 +35,8 @@ if #swept < limit and known then
   for _, scheduler in ipairs(call('ZRANGE', P .. K.repeat, 0, -1)) do call('DEL', P .. K.repeat .. ':' .. scheduler) end
   for _, name in ipairs({K.id, K.meta, K.active, K.pc, K.marker, K.stalled, K.stalled_check, K.limiter, K.events, K.repeat,
     K.metrics_completed, K.metrics_failed, K.toril, K.deadlines, K.suspects, K.starts, K.runs_completed, K.runs_failed,
-    K.results, K.results_till, K.ages, K.schedules, K.building}) do
+    K.results, K.results_till, K.ages, K.schedules, K.building, K.parked, K.seats, K.put_off, K.ring, K.till, K.group_starts,
+    K.group_own}) do
     call('DEL', P .. name, P .. name .. K.metrics_data)
   end
   call('SREM', W .. G.queues, ARGV[6])

@@ -1,11 +1,12 @@
 -- A page of the jobs in a state: the next to run first, the last to end first. A walk begins with the ceiling '': it leaves
 -- out what was claimed since, so that a job that moves is not seen twice.
 -- KEYS    the queue's base, the fleet's base
--- ARGV    now, state, how many, ceiling; where the last page ended: `s` or `l`, score, id; more ids before it
--- Returns the ceiling, rows (`s` or `l`, score, record)
+-- ARGV    now, state, how many, ceiling; where the last page ended: `s`, `l` or `p`, score, id; more ids before it
+-- Returns the ceiling, rows (`s`, `l` or `p`, score, record)
 -- Events  none
 -- include begin
 -- include records
+-- include places
 local ZSET = {
   completed = K.completed, failed = K.failed, delayed = K.delayed, prioritized = K.prioritized,
   waiting_children = K.waiting_children, waiting = K.suspects,
@@ -58,14 +59,22 @@ local function walk_list(key, at)
   end
 end
 
-if state ~= 'active' and ARGV[5] ~= 'l' then walk_zset(P .. ZSET[state], ARGV[6], ARGV[7]) end
-local anchors = {}
-for i = 7, ARGV[5] == 'l' and #ARGV or 6 do anchors[#anchors + 1] = ARGV[i] end
+-- What is parked, group by group: after those that were let in.
+local function walk_parked(last)
+  local found = call('ZRANGEBYLEX', P .. K.parked, last == '' and '-' or '(' .. last, '+', 'LIMIT', 0, most - #rows)
+  for i = 1, #found do show('p', groups.job_of(found[i]), found[i]) end
+  if #found > 0 and #rows < most then walk_parked(found[#found]) end  -- some were not to be shown
+end
+
+local phase, anchors = ARGV[5], {}
+if state ~= 'active' and (phase == '' or phase == 's') then walk_zset(P .. ZSET[state], ARGV[6], ARGV[7]) end
+for i = 7, phase == 'l' and #ARGV or 6 do anchors[#anchors + 1] = ARGV[i] end
 -- If all of what was shown last has left, so has what came before it: then the walk goes on at the end.
 if state == 'active' then walk_list(P .. K.active, place_in(P .. K.active, anchors) or -1) end
-if state == 'waiting' then
+if state == 'waiting' and phase ~= 'p' then
   local at = place_in(P .. K.wait, anchors)  -- what versions before 6 have put aside comes first, as it will on resume
   if not at then walk_list(P .. K.paused, place_in(P .. K.paused, anchors) or -1) end
   walk_list(P .. K.wait, at or -1)
 end
+if state == 'waiting' and groups.used() then walk_parked(phase == 'p' and ARGV[6] or '') end
 return {ceiling, rows}

@@ -9,6 +9,7 @@
 -- include places
 -- include marks
 -- include stalled
+-- include tending
 local limit, returned, failed = tonumber(ARGV[2]), {}, {}
 local mistake = wrong('list', K.wait, K.active) or wrong('zset', K.marker, K.deadlines, K.suspects)
   or wrong('stream', K.events) or wrong('hash', K.meta, K.toril) or wrong('set', K.stalled) or wrong_for_ending('failed', true)
@@ -34,9 +35,12 @@ end
 local soonest = strangers(returned, failed)
 if #returned + #failed > 0 then
   flush_endings()
+  groups.flush()
   trim_events(call('HGET', P .. K.meta, F.max_events))
   if not blocked() then call('ZADD', P .. K.marker, 0, '0') end
 end
+groups.tend(N.tended)
+if groups.let_in_some or groups.news then mark_ready() end
 local first = call('ZRANGE', P .. K.deadlines, 0, 0, 'WITHSCORES')
 local following = tonumber(first[2]) or soonest or false
 if soonest then following = math.min(following, soonest) end

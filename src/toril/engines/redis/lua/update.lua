@@ -37,7 +37,10 @@ end
 -- A suspect stays where it is claimed alone.
 function UPDATES.priority(id, state, priority, front)
   if not WAITS[state] then return false end
+  local parked = groups.used() and groups.is_parked(id)
+  if parked then leave(id, state) end
   call('HSET', P .. id, F.priority, priority)
+  if parked then return to_back(id, tonumber(priority)) or true end
   if state ~= 'delayed' and not call('ZSCORE', P .. K.suspects, id) then
     leave(id, state)
     if front == '1' then to_front(id, tonumber(priority)) else to_back(id, tonumber(priority)) end

@@ -13,5 +13,9 @@ DELETE FROM results WHERE queue = ? AND id IN (VALUES (?))
 INSERT INTO jobs (key, id, name, place, rank, attempts, priority, delay, added_at, expires_at, options, metadata, data)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: insert_grouped
+INSERT INTO jobs (key, id, name, place, rank, attempts, priority, delay, added_at, expires_at, options, metadata, data, grp, ord)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
 -- name: place_of
 SELECT j.place, a.key IS NOT NULL FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = ?

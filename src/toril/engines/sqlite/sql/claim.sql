@@ -9,7 +9,7 @@ SELECT rank FROM line WHERE queue = ? AND place = ? ORDER BY rank LIMIT 1
 
 -- name: first
 SELECT json_group_array(json_array(line_rank, key, id, name, priority, attempts, attempts_made, stalls, starts, fence,
-    added_at, started_at, worker, logs, options, expires_at, delay, metadata, checkpoint, data))
+    added_at, started_at, worker, logs, options, expires_at, delay, metadata, checkpoint, data, grp))
 FROM (SELECT l.rank AS line_rank, j.* FROM line l JOIN jobs j ON j.key = l.key
     WHERE l.queue = ? AND l.place = ? ORDER BY l.rank LIMIT ?)
 

@@ -2,17 +2,17 @@
 
 -- name: newest
 SELECT id, queue, job, name, data, cause, failure, failed_at, attempts, attempts_made, stalls, stall_cause, worker,
-    added_at, started_at, priority, options, metadata, checkpoint
+    added_at, started_at, priority, options, metadata, checkpoint, grp
 FROM letters WHERE (failed_at, id) < (?, ?) ORDER BY failed_at DESC, id DESC LIMIT ?
 
 -- name: oldest
 SELECT id, queue, job, name, data, cause, failure, failed_at, attempts, attempts_made, stalls, stall_cause, worker,
-    added_at, started_at, priority, options, metadata, checkpoint
+    added_at, started_at, priority, options, metadata, checkpoint, grp
 FROM letters WHERE (failed_at, id) > (?, ?) ORDER BY failed_at, id LIMIT ?
 
 -- name: of_ids
 SELECT l.id, l.queue, l.job, l.name, l.data, l.cause, l.failure, l.failed_at, l.attempts, l.attempts_made, l.stalls,
-    l.stall_cause, l.worker, l.added_at, l.started_at, l.priority, l.options, l.metadata, l.checkpoint
+    l.stall_cause, l.worker, l.added_at, l.started_at, l.priority, l.options, l.metadata, l.checkpoint, l.grp
 FROM json_each(?) v CROSS JOIN letters l ON l.id = v.value
 
 -- name: count
@@ -31,8 +31,9 @@ SELECT key FROM jobs WHERE key = ?
 SELECT key FROM ids WHERE queue = ? AND id = ?
 
 -- name: insert_job
-INSERT INTO jobs (key, id, name, place, rank, attempts, priority, delay, added_at, options, metadata, checkpoint, data)
-VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?)
+INSERT INTO jobs (key, id, name, place, rank, attempts, priority, delay, added_at, options, metadata, checkpoint, data,
+    grp, ord)
+VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_id
 INSERT INTO ids (queue, id, key) VALUES (?, ?, ?)

@@ -7,7 +7,7 @@ SELECT name FROM queues ORDER BY name
 SELECT j.key, j.id, j.name, j.data, j.place, j.rank, j.attempts, j.attempts_made, j.stalls,
     j.starts + (a.key IS NOT NULL), coalesce(a.fence, j.fence), j.priority, j.delay, j.expires_at, j.options, j.metadata, j.checkpoint, j.progress,
     j.result, j.failure, j.stall_cause, a.cancelling, coalesce(a.worker, j.worker), j.added_at,
-    coalesce(a.started_at, j.started_at), j.finished_at, a.deadline
+    coalesce(a.started_at, j.started_at), j.finished_at, j.grp, a.deadline
 FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = ?
 
 -- name: running
@@ -54,4 +54,4 @@ SELECT q.name, q.key || '.' || q.arrivals FROM json_each(?) v JOIN queues q ON q
 SELECT p.worker, p.count || '.' || p.time FROM json_each(?) v JOIN pokes p ON p.worker = v.value
 
 -- name: unfinished
-SELECT coalesce(sum(waiting + suspects + prioritized + active + delayed + waiting_children), 0) FROM queues
+SELECT coalesce(sum(waiting + suspects + parked + prioritized + active + delayed + waiting_children), 0) FROM queues

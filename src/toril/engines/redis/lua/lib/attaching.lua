@@ -9,6 +9,7 @@ local function store_parent(node)
     call('HSET', P .. K.toril, F.expiring, 1)
   end
   if n[11] ~= '' then call('HSET', node.key, F.metadata, n[11]) end
+  if n[16] ~= '' then call('HSET', node.key, F.group, n[16], F.order, groups.order(n[9] == '1')) end
   call('ZADD', P .. K.waiting_children, NOW, n[2])
   event('added', 'jobId', n[2], 'name', n[3])
   event('waiting-children', 'jobId', n[2])
@@ -29,7 +30,7 @@ local function store_node(node)
   if node.waits then
     node.state = store_parent(node)
   else
-    node.state = store(n[2], nil, n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11])
+    node.state = store(n[2], nil, n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], nil, nil, nil, n[16])
   end
 end
 

@@ -13,13 +13,14 @@ local function promote()
   call('ZREM', P .. K.delayed, unpack(due))
   ready, prioritized = ready + #due, prioritized + #due  -- each is in one of them: both are looked into
   for i = 1, #due do
-    local f = call('HMGET', P .. due[i], F.name, F.priority)
+    local f = call('HMGET', P .. due[i], F.name, F.priority, F.group, F.order)
     if f[1] then
-      to_back(due[i], tonumber(f[2]) or 0)
+      if f[3] then groups.fall_due(due[i], f[3], f[4], tonumber(f[2]) or 0) else stand(due[i], tonumber(f[2]) or 0) end
       call('HSET', P .. due[i], F.delay, 0)
       event('waiting', 'jobId', due[i], 'prev', 'delayed')
     end
   end
+  groups.flush()
 end
 
 -- End a job instead of starting it; where it has failed, that is an attempt.
@@ -28,6 +29,7 @@ local function end_early(id, f, cause, reason, kind)
   local job = {
     name = f[F.name], added = f[F.added_at] or false, started = f[F.started_at] or false, made = made,
     stalls = tonumber(f[F.stalls]) or 0, worker = f[F.worker] or false, options = f[F.opts], parent = f[F.parent],
+    group = f[F.group],
   }
   fail_job(id, job, cause, reason, kind, '', reason:sub(1, 1024), #reason <= 1024)
   ended_early = ended_early + 1
@@ -39,10 +41,7 @@ local function start(id, suspect)
   local key = P .. id
   local row, f = redis.pcall('HGETALL', key), {}
   for i = 1, #row, 2 do f[row[i]] = row[i + 1] end
-  if not f[F.name] then
-    call('HINCRBY', P .. K.toril, F.ghosts, 1)
-    return
-  end
+  if not f[F.name] then return call('HINCRBY', P .. K.toril, F.ghosts, 1) end
   local expires, deferred, cancelled = f[F.expires], f[F.deferred], f[F.cancelling]
   if cancelled and f[F.started_at] then return end_early(id, f, 'cancelled', cancelled, 'JobCancelled') end
   if cancelled then call('HDEL', key, F.cancelling) end  -- somebody has had it run again since
@@ -56,6 +55,7 @@ local function start(id, suspect)
   if not can_be_read(f[F.opts]) then
     return end_early(id, f, 'failed', 'its stored options cannot be read', 'Undecodable')
   end
+  if f[F.group] and not groups.start(id, f[F.group], f[F.order], f[F.priority], suspect) then return end
   fence = fence + 1
   local starts = f[F.starts] and tostring((tonumber(f[F.starts]) or 0) + 1) or '1'
   call('HSET', key, F.started_at, NOW, F.worker, worker, F.starts, starts, F.held, fence .. ' ' .. suspect .. ' ' .. ARGV[9])

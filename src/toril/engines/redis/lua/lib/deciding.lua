@@ -30,6 +30,7 @@ local function full(queue)
   local most, count = tonumber(call('HGET', P .. K.toril, F.max_waiting) or nil), fresh[P]
   if not most or not count then return end
   local held = call('LLEN', P .. K.wait) + call('LLEN', P .. K.paused) + call('ZCARD', P .. K.prioritized) + call('ZCARD', P .. K.delayed)
+    + call('ZCARD', P .. K.parked)
   if held + count > most then return {'full', queue, most, held, count} end
 end
 

@@ -38,7 +38,7 @@ function FAULT.ghost(id, place) return not is_job(id) and not is_locked(id) and 
 -- Fields of our own that we do not know here may say that the job is kept elsewhere.
 local PLAIN = {
   [F.held] = 1, [F.expires] = 1, [F.metadata] = 1, [F.checkpoint] = 1, [F.cancelling] = 1, [F.kind] = 1, [F.stall_cause] = 1,
-  [F.waited] = 1, [F.parked] = 1,
+  [F.waited] = 1, [F.parked] = 1, [F.group] = 1, [F.order] = 1,
 }
 
 function FAULT.orphan(id)
@@ -47,6 +47,7 @@ function FAULT.orphan(id)
     known[names[i]] = true
     if names[i]:find('^toril:') and not PLAIN[names[i]] then return false end
   end
+  if known[F.group] and groups.used() and groups.is_parked(id) then return false end
   return known[F.name] and known[F.added_at] and not is_locked(id) and can_walk() and #stands(id) == 0
 end
 

@@ -1,7 +1,6 @@
 -- include claim
 -- include rate
 -- From where a claim takes, and what keeps it from more: ARGV[4] want, [8] alone, [10] priorities first.
-
 -- A suspect that stands in no line any more was taken by another library's worker, or is gone.
 local function pop_suspect()
   while suspects > 0 do
@@ -49,8 +48,12 @@ local function take_some(size)
   end
   local first, second = pop_waiting, pop_prioritized
   if ARGV[10] == '1' then first, second = second, first end
-  take(first, size, 0)
-  if #taken < size then take(second, size - #taken, 0) end
+  for _ = 1, N.passes do
+    take(first, size - #taken, 0)
+    if #taken < size then take(second, size - #taken, 0) end
+    if #taken == size or ended_early >= N.expired or not groups.used() or groups.more(size - #taken) == 0 then return end
+    ready, prioritized, moved = ready + size, prioritized + size, true  -- what was let in is in one of them
+  end
 end
 
 -- How many the gates let through, which is the narrowest, and when it opens.
@@ -69,7 +72,8 @@ end
 
 -- When a claim that brought too little may bring more.
 local function wake_time()
-  if ready > suspects or prioritized > 0 then return now end
+  if ready > suspects or prioritized > 0 or groups.turns() > 0 then return now end
   local first = call('ZRANGE', P .. K.delayed, 0, 0, 'WITHSCORES')
-  return first[2] and math.max(now, math.floor(first[2] / N.ties))
+  local due, till = first[2] and math.max(now, math.floor(first[2] / N.ties)), groups.next_till()
+  return till and math.min(due or till, till) or due
 end

@@ -1,3 +1,4 @@
+-- include turns
 -- The marker tells those who sleep that a claim may bring something.
 local function blocked()
   local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency)
@@ -8,8 +9,9 @@ end
 -- Suspects do not count: who runs something cannot take them, and would be woken again and again. But a mark that was set
 -- for them stays.
 local function mark_ready()
+  groups.flush()
   local waiting, suspects = call('LLEN', P .. K.wait), call('ZCARD', P .. K.suspects)
-  if waiting > suspects or call('ZCARD', P .. K.prioritized) > 0 then
+  if waiting > suspects or call('ZCARD', P .. K.prioritized) > 0 or groups.news or groups.turns() > 0 then
     if not blocked() then return call('ZADD', P .. K.marker, 0, '0') end
   elseif suspects > 0 then
     return

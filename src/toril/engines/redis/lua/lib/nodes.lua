@@ -9,11 +9,13 @@ local nodes, families, left_out, fresh = {}, {}, {}, {}
 
 -- From here on the other parts speak of the queue with this base.
 local function at(base)
-  if base ~= P then P, EVENTS, tops = base, base .. K.events, {} end
+  if base == P then return end
+  groups.flush()
+  P, EVENTS, tops, groups.level, groups.known = base, base .. K.events, {}, nil, {}
 end
 
 -- {queue, id, name, data, options, delay, due, priority, lifo, expires, metadata, `1` if it waits, its parent's queue and
--- id, flag of the policy}
+-- id, flag of the policy, its group}
 local function node_of(n)
   local base = PREFIX .. n[1] .. ':'
   local node = {n = n, base = base, key = base .. n[2], name = n[1] .. ':' .. n[2], waits = n[12] == '1'}

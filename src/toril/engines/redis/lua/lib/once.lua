@@ -7,21 +7,22 @@ function REPEATED.reschedule(_, owner, _, state, _, _, _, _, delay, due)
   delay_until(owner, due)
   event('delayed', 'jobId', owner, 'delay', due)
 end
-function REPEATED.keep_last(key, _, _, state, id, name, data, options, _, _, expires, metadata)
+function REPEATED.keep_last(key, _, _, state, id, name, data, options, _, _, expires, metadata, group)
   if state ~= 'active' then return end
   call('DEL', next_of(key))
   call('HSET', next_of(key), F.name, name, F.data, data, F.opts, options, 'jid', id)
   if expires ~= '' then call('HSET', next_of(key), F.expires, expires) end
   if metadata ~= '' then call('HSET', next_of(key), F.metadata, metadata) end
+  if group ~= '' then call('HSET', next_of(key), F.group, group) end
 end
 
 -- Store a job unless its key has an owner: {id, how, state} of the job that there is then.
-local function store_once(id, _, name, data, options, delay, due, priority, lifo, expires, metadata, key, mode, ttl)
+local function store_once(id, _, name, data, options, delay, due, priority, lifo, expires, metadata, key, mode, ttl, group)
   local owner, how = owner_of(key), 0
   ttl = mode ~= 'keep_last' and tonumber(ttl) or nil
   if owner then
     local state = state_of(owner)
-    local makes_way = REPEATED[mode](key, owner, ttl, state, id, name, data, options, delay, due, expires, metadata)
+    local makes_way = REPEATED[mode](key, owner, ttl, state, id, name, data, options, delay, due, expires, metadata, group)
     local old, new = owner, id
     if makes_way then old, new = id, owner end
     event('deduplicated', 'jobId', old, 'deduplicationId', key, 'deduplicatedJobId', new)
@@ -29,5 +30,5 @@ local function store_once(id, _, name, data, options, delay, due, priority, lifo
     how = 3
   end
   take_key(key, id, ttl)
-  return {id, how, store(id, nil, name, data, options, delay, due, priority, lifo, expires, metadata, key)}
+  return {id, how, store(id, nil, name, data, options, delay, due, priority, lifo, expires, metadata, key, nil, nil, group)}
 end

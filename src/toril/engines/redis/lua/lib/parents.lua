@@ -1,6 +1,7 @@
 -- A job's parent may be in another queue. What becomes of a child is written to it by the step that ends the child. Where
 -- the parent's own keys are of wrong types nothing is: `try` leaves those as they are.
 local PREFIX, try = W:sub(1, -8), redis.pcall
+-- include freeing
 local told = {}
 
 -- At most so many bytes, and no half character.
@@ -16,35 +17,6 @@ local function link_of(text)
   link.id, link.base = tostring(link.id), link.queueKey .. ':'
   link.key, link.plain = link.base .. link.id, not (link.fpof or link.cpof or link.idof or link.rdof)
   return link
-end
-
-local function rouse(base)
-  local meta, running = try('HMGET', base .. K.meta, F.is_paused, F.concurrency), try('LLEN', base .. K.active)
-  if meta.err or meta[1] or type(running) ~= 'number' then return end
-  if running < (tonumber(meta[2] or nil) or math.huge) then try('ZADD', base .. K.marker, 0, '0') end
-end
-
--- Let a parent go on that stands in this set: to the front, after its own delay if it has one.
-local function free(link, name, prev)
-  local base, id = link.base, link.id
-  if try('ZREM', base .. name, id) ~= 1 then return false end
-  local f = try('HMGET', link.key, F.delay, F.priority)
-  local delay, priority = tonumber(f[1] or nil) or 0, tonumber(f[2] or nil) or 0
-  if delay > 0 then
-    try('ZADD', base .. K.delayed, (now + delay) * N.ties, id)
-    local first = try('ZRANGE', base .. K.delayed, 0, 0, 'WITHSCORES')
-    try('ZADD', base .. K.marker, math.floor((first[2] or 0) / N.ties), '1')
-    return try('XADD', base .. K.events, '*', 'event', 'delayed', 'jobId', id, 'delay', now + delay)
-  elseif priority > 0 then
-    local count = try('INCR', base .. K.pc)
-    if count == 1 then count = try('INCRBY', base .. K.pc, N.middle) end
-    try('ZADD', base .. K.prioritized, priority * N.priorities + count % N.priorities, id)
-  else
-    try('RPUSH', base .. K.wait, id)
-  end
-  try('XADD', base .. K.events, '*', 'event', 'waiting', 'jobId', id, 'prev', prev)
-  rouse(base)
-  return true
 end
 
 local function go_on(link)

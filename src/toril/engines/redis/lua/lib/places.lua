@@ -19,15 +19,30 @@ local function priority_score(priority)
   return priority * N.priorities + count % N.priorities
 end
 
-local function to_back(id, priority)
+-- At the end of the line; in which state that is.
+local function stand(id, priority)
   if priority > 0 then
     call('ZADD', P .. K.prioritized, priority_score(priority), id)
-  else
-    call('LPUSH', P .. K.wait, id)
+    return 'prioritized'
   end
+  call('LPUSH', P .. K.wait, id)
+  return 'waiting'
+end
+-- include groups
+
+-- A job of a group takes its place in that: true. Others know nothing of groups.
+local function to_group(id, priority)
+  local f = groups.used() and call('HMGET', P .. id, F.group, F.order)
+  if f and f[1] then groups.come(id, f[1], f[2], priority) end
+  return f and f[1]
+end
+
+local function to_back(id, priority)
+  if not to_group(id, priority) then stand(id, priority) end
 end
 
 local function to_front(id, priority)
+  if to_group(id, priority) then return end
   if priority == 0 then
     call('RPUSH', P .. K.wait, id)
     return

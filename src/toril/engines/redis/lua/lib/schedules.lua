@@ -70,7 +70,7 @@ local function make_run(schedule, slot, count)
   local own, priority = options_of(call('HGET', own_key, schedule) or '{}'), tonumber(options_of(f[3] or '{}').priority) or 0
   call('INCR', P .. K.id)
   store(id, nil, f[1], f[2] or '{}', run_options(f, schedule, id, slot, count), 0, slot, priority, '',
-    own.expires and tostring(own.expires) or '', own.metadata or '')
+    own.expires and tostring(own.expires) or '', own.metadata or '', nil, nil, nil, own.group)
   call('HSET', P .. id, F.scheduler, schedule)
   call('ZADD', P .. K.repeat, slot, schedule)
   call('HSET', hash_of(schedule), F.made, count)

@@ -9,15 +9,16 @@ local released, delayed_some = {}, false
 -- The fields of a job that its end needs.
 local function running_job(id)
   local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.priority, F.cancelling,
-    F.parent, F.deferred)
+    F.parent, F.deferred, F.group)
   return {
     name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = tonumber(f[5]) or 0, worker = f[6],
-    options = f[7], priority = tonumber(f[8]) or 0, cancelling = f[9], parent = f[10], deferred = f[11],
+    options = f[7], priority = tonumber(f[8]) or 0, cancelling = f[9], parent = f[10], deferred = f[11], group = f[12],
   }
 end
 
-local function delay_job(id, delay, ...)
+local function delay_job(id, job, delay, ...)
   call('HSET', P .. id, F.delay, delay, F.waited, delay, ...)
+  if job.group then groups.put_off(id, job.group) end
   delay_until(id, now + delay)
   delayed_some = true
   event('delayed', 'jobId', id, 'delay', now + delay)
@@ -25,9 +26,10 @@ end
 
 local function retry_job(id, job, delay, fields)
   if delay > 0 then
-    delay_job(id, delay, F.attempts_made, job.made + 1, unpack(fields))
+    delay_job(id, job, delay, F.attempts_made, job.made + 1, unpack(fields))
   else
     call('HSET', P .. id, F.attempts_made, job.made + 1, F.delay, 0, F.waited, 0, unpack(fields))
+    if job.group then groups.give_up_seat(id, job.group) end
     to_back(id, job.priority)
     event('waiting', 'jobId', id, 'prev', 'active')
   end
@@ -46,7 +48,7 @@ local function settle_one(id, job, kind, text, shown, extra, trace)
     kind, extra, shown, whole = 'f', shown, text:sub(1, 1024), #text <= 1024
   elseif kind == 'p' then
     local rests, refusal = park(id, text, tonumber(extra))
-    if rests then return end
+    if rests then return job.group and groups.give_up_seat(id, job.group) end
     kind = refusal and 'f' or 'l'
     if refusal then text, shown, whole, extra, trace = refusal, refusal, true, 'WrongState', '' end
   end
@@ -63,8 +65,9 @@ local function settle_one(id, job, kind, text, shown, extra, trace)
   elseif kind == 'r' then
     retry_job(id, job, tonumber(extra), failure_fields(id, job.options, text, shown, trace))
   elseif kind == 's' then
-    delay_job(id, tonumber(extra))
+    delay_job(id, job, tonumber(extra))
   else
+    if job.group then groups.give_up_seat(id, job.group) end
     released[#released + 1] = {id, job.priority}
     event('waiting', 'jobId', id, 'prev', 'active')
   end

@@ -15,7 +15,8 @@ if #settled > 0 then
   end
   flush_released()
   flush_endings()
-  if kinds.failed then  -- some may run again, or others because of them
+  groups.flush()
+  if kinds.failed or groups.let_in_some then  -- some may run again, or others because of them
     moved, ready = true, call('LLEN', P .. K.wait)
     prioritized, delayed = call('ZCARD', P .. K.prioritized), call('ZCARD', P .. K.delayed)
   end

@@ -1,3 +1,4 @@
+-- include turns
 -- In which state a job is; nil if there is no such job, or it stands nowhere.
 local ZSETS = {
   {K.completed, 'completed'}, {K.failed, 'failed'}, {K.delayed, 'delayed'}, {K.prioritized, 'prioritized'},
@@ -6,6 +7,7 @@ local ZSETS = {
 
 local function state_of(id)
   if call('EXISTS', P .. id) == 0 then return nil end
+  if groups.used() and groups.is_parked(id) then return 'waiting' end
   for i = 1, #ZSETS do
     if call('ZSCORE', P .. ZSETS[i][1], id) then return ZSETS[i][2] end
   end
@@ -15,6 +17,7 @@ end
 
 -- Take a job out of where it stands.
 local function leave(id, state)
+  if groups.used() and groups.leave(id) then return end
   for i = 1, #ZSETS do
     if ZSETS[i][2] == state then call('ZREM', P .. ZSETS[i][1], id) end
   end

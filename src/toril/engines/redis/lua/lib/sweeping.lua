@@ -14,6 +14,7 @@ end
 
 local function sweep(id)
   disown(id)
+  if groups.used() then groups.leave(id) end
   forget(id)
   swept[#swept + 1] = id
 end
@@ -49,6 +50,24 @@ local function sweep_zset(name, limit, stays)
   end
 end
 
+-- Those of groups that were not let in.
+local function sweep_parked(limit, stays)
+  local first = 0
+  while groups.used() and #swept < limit and first < N.looked_at do
+    local members = call('ZRANGE', P .. K.parked, first, first + math.min(limit - #swept, 1000) - 1)
+    if #members == 0 then return end
+    for i = 1, #members do
+      local id = groups.job_of(members[i])
+      if stays(id) then
+        first = first + 1
+      else
+        call('ZREM', P .. K.parked, members[i])
+        sweep(id)
+      end
+    end
+  end
+end
+
 local LINES = {waiting = {K.wait, K.paused}, prioritized = {K.prioritized}, delayed = {K.delayed}}
 
 local function sweep_state(state, limit, stays)
@@ -56,4 +75,5 @@ local function sweep_state(state, limit, stays)
     local empty = state == 'waiting' and sweep_list or sweep_zset
     empty(name, limit, stays)
   end
+  if state == 'waiting' then sweep_parked(limit, stays) end
 end

@@ -1,0 +1,60 @@
+"""Groups: jobs parked beside the line, and let in by turns."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toril.engines.redis.store import RedisStore
+from toril.model import Call, GroupLimits, GroupStanding, GroupView, Page, SetGroup, whole
+from toril.names import check_group, check_queue_name
+
+__all__ = ["RedisGroups", "group_standing"]
+
+_MOST: Final = 1_000  # in one page
+_NO_LIMITS: Final = GroupLimits().dump()
+
+
+class RedisGroups(RedisStore):
+    """Groups of the seam."""
+
+    async def set_group(
+        self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None
+    ) -> GroupView:
+        queue = check_queue_name(queue)
+        limits = ("", "") if change.limits is None else ("1", change.limits.dump())
+        paused = {None: "", True: "p", False: "r"}[change.paused]
+        return _view(await self._write("group", queue, [queue, change.name, *limits, paused], call, now))
+
+    async def group(self, queue: str, name: str, *, now: int | None = None) -> GroupView:
+        queue = check_queue_name(queue)
+        return _view(await self._write("group", queue, [queue, check_group(name), "", "", ""], None, now))
+
+    async def groups(
+        self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
+    ) -> Page[GroupView]:
+        queue = check_queue_name(queue)
+        most = min(whole("limit", limit, 1, 2**53), _MOST)
+        last = "" if cursor is None else check_group(cursor)
+        rows = await self._read("groups", queue, [last, most + 1], now)
+        items = tuple(map(_view, rows[:most]))
+        return Page(items, items[-1].name if len(rows) > most else None)
+
+
+def _view(row: Sequence[Any]) -> GroupView:
+    name, waiting, running, own, all_groups, paused, till = row
+    limits = GroupLimits.load(own.rstrip("p"))
+    return GroupView(
+        name=name, waiting=waiting, running=running, own=limits, limits=limits.over(GroupLimits.load(all_groups)),
+        paused=paused == 1, till=till,
+    )  # fmt: skip
+
+
+def group_standing(row: Sequence[Any] | None) -> GroupStanding | None:
+    """What `explain.lua` says of a job's group; None where it has none."""
+    if row is None:
+        return None
+    group, let_in, ahead, holders = row
+    view = _view(group)
+    return GroupStanding(
+        name=view.name, let_in=let_in == 1, ahead=ahead, holders=tuple(holders), limits=view.limits,
+        paused=view.paused, till=view.till,
+    )  # fmt: skip

@@ -1,0 +1,67 @@
+"""The groups of a queue: see how they stand, pause one, give one limits of its own."""
+
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from toril.errors import InvalidOption, shown
+from toril.model import GroupLimits, GroupView, Page, RateLimit, SetGroup, SetGroups
+
+if TYPE_CHECKING:
+    from toril.operations import QueueOperations
+
+__all__ = ["GroupOptions", "QueueGroups"]
+
+
+class GroupOptions(TypedDict, total=False):
+    """What can be set for a group. None leaves it to the queue again."""
+
+    concurrency: int | None
+    rate_limit: RateLimit | None
+    max_waiting: int | None
+    weight: int | None
+
+
+class QueueGroups:
+    """`queue.groups`, over the whole fleet."""
+
+    def __init__(self, queue: "QueueOperations") -> None:
+        self._queue = queue
+
+    async def list(self, cursor: str | None = None, limit: int = 100) -> Page[GroupView]:
+        """A page of those that have jobs which have not ended, or limits of their own, by their names."""
+        return await self._queue.store.groups(self._queue.name, cursor=cursor, limit=limit)
+
+    async def get(self, group: str) -> GroupView:
+        """One of them; one that nothing is known of has no jobs, and the queue's limits."""
+        return await self._queue.store.group(self._queue.name, group)
+
+    async def pause(self, group: str) -> GroupView:
+        """Start nothing more of this group, anywhere, until `resume(group)`. What runs goes on, adds succeed."""
+        return await self._set(SetGroup(name=group, paused=True))
+
+    async def resume(self, group: str) -> GroupView:
+        return await self._set(SetGroup(name=group, paused=False))
+
+    async def set(self, group: str, **limits: Unpack[GroupOptions]) -> GroupView:
+        """Give one group limits of its own. What is not named stays as it is."""
+        before = (await self.get(group)).own
+        return await self._set(SetGroup(name=group, limits=_changed(before, limits)))
+
+    async def set_all(self, limits: GroupLimits | None) -> GroupLimits:
+        """What holds for each group, instead of what the code says; None takes that back. What then holds."""
+        if limits is not None and not isinstance(limits, GroupLimits):
+            raise InvalidOption(f"the limits of groups must be GroupLimits(…) or None, not {shown(limits)}")
+        queue = self._queue
+        settings = await queue.call(lambda call: queue.store.configure(queue.name, [SetGroups(limits)], call=call))
+        return settings.groups
+
+    async def _set(self, change: SetGroup) -> GroupView:
+        queue = self._queue
+        return await queue.call(lambda call: queue.store.set_group(queue.name, change, call=call))
+
+
+def _changed(before: GroupLimits, given: GroupOptions) -> GroupLimits:
+    now: dict[str, Any] = {name: getattr(before, name) for name in GroupOptions.__annotations__}
+    for name in given:
+        if name not in now:
+            raise TypeError(f"{name!r} is no limit of a group; known are {', '.join(now)}")
+    return GroupLimits(**(now | dict(given)))

@@ -1,0 +1,115 @@
+"""Groups: jobs of one queue that share a name, such as a tenant's, and take turns with those of the others."""
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+from toril.errors import InvalidOption, shown
+from toril.model.options import RateLimit, whole
+from toril.names import check_group
+
+MAX_WEIGHT: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    """What holds for each group of a queue, or for one of them: how many of it run at once (1 also keeps their order),
+    how many start in a time, how many may wait, and its share beside the others. None leaves it to the queue, and
+    where that says nothing either there is no bound, and a weight of 1."""
+
+    concurrency: int | None = None
+    rate_limit: RateLimit | None = None
+    max_waiting: int | None = None
+    weight: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.concurrency is not None:
+            whole("a group's concurrency", self.concurrency, 1, 1_000_000)
+        if self.max_waiting is not None:
+            whole("a group's max_waiting", self.max_waiting, 1, 2**53)
+        if self.weight is not None:
+            whole("a group's weight", self.weight, 1, MAX_WEIGHT)
+        if self.rate_limit is not None and not isinstance(self.rate_limit, RateLimit):
+            raise InvalidOption(f"a group's rate must be RateLimit(max, per) or None, not {shown(self.rate_limit)}")
+        if self.rate_limit is not None and self.rate_limit.window != "sliding":
+            raise InvalidOption("a group's rate is counted in a sliding window; there is no fixed one for groups")
+
+    def over(self, other: "GroupLimits") -> "GroupLimits":
+        """These, and where they say nothing the other."""
+        return GroupLimits(**{
+            name: getattr(other, name) if getattr(self, name) is None else getattr(self, name) for name in _LIMITS
+        })  # fmt: skip
+
+    def dump(self) -> str:
+        """As the stores keep it: numbers between commas."""
+        rate = self.rate_limit
+        numbers = (self.concurrency, rate and rate.max, rate and rate.per_ms, self.max_waiting, self.weight)
+        return ",".join("" if number is None else str(number) for number in numbers)
+
+    @classmethod
+    def load(cls, text: str | None) -> "GroupLimits":
+        concurrency, most, per, waiting, weight = (
+            int(part) if part else None for part in (text or ",,,,").split(",")[:5]
+        )
+        rate = None if most is None or per is None else RateLimit(most, per / 1000)
+        return cls(concurrency=concurrency, rate_limit=rate, max_waiting=waiting, weight=weight)
+
+
+_LIMITS: Final = tuple(field.name for field in fields(GroupLimits))
+NO_LIMITS: Final = GroupLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareGroups:
+    """What the code says of a queue's groups."""
+
+    limits: GroupLimits
+
+
+@dataclass(frozen=True, slots=True)
+class SetGroups:
+    """What an operator says of a queue's groups, instead of the code; None takes that back."""
+
+    limits: GroupLimits | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetGroup:
+    """What is to hold for one group: its own limits, in place of all it had, and whether it starts anything. None
+    leaves that as it is."""
+
+    name: str
+    limits: GroupLimits | None = None
+    paused: bool | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", check_group(self.name))
+        if self.limits is not None and not isinstance(self.limits, GroupLimits):
+            raise InvalidOption(f"a group's limits must be GroupLimits(…), not {shown(self.limits)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A group as it stands: how many of its jobs wait (ready or not yet due) and run; what holds for it, and which of
+    that is its own; until when its rate is used up."""
+
+    name: str
+    waiting: int = 0
+    running: int = 0
+    limits: GroupLimits = NO_LIMITS
+    own: GroupLimits = NO_LIMITS
+    paused: bool = False
+    till: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStanding:
+    """What its group keeps a job from: `ahead` of it are jobs of its own group; `holders` are those that have the
+    group's places (the first ten)."""
+
+    name: str
+    let_in: bool = False
+    ahead: int = 0
+    holders: tuple[str, ...] = ()
+    limits: GroupLimits = NO_LIMITS
+    paused: bool = False
+    till: int | None = None
