@@ -3,6 +3,7 @@
 import re
 import sqlite3
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +88,11 @@ def test_what_is_named_whole_is_found_whole(file: str, name: str, wanted: str) -
     sql = for_rows(sql, 3) if "VALUES (" in sql else sql
 
     assert f"SEARCH {wanted}" in plan(sql)
+
+
+def test_migrations_are_numbered_without_a_gap_or_a_double() -> None:
+    """A store knows only how many it has seen: one that came in between would never be carried out."""
+    folder = Path(__file__).parents[2] / "src" / "toril" / "engines" / "sqlite" / "migrations"
+    numbers = sorted(int(path.name.partition("_")[0]) for path in folder.glob("*.sql"))
+
+    assert numbers == list(range(1, len(numbers) + 1))
