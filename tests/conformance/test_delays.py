@@ -17,7 +17,7 @@ WRAP = 2**20
 async def test_those_of_one_millisecond_come_in_the_order_in_which_they_were_delayed(
     engine: Store, clock: ManualClock
 ) -> None:
-    await engine.add("q", [NewJob(name="early", data="{}"), NewJob(name="late", data="{}", delay=2000)])
+    await engine.add("q", [NewJob(name="early", data="{}", attempts=2), NewJob(name="late", data="{}", delay=2000)])
     early = await claim_one(engine)
     await engine.add("q", [NewJob(name=name, data="{}", delay=1000) for name in "ab"])
     await settle(engine, early.lease, Retried(Failure("no", "Error"), 1000))
