@@ -1,5 +1,8 @@
 """What a job says of its own failing travels with it, on every engine."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from tests.conformance.claims import LEASE, add, claim, claim_one, job, settle
@@ -81,3 +84,19 @@ async def test_who_claims_hears_of_the_jobs_that_came_too_late(engine: Store, cl
     assert late.failure.reason == f"expired: not started by {due}"
     assert await engine.exchange("q", [], wish, call=call) == answer, "who asks again is told again"
     assert (await claim(engine)).unstarted == (), "and nobody else is"
+
+
+async def test_a_stale_worker_is_refused_by_a_table_that_knows_the_fence(engine: Store, clock: ManualClock) -> None:
+    """The one that was away for too long writes after the one that took over, and is told that it is too late."""
+    await add(engine, NewJob(name="n"))
+    stale = await claim_one(engine, lease=1000)
+    clock.advance(1001)
+    await engine.recover("q")
+    heir = await claim_one(engine, alone=True)
+    with closing(sqlite3.connect(":memory:")) as table:
+        table.execute("CREATE TABLE balances (amount INTEGER, fence INTEGER)")
+        table.execute("INSERT INTO balances VALUES (0, 0)")
+        guarded = "UPDATE balances SET amount = ?, fence = ? WHERE fence < ?"
+        counted = [table.execute(guarded, (each.fence, each.fence, each.fence)).rowcount for each in (heir, stale)]
+
+    assert counted == [1, 0]
