@@ -216,6 +216,9 @@ class Oracle:
                 self.back(job)
             case Retried(_, delay) | Snoozed(delay):
                 self.delay(job, self.now + delay)
+            case Released() if job.ran_alone:
+                job.state, job.suspect = State.WAITING, True
+                self.suspects.insert(0, job.id)
             case Released():
                 self.front(job)
             case Parked():

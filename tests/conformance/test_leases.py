@@ -1,5 +1,7 @@
 """Engine.extend, report and recover: what holds while a lease holds, and what happens when it does not."""
 
+from functools import partial
+
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, ids, job, names, settle
@@ -8,6 +10,7 @@ from toril.model import (
     KEEP_ALL,
     Call,
     Cause,
+    Claim,
     Checkpoint,
     Completed,
     Ending,
@@ -21,6 +24,7 @@ from toril.model import (
     Report,
     Retried,
     Rewrite,
+    Snoozed,
     Verdict,
 )
 from toril.states import State
@@ -249,13 +253,46 @@ async def test_a_stall_in_company_never_fails_a_job(engine: Store) -> None:
     first = await claim_one(engine)
     await engine.recover("q", dead=[first.lease])
     alone = await claim_one(engine, alone=True)
-    await settle(engine, alone.lease, Released())
+    await settle(engine, alone.lease, Snoozed(0))
     in_company = await claim_one(engine)
 
     recovered = await engine.recover("q", dead=[in_company.lease])
 
     assert (recovered.returned, recovered.failed) == (("1",), ())
     assert (await job(engine, "1")).stalls == 2
+
+
+@pytest.mark.covers("F117")
+async def test_a_suspect_that_is_given_back_unfinished_runs_alone_again(engine: Store) -> None:
+    await add(engine, *(NewJob(name=n, priority=p) for n, p in (("a", 0), ("b", 4), ("c", 0))))
+    taken = (await claim(engine, 3)).jobs
+    await engine.recover("q", dead=[each.lease for each in taken[:2]])
+    await settle(engine, taken[2].lease, Released())
+    stopped = await claim_one(engine, alone=True)
+
+    await settle(engine, stopped.lease, Released())
+    in_company, again = await claim(engine), await claim_one(engine, alone=True)
+
+    assert stopped.name == again.name
+    assert again.suspect
+    assert len(in_company.jobs) == 1
+    assert in_company.suspects == 2
+    assert (await engine.recover("q", dead=[again.lease])).failed == (again.lease.id,)
+
+
+@pytest.mark.covers("F117")
+async def test_a_claim_for_suspects_only_brings_nothing_else(engine: Store) -> None:
+    await add(engine, *(NewJob(name=n) for n in "ab"))
+    stalled = await claim_one(engine)
+    only = partial(Claim, want=1, lease=30_000, worker="w", alone=True, only_suspects=True)
+
+    before = await engine.exchange("q", [], only(token="one"))
+    await engine.recover("q", dead=[stalled.lease])
+    after = await engine.exchange("q", [], only(token="two"))
+
+    assert (before.jobs, before.wake_at) == ((), None)
+    assert names(after.jobs) == ["a"]
+    assert names((await claim(engine)).jobs) == ["b"]
 
 
 async def test_a_job_that_someone_wants_stopped_does_not_return(engine: Store) -> None:

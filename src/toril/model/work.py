@@ -63,7 +63,8 @@ class Lease:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """A request for work. `alone` says that the claimer runs nothing else: only then is a job that has
-    stalled handed out, and with nothing beside it, so that whatever crashes next is known to be guilty."""
+    stalled handed out, and with nothing beside it, so that whatever crashes next is known to be guilty. With
+    `only_suspects` nothing else is."""
 
     want: int
     token: str
@@ -71,6 +72,7 @@ class Claim:
     worker: str
     alone: bool = False
     max_stalls: int = 1
+    only_suspects: bool = False
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:

@@ -40,7 +40,7 @@ def arguments_of(batch: Sequence[Settlement], claim: Claim) -> list[Any]:
         raise InvalidOption(f"one exchange settles at most {EXCHANGE} jobs, not {len(batch)}")
     rate = claim.limits.rate
     arguments: list[Any] = [
-        claim.want, claim.token, claim.lease, claim.worker, "1" if claim.alone else "", claim.max_stalls,
+        claim.want, claim.token, claim.lease, claim.worker, _alone(claim), claim.max_stalls,
         "1" if claim.limits.precedence is Precedence.PRIORITY_FIRST else "",
         *(("", "", "") if rate is None else (rate.max, rate.per_ms, rate.window)), len(batch),
     ]  # fmt: skip
@@ -52,6 +52,12 @@ def arguments_of(batch: Sequence[Settlement], claim: Claim) -> list[Any]:
         else:
             arguments += _told(settlement)
     return arguments
+
+
+def _alone(claim: Claim) -> str:
+    if not claim.alone:
+        return ""
+    return "only" if claim.only_suspects else "1"
 
 
 def _told(settlement: Settlement) -> tuple[str, str, str, Any, str]:

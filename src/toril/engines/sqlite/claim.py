@@ -61,7 +61,7 @@ def claim_jobs(step: Step, claim: Claim) -> Taken:
     shut = short and room.gate is not None and len(jobs) == room.size
     return Taken(
         jobs=tuple(jobs),
-        wake_at=_wake_at(step, _when_open(step, claim, room) if shut else None) if short else None,
+        wake_at=_wake_at(step, claim, _when_open(step, claim, room) if shut else None) if short else None,
         blocked_by=room.gate if shut else Gate.GROUPS if short and step.row.parked else None,
         suspects=step.row.suspects,
     )
@@ -135,6 +135,8 @@ def _take(step: Step, claim: Claim, size: int) -> list[Claimed]:
         suspect = _take_from(step, claim, Place.SUSPECT, 1)
         if suspect:
             return suspect
+    if claim.only_suspects:
+        return []
     places = [Place.WAITING, Place.PRIORITIZED]
     if claim.limits.precedence is Precedence.PRIORITY_FIRST:
         places.reverse()
@@ -221,11 +223,13 @@ def _expire(step: Step, found: list[Any]) -> int:
     return len(expired)
 
 
-def _wake_at(step: Step, shut: _Room | None) -> int | None:
+def _wake_at(step: Step, claim: Claim, shut: _Room | None) -> int | None:
     """When a claim may bring more, as far as the store can tell: at the next due time, or when the gate opens."""
     row, tx = step.row, step.tx
     if shut is not None:
         return shut.opens_at
+    if claim.only_suspects:
+        return None
     if row.waiting or row.prioritized:
         return tx.now  # a bounded number of expired jobs was ended: there is more behind them
     found = tx.one(_NEXT_DUE, (row.key, Place.DELAYED)) if row.delayed else None

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
 from toril.engines.sqlite.complete import complete
-from toril.engines.sqlite.layout import job_key
+from toril.engines.sqlite.layout import Place, job_key
 from toril.engines.sqlite.options import load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
@@ -51,6 +51,7 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
     now = tx.now
     settled: list[int] = []
     released: list[Job] = []
+    suspects: set[int] = set()
     completed: list[tuple[list[Any], str, Completed]] = []
     for settlement in batch:
         lease = settlement.lease
@@ -67,13 +68,16 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
             completed.append((entry, lease.id, settlement.outcome))
         else:
             job = Job._make(entry[:JOB_COLUMNS])
-            _apply(step, job, _final(settlement.outcome, job, entry[-3]), released)
+            outcome = _final(settlement.outcome, job, entry[-3])
+            if type(outcome) is Released and entry[-4]:
+                suspects.add(key)
+            _apply(step, job, outcome, released)
         verdicts.append(Verdict.OK)
     step.leave_active(settled)
     if completed:
         complete(step, completed)
     for job in reversed(released):  # each goes to the very front, so the last one first keeps their order
-        step.ready(job.key, step.row.front(job.priority))
+        _give_back(step, job, suspect=job.key in suspects)
     return tuple(verdicts)
 
 
@@ -156,6 +160,12 @@ def _park(step: Step, job: Job, parked: Parked, released: list[Job]) -> None:
         _fail(step, job, Failure(str(error), "WrongState"))
         return
     _apply(step, job, Released(), released)
+
+
+def _give_back(step: Step, job: Job, *, suspect: bool) -> None:
+    """To the front. One that has stalled has not shown yet that it is innocent: it is claimed alone again."""
+    place, rank = step.row.front(0 if suspect else job.priority)
+    step.ready(job.key, (Place.SUSPECT if suspect else place, rank))
 
 
 def _fail(step: Step, job: Job, failure: Failure) -> None:

@@ -30,6 +30,7 @@ if before then
 end
 -- include standing
 -- include settle
+-- include giving
 -- include lines
 
 -- Look at everything first, then write.

@@ -1,6 +1,6 @@
 -- include claim
 -- include rate
--- From where a claim takes, and what keeps it from more: ARGV[4] want, [8] alone, [10] priorities first.
+-- From where a claim takes, and what keeps it from more: ARGV[4] want, [8] alone ('only': suspects only), [10] priorities first.
 -- A suspect that stands in no line any more was taken by another library's worker, or is gone.
 local function pop_suspect()
   while suspects > 0 do
@@ -42,10 +42,11 @@ local function pop_prioritized(size)
 end
 
 local function take_some(size)
-  if ARGV[8] == '1' and size > 0 and suspects > 0 then
+  if ARGV[8] ~= '' and size > 0 and suspects > 0 then
     take(pop_suspect, 1, 1)
     if #taken > 0 then return end
   end
+  if ARGV[8] == 'only' then return end
   local first, second = pop_waiting, pop_prioritized
   if ARGV[10] == '1' then first, second = second, first end
   for _ = 1, N.passes do
@@ -72,6 +73,7 @@ end
 
 -- When a claim that brought too little may bring more.
 local function wake_time()
+  if ARGV[8] == 'only' then return end
   if ready > suspects or prioritized > 0 or groups.turns() > 0 then return now end
   local first = call('ZRANGE', P .. K.delayed, 0, 0, 'WITHSCORES')
   local due, till = first[2] and math.max(now, math.floor(first[2] / N.ties)), groups.next_till()

@@ -4,15 +4,16 @@
 -- Jobs that come back from those who ran them. Each counts only while its lease holds.
 local OK, LOST, MISSING = 0, 1, 2
 local FAILS = {f = 'failed', x = 'cancelled'}
-local released, delayed_some = {}, false
+local released, delayed_some, given_back = {}, false, false
 
 -- The fields of a job that its end needs.
 local function running_job(id)
   local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.priority, F.cancelling,
-    F.parent, F.deferred, F.group)
+    F.parent, F.deferred, F.group, F.held)
   return {
     name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = tonumber(f[5]) or 0, worker = f[6],
     options = f[7], priority = tonumber(f[8]) or 0, cancelling = f[9], parent = f[10], deferred = f[11], group = f[12],
+    suspect = (f[13] or ''):match('^%d+ 1 '),
   }
 end
 
@@ -49,6 +50,7 @@ local function settle_one(id, job, kind, text, shown, extra, trace)
   elseif kind == 'p' then
     local rests, refusal = park(id, text, tonumber(extra))
     if rests then return job.group and groups.give_up_seat(id, job.group) end
+    job.suspect = nil
     kind = refusal and 'f' or 'l'
     if refusal then text, shown, whole, extra, trace = refusal, refusal, true, 'WrongState', '' end
   end
@@ -68,12 +70,7 @@ local function settle_one(id, job, kind, text, shown, extra, trace)
     delay_job(id, job, tonumber(extra))
   else
     if job.group then groups.give_up_seat(id, job.group) end
-    released[#released + 1] = {id, job.priority}
+    released[#released + 1] = {id, job.priority, job.suspect}
     event('waiting', 'jobId', id, 'prev', 'active')
   end
-end
-
--- Give back, in their order: each goes to the very front, so the last one first.
-local function flush_released()
-  for i = #released, 1, -1 do to_front(released[i][1], released[i][2]) end
 end

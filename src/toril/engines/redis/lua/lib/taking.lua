@@ -57,7 +57,7 @@ end
 -- finds it so comes back by the clock.
 local open = not meta[1] and not (most_running and running >= most_running)
 local worth, turns = open and gate ~= 'rate', groups.turns() > 0 or (groups.news and #taken == want)
-if worth and (ready > suspects or prioritized > 0 or turns) then
+if worth and (ready > suspects or prioritized > 0 or turns or (given_back and suspects > 0)) then
   call('ZADD', P .. K.marker, '0', '0')
 elseif (worth and suspects == 0) or not open then
   call('ZREM', P .. K.marker, '0')
