@@ -321,7 +321,9 @@ class App(Failing, Tended, Flowing):
         twin = self._store.twin()
         if under is not None and not self.url.startswith("memory:"):
             owned = twin is not self._store
-            return under.keeper(twin, self._clock, owned=owned, rouse=process.rouse, stalled=process.stalled)
+            return under.keeper(
+                twin, self._clock, owned=owned, rouse=process.rouse, stalled=process.stalled, look=process.look_again
+            )
         return (LoopKeeper if self._given else Keeper)(twin, self._clock, owned=twin is not self._store)
 
     def stop(self) -> None:

@@ -59,3 +59,11 @@ q = app.queue(
     "q", [hold, once, busy, deaf, deadly], concurrency=int(os.environ.get("ALIVE_CONCURRENCY", "2")), lease=LEASE,
     max_stalls=int(os.environ.get("ALIVE_STALLS", "1")), retry=Retry(attempts=1), keep_failed=1000,
 )  # fmt: skip
+if second := os.environ.get("ALIVE_SECOND"):
+
+    async def hold_there(ctx: JobContext[float]) -> None:
+        note("start", f"{second}:{ctx.job_id}")
+        await asyncio.sleep(ctx.data)
+        note("end", f"{second}:{ctx.job_id}")
+
+    app.queue(second, {"hold": hold_there}, lease=LEASE)

@@ -11,8 +11,9 @@ from toril.errors import EngineUnavailable
 from toril.model import Call, Exchange, Verdict
 from toril.worker import loop
 from toril.worker.leases import Keeper
-from toril.worker.loop import Loop, Quarantine
+from toril.worker.loop import Loop
 from toril.worker.process import Process
+from toril.worker.quarantine import Quarantine
 from toril.worker.upkeep import Upkeep
 
 __all__ = ["loop_mutants"]

@@ -14,6 +14,7 @@ import click
 from toril import App, TorilError
 from toril.cli.loading import load
 from toril.cli.loglines import write_logs
+from toril.worker.quarantine import Suspects
 from toril.worker.under import Under
 
 __all__ = ["chosen_queues", "main"]
@@ -31,13 +32,17 @@ def main(orders: str, descriptors: str) -> int:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     write_logs(given["log_level"])
-    under = Under(line, memory)
+    under = Under(line, memory, Suspects[given["suspects"]])
     try:
         app = load(given["target"])
         queues = chosen_queues(app, [(name, slots) for name, slots in given["queues"]])
     except click.UsageError as error:
         under.say(failed=[2, error.format_message(), True])
         return 2
+    if app.url.startswith("memory:"):  # nobody else can get at its jobs
+        under.suspects = Suspects.MAKE_WAY
+    elif under.suspects is Suspects.ONLY:
+        queues = dict.fromkeys(queues, 1)
     under.say(hello={"url": app.url, "prefix": app.prefix, "queues": queues})
     return _worked(app, queues, given, under)
 

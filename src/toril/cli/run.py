@@ -12,7 +12,7 @@ from toril.cli.address import DEFAULT, address
 from toril.cli.endings import Failure
 from toril.cli.loglines import write_logs
 from toril.cli.times import duration
-from toril.supervisor import Listen, Plan, Supervisor, serve
+from toril.supervisor import Listen, Plan, Supervisor, Suspects, serve
 
 __all__ = ["run"]
 
@@ -106,9 +106,16 @@ def _plan(
     if http is not None and no_http and click.get_current_context().get_parameter_source("http") is _TYPED:
         raise click.UsageError("--http and --no-http exclude each other")
     orders = {"target": target, "queues": chosen, "grace": grace, "burst": burst, "log_level": log_level}
-    command = (sys.executable, "-m", "toril.cli.child", json.dumps(orders))
+    usual = Suspects.MAKE_WAY if burst else Suspects.LEAVE if rest["processes"] == 1 else Suspects.WHEN_IDLE
+    command, spare = (_command(orders | {"suspects": suspects.name}) for suspects in (usual, Suspects.ONLY))
     listen = None if no_http else Listen(*(http or DEFAULT), asked_for=http is not None, origin=http_origin)
-    return Plan(command=command, title=target, grace=grace, burst=burst, http=listen, **rest)
+    return Plan(
+        command=command, spare=None if burst else spare, title=target, grace=grace, burst=burst, http=listen, **rest
+    )
+
+
+def _command(orders: dict[str, Any]) -> tuple[str, ...]:
+    return (sys.executable, "-m", "toril.cli.child", json.dumps(orders))
 
 
 def _server(plan: Plan, token: str | None, read_token: str | None, hosts: tuple[str, ...]) -> Any:

@@ -5,5 +5,6 @@ from toril.supervisor.health import Vitals
 from toril.supervisor.plan import Listen, Plan
 from toril.supervisor.serving import serve
 from toril.supervisor.supervisor import Supervisor
+from toril.worker.quarantine import Suspects
 
-__all__ = ["Failed", "Listen", "Plan", "Supervisor", "Vitals", "serve"]
+__all__ = ["Failed", "Listen", "Plan", "Supervisor", "Suspects", "Vitals", "serve"]

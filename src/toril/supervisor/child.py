@@ -51,8 +51,20 @@ class Child:
         self.forced = False  # it did not go in time
         self.killed: str | None = None  # why it had to be killed while it was to work
         self.died: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._descriptor = _watchable(self.pid)
         # Not the line's end, which what a handler has forked may hold open.
-        threading.Thread(target=self._wait, args=(self.died.get_loop(),), daemon=True).start()
+        if self._descriptor is None:
+            threading.Thread(target=self._wait, args=(self.died.get_loop(),), daemon=True).start()
+        else:
+            self.died.get_loop().add_reader(self._descriptor, self._gone)
+
+    def _gone(self) -> None:
+        """It has ended, and waiting for it takes no time."""
+        if self._descriptor is not None:
+            self.died.get_loop().remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None
+            self._dead(self._process.wait())
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
         code = self._process.wait()
@@ -119,6 +131,14 @@ class Child:
         if not self.died.done():
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
+
+
+def _watchable(pid: int) -> int | None:
+    """What can be read from when the process has ended, where the system has such a thing."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
 
 
 def told(code: int, *, out_of_memory: bool = False) -> str:

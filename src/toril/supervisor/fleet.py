@@ -1,6 +1,7 @@
 """The leases of all children: kept while they live, given back when they die."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -12,12 +13,20 @@ from toril.model import BATCH, EXCHANGE, Call, Claim, Extended, Lease, Released,
 from toril.supervisor.child import Child
 from toril.worker.leases import Keeper
 
-__all__ = ["FleetKeeper"]
+__all__ = ["FleetKeeper", "Stalled"]
 
 T = TypeVar("T")
 
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """Jobs that were taken back, by queue, and how many of them wait to be run again."""
+
+    jobs: dict[str, list[str]]
+    waiting: int
 
 
 class FleetKeeper(Keeper):
@@ -54,15 +63,16 @@ class FleetKeeper(Keeper):
         super().release(lease)
         self._lost.add(lease)
 
-    async def give_back(self, leases: Sequence[Lease], cause: str, patience: float) -> dict[str, list[str]]:
-        """Jobs of a process that died: each has stalled, and can be claimed again. Returns them by queue."""
-        found: dict[str, list[str]] = {}
+    async def give_back(self, leases: Sequence[Lease], cause: str, patience: float) -> "Stalled":
+        """Jobs of a process that died: each has stalled, and can be claimed again, unless it has too often."""
+        found, waiting = dict[str, list[str]](), 0
         for queue, some in _by_queue(leases, BATCH):
             recover = partial(self._engine.recover, queue, dead=some, cause=cause)
             answer = await self._patiently(recover, patience)
             if answer is not None:
                 found.setdefault(queue, []).extend((*answer.returned, *answer.failed))
-        return found
+                waiting += len(answer.returned)
+        return Stalled(found, waiting)
 
     async def release_all(self, leases: Sequence[Lease], patience: float) -> int:
         """Jobs of a process that we stopped: back to the front, and nothing is held against them."""

@@ -41,7 +41,7 @@ class Vitals:
             found.append("booting")
         if now - self._answered > supervisor.plan.unready_after:
             found.append(f"the store has not answered for {now - self._answered:.0f} s: {self._detail}")
-        alive = [child for child in supervisor.children.values() if child.ready]
+        alive = [child for child in supervisor.posted if child.ready]
         if len(alive) >= supervisor.plan.processes:
             self._complete = now
         elif now - self._complete > _GONE:

@@ -20,6 +20,7 @@ class Plan:
     """How many children, how each is started, and when one has to go. Times are seconds, sizes are bytes."""
 
     command: tuple[str, ...]  # of a child, without the descriptors, which come last
+    spare: tuple[str, ...] | None = None  # the same, of a child for jobs that have stalled
     title: str = "toril"
     processes: int = 1
     grace: float = 10.0

@@ -21,7 +21,8 @@ from toril.worker.shutdown import Watchdog
 
 __all__ = ["Supervisor"]
 
-_FIRST_PAUSE: Final = 1.0  # seconds before the second restart in a row; the first one is at once
+_AT_ONCE: Final = 0.1  # seconds before a first restart: who takes over the jobs needs the processor more
+_FIRST_PAUSE: Final = 1.0  # seconds before the second in a row
 _LONGEST_PAUSE: Final = 30.0
 _SETTLED: Final = 60.0  # seconds after which a child's death is not counted with those before it
 _LOOK: Final = 0.25
@@ -56,6 +57,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._oom = OomCounter()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._spare: asyncio.Task[None] | None = None
         self._clean = True
 
     async def run(self) -> int:
@@ -64,8 +66,9 @@ class Supervisor:
         with watchdog.watching(), self._other_signals():
             rounds = asyncio.gather(self._look_after(), *(beside(self) for beside in self._beside))
             try:
-                await asyncio.gather(*(self._post(number) for number in range(self.plan.processes)))
+                await asyncio.gather(*(self._post(number, self.plan.command) for number in range(self.plan.processes)))
             finally:
+                await self._end_spare()
                 rounds.cancel()
                 await asyncio.gather(rounds, return_exceptions=True)
                 await self._close()
@@ -85,10 +88,10 @@ class Supervisor:
 
     # one post, which one child after another holds
 
-    async def _post(self, number: int) -> None:
+    async def _post(self, number: int, command: Sequence[str]) -> None:
         deaths = 0
         while not self._stopping.is_set():
-            child = Child(self.plan.command, self.plan.env)
+            child = Child(command, self.plan.env)
             self.children[number] = child
             began = self._clock.monotonic()
             listening = asyncio.create_task(self._listen(child))
@@ -115,14 +118,16 @@ class Supervisor:
                     self._greet(hello)
                 case {"ready": facts}:
                     child.ready = True
-                    self.hello = {**(self.hello or {}), **facts}
-                    if sum(each.ready for each in self.children.values()) == self.plan.processes:
+                    self.hello = {**facts, **(self.hello or {})}
+                    if not self.up.is_set() and sum(each.ready for each in self.posted) == self.plan.processes:
                         self.up.set()
                         log.info("up: %s worker processes are ready", self.plan.processes)
                 case {"failed": words}:
                     child.failed = Failed(*words)
                 case {"leaves": _}:
                     child.leaves = child.draining = True
+                case {"suspects": _}:
+                    self._suspects_wait()
                 case {"ask": _} if self._keeper is not None:
                     self._keeper.ask()
 
@@ -156,7 +161,40 @@ class Supervisor:
             if stopped:
                 await self._keeper.release_all(leases, _PATIENCE)
             else:
-                self._tell_stalled(await self._keeper.give_back(leases, cause, _PATIENCE))
+                stalled = await self._keeper.give_back(leases, cause, _PATIENCE)
+                if stalled.waiting:
+                    self._suspects_wait()
+                self._tell_stalled(stalled.jobs)
+
+    @property
+    def posted(self) -> list[Child]:
+        """The children without the spare one."""
+        return [child for number, child in self.children.items() if number < self.plan.processes]
+
+    def _suspects_wait(self) -> None:
+        """Jobs that have stalled wait for a process to themselves. Who runs nothing is told at once, and need not find
+        out; if there is nobody, the spare process is started."""
+        spare = self.children.get(self.plan.processes)
+        idle = [
+            child for child in self.children.values()
+            if child.ready and not child.draining and not child.held() and (child is spare or self.plan.processes > 1)
+        ]  # fmt: skip
+        for child in idle:
+            child.say(look=True)
+        in_memory = self._keeper is None
+        if idle or spare is not None or in_memory or self.plan.spare is None or self._stopping.is_set():
+            return
+        if self._spare is None or self._spare.done():
+            self._spare = asyncio.create_task(self._post(self.plan.processes, self.plan.spare))
+
+    async def _end_spare(self) -> None:
+        """It goes last."""
+        if self._spare is not None:
+            self._stopping.set()
+            spare = self.children.get(self.plan.processes)
+            if spare is not None and not spare.draining:
+                spare.terminate()
+            await asyncio.wait([self._spare])
 
     def _tell_stalled(self, stalled: dict[str, list[str]]) -> None:
         """Through a child, where the app's listeners are; where there is none, in our own log."""
@@ -168,12 +206,13 @@ class Supervisor:
                 log.warning("jobs stalled queue=%s job_ids=%s", queue, ",".join(jobs))
 
     async def _pause(self, deaths: int) -> None:
-        """At once the first time, then ever longer, and never all at the same moment."""
+        """Hardly any the first time, then ever longer, and never all at the same moment."""
+        pause = _AT_ONCE
         if deaths:
             pause = min(_FIRST_PAUSE * 2 ** (deaths - 1), _LONGEST_PAUSE) * (0.75 + self._clock.random() / 2)
             log.warning("a worker process is started anew in %.1f s", pause)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), pause)
 
     # what goes on beside them
 

@@ -13,15 +13,15 @@ from toril.clock import Clock
 from toril.engine import Engine
 from toril.errors import EngineUnavailable, TorilError
 from toril.model import EXCHANGE, Call, Claim, Claimed, Exchange, Limits, Settlement, Verdict
+from toril.worker.quarantine import Quarantine, Suspects
 
-__all__ = ["Loop", "Quarantine", "Slots", "Terms"]
+__all__ = ["Loop", "Slots", "Terms"]
 
 _REST: Final = 60_000  # ms that a wait for news lasts at most
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 _LAST_PAUSE: Final = 0.5  # the longest while the worker is to stop: it has not much time left
-_MAKES_WAY: Final = 10.0  # seconds for which claims are held back so that a suspect can run alone
-_GOES_ON: Final = 60.0  # seconds before that is tried again, if what runs did not end in time
+_SPARE_LOOK: Final = 5.0  # seconds after which a spare process looks, should nobody have told it to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,7 @@ class Terms:
     lease: int
     max_stalls: int
     limits: Limits
+    suspects: Suspects = Suspects.MAKE_WAY
 
 
 class Slots(Protocol):
@@ -89,7 +90,8 @@ class Loop:
         self._alone = False  # whether the last claim was made by a worker that ran nothing
         self._wake_at: float | None = None
         self._nap: asyncio.Event | None = None
-        self._quarantine = Quarantine(clock)
+        self._spare = terms.suspects is Suspects.ONLY
+        self._quarantine = Quarantine(clock, terms.suspects)
         self._quiet = False
         self._stopping = False
 
@@ -158,6 +160,8 @@ class Loop:
     def _may_claim(self) -> bool:
         if self._quiet or not self._slots.free():
             return False
+        if self._spare:
+            return not self._exhausted and self._slots.solitary()
         if self._unlooked and self._slots.solitary():
             return True  # what the last claim could not have, because something ran beside it
         return not self._exhausted and (not self._quarantine.holds_back() or self._slots.solitary())
@@ -170,15 +174,14 @@ class Loop:
     async def _exchange(self) -> None:
         batch = self._outbox[:EXCHANGE]
         want = min(self._slots.free(), EXCHANGE) if self._may_claim() else 0
-        alone = (
-            want > 0 and self._quarantine.waiting and self._slots.solitary()
-        )  # what stalled runs with nothing beside
+        # What has stalled runs with nothing beside it.
+        alone = want > 0 and (self._spare or self._quarantine.waiting) and self._slots.solitary()
         self._seq += 1
         asked_at = self._clock.monotonic()
         terms = self._terms
         claim = Claim(
             want=want, token=f"{self._sender}:{self._seq}", lease=terms.lease, worker=terms.worker,
-            alone=alone, max_stalls=terms.max_stalls, limits=terms.limits,
+            alone=alone, max_stalls=terms.max_stalls, limits=terms.limits, only_suspects=self._spare,
         )  # fmt: skip
         if want:
             self._slots.claiming(alone=alone)
@@ -226,10 +229,13 @@ class Loop:
             # Counted from when it was asked for: the next claim is on its way for as long as this one was, and so
             # reaches the store when the time has come, and not later by a round trip each time.
             self._wake_at = asked_at + max(0, answer.wake_at - answer.now) / 1000
+        elif self._exhausted and self._spare:
+            self._wake_at = asked_at + _SPARE_LOOK
 
     async def _rest(self) -> None:
         """Until something finishes, arrives, or falls due."""
-        if self._exhausted and self._watcher is None and not self._quiet and self._slots.free():
+        waits = not self._spare  # else it would take the news away from those who can do something about it
+        if waits and self._exhausted and self._watcher is None and not self._quiet and self._slots.free():
             self._watcher = asyncio.get_running_loop().create_task(self._watch())
         times = [time for time in (self._wake_at, self._quarantine.until) if time is not None]
         timer = None
@@ -255,31 +261,3 @@ class Loop:
             self._watcher = None
         self._exhausted = False
         self._news.set()
-
-
-class Quarantine:
-    """When claims are held back. A job that has stalled runs with nothing beside it, so that what crashes next is known
-    to be guilty; and while such jobs wait, the worker makes way for them, but not for ever."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._suspect_runs = False
-        self.waiting = True  # for all that is known before the first claim
-        self.until: float | None = None
-        self._not_before = 0.0
-
-    def holds_back(self) -> bool:
-        """Whether a worker that runs something should claim nothing beside it."""
-        return self._suspect_runs or (self.until is not None and self._clock.monotonic() < self.until)
-
-    def note(self, *, waiting: int, taken: bool) -> None:
-        """A claim brought a suspect, or saw that some wait."""
-        self._suspect_runs = taken
-        self.waiting = waiting > 0
-        now = self._clock.monotonic()
-        if taken or not waiting:
-            self.until = None
-        elif self.until is None and now >= self._not_before:
-            self.until = now + _MAKES_WAY
-        elif self.until is not None and now >= self.until:
-            self.until, self._not_before = None, now + _GOES_ON

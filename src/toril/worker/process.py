@@ -16,6 +16,7 @@ from toril.model import Order, whole
 from toril.plan import GRACE, Hook, Plan
 from toril.queue import Queue
 from toril.worker.leases import Keeper
+from toril.worker.quarantine import Suspects
 from toril.worker.schedules import Runs
 from toril.worker.shutdown import Watchdog
 from toril.worker.solitude import Solitude
@@ -28,6 +29,7 @@ __all__ = ["Process", "chosen"]
 
 _LAST_EXCHANGE: Final = 0.5  # seconds for handing in what was given back
 _LAST_POLL: Final = 1.0  # seconds for a poller to end
+_SPARE: Final = 60.0  # seconds without work after which a spare process goes
 
 
 class Process:
@@ -80,7 +82,7 @@ class Process:
         caller = Caller(f"{self.name}/reports", self._clock)
         around = Surroundings(
             engine=self._engine, clock=self._clock, caller=caller, keeper=keeper, events=self._events,
-            name=self.name, rested=self._rested.set, solitude=Solitude(self._clock), runs=self._runs, state=state,
+            name=self.name, rested=self._rested.set, solitude=self._solitude(), runs=self._runs, state=state,
             middleware=tuple(self._plan.middleware),
         )  # fmt: skip
         self._workers = [Worker(queue, around, self._concurrency.get(queue.name)) for queue in self._queues]
@@ -98,11 +100,25 @@ class Process:
             shutdown.push_async_callback(keeper.stop)
             return await self._work(keeper, burst=burst)
 
+    def _solitude(self) -> Solitude:
+        if self._under is None:
+            return Solitude(self._clock)
+        return Solitude(self._clock, self._under.suspects, self._call_spare)
+
+    def _call_spare(self) -> None:
+        if self._under is not None:
+            self._under.say(suspects=True)
+
+    @property
+    def _is_spare(self) -> bool:
+        return self._under is not None and self._under.suspects is Suspects.ONLY
+
     async def _work(self, keeper: Keeper, *, burst: bool) -> int:
         upkeep = Upkeep(
             [(worker.queue.name, worker.queue.options.lease) for worker in self._workers], self._engine, self._clock,
             self._events, self.name, keeper, running=lambda: sum(worker.busy for worker in self._workers),
             slots=sum(worker.concurrency for worker in self._workers), version=self._version, order=self._ordered,
+            stalled=self._call_spare,
         )  # fmt: skip
         with logged():
             return await self._until_stopped(upkeep, burst=burst)
@@ -115,6 +131,8 @@ class Process:
                 rounds.append(group.create_task(self._runs.round(*self._by_schedules())))
             if burst:
                 rounds.append(group.create_task(self._until_empty()))
+            if self._is_spare:
+                rounds.append(group.create_task(self._until_unneeded()))
             drained = await self._drained_once_stopped(group, tasks)
             for task in rounds:
                 task.cancel()
@@ -128,7 +146,8 @@ class Process:
     async def _boot_pollers(self, group: asyncio.TaskGroup) -> None:
         await self._all_ready()
         self._booted("workers")
-        self._pollers = [group.create_task(self._poll(poller)) for poller in self._plan.pollers]
+        if not self._is_spare:
+            self._pollers = [group.create_task(self._poll(poller)) for poller in self._plan.pollers]
         self._booted("pollers")
         if self._under is not None:
             self._under.say(ready={"pollers": len(self._pollers)})
@@ -190,11 +209,24 @@ class Process:
         started = -1
         while started != (started := sum(worker.started for worker in self._workers)):
             await self._all_empty()
-            for worker in self._workers:
-                worker.look_again()
+            self.look_again()
             await self._all_empty()
         if not self._stopping.is_set():
             self.stop()
+
+    async def _until_unneeded(self) -> None:
+        """A spare process goes when it has had nothing to do for a while."""
+        started = -1
+        while started != (started := sum(worker.started for worker in self._workers)):
+            await self._clock.sleep(_SPARE)
+            while any(worker.busy for worker in self._workers):
+                await self._clock.sleep(_LAST_POLL)
+        self._ordered(Order.STOP)
+
+    def look_again(self) -> None:
+        """Something may have arrived, in any queue."""
+        for worker in self._workers:
+            worker.look_again()
 
     async def _all_empty(self) -> None:
         while not all(worker.empty for worker in self._workers):

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 
 from toril.clock import Clock
+from toril.model import Exchange
+from toril.worker.quarantine import Suspects
 
 __all__ = ["Solitude"]
 
@@ -10,8 +12,12 @@ __all__ = ["Solitude"]
 class Solitude:
     """What runs in a process, over all its queues; and who, if anyone, has it to himself."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self, clock: Clock, suspects: Suspects = Suspects.MAKE_WAY, call_spare: Callable[[], None] = lambda: None
+    ) -> None:
         self._clock = clock
+        self.suspects = suspects
+        self._call_spare = call_spare
         self._running = 0
         self._claims = 0
         self._holder: object | None = None
@@ -31,6 +37,11 @@ class Solitude:
             return False
         now = self._clock.monotonic()
         return any(now < until for until in self._ways.values())
+
+    def looked(self, answer: Exchange) -> None:
+        """Those who have stalled and wait for a process of their own are told of where there is a spare one."""
+        if answer.suspects and self.suspects in (Suspects.WHEN_IDLE, Suspects.LEAVE):
+            self._call_spare()
 
     def make_way(self, worker: object, until: float | None) -> None:
         """Have the others claim nothing for a while, or no longer."""

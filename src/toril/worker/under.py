@@ -15,6 +15,7 @@ from toril.clock import Clock, Timer
 from toril.engine import Engine
 from toril.model import Cancellation, Extended, Lease
 from toril.worker.leases import Keeper, Tell
+from toril.worker.quarantine import Suspects
 from toril.worker.table import Held, Table
 
 __all__ = ["TableKeeper", "Under"]
@@ -25,17 +26,18 @@ _TICK: Final = 0.5  # seconds
 class Under:
     """The worker's end of the line to its supervisor: a JSON document a line, both ways."""
 
-    def __init__(self, line: int, memory: int) -> None:
+    def __init__(self, line: int, memory: int, suspects: Suspects = Suspects.MAKE_WAY) -> None:
+        self.suspects = suspects
         self._socket = socket.socket(fileno=line)
         self._sending = threading.Lock()
         self._table = Table(memory)
 
     def keeper(
         self, engine: Engine, clock: Clock, *, owned: bool, rouse: Callable[[], None],
-        stalled: Callable[[str, list[str]], None],
+        stalled: Callable[[str, list[str]], None], look: Callable[[], None],
     ) -> "TableKeeper":  # fmt: skip
         """What keeps leases in this process: it leaves that to the supervisor."""
-        return TableKeeper(engine, clock, self, self._table, owned=owned, orphaned=rouse, stalled=stalled)
+        return TableKeeper(engine, clock, self, self._table, owned=owned, orphaned=rouse, stalled=stalled, look=look)
 
     def say(self, **message: Any) -> None:
         """Tell the supervisor; if it is gone, whoever listens will notice."""
@@ -60,13 +62,14 @@ class TableKeeper(Keeper):
 
     def __init__(
         self, engine: Engine, clock: Clock, line: Under, table: Table, *, owned: bool,
-        orphaned: Callable[[], None], stalled: Callable[[str, list[str]], None],
+        orphaned: Callable[[], None], stalled: Callable[[str, list[str]], None], look: Callable[[], None],
     ) -> None:  # fmt: skip
         super().__init__(engine, clock, owned=owned)
         self._line = line
         self._table = table
         self._orphaned = orphaned
         self._stalled = stalled
+        self._look = look
         self._ticking: Timer | None = None
         self._home: asyncio.AbstractEventLoop | None = None
 
@@ -116,8 +119,12 @@ class TableKeeper(Keeper):
             self._tell(Lease(*words), Extended(lost=(Lease(*words),)))
         for *words, reason in message.get("cancelled", ()):
             self._tell(Lease(*words), Extended(cancelled=(Cancellation(Lease(*words), reason),)))
-        if "stalled" in message and self._home is not None and not self._home.is_closed():
+        if self._home is None or self._home.is_closed():
+            return
+        if "stalled" in message:
             self._home.call_soon_threadsafe(self._stalled, *message["stalled"])
+        if "look" in message:
+            self._home.call_soon_threadsafe(self._look)
 
     def _tell(self, lease: Lease, found: Extended) -> None:
         held = self._held.get(lease)

@@ -28,6 +28,7 @@ class Upkeep:
     def __init__(
         self, queues: Sequence[tuple[str, int]], engine: Engine, clock: Clock, events: Events, worker: str,
         keeper: Keeper, *, running: Callable[[], int], slots: int, version: str, order: Callable[[Order], None],
+        stalled: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self._queues = queues
         self._engine = engine
@@ -39,6 +40,7 @@ class Upkeep:
         self._slots = slots
         self._version = version
         self._order = order
+        self._stalled = stalled
         self._heard: tuple[Order, ...] = ()
         self._started_at = clock.now()
 
@@ -109,6 +111,8 @@ class Upkeep:
                 await self._clock.sleep(_AFTER_AN_ERROR)
 
     def _tell(self, queue: str, found: Recovered) -> None:
+        if found.returned:
+            self._stalled()
         if self._events.wanted("stalled"):
             ends = [(job, None) for job in found.returned] + [(job, STALLED_OUT) for job in found.failed]
             for job, error in ends:

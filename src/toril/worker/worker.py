@@ -73,6 +73,7 @@ class Worker:
         terms = Terms(
             queue=queue.name, worker=around.name, concurrency=self.concurrency, lease=options.lease,
             max_stalls=options.max_stalls, limits=Limits(rate=options.rate_limit, precedence=precedence),
+            suspects=around.solitude.suspects,
         )  # fmt: skip
         self._loop = Loop(terms, around.engine, around.clock, self, self._error)
         around.solitude.join(self._loop.slot_freed)
@@ -175,6 +176,7 @@ class Worker:
 
     def looked(self, answer: Exchange) -> None:
         self._telling.looked(answer)
+        self._around.solitude.looked(answer)
         self.ready.set()
 
     def drained(self) -> None:
