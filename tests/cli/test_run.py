@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Fresh, Toril, documents, on
+from toril.cli.run import run
 from toril.model import Counts
 
 WAITS = 60.0
@@ -70,8 +71,8 @@ def test_a_burst_does_all_there_is_to_do_and_ends(fresh: Fresh, toril: Toril) ->
     log = ended(process)
 
     assert process.returncode == 0, log
-    (run,) = documents(toril("jobs", "email", "--runs", "--json").stdout)
-    assert (run["cause"], run["text"]) == ("completed", '"hello ada"')
+    (told,) = documents(toril("jobs", "email", "--runs", "--json").stdout)
+    assert (told["cause"], told["text"]) == ("completed", '"hello ada"')
     (apart,) = documents(toril("jobs", "other", "--runs", "--json").stdout)
     assert apart["cause"] == "completed"
     assert int(apart["text"]) != process.pid
@@ -199,3 +200,51 @@ def test_without_logging_a_worker_is_silent(folder: Path, toril: Toril) -> None:
     done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=True, env=os.environ)
 
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_changed_source_starts_the_workers_anew(fresh: Fresh, folder: Path, toril: Toril) -> None:
+    """One that cannot be loaded is told of, and the next change mends it."""
+    (folder / "words.py").write_text("GREETING = 'hello '\n")
+    (folder / "dev.py").write_text("from words import GREETING\n" + JOBS.replace('"hello "', "GREETING"))
+    process = fresh("run", "dev:app", "--reload")
+    until(process, "up: ")
+
+    (folder / "words.py").write_text("GREETING = \n")
+    until(process, "words.py changed: the worker processes are replaced")
+    until(process, "importing 'dev' failed")
+    (folder / "words.py").write_text("GREETING = 'good day '\n")
+    until(process, "worker started")
+    toril("add", "email", "greet", '{"name": "ada"}')
+    until(process, "job completed")
+    process.send_signal(signal.SIGTERM)
+    ended(process)
+
+    assert process.returncode == 0
+    (told,) = documents(toril("jobs", "email", "--runs", "--json").stdout)
+    assert told["text"] == '"good day ada"'
+
+
+@pytest.mark.covers("R006")
+def test_every_option_of_a_worker_can_be_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, tuple[str, object]] = {
+        "TORIL_APP": ("jobs:app", "jobs:app"),
+        "TORIL_PROCESSES": ("3", 3),
+        "TORIL_QUEUES": ("email:20 other", (("email", 20), ("other", None))),
+        "TORIL_GRACE": ("90s", 90.0),
+        "TORIL_BURST": ("1", True),
+        "TORIL_RELOAD": ("true", True),
+        "TORIL_HANG_TIMEOUT": ("1m", 60.0),
+        "TORIL_MAX_JOBS": ("5", 5),
+        "TORIL_MAX_RSS": ("500M", 500 * 1024**2),
+        "TORIL_HTTP": ("127.0.0.1:80", ("127.0.0.1", 80)),
+        "TORIL_NO_HTTP": ("yes", True),
+        "TORIL_HTTP_ORIGIN": ("https://a.example", "https://a.example"),
+        "TORIL_UNREADY_AFTER": ("3", 3.0),
+        "TORIL_LOG_LEVEL": ("debug", "debug"),
+    }
+    for name, (written, _) in given.items():
+        monkeypatch.setenv(name, written)
+
+    context = run.make_context("run", [])
+
+    assert sorted(context.params.values(), key=repr) == sorted((meant for _, meant in given.values()), key=repr)

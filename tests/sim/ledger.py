@@ -234,6 +234,7 @@ class Ledger:
                 self.delay(entry, now + delay)
             case Released():
                 self._again(entry, 0, now)
+                entry.suspect = entry.alone  # it has not shown that it is innocent
             case Parked():
                 raise AssertionError(f"{entry.id} was parked, and no script asks for that")
 

@@ -9,7 +9,7 @@ from tests.sim.mutants import Make, Mutant, instead, nothing
 from toril.calls import Caller
 from toril.errors import EngineUnavailable
 from toril.model import Call, Exchange, Verdict
-from toril.worker import loop
+from toril.worker import quarantine
 from toril.worker.leases import Keeper
 from toril.worker.loop import Loop
 from toril.worker.process import Process
@@ -145,7 +145,7 @@ def _loop_mutants() -> Iterator[Mutant]:
     yield Mutant(
         "quarantine_for_ever",
         "claims are held back until nothing runs",
-        ((loop, "_MAKES_WAY", lambda _: 1e9),),
+        ((quarantine, "_MAKES_WAY", lambda _: 1e9),),
     )
 
 

@@ -7,6 +7,8 @@ import logging
 import os
 import signal
 import sys
+import sysconfig
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -20,6 +22,7 @@ from toril.worker.under import Under
 __all__ = ["chosen_queues", "main"]
 
 _log: Final = logging.getLogger("toril")
+_OURS: Final = str(Path(__file__).parents[1])
 
 
 def main(orders: str, descriptors: str) -> int:
@@ -43,8 +46,15 @@ def main(orders: str, descriptors: str) -> int:
         under.suspects = Suspects.MAKE_WAY
     elif under.suspects is Suspects.ONLY:
         queues = dict.fromkeys(queues, 1)
-    under.say(hello={"url": app.url, "prefix": app.prefix, "queues": queues})
+    under.say(hello={"url": app.url, "prefix": app.prefix, "queues": queues, "sources": sources()})
     return _worked(app, queues, given, under)
+
+
+def sources() -> list[str]:
+    """The files of the application: what was loaded from elsewhere than Python's libraries and ours."""
+    libraries = tuple({*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), _OURS})
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    return [file for file in files if file is not None and not file.startswith(libraries)]
 
 
 def _worked(app: App, queues: dict[str, int], given: dict[str, Any], under: Under) -> int:

@@ -12,7 +12,7 @@ from toril.cli.address import DEFAULT, address
 from toril.cli.endings import Failure
 from toril.cli.loglines import write_logs
 from toril.cli.times import duration
-from toril.supervisor import Listen, Plan, Supervisor, Suspects, serve
+from toril.supervisor import Listen, Plan, Supervisor, Suspects, reload, serve
 
 __all__ = ["run"]
 
@@ -53,6 +53,7 @@ def size(written: str) -> int:
 )  # fmt: skip
 @click.option("--grace", type=duration, default="10", help="How long running jobs get to end. [default: 10s]")
 @click.option("--burst", is_flag=True, help="End when there is nothing left to do.")
+@click.option("--reload", is_flag=True, help="For development: start anew when a source file of the app changes.")
 @click.option(
     "--hang-timeout", type=duration, default="5m", help="A process whose loop stands still for so long is replaced."
 )
@@ -90,7 +91,7 @@ def run(
     """
     write_logs(log_level)
     plan = _plan(target, log_level, **given)
-    supervisor = Supervisor(plan, beside=[_server(plan, http_token, http_read_token, http_host)])
+    supervisor = Supervisor(plan, beside=[_server(plan, http_token, http_read_token, http_host), reload])
     code = asyncio.run(supervisor.run())
     if supervisor.failed is not None:
         if supervisor.failed.usage:

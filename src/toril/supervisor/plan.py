@@ -25,6 +25,7 @@ class Plan:
     processes: int = 1
     grace: float = 10.0
     burst: bool = False
+    reload: bool = False
     hang_timeout: float = 300.0
     max_jobs: int | None = None
     max_rss: int | None = None

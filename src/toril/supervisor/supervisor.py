@@ -55,6 +55,8 @@ class Supervisor:
         self._keeper: FleetKeeper | None = None
         self._signals = 0
         self._stopping = asyncio.Event()
+        self._renewed = asyncio.Event()  # the application is another: who waits to be started waits no longer
+        self.sources: set[str] = set()
         self._oom = OomCounter()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._spare: asyncio.Task[None] | None = None
@@ -86,6 +88,14 @@ class Supervisor:
         left = self.plan.grace + _OVERTIME if self._signals == 1 else _HURRY
         self._clock.later(left, self._kill_all)
 
+    def replace(self) -> None:
+        """Have each child drain, and another take its place."""
+        self._renewed.set()
+        self._renewed = asyncio.Event()
+        for child in self.children.values():
+            if not child.draining:
+                child.terminate()
+
     # one post, which one child after another holds
 
     async def _post(self, number: int, command: Sequence[str]) -> None:
@@ -115,6 +125,7 @@ class Supervisor:
             match message:
                 case {"hello": hello}:
                     child.hello = hello
+                    self.sources.update(hello.pop("sources"))
                     self._greet(hello)
                 case {"ready": facts}:
                     child.ready = True
@@ -138,6 +149,8 @@ class Supervisor:
         if unfit and not self.up.is_set() and not self._stopping.is_set():
             self.fail(child.failed or Failed(1, f"a worker process could not boot: {told(code)}"))
             return True
+        if child.failed is not None and not self._stopping.is_set():
+            log.error("a worker process could not boot: %s", child.failed.text)
         expected = self._stopping.is_set() or child.leaves or (self.plan.burst and code in (0, 1))
         if expected and code not in (0, -signal.SIGTERM):
             self._clean = False
@@ -211,8 +224,10 @@ class Supervisor:
         if deaths:
             pause = min(_FIRST_PAUSE * 2 ** (deaths - 1), _LONGEST_PAUSE) * (0.75 + self._clock.random() / 2)
             log.warning("a worker process is started anew in %.1f s", pause)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), pause)
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._stopping, self._renewed)]
+        await asyncio.wait(waits, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
 
     # what goes on beside them
 

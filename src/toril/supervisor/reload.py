@@ -1,0 +1,50 @@
+"""For development: worker processes are replaced when a source file of the application changes."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from toril.clock import SYSTEM
+from toril.logs import log
+from toril.supervisor.supervisor import Supervisor
+
+__all__ = ["Sources", "reload"]
+
+_LOOK: Final = 0.5  # seconds
+
+
+class Sources:
+    """Files, and when each was last written. A look at each is one system call, so no library has to watch them."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, int | None] = {}
+
+    def know(self, paths: Iterable[str], loaded: int) -> None:
+        """These were loaded at this time, in ms, or after it: what was written since then counts as changed."""
+        for path in paths:
+            written = _written(path)
+            self._written.setdefault(path, None if (written or 0) > loaded * 1_000_000 else written)
+
+    def changed(self) -> list[str]:
+        """Those that were written, or removed, since the last look."""
+        found = [path for path, before in self._written.items() if _written(path) != before]
+        self._written.update((path, _written(path)) for path in found)
+        return found
+
+
+def _written(path: str) -> int | None:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+async def reload(supervisor: Supervisor) -> None:
+    """Until cancelled. One that does not boot for what has been written waits for the next change."""
+    sources, began = Sources(), SYSTEM.now()
+    while supervisor.plan.reload:
+        await SYSTEM.sleep(_LOOK)
+        if changed := sources.changed():
+            log.info("%s changed: the worker processes are replaced", ", ".join(sorted(changed)[:3]))
+            supervisor.replace()
+        sources.know(supervisor.sources, began)
