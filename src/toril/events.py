@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from toril.errors import InvalidOption, shown
+from toril.errors import EngineUnavailable, InvalidOption, TorilError, shown
 
-__all__ = ["STALLED_OUT", "EventName", "Events", "JobEvent", "Listener", "WorkerEvent"]
+__all__ = ["AWAY", "STALLED_OUT", "EventName", "Events", "JobEvent", "Listener", "WorkerEvent", "trouble"]
+
+AWAY: Final = EngineUnavailable.__name__  # the kind of error that a store which does not answer is
 
 EventName: TypeAlias = Literal[
     "added", "active", "progress", "completed", "failed", "retrying", "snoozed", "released", "parked", "cancelled",
@@ -49,7 +51,14 @@ class WorkerEvent:
     queue: str | None = None
     error: str | None = None
     faults: str | None = None
+    kind: str | None = None
     detail: Any = None
+
+
+def trouble(error: TorilError, worker: str, queue: str | None = None) -> WorkerEvent:
+    """An error of the store, as an event. One that is away is of one kind, however that shows."""
+    kind = AWAY if isinstance(error, EngineUnavailable) else type(error).__name__
+    return WorkerEvent(worker=worker, queue=queue, error=str(error), kind=kind)
 
 
 Listener: TypeAlias = Callable[[Any], Any]

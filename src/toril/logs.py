@@ -1,15 +1,19 @@
 """The words for what happens, and the job's own facts on every log record that is written while it runs."""
 
 import logging
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
-from toril.events import EventName, Events, JobEvent, WorkerEvent
+from toril.clock import SYSTEM
+from toril.events import AWAY, EventName, Events, JobEvent, WorkerEvent
 
-__all__ = ["JobFields", "current", "watch"]
+__all__ = ["JobFields", "Outages", "current", "outages", "watch"]
 
 log: Final = logging.getLogger("toril")
 log.addHandler(logging.NullHandler())  # else Python prints warnings itself where nobody has configured logging
+
+_TELL: Final = 10.0  # seconds between two lines about a store that is away
 
 # (queue, job id, job name, attempt) of the attempt that runs in this context.
 current: Final[ContextVar[tuple[str, str, str, int] | None]] = ContextVar("toril_job", default=None)
@@ -56,6 +60,27 @@ _LINES: Final[dict[EventName, tuple[int, str]]] = {
 }
 
 
+class Outages:
+    """A store that is away is told of once in ten seconds, however many notice it, and however often."""
+
+    def __init__(self) -> None:
+        self.pass_on: Callable[[str], None] | None = None  # to the supervisor, which hears from all its children
+        self._told: float | None = None
+
+    def tell(self, text: str) -> None:
+        now = SYSTEM.monotonic()
+        if self._told is not None and now - self._told < _TELL:
+            return
+        self._told = now
+        if self.pass_on is not None:
+            self.pass_on(text)
+        else:
+            log.error("the store does not answer: %s", text)
+
+
+outages: Final = Outages()
+
+
 def watch(events: Events) -> None:
     """Have the log written from the events. Lines that the level would drop are not even listened for."""
     for name, (level, message) in _LINES.items():
@@ -65,6 +90,9 @@ def watch(events: Events) -> None:
 
 def _line(level: int, message: str) -> Any:
     def write(event: JobEvent | WorkerEvent) -> None:
+        if isinstance(event, WorkerEvent) and event.kind == AWAY:
+            outages.tell(event.error or "")
+            return
         facts = {name: getattr(event, name) for name in event.__slots__ if getattr(event, name) is not None}
         shown = " ".join(f"{name}={_word(value)}" for name, value in facts.items() if name != "detail")
         log.log(level, "%s %s", message, shown, extra=facts)

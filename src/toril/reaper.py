@@ -15,7 +15,7 @@ from toril.clock import Clock
 from toril.doctor import Doctor, Healer
 from toril.engine import Engine, Store
 from toril.errors import InvalidOption, TorilError
-from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent
+from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent, trouble
 from toril.model import Fault, Recovered
 from toril.plan import GRACE
 from toril.worker.shutdown import Watchdog
@@ -220,4 +220,4 @@ class Reaper:
             self._events.emit("stalled", event)
 
     def _failed(self, error: TorilError) -> None:
-        self._events.emit("error", WorkerEvent(worker=self._name, error=str(error)))
+        self._events.emit("error", trouble(error, self._name))

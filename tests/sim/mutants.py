@@ -121,8 +121,8 @@ def _spent(value: Any) -> Any:
 def _released_only(original: Callable[..., Any]) -> Callable[..., Any]:
     spent = _one_more_attempt(original)
 
-    def apply(step: Step, job: Job, outcome: object) -> None:
-        (spent if isinstance(outcome, Released) else original)(step, job, outcome)
+    def apply(step: Step, job: Job, outcome: object, released: list[Job]) -> None:
+        (spent if isinstance(outcome, Released) else original)(step, job, outcome, released)
 
     return apply
 

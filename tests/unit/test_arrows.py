@@ -44,7 +44,7 @@ ARROWS: dict[str, set[str]] = {
     "sync": PRODUCER | {"adding", "groups", "job", "metrics", "operations", "portal", "queue", "schedule", "why"},
     "declaring": PRODUCER | {"adding", "queue"},
     "events": {"errors"},
-    "logs": {"events"},
+    "logs": {"clock", "events"},
     "middleware": set(),
     "plan": {"clock", "errors", "logs", "middleware"},
     "worker": PRODUCER
@@ -89,7 +89,7 @@ ARROWS: dict[str, set[str]] = {
     # The commands: the public names, and the types and words of what those give.
     "cli": {"", "clock", "documents", "history", "deadletters", "engine", "events", "logs", "model"},
     "cli.run": {"", "cli", "engine", "supervisor", "web.serving"},
-    "cli.child": {"", "cli", "worker"},
+    "cli.child": {"", "cli", "logs", "worker"},
     "__main__": {"cli"},
 }
 

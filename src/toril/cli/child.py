@@ -16,6 +16,7 @@ import click
 from toril import App, TorilError
 from toril.cli.loading import load
 from toril.cli.loglines import write_logs
+from toril.logs import outages
 from toril.worker.quarantine import Suspects
 from toril.worker.under import Under
 
@@ -36,6 +37,7 @@ def main(orders: str, descriptors: str) -> int:
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     write_logs(given["log_level"])
     under = Under(line, memory, Suspects[given["suspects"]])
+    outages.pass_on = lambda text: under.say(trouble=text)
     try:
         app = load(given["target"])
         queues = chosen_queues(app, [(name, slots) for name, slots in given["queues"]])

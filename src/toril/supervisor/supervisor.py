@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 from toril.clock import SYSTEM, Clock
 from toril.engine import Store, connect, redacted
 from toril.errors import TorilError
-from toril.logs import log
+from toril.logs import log, outages
 from toril.plan import worker_name
 from toril.supervisor.child import Child, Failed, told
 from toril.supervisor.fleet import FleetKeeper
@@ -137,6 +137,8 @@ class Supervisor:
                     child.failed = Failed(*words)
                 case {"leaves": _}:
                     child.leaves = child.draining = True
+                case {"trouble": text}:
+                    outages.tell(text)
                 case {"suspects": _}:
                     self._suspects_wait()
                 case {"ask": _} if self._keeper is not None:

@@ -10,7 +10,7 @@ from typing import Final
 from toril.clock import Clock
 from toril.engine import Engine
 from toril.errors import TorilError
-from toril.logs import log
+from toril.logs import log, outages
 from toril.model import BATCH, Extended, Lease
 
 __all__ = ["Keeper", "LoopKeeper", "Tell"]
@@ -102,7 +102,7 @@ class Keeper:
         try:
             answer = await self._engine.extend(leases, ttl=ttl)
         except TorilError as error:
-            log.warning("leases could not be renewed: %s", error)
+            outages.tell(str(error))
             self._postpone(leases, tell)
             return
         for lease in answer.lost:

@@ -19,7 +19,7 @@ __all__ = ["Loop", "Slots", "Terms"]
 
 _REST: Final = 60_000  # ms that a wait for news lasts at most
 _FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 5.0
+_LONGEST_PAUSE: Final = 1.5  # all go on within two seconds of the store's return
 _LAST_PAUSE: Final = 0.5  # the longest while the worker is to stop: it has not much time left
 _SPARE_LOOK: Final = 5.0  # seconds after which a spare process looks, should nobody have told it to
 
@@ -72,12 +72,14 @@ class Slots(Protocol):
 class Loop:
     """Moves jobs between the store and the slots. `run` returns when it was told to stop and all is handed in."""
 
-    def __init__(self, terms: Terms, engine: Engine, clock: Clock, slots: Slots, error: Callable[[str], None]) -> None:
+    def __init__(
+        self, terms: Terms, engine: Engine, clock: Clock, slots: Slots, away: Callable[[EngineUnavailable], None]
+    ) -> None:
         self._terms = terms
         self._engine = engine
         self._clock = clock
         self._slots = slots
-        self._error = error
+        self._away = away
         self._outbox: list[Settlement] = []
         self._news = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
@@ -205,7 +207,7 @@ class Loop:
             try:
                 return await self._engine.exchange(self._terms.queue, batch, claim, call=call)
             except EngineUnavailable as error:
-                self._error(str(error))
+                self._away(error)
             await self._pause(pause * (0.5 + self._clock.random() / 2))
             pause = min(pause * 2, _LAST_PAUSE if self._stopping else _LONGEST_PAUSE)
 

@@ -10,7 +10,7 @@ from toril.calls import Caller
 from toril.clock import Clock
 from toril.engine import Engine, Schedules
 from toril.errors import TorilError, UnknownQueue
-from toril.events import Events, JobEvent, WorkerEvent
+from toril.events import Events, JobEvent, WorkerEvent, trouble
 from toril.logs import log
 from toril.model import Order, whole
 from toril.plan import GRACE, Hook, Plan
@@ -242,7 +242,7 @@ class Process:
             self._events.emit("error", WorkerEvent(worker=self.name, error=f"a poller failed: {error}"))
 
     def _round_failed(self, queue: str, error: TorilError) -> None:
-        self._events.emit("error", WorkerEvent(worker=self.name, queue=queue, error=str(error)))
+        self._events.emit("error", trouble(error, self.name, queue))
 
     async def _set_bounds(self) -> None:
         for queue in self._queues:

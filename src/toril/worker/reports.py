@@ -7,9 +7,9 @@ from typing import Any, Final
 from toril.calls import Caller
 from toril.clock import Clock, Timer
 from toril.engine import Engine
-from toril.errors import TorilError
+from toril.errors import EngineUnavailable, TorilError
 from toril.job import Job
-from toril.logs import log
+from toril.logs import log, outages
 from toril.model import (
     Checkpoint,
     Child,
@@ -134,6 +134,9 @@ class AttemptReports:
     async def _try_to_write(self, report: Progress | LogLine) -> Verdict:
         try:
             return await self._write(report)
+        except EngineUnavailable as error:
+            outages.tell(str(error))
+            return Verdict.OK
         except TorilError as error:
             log.warning("a %s of job %s is not written: %s", type(report).__name__, report.lease.id, error)
             return Verdict.OK

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from toril.codec import decode
-from toril.events import EventName, Events, JobEvent, WorkerEvent
+from toril.errors import EngineUnavailable
+from toril.events import EventName, Events, JobEvent, WorkerEvent, trouble
 from toril.logs import log
 from toril.model import (
     CANCELLED_KIND,
@@ -62,6 +63,9 @@ class Telling:
                 error=each.failure.reason, kind=each.failure.kind,
             )  # fmt: skip
             self._events.emit(_UNSTARTED.get(each.failure.kind, "failed"), event)
+
+    def unavailable(self, error: EngineUnavailable) -> None:
+        self._events.emit("error", trouble(error, self._around.name, self._queue))
 
     def drained(self) -> None:
         self._events.emit("drained", WorkerEvent(worker=self._around.name, queue=self._queue))

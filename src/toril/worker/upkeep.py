@@ -9,7 +9,7 @@ from typing import Final
 from toril.clock import Clock
 from toril.engine import Engine
 from toril.errors import TorilError
-from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent
+from toril.events import STALLED_OUT, Events, JobEvent, trouble
 from toril.model import Beat, Order, Recovered, control
 from toril.worker.leases import Keeper
 
@@ -120,4 +120,4 @@ class Upkeep:
                 self._events.emit("stalled", event)
 
     def _failed(self, queue: str | None, error: TorilError) -> None:
-        self._events.emit("error", WorkerEvent(worker=self._worker, queue=queue, error=str(error)))
+        self._events.emit("error", trouble(error, self._worker, queue))

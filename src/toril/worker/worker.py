@@ -75,7 +75,7 @@ class Worker:
             max_stalls=options.max_stalls, limits=Limits(rate=options.rate_limit, precedence=precedence),
             suspects=around.solitude.suspects,
         )  # fmt: skip
-        self._loop = Loop(terms, around.engine, around.clock, self, self._error)
+        self._loop = Loop(terms, around.engine, around.clock, self, self._telling.unavailable)
         around.solitude.join(self._loop.slot_freed)
         self._rules = Rules(
             queue.handlers, options.unknown == "release", around.clock.random, options.retry.table, options.strategies,

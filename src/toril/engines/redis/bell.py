@@ -15,7 +15,7 @@ _BLOCK: Final = 20  # seconds that one blocking read lasts at most
 _BEYOND: Final = 2.0  # seconds after which a blocking read that has not ended counts as lost
 _RETURN: Final = 0.002  # seconds in which who was woken usually waits again
 _FIRST_REST: Final = 0.05
-_LONGEST_REST: Final = 20.0
+_LONGEST_REST: Final = 2.0
 
 Waiter = asyncio.Future[set[str]]
 

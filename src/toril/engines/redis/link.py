@@ -10,10 +10,13 @@ import hiredis
 from redis.exceptions import ConnectionError as Lost
 from redis.exceptions import RedisError
 
+from toril.clock import SYSTEM
 from toril.errors import EngineUnavailable
 
 __all__ = ["Line", "Link", "Unsent", "Way", "connected", "lent"]
 
+
+_AGAIN: Final = 0.2  # seconds for which a refusal holds for all callers, however many ask: each try costs milliseconds
 
 # Certificates by the settings that name them: to read them takes longer than to connect.
 _trusted: Final[dict[tuple[tuple[str, str], ...], Any]] = {}
@@ -137,6 +140,7 @@ class Link:
         self._connecting = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._refusal, self._not_before = "", 0.0
 
     async def line(self) -> Line:
         """The connection of the moment."""
@@ -167,10 +171,13 @@ class Link:
                 return self._line
             if self._closed:
                 raise Unsent("closed")
+            if SYSTEM.monotonic() < self._not_before:
+                raise Unsent(self._refusal)
             try:
                 line = self._line = await self._way.line()
             except (RedisError, OSError) as error:  # a TimeoutError is an OSError
-                raise Unsent(str(error) or type(error).__name__) from error
+                self._refusal, self._not_before = str(error) or type(error).__name__, SYSTEM.monotonic() + _AGAIN
+                raise Unsent(self._refusal) from error
             self._reading = asyncio.create_task(self._read(line, self._waiting), name="toril-redis-answers")
             return line
 
