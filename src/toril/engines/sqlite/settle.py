@@ -47,11 +47,8 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
     keys = keys_of(tx, step.row, [settlement.lease.id for settlement in batch])
     found = tx.all_at_once(_HELD, (json.dumps(list(keys.values())),))
     held = {entry[0]: entry for entry in found}
-    verdicts = []
-    now = tx.now
-    settled: list[int] = []
-    released: list[Job] = []
-    suspects: set[int] = set()
+    verdicts, now = list[Verdict](), tx.now
+    settled, released, suspects = list[int](), list[Job](), set[int]()
     completed: list[tuple[list[Any], str, Completed]] = []
     for settlement in batch:
         lease = settlement.lease
