@@ -20,7 +20,7 @@ from toril.signal import Why
 
 __all__ = ["Conduct", "Run"]
 
-PROMPT: Final = 16.0  # seconds: claims held back for a suspect (10), a pause between two tries (5), and a little
+PROMPT: Final = 13.0  # seconds: claims held back for a suspect (10), a pause between two tries (1.5), and a little
 _SLACK: Final = 8.0  # seconds that an attempt may take to end once its process knows that it should
 _TOLD: Final[dict[str, str]] = {
     "Completed": "completed", "Failed": "failed", "Retried": "retrying", "Snoozed": "snoozed", "Released": "released",
