@@ -13,6 +13,7 @@ from toril.alerts import Alerts
 from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
+from toril.crew import Crew
 from toril.declaring import UNSAID, check_workable, checked
 from toril.engine import Durability, Store
 from toril.errors import Closed, UnknownQueue, UsageError, shown
@@ -30,6 +31,7 @@ from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.policy.strategies import BUILT_IN, BackoffStrategy
 from toril.portal import Portal
 from toril.queue import Queue
+from toril.scanning import Scanning
 from toril.schedule import Timing, boot
 from toril.tended import Tended
 
@@ -76,7 +78,7 @@ class Queues(Mapping[str, Queue]):
         return queue
 
 
-class App(Failing, Tended, Flowing):
+class App(Failing, Tended, Flowing, Scanning, Crew):
     """Declares queues, handlers and hooks. `async with app:` opens it for producing; `await app.run()` is a worker."""
 
     def __init__(
@@ -100,9 +102,7 @@ class App(Failing, Tended, Flowing):
         self._process: Process | None = None
         self._portal: Portal | None = None
         self._opening = threading.Lock()
-        self._working = False
-        self._stop_early = False
-        self._watched = False
+        self._working = self._stop_early = self._watched = False
 
     def __repr__(self) -> str:
         return f"<App on {self._store!r}>"

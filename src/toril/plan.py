@@ -20,7 +20,7 @@ GRACE: Final = 10.0  # seconds that running jobs are given when a worker stops
 
 
 class Plan:
-    """Hooks, pollers and middleware, in the order in which they were declared."""
+    """Hooks, pollers, middleware and scanners, in the order in which they were declared."""
 
     def __init__(self) -> None:
         self.on_start: list[Hook] = []
@@ -28,6 +28,7 @@ class Plan:
         self.on_stop: list[Hook] = []
         self.pollers: list[Callable[[], Awaitable[Any]]] = []
         self.middleware: list[Middleware] = []
+        self.scanners: dict[str, Any] = {}
 
 
 def worker_name(clock: Clock) -> str:

@@ -11,6 +11,7 @@ from toril import App, JobContext, Retry
 app = App()
 LEASE = float(os.environ.get("ALIVE_LEASE", "30"))
 LEDGER = Path(os.environ.get("ALIVE_LEDGER", os.devnull))
+_leaked: list[bytes] = []
 _ledger = os.open(LEDGER, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
@@ -49,6 +50,23 @@ async def deaf(ctx: JobContext[float]) -> None:
     note("end", ctx.job_id)
 
 
+async def leak(ctx: JobContext[int]) -> None:
+    """Memory that is never given back, in megabytes; and time for that to be seen."""
+    note("start", ctx.job_id)
+    _leaked.append(b"x" * (ctx.data << 20))
+    await asyncio.sleep(1)
+    note("end", ctx.job_id)
+
+
+async def orphans(ctx: JobContext[int]) -> None:
+    """Processes whose parent is gone before they are."""
+    note("start", ctx.job_id)
+    for _ in range(ctx.data):
+        process = await asyncio.create_subprocess_exec("sh", "-c", "sleep 0.1 &")
+        await process.wait()
+    note("end", ctx.job_id)
+
+
 async def deadly(ctx: JobContext[None]) -> None:
     note("start", ctx.job_id)
     await asyncio.sleep(0.2)
@@ -56,7 +74,8 @@ async def deadly(ctx: JobContext[None]) -> None:
 
 
 q = app.queue(
-    "q", [hold, once, busy, deaf, deadly], concurrency=int(os.environ.get("ALIVE_CONCURRENCY", "2")), lease=LEASE,
+    "q", [hold, once, busy, deaf, leak, orphans, deadly], lease=LEASE,
+    concurrency=int(os.environ.get("ALIVE_CONCURRENCY", "2")),
     max_stalls=int(os.environ.get("ALIVE_STALLS", "1")), retry=Retry(attempts=1), keep_failed=1000,
 )  # fmt: skip
 if second := os.environ.get("ALIVE_SECOND"):

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,21 @@ class Noted:
 class Fleet:
     """One `toril run`, in a process group of its own."""
 
-    def __init__(self, url: str, folder: Path, *words: str, **settings: str) -> None:
+    def __init__(self, url: str, folder: Path, *words: str, before: Sequence[str] = (), **settings: str) -> None:
         self.log = folder / f"run-{len(list(folder.glob('run-*')))}.err"
         self.ledger = folder / "ledger"
         env = os.environ | {"TORIL_URL": url, "ALIVE_LEDGER": str(self.ledger), "TORIL_NO_HTTP": "1"}
-        command = [sys.executable, "-m", "toril", "run", "tests.faults.alive_app:app", "--log-level", "debug", *words]
+        command = [
+            *before,
+            sys.executable,
+            "-m",
+            "toril",
+            "run",
+            "tests.faults.alive_app:app",
+            "--log-level",
+            "debug",
+            *words,
+        ]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, env=env | settings, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
@@ -83,9 +93,9 @@ class Fleet:
 
 
 @contextmanager
-def fleet(url: str, folder: Path, *words: str, **settings: str) -> Iterator[Fleet]:
+def fleet(url: str, folder: Path, *words: str, before: Sequence[str] = (), **settings: str) -> Iterator[Fleet]:
     """None of it outlives the block."""
-    run = Fleet(url, folder, *words, **settings)
+    run = Fleet(url, folder, *words, before=before, **settings)
     try:
         yield run
     finally:

@@ -15,8 +15,10 @@ import pytest
 
 from tests.faults.fleet import SLOW, fleet
 from tests.faults.nursery import until
-from toril import App
+from toril import App, JobContext, NotFound
 from toril.model import Counts, JobRecord
+from toril.supervisor.child import told
+from toril.supervisor.memory import OomCounter
 
 
 @pytest.fixture
@@ -192,6 +194,79 @@ def test_a_child_is_replaced_after_its_share_of_jobs(url: str, tmp_path: Path) -
     assert len({each.pid for each in run.noted("start")}) >= 2
     assert len(run.noted("start")) == 12
     assert counts(url) == Counts()
+
+
+@pytest.mark.covers("F25")
+def test_a_child_that_has_grown_is_replaced_after_it_has_drained(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--max-rss", "90M", ALIVE_CONCURRENCY="1") as run:
+        run.until_up()
+        (leaky, after) = (*add(url, "leak", 80), *add(url, "hold", 0))
+        run.until_noted(after, "end")
+        until(lambda: run.said("bytes, and is replaced"), "it is replaced", timeout=SLOW)
+        assert run.stop() == 0
+
+    assert len(run.of(leaky, "start")) == len(run.of(leaky, "end")) == 1
+    assert counts(url) == Counts()
+
+
+@pytest.mark.covers("F16", "F17")
+def test_the_cause_of_a_death_is_told(tmp_path: Path) -> None:
+    """The counter of the control group grows when the kernel kills for want of memory."""
+    events = tmp_path / "memory.events"
+    events.write_text("low 0\noom 1\noom_kill 1\n")
+    counter = OomCounter(events)
+    assert not counter.grew()
+    events.write_text("low 0\noom 2\noom_kill 2\n")
+
+    assert told(-9, out_of_memory=counter.grew()) == "its process was killed by SIGKILL: the memory limit was reached"
+    assert told(-11, out_of_memory=counter.grew()) == "its process was killed by SIGSEGV"
+    assert told(3) == "its process exited with code 3"
+
+
+@pytest.mark.covers("F37")
+def test_as_process_1_it_hears_signals_and_leaves_no_zombie(url: str, tmp_path: Path) -> None:
+    """In a namespace of process ids of its own, where the system lets us make one."""
+    apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    able = subprocess.run([*apart, "true"], check=False, capture_output=True).returncode == 0
+    if not able:
+        pytest.skip("this system allows no namespaces")
+    with fleet(url, tmp_path, before=apart) as run:
+        until(lambda: run.said("up: ") or run.process.poll() is not None, "it boots", timeout=SLOW)
+        (job,) = add(url, "orphans", 5)
+        run.until_noted(job, "end")
+        (first,) = run.children
+        until(lambda: zombies(first) == 0, "the orphans are reaped", timeout=SLOW)
+        os.kill(first, signal.SIGTERM)
+        assert run.ended() == 0
+
+
+def zombies(parent: int) -> int:
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return sum(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z" for pid in children)
+
+
+@pytest.mark.covers("R149")
+async def test_a_worker_is_told_to_be_quiet_and_to_stop_by_its_name() -> None:
+    app = App("memory://")
+
+    async def work(ctx: JobContext[None]) -> None: ...
+
+    queue = app.queue("q", {"n": work})
+    running = asyncio.create_task(app.run())
+    async with app, asyncio.timeout(SLOW):
+        while not await app.workers():  # noqa: ASYNC110 - another process might not tell either
+            await asyncio.sleep(0.01)
+        (worker,) = await app.workers()
+        await app.quiet_worker(worker.id)
+        while not (await queue.counts()).waiting:  # until it has heard
+            await queue.add("n")
+            await asyncio.sleep(0.01)
+        with pytest.raises(NotFound, match="no worker 'nobody' is alive"):
+            await app.stop_worker("nobody")
+        await app.stop_worker(worker.id)
+        assert await running == 0
+        assert (await queue.counts()).waiting
+        await queue.drain()
 
 
 def test_a_worker_can_be_stopped_from_afar_and_is_not_started_anew(url: str, tmp_path: Path) -> None:

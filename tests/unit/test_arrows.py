@@ -56,6 +56,8 @@ ARROWS: dict[str, set[str]] = {
     "deadletters": PRODUCER | {"protocols", "queue"},
     "doctor": PRODUCER | {"protocols", "schedule"},
     "tended": PRODUCER | {"doctor"},
+    "crew": PRODUCER,
+    "scanning": PRODUCER | {"logs", "plan", "queue", "result", "schedule"},
     "failing": PRODUCER | {"alerts", "breakers", "deadletters", "events", "plan", "queue"},
     "app": PRODUCER
     | {
@@ -72,7 +74,7 @@ ARROWS: dict[str, set[str]] = {
         "portal",
         "queue",
     }
-    | {"opening", "reaper", "schedule", "tended", "worker"},
+    | {"crew", "opening", "reaper", "scanning", "schedule", "tended", "worker"},
     "engine": BOTTOM | {"model", "protocols"},
     "protocols": {"model"},
     "engines": {"engine", "model", "policy"} | BOTTOM,

@@ -27,6 +27,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "flow": ("flow", "Draw the flow that a job belongs to."),
     "events": ("events", "Show what happens, as it happens."),
     "schedules": ("schedules", "List, show, run, pause, resume or remove schedules."),
+    "scan": ("scan", "Run a scanner of an app once, dry or in earnest."),
     "dlq": ("letters", "List, show, replay or discard dead letters."),
     "breakers": ("breakers", "List, trip or reset circuit breakers."),
     "doctor": ("doctor", "Find what is wrong with a store, and mend it."),

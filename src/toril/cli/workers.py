@@ -6,12 +6,10 @@ from typing import Any, Final
 import click
 
 from toril import App
-from toril.cli.endings import Failure
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, store_options
 from toril.cli.times import age
 from toril.documents import of_worker
-from toril.model import Order
 
 __all__ = ["workers"]
 
@@ -34,21 +32,18 @@ _COLUMNS: Final = [
 @click.option("--stop", metavar="WORKER", help="Have this worker drain and end; it is not started anew.")
 def workers(*, place: Place, as_json: bool, quiet: str | None, stop: str | None) -> None:
     """List the workers that are alive, or tell one of them to be quiet or to stop."""
-    for order, name in ((Order.QUIET, quiet), (Order.STOP, stop)):
-        if name is not None and not on_store(place, partial(_told, name, order)):
-            raise Failure(f"no worker {name!r} is alive")
+    if quiet is not None:
+        on_store(place, partial(App.quiet_worker, worker=quiet))
+    if stop is not None:
+        on_store(place, partial(App.stop_worker, worker=stop))
     if quiet is not None or stop is not None:
         return
     found = on_store(place, _documents)
     show(Lines(found, _COLUMNS, _row, "No worker is alive. Start one with: toril run MODULE:APP"), as_json=as_json)
 
 
-async def _told(name: str, order: Order, app: App) -> bool:
-    return await app.store.signal(name, order)
-
-
 async def _documents(app: App) -> list[dict[str, Any]]:
-    return [of_worker(each) for each in await app.store.workers()]
+    return [of_worker(each) for each in await app.workers()]
 
 
 def _row(worker: dict[str, Any]) -> list[object]:

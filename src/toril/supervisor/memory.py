@@ -8,8 +8,8 @@ __all__ = ["OomCounter"]
 class OomCounter:
     """The counter of the control group that this process is in, where there is one."""
 
-    def __init__(self) -> None:
-        self._file = _events_file()
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file or _events_file()
         self._seen = self._read()
 
     def grew(self) -> bool:
