@@ -42,11 +42,8 @@ local function pop_prioritized(size)
 end
 
 local function take_some(size)
-  if ARGV[8] ~= '' and size > 0 and suspects > 0 then
-    take(pop_suspect, 1, 1)
-    if #taken > 0 then return end
-  end
-  if ARGV[8] == 'only' then return end
+  if ARGV[8] ~= '' and size > 0 and suspects > 0 then take(pop_suspect, 1, 1) end
+  if ARGV[8] == 'only' or #taken > 0 then return end
   local first, second = pop_waiting, pop_prioritized
   if ARGV[10] == '1' then first, second = second, first end
   for _ = 1, N.passes do
