@@ -21,7 +21,7 @@ from toril import Queue
 KILLS = int(os.environ.get("TORIL_INTEROP_KILLS", "2"))
 BATCH = 300
 LOCK, OFTEN = 1000, 50  # ms; how often one job may lose its worker
-WALK: list[dict[str, Any]] = [{"log": "a step"}, {"sleep": 50}, {"progress": 50}, {"echo": True}]
+WALK: list[dict[str, Any]] = [{"log": "a step"}, {"sleep": 100}, {"progress": 50}, {"echo": True}]
 PROGRAM = f"""
 import asyncio, sys
 from toril import App
@@ -30,7 +30,7 @@ app = App(sys.argv[1])
 
 async def walk(ctx):
     await ctx.log("a step")
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.1)
     await ctx.update_progress(50)
     return ctx.data
 
@@ -108,7 +108,7 @@ async def test_a_mixed_fleet_loses_nothing_when_some_of_it_dies(
                     await asyncio.sleep(0.05)
             for turn in range(KILLS):
                 await add_batch(node, queue, turn * BATCH)
-                await events.until("completed", times=turn * BATCH + BATCH // 3, deadline=60)
+                await events.until("completed", times=turn * BATCH + BATCH // 6, deadline=60)
                 await fleet.kill_one(turn)
         completed = await events.until("completed", times=KILLS * BATCH, deadline=60)
     finally:
