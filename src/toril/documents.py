@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from toril.flow import Tree
 from toril.job import Job
 from toril.metrics import QueueMetrics
 from toril.model import Circuit, DeadLetter, Event, Finding, Run, ScheduleView, WorkerView
@@ -16,7 +17,9 @@ __all__ = [
     "of_metrics",
     "of_run",
     "of_schedule",
+    "of_tree",
     "of_worker",
+    "standing",
 ]
 
 
@@ -177,4 +180,23 @@ def of_event(queue: str, event: Event) -> dict[str, Any]:
     return {
         "queue": queue, "kind": event.kind.value, "at": event.at, "time": event.time, "id": event.job_id,
         "detail": dict(event.detail),
+    }  # fmt: skip
+
+
+def standing(tree: Tree) -> str:
+    """How a job of a flow stands; of one that is gone, what its parent knows."""
+    if tree.state is not None:
+        return tree.state.value
+    return "gone" if tree.known is None else tree.known.value
+
+
+def of_tree(tree: Tree) -> dict[str, Any]:
+    """A job of a flow, and those below it that are shown; `children` counts them all."""
+    family = tree.family
+    counts = {
+        "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,
+    }  # fmt: skip
+    return {
+        "queue": tree.queue, "id": tree.id, "name": tree.name, "state": standing(tree), "children": counts,
+        "tree": [of_tree(child) for child in tree.children],
     }  # fmt: skip

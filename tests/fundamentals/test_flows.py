@@ -6,7 +6,20 @@ from typing import Any
 import pytest
 
 from tests.fundamentals.apps import drained, unchanged
-from toril import App, Flow, InvalidOption, JobContext, NotFound, SyncJobContext, WrongState, chain, gather
+from tests.worker import handlers_for_processes as in_processes
+from toril import (
+    App,
+    Closed,
+    Flow,
+    InvalidOption,
+    JobContext,
+    NotFound,
+    SyncJobContext,
+    WrongState,
+    chain,
+    gather,
+    handler,
+)
 from toril.flow import Policy
 from toril.model import ChildState, SetMaxWaiting
 from toril.states import State
@@ -287,3 +300,43 @@ async def test_why_names_the_children_that_are_waited_for(shop: Shop) -> None:
 
     assert answer.sentence == "It waits for 2 of 2 children: work:n3, work:n4."
     assert answer.facts["waiting_for"] == ["work:n3", "work:n4"]
+
+
+async def test_functions_in_processes_of_their_own_read_their_children() -> None:
+    app = App("memory://")
+
+    async def double(ctx: JobContext[int]) -> int:
+        return 2 * ctx.data
+
+    queue = app.queue("q", {"double": double, "total": handler(in_processes.total, executor="process")})
+    async with app:
+        job = await app.flow(queue.new("total", result_ttl=60), [queue.new("double", n) for n in (1, 2)])
+
+        await drained(app)
+
+        assert await job.result(timeout=1) == [True, [2, 4], {}]
+
+
+@pytest.mark.covers("R223")
+async def test_flows_can_be_added_until_the_queues_are_closed_after_the_workers() -> None:
+    app = App("memory://")
+    told: list[str] = []
+
+    async def nothing(ctx: JobContext[None]) -> None: ...
+
+    queue = app.queue("q", {"n": nothing})
+
+    @app.on_flush
+    async def flush() -> None:
+        job = await app.flow(queue.new("n"), [queue.new("n")])
+        told.append(str(await job.state()))
+
+    @app.on_stop
+    async def stop() -> None:
+        with pytest.raises(Closed):
+            await app.flow(queue.new("n"), [queue.new("n")])
+        told.append("closed")
+
+    await drained(app)
+
+    assert told == ["waiting_children", "closed"]

@@ -85,7 +85,7 @@ ARROWS: dict[str, set[str]] = {
     "testing": PRODUCER | {"app", "job"},
     "metrics": {"engine", "model", "policy"},
     "history": {"clock", "engine", "model"},
-    "documents": {"job", "metrics", "model"},
+    "documents": {"flow", "job", "metrics", "model"},
     "web": PRODUCER | {"", "app", "documents", "deadletters", "job", "logs", "queue", "schedule"},
     "web.serving": PRODUCER | {"app", "logs", "supervisor", "web"},
     # The commands: the public names, and the types and words of what those give.

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.web.conftest import TOKEN, Served, served
-from toril import App, JobContext, PermanentError
+from toril import App, Flow, JobContext, PermanentError
 from toril.testing import drain
 from toril.web import Role, Tokens
 from toril.web.api import ENDPOINTS
@@ -242,3 +242,16 @@ async def test_an_app_can_be_mounted_in_another() -> None:
         found = await ask(client, "GET", "/admin/jobs/api/v1/queues")
 
     assert [queue["name"] for queue in found["items"]] == ["email"]
+
+
+async def test_a_flow_is_told_from_its_top(here: Served) -> None:
+    queue = here.app.queue("email")
+    inner = Flow(queue.new("x", job_id="inner"), [queue.new("x", job_id="leaf")])
+    await here.app.flow(queue.new("x", job_id="top"), [inner, queue.new("x", job_id="other")])
+    async with here.client() as client:
+        found = await ask(client, "GET", "/queues/email/jobs/leaf/flow?depth=1")
+        refused = await client.get("/queues/email/jobs/leaf/flow?depth=-1")
+
+    assert (found["id"], found["state"], found["children"]["open"]) == ("top", "waiting_children", 2)
+    assert [(child["id"], child["tree"]) for child in found["tree"]] == [("inner", []), ("other", [])]
+    assert refused.status_code == 422

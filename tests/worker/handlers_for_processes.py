@@ -27,6 +27,10 @@ def talk(ctx: SyncJobContext[str]) -> str:
     return ctx.data.upper()
 
 
+def total(ctx: SyncJobContext[None]) -> list[Any]:
+    return [ctx.has_children(), sorted(ctx.children_values().values()), ctx.failed_children()]
+
+
 def refuse(ctx: SyncJobContext[None]) -> None:
     raise PermanentError("never")
 

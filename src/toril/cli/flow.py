@@ -1,6 +1,6 @@
 """`toril flow`: a flow, drawn."""
 
-from typing import Any, Final
+from typing import Final
 
 import click
 from rich.text import Text
@@ -13,6 +13,7 @@ from toril.cli.job import found_job
 from toril.cli.naming import one
 from toril.cli.output import console
 from toril.cli.place import Place, on_store
+from toril.documents import of_tree, standing
 
 __all__ = ["flow"]
 
@@ -33,16 +34,9 @@ def flow(*, queue: str | None, job_id: str, depth: int, width: int, place: Place
 
     tree = on_store(place, look)
     if as_json:
-        click.echo(on_a_line(_document(tree)))
+        click.echo(on_a_line(of_tree(tree)))
     else:
         console().print(_drawn(tree))
-
-
-def _word(tree: Tree) -> str:
-    """How a job stands; of one that is gone, what its parent knows."""
-    if tree.state is not None:
-        return tree.state.value
-    return "gone" if tree.known is None else tree.known.value
 
 
 def _drawn(tree: Tree) -> Drawing:
@@ -56,7 +50,7 @@ def _drawn(tree: Tree) -> Drawing:
 
 
 def _label(tree: Tree) -> Text:
-    word, family = _word(tree), tree.family
+    word, family = standing(tree), tree.family
     label = Text(plain(f"{tree.name or '-'}  {tree.queue} {tree.id}  ")).append(word, style=_COLOURS.get(word, ""))
     if family.total:
         counts = (("open", family.open), ("completed", family.completed), ("ignored", family.ignored))
@@ -65,14 +59,3 @@ def _label(tree: Tree) -> Text:
     if tree.text is not None and word in {"ignored", "failed"}:
         label.append(f"  {plain(tree.text)[:200]}")
     return label
-
-
-def _document(tree: Tree) -> dict[str, Any]:
-    family = tree.family
-    return {
-        "queue": tree.queue, "id": tree.id, "name": tree.name, "state": _word(tree),
-        "children": {
-            "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,
-        },
-        "tree": [_document(child) for child in tree.children],
-    }  # fmt: skip

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from toril.documents import of_run
+from toril.documents import of_run, of_tree
 from toril.model import Page
 from toril.states import State
 from toril.web.access import Role
@@ -70,6 +70,18 @@ async def why_job(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     found = await queue.why(asking.path["id"])
     return {"reason": found.reason, "sentence": found.sentence, "facts": dict(found.facts)}
+
+
+class Looking(Form):
+    """How much of a flow to show."""
+
+    depth: int = Field(10, ge=0, le=100)
+    width: int = Field(100, ge=1, le=1000)
+
+
+async def job_flow(asking: Asking) -> dict[str, Any]:
+    job, query = await job_of(asking), asking.query
+    return of_tree(await asking.app.tree(job, depth=query.depth, width=query.width))
 
 
 async def retry_job(asking: Asking) -> dict[str, Any]:
@@ -151,6 +163,10 @@ JOBS: Final = (
     Endpoint(method="GET", path=_ONE, role=Role.READ, run=show_job, does="One job."),
     Endpoint(method="GET", path=_ONE + "/logs", role=Role.READ, run=job_logs, query=Paging, does="What it has logged."),
     Endpoint(method="GET", path=_ONE + "/why", role=Role.READ, run=why_job, does="Why it does not run."),
+    Endpoint(
+        method="GET", path=_ONE + "/flow", role=Role.READ, run=job_flow, query=Looking,
+        does="The flow that it belongs to, from its top.",
+    ),
     Endpoint(
         method="POST", path=_ONE + "/retry", role=Role.OPERATE, run=retry_job,
         does="Run it again after it has ended, with all its attempts.",
