@@ -44,7 +44,12 @@ def why(
         case State.DELAYED if record.due is not None and record.due > standing.now:
             return _cut_off(record, circuit, standing.now) or _not_due(record, standing.now)
         case State.DELAYED | State.WAITING | State.PRIORITIZED:
-            return _shut(queue, standing, workers) or _cut_off(record, circuit, standing.now) or _in_line(standing)
+            return (
+                _shut(queue, standing, workers)
+                or _held_up(queue, standing)
+                or _cut_off(record, circuit, standing.now)
+                or _in_line(standing)
+            )
 
 
 def ended(run: Run) -> Explanation:
@@ -130,6 +135,25 @@ def _shut(queue: QueueView, standing: Standing, workers: Sequence[WorkerView]) -
         sentence = f"Queue {queue.name} is rate limited until {_at(till)}, for {_seconds(till - now)}."
         return Explanation("rate", sentence, {"till": till, "ahead": standing.ahead})
     return None
+
+
+def _held_up(queue: QueueView, standing: Standing) -> Explanation | None:
+    """What its group keeps the job from. Once that has let it in, it stands in the line like any other."""
+    group = standing.group
+    if group is None or group.let_in:
+        return None
+    limits, name = group.limits, f"Group {group.name} of queue {queue.name}"
+    facts = {"group": group.name, "ahead": group.ahead, "holders": list(group.holders), "till": group.till}
+    if group.paused:
+        return Explanation("group_paused", f"{name} is paused.", facts)
+    if limits.concurrency is not None and len(group.holders) >= min(limits.concurrency, 10):
+        held = ", ".join(group.holders)
+        return Explanation("group_limit", f"{name} runs {limits.concurrency} at once, held by {held}.", facts)
+    if group.till is not None and group.till > standing.now:
+        wait = f"until {_at(group.till)}, for {_seconds(group.till - standing.now)}"
+        return Explanation("group_rate", f"{name} is rate limited {wait}.", facts)
+    behind = f", behind {group.ahead} of its own jobs" if group.ahead else ""
+    return Explanation("group_turn", f"It waits for the turn of group {group.name}{behind}.", facts)
 
 
 def _in_line(standing: Standing) -> Explanation:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.worker.conftest import Timed
-from toril import App, Breaker, InvalidOption, JobContext, NotFound, RateLimit, TransientError
+from toril import App, Breaker, GroupLimits, InvalidOption, JobContext, NotFound, RateLimit, TransientError
 from toril.testing import Memory
 
 
@@ -232,3 +232,51 @@ async def test_jobs_that_have_ended(timed: Timed) -> None:
         assert answers[1].sentence == "It ended 2027-01-15 08:00:00 UTC (failed) and was not kept."
         with pytest.raises(NotFound, match="nothing is remembered"):
             await at.queue.why("never")
+
+
+async def test_a_group_that_is_at_its_limit(timed: Timed) -> None:
+    async with stage(timed, concurrency=5, groups=GroupLimits(concurrency=1)) as (at, started):
+        holder = await at.queue.add("hold", group="tenant:42")
+        await started.wait()
+        job = await at.queue.add("hold", group="tenant:42")
+
+        answer = await at.queue.why(job.id)
+
+    assert (answer.reason, answer.facts["holders"], answer.facts["ahead"]) == ("group_limit", [holder.id], 0)
+    assert str(answer) == f"Group tenant:42 of queue q runs 1 at once, held by {holder.id}."
+
+
+async def test_a_group_that_is_paused(timed: Timed) -> None:
+    async with stage(timed, concurrency=5) as (at, _):
+        await at.queue.groups.pause("tenant:42")
+        job = await at.queue.add("hold", group="tenant:42")
+
+        answer = await at.queue.why(job.id)
+
+    assert (answer.reason, str(answer)) == ("group_paused", "Group tenant:42 of queue q is paused.")
+
+
+async def test_a_group_whose_rate_is_used_up(timed: Timed) -> None:
+    async with stage(timed, concurrency=5, groups=GroupLimits(rate_limit=RateLimit(1, 60))) as (at, started):
+        await at.queue.add("hold", group="tenant:42")
+        await started.wait()
+        job = await at.queue.add("hold", group="tenant:42")
+
+        answer = await at.queue.why(job.id)
+
+    assert answer.reason == "group_rate"
+    assert str(answer).startswith("Group tenant:42 of queue q is rate limited until 20")
+
+
+async def test_a_group_that_waits_for_its_turn(timed: Timed) -> None:
+    async with stage(timed) as (at, started):
+        await at.queue.add("hold", group="tenant:42")
+        await started.wait()
+        await at.queue.add("hold", group="tenant:42")
+        job = await at.queue.add("hold", group="tenant:42")
+
+        answer = await at.queue.why(job.id)
+
+    assert (answer.reason, str(answer)) == (
+        "group_turn", "It waits for the turn of group tenant:42, behind 1 of its own jobs.",
+    )  # fmt: skip

@@ -12,7 +12,7 @@ from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import duration
 
-__all__ = ["limit"]
+__all__ = ["limit", "number_or_none", "rate_or_none"]
 
 _RATE: Final = re.compile(r"(\d{1,9})/(.+)\Z", re.ASCII)
 
@@ -58,11 +58,21 @@ def _rate(text: str, window: Any) -> tuple[RateLimit | None]:
 
 
 def _number(text: str) -> tuple[int | None]:
+    return (number_or_none(text, "--concurrency"),)
+
+
+def rate_or_none(text: str) -> RateLimit | None:
+    """A sliding rate, such as 100/1s."""
+    return _rate(text, "sliding")[0]
+
+
+def number_or_none(text: str, option: str) -> int | None:
+    """A number; `none` is none."""
     if text == "none":
-        return (None,)
+        return None
     if not text.isdecimal():
-        raise click.BadParameter(f"{text!r} is not a number, nor none", param_hint="--concurrency")
-    return (int(text),)
+        raise click.BadParameter(f"{text!r} is not a number, nor none", param_hint=option)
+    return int(text)
 
 
 def _told(found: dict[str, Any]) -> str:

@@ -33,6 +33,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "doctor": ("doctor", "Find what is wrong with a store, and mend it."),
     "pause": ("switch", "Start nothing new in a queue, anywhere."),
     "resume": ("switch", "Let a paused queue go on."),
+    "groups": ("groups", "List, pause, resume or limit the groups of a queue."),
     "limit": ("limit", "Show or set how fast a queue may go."),
     "drain": ("sweep", "Remove what has not started."),
     "clean": ("sweep", "Remove old jobs of one state."),

@@ -7,7 +7,7 @@ from typing import Any
 
 from toril.engines.sqlite.calls import answered, remember
 from toril.engines.sqlite.dedup import kept_jobs, owner_of, repeated, take
-from toril.engines.sqlite.doors import Doors, refuse_overfull
+from toril.engines.sqlite.doors import Doors, next_order, refuse_overfull
 from toril.engines.sqlite.layout import STATE_OF, Place, first_key
 from toril.engines.sqlite.options import options_of
 from toril.engines.sqlite.statements import statement
@@ -68,12 +68,13 @@ def rest_nodes(tx: Tx, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]
         key, rank = first_key(row.key) + row.last_number, row.moves + 1
         delay = job.delay if job.due is None else max(0, job.due - tx.now)
         expires = None if job.expires is None else tx.now + job.expires
+        order = 0 if job.group is None else next_order(row, job)
         rows.append(
             (key, job.id, job.name, Place.WAITING_CHILDREN, rank, job.attempts, job.priority, delay, tx.now, expires,
-             text, job.metadata, job.data)
+             text, job.metadata, job.data, job.group, order)
         )  # fmt: skip
         step.enter(key, Place.WAITING_CHILDREN, rank)
-    tx.run_all(_INSERT_JOB, rows)
+    tx.run_all(_INSERT_GROUPED, rows)
     tx.run_all(_INSERT_ID, [(row.key, each[1], each[0]) for each in rows])
     tx.run_all(_FORGET_RESULTS, [(each[1],) for each in rows], row.key)
     step.events(EventKind.ADDED, [each[1] for each in rows], name=[each[2] for each in rows])

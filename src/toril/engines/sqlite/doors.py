@@ -12,7 +12,7 @@ from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.errors import QueueFull
 from toril.model import NewJob
 
-__all__ = ["Doors", "refuse_overfull", "waiting"]
+__all__ = ["Doors", "next_order", "refuse_overfull", "waiting"]
 
 _IN_LINE: Final = statement("groups", "in_line")
 _OUT_OF_LINE: Final = statement("groups", "out_of_line")
@@ -28,10 +28,7 @@ class Doors:
         self._groups = read(step.tx, step.row, dict.fromkeys(names)) if names else {}
 
     def order(self, job: NewJob) -> int:
-        """A place behind all of its group, or before them."""
-        row = self._step.row
-        row.orders += 1
-        return -row.orders if job.lifo else row.orders
+        return next_order(self._step.row, job)
 
     def spot(self, name: str, priority: int, order: int) -> tuple[int, int]:
         """Where a job that is ready goes."""
@@ -42,6 +39,12 @@ class Doors:
         group.parked = True
         self._step.touch(name)
         return Place.PARKED, order
+
+
+def next_order(row: QueueRow, job: NewJob) -> int:
+    """A place behind all of its group, or before them."""
+    row.grouped, row.orders = 1, row.orders + 1
+    return -row.orders if job.lifo else row.orders
 
 
 def waiting(tx: Tx, row: QueueRow, name: str) -> int:

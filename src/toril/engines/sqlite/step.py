@@ -272,10 +272,6 @@ class Step:
         if self.parted and self.row.flows:
             family().part(self)
         self._flush_writes()
-        if names:
-            self._touched = {}
-            refill(self, names)
-            self._flush_writes()
         for place, keeps in self._trims.items():
             self._trim(place, keeps)
         if self._completed or self._failed:
@@ -289,6 +285,10 @@ class Step:
             let_go(self)
         if self.told:
             family().tell(self)
+        if names:  # last: a parent that goes on may be older than who else waits in its group
+            self._touched = {}
+            refill(self, names)
+            self._flush_writes()
 
     def _flush_writes(self) -> None:
         for name, rows in self._writes.items():
