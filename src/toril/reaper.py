@@ -144,7 +144,8 @@ class Reaper:
             work.result()
 
     @property
-    def _may_act(self) -> bool:
+    def leads(self) -> bool:
+        """Whether it may act: it has the lead, or needs none."""
         return self._election is None or self._election.leads
 
     async def _sweeps(self) -> None:
@@ -164,7 +165,7 @@ class Reaper:
         """All queues once. Returns how long to rest: until the first known lease runs out, and not too long."""
         rest = self._rest
         for queue in self._queues:
-            while self._may_act:
+            while self.leads:
                 found = await self._store.recover(queue)
                 self._tell(queue, found)
                 if found.next_deadline is not None:
@@ -178,7 +179,7 @@ class Reaper:
             await self._clock.sleep(_PRUNE * (0.5 + self._clock.random()))
             try:
                 for queue in self._queues:
-                    while self._may_act and await self._store.prune(queue) >= 1000:
+                    while self.leads and await self._store.prune(queue) >= 1000:
                         pass
             except TorilError as error:
                 self._failed(error)
@@ -191,7 +192,7 @@ class Reaper:
                 await self._clock.sleep(self._heal * (0.5 + self._clock.random()))
                 await self._led.wait()
                 try:
-                    mended = await healer.round(self._queues) if self._may_act else []
+                    mended = await healer.round(self._queues) if self.leads else []
                 except TorilError as error:
                     self._failed(error)
                 else:
