@@ -290,7 +290,8 @@ class App(Failing, Tended, Flowing, Scanning, Crew):
                     await boot(self._store.schedules, self.queues.values())
                     state = await resources.enter_async_context(self._lifespan(self)) if self._lifespan else None
                     if not (self._given or self.url.startswith("memory:")):
-                        process.beside.append(self._reaper(process.name, rest=_BESIDE).run)
+                        reaper = self._reaper(process.name, rest=_BESIDE, returned=process.suspects_wait)
+                        process.beside.append(reaper.run)
                     code = await process.run(self._keeper(process, under), state, burst=burst)
                     await self.events.settle(seconds)
                     return code

@@ -107,6 +107,7 @@ class Reaper:
     def __init__(
         self, store: Store, clock: Clock, events: Events, name: str, *, queues: Sequence[str] | None = None,
         elected: bool = True, lease: float = LEASE, rest: float = _LONGEST_REST, heal: float = _HEAL,
+        returned: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self._store = store
         self._clock = clock
@@ -115,6 +116,7 @@ class Reaper:
         self._named = queues
         self._queues: Sequence[str] = queues or ()
         self._rest = rest
+        self._returned = returned
         self._heal = heal
         self._led = asyncio.Event()
         self._election = None
@@ -215,6 +217,8 @@ class Reaper:
         self._events.emit("leadership_acquired" if leads else "leadership_lost", event)
 
     def _tell(self, queue: str, found: Recovered) -> None:
+        if found.returned:
+            self._returned()
         ends = [(job, None) for job in found.returned] + [(job, STALLED_OUT) for job in found.failed]
         for job, error in ends:
             event = JobEvent(queue=queue, job_id=job, job_name="", worker=self._name, error=error)

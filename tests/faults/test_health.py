@@ -43,6 +43,11 @@ def get(port: int, path: str, method: str = "GET") -> tuple[int, str, dict[str, 
         connection.close()
 
 
+def silence(port: int) -> float:
+    """Seconds since the worker's loop last ticked."""
+    return float(json.loads(get(port, "/health")[1])["workers"][0]["silent_seconds"])
+
+
 def ping(port: int, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "toril", "ping", "--http", f"127.0.0.1:{port}", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SLOW)
@@ -88,6 +93,26 @@ def test_readiness_ends_with_the_signal_and_life_with_the_process(url: str, tmp_
         assert run.ended() == 0
         run.until_noted(job, "end")
     print(f"not ready {took * 1000:.0f} ms after the signal")
+
+
+@pytest.mark.covers("F23", "F41")
+def test_probes_answer_while_a_handler_blocks_its_loop(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--http", "127.0.0.1:0", "--grace", "1", **WEB) as run:
+        port = port_of(run)
+        (job,) = add(url, "busy", 600)
+        run.until_noted(job, "start")
+        took = []
+        for _ in range(20):
+            began = time.monotonic()
+            assert get(port, "/livez")[0] == 200
+            took.append(time.monotonic() - began)
+        until(lambda: silence(port) > 0.6, "it is seen", timeout=SLOW)
+        run.send(signal.SIGTERM)
+        began = time.monotonic()
+        until(lambda: get(port, "/readyz")[0] == 503, "it is not ready", timeout=2)
+        unready = time.monotonic() - began
+        assert run.ended() == 1
+    print(f"a blocked loop: /livez within {max(took) * 1000:.0f} ms, /readyz 503 after {unready * 1000:.0f} ms")
 
 
 @pytest.mark.covers("R002")

@@ -66,3 +66,25 @@ async def test_a_queue_with_much_to_do_makes_way_for_a_job_that_has_stalled_in_a
             await asyncio.sleep(0.2)
             await app.store.recover("q", dead=[job.lease])
             await alone.wait()
+
+
+@pytest.mark.covers("R127", "R145")
+async def test_what_has_stalled_is_taken_back_and_run_although_every_event_is_lost(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = asyncio.Event()
+
+    async def work(ctx: JobContext[None]) -> None:
+        done.set()
+
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    queue = app.queue("q", {"n": work}, lease=1)
+    async with app:
+        monkeypatch.setattr(type(app.store), "wait", never)
+        await queue.add("n")
+        claim = Claim(want=1, token="gone", lease=1_000, worker="gone")
+        assert (await app.store.exchange("q", [], claim)).jobs
+        async with working(app), asyncio.timeout(30):
+            await done.wait()

@@ -105,6 +105,11 @@ class Process:
             return Solitude(self._clock)
         return Solitude(self._clock, self._under.suspects, self._call_spare)
 
+    def suspects_wait(self) -> None:
+        """This process has taken jobs back: it need not wait for the news of that."""
+        self.look_again()
+        self._call_spare()
+
     def _call_spare(self) -> None:
         if self._under is not None:
             self._under.say(suspects=True)
@@ -118,7 +123,7 @@ class Process:
             [(worker.queue.name, worker.queue.options.lease) for worker in self._workers], self._engine, self._clock,
             self._events, self.name, keeper, running=lambda: sum(worker.busy for worker in self._workers),
             slots=sum(worker.concurrency for worker in self._workers), version=self._version, order=self._ordered,
-            stalled=self._call_spare,
+            stalled=self.suspects_wait,
         )  # fmt: skip
         with logged():
             return await self._until_stopped(upkeep, burst=burst)
