@@ -112,3 +112,24 @@ async def test_an_open_app_is_not_given_another_store() -> None:
         with pytest.raises(UsageError, match="open"):
             async with memory(app):
                 pass
+
+
+async def test_a_job_that_reports_can_be_run_again_later_in_a_test() -> None:
+    """Each run is a worker with a name of its own: the calls of the second are not taken for the first one's."""
+
+    async def steps(ctx: JobContext[None]) -> int:
+        for step in range(ctx.last_checkpoint or 0, 4):
+            await ctx.checkpoint(step + 1)
+            if step == 1 and ctx.attempt == 1:
+                raise ValueError("not yet")
+        return ctx.attempt
+
+    app = App("memory://")
+    queue = app.queue("q", {"steps": steps}, retry=Retry(2, Fixed(1)))
+    async with memory(app) as test:
+        job = await queue.add("steps", result_ttl=60)
+        await test.drain()
+        waits = await job.state()
+        await test.after(2)
+
+        assert (waits, await job.result(0)) == (State.DELAYED, 2)

@@ -56,7 +56,7 @@ class ManualClock:
         return self._random.random()
 
     def unique(self) -> str:
-        return f"unique{next(self._names)}"
+        return f"{next(self._names):06d}-unique"  # told apart by its beginning, which is what goes into names
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
