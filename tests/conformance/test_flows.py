@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance.claims import claim, claim_one, ids, job, settle
-from tests.conformance.dumps import unchanged
+from tests.conformance.dumps import dump, unchanged
 from toril import InvalidOption, NotFound, QueueFull, WrongState
 from toril.engine import Store
 from toril.model import (
@@ -577,6 +577,38 @@ async def test_a_parent_that_is_replayed_or_retried_runs_whatever_its_children_d
     await engine.retry("p", ["top"])
 
     await ended(engine, "top", queue="p")
+
+
+async def test_a_dead_parent_that_is_replayed_knows_what_its_children_returned(engine: Store) -> None:
+    await engine.add_flow([
+        parent(), child("good"), child("odd", on_failure=OnFailure.IGNORE), child("bad"), child("open", delay=1_000),
+    ])  # fmt: skip
+    await ended(engine, "good")
+    await ended(engine, "odd", Failed(WHY))
+    await ended(engine, "bad", Failed(WHY))
+    assert (await claim(engine, queue="p")).jobs == ()
+
+    assert (await engine.replay("p", [Replay("p/top")])).done == ("p/top",)
+
+    assert await known(engine) == {
+        "good": (ChildState.COMPLETED, '"good"'),
+        "odd": (ChildState.IGNORED, "no such user"),
+    }
+    await ended(engine, "top", queue="p")
+    assert await engine.family(TOP) == Family()
+
+
+async def test_a_dead_parent_that_is_discarded_leaves_nothing(engine: Store) -> None:
+    await engine.add_flow([parent(), child("good"), child("bad")])
+    await ended(engine, "good")
+    await ended(engine, "bad", Failed(WHY))
+    await claim(engine, queue="p")
+
+    await engine.discard(["p/top", "q/bad"])
+
+    left = await dump(engine)
+    assert [name for name, rows in left.items() if ":processed" in name or (name == "children" and rows)] == []
+    assert await engine.count_letters() == 0
 
 
 async def test_parents_whose_children_are_gone_without_a_word_are_found(engine: Store) -> None:

@@ -12,7 +12,7 @@ from toril.engines.sqlite.layout import Place, first_key, job_key
 from toril.engines.sqlite.options import Link, dump_options, load_failure, load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
-from toril.engines.sqlite.tx import Tx
+from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.errors import InvalidOption
 from toril.model import (
     BATCH,
@@ -38,7 +38,8 @@ __all__ = ["count", "discard", "keep_letters", "of_ids", "page", "prune_letters"
 
 _SQL: Final = {name: statement("letters", name) for name in (
     "newest", "oldest", "of_ids", "family", "count", "delete", "taken", "id_taken", "insert_job", "insert_id",
-    "forget_result", "keeping", "set_keeping", "overdue", "surplus",
+    "forget_result", "keeping", "set_keeping", "overdue", "surplus", "forget_kin", "forget_open",
+    "move_kin", "parked", "kin_of_overdue", "kin_of_surplus",
 )}  # fmt: skip
 
 
@@ -132,6 +133,7 @@ def _replay(step: Step, letter: DeadLetter, wish: Replay) -> State | None:
         letter.data if wish.data is None else wish.data, letter.group, 0 if letter.group is None else row.orders,
     ))  # fmt: skip
     tx.run(_SQL["forget_result"], (row.key, letter.job_id))
+    _give_back_kin(tx, letter.id, key, row)
     tx.run(_SQL["delete"], (letter.id,))
     if letter.parent is not None:
         row.flows = 1
@@ -140,6 +142,16 @@ def _replay(step: Step, letter: DeadLetter, wish: Replay) -> State | None:
     step.event(EventKind.WAITING, letter.job_id, prev="failed")
     step.arrived()
     return None
+
+
+def _give_back_kin(tx: Tx, identity: str, key: int, row: QueueRow) -> None:
+    """What its children returned is known to the job again; those that it failed for, or left behind, are not."""
+    kin = tx.one(_SQL["family"], (identity,))[3]
+    if kin is not None:
+        row.flows = 1
+        tx.run(_SQL["forget_open"], (kin,))
+        tx.run(_SQL["move_kin"], (key, kin))
+        tx.run(_SQL["parked"], (0, key))
 
 
 def discard(tx: Tx, ids: Sequence[str], call: Call | None) -> Changed:
@@ -159,6 +171,8 @@ def _discard(tx: Tx, identity: str) -> bool:
     if found is None:
         return False
     tx.run(_SQL["delete"], (identity,))
+    if found[3] is not None:
+        tx.run(_SQL["forget_kin"], (found[3],))
     parent = load_options(found[2]).parent
     if parent is not None:
         leave(tx, found[0], found[1], parent)
@@ -177,7 +191,9 @@ def prune_letters(tx: Tx, limit: int) -> int:
     keep = keep_letters(tx, None)
     removed = 0
     if keep.age_ms is not None:
+        tx.run(_SQL["kin_of_overdue"], (tx.now - keep.age_ms, limit))
         removed += tx.run(_SQL["overdue"], (tx.now - keep.age_ms, limit))
     if keep.count is not None and (over := count(tx) - keep.count) > 0:
+        tx.run(_SQL["kin_of_surplus"], (min(over, limit),))
         removed += tx.run(_SQL["surplus"], (min(over, limit),))
     return removed

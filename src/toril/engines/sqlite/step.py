@@ -232,7 +232,7 @@ class Step:
         if options.parent is not None:
             self.told.append(Told(job.id, options.parent, "failed", failure.reason, kept or cause in BURIED))
         if not kept:
-            if options.parked is not None:
+            if options.parked is not None and cause not in BURIED:
                 self._writes["orphan"].append((job.key,))
             if cause in BURIED:
                 self._bury(job, cause, failure, made)

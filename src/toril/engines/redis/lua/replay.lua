@@ -38,10 +38,14 @@ local function again(letter, id, f, i)
   if ARGV[i + 4] ~= '' then call('HSET', P .. id, F.opts, ARGV[i + 4]) end
   call('HDEL', P .. id, F.finished_at, F.started_at, F.reason, F.result, F.attempts_made, F.attempts_made_old, F.stalls,
     F.starts, F.held, F.trace, F.kind, F.stall_cause, F.waited, F.worker, F.letter_queue, F.letter_job, F.letter_cause,
-    F.letter_head, F.letter_data, F.dedup, F.parked)
+    F.letter_head, F.letter_data, F.dedup)
   call('HDEL', P .. K.results, id)
   call('ZREM', P .. K.results_till, id)
   count_up_to(id)
+  if f[7] then
+    call('HSET', P .. id, F.parked, 0)
+    move_kin(D .. letter, P .. id)
+  end
   rejoin(id, f[6])
   to_back(id, tonumber(f[5] or nil) or 0)
   event('waiting', 'jobId', id, 'prev', 'failed')
@@ -49,7 +53,7 @@ end
 
 for i = 5, #ARGV, 5 do
   local letter, id = ARGV[i], ARGV[i + 1]
-  local f = redis.pcall('HMGET', D .. letter, F.letter_queue, F.data, F.letter_head, F.letter_data, F.priority, F.parent)
+  local f = redis.pcall('HMGET', D .. letter, F.letter_queue, F.data, F.letter_head, F.letter_data, F.priority, F.parent, F.parked)
   if f.err or f[1] ~= QUEUE then
     refused[#refused + 1] = {letter, false}
   elseif call('EXISTS', P .. id) == 1 then

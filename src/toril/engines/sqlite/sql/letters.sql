@@ -19,7 +19,7 @@ FROM json_each(?) v CROSS JOIN letters l ON l.id = v.value
 SELECT count(*) FROM letters
 
 -- name: family
-SELECT queue, job, options FROM letters WHERE id = ?
+SELECT queue, job, options, kin FROM letters WHERE id = ?
 
 -- name: delete
 DELETE FROM letters WHERE id = ?
@@ -46,6 +46,24 @@ SELECT value FROM facts WHERE name = 'letters'
 
 -- name: set_keeping
 INSERT INTO facts (name, value) VALUES ('letters', ?) ON CONFLICT DO UPDATE SET value = excluded.value
+
+-- name: forget_kin
+DELETE FROM children WHERE parent = ?
+
+-- name: forget_open
+DELETE FROM children WHERE parent = ? AND standing IN (0, 3)
+
+-- name: parked
+UPDATE jobs SET options = json_set(coalesce(options, '{}'), '$.parked', ?) WHERE key = ?
+
+-- name: move_kin
+UPDATE children SET parent = ? WHERE parent = ?
+
+-- name: kin_of_overdue
+DELETE FROM children WHERE parent IN (SELECT kin FROM letters WHERE failed_at < ? ORDER BY failed_at LIMIT ?)
+
+-- name: kin_of_surplus
+DELETE FROM children WHERE parent IN (SELECT kin FROM letters ORDER BY failed_at, id LIMIT ?)
 
 -- name: overdue
 DELETE FROM letters WHERE id IN (SELECT id FROM letters WHERE failed_at < ? ORDER BY failed_at LIMIT ?)

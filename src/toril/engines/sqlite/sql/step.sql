@@ -3,9 +3,10 @@
 
 -- name: bury
 INSERT OR REPLACE INTO letters (id, queue, job, cause, failure, failed_at, attempts_made, stalls, started_at, worker,
-    name, attempts, priority, added_at, options, metadata, checkpoint, stall_cause, data, grp)
+    name, attempts, priority, added_at, options, metadata, checkpoint, stall_cause, data, grp, kin)
 SELECT v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10, v.column11,
-    j.name, j.attempts, j.priority, j.added_at, j.options, j.metadata, j.checkpoint, j.stall_cause, j.data, j.grp
+    j.name, j.attempts, j.priority, j.added_at, j.options, j.metadata, j.checkpoint, j.stall_cause, j.data, j.grp,
+    iif(json_extract(j.options, '$.parked') IS NULL, NULL, j.key)
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) v JOIN jobs j ON j.key = v.column1
 
 -- name: enter

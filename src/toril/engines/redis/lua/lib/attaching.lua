@@ -3,7 +3,7 @@
 local function store_parent(node)
   local n = node.n
   local delay = n[7] == '' and tonumber(n[6]) or math.max(0, tonumber(n[7]) - now)
-  call('HSET', node.key, F.name, n[3], F.data, n[4], F.opts, n[5], F.added_at, NOW, F.delay, delay, F.priority, n[8])
+  call('HSET', node.key, F.name, n[3], F.data, n[4], F.opts, n[5], F.added_at, NOW, F.delay, delay, F.priority, n[8], F.parked, 0)
   if n[10] ~= '' then
     call('HSET', node.key, F.expires, now + tonumber(n[10]))
     call('HSET', P .. K.toril, F.expiring, 1)
@@ -54,6 +54,9 @@ local function write_all()
       end
     end
     bases[node.base] = true
+  end
+  for key, family in pairs(families) do
+    if family.stored then call('HSETNX', key, F.parked, 0) end
   end
   for base in pairs(bases) do
     at(base)

@@ -66,6 +66,7 @@ local function bury(id, job, cause, reason, fields)
   if not whole then call('HSET', key, F.letter_data, data) end
   call('HDEL', key, F.cancelling, F.deferred, F.expires, F.progress)
   call('RENAME', key, D .. letter)
+  if job.parked then move_kin(key, D .. letter) end
   call('HSET', D .. K.meta, F.is_paused, 1)
   if call('ZADD', D .. K.letters, NOW, letter) == 1 then call('LPUSH', D .. K.wait, letter) end
 end

@@ -29,7 +29,7 @@ local function end_early(id, f, cause, reason, kind)
   local job = {
     name = f[F.name], added = f[F.added_at] or false, started = f[F.started_at] or false, made = made,
     stalls = tonumber(f[F.stalls]) or 0, worker = f[F.worker] or false, options = f[F.opts], parent = f[F.parent],
-    group = f[F.group],
+    parked = f[F.parked], group = f[F.group],
   }
   fail_job(id, job, cause, reason, kind, '', reason:sub(1, 1024), #reason <= 1024)
   ended_early = ended_early + 1

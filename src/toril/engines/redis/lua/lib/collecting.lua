@@ -9,10 +9,10 @@ local function collect(limit)
   local found, moved = call('ZRANGEBYSCORE', P .. K.failed, from - N.skew, '+inf', 'WITHSCORES', 'LIMIT', 0, limit), 0
   for i = 1, #found, 2 do
     local id = found[i]
-    local f = call('HMGET', P .. id, F.name, F.opts, F.reason, F.attempts_made, F.attempts_made_old, F.stalls, F.worker)
+    local f = call('HMGET', P .. id, F.name, F.opts, F.reason, F.attempts_made, F.attempts_made_old, F.stalls, F.worker, F.parked)
     if f[1] and options_of(f[2]).removeOnFail == -1 and may_bury() then
       local reason = f[3] or ''
-      local job = {name = f[1], made = tonumber(f[4] or f[5] or nil) or 0, stalls = tonumber(f[6] or nil) or 0, worker = f[7]}
+      local job = {name = f[1], made = tonumber(f[4] or f[5] or nil) or 0, stalls = tonumber(f[6] or nil) or 0, worker = f[7], parked = f[8]}
       call('ZREM', P .. K.failed, id)
       bury(id, job, reason:find('stalled more than', 1, true) and 'stalled' or 'failed', reason:sub(1, 1024), {})
       forget(id)
@@ -28,7 +28,7 @@ local function drop(letters)
   for i = 1, #letters do
     call('ZREM', D .. K.letters, letters[i])
     call('LREM', D .. K.wait, -1, letters[i])
-    call('DEL', D .. letters[i], D .. letters[i] .. K.logs)
+    call('DEL', D .. letters[i], D .. letters[i] .. K.logs, D .. letters[i] .. K.processed, D .. letters[i] .. K.child_failures)
   end
   return #letters
 end

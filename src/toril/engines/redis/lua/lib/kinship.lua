@@ -6,6 +6,13 @@ local function flush_told()
   for i = 1, #list do tell_parent(unpack(list[i], 1, 5)) end
 end
 
+-- What a job's children returned, or why they failed, goes where the job goes.
+local function move_kin(from, to)
+  for _, name in ipairs({K.processed, K.child_failures}) do
+    if call('EXISTS', from .. name) == 1 then call('RENAME', from .. name, to .. name) end
+  end
+end
+
 -- A child runs again: its parent waits for it once more, if it still waits.
 local function rejoin(id, field)
   local link = field and link_of(field)

@@ -10,13 +10,13 @@ end
 -- nothing else can have brought the worker down; or where it may not run twice at all.
 local function take_back(id, returned, failed)
   local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.held,
-    F.cancelling, F.parent, F.group, F.order, F.priority)
+    F.cancelling, F.parent, F.group, F.order, F.priority, F.parked)
   call('DEL', P .. id .. K.lock)
   call('SREM', P .. K.stalled, id)
   if not f[1] then return end
   local stalls, alone, allowed = (tonumber(f[5]) or 0) + 1, (f[8] or '0 0 1'):match('^%d+ (%d) (%d+)')
   local job = {name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = stalls, worker = f[6], options = f[7],
-    parent = f[10], group = f[11]}
+    parent = f[10], group = f[11], parked = f[14]}
   allowed = tonumber(allowed) or 1
   call('HSET', P .. id, F.stalls, stalls)
   if f[9] then
