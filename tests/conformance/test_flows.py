@@ -21,12 +21,14 @@ from toril.model import (
     Failure,
     Family,
     FlowNode,
+    GroupLimits,
     JobRef,
     NewJob,
     OnFailure,
     Parked,
     Replay,
     Retried,
+    SetGroups,
     SetMaxWaiting,
     Verdict,
 )
@@ -640,3 +642,15 @@ async def test_a_cancelled_child_that_nobody_can_run_again_is_not_waited_for(eng
     await ended(engine, "a", Cancelled("enough"))
 
     assert await state(engine) is State.WAITING
+
+
+async def test_a_parent_of_a_group_waits_for_its_turn_there(engine: Store) -> None:
+    await engine.configure("p", [SetGroups(GroupLimits(concurrency=1))])
+    await engine.add("p", [NewJob(name="n", id="first", group="g")])
+    running = await claim_one(engine, queue="p")
+    await engine.add_flow([parent(group="g"), child("a")])
+    await ended(engine, "a")
+
+    assert (await claim(engine, queue="p")).jobs == ()
+    await settle(engine, running.lease)
+    await ended(engine, "top", queue="p")
