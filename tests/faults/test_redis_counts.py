@@ -121,3 +121,26 @@ async def test_an_idle_worker_asks_little() -> None:
     spent = {name: round(count * JOBS) for name, count in cost.spent().items()}
     assert spent["evalsha"] <= 20 * 4 + 5
     assert spent.get("bzpopmin", 0) <= 45
+
+
+async def cost_of(groups: int) -> dict[str, float]:
+    """What adding, claiming and settling jobs costs that are spread over so many groups."""
+    server, engine = await opened()
+    cost = Cost(server)
+    await engine.add("q", [NewJob(name="n", group=f"g{n % groups}") for n in range(JOBS)], call=Call("me", 1))
+    batch: list[Settlement] = []
+    for turn in range(JOBS // 10 + 1):
+        wanted = Claim(want=10 if turn < JOBS // 10 else 0, token=f"t{turn}", lease=30_000, worker="w")
+        answer = await engine.exchange("q", batch, wanted, call=Call("w", turn + 1))
+        batch = [Settlement(job.lease, Completed()) for job in answer.jobs]
+    assert (await engine.counts("q")).waiting == 0
+    await engine.close()
+    return cost.spent()
+
+
+async def test_as_many_groups_as_jobs_cost_no_more_than_twice_one_group() -> None:
+    many, one = [sum((await cost_of(groups)).values()) for groups in (JOBS, 1)]
+
+    assert many <= 2 * one
+    assert one <= 2 * many
+    assert max(many, one) <= 40

@@ -24,13 +24,15 @@ class Orders:
     """The batches that one producer has still to add; they outlive its process."""
 
     def __init__(
-        self, chance: random.Random, name: str, weights: Mapping[Kind, float], *, jobs: int, lease: int
-    ) -> None:
+        self, chance: random.Random, name: str, weights: Mapping[Kind, float], *, jobs: int, lease: int,
+        grouped: bool = False,
+    ) -> None:  # fmt: skip
         self._chance = chance
         self._name = name
         self._weights = weights
         self._left = jobs
         self._lease = lease
+        self._grouped = grouped
         self._drawn = 0
         self._out = False
 
@@ -50,7 +52,10 @@ class Orders:
         # Few chosen ids for many jobs: some are taken, some are free again.
         chosen = f"order-{self._chance.randint(1, 9)}" if self._chance.random() < 0.2 else None
         nonce = f"{self._name}-{self._drawn}"
-        return draw_order(self._chance, nonce, self._weights, lease=self._lease, job_id=chosen)
+        order = draw_order(self._chance, nonce, self._weights, lease=self._lease, job_id=chosen)
+        if self._grouped:
+            order.options.update({"priority": 0, "lifo": False, "group": f"tenant:{self._chance.randint(1, 3)}"})
+        return order
 
 
 class Producer:
@@ -114,7 +119,8 @@ class Clerk:
 class Operator:
     """Does something to some jobs, now and then, without looking first."""
 
-    def __init__(self, name: str, engine: Engine, clock: Clock, journal: Journal) -> None:
+    def __init__(self, name: str, engine: Engine, clock: Clock, journal: Journal, *, top: int = 2) -> None:
+        self._top = top  # priority that it gives to jobs
         self._engine = engine
         self._clock = clock
         self._journal = journal
@@ -146,7 +152,7 @@ class Operator:
             case 5:
                 await send(lambda call: engine.remove(QUEUE, ids, call=call))
             case 6:
-                changes = (SetPriority(ids[0], 2), SetDelay(ids[1], 300))
+                changes = (SetPriority(ids[0], self._top), SetDelay(ids[1], 300))
                 await send(lambda call: engine.update(QUEUE, changes, call=call))
             case 7:
                 swept = frozenset({State.DELAYED})

@@ -71,6 +71,9 @@ class Entry:
     claimed_at: float = 0.0
     delays: int = 0  # how often its worker had been held up when it was claimed; -1 if it was just then
     progress: Any = None
+    group: str | None = None
+    order: int = 0  # of the add
+    late: bool = False  # it came to its group after younger ones: by a delay, or by hand
 
     @property
     def state(self) -> State | None:
@@ -90,6 +93,11 @@ class Entry:
     @property
     def open(self) -> bool:
         return self.stage not in {Stage.ENDED, Stage.GONE}
+
+    @property
+    def sits(self) -> bool:
+        """Whether it has the seat of its group: it runs, has stalled, or was put off after it had started."""
+        return self.stage is Stage.ACTIVE or self.suspect or (self.stage is Stage.DELAYED and self.starts > 0)
 
     def held(self, token: str, now: int) -> bool:
         """Whether this token's lease holds."""
@@ -121,7 +129,22 @@ class Ledger:
         return (
             entry
             for entry in self.by_id.values()
-            if entry.stage is Stage.READY or (entry.stage is Stage.DELAYED and entry.due <= now)
+            if (entry.stage is Stage.READY or (entry.stage is Stage.DELAYED and entry.due <= now))
+            and not (entry.group and any(other.sits for other in self.beside(entry)))
+        )
+
+    def startable(self, ready: list[Entry]) -> int:
+        """How many of these a claim for many gets: of a group one, unless someone has its seat."""
+        plain = [entry for entry in ready if not entry.suspect]
+        open_groups = {
+            entry.group for entry in plain if entry.group and not any(other.sits for other in self.beside(entry))
+        }
+        return sum(entry.group is None for entry in plain) + len(open_groups)
+
+    def beside(self, entry: Entry) -> Iterator[Entry]:
+        """Other jobs of its group that have not ended."""
+        return (
+            other for other in self.by_id.values() if other.group == entry.group and other.open and other is not entry
         )
 
     def held_by(self, worker: str) -> Iterator[Entry]:
@@ -133,6 +156,15 @@ class Ledger:
         if self.concurrency is None or self.paused:
             return self.paused
         return sum(1 for _ in self.of(Stage.ACTIVE)) >= self.concurrency
+
+    def _take_turn(self, entry: Entry, now: int) -> None:
+        """Of a group of one only one runs, and none goes before an older one of the same priority that could run."""
+        for other in self.beside(entry):
+            if other.stage is Stage.ACTIVE and other.deadline > now:
+                self.journal.violated("group", f"{entry.id} was handed out while {other.id} of {entry.group} runs")
+            older = other.order < entry.order and other.priority == entry.priority
+            if other.stage is Stage.READY and older and not (other.late or other.suspect or entry.suspect):
+                self.journal.violated("group", f"{entry.id} was handed out before {other.id} of {entry.group}")
 
     def find(self, job_id: str) -> Entry | None:
         """The job of this id, if the store still has one."""
@@ -147,8 +179,9 @@ class Ledger:
             self.journal.violated("I1", f"id {job_id} was given to a second job")
         keeps = {State.COMPLETED: job.keep_completed.count != 0, State.FAILED: job.keep_failed.count != 0}
         entry = Entry(
-            id=job_id, data=job.data, script=script, attempts=job.attempts, priority=job.priority, keeps=keeps
-        )
+            id=job_id, data=job.data, script=script, attempts=job.attempts, priority=job.priority, keeps=keeps,
+            group=job.group, order=len(self.entries), late=job.delay > 0 or job.due is not None,
+        )  # fmt: skip
         if job.delay:
             self.delay(entry, now + job.delay)
         self.entries.append(entry)
@@ -183,6 +216,8 @@ class Ledger:
             self.journal.violated("I6", f"{entry.id} counts {seen} attempts and stalls, and made {true}")
         if job.data != entry.data:
             self.journal.violated("I2", f"{entry.id} came back with other data")
+        if entry.group:
+            self._take_turn(entry, now)
         if job.suspect != entry.suspect:
             self.journal.violated("G6", f"{entry.id} is suspect={entry.suspect} and was handed out as {job.suspect}")
         entry.stage, entry.fence, entry.token, entry.deadline = Stage.ACTIVE, job.fence, claim.token, now + claim.lease
@@ -286,6 +321,7 @@ class Ledger:
 
     def rerun(self, entry: Entry) -> None:
         self.ready(entry)
+        entry.late = True
         entry.made = entry.stalls = 0
         entry.acceptances += 1
         entry.causes += 1

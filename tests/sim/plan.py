@@ -8,7 +8,9 @@ from tests.sim.clock import stream
 from tests.sim.faults import Fault, draw_mix
 from tests.sim.script import QUEUE, Kind, draw_weights
 
-__all__ = ["QUEUE", "Plan", "Terms"]
+__all__ = ["GROUPED", "QUEUE", "Plan", "Terms"]
+
+GROUPED = 5_000  # from this seed on jobs are of groups, of which one runs at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,7 @@ class Plan:
     skew: int
     farewell: Literal["none", "stop", "force", "order"]
     clerk: bool = False
+    grouped: bool = False
 
     @classmethod
     def draw(cls, seed: int) -> "Plan":
@@ -65,5 +68,6 @@ class Plan:
             supervised=chance.random() < 0.5,
             skew=chance.choice((0, 0, -7_200_000, 7_200_000)),
             farewell=chance.choice(("none", "stop", "stop", "force", "order")),
+            grouped=seed >= GROUPED,
             clerk=seed % 10 in {5, 6},  # not drawn: the others stay as they are known
         )

@@ -155,6 +155,8 @@ class RedisStore:
         for name in _SETS:
             for identity in ask("ZRANGE", base + KEYS[name], 0, -1):
                 places.setdefault(identity, []).append(name)
+        for member in ask("ZRANGE", base + KEYS["parked"], 0, -1):
+            places.setdefault(member.partition("\1")[2][25:], []).append("parked")
         found = [f"job {identity} stands in {names}" for identity, names in places.items() if len(names) != 1]
         found += [f"{names[0]} holds {identity}, which does not exist" for identity, names in places.items()
                   if not ask("EXISTS", base + identity)]  # fmt: skip

@@ -154,7 +154,7 @@ class Witness:
         if ledger.concurrency is not None:
             room = min(room, max(0, ledger.concurrency - sum(1 for _ in ledger.of(Stage.ACTIVE))))
         suspects = sum(1 for entry in ready if entry.suspect)
-        given = min(1, room) if claim.alone and suspects else min(room, len(ready) - suspects)
+        given = min(1, room) if claim.alone and suspects else min(room, ledger.startable(ready))
         self._expect("I1", given, len(answer.jobs), f"jobs handed out of {[entry.id for entry in ready]}")
         for job in answer.jobs:
             ledger.claim(job, claim, answer.now)

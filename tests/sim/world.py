@@ -27,7 +27,7 @@ from toril.clock import Clock
 from toril.engine import Engine
 from toril.errors import EngineUnavailable
 from toril.logs import log
-from toril.model import Lease, Resume, SetConcurrency
+from toril.model import GroupLimits, Lease, Resume, SetConcurrency, SetGroups
 
 __all__ = ["Result", "World", "simulate"]
 
@@ -99,7 +99,14 @@ class World:
         self.nodes: dict[str, Node] = {}
         self.stations: dict[str, Station] = {}
         self._orders = [
-            Orders(stream(plan.seed, f"orders {n}"), f"p{n}", plan.weights, jobs=jobs, lease=plan.terms.lease)
+            Orders(
+                stream(plan.seed, f"orders {n}"),
+                f"p{n}",
+                plan.weights,
+                jobs=jobs,
+                lease=plan.terms.lease,
+                grouped=plan.grouped,
+            )
             for n, jobs in enumerate([plan.jobs // plan.producers] * plan.producers)
         ]
         self._births: Counter[str] = Counter()
@@ -133,6 +140,8 @@ class World:
         plan = self.plan
         if plan.concurrency is not None:
             await self._healer().configure(QUEUE, [SetConcurrency(plan.concurrency)])
+        if plan.grouped:
+            await self._healer().configure(QUEUE, [SetGroups(GroupLimits(concurrency=1))])
         for n in range(plan.workers):
             self._start(self._keep_alive(f"w{n}", self._worker))
         for n, orders in enumerate(self._orders):
@@ -312,4 +321,6 @@ class World:
         return Clerk(node.name, self._link(node), self._clock(node), self.journal).run()
 
     def _operator(self, node: Node) -> Coroutine[Any, Any, None]:
-        return Operator(node.name, self._link(node), self._clock(node), self.journal).run()
+        return Operator(
+            node.name, self._link(node), self._clock(node), self.journal, top=0 if self.plan.grouped else 2
+        ).run()
