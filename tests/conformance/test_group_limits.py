@@ -3,6 +3,7 @@
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, names, settle
+from tests.conformance.dumps import dump
 from tests.conformance.test_groups import limited, of
 from toril.engine import Store
 from toril.errors import QueueFull
@@ -107,6 +108,20 @@ async def test_a_put_off_job_of_a_limited_group_waits_for_the_rate_too(engine: S
 
     assert nothing.jobs == ()
     assert names((await claim(engine)).jobs) == ["a1"]
+
+
+async def test_starts_of_long_ago_are_forgotten(engine: Store, clock: ManualClock) -> None:
+    await rated(engine, 2)
+    await add(engine, *of("a", "1"))
+    await settle(engine, (await claim_one(engine)).lease)
+    clock.advance(32 * 86_400_000)
+
+    await engine.prune("q")
+
+    left = {
+        name: rows for name, rows in (await dump(engine)).items() if name.endswith(("group_starts", "group-starts"))
+    }
+    assert not any(left.values())
 
 
 async def test_no_more_of_a_group_wait_than_may(engine: Store) -> None:

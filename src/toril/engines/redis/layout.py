@@ -172,6 +172,7 @@ FIELDS: Final = {
     "groups_declared": "groups:declared",
     "orders": "orders",  # the last order given to a job of a group
     "turns": "turns",  # the last turn given to a group
+    "scanned": "scanned",  # where a look for starts that are over goes on
     "tended_at": "tended_at",
     "tended": "tended",  # the group up to which seats were compared with the truth
     "ghosts": "ghosts",  # ids that had no hash

@@ -42,7 +42,8 @@ for i = 1, #aged do
   end
   call('ZREM', P .. K.ages, aged[i])
 end
-local moved = collect(limit) + roll_back(limit) + heal()
+local moved = collect(limit) + roll_back(limit) + heal() + (groups.used() and groups.forget_starts() or 0)
+groups.flush()
 flush_gone()
 if may_bury() then moved = moved + drop_old(limit) end
 return {#dead + #results + #aged + moved, call('HLEN', W .. G.circuits)}

@@ -38,3 +38,15 @@ function groups.save_starts(g)
   if g.counted then call('HSET', P .. K.group_starts, g.name, cmsgpack.pack(g.starts)) end
   g.counted = false
 end
+
+-- Forget the starts of groups whose window is over, some a round. How many.
+function groups.forget_starts()
+  local found, old = call('HSCAN', P .. K.group_starts, call('HGET', P .. K.toril, F.scanned) or '0', 'COUNT', N.passes), {}
+  for i = 1, #found[2], 2 do
+    local starts, ms = cmsgpack.unpack(found[2][i + 1]), groups.of(found[2][i]).ms
+    if not ms or (starts[#starts - 1] or 0) <= now - ms then old[#old + 1] = found[2][i] end
+  end
+  if #old > 0 then call('HDEL', P .. K.group_starts, unpack(old)) end
+  call('HSET', P .. K.toril, F.scanned, found[1])
+  return #old
+end
