@@ -69,6 +69,7 @@ __all__ = [
     "UsageError",
     "WrongState",
     "shown",
+    "words_of",
 ]
 
 _SHOWN = 80
@@ -83,6 +84,15 @@ def shown(value: object) -> str:
     except Exception:  # another's `__repr__` may do anything, and a number of 5,000 digits has none
         text = f"a value of type {type(value).__name__}"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def words_of(error: BaseException) -> str:
+    """What an error says, or its type where it says nothing or cannot."""
+    kind = type(error).__name__
+    try:
+        return str(error) or kind
+    except BaseException:  # another's `__str__` may raise anything, and must not end a worker
+        return f"{kind} (its message could not be made)"
 
 
 class TorilError(Exception):

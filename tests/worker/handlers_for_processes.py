@@ -2,8 +2,10 @@
 
 import os
 import signal
+import sys
 import time
 from typing import Any
+from urllib.error import URLError
 
 from toril import PermanentError, Snooze, SyncJobContext
 
@@ -64,3 +66,25 @@ def forgets(ctx: SyncJobContext[int]) -> Any:
 
 def nothing(ctx: SyncJobContext[None]) -> int:
     return None  # type: ignore[return-value]
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("no words")
+
+
+def misbehave(ctx: SyncJobContext[str]) -> Any:
+    match ctx.data:
+        case "exit":
+            sys.exit(3)
+        case "mute":
+            raise Mute
+        case "loud":
+            raise ValueError("x" * 10_000_000)
+        case "deep":
+            return misbehave(ctx)
+        case "nested":  # its `reason` is no text but another error
+            raise URLError(OSError("no route"))
+        case "odd":
+            return object()
+    return os.getpid()

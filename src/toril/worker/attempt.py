@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toril.codec import encode
-from toril.errors import JobCancelled, LeaseLost
+from toril.errors import JobCancelled, LeaseLost, words_of
 from toril.handlers import Entry, Registry
 from toril.logs import log
 from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Outcome, Released, Snoozed
@@ -119,7 +119,7 @@ def completed(entry: Entry, result: Any) -> Completed:
         summary = result.line() if isinstance(result, Result) else None
         return Completed(entry.result.encode(result), summary)
     except Exception as error:  # ours, or that of a serializer
-        return _not_kept(entry, str(error) or type(error).__name__)
+        return _not_kept(entry, words_of(error))
 
 
 def _not_kept(entry: Entry, why: str) -> Completed:
@@ -168,13 +168,8 @@ def failure_of(error: BaseException) -> Failure:
     """An error as text, whatever its own methods do, and without the secrets that one can tell by their looks."""
     if isinstance(error, ChildFailed):
         return Failure(redacted(str(error)), error.kind, redacted(error.trace))
-    kind = type(error).__name__
-    try:
-        reason = str(error) or kind
-    except Exception:
-        reason = f"{kind} (its message could not be made)"
     try:
         trace = "".join(traceback.format_exception(error, limit=-50))
     except Exception:
         trace = ""
-    return Failure(redacted(reason), kind, redacted(trace))
+    return Failure(redacted(words_of(error)), type(error).__name__, redacted(trace))

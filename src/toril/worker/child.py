@@ -16,7 +16,16 @@ from queue import SimpleQueue
 from typing import Any
 
 from toril.context import SyncJobContext
-from toril.errors import JobCancelled, LeaseLost, PermanentError, RateLimited, Snooze, TransientError, UsageError
+from toril.errors import (
+    JobCancelled,
+    LeaseLost,
+    PermanentError,
+    RateLimited,
+    Snooze,
+    TransientError,
+    UsageError,
+    words_of,
+)
 from toril.handlers import Entry, Handler, Registry
 from toril.model import (
     Checkpoint,
@@ -37,6 +46,9 @@ from toril.result import Result
 from toril.signal import Signal, Why
 
 __all__ = ["MAIN_FILE", "REPORTS", "main"]
+
+_LONGEST = 60_000  # characters of a text: more would not be kept
+_OURS = {each.__name__: each for each in (PermanentError, TransientError, Snooze, RateLimited, JobCancelled, LeaseLost)}
 
 MAIN_FILE = "TORIL_MAIN_FILE"
 
@@ -120,7 +132,7 @@ class _Child:
         try:
             return {"result": entry.result.encode(returned), "structured": isinstance(returned, Result)}
         except Exception as error:  # the work is done: a result that cannot be sent does not undo it
-            return {"unfit": str(error) or type(error).__name__}
+            return {"unfit": words_of(error)[:_LONGEST]}
 
     async def report(self, report: Report) -> Verdict:
         text = getattr(report, {"LogLine": "line", "Rewrite": "data"}.get(type(report).__name__, "value"))
@@ -156,25 +168,25 @@ def _drive(coroutine: Any) -> Any:
 
 
 def _told(error: BaseException) -> dict[str, Any]:
-    kind = next(
-        (
-            each.__name__
-            for each in (PermanentError, TransientError, Snooze, RateLimited, JobCancelled, LeaseLost)
-            if isinstance(error, each) and getattr(error, "job_id", None) is None
-        ),
-        "",
-    )
+    """An error in words and numbers that JSON can carry, whatever attributes one of another library has."""
+    ours = getattr(error, "job_id", None) is None  # else it tells of another job, whose result was awaited
+    known = next((name for name, each in _OURS.items() if ours and isinstance(error, each)), "")
+    trace = "".join(traceback.format_exception(error, limit=-50))[:_LONGEST]
+    return {
+        "as": known, "kind": type(error).__name__, "lineage": lineage(error), "reason": _reason(error, known),
+        "traceback": trace, "seconds": _seconds(error) if known else None,
+    }  # fmt: skip
+
+
+def _reason(error: BaseException, known: str) -> str:
+    own = getattr(error, "reason", None) if known else None
+    return (own if isinstance(own, str) and own else words_of(error))[:_LONGEST]
+
+
+def _seconds(error: BaseException) -> float | None:
     given: Any = getattr(error, "retry_after", getattr(error, "seconds", None))
     seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
-    try:
-        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-    except Exception:
-        reason = f"{type(error).__name__} (its message could not be made)"
-    trace = "".join(traceback.format_exception(error, limit=-50))[-60_000:]
-    return {
-        "as": kind, "kind": type(error).__name__, "lineage": lineage(error), "reason": reason, "traceback": trace,
-        "seconds": seconds,
-    }  # fmt: skip
+    return seconds if isinstance(seconds, int | float) else None
 
 
 if __name__ == "__main__":

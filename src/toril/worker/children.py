@@ -205,7 +205,9 @@ def _result(entry: Entry, answer: dict[str, Any]) -> Any:
         return Unfit(answer["unfit"])
     raised = answer["raised"]
     if raised["as"]:
-        raise _RAISED[raised["as"]](raised["reason"], raised["seconds"])
+        error = _RAISED[raised["as"]](raised["reason"], raised["seconds"])
+        error.add_note(raised["traceback"])  # where it was raised there
+        raise error
     raise ChildFailed(
         raised["reason"], kind=raised["kind"], trace=raised["traceback"], lineage=tuple(raised["lineage"])
     )
