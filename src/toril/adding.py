@@ -13,8 +13,8 @@ from toril.codec import Serializer, encode
 from toril.errors import InvalidOption, shown
 from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Dedup, GroupLimits, Keep, NewJob, RateLimit
 from toril.policy.breaker import Breaker
-from toril.policy.retry import DECORRELATED, Exponential, Fixed, Retry, Seconds, Strategy, Waiting, milliseconds
-from toril.policy.strategies import BackoffStrategy
+from toril.policy.retry import Exponential, Fixed, Retry, Seconds, Strategy, Waiting, milliseconds
+from toril.policy.strategies import BackoffStrategy, check_known
 
 __all__ = [
     "AddOptions",
@@ -104,7 +104,7 @@ class Defaults:
 def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> NewJob:
     """The job to store. Every option is checked; the error names it, with its range."""
     if defaults.backoff.strategy is not None:
-        _check_strategy(defaults.backoff, defaults)
+        check_known(defaults.backoff, defaults.strategies)
     if not options:
         return NewJob(
             name=name, data=data, attempts=defaults.attempts, backoff=defaults.backoff,
@@ -208,7 +208,7 @@ def _retry(options: AddOptions, defaults: Defaults) -> tuple[int, Backoff | None
         retry = options["retry"]
         if not isinstance(retry, Retry):
             raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
-        return retry.attempts, _check_strategy(retry.wire(), defaults)
+        return retry.attempts, check_known(retry.wire(), defaults.strategies)
     backoff = options.get("backoff")
     attempts = options.get("attempts", defaults.attempts)
     if backoff is None:
@@ -219,17 +219,7 @@ def _retry(options: AddOptions, defaults: Defaults) -> tuple[int, Backoff | None
         raise InvalidOption(
             f"backoff must be Fixed(…), Exponential(…), Strategy(…) or a strategy's name, not {shown(backoff)}"
         )
-    return attempts, _check_strategy(backoff.wire(), defaults)
-
-
-def _check_strategy(backoff: Backoff, defaults: Defaults) -> Backoff:
-    """A name that no worker of this app knows is refused here, where someone can mend it."""
-    name = backoff.strategy
-    if name is not None and name != DECORRELATED and name not in defaults.strategies:
-        raise InvalidOption(
-            f"there is no backoff strategy {shown(name)}; declare it with @app.backoff({shown(name)}) first"
-        )
-    return backoff
+    return attempts, check_known(backoff.wire(), defaults.strategies)
 
 
 def _time(options: AddOptions, name: str, low: int, high: int) -> int | None:

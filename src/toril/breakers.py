@@ -1,5 +1,7 @@
 """The circuit breakers of an app: see how they stand, open and close them by hand."""
 
+from collections import Counter
+from dataclasses import dataclass
 from typing import Protocol
 
 from toril.engine import Store
@@ -7,7 +9,7 @@ from toril.events import Events, WorkerEvent
 from toril.model import Circuit, CircuitState
 from toril.policy.retry import Seconds, milliseconds
 
-__all__ = ["AppBreakers"]
+__all__ = ["AppBreakers", "BreakerFigures"]
 
 
 class _Home(Protocol):
@@ -20,6 +22,17 @@ class _Home(Protocol):
     def events(self) -> Events: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerFigures:
+    """How many circuits stand how, and what they have counted in their windows, over the whole fleet."""
+
+    closed: int
+    open: int
+    half_open: int
+    runs: int
+    failures: int
+
+
 class AppBreakers:
     """`app.breakers`, over the whole fleet. A key that never failed is closed, and not listed."""
 
@@ -29,6 +42,18 @@ class AppBreakers:
     async def list(self) -> list[Circuit]:
         """All that something is known of, by their keys."""
         return await self._home.store.circuits()
+
+    async def figures(self) -> BreakerFigures:
+        """All of them in numbers, as a monitor wants them."""
+        circuits = await self._home.store.circuits()
+        states = Counter(circuit.state for circuit in circuits)
+        return BreakerFigures(
+            closed=states[CircuitState.CLOSED],
+            open=states[CircuitState.OPEN],
+            half_open=states[CircuitState.HALF_OPEN],
+            runs=sum(circuit.runs for circuit in circuits),
+            failures=sum(circuit.failures for circuit in circuits),
+        )
 
     async def trip(self, key: str, seconds: Seconds | None = None) -> Circuit:
         """Open one by hand, for so long, or for as long as its own terms say."""

@@ -1,6 +1,6 @@
 """The dead letters of an app: look through them, run them again, throw them away."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
@@ -10,6 +10,7 @@ from toril.errors import InvalidOption, NotFound, TorilError, shown
 from toril.model import Backoff, Call, Changed, DeadLetter, Keep, Page, Refused, Replay
 from toril.policy.letters import LetterFilter, cursor_of
 from toril.policy.retry import Exponential, Fixed, Strategy, Waiting
+from toril.policy.strategies import check_known
 from toril.protocols import Order
 from toril.queue import Queue
 
@@ -50,8 +51,9 @@ class Replayed:
 class AppDeadLetters:
     """`app.dead_letters`. Jobs that failed for good are moved here, unless `keep_failed` keeps them in their queue."""
 
-    def __init__(self, home: _Home) -> None:
+    def __init__(self, home: _Home, strategies: Container[str] = ()) -> None:
         self._home = home
+        self._strategies = strategies
 
     async def page(
         self,
@@ -91,15 +93,13 @@ class AppDeadLetters:
         which: Which,
         *,
         attempts: int | None = None,
-        backoff: Waiting | None = None,
+        backoff: Waiting | str | None = None,
         edit: Edit | None = None,
         told: Told | None = None,
     ) -> Replayed:
         """Run jobs again in the queue that they came from, under their own name and id, the oldest first. `edit` makes
         a new payload of the old one, which is checked as an add would; `told` hears how many are done so far."""
-        if backoff is not None and not isinstance(backoff, Fixed | Exponential | Strategy):
-            raise InvalidOption(f"backoff must be Fixed(…), Exponential(…) or Strategy(…), not {shown(backoff)}")
-        wire = None if backoff is None else backoff.wire()
+        wire = self._wire(backoff)
         invalid: dict[str, str] = {}
 
         async def step(letters: Sequence[DeadLetter]) -> list[Changed]:
@@ -124,6 +124,16 @@ class AppDeadLetters:
             return [await self._home.call(lambda call: self._home.store.discard(ids, call=call))]
 
         return Replayed(*await self._act(which, step, told))
+
+    def _wire(self, backoff: Waiting | str | None) -> Backoff | None:
+        if backoff is None:
+            return None
+        waiting = Strategy(backoff) if isinstance(backoff, str) else backoff
+        if not isinstance(waiting, Fixed | Exponential | Strategy):
+            raise InvalidOption(
+                f"backoff must be Fixed(…), Exponential(…), Strategy(…) or a strategy's name, not {shown(backoff)}"
+            )
+        return check_known(waiting.wire(), self._strategies)
 
     async def _replay(self, queue: str, replays: Sequence[Replay]) -> Changed:
         return await self._home.call(lambda call: self._home.store.replay(queue, replays, call=call))

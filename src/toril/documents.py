@@ -144,7 +144,8 @@ def of_circuit(circuit: Circuit) -> dict[str, Any]:
         "state": circuit.state.value,
         "since": circuit.since or None,
         "till": circuit.till or None,
-        "failures": sum(bad for _, _, bad in circuit.slots),
+        "runs": circuit.runs,
+        "failures": circuit.failures,
         "probes": len(circuit.probes),
         "passed": circuit.passed,
     }

@@ -65,7 +65,7 @@ class Failing:
     @property
     def dead_letters(self) -> AppDeadLetters:
         """Jobs that failed for good, of all queues."""
-        return AppDeadLetters(self)
+        return AppDeadLetters(self, self._strategies)
 
     @property
     def breakers(self) -> AppBreakers:

@@ -1,10 +1,13 @@
 """The commands for dead letters, as people and as programs use them."""
 
+import os
+import pty
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Toril, documents, on
+from tests.cli.conftest import Fresh, Toril, documents, on
 from toril import App, Retry
 
 
@@ -106,3 +109,25 @@ def test_what_is_kept_can_be_bounded(toril: Toril, url: str) -> None:
         {"count": 1, "age": 2_592_000.0}
     ]
     assert toril("dlq", "keep").output == "Kept: all.\n"
+
+
+def test_who_watches_a_long_replay_sees_how_far_it_is(fresh: Fresh, toril: Toril, url: str) -> None:
+    async def fill(app: App) -> None:
+        queue = app.queue("email", {"send": _fails}, retry=Retry(1))
+        await queue.add_many([("send", {"why": "no"})] * 250)
+        await app.run(burst=True)
+
+    on(url, fill)
+    terminal, side = pty.openpty()
+    child = fresh("dlq", "replay", "--all", "--yes", stderr=side)
+    os.close(side)
+    seen = b""
+    with suppress(OSError):  # the other side is closed
+        while chunk := os.read(terminal, 4096):
+            seen += chunk
+    os.close(terminal)
+
+    assert child.communicate(timeout=60)[0] == "Replayed 250 dead letters.\n"
+    assert b"replayed" in seen
+    assert b"250/250" in seen
+    assert ids(toril) == []

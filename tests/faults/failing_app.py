@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from toril import App, Breaker, Fixed, JobContext, Retry
+from toril import App, Breaker, JobContext, Retry
 from toril.events import WorkerEvent
 
 URL, FOLDER = sys.argv[1], Path(sys.argv[2])
@@ -25,15 +25,19 @@ async def appears(name: str) -> None:
 
 
 async def call(ctx: JobContext[dict[str, str]]) -> None:
-    """Of host `a`: fails until it is to be probed, then holds on until it is up."""
+    """Of host `a`: five fail at once, which is more than one process has slots for; later ones hold on until it is up.
+    Others do well."""
     host = ctx.data["host"]
-    probe = (FOLDER / "probing").exists()
-    write("probes" if probe and host == "a" else f"ran-{host}", f"{ctx.job_id} {ctx.attempt}")
     if host != "a":
         return
-    if not probe:
-        raise ConnectionError("down")
-    await appears("up")
+    if (FOLDER / "probing").exists():
+        write("probes", ctx.job_id)
+        await appears("up")
+        return
+    write("failing", os.getpid())
+    while len((FOLDER / "failing").read_text().splitlines()) < 5:  # noqa: ASYNC110 - others write them
+        await asyncio.sleep(0.01)
+    raise ConnectionError("down")
 
 
 async def wait(ctx: JobContext[None]) -> None:
@@ -52,9 +56,7 @@ async def dies(ctx: JobContext[None]) -> None:
 
 
 app = App(URL)
-app.queue(
-    "calls", {"call": call}, concurrency=4, retry=Retry(5, Fixed(1)), breaker=Breaker(pause=2, by=lambda d: d["host"])
-)
+app.queue("calls", {"call": call}, concurrency=4, retry=Retry(5), breaker=Breaker(pause=1, by=lambda d: d["host"]))
 app.queue("waits", {"wait": wait}, retry=Retry(5))
 app.queue("deaths", {"dies": dies}, lease=1, max_stalls=3)
 
@@ -65,6 +67,7 @@ def changed(event: WorkerEvent) -> None:
 
 
 app.on("breaker", changed)
+app.on("snoozed", lambda event: write("put-off", event.job_id))
 
 if __name__ == "__main__":
     write("up-and-running", os.getpid())

@@ -4,39 +4,53 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import servers
-from toril import App, JobCancelled
-
-Start = Callable[[], "subprocess.Popen[bytes]"]
+from toril import App, Fixed, JobCancelled
 
 
-@pytest.fixture(params=["sqlite", "redis"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'jobs.db'}?synchronous=normal"
-    server = servers.running()
-    server.tell("FLUSHALL")
-    return server.url
+class Fleet:
+    """Two worker processes on one store, which write down in a folder what they do."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url = url
+        self.folder = folder
+        self.children: list[subprocess.Popen[bytes]] = []
+
+    def be_two(self) -> None:
+        """Start as many as are missing."""
+        alive = sum(child.poll() is None for child in self.children)
+        command = [sys.executable, "-m", "tests.faults.failing_app", self.url, str(self.folder)]
+        self.children += [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(2 - alive)]
+
+    def end(self) -> None:
+        for child in self.children:
+            child.kill()
+            child.wait()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "redis"])
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """One for all tests: most of their time is that of processes that start."""
+    folder = tmp_path_factory.mktemp("fleet")
+    url = f"sqlite:///{folder / 'jobs.db'}?synchronous=normal"
+    if request.param == "redis":
+        server = servers.running()
+        server.tell("FLUSHALL")
+        url = server.url
+    fleet = Fleet(url, folder)
+    yield fleet
+    fleet.end()
 
 
 @pytest.fixture
-def start(url: str, tmp_path: Path) -> Iterator[Start]:
-    children: list[subprocess.Popen[bytes]] = []
-
-    def one() -> "subprocess.Popen[bytes]":
-        command = [sys.executable, "-m", "tests.faults.failing_app", url, str(tmp_path)]
-        children.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
-        return children[-1]
-
-    yield one
-    for child in children:
-        child.kill()
-        child.wait()
+def fleet(shared: Fleet) -> Fleet:
+    shared.be_two()
+    return shared
 
 
 async def lines(path: Path, count: int = 0) -> list[str]:
@@ -49,63 +63,62 @@ async def lines(path: Path, count: int = 0) -> list[str]:
 
 
 @pytest.mark.covers("R225", "R226")
-async def test_two_processes_open_a_circuit_once_and_send_two_probes(url: str, start: Start, tmp_path: Path) -> None:
-    async with App(url) as app:
+async def test_two_processes_open_a_circuit_once_and_send_two_probes(fleet: Fleet) -> None:
+    folder = fleet.folder
+    async with App(fleet.url) as app:
         queue = app.queue("calls")
-        calls = await queue.add_many([("call", {"host": "a"}, {"attempts": 5, "result_ttl": 60}) for _ in range(30)])
-        start(), start()
-        await lines(tmp_path / "breaker", 1)
-        (tmp_path / "probing").touch()
-        jobs = await queue.add_many([("call", {"host": "b"}, {"result_ttl": 60}) for _ in range(3)])
-        for job in jobs:
+        await queue.add_many([("call", {"host": "a"}, {"backoff": Fixed(600)})] * 5)
+        assert len(set(await lines(folder / "failing", 5))) == 2, "both processes have seen it fail"
+        await lines(folder / "breaker", 1)
+
+        (folder / "probing").touch()
+        calls = await queue.add_many([("call", {"host": "a"}, {"result_ttl": 60})] * 20)
+        for job in await queue.add_many([("call", {"host": "b"}, {"result_ttl": 60})] * 3):
             await job.result(60)
-        failed = await lines(tmp_path / "ran-a", 5)
-        assert len(failed) <= 5 + 8, "more than those that were under way"
 
-        await lines(tmp_path / "probes", 2)
-        await asyncio.sleep(2.5)  # others come back meanwhile, and find that two are trying already
-        probes = await lines(tmp_path / "probes")
-        assert len(probes) == 2
-        assert await lines(tmp_path / "breaker") == ["a open", "a half-open"]
+        await lines(folder / "probes", 2)
+        late = len(await lines(folder / "put-off"))
+        await lines(folder / "put-off", late + 18)  # the others come back, and find that two are trying already
+        assert len(await lines(folder / "probes")) == 2
+        assert await lines(folder / "breaker") == ["a open", "a half-open"]
+        (circuit,) = await app.breakers.list()
+        assert (circuit.state, len(circuit.probes), circuit.passed) == ("half-open", 2, 0)
 
-        (tmp_path / "up").touch()
+        (folder / "up").touch()
         for job in calls:
             await job.result(60)
         runs = await queue.runs("completed", limit=100)
 
-    assert await lines(tmp_path / "breaker") == ["a open", "a half-open", "a closed"]
-    assert len(runs.items) == 33
-    spent = {line.split()[0] for line in failed}
-    assert {run.attempts_made for run in runs.items if run.id not in spent} == {1}, "to be put off spends no attempt"
+    assert await lines(folder / "breaker") == ["a open", "a half-open", "a closed"]
+    assert len(runs.items) == 23
+    assert {run.attempts_made for run in runs.items} == {1}, "to be put off spends no attempt"
 
 
 @pytest.mark.covers("R094", "R096")
-async def test_a_running_job_is_cancelled_from_another_process(url: str, start: Start, tmp_path: Path) -> None:
-    async with App(url) as app:
+async def test_a_running_job_is_cancelled_from_another_process(fleet: Fleet) -> None:
+    async with App(fleet.url) as app:
         job = await app.queue("waits").add("wait", attempts=5)
-        start()
-        await lines(tmp_path / "started", 1)
+        await lines(fleet.folder / "started", 1)
         asked = time.time()
         assert await job.cancel("not wanted any more") is False
         with pytest.raises(JobCancelled, match="not wanted any more"):
             await job.result(60)
-        (heard,) = await lines(tmp_path / "heard", 1)
+        (heard,) = await lines(fleet.folder / "heard", 1)
         assert await app.dead_letters.count() == 0
 
     when, kind, reason = heard.split(maxsplit=2)
     assert (kind, reason) == ("cancelled", "not wanted any more")
     assert float(when) - asked < 5, "a second, where nothing else wants the machine"
-    assert len(await lines(tmp_path / "started")) == 1
+    assert len(await lines(fleet.folder / "started")) == 1
 
 
 @pytest.mark.covers("R087")
-async def test_a_checkpoint_outlives_the_process_that_made_it(url: str, start: Start, tmp_path: Path) -> None:
-    async with App(url) as app:
+async def test_a_checkpoint_outlives_the_process_that_made_it(fleet: Fleet) -> None:
+    async with App(fleet.url) as app:
         job = await app.queue("deaths").add("dies", result_ttl=60)
-        assert start().wait(60) != 0
-        start()
         await job.result(60)
 
-    (first, fence), (second, later) = [line.rsplit(" ", 1) for line in await lines(tmp_path / "dies", 2)]
+    assert sum(child.poll() is None for child in fleet.children) == 1, "one has died of it"
+    (first, fence), (second, later) = [line.rsplit(" ", 1) for line in await lines(fleet.folder / "dies", 2)]
     assert (first, second) == ("None", "{'done': 3}")
     assert int(later) > int(fence)

@@ -8,6 +8,7 @@ import pytest
 
 from tests import servers
 from toril import App, Breaker, Fixed, InvalidName, InvalidOption, JobContext, PermanentError, Retry, State, handler
+from toril.breakers import BreakerFigures
 from toril.model import CircuitState
 from toril.testing import memory
 
@@ -165,6 +166,25 @@ async def test_one_is_tripped_and_reset_by_hand() -> None:
         await test.after(4600)
 
     assert ran == [1]
+
+
+async def test_circuits_are_told_in_figures() -> None:
+    app = App("memory://")
+
+    async def call(ctx: JobContext[str]) -> None:
+        raise ConnectionError("down")
+
+    queue = app.queue("q", {"call": call}, retry=Retry(1), breaker=Breaker(failures=3, by=str))
+    async with memory(app) as test:
+        await queue.add_many([("call", host) for host in "aaab"])
+        await test.drain()
+        figures = await app.breakers.figures()
+        listed = [(each.key, each.failures, each.runs, each.till > each.since) for each in await app.breakers.list()]
+
+    assert figures == BreakerFigures(closed=1, open=1, half_open=0, runs=1, failures=1)
+    assert [each[0] for each in listed] == ["a", "b"]
+    assert listed[1][1:3] == (1, 1)
+    assert listed[0][3], "it is open since and till a time"
 
 
 async def test_a_job_that_overruns_its_time_counts() -> None:

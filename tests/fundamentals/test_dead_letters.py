@@ -129,6 +129,8 @@ async def test_a_payload_is_mended_on_the_way_back_and_held_to_its_type() -> Non
         assert (refused.count, list(refused.invalid)) == (0, [letter.id])
         refused = await app.dead_letters.replay(letter.id, edit=lambda _: {"number": "eight"})
         assert (refused.count, list(refused.invalid)) == (0, [letter.id])
+        with pytest.raises(InvalidOption, match="no backoff strategy 'unknown'"):
+            await app.dead_letters.replay(letter.id, backoff="unknown")
         done = await app.dead_letters.replay(letter.id, edit=lambda data: {**data, "number": 7})
         await test.drain()
         assert await app.dead_letters.count() == 0

@@ -187,6 +187,7 @@ async def test_breakers_and_workers_are_seen_and_told(here: Served) -> None:
         nobody = await client.post("/workers/w1/stop")
 
     assert (tripped["state"], [each["key"] for each in listed["items"]]) == ("open", ["api.example.org"])
+    assert listed["states"] == {"closed": 0, "open": 1, "half-open": 0}
     assert reset["reset"] is True
     assert workers == {"items": []}
     assert (unknown.status_code, nobody.status_code) == (404, 404)

@@ -87,4 +87,5 @@ def misbehave(ctx: SyncJobContext[str]) -> Any:
             raise URLError(OSError("no route"))
         case "odd":
             return object()
-    return os.getpid()
+        case _:
+            return os.getpid()

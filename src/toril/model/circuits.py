@@ -52,6 +52,16 @@ class Circuit:
     passed: int = 0
     terms: CircuitTerms = field(default_factory=CircuitTerms)
 
+    @property
+    def runs(self) -> int:
+        """How many are counted in its window: where no rate decides, only those that failed."""
+        return sum(ran for _, ran, _ in self.slots)
+
+    @property
+    def failures(self) -> int:
+        """How many of these failed."""
+        return sum(bad for _, _, bad in self.slots)
+
 
 class Sign(StrEnum):
     """What a run says of what its circuit stands for."""

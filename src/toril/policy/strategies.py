@@ -1,12 +1,13 @@
 """Backoff strategies of an app's own, by their names."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final, TypeAlias
 
 from toril.errors import InvalidOption, TransientError, shown
-from toril.policy.retry import Seconds
+from toril.model import Backoff
+from toril.policy.retry import DECORRELATED, Seconds
 
-__all__ = ["BUILT_IN", "BackoffStrategy", "check_strategy", "respect_retry_after", "seconds_asked"]
+__all__ = ["BUILT_IN", "BackoffStrategy", "check_known", "check_strategy", "respect_retry_after", "seconds_asked"]
 
 # From how many attempts have failed, with what error, and the job, to the seconds until the next attempt.
 BackoffStrategy: TypeAlias = Callable[[int, BaseException, Any], Seconds]
@@ -38,3 +39,13 @@ def check_strategy(name: object, fn: object) -> None:
         raise InvalidOption(f"a strategy's name has from 1 to 64 printable characters, not {shown(name)}")
     if not callable(fn):
         raise TypeError(f"a backoff strategy is a function (attempts, error, job) -> seconds, not {shown(fn)}")
+
+
+def check_known(backoff: Backoff, strategies: Container[str]) -> Backoff:
+    """A name that no worker of this app knows is refused where someone can mend it."""
+    name = backoff.strategy
+    if name is not None and name != DECORRELATED and name not in strategies:
+        raise InvalidOption(
+            f"there is no backoff strategy {shown(name)}; declare it with @app.backoff({shown(name)}) first"
+        )
+    return backoff

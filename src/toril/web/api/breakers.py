@@ -6,6 +6,7 @@ from pydantic import Field
 
 from toril.documents import of_circuit
 from toril.errors import NotFound, shown
+from toril.model import CircuitState
 from toril.web.access import Role
 from toril.web.endpoint import Asking, Endpoint, Form
 
@@ -13,7 +14,12 @@ __all__ = ["BREAKERS"]
 
 
 async def list_breakers(asking: Asking) -> dict[str, Any]:
-    return {"items": [of_circuit(circuit) for circuit in await asking.app.breakers.list()]}
+    items = [of_circuit(circuit) for circuit in await asking.app.breakers.list()]
+    return {"items": items, "states": {state.value: _count(items, state) for state in CircuitState}}
+
+
+def _count(items: list[dict[str, Any]], state: CircuitState) -> int:
+    return sum(item["state"] == state for item in items)
 
 
 class Tripping(Form):
