@@ -28,7 +28,7 @@ BUGS: dict[str, tuple[str, str, str, int]] = {
     "a wish to stop is forgotten": ("lib/settle.lua", "if job.cancelling and", "if false and", 47),
     "a stall is not counted": ("lib/stalled.lua", "(tonumber(f[5]) or 0) + 1", "(tonumber(f[5]) or 0)", 1),
     "a failed job is gone": ("lib/ending.lua", "if not MOURNED[cause] then", "if true then", 0),
-    "a replayed job is a letter too": ("replay.lua", "call('ZREM', D .. K.letters, letter)", "", 46),
+    "a replayed job is a letter too": ("replay.lua", "call('ZREM', D .. K.letters, letter)", "", 56),
     "a suspect is like any other": ("lib/stalled.lua", "P .. K.suspects, call", "P .. 'x', call", 1),
 }  # fmt: skip
 SEARCHED = 40
