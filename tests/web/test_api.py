@@ -177,6 +177,23 @@ async def test_schedules_are_made_run_paused_and_removed(here: Served) -> None:
     assert (twice.status_code, wrong.status_code) == (404, 422)
 
 
+async def test_groups_are_listed_paused_and_limited(here: Served) -> None:
+    await here.app.queue("email").add("send", {}, group="tenant:42")
+    async with here.client() as client:
+        paused = await ask(client, "POST", "/queues/email/groups/tenant:42/pause")
+        limited = await ask(
+            client, "POST", "/queues/email/groups/tenant:42/limits", {"concurrency": 2, "rate_max": 5, "rate_per": 60}
+        )
+        listed = await ask(client, "GET", "/queues/email/groups")
+        resumed = await ask(client, "POST", "/queues/email/groups/tenant:42/resume")
+        wrong = await client.post("/queues/email/groups/tenant:42/limits", json={"weight": 0})
+
+    assert (paused["paused"], paused["waiting"], resumed["paused"]) == (True, 1, False)
+    assert (limited["concurrency"], limited["rate_max"], limited["rate_per_ms"]) == (2, 5, 60_000)
+    assert [each["group"] for each in listed["items"]] == ["tenant:42"]
+    assert wrong.status_code == 422
+
+
 async def test_breakers_and_workers_are_seen_and_told(here: Served) -> None:
     async with here.client() as client:
         tripped = await ask(client, "POST", "/breakers/api.example.org/trip", {"seconds": 30})

@@ -1,0 +1,78 @@
+"""Groups of a queue: how they stand, and pausing and limiting one."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from toril.model import GroupView, RateLimit
+from toril.web.access import Role
+from toril.web.api.common import Paging, known_queue
+from toril.web.endpoint import Asking, Endpoint, Form
+
+__all__ = ["GROUPS"]
+
+
+async def list_groups(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    page = await queue.groups.list(asking.query.cursor, asking.query.limit)
+    return {"items": [_document(view) for view in page], "cursor": page.cursor}
+
+
+async def pause_group(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    return _document(await queue.groups.pause(asking.path["group"]))
+
+
+async def resume_group(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    return _document(await queue.groups.resume(asking.path["group"]))
+
+
+class Limiting(Form):
+    """Limits of the group's own: those that are named are set, null leaves one to the queue again. A rate is `rate_max`
+    starts in any `rate_per` seconds."""
+
+    concurrency: Annotated[int, Field(ge=1)] | None = None
+    max_waiting: Annotated[int, Field(ge=1)] | None = None
+    weight: Annotated[int, Field(ge=1, le=100)] | None = None
+    rate_max: Annotated[int, Field(ge=1)] | None = None
+    rate_per: Annotated[float, Field(gt=0)] = 1.0
+
+
+async def limit_group(asking: Asking) -> dict[str, Any]:
+    queue, body = await known_queue(asking.app, asking.path["queue"]), asking.body
+    given: dict[str, Any] = {
+        name: getattr(body, name) for name in ("concurrency", "max_waiting", "weight") if name in body.model_fields_set
+    }
+    if "rate_max" in body.model_fields_set:
+        given["rate_limit"] = None if body.rate_max is None else RateLimit(body.rate_max, body.rate_per)
+    return _document(await queue.groups.set(asking.path["group"], **given))
+
+
+def _document(view: GroupView) -> dict[str, Any]:
+    rate = view.limits.rate_limit
+    return {
+        "group": view.name, "waiting": view.waiting, "running": view.running, "paused": view.paused, "till": view.till,
+        "concurrency": view.limits.concurrency, "max_waiting": view.limits.max_waiting,
+        "weight": view.limits.weight or 1, "rate_max": rate and rate.max, "rate_per_ms": rate and rate.per_ms,
+    }  # fmt: skip
+
+
+GROUPS: Final = (
+    Endpoint(
+        method="GET", path="/queues/{queue}/groups", role=Role.READ, run=list_groups, query=Paging,
+        does="Groups that have jobs which have not ended, or limits of their own.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/groups/{group}/pause", role=Role.OPERATE, run=pause_group,
+        does="Start nothing more of a group, anywhere, until it is resumed.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/groups/{group}/resume", role=Role.OPERATE, run=resume_group,
+        does="Let a group go on.",
+    ),
+    Endpoint(
+        method="POST", path="/queues/{queue}/groups/{group}/limits", role=Role.OPERATE, run=limit_group, body=Limiting,
+        does="Give a group limits of its own.",
+    ),
+)  # fmt: skip
