@@ -287,7 +287,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew):
                     if not self._watched:
                         self._watched = True
                         watch(self.events)
-                    await boot(self._store.schedules, self.queues.values())
+                    await boot(self._store.schedules, self.queues.values(), worked)
                     state = await resources.enter_async_context(self._lifespan(self)) if self._lifespan else None
                     if not (self._given or self.url.startswith("memory:")):
                         reaper = self._reaper(process.name, rest=_BESIDE, returned=process.suspects_wait)

@@ -89,15 +89,18 @@ def declare(queue: "Queue", identity: str, job: Any, data: Any, options: Timing)
     return Declared(queue, identity, job, data, options)
 
 
-async def boot(schedules: Schedules, queues: "Iterable[Queue]") -> None:
-    """Bring the store in line with the code: what is declared is there, what was declared once is gone."""
-    wanted = {
-        queue.name: [made for each in queue.declared.values() if (made := each.made()) is not None] for queue in queues
-    }
-    for queue, declared in wanted.items():
-        await schedules.sync(queue, [made.id for made in declared])
-        for made in declared:
-            await establish(schedules, queue, made)
+async def boot(schedules: Schedules, queues: "Iterable[Queue]", worked: "Sequence[Queue]") -> None:
+    """Bring the store in line with the code, for the queues worked here: what is declared is there, what was declared
+    once is gone. Those of other queues are for the programs that work them; declarations are checked all the same."""
+    wanted = {queue.name: [each.made() for each in queue.declared.values()] for queue in queues}
+    for queue in worked:
+        if not queue.handlers.names:
+            continue
+        # One whose handler does not run here stays if it is there: elsewhere it may run.
+        await schedules.sync(queue.name, list(queue.declared))
+        for made in wanted[queue.name]:
+            if made is not None:
+                await establish(schedules, queue.name, made)
 
 
 async def establish(schedules: Schedules, queue: str, schedule: Schedule) -> bool:

@@ -250,7 +250,7 @@ class Agenda:
         clock = SimClock(stream(self.plan.seed, node.name), name=node.name, node=node, skew=self.plan.skew)
         line = self._line(node)
         queue = self._queue(line, clock)
-        await boot(line.schedules, [queue])
+        await boot(line.schedules, [queue], [queue])
         process = Process(
             [queue], line, clock, Events(), Hooks(), name=node.name, version="simulated",
             schedules=line.schedules, grace=self.plan.terms.grace,

@@ -86,20 +86,42 @@ async def test_a_schedule_of_an_unknown_job_fails_the_boot(timed: Timed) -> None
 
 
 @pytest.mark.covers("R031")
-async def test_the_schedule_of_a_job_that_does_not_run_here_is_not_kept(timed: Timed) -> None:
+async def test_the_schedule_of_a_job_that_does_not_run_here_is_not_made_here(timed: Timed) -> None:
     app = App("memory://")
-    cloud = True
+    cloud = False
     queue = app.queue("q", {"bill": only_if(lambda: cloud, "self-hosted")(nothing)})
     queue.schedule("billing", "bill", {"v": 1}, every=3600)
 
     async with timed(app) as test:
         await test.drain()
-        kept = (await queue.schedules.list()).items
+        assert (await queue.schedules.list()).items == ()
+        cloud = True
+        await test.drain()
         cloud = False
         await test.drain()
+        assert [each.schedule.id for each in (await queue.schedules.list()).items] == ["billing"], "elsewhere it runs"
 
-        assert [each.schedule.id for each in kept] == ["billing"]
-        assert (await queue.schedules.list()).items == ()
+
+@pytest.mark.covers("R214")
+async def test_a_program_leaves_schedules_of_queues_alone_that_it_does_not_work(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    reporter, mailer = App(url), App(url)
+    reports = reporter.queue("reports", [nothing])
+    reports.schedule("nightly", nothing, {"v": 1}, cron="30 2 * * *")
+    mailer.queue("mails", [nothing])
+    mailer.queue("reports")  # only to add jobs
+    later = App(url)
+    later.queue("mails", [nothing])
+    later.queue("reports", [nothing])
+
+    await reporter.run(burst=True, signals="leave")
+    await mailer.run(burst=True, signals="leave")
+    await later.run(queues={"mails": 1}, burst=True, signals="leave")
+    async with reporter:
+        assert [each.schedule.id for each in (await reports.schedules.list()).items] == ["nightly"]
+    await later.run(burst=True, signals="leave")
+    async with reporter:
+        assert (await reports.schedules.list()).items == (), "who works the queue has its say"
 
 
 @pytest.mark.covers("X14", "X15")
