@@ -73,6 +73,47 @@ async def test_a_probe_whose_worker_died_is_replaced_when_its_lease_is_over(engi
     assert isinstance((await ask(engine, "e"))[0], Deferred)
 
 
+async def test_a_probe_that_takes_long_is_renewed_and_counts_even_late(engine: Store, clock: ManualClock) -> None:
+    await fail(engine, 5)
+    clock.advance(60_000)
+    await ask(engine, "a", "b")
+    clock.advance(LEASE - 1)
+    assert await ask(engine, "a") == [Admitted(None, probe=True)]
+    clock.advance(1)
+    assert await ask(engine, "c") == [Admitted(None, probe=True)], "b's lease is over"
+    assert isinstance((await ask(engine, "d"))[0], Deferred), "a's is not"
+
+    assert await engine.record("k", TERMS, "b", Sign.GOOD) is None
+    assert await engine.record("k", TERMS, "a", Sign.GOOD) is CircuitState.CLOSED
+
+
+async def test_who_is_content_with_fewer_probes_closes_it(engine: Store, clock: ManualClock) -> None:
+    await fail(engine, 5)
+    clock.advance(60_000)
+    await ask(engine, "a")
+    assert await engine.record("k", TERMS, "a", Sign.GOOD) is None
+
+    content = CircuitTerms(failures=5, window=300_000, pause=60_000, probes=1)
+    assert await engine.admit("k", content, "b", lease=LEASE) == Admitted(CircuitState.CLOSED)
+    assert await ask(engine, "c", "d", "e") == [Admitted()] * 3
+
+
+@pytest.mark.parametrize("asked", [(), ("a",)], ids=["open", "half-open"])
+async def test_one_that_nobody_asks_any_more_is_forgotten(
+    engine: Store, clock: ManualClock, asked: tuple[str, ...]
+) -> None:
+    await fail(engine, 5)
+    clock.advance(60_000)
+    await ask(engine, *asked)
+    clock.advance(LEASE + TERMS.window + TERMS.pause if asked else TERMS.window + TERMS.pause)
+    await engine.prune("q")
+    assert len(await engine.circuits()) == 1
+
+    clock.advance(1)
+    await engine.prune("q")
+    assert await engine.circuits() == []
+
+
 async def test_a_probe_that_says_nothing_makes_room_for_another(engine: Store, clock: ManualClock) -> None:
     await fail(engine, 5)
     clock.advance(60_000)

@@ -241,3 +241,37 @@ def test_an_odd_breaker_is_refused(odd: dict[str, Any]) -> None:
         App("memory://").queue("q", breaker=5)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="Breaker"):
         handler(host, breaker=5)  # type: ignore[arg-type]
+
+
+async def test_probes_that_run_longer_than_their_lease_close_it_and_stay_two() -> None:
+    app, changes, out, most = App("memory://"), [], 0, [0]
+    broken, closed = True, asyncio.Event()
+
+    async def call(ctx: JobContext[int]) -> None:
+        nonlocal out
+        if broken:
+            raise ConnectionError("down")
+        out += 1
+        if not closed.is_set():
+            most.append(out)
+        await test.clock.sleep(45)
+        out -= 1
+
+    breaker = Breaker(failures=1, by="queue")
+    queue = app.queue("q", {"call": call}, retry=Retry(10, Fixed(1)), breaker=breaker, lease=30, concurrency=9)
+    app.on("breaker", lambda event: changes.append(event.detail["state"]))
+    app.on("breaker", lambda event: closed.set() if event.detail["state"] == "closed" else None)
+    async with memory(app) as test:
+        await queue.add("call", 0)
+        await test.drain()
+        broken = False
+        for n in range(5):
+            await queue.add("call", n)
+        async with asyncio.timeout(30), test.clock.running():
+            working = asyncio.create_task(app.run(signals="leave"))
+            await closed.wait()
+            app.stop()
+            await working
+
+    assert changes == ["open", "half-open", "closed"]
+    assert max(most) == 2

@@ -40,8 +40,9 @@ class CircuitTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circuit:
-    """How one key stands. `slots` counts runs and failures by stretches of the window, `probes` are those who try it
-    now, each until its lease is over, and `passed` how many did so well."""
+    """How one key stands. `till` is until when it is open or, where it is half-open, when a probe was last heard of.
+    `slots` counts runs and failures by stretches of the window, `probes` are those who try it now, each with the end of
+    its lease, and `passed` how many did so well."""
 
     key: str
     state: CircuitState = CircuitState.CLOSED

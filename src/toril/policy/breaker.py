@@ -15,6 +15,7 @@ __all__ = ["Breaker", "admit", "dump", "is_forgettable", "load", "put_off", "rec
 _SLOTS: Final = 20  # stretches of a window: what is counted leaves it at most a twentieth too late
 _LOOK_AGAIN: Final = 10  # times within a pause that those who wait for a probe's end are let ask
 _SHORTEST: Final = 1_000
+_REMEMBERED: Final = 100  # probes whose lease is over, of which word may still come
 _SPREAD: Final = 0.25  # of the pause: over so long those who were put off come back
 
 By: TypeAlias = Literal["queue", "name"] | Callable[[Any], str]
@@ -64,7 +65,8 @@ class Breaker:
 
 
 def admit(circuit: Circuit, terms: CircuitTerms, holder: str, *, lease: int, now: int) -> tuple[Circuit, Admission]:
-    """Whether one more may run. Who asks first after the pause makes the circuit half-open."""
+    """Whether one more may run. Who asks first after the pause makes the circuit half-open. A probe that asks again is
+    renewed; one whose lease is over makes room for another, but what it says later still counts."""
     circuit = replace(circuit, terms=terms)
     if circuit.state is CircuitState.CLOSED:
         return circuit, Admitted()
@@ -74,12 +76,15 @@ def admit(circuit: Circuit, terms: CircuitTerms, holder: str, *, lease: int, now
     if circuit.state is CircuitState.OPEN:
         news = CircuitState.HALF_OPEN
         circuit = replace(circuit, state=news, since=now, probes=(), passed=0)
-    probes = tuple((each, till) for each, till in circuit.probes if till > now)
-    if holder not in dict(probes):
-        if len(probes) + circuit.passed >= terms.probes:
-            return replace(circuit, probes=probes), Deferred(max(_SHORTEST, terms.pause // _LOOK_AGAIN))
-        probes = (*probes, (holder, now + lease))
-    return replace(circuit, probes=probes), Admitted(news, probe=True)
+    if circuit.passed >= terms.probes:  # who has asked before wanted more of them
+        return _closed(circuit, now), Admitted(CircuitState.CLOSED)
+    others = tuple(probe for probe in circuit.probes if probe[0] != holder)
+    out = tuple(probe for probe in others if probe[1] > now)
+    is_out = dict(circuit.probes).get(holder, now) > now
+    if not is_out and len(out) + circuit.passed >= terms.probes:
+        return circuit, Deferred(max(_SHORTEST, terms.pause // _LOOK_AGAIN))
+    over = tuple(probe for probe in others if probe[1] <= now)[-_REMEMBERED:]
+    return replace(circuit, till=now, probes=(*over, *out, (holder, now + lease))), Admitted(news, probe=True)
 
 
 def put_off(wait: int, terms: CircuitTerms, *, chance: float) -> int:
@@ -106,14 +111,18 @@ def record(
 def _probed(circuit: Circuit, holder: str, sign: Sign, now: int) -> tuple[Circuit, CircuitState | None]:
     if holder not in dict(circuit.probes):
         return circuit, None
-    circuit = replace(circuit, probes=tuple(probe for probe in circuit.probes if probe[0] != holder))
+    circuit = replace(circuit, till=now, probes=tuple(probe for probe in circuit.probes if probe[0] != holder))
     if sign is Sign.BAD:
         return trip(circuit, circuit.terms.pause, now=now), CircuitState.OPEN
     if sign is Sign.GOOD:
         circuit = replace(circuit, passed=circuit.passed + 1)
         if circuit.passed >= circuit.terms.probes:
-            return Circuit(key=circuit.key, since=now, terms=circuit.terms), CircuitState.CLOSED
+            return _closed(circuit, now), CircuitState.CLOSED
     return circuit, None
+
+
+def _closed(circuit: Circuit, now: int) -> Circuit:
+    return Circuit(key=circuit.key, since=now, terms=circuit.terms)
 
 
 def _counted(circuit: Circuit, sign: Sign, now: int) -> tuple[Circuit, CircuitState | None]:
@@ -143,8 +152,12 @@ def trip(circuit: Circuit, pause: int, *, now: int) -> Circuit:
 
 
 def is_forgettable(circuit: Circuit, now: int) -> bool:
-    """Whether nothing would be lost with it: it is closed, and what it has counted is over."""
-    return circuit.state is CircuitState.CLOSED and all(slot[0] <= now - circuit.terms.window for slot in circuit.slots)
+    """Whether nothing would be lost with it: it is closed, and what it has counted is over; or its pause is, and nobody
+    has asked for so long that what it knows is old."""
+    if circuit.state is CircuitState.CLOSED:
+        return all(slot[0] <= now - circuit.terms.window for slot in circuit.slots)
+    last = max(circuit.till, *(till for _, till in circuit.probes), 0)
+    return now > last + circuit.terms.window + circuit.terms.pause
 
 
 def dump(circuit: Circuit) -> str:

@@ -1,7 +1,8 @@
 """Between a worker and its handlers: jobs whose circuit is open are put off, and the others tell how it is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, Protocol
 
 from toril.clock import Clock
@@ -58,7 +59,8 @@ class Breaking:
         key = breaker.key_for(self._queue.name, job.name, data, job.breaker)
         probe = await self._admitted(breaker, key, job)
         try:
-            answer = await run()
+            with self._kept(breaker, key, job) if probe else nullcontext():
+                answer = await run()
         except asyncio.CancelledError:
             sign = Sign.BAD if signal.kind is Why.TIMEOUT else Sign.NEITHER
             self._later(self._record(breaker, key, job, sign, probe=probe))
@@ -94,6 +96,29 @@ class Breaking:
             case Admitted(news, probe):
                 self._tell(key, news)
                 return probe
+
+    @contextmanager
+    def _kept(self, breaker: Breaker, key: str, job: Claimed) -> Iterator[None]:
+        """A probe is one for as long as it runs, so that no more are out than may be."""
+        task = asyncio.get_running_loop().create_task(self._renew(breaker, key, job))
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _renew(self, breaker: Breaker, key: str, job: Claimed) -> None:
+        store: Breakers = self._around.engine  # type: ignore[assignment]
+        lease = self._queue.options.lease
+        while True:
+            await self._around.clock.sleep(lease / 3000)
+            try:
+                admission = await store.admit(key, breaker.terms(), _holder(job), lease=lease)
+            except TorilError as error:
+                log.warning("job %s may not count as a probe of the circuit %s: %s", job.lease.id, key, error)
+                continue
+            if isinstance(admission, Deferred):  # another probe has found it broken
+                return
+            self._tell(key, admission.news)
 
     def _known_wait(self, key: str) -> int | None:
         """How long it stays open as far as is known here: many jobs of one key cost one question a second."""

@@ -75,7 +75,7 @@ def _put(tx: Tx, before: Circuit, circuit: Circuit) -> None:
 def _admit(tx: Tx, key: str, terms: CircuitTerms, holder: str, lease: int) -> Admission:
     before = _circuit(tx, key)
     circuit, admission = breaker.admit(before, terms, holder, lease=lease, now=tx.now)
-    if circuit.state is not CircuitState.CLOSED:
+    if before.state is not CircuitState.CLOSED:  # of one that is closed there is nothing to note
         _put(tx, before, circuit)
     return admission
 
