@@ -10,7 +10,7 @@ from toril.model import DEAD_LETTERS, MAX_DELAY, MAX_TIMEOUT, GroupLimits, RateL
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
 
-__all__ = ["UNSAID", "check_workable", "checked"]
+__all__ = ["PLAIN", "UNSAID", "check_workable", "checked"]
 
 # What `app.queue(name)` is called with when nothing but the name is said.
 UNSAID: dict[str, Any] = {
@@ -77,3 +77,7 @@ def _check_kinds(options: Mapping[str, Any]) -> None:
     for name in ("priority_first", "cancellation"):
         if type(options[name]) is not bool:
             raise InvalidOption(f"{name} must be True or False, not {shown(options[name])}")
+
+
+# The options of a queue of which nothing is said.
+PLAIN = checked(**{name: value for name, value in UNSAID.items() if name != "handlers"})

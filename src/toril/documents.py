@@ -114,7 +114,7 @@ def of_schedule(view: ScheduleView) -> dict[str, Any]:
     made = view.schedule
     state = "paused" if view.paused else "over" if view.over else "on"
     return {
-        "schedule": made.id, "queue": view.queue, "job": made.job.name, "data": made.job.data, "state": state,
+        "schedule": made.id, "queue": view.queue, "job": made.job.name, "data": _json(made.job.data), "state": state,
         "every_ms": made.every, "cron": made.cron, "tz": made.tz, "next_at": view.next, "runs": view.count,
         "limit": made.limit, "start_at": made.start, "end_at": made.end, "jitter_ms": made.jitter,
         "overlap": made.overlap.value, "catch_up": made.catch_up.value, "origin": made.origin.value,

@@ -86,7 +86,7 @@ ARROWS: dict[str, set[str]] = {
     "metrics": {"engine", "model", "policy"},
     "history": {"clock", "engine", "model"},
     "documents": {"flow", "job", "metrics", "model"},
-    "web": PRODUCER | {"", "app", "documents", "deadletters", "job", "logs", "queue", "schedule"},
+    "web": PRODUCER | {"", "app", "declaring", "documents", "deadletters", "job", "logs", "queue", "schedule"},
     "web.serving": PRODUCER | {"app", "logs", "supervisor", "web"},
     # The commands: the public names, and the types and words of what those give.
     "cli": {"", "clock", "documents", "history", "deadletters", "engine", "events", "logs", "model"},

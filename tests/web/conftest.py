@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from toril import App
-from toril.web import site
+from toril.web import Open, site
 from toril.web.server import Server
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -57,7 +57,7 @@ Serve = Callable[..., Awaitable[Served]]
 async def served(**options: Any) -> AsyncIterator[Served]:
     app = App("memory://")
     app.queue("email")
-    server = Server(site(app, **options), "127.0.0.1", 0)
+    server = Server(site(app, **{"access": Open(), **options}), "127.0.0.1", 0)
     port = await server.start()
     try:
         yield Served(app, port)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.web.conftest import TOKEN, Served, served
 from toril import App, Flow, JobContext, PermanentError
+from toril.clock import SYSTEM
 from toril.testing import drain
 from toril.web import Role, Tokens
 from toril.web.api import ENDPOINTS
@@ -21,7 +22,9 @@ async def ask(client: httpx.AsyncClient, method: str, path: str, body: Any = Non
 
 async def test_a_job_is_added_looked_at_changed_and_removed(here: Served) -> None:
     async with here.client() as client:
-        added = await ask(client, "POST", "/queues/email/jobs", {"name": "greet", "data": {"n": 1}, "delay": 60})
+        added = await ask(
+            client, "POST", "/queues/email/jobs", {"name": "greet", "data": {"n": 1}, "delay": 60, "attempts": 1}
+        )
         one = f"/queues/email/jobs/{added['id']}"
         delayed = await ask(client, "GET", "/queues/email/jobs?state=delayed")
         changed = await ask(client, "PATCH", one, {"data": {"n": 2}, "delay": 30})
@@ -169,12 +172,15 @@ async def test_schedules_are_made_run_paused_and_removed(here: Served) -> None:
         removed = await ask(client, "DELETE", one)
         twice = await client.delete(one)
         wrong = await client.put(one, json={"job": "x", "cron": "no"})
+        whole = {"job": "x", "every": 60, "jitter": 5, "attempts": 7, "start": "2030-01-01T00:00:00Z", "data": [1]}
+        every = await ask(client, "PUT", one, whole)
 
     assert (made["cron"], made["tz"], len(shown["upcoming"])) == ("0 2 * * *", "Europe/Berlin", 10)
     assert len(listed["items"]) == 1
     assert (paused["state"], resumed["state"], removed["removed"]) == ("paused", "on", True)
     assert await here.app.queue("email").job(run["id"]) is not None
     assert (twice.status_code, wrong.status_code) == (404, 422)
+    assert (every["jitter_ms"], every["start_at"], every["data"]) == (5000, 1_893_456_000_000, [1])
 
 
 async def test_groups_are_listed_paused_and_limited(here: Served) -> None:
@@ -213,7 +219,7 @@ async def test_breakers_and_workers_are_seen_and_told(here: Served) -> None:
 async def test_every_change_is_in_the_audit_log_and_no_secret_is() -> None:
     known = {"authorization": f"Bearer {TOKEN}"}
     async with served(access=Tokens({TOKEN: Role.ADMIN})) as here, here.client(**known) as client:
-        await client.post("/queues/email/jobs", json={"name": "x", "data": {"api_key": "hunter2"}})
+        await client.post("/queues/email/jobs", json={"name": "x", "attempts": 1, "data": {"api_key": "hunter2"}})
         await client.delete("/queues/email/jobs/99")
         page = await ask(client, "GET", "/audit?limit=1")
         rest = await ask(client, "GET", f"/audit?cursor={page['cursor']}")
@@ -226,6 +232,39 @@ async def test_every_change_is_in_the_audit_log_and_no_secret_is() -> None:
     assert "hunter2" not in json.dumps(entries)
     assert page["cursor"] is not None
     assert rest["cursor"] is None
+
+
+@pytest.mark.covers("B105")
+async def test_no_way_of_looking_shows_a_secret() -> None:
+    async def answer(_: JobContext[Any]) -> dict[str, str]:
+        return {"token": "hunter2"}
+
+    async with served() as here, here.client() as client:
+        queue = here.app.queue("secrets", {"answer": answer}, keep_completed=True)
+        await queue.add("answer", {"password": "hunter2"})
+        await queue.schedules.put("daily", "answer", {"password": "hunter2"}, every=86_400, offset=3600)
+        await drain(here.app)
+        paths = (
+            "/queues/secrets/jobs?state=completed", "/queues/secrets/jobs?state=delayed", "/queues/secrets/runs",
+            "/queues/secrets/events?limit=1000", "/queues/secrets/schedules", "/queues/secrets/schedules/daily",
+        )  # fmt: skip
+        shown = [json.dumps(await ask(client, "GET", path)) for path in paths]
+        guess = await ask(client, "GET", "/queues/secrets/jobs?state=completed&text=hunter")
+
+    assert [path for path, text in zip(paths, shown, strict=True) if "hunter2" in text] == []
+    assert all("***" in text for text in (shown[0], shown[2], shown[4]))
+    assert guess["items"] == []
+
+
+async def test_to_look_at_a_queue_does_not_declare_it(here: Served) -> None:
+    other = App("memory://")
+    with other.using(here.app.store, SYSTEM):
+        async with other:
+            await other.queue("elsewhere").add("x")
+            async with here.client() as client:
+                await ask(client, "GET", "/queues/elsewhere")
+
+    assert "elsewhere" not in here.app.queues
 
 
 @pytest.mark.covers("B105")
@@ -251,11 +290,11 @@ async def test_an_app_can_be_mounted_in_another() -> None:
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
-    from toril.web import site
+    from toril.web import Open, site
 
     app = App("memory://")
     app.queue("email")
-    host = Starlette(routes=[Mount("/admin/jobs", site(app))])
+    host = Starlette(routes=[Mount("/admin/jobs", site(app, access=Open()))])
     async with app, httpx.AsyncClient(transport=httpx.ASGITransport(host), base_url="http://localhost") as client:
         found = await ask(client, "GET", "/admin/jobs/api/v1/queues")
 

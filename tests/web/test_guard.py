@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 from tests.web.conftest import TOKEN, Served, served
 from toril import App
 from toril.errors import EngineUnavailable, InvalidOption
-from toril.web import Asked, Basic, Role, Tokens, Who
+from toril.web import Asked, Basic, Open, Role, Tokens, Who
 
 API = b"/api/v1/queues"
 
@@ -181,7 +181,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(here: Served, monkeyp
      (b"\xef\xbb\xbf{}", 400), (b'{"name": "x", "data": "' + b"x" * 2**20 + b'"}', 413), (b'{"name": NaN}', 400),
      (b'{"name": "x", "colour": 1}', 422), (b'{"name": 1}', 422), (b'{"name": null}', 422), (b"[]", 422), (b"", 422),
      (b'{"name": "x", "delay": -1}', 422), (b'{"name": "x", "job_id": "1"}', 422),
-     (b'{"name": "x", "data": "[[[[\\"{{{"}', 201)],
+     (b'{"name": "x", "attempts": 1, "data": "[[[[\\"{{{"}', 201), (b'{"name": "x"}', 422)],
 )  # fmt: skip
 async def test_a_body_is_held_to_its_form(here: Served, body: bytes, status: int) -> None:
     headers = {"content-type": "application/json"} if body else {}
@@ -238,14 +238,21 @@ async def test_answers_say_how_browsers_are_to_treat_them(here: Served) -> None:
 
 @pytest.mark.covers("B100")
 async def test_a_clients_word_on_its_address_is_not_taken() -> None:
-    async with served(proxies=["10.1.2.3"]) as here, here.client(**{"x-forwarded-for": "8.8.8.8"}) as client:
-        await client.post("/queues/email/pause")
-        entry = (await client.get("/audit")).json()["items"][0]
-    async with served(proxies=["127.0.0.1"]) as here, here.client(**{"x-forwarded-for": "1.1.1.1, 8.8.8.8"}) as client:
-        await client.post("/queues/email/pause")
-        proxied = (await client.get("/audit")).json()["items"][0]
+    async def entered(proxy: str, *forwarded: str) -> str:
+        known = [("authorization", f"Bearer {TOKEN}"), *(("x-forwarded-for", each) for each in forwarded)]
+        async with served(access=Tokens({TOKEN: Role.ADMIN}), proxies=[proxy]) as here, here.client() as client:
+            await client.post("/queues/email/pause", headers=known)
+            return str((await client.get("/audit", headers=known)).json()["items"][0]["address"])
 
-    assert (entry["address"], proxied["address"]) == ("127.0.0.1", "8.8.8.8")
+    assert await entered("10.1.2.3", "8.8.8.8") == "127.0.0.1"
+    assert await entered("127.0.0.1", "1.1.1.1, 8.8.8.8") == "8.8.8.8"
+    assert await entered("127.0.0.1", "1.1.1.1", "8.8.8.8") == "8.8.8.8"
+
+
+@pytest.mark.parametrize("headers", [{"x-forwarded-for": "8.8.8.8"}, {"forwarded": "for=8.8.8.8"}])
+async def test_what_comes_through_a_proxy_is_not_let_in_as_local(here: Served, headers: dict[str, str]) -> None:
+    async with here.client(**headers) as client:
+        assert (await client.get("/queues")).status_code == 403
 
 
 @pytest.mark.covers("B103")
@@ -318,7 +325,7 @@ async def test_an_app_that_is_not_open_says_so() -> None:
 
     from toril.web import site
 
-    transport = ASGITransport(site(App("memory://")))
+    transport = ASGITransport(site(App("memory://"), access=Open()))
     async with AsyncClient(transport=transport, base_url="http://localhost") as client:
         found = await client.get("/api/v1/queues")
 

@@ -72,6 +72,7 @@ def size(written: str) -> int:
     "--http-token", metavar="TOKEN", help="What the API asks for; better set as TORIL_HTTP_TOKEN than typed here."
 )
 @click.option("--http-read-token", metavar="TOKEN", help="One with which the API can only be read.")
+@click.option("--http-proxy", multiple=True, metavar="ADDRESS", help="A proxy whose word on the client is taken.")
 @click.option("--http-host", multiple=True, metavar="NAME", help="A name under which HTTP is reached.")
 @click.option("--http-origin", metavar="ORIGIN", help="A web page's origin that may read /health.")
 @click.option(
@@ -80,6 +81,7 @@ def size(written: str) -> int:
 @click.option("--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="info", show_default=True)
 def run(
     *, target: str, log_level: str, http_token: str | None, http_read_token: str | None, http_host: tuple[str, ...],
+    http_proxy: tuple[str, ...],
     **given: Any,
 ) -> int:  # fmt: skip
     """Work the queues of an app, as in `toril run jobs:app`, until a signal says stop.
@@ -91,7 +93,7 @@ def run(
     """
     write_logs(log_level)
     plan = _plan(target, log_level, **given)
-    supervisor = Supervisor(plan, beside=[_server(plan, http_token, http_read_token, http_host), reload])
+    supervisor = Supervisor(plan, beside=[_server(plan, http_token, http_read_token, http_host, http_proxy), reload])
     code = asyncio.run(supervisor.run())
     if supervisor.failed is not None:
         if supervisor.failed.usage:
@@ -119,10 +121,12 @@ def _command(orders: dict[str, Any]) -> tuple[str, ...]:
     return (sys.executable, "-m", "toril.cli.child", json.dumps(orders))
 
 
-def _server(plan: Plan, token: str | None, read_token: str | None, hosts: tuple[str, ...]) -> Any:
+def _server(
+    plan: Plan, token: str | None, read_token: str | None, hosts: tuple[str, ...], proxies: tuple[str, ...]
+) -> Any:
     """What serves HTTP: the probes, and, where what it needs is installed, the API too."""
     if plan.http is None or not (find_spec("starlette") and find_spec("uvicorn")):
         return serve
     from toril.web.serving import access_by, serving  # noqa: PLC0415 - it needs the extra
 
-    return serving(access_by(plan.http.host, token, read_token), hosts)
+    return serving(access_by(plan.http.host, token, read_token), hosts, proxies)

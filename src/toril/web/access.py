@@ -5,6 +5,7 @@ import binascii
 import hashlib
 import hmac
 import inspect
+import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,7 +15,7 @@ from starlette.requests import HTTPConnection
 
 from toril.errors import InvalidOption
 
-__all__ = ["Access", "Asked", "Basic", "Nobody", "Open", "Role", "Tokens", "Who"]
+__all__ = ["Access", "Asked", "Basic", "Nobody", "Open", "Role", "Tokens", "Who", "is_loopback"]
 
 _SHORTEST: Final = 16  # characters of a token: one that can be guessed is none
 
@@ -47,11 +48,14 @@ class Access(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Anyone may do everything: for loopback, where only those on this machine ask."""
+    """Anyone on this machine may do everything. What comes from elsewhere, or through a proxy, is refused."""
 
     challenge: str | None = None
 
-    async def who(self, _: HTTPConnection) -> Who | None:
+    async def who(self, connection: HTTPConnection) -> Who | None:
+        peer = connection.client.host if connection.client is not None else ""
+        if not is_loopback(peer) or "x-forwarded-for" in connection.headers or "forwarded" in connection.headers:
+            return None
         return Who("local", Role.ADMIN)
 
 
@@ -124,6 +128,13 @@ class Asked:
         if inspect.isawaitable(found):
             found = await found
         return Who("the host application's", found) if isinstance(found, Role) else found
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _digest(text: bytes) -> str:

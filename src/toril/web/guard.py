@@ -1,6 +1,5 @@
 """Before anything is looked up: is this a request that we answer, from someone we know, meant by them?"""
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,7 +15,7 @@ from toril.web.bodies import MAX_BODY
 from toril.web.paths import canonical
 from toril.web.problems import Problem
 
-__all__ = ["Guard", "Terms", "is_loopback"]
+__all__ = ["Guard", "Terms"]
 
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _LONGEST_URL: Final = 8 * 1024
@@ -84,7 +83,7 @@ class Guard:
     def address(self, scope: Scope, headers: Headers) -> str:
         """Whence it comes; a proxy's word on that counts only if we know the proxy."""
         peer = (scope.get("client") or ("unknown", 0))[0]
-        forwarded = headers.get("x-forwarded-for")
+        forwarded = ",".join(headers.getlist("x-forwarded-for"))  # a proxy adds its word as the last, or in a line more
         if forwarded and peer in self.terms.proxies:
             return forwarded.rpartition(",")[2].strip()[:64]
         return str(peer)
@@ -120,13 +119,6 @@ def host_name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower()
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 HEADERS: Final[Mapping[str, str]] = {

@@ -12,8 +12,8 @@ from toril.errors import TorilError
 from toril.logs import log
 from toril.supervisor import Failed, Supervisor, Vitals
 from toril.supervisor import serve as probes_alone
-from toril.web.access import Access, Nobody, Open, Role, Tokens
-from toril.web.guard import Terms, is_loopback
+from toril.web.access import Access, Nobody, Open, Role, Tokens, is_loopback
+from toril.web.guard import Terms
 from toril.web.problems import as_json
 from toril.web.server import Server
 from toril.web.site import Site
@@ -31,7 +31,7 @@ def access_by(host: str, token: str | None, read_token: str | None) -> Access:
     return Open() if is_loopback(host) else Nobody()
 
 
-def serving(access: Access, hosts: Sequence[str]) -> Callable[[Supervisor], Awaitable[None]]:
+def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Callable[[Supervisor], Awaitable[None]]:
     """What a supervisor is to run beside its children, until it is cancelled."""
 
     async def serve(supervisor: Supervisor) -> None:
@@ -43,7 +43,7 @@ def serving(access: Access, hosts: Sequence[str]) -> Callable[[Supervisor], Awai
             await probes_alone(supervisor)  # its jobs are in another process, and cannot be seen from here
             return
         vitals = Vitals(supervisor, SYSTEM)
-        terms = Terms(access=access, hosts=(*hosts, listen.host))
+        terms = Terms(access=access, hosts=(*hosts, listen.host), proxies=proxies)
         site = Site(
             _app(supervisor),
             terms,

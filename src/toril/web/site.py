@@ -15,7 +15,7 @@ from toril.errors import Closed, TorilError
 from toril.logs import log
 from toril.model import Audited
 from toril.policy.masking import masked
-from toril.web.access import Access, Open
+from toril.web.access import Access
 from toril.web.api import ENDPOINTS
 from toril.web.bodies import read_json
 from toril.web.endpoint import Asking, Endpoint, asked_for, sent
@@ -34,10 +34,11 @@ _BASE: Final = "/api/v1"
 
 
 def site(
-    app: App, *, access: Access = Open(), hosts: Sequence[str] = (), proxies: Sequence[str] = (), clock: Clock = SYSTEM
+    app: App, *, access: Access, hosts: Sequence[str] = (), proxies: Sequence[str] = (), clock: Clock = SYSTEM
 ) -> "Site":
     """The HTTP API of an app, to serve or to mount in another ASGI application, which then opens the app itself.
-    Without `access` anyone may do everything who reaches it: then let only loopback reach it."""
+    `access` says who may enter; `hosts` the names under which the site is reached, beside those of loopback; `proxies`
+    the addresses whose word on the real client is taken."""
     return Site(app, Terms(access=access, hosts=hosts, proxies=proxies), clock)
 
 

@@ -1,11 +1,13 @@
 """What the endpoints share."""
 
 import json
+import re
 from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import AwareDatetime, BeforeValidator, Field
 
 from toril.app import App
+from toril.declaring import PLAIN
 from toril.documents import of_job
 from toril.errors import NotFound, shown
 from toril.job import Job
@@ -13,13 +15,24 @@ from toril.policy.masking import masked
 from toril.queue import Queue
 from toril.web.endpoint import Asking, Form
 
-__all__ = ["Cursor", "Limit", "Paging", "Search", "job_document", "job_of", "known_queue"]
+__all__ = ["Cursor", "Limit", "Moment", "Paging", "Search", "job_document", "job_of", "known_queue"]
 
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]")
 _SHOWN: Final = 64 * 1024  # characters of a payload or result
 
 Cursor = Annotated[str | None, Field(max_length=1024)]
 Limit = Annotated[int, Field(ge=1, le=100)]
 Search = Annotated[str | None, Field(max_length=200)]
+
+
+def _date(text: Any) -> Any:
+    """A number would pass for a time, counted from 1970."""
+    if isinstance(text, str) and not _DATE.match(text):
+        raise ValueError("a time is written like 2026-05-01T12:00:00Z")
+    return text
+
+
+Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_date)]
 
 
 class Paging(Form):
@@ -30,10 +43,12 @@ class Paging(Form):
 
 
 async def known_queue(app: App, name: str) -> Queue:
-    """A queue that the app declares or the store has."""
-    if name not in app.queues and name not in await app.store.queues():
+    """A queue that the app declares or the store has. To look at one does not declare it."""
+    if name in app.queues:
+        return app.queues[name]
+    if name not in await app.store.queues():
         raise NotFound(f"there is no queue {shown(name)}")
-    return app.queue(name)
+    return Queue(app, name, PLAIN)
 
 
 async def job_of(asking: Asking) -> Job[Any]:

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from toril.documents import of_event
+from toril.model import Event
+from toril.policy.redaction import redacted
 from toril.web.access import Role
 from toril.web.api.common import Cursor, job_of, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form
@@ -22,12 +24,17 @@ class Following(Form):
 async def list_events(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     found = await asking.app.store.events(queue.name, after=asking.query.after, limit=asking.query.limit)
-    return {"items": [of_event(queue.name, event) for event in found.items], "last": found.last, "gap": found.gap}
+    return {"items": [_document(queue.name, event) for event in found.items], "last": found.last, "gap": found.gap}
 
 
 async def job_history(asking: Asking) -> dict[str, Any]:
     job = await job_of(asking)
-    return {"items": [of_event(job.queue.name, event) for event in await job.history()]}
+    return {"items": [_document(job.queue.name, event) for event in await job.history()]}
+
+
+def _document(queue: str, event: Event) -> dict[str, Any]:
+    """An event as it may be shown: a result or reason in it without what looks like a secret."""
+    return of_event(queue, event) | {"detail": {name: redacted(text) for name, text in event.detail.items()}}
 
 
 EVENTS: Final = (

@@ -6,11 +6,13 @@ from pydantic import Field
 
 from toril.documents import of_run, of_tree
 from toril.model import Page
+from toril.policy.redaction import redacted
 from toril.states import State
 from toril.web.access import Role
 from toril.web.api.common import Cursor, Limit, Paging, Search, job_document, job_of, known_queue
 from toril.web.api.looking import Wanted, look
 from toril.web.endpoint import Asking, Endpoint, Form
+from toril.web.problems import Problem
 
 __all__ = ["JOBS"]
 
@@ -51,6 +53,9 @@ class Adding(Form):
 async def add_job(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: Adding = asking.body
+    if form.attempts is None and not queue.handlers.names:
+        # Without the queue's code its defaults are not known, and one that must run once could run five times.
+        raise Problem(422, "invalid", "attempts: say how many, as the queue's own are not known here", field="attempts")
     options: Any = form.model_dump(exclude={"name", "data"}, exclude_none=True)
     job = await queue.add(form.name, form.data, **options)
     return {"queue": queue.name, "id": job.id, "added": job.added, "outcome": job.outcome.value}
@@ -142,7 +147,8 @@ async def list_runs(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: Remembered = asking.query
     page = await queue.runs(form.status, form.cursor, form.limit)
-    return {"items": [of_run(queue.name, run) for run in page.items], "cursor": page.cursor}
+    items = [of_run(queue.name, run) | {"text": redacted(run.text)} for run in page.items]
+    return {"items": items, "cursor": page.cursor}
 
 
 def _page(page: Page[Any]) -> dict[str, Any]:

@@ -1,9 +1,8 @@
 """Dead letters: look through them, run them again, throw them away."""
 
-import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, Field
+from pydantic import Field
 
 from toril.deadletters import Replayed
 from toril.documents import of_letter
@@ -12,23 +11,11 @@ from toril.policy.letters import LetterFilter
 from toril.policy.masking import masked
 from toril.policy.retry import Exponential, Fixed
 from toril.web.access import Role
-from toril.web.api.common import Cursor, Limit, Search
+from toril.web.api.common import Cursor, Limit, Moment, Search
 from toril.web.endpoint import Asking, Endpoint, Form
 from toril.web.problems import Problem
 
 __all__ = ["LETTERS"]
-
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]")
-
-
-def _date(text: Any) -> Any:
-    """A number would pass for a time, counted from 1970."""
-    if isinstance(text, str) and not _DATE.match(text):
-        raise ValueError("a time is written like 2026-05-01T12:00:00Z")
-    return text
-
-
-Moment = Annotated[AwareDatetime, BeforeValidator(_date)]
 
 
 class Sought(Form):

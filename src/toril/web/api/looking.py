@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from toril.job import Job
 from toril.model import Page
+from toril.policy.masking import masked
 from toril.queue import Queue
 from toril.states import State
 
@@ -34,7 +35,8 @@ class Wanted:
 
 
 def _payload(job: Job[Any]) -> str:
-    return json.dumps(job.data, ensure_ascii=False, default=str)
+    """Without its secrets: what is not shown cannot be found either, letter by letter."""
+    return json.dumps(masked(job.data), ensure_ascii=False, default=str)
 
 
 async def look(queue: Queue, wanted: Wanted, *, cursor: str | None, limit: int) -> "Page[Job[Any]]":

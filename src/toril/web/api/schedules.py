@@ -6,9 +6,11 @@ from pydantic import Field
 
 from toril.documents import of_schedule
 from toril.errors import NotFound, shown
+from toril.model import ScheduleView
+from toril.policy.masking import masked
 from toril.schedule import QueueSchedules
 from toril.web.access import Role
-from toril.web.api.common import Paging, known_queue
+from toril.web.api.common import Moment, Paging, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form
 
 __all__ = ["SCHEDULES"]
@@ -17,32 +19,42 @@ __all__ = ["SCHEDULES"]
 async def list_schedules(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     page = await queue.schedules.list(asking.query.cursor, asking.query.limit)
-    return {"items": [of_schedule(view) for view in page.items], "cursor": page.cursor}
+    return {"items": [_document(view) for view in page.items], "cursor": page.cursor}
 
 
 async def show_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
-    return {**of_schedule(await found.get(identity)), "upcoming": list(await found.upcoming(identity))}
+    return {**_document(await found.get(identity)), "upcoming": list(await found.upcoming(identity))}
 
 
 class PuttingSchedule(Form):
-    """Either `every`, in seconds, or `cron` says when."""
+    """Either `every` or `cron` says when; times are seconds. It is the whole schedule: what is left out is not kept."""
 
     job: Annotated[str, Field(min_length=1, max_length=255)]
     data: Any = None
     every: Annotated[float, Field(gt=0)] | None = None
     cron: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     tz: Annotated[str, Field(min_length=1, max_length=64)] = "UTC"
+    start: Moment | None = None
+    end: Moment | None = None
     limit: Annotated[int, Field(ge=1)] | None = None
+    offset: Annotated[float, Field(ge=0)] | None = None
+    jitter: Annotated[float, Field(ge=0)] | None = None
+    min_interval: Annotated[float, Field(ge=0)] | None = None
+    window: Annotated[float, Field(ge=0)] | None = None
     overlap: Literal["allow", "skip", "queue_one"] = "allow"
     catch_up: Literal["none", "one", "all"] = "one"
+    attempts: Annotated[int, Field(ge=1)] | None = None
+    priority: Annotated[int, Field(ge=0, le=2**21)] | None = None
+    timeout: Annotated[float, Field(gt=0)] | None = None
+    expires: Annotated[float, Field(gt=0)] | None = None
 
 
 async def put_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     form: PuttingSchedule = asking.body
     options: Any = form.model_dump(exclude={"job", "data"}, exclude_none=True)
-    return of_schedule(await found.put(identity, form.job, form.data, **options))
+    return _document(await found.put(identity, form.job, form.data, **options))
 
 
 async def run_schedule(asking: Asking) -> dict[str, Any]:
@@ -54,13 +66,13 @@ async def run_schedule(asking: Asking) -> dict[str, Any]:
 async def pause_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     await found.pause(identity)
-    return of_schedule(await found.get(identity))
+    return _document(await found.get(identity))
 
 
 async def resume_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     await found.resume(identity)
-    return of_schedule(await found.get(identity))
+    return _document(await found.get(identity))
 
 
 async def remove_schedule(asking: Asking) -> dict[str, Any]:
@@ -74,6 +86,11 @@ async def _named(asking: Asking) -> tuple[QueueSchedules, str]:
     return (await known_queue(asking.app, asking.path["queue"])).schedules, asking.path["id"]
 
 
+def _document(view: ScheduleView) -> dict[str, Any]:
+    found = of_schedule(view)
+    return found | {"data": masked(found["data"])}
+
+
 _ONE: Final = "/queues/{queue}/schedules/{id}"
 
 SCHEDULES: Final = (
@@ -84,7 +101,7 @@ SCHEDULES: Final = (
     Endpoint(method="GET", path=_ONE, role=Role.READ, run=show_schedule, does="One schedule, with its next ten runs."),
     Endpoint(
         method="PUT", path=_ONE, role=Role.ADMIN, run=put_schedule, body=PuttingSchedule,
-        does="Make or change a schedule.",
+        does="Make a schedule, or replace it as a whole.",
     ),
     Endpoint(method="POST", path=_ONE + "/run", role=Role.OPERATE, run=run_schedule, does="Run it now as well."),
     Endpoint(method="POST", path=_ONE + "/pause", role=Role.OPERATE, run=pause_schedule, does="Make no more runs."),
