@@ -50,5 +50,5 @@ async def last(hook: Hook) -> None:
         answer = hook()
         if isinstance(answer, Awaitable):
             await answer
-    except Exception:
+    except (Exception, SystemExit):
         log.exception("on_stop failed")

@@ -101,13 +101,21 @@ async def test_the_shutdown_has_its_order_and_a_failing_step_skips_none(tmp_path
     def last() -> None:
         steps.append("stop")
 
+    @app.on_flush
+    def leave() -> None:
+        sys.exit("this is no reason to skip a step either")
+
+    @app.on_flush
+    def flush_the_rest() -> None:
+        steps.append("flush the rest")
+
     @app.on_stop
     def failing() -> None:
         raise RuntimeError("another")
 
     assert await app.run() == 0
 
-    assert steps == ["poller", "workers", "flush, 0 active", "resources, after the queues", "stop"]
+    assert steps == ["poller", "workers", "flush, 0 active", "flush the rest", "resources, after the queues", "stop"]
 
 
 @pytest.mark.covers("R245", "F36")

@@ -1,12 +1,16 @@
 """What an app can do about a job that was lost while it ran."""
 
 import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.worker.conftest import Seen, working
-from toril import App, Job, JobContext
+from toril import App, Job, JobContext, LeaseLost
+from toril.states import State
 
 
 @pytest.mark.covers("R108", "R109", "R110", "R113", "F26")
@@ -35,15 +39,128 @@ async def test_a_lost_job_is_told_to_its_handler_and_to_the_hooks_that_want_it(a
     async with working(app):
         job = await queue.add("n", {"id": 7})
         await started.wait()
-        (record,) = await app.store.jobs("q", [job.id])
-        assert record is not None
-        await app.store.recover("q", now=(record.deadline or 0) + 1)  # another finds that its time is up
+        await lose(app, job.id)
 
         await seen.until("lease_lost")
 
     assert told == ["n 7"]
     assert reasons == ["the lease was lost"]
     assert seen.of("completed") == []
+
+
+WRITES: list[tuple[str, Callable[[JobContext[Any]], Awaitable[None]]]] = [
+    ("progress", lambda ctx: ctx.update_progress(99)),
+    ("log", lambda ctx: ctx.log("too late")),
+    ("data", lambda ctx: ctx.update_data("too late")),
+    ("checkpoint", lambda ctx: ctx.checkpoint("too late")),
+]
+
+
+@pytest.mark.covers("R107", "F26", "F27")
+async def test_who_has_lost_a_job_can_neither_write_nor_end_it(app: App) -> None:
+    """Even if it does not listen to its cancellation, and another has the job already."""
+    seen, started, refused = Seen(app, "lease_lost", "completed"), asyncio.Event(), list[str]()
+
+    async def work(ctx: JobContext[str]) -> str:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            for name, write in WRITES:
+                with pytest.raises(LeaseLost, match="no longer this attempt's to report on"):
+                    await write(ctx)
+                refused.append(name)
+        return "too late"
+
+    queue = app.queue("q", {"n": work}, lease=1)
+    async with working(app):
+        job = await queue.add("n", "as it was")
+        await started.wait()
+        await queue.pause()
+        await lose(app, job.id)
+        event = await seen.until("lease_lost")
+        (record,) = await app.store.jobs("q", [job.id])
+        logs = await app.store.logs("q", job.id)
+
+    assert refused == [name for name, _ in WRITES]
+    assert (event.job_id, event.duration is not None) == (job.id, True)  # it was the settlement that was refused
+    assert seen.of("completed") == []
+    assert record is not None
+    assert (record.state, record.stalls, record.attempts_made) == (State.WAITING, 1, 0)
+    assert (record.data, record.progress, record.checkpoint, logs.items) == ('"as it was"', None, None, ())
+
+
+@pytest.mark.covers("F30")
+async def test_a_process_that_is_given_its_own_lost_job_never_runs_it_twice_at_once(app: App) -> None:
+    """The first run is told, and over, before the second begins; and each has a number of its own."""
+    seen, started, live, most = Seen(app, "completed", "lease_lost"), asyncio.Event(), 0, 0
+    fences: list[int] = []
+
+    async def work(ctx: JobContext[None]) -> None:
+        nonlocal live, most
+        live, most = live + 1, max(most, live + 1)
+        fences.append(ctx.fence)
+        started.set()
+        try:
+            if len(fences) == 1:
+                await asyncio.Event().wait()
+        finally:
+            live -= 1
+
+    queue = app.queue("q", {"n": work}, concurrency=5, lease=1)
+    async with working(app):
+        job = await queue.add("n")
+        await started.wait()
+        await lose(app, job.id)
+        await seen.until("completed")
+
+    assert (most, len(seen.of("lease_lost"))) == (1, 1)
+    assert fences == sorted(set(fences))
+    assert len(fences) == 2
+
+
+@pytest.mark.covers("R113")
+async def test_whatever_a_hook_does_changes_nothing(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor does it keep the next hook from being called, though the worker ends at that moment."""
+    seen, told, started = Seen(app, "worker_stopped"), list[str](), asyncio.Event()
+
+    async def work(ctx: JobContext[None]) -> None:
+        started.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        app.stop()
+
+    queue = app.queue("q", {"n": work}, lease=1, max_stalls=0, keep_failed=1)
+
+    def leave(job: Job[Any]) -> None:
+        sys.exit("not for a hook to say")
+
+    async def cancel_itself(job: Job[Any]) -> None:
+        raise asyncio.CancelledError
+
+    async def mend(job: Job[Any]) -> None:
+        await asyncio.sleep(0)
+        told.append(job.id)
+
+    queue.on_lease_lost(leave)
+    queue.on_lease_lost(cancel_itself)
+    queue.on_lease_lost(mend, when=lambda _: 1 // 0 == 0)
+    queue.on_lease_lost(mend)
+    async with working(app):
+        job = await queue.add("n")
+        await started.wait()
+        await lose(app, job.id)
+        await seen.until("worker_stopped")
+
+    assert told == [job.id]
+    assert sum("on_lease_lost failed for job" in record.message for record in caplog.records) == 3
+
+
+async def lose(app: App, job_id: str) -> None:
+    """Another finds that its time is up."""
+    (record,) = await app.store.jobs("q", [job_id])
+    assert record is not None
+    await app.store.recover("q", now=(record.deadline or 0) + 1)
 
 
 async def test_a_hook_must_be_a_function(app: App) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from toril.cli.address import DEFAULT, address
+from toril.cli.choosing import queue_choice
 from toril.cli.endings import Failure
 from toril.cli.loglines import write_logs
 from toril.cli.times import duration
@@ -19,16 +20,6 @@ __all__ = ["run"]
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _TYPED: Final = click.core.ParameterSource.COMMANDLINE
 _UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-
-
-def queue_choice(written: str) -> tuple[str, int | None]:
-    """`name` or `name:concurrency`."""
-    name, colon, slots = written.partition(":")
-    if not colon:
-        return name, None
-    if not (slots.isascii() and slots.isdecimal() and 1 <= int(slots[:9]) <= 10_000):
-        raise click.BadParameter(f"the concurrency of {name!r} is a whole number from 1 to 10,000, not {slots!r}")
-    return name, int(slots)
 
 
 def size(written: str) -> int:

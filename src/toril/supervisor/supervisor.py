@@ -17,14 +17,11 @@ from toril.supervisor.child import Child, Failed, told
 from toril.supervisor.fleet import FleetKeeper
 from toril.supervisor.memory import OomCounter
 from toril.supervisor.plan import Plan
+from toril.supervisor.restarts import AT_ONCE, Restarts
 from toril.worker.shutdown import Watchdog
 
 __all__ = ["Supervisor"]
 
-_AT_ONCE: Final = 0.1  # seconds before a first restart: who takes over the jobs needs the processor more
-_FIRST_PAUSE: Final = 1.0  # seconds before the second in a row
-_LONGEST_PAUSE: Final = 30.0
-_SETTLED: Final = 60.0  # seconds after which a child's death is not counted with those before it
 _LOOK: Final = 0.25
 _PATIENCE: Final = 30.0  # seconds for giving jobs back to a store that does not answer
 _OVERTIME: Final = 0.5  # seconds after the grace at which what still runs is killed
@@ -65,7 +62,7 @@ class Supervisor:
     async def run(self) -> int:
         """Until a signal, or until every child has left for good. 0: drained; 1: not quite; or a failed boot's code."""
         watchdog = Watchdog(self.plan.grace, self.stop, self._kill_all)
-        with watchdog.watching(), self._other_signals():
+        with watchdog.watching(), self._other_signals(watchdog):
             rounds = asyncio.gather(self._look_after(), *(beside(self) for beside in self._beside))
             try:
                 await asyncio.gather(*(self._post(number, self.plan.command) for number in range(self.plan.processes)))
@@ -99,7 +96,7 @@ class Supervisor:
     # one post, which one child after another holds
 
     async def _post(self, number: int, command: Sequence[str]) -> None:
-        deaths = 0
+        restarts = Restarts(self._clock.random)
         while not self._stopping.is_set():
             child = Child(command, self.plan.env)
             self.children[number] = child
@@ -110,15 +107,13 @@ class Supervisor:
                 await asyncio.wait([listening], timeout=_LAST_WORDS)
             await self._bury(number, child, code)
             await asyncio.wait([listening], timeout=_LAST_WORDS)
-            over = self._is_over(child, code)
+            over, ended = self._is_over(child, code), child.table.ended
             child.close()
             if over:
                 return
             self.restarts += 1
-            if self._clock.monotonic() - began > _SETTLED or child.draining:
-                deaths = 0
-            await self._pause(deaths)
-            deaths += 1
+            lived = self._clock.monotonic() - began
+            await self._pause(restarts.pause(lived=lived, ended=ended, told_to_go=child.draining))
 
     async def _listen(self, child: Child) -> None:
         async for message in child.listen():
@@ -220,11 +215,8 @@ class Supervisor:
             else:
                 log.warning("jobs stalled queue=%s job_ids=%s", queue, ",".join(jobs))
 
-    async def _pause(self, deaths: int) -> None:
-        """Hardly any the first time, then ever longer, and never all at the same moment."""
-        pause = _AT_ONCE
-        if deaths:
-            pause = min(_FIRST_PAUSE * 2 ** (deaths - 1), _LONGEST_PAUSE) * (0.75 + self._clock.random() / 2)
+    async def _pause(self, pause: float) -> None:
+        if pause > AT_ONCE:
             log.warning("a worker process is started anew in %.1f s", pause)
         waits = [asyncio.ensure_future(event.wait()) for event in (self._stopping, self._renewed)]
         await asyncio.wait(waits, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
@@ -300,10 +292,14 @@ class Supervisor:
             child.force()
 
     @contextlib.contextmanager
-    def _other_signals(self) -> Iterator[None]:
-        """A closed terminal is no reason to stop; USR1 shows where the children are."""
+    def _other_signals(self, watchdog: Watchdog) -> Iterator[None]:
+        """A closed terminal is no reason to stop; QUIT gives back at once; USR1 shows where the children are."""
         loop = asyncio.get_running_loop()
-        numbers = {signal.SIGHUP: lambda: None, signal.SIGUSR1: lambda: self._follow(self._show_stacks())}
+        numbers = {
+            signal.SIGHUP: lambda: None,
+            signal.SIGQUIT: lambda: (watchdog.rouse(), watchdog.rouse()),  # as two signals to stop
+            signal.SIGUSR1: lambda: self._follow(self._show_stacks()),
+        }
         with contextlib.suppress(ValueError, RuntimeError):  # not the main thread
             for number, act in numbers.items():
                 loop.add_signal_handler(number, act)

@@ -259,7 +259,7 @@ class Process:
         for hook in hooks:
             try:
                 await _called(hook)
-            except Exception:
+            except (Exception, SystemExit):
                 log.exception("%s failed", what)
 
     def _ordered(self, order: Order) -> None:

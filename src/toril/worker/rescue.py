@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from toril.job import Job
 from toril.logs import log
@@ -10,6 +10,8 @@ from toril.model import Claimed
 from toril.queue import Queue
 
 __all__ = ["Rescue"]
+
+_LAST: Final = 0.25  # seconds for hooks that are called when the worker ends
 
 
 class Rescue:
@@ -26,7 +28,10 @@ class Rescue:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Those that are still at it may end; not for long, for the process is to end too."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_LAST)
         for task in self._tasks:
             task.cancel()
 
@@ -38,5 +43,8 @@ class Rescue:
                     answer = hook(job)
                     if isinstance(answer, Awaitable):
                         await answer
-            except Exception:
+            except BaseException:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():  # by us, and not by itself
+                    raise
                 log.exception("on_lease_lost failed for job %s of queue %s", claimed.lease.id, self._queue.name)

@@ -6,7 +6,7 @@ import select
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from toril.clock import SYSTEM
@@ -91,7 +91,9 @@ class Watchdog:
 
     def _end(self, why: str) -> None:
         """Straight to the descriptor: whoever blocks the loop may hold the locks of logging."""
-        os.write(2, f"toril: {why}; exiting by force\n".encode())
+        with suppress(OSError):  # nor may a log that is full, closed, or read by nobody hold up the exit
+            if select.select([], [2], [], 0)[1]:
+                os.write(2, f"toril: {why}; exiting by force\n".encode())
         if self._last is not None:
             self._last()
         os._exit(1)

@@ -16,6 +16,8 @@ from toril.model import Lease
 __all__ = ["Held", "Table", "new_memory"]
 
 _HEADER: Final = struct.Struct("<dIQd")  # when the loop last ticked, jobs held, jobs ended, how late that tick was
+_ENDED: Final = struct.Struct("<Q")
+_ENDED_AT: Final = struct.calcsize("<dI")
 _ENTRY: Final = struct.Struct("<IHdII")  # generation (0: free), bytes of text, since when, length, renewal
 _GENERATION: Final = struct.Struct("<I")
 _FIRST: Final = 64
@@ -80,6 +82,7 @@ class Table:
             _GENERATION.pack_into(self._mapped, _FIRST + slot * _SIZE, 0)
             self._free.append(slot)
             self._ended += 1
+            _ENDED.pack_into(self._mapped, _ENDED_AT, self._ended)  # a crash may come before the next tick
 
     def tick(self, now: float, late: float) -> None:
         """The loop is alive."""

@@ -102,7 +102,7 @@ class Worker:
             await self._breaking.settle()
             for attempt in self._attempts:  # those that were told to stop, and did not
                 attempt.cancel()
-            self._rescue.close()
+            await self._rescue.close()
             self._threads.close()
             self._children.close()
             self._around.events.emit("worker_stopped", WorkerEvent(worker=self._around.name, queue=self.queue.name))
