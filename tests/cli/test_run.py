@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Fresh, Toril, documents, on
+from toril import App
 from toril.cli.run import run
 from toril.model import Counts
 
@@ -251,3 +252,22 @@ def test_every_option_of_a_worker_can_be_a_variable(monkeypatch: pytest.MonkeyPa
     context = run.make_context("run", [])
 
     assert sorted(context.params.values(), key=repr) == sorted((meant for _, meant in given.values()), key=repr)
+
+
+def test_a_reaper_understands_the_queues_that_a_worker_was_given(
+    toril: Toril, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two may share an environment. How many jobs run at once is nothing to a reaper."""
+    asked: list[object] = []
+
+    async def reap(self: App, *, queues: object, **_: object) -> None:
+        asked.append((self.url, queues))
+
+    monkeypatch.setattr(App, "reap", reap)
+    toril("reaper")
+    toril("reaper", "-q", "email:20", "--queue", "sync")
+    monkeypatch.setenv("TORIL_QUEUES", "email:20 sync")
+    toril("reaper")
+
+    assert asked == [(url, None), (url, ["email", "sync"]), (url, ["email", "sync"])]
+    assert "'many'" in toril("reaper", "-q", "email:many", code=2).output

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from toril import App, JobContext, Retry
 
+if Path(os.environ.get("ALIVE_BROKEN", "")).is_file():
+    raise RuntimeError("the app does not load")
+
 app = App()
 LEASE = float(os.environ.get("ALIVE_LEASE", "30"))
 LEDGER = Path(os.environ.get("ALIVE_LEDGER", os.devnull))

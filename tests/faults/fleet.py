@@ -84,6 +84,11 @@ class Fleet:
     def send_all(self, number: signal.Signals) -> None:
         os.killpg(self.process.pid, number)
 
+    def kill(self, pid: int) -> None:
+        """One of its processes."""
+        assert pid in self.children
+        os.kill(pid, signal.SIGKILL)
+
     def ended(self) -> int:
         return self.process.wait(SLOW)
 

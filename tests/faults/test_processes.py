@@ -16,7 +16,7 @@ JOBS = 10_000
 PROCESSES = 8
 
 
-@pytest.mark.covers("F101", "G2")
+@pytest.mark.covers("F101", "G2", "R101")
 async def test_eight_processes_settle_each_job_exactly_once(children: Children, database: Path, logs: Path) -> None:
     assert children.start("fill", path=database, jobs=JOBS).ended() == 0
     began = time.monotonic()

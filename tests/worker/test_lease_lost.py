@@ -25,7 +25,7 @@ async def test_a_lost_job_is_told_to_its_handler_and_to_the_hooks_that_want_it(a
         finally:
             reasons.append(ctx.signal.reason)
 
-    queue = app.queue("q", {"n": work}, lease=1, max_stalls=0)
+    queue = app.queue("q", {"n": work}, lease=1, renew=0.1, max_stalls=0)
 
     def failing(job: Job[Any]) -> None:
         raise RuntimeError("a hook that fails")
@@ -72,7 +72,7 @@ async def test_who_has_lost_a_job_can_neither_write_nor_end_it(app: App) -> None
                 refused.append(name)
         return "too late"
 
-    queue = app.queue("q", {"n": work}, lease=1)
+    queue = app.queue("q", {"n": work}, lease=1, renew=0.1)
     async with working(app):
         job = await queue.add("n", "as it was")
         await started.wait()
@@ -107,7 +107,7 @@ async def test_a_process_that_is_given_its_own_lost_job_never_runs_it_twice_at_o
         finally:
             live -= 1
 
-    queue = app.queue("q", {"n": work}, concurrency=5, lease=1)
+    queue = app.queue("q", {"n": work}, concurrency=5, lease=1, renew=0.1)
     async with working(app):
         job = await queue.add("n")
         await started.wait()
@@ -130,7 +130,7 @@ async def test_whatever_a_hook_does_changes_nothing(app: App, caplog: pytest.Log
             await asyncio.Event().wait()
         app.stop()
 
-    queue = app.queue("q", {"n": work}, lease=1, max_stalls=0, keep_failed=1)
+    queue = app.queue("q", {"n": work}, lease=1, renew=0.1, max_stalls=0, keep_failed=1)
 
     def leave(job: Job[Any]) -> None:
         sys.exit("not for a hook to say")
@@ -154,6 +154,31 @@ async def test_whatever_a_hook_does_changes_nothing(app: App, caplog: pytest.Log
 
     assert told == [job.id]
     assert sum("on_lease_lost failed for job" in record.message for record in caplog.records) == 3
+
+
+@pytest.mark.covers("R104", "R137")
+@pytest.mark.parametrize(
+    ("options", "lease", "renew"), [({}, 30_000, 10_000), ({"lease": 300, "renew": 150}, 300_000, 150_000)],
+    ids=["by default", "for long jobs"],
+)  # fmt: skip
+async def test_a_queue_has_the_lease_that_it_asks_for(options: dict[str, Any], lease: int, renew: int) -> None:
+    app, started = App("memory://"), asyncio.Event()
+
+    async def work(ctx: JobContext[None]) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    queue = app.queue("q", {"n": work}, **options)
+    async with working(app, grace=0):
+        job = await queue.add("n")
+        await started.wait()
+        (record,) = await app.store.jobs("q", [job.id])
+
+    assert record is not None
+    assert record.deadline is not None
+    assert record.started_at is not None
+    assert record.deadline - record.started_at == lease
+    assert queue.options.renew == renew
 
 
 async def lose(app: App, job_id: str) -> None:

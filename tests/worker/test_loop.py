@@ -45,7 +45,7 @@ async def test_many_slots_run_every_job_once(app: App) -> None:
     assert (counts.waiting, counts.active, counts.failed) == (0, 0, 0)
 
 
-@pytest.mark.covers("R008")
+@pytest.mark.covers("R008", "R258")
 async def test_a_full_slow_queue_does_not_hold_up_another(app: App) -> None:
     held = asyncio.Event()
 
@@ -272,6 +272,7 @@ async def test_a_job_cancelled_while_it_runs_stops_at_its_next_breakpoint(app: A
     assert told.error == "not needed"
 
 
+@pytest.mark.covers("F24")
 async def test_a_job_that_outlives_its_timeout_is_tried_again(app: App) -> None:
     async def work(ctx: JobContext[None]) -> str:
         if ctx.attempt == 1:

@@ -32,7 +32,7 @@ def main(orders: str, descriptors: str) -> int:
     line, memory, stacks = map(int, descriptors.split(","))
     for descriptor in (line, memory, stacks):
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - not ours
-    for number in (signal.SIGINT, signal.SIGQUIT):  # typed at a terminal they reach the whole group
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # from a terminal they reach the whole group
         signal.signal(number, lambda *_: None)  # the supervisor decides
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)

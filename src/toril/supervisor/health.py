@@ -28,6 +28,7 @@ class Vitals:
     async def watch(self) -> None:
         """Until cancelled."""
         while True:
+            self.problems()  # so that it is known since when a child is missing, however seldom others ask
             await self._ask_the_store()
             await self._clock.sleep(_ASK)
 

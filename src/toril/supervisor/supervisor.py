@@ -294,10 +294,15 @@ class Supervisor:
     @contextlib.contextmanager
     def _other_signals(self, watchdog: Watchdog) -> Iterator[None]:
         """A closed terminal is no reason to stop; QUIT gives back at once; USR1 shows where the children are."""
+
+        def quit_now() -> None:
+            for _ in range(2):  # as if two signals to stop had come
+                watchdog.rouse()
+
         loop = asyncio.get_running_loop()
-        numbers = {
+        numbers: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGHUP: lambda: None,
-            signal.SIGQUIT: lambda: (watchdog.rouse(), watchdog.rouse()),  # as two signals to stop
+            signal.SIGQUIT: quit_now,
             signal.SIGUSR1: lambda: self._follow(self._show_stacks()),
         }
         with contextlib.suppress(ValueError, RuntimeError):  # not the main thread
