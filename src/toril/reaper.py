@@ -7,14 +7,15 @@ leaders at once are harmless.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 from toril.clock import Clock
 from toril.doctor import Doctor, Healer
 from toril.engine import Engine, Store
-from toril.errors import InvalidOption, TorilError
+from toril.errors import EngineUnavailable, InvalidOption, TorilError
 from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent, trouble
 from toril.model import Fault, Recovered
 from toril.plan import GRACE
@@ -167,22 +168,35 @@ class Reaper:
         """All queues once. Returns how long to rest: until the first known lease runs out, and not too long."""
         rest = self._rest
         for queue in self._queues:
-            while self.leads:
-                found = await self._store.recover(queue)
-                self._tell(queue, found)
-                if found.next_deadline is not None:
-                    rest = min(rest, max(0.05, (found.next_deadline - found.now) / 1000))
-                if not found.more:
-                    break
+            with self._kept_to(queue):
+                while self.leads:
+                    found = await self._store.recover(queue)
+                    self._tell(queue, found)
+                    if found.next_deadline is not None:
+                        rest = min(rest, max(0.05, (found.next_deadline - found.now) / 1000))
+                    if not found.more:
+                        break
         return rest
+
+    @contextmanager
+    def _kept_to(self, queue: str) -> Iterator[None]:
+        """What is wrong with one queue is told, and keeps nothing from the others. A store that is away is away for
+        all of them."""
+        try:
+            yield
+        except EngineUnavailable:
+            raise
+        except TorilError as error:
+            self._failed(error, queue)
 
     async def _prunes(self) -> None:
         while True:
             await self._clock.sleep(_PRUNE * (0.5 + self._clock.random()))
             try:
                 for queue in self._queues:
-                    while self.leads and await self._store.prune(queue) >= 1000:
-                        pass
+                    with self._kept_to(queue):
+                        while self.leads and await self._store.prune(queue) >= 1000:
+                            pass
             except TorilError as error:
                 self._failed(error)
 
@@ -224,5 +238,5 @@ class Reaper:
             event = JobEvent(queue=queue, job_id=job, job_name="", worker=self._name, error=error)
             self._events.emit("stalled", event)
 
-    def _failed(self, error: TorilError) -> None:
-        self._events.emit("error", trouble(error, self._name))
+    def _failed(self, error: TorilError, queue: str | None = None) -> None:
+        self._events.emit("error", trouble(error, self._name, queue))

@@ -16,11 +16,11 @@ import pytest
 
 from tests.faults.nursery import ROOT, until
 from tests.faults.test_supervisor import add, counts
-from toril import App, InvalidOption
+from toril import App, EngineUnusable, InvalidOption
 from toril.clock import SYSTEM
 from toril.engine import connect
 from toril.events import Events
-from toril.model import Claim
+from toril.model import Claim, Recovered
 from toril.reaper import Election, Reaper
 from toril.testing import ManualClock
 
@@ -173,6 +173,41 @@ async def test_who_stops_gives_the_lead_up_at_once(url: str) -> None:
     assert seen == [("acquired", "first"), ("lost", "first")]
     assert await store.lead("reaper", "second", ttl=1000)
     await store.close()
+
+
+async def test_one_unusable_queue_keeps_the_reaper_from_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, seen = ManualClock(), list[tuple[str, str]]()
+    store, events, done = connect("memory://", clock=clock), Events(), asyncio.Event()
+
+    async def recover(queue: str) -> Recovered:
+        note("recover", queue)
+        return Recovered(now=0)
+
+    async def prune(queue: str) -> int:
+        note("prune", queue)
+        return 0
+
+    def note(what: str, queue: str) -> None:
+        seen.append((what, queue))
+        if queue == "bad":
+            raise EngineUnusable(f"{queue} is damaged")
+        done.set()
+
+    monkeypatch.setattr(store, "recover", recover)
+    monkeypatch.setattr(store, "prune", prune)
+    events.on("error", lambda event: seen.append(("told", event.queue)))
+    work = asyncio.create_task(Reaper(store, clock, events, "r", queues=["bad", "good"], elected=False).run())
+    for _ in range(2):  # a sweep, then a pruning
+        async with asyncio.timeout(30):
+            await done.wait()
+        done.clear()
+        clock.advance(120_000)
+    work.cancel()
+    await asyncio.wait([work])
+
+    for what in ("recover", "prune"):
+        assert {(what, "bad"), (what, "good")} <= set(seen)
+    assert ("told", "bad") in seen
 
 
 @pytest.mark.covers("R161")
