@@ -4,6 +4,7 @@ place are cut."""
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -66,15 +67,14 @@ class ServerWay:
     async def _guided(self, guide: Guide, name: str | None) -> Line:
         tried: set[Place] = set()
         trouble: list[Exception] = []
-        for host in sorted(guide.hosts(), key=self._silent.__contains__):
+        async for place in self._places(guide, trouble):
+            if place in tried:
+                continue
+            tried.add(place)
             try:
-                place = await self._told(guide, host)
-                if place in tried:
-                    continue
-                tried.add(place)
                 line = await self._taking_writes(place, name)
             except (RedisError, OSError) as error:  # a TimeoutError is an OSError
-                if is_refusal(error) and not isinstance(error, Misled):
+                if _is_final(error):
                     raise
                 trouble.append(error)
             else:
@@ -82,6 +82,49 @@ class ServerWay:
                 return line
         misled = next((error for error in trouble if isinstance(error, Misled)), None)
         raise misled or Lost("; ".join(dict.fromkeys(str(error) or type(error).__name__ for error in trouble)))
+
+    async def _places(self, guide: Guide, trouble: list[Exception]) -> AsyncIterator[Place]:
+        """Where it may be, the likeliest first."""
+        if isinstance(guide, Sentinels):
+            for place in await self._elected(guide, trouble):
+                yield place
+            return
+        for host in sorted(guide.hosts(), key=self._silent.__contains__):
+            try:
+                place = await self._told(guide, host)
+            except (RedisError, OSError) as error:  # a TimeoutError is an OSError
+                if _is_final(error):
+                    raise
+                trouble.append(error)
+            else:
+                yield place
+
+    async def _elected(self, guide: Guide, trouble: list[Exception]) -> list[Place]:
+        """The place that most Sentinels name, or those that as many name: one by itself may be behind, and the server
+        that it names may still take writes, which are lost when it learns that it was replaced. Who was silent the last
+        time is not waited for, once others have answered."""
+        silent, votes = set(self._silent), Counter[Place]()
+        asked = {asyncio.create_task(self._told(guide, host)): host for host in guide.hosts()}
+        under_way = set(asked)
+        try:
+            while under_way and not (votes and silent.issuperset(asked[task] for task in under_way)):
+                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    try:
+                        votes[task.result()] += 1
+                    except (RedisError, OSError) as error:
+                        trouble.append(error)
+                if votes and max(votes.values()) * 2 > len(asked):
+                    break
+            self._silent -= {asked[task] for task in under_way} - silent  # nobody let them finish
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+        refusal = next((error for error in trouble if _is_final(error)), None)
+        if refusal is not None and not votes:
+            raise refusal
+        return _leading(votes)
 
     async def _told(self, guide: Guide, host: Place) -> Place:
         """Where the server is; a host that does not answer is asked last the next time."""
@@ -119,15 +162,22 @@ class ServerWay:
         that are lost later."""
         while True:
             await SYSTEM.sleep(CHECK)
-            told = Counter(
-                answer
-                for answer in await asyncio.gather(*map(guide.told, guide.hosts()), return_exceptions=True)
-                if isinstance(answer, tuple)
-            )
-            if told:
-                ((place, _),) = told.most_common(1)
-                for line in [line for line, connected_to in self._lines.items() if connected_to != place]:
+            asked = (self._told(guide, host) for host in guide.hosts())
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            leading = _leading(Counter(answer for answer in answers if isinstance(answer, tuple)))
+            for line in [line for line, connected_to in self._lines.items() if connected_to not in leading]:
+                if leading:
                     line.cut()
+
+
+def _leading(votes: Counter[Place]) -> list[Place]:
+    """What most have named; several places, where as many have named another."""
+    return [place for place, count in votes.items() if count == max(votes.values())]
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether to ask another would not help either."""
+    return is_refusal(error) and not isinstance(error, Misled)
 
 
 async def _check_role(line: Line, place: Place) -> None:
