@@ -11,6 +11,7 @@ from redis.exceptions import ConnectionError as Lost
 from redis.exceptions import RedisError
 
 from toril.clock import SYSTEM
+from toril.engines.redis.trouble import is_answer
 from toril.errors import EngineUnavailable
 
 __all__ = ["Line", "Link", "Unsent", "Way", "connected", "lent"]
@@ -140,7 +141,8 @@ class Link:
         self._connecting = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        self._refusal, self._not_before = "", 0.0
+        self._refusal: Exception | None = None
+        self._not_before = 0.0
 
     async def line(self) -> Line:
         """The connection of the moment."""
@@ -172,12 +174,12 @@ class Link:
             if self._closed:
                 raise Unsent("closed")
             if SYSTEM.monotonic() < self._not_before:
-                raise Unsent(self._refusal)
+                raise Unsent(str(self._refusal) or type(self._refusal).__name__) from self._refusal
             try:
                 line = self._line = await self._way.line()
             except (RedisError, OSError) as error:  # a TimeoutError is an OSError
-                self._refusal, self._not_before = str(error) or type(error).__name__, SYSTEM.monotonic() + _AGAIN
-                raise Unsent(self._refusal) from error
+                self._refusal, self._not_before = error, SYSTEM.monotonic() + _AGAIN
+                raise Unsent(str(error) or type(error).__name__) from error
             self._reading = asyncio.create_task(self._read(line, self._waiting), name="toril-redis-answers")
             return line
 
@@ -199,9 +201,12 @@ class Link:
         """Nobody who waits for an answer on this connection will get one."""
         if self._line is line:
             waiting, self._waiting, self._line = self._waiting, deque(), None
+            reason = error if isinstance(error, RedisError) else Lost(str(error))
             for future in waiting:
                 if not future.done():
-                    future.set_exception(error if isinstance(error, RedisError) else Lost(str(error)))
+                    future.set_exception(reason)
+                if is_answer(reason):  # to the first request alone
+                    reason = Lost("the connection broke")
         await line.close()
 
     async def drop(self, why: str) -> None:

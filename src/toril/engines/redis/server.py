@@ -21,6 +21,7 @@ __all__ = ["Complaint", "Server"]
 _Once: TypeAlias = Callable[[float, tuple[Any, ...], Script | None], Awaitable[Any]]
 _FIRST_REST: Final = 0.02
 _LONGEST_REST: Final = 1.0
+_LEFT: Final = "the connection was given up"
 
 
 class Complaint(Exception):
@@ -72,9 +73,9 @@ class Server:
                 reason = reason if reason is not None and isinstance(error, TimeoutError) else error
                 if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
                     raise self._told(reason) from None
-                if passes(error):
-                    await self._link.drop(str(error))
-                    await self._sure.drop(str(error))
+                if passes(error):  # of this request alone: what else is on its way there may have been done
+                    await self._link.drop(_LEFT)
+                    await self._sure.drop(_LEFT)
             await SYSTEM.sleep(rest * (0.5 + SYSTEM.random() / 2))
             rest = min(rest * 2, _LONGEST_REST)
 

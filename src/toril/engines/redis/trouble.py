@@ -1,5 +1,6 @@
 """What the server's complaints mean for the caller."""
 
+import re
 from typing import Final
 
 from redis.exceptions import (
@@ -14,7 +15,7 @@ from redis.exceptions import (
 
 from toril.errors import EngineFull, EngineRefused, EngineUnavailable, EngineUnusable, TorilError
 
-__all__ = ["Misled", "is_refusal", "passes", "translated"]
+__all__ = ["Misled", "is_answer", "is_refusal", "passes", "translated"]
 
 
 class Misled(RedisError):
@@ -22,25 +23,44 @@ class Misled(RedisError):
 
 
 # Words with which a server that is not ready begins its answer; nothing has happened then.
-_LATER: Final = (
+_LATER: Final = frozenset({
     "LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY", "UNBLOCKED", "NOREPLICAS", "MOVED", "ASK",
-    "max number of clients reached",
-)  # fmt: skip
-_FULL: Final = ("OOM", "MISCONF")
+})  # fmt: skip
+_CROWDED: Final = "ERR max number of clients reached"
+_FULL: Final = frozenset({"OOM", "MISCONF"})
 _UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
-_NO: Final = ("NOAUTH", "WRONGPASS", "NOPERM", "invalid username-password", _UNTRUSTED)
+_NO: Final = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
+# What a command in a script meets, as Redis 6 tells it.
+_IN_SCRIPT: Final = re.compile(r"ERR Error running script \(call to \w+\): (?:@user_script: ?\d+: )+-?([A-Z]+)\b")
 
 
 def passes(error: Exception) -> bool:
     """Whether the server will do it later, and has not done it now."""
-    text = _text(error)
-    return any(word in text for word in _LATER)
+    return _word(error) in _LATER or (is_answer(error) and _text(error) == _CROWDED)
+
+
+def is_answer(error: Exception) -> bool:
+    """Whether the server has said it, and not the way to it."""
+    return isinstance(error, ResponseError) or getattr(error, "status_code", None) is not None
 
 
 def is_refusal(error: Exception) -> bool:
     """Whether the server does not let us in, we do not trust it, or it is none: asking again will not help."""
     kinds = AuthenticationError | NoPermissionError | InvalidResponse | Misled
-    return isinstance(error, kinds) or any(word in _text(error) for word in _NO)
+    return isinstance(error, kinds) or _word(error) in _NO or _is_untrusted(error)
+
+
+def _is_untrusted(error: Exception) -> bool:
+    return not is_answer(error) and _UNTRUSTED in _text(error)
+
+
+def _word(error: Exception) -> str:
+    """The word with which the server's complaint begins; names of queues are further on, and may be any word."""
+    if not is_answer(error):
+        return ""
+    text = _text(error)
+    in_script = _IN_SCRIPT.match(text)
+    return in_script[1] if in_script is not None else text.partition(" ")[0]
 
 
 def translated(error: Exception, server: str) -> TorilError:
@@ -48,7 +68,7 @@ def translated(error: Exception, server: str) -> TorilError:
     text = _text(error)
     if is_refusal(error):
         return EngineRefused(_refused(error, server, text))
-    if any(text.startswith(word) or f" {word} " in text or f"-{word} " in text for word in _FULL):
+    if _word(error) in _FULL:
         return EngineFull(f"{server} has no room: {text}")
     if passes(error) or isinstance(error, ConnectionError | TimeoutError | OSError):
         return EngineUnavailable(f"{server} does not answer: {text}")
@@ -62,7 +82,7 @@ def _refused(error: Exception, server: str, text: str) -> str:
         return text
     if isinstance(error, InvalidResponse):
         return f"{server} does not speak as Redis does: {text}"
-    return f"{server} cannot be trusted: {text}" if _UNTRUSTED in text else f"{server} refuses Toril: {text}"
+    return f"{server} cannot be trusted: {text}" if _is_untrusted(error) else f"{server} refuses Toril: {text}"
 
 
 def _text(error: Exception) -> str:

@@ -1,0 +1,82 @@
+"""What the server's complaints mean, and what they do not."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
+from redis.exceptions import ConnectionError as Lost
+
+from toril import EngineUnavailable
+from toril.engines.redis.place import parse
+from toril.engines.redis.scripts import Script
+from toril.engines.redis.server import Server
+from toril.engines.redis.trouble import is_refusal, passes
+from toril.engines.redis.way import ServerWay
+
+IN_SCRIPT = "Error running script (call to f_0a1b): @user_script:12: @user_script: 12: "
+
+
+@pytest.mark.parametrize("error", [
+    ReadOnlyError("You can't write against a read only replica.", status_code="READONLY"),
+    BusyLoadingError("Redis is loading", status_code="LOADING"),
+    ResponseError("BUSY Redis is busy running a script"),
+    ResponseError(f"{IN_SCRIPT}-READONLY You can't write", status_code="ERR"),
+    Lost("max number of clients reached", status_code="ERR"),
+])  # fmt: skip
+def test_a_server_that_is_not_ready_will_be(error: Exception) -> None:
+    assert passes(error)
+    assert not is_refusal(error)
+
+
+@pytest.mark.parametrize("error", [
+    ResponseError("TORILTYPE bull:TASKS:wait is a string, not a list"),
+    ResponseError("TORILTYPE bull:BUSY MOVED -NOPERM NOAUTH:wait is a string, not a list"),
+    ResponseError("WRONGTYPE -READONLY LOADING NOPERM CERTIFICATE_VERIFY_FAILED"),
+    ResponseError(f"{IN_SCRIPT}-WRONGTYPE LOADING NOAUTH", status_code="ERR"),
+    Lost("READONLY: the connection broke"),
+])  # fmt: skip
+def test_a_word_in_a_name_means_nothing(error: Exception) -> None:
+    assert not passes(error)
+    assert not is_refusal(error)
+
+
+@pytest.mark.parametrize("complaint", ["BUSY Redis is busy running a script", "LOADING Redis is loading"])
+async def test_a_request_sent_beside_one_that_was_turned_away_is_not_sent_again(complaint: str) -> None:
+    seen: Counter[bytes] = Counter()
+    ended = asyncio.Semaphore(0)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Turns the first away, and leaves the one after it unanswered."""
+        try:
+            while head := await reader.readline():
+                words = [(await reader.readline(), await reader.readline())[1].strip() for _ in range(int(head[1:]))]
+                seen[words[-1]] += 1
+                if words[-1] == b"first" and seen[b"first"] == 1:
+                    await reader.readuntil(b"second\r\n")
+                    seen[b"second"] += 1
+                    writer.write(f"-{complaint}\r\n".encode())
+                else:
+                    writer.write(b"+OK\r\n")
+        except OSError:
+            pass
+        finally:
+            writer.close()
+            ended.release()
+
+    script = Script("counts", "return 1", "0a1b")
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        address = parse(f"redis://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+        server = Server(address, ServerWay(address))
+        answers: list[Any] = await asyncio.gather(
+            server.run(script, ("a", "b"), ["first"], again=False),
+            server.run(script, ("a", "b"), ["second"], again=False), return_exceptions=True,
+        )  # fmt: skip
+        await server.close()
+        for _ in range(2):
+            await ended.acquire()
+
+    assert answers[0] == "OK"
+    assert isinstance(answers[1], EngineUnavailable)
+    assert (seen[b"first"], seen[b"second"]) == (2, 1)
