@@ -4,8 +4,10 @@ import asyncio
 import inspect
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, Final
 
 from toril.clock import Clock
@@ -39,7 +41,7 @@ class Scanner:
         """One run, and what came of it. What cannot be reset keeps nothing else from being reset."""
         counts = {"found": 0, "reset": 0, "unchanged": 0, "failed": 0}
         errors: list[str] = []
-        async for stuck in _each(await _called(self.find, now - self.threshold)):
+        async for stuck in _each(await self._found(now - self.threshold)):
             if counts["found"] == self.limit:
                 break
             go_on()
@@ -47,6 +49,10 @@ class Scanner:
             if not dry:
                 counts[await self._reset(stuck, errors)] += 1
         return Result(self._summary(counts, dry=dry), counts, errors[:_TOLD])
+
+    async def _found(self, before: datetime) -> Any:
+        """What `find` answers; of one that blocks, all that it finds is taken in the thread, where it is looked up."""
+        return await _called(_taken(self.find, self.limit), before)
 
     async def _reset(self, stuck: Any, errors: list[str]) -> str:
         try:
@@ -67,9 +73,16 @@ class Scanning:
 
     _clock: Clock
     _plan: Plan
+    _lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None
 
     @abstractmethod
     def queue(self, name: str) -> Queue: ...
+
+    @abstractmethod
+    async def open(self) -> Any: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
 
     def scanner(
         self, name: str, *, every: Seconds, find: Callable[[datetime], Any], reset: Callable[[Any], Any],
@@ -97,10 +110,24 @@ class Scanning:
 
     async def scan(self, name: str, *, dry_run: bool = False) -> Result:
         """Run a scanner here and now; dry, it finds and resets nothing."""
+        return await self._scan(self._scanner(name), dry=dry_run)
+
+    async def _scan_by_itself(self, name: str, *, dry: bool) -> Result:
+        """The same, where nobody has opened the app: with its store and its lifespan, as a worker has it."""
+        scanner = self._scanner(name)
+        await self.open()
+        try:
+            async with self._lifespan(self) if self._lifespan else nullcontext():
+                return await self._scan(scanner, dry=dry)
+        finally:
+            await self.close()
+
+    def _scanner(self, name: str) -> Scanner:
         if name not in self._plan.scanners:
             known = ", ".join(map(repr, self._plan.scanners)) or "none"
             raise NotFound(f"there is no scanner {shown(name)} in this app; it has {known}")
-        return await self._scan(self._plan.scanners[name], dry=dry_run)
+        scanner: Scanner = self._plan.scanners[name]
+        return scanner
 
     async def _scan(self, scanner: Scanner, *, dry: bool, go_on: Callable[[], object] = lambda: None) -> Result:
         now = datetime.fromtimestamp(self._clock.now() / 1000, UTC)
@@ -114,6 +141,17 @@ async def _called(fn: Callable[[Any], Any], argument: Any) -> Any:
     else:
         answer = await asyncio.to_thread(fn, argument)
     return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _taken(find: Callable[[datetime], Any], limit: int) -> Callable[[datetime], Any]:
+    if inspect.iscoroutinefunction(find) or inspect.isasyncgenfunction(find):
+        return find
+
+    def taken(before: datetime) -> Any:
+        found = find(before)
+        return list(islice(found, limit)) if isinstance(found, Iterable) else found
+
+    return taken
 
 
 async def _each(found: Any) -> AsyncIterator[Any]:

@@ -1,5 +1,6 @@
 """Scanners: what is stuck in the application's own tables gets another chance."""
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -129,6 +130,22 @@ async def test_a_scanner_stops_at_its_limit_and_can_be_cancelled() -> None:
 
     async with memory(app):
         assert (await app.scan("stale")).counts["reset"] == 2
+
+
+async def test_what_a_generator_looks_up_is_looked_up_in_a_thread_and_no_further_than_the_limit() -> None:
+    app, threads = App("memory://"), list[object]()
+
+    def find(before: datetime) -> Any:
+        for row in range(5):
+            threads.append(threading.current_thread())
+            yield row
+
+    app.scanner("stale", every=900, find=find, reset=print, limit=2)
+    async with memory(app):
+        assert (await app.scan("stale")).counts["reset"] == 2
+
+    assert len(threads) == 2
+    assert threading.current_thread() not in threads
 
 
 async def test_a_scanner_is_declared_once_and_rightly() -> None:

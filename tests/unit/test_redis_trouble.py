@@ -69,7 +69,7 @@ async def test_a_request_sent_beside_one_that_was_turned_away_is_not_sent_again(
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
         address = parse(f"redis://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
         server = Server(address, ServerWay(address))
-        answers: list[Any] = await asyncio.gather(
+        answers: tuple[Any, Any] = await asyncio.gather(
             server.run(script, ("a", "b"), ["first"], again=False),
             server.run(script, ("a", "b"), ["second"], again=False), return_exceptions=True,
         )  # fmt: skip

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from toril.cli.endings import say
+from toril.cli.endings import Failure, say
 from toril.cli.loading import load
 
 __all__ = ["scan"]
@@ -16,9 +16,11 @@ __all__ = ["scan"]
 @click.argument("scanner")
 @click.option("--dry-run", is_flag=True, help="Find, and reset nothing.")
 def scan(*, target: str, scanner: str, dry_run: bool) -> None:
-    """Run a scanner once, here and now: find what is stuck, and reset it."""
-    found = asyncio.run(load(target).scan(scanner, dry_run=dry_run))
+    """Run a scanner once, here and now: find what is stuck, and reset it. The code is 1 if some could not be."""
+    found = asyncio.run(load(target)._scan_by_itself(scanner, dry=dry_run))  # noqa: SLF001 - a run of its own is ours
     click.echo(found.line())
     for warning in found.warnings:
         say(f"Warning: {warning}")
     sys.stdout.flush()
+    if failed := found.counts["failed"]:
+        raise Failure(f"{failed} could not be reset")

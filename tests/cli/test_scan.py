@@ -1,0 +1,56 @@
+"""`toril scan` runs a scanner as a worker would: with its store and what the app's lifespan brings."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Toril, on
+
+APP = """
+from contextlib import asynccontextmanager
+from toril import App
+
+rows = None
+
+@asynccontextmanager
+async def lifespan(app):
+    global rows
+    rows = ["one", "two"]
+    yield rows
+    rows = None
+
+app = App(lifespan=lifespan)
+queue = app.queue("again")
+
+def find(before):
+    return rows
+
+async def reset(row):
+    await queue.add("row", row)
+
+async def fail(row):
+    raise ConnectionError("away")
+
+app.scanner("stale", every=900, find=find, reset=reset)
+app.scanner("broken", every=900, find=find, reset=fail)
+"""
+
+
+@pytest.mark.covers("R124")
+def test_a_scanner_run_by_hand_has_the_store_and_the_lifespan(toril: Toril, url: str, folder: Path) -> None:
+    (folder / "scanned.py").write_text(APP)
+
+    told = toril("scan", "scanned:app", "stale")
+
+    assert "2 found, 2 reset" in told.stdout
+    assert on(url, lambda app: app.queue("again").counts()).waiting == 2
+
+
+def test_a_scanner_run_by_hand_says_by_its_code_that_some_failed(toril: Toril, url: str, folder: Path) -> None:
+    (folder / "scanned.py").write_text(APP)
+
+    told = toril("scan", "scanned:app", "broken", code=1)
+
+    assert "2 found, 2 failed" in told.stdout
+    assert "'one': ConnectionError: away" in told.stderr
+    toril("scan", "scanned:app", "broken", "--dry-run")
