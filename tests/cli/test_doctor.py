@@ -71,6 +71,12 @@ def test_a_repair_is_shown_then_asked_for_then_done(toril: Toril, server: RedisS
     assert "say --yes" in refused
     assert server.tell("LLEN", "bull:mail:wait") == b":2"
 
+    foretold = documents(toril("doctor", "--repair", "--dry-run", "--json", code=1).stdout)
+    assert {each["code"] for each in foretold} == {"ghost", "stray_lock"}
+    assert "Would mend: queue 'mail': 'ghost'" in toril("doctor", "--repair", "--dry-run", "--yes", code=1).output
+    assert server.tell("LLEN", "bull:mail:wait") == b":2"
+    assert "--dry-run belongs to --repair" in toril("doctor", "--dry-run", code=2).output
+
     done = [json.loads(line) for line in toril("doctor", "--repair", "--yes", "--json").stdout.splitlines()]
     assert {(each["code"], each["outcome"]) for each in done} == {("ghost", "mended"), ("stray_lock", "mended")}
     assert server.tell("LLEN", "bull:mail:wait") == b":1"
@@ -83,11 +89,13 @@ def test_settings_are_told_of_and_left_to_people(toril: Toril, server: RedisServ
     try:
         found = documents(toril("doctor", "--json", code=1).stdout)
         told = toril("doctor", "--repair", "--yes", code=1).output
+        as_json = toril("doctor", "--repair", "--yes", "--json", code=1).stdout
     finally:
         server.tell("CONFIG", "SET", "appendonly", "yes")
 
     assert [(each["code"], each["severity"], each["repairable"]) for each in found] == [("persistence", "error", False)]
     assert "Not for --repair: nothing is written to disk" in told
+    assert documents(as_json) == found
 
 
 @pytest.mark.covers("F100")

@@ -34,6 +34,7 @@ def test_a_sound_server_and_a_sound_file_give_no_finding() -> None:
         ({"used": 95, "maxmemory": 100}, "memory", "error", "95 of 100"),
         ({"log": False, "snapshots": False}, "persistence", "error", "nothing is written"),
         ({"log": False}, "persistence", "warning", "3 changes"),
+        ({"log": False, "snapshots": None}, "persistence", "notice", "does not say"),
         ({"log": None}, "persistence", "notice", "does not say"),
         ({"log_ok": False}, "log", "error", "append-only"),
         ({"snapshot_ok": False}, "snapshot", "error", "snapshot"),

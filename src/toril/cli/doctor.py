@@ -27,15 +27,18 @@ _SHOWN: Final = 20  # of the repairs that are asked for
     "-q", "--queue", "queues", multiple=True, metavar="NAME", help="Look at this queue only; can be repeated."
 )
 @click.option("--repair", is_flag=True, help="Say what would be mended, ask, and mend it.")
+@click.option("--dry-run", is_flag=True, help="With --repair: only say what would be mended.")
 @yes_option
 @store_options
 @json_option
-def doctor(*, queues: tuple[str, ...], repair: bool, yes: bool, place: Place, as_json: bool) -> int:
+def doctor(*, queues: tuple[str, ...], repair: bool, dry_run: bool, yes: bool, place: Place, as_json: bool) -> int:
     """Look the store over: the server or file, and how the jobs lie in it. Nothing is changed without --repair.
 
     Safe beside workers: what is found was there at two looks a second apart, and each repair looks once more in the
     step that mends. Ends with 0 if there is nothing but notices, with 1 if there are findings.
     """
+    if dry_run and not repair:
+        raise click.UsageError("--dry-run belongs to --repair; without that nothing is changed anyway")
     try:
         findings = on_store(place, lambda app: _looked_over(app, queues))
     except (EngineUnusable, EngineUnavailable) as error:
@@ -43,7 +46,13 @@ def doctor(*, queues: tuple[str, ...], repair: bool, yes: bool, place: Place, as
     if not repair:
         _show(findings, as_json=as_json)
         return _code(findings)
-    return _repair(place, findings, yes=yes, as_json=as_json)
+    mendable = [finding for finding in findings if finding.fault is not None]
+    others = [finding for finding in findings if finding.fault is None]
+    _foretell(mendable, others, as_json=as_json, dry_run=dry_run)
+    if dry_run or not mendable:
+        return _code(findings)
+    agreed(f"This mends {len(mendable)} of {len(findings)} findings.", yes=yes)
+    return _code([*others, *_repair(place, mendable, as_json=as_json)])
 
 
 def _show(findings: Sequence[Finding], *, as_json: bool) -> None:
@@ -66,24 +75,28 @@ async def _looked_over(app: App, queues: Sequence[str]) -> list[Finding]:
     return await app.doctor(queues or None)
 
 
-def _repair(place: Place, findings: Sequence[Finding], *, yes: bool, as_json: bool) -> int:
-    mendable = [finding for finding in findings if finding.fault is not None]
-    others = [finding for finding in findings if finding.fault is None]
-    if not as_json:
+def _foretell(mendable: Sequence[Finding], others: Sequence[Finding], *, as_json: bool, dry_run: bool) -> None:
+    """What would be mended, and what is not for `--repair`. Documents of the former come with what became of them."""
+    if as_json:
+        for finding in (*others, *(mendable if dry_run else ())):
+            click.echo(on_a_line(of_finding(finding)))
+    else:
         for finding in others:
             say(f"Not for --repair: {finding.summary} ({finding.fix})")
+        for finding in mendable[:_SHOWN]:
+            say(f"Would mend: {finding.summary}")
+        if len(mendable) > _SHOWN:
+            say(f"Would mend: {len(mendable) - _SHOWN} more")
     if not mendable:
         say("There is nothing to repair.")
-        return _code(others)
-    for finding in mendable[:_SHOWN] if not as_json else ():
-        say(f"Would mend: {finding.summary}")
-    if len(mendable) > _SHOWN and not as_json:
-        say(f"Would mend: {len(mendable) - _SHOWN} more")
-    agreed(f"This mends {len(mendable)} of {len(findings)} findings.", yes=yes)
+
+
+def _repair(place: Place, mendable: Sequence[Finding], *, as_json: bool) -> list[Finding]:
+    """Mend them; those that are still there."""
     repaired = on_store(place, lambda app: app.repair(mendable))
     for each in repaired:
         click.echo(on_a_line(_mended(each)) if as_json else plain(f"{each.outcome.value:<7} {each.finding.summary}"))
-    return _code([*others, *(each.finding for each in repaired if each.outcome is Mending.FAILED)])
+    return [each.finding for each in repaired if each.outcome is Mending.FAILED]
 
 
 def _code(findings: Sequence[Finding]) -> int:

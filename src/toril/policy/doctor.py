@@ -81,6 +81,11 @@ def _persistence(facts: ServerFacts) -> Iterator[Finding]:
     fix = "redis-cli CONFIG SET appendonly yes, and the same in its configuration"
     if facts.log is None:
         yield _notice("persistence", facts.place, "the server does not say whether it keeps its data", "see INFO")
+    elif not facts.log and facts.snapshots is None:
+        yield _notice(
+            "persistence", facts.place, "there is no append-only file, and the server does not say whether it takes "
+            "snapshots", "redis-cli CONFIG GET save, as a user who may",
+        )  # fmt: skip
     elif not facts.log and not facts.snapshots:
         yield _error(
             "persistence", facts.place, "nothing is written to disk: a restart of the server loses all jobs", fix
