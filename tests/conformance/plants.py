@@ -10,7 +10,7 @@ from toril.engines.sqlite import SqliteEngine
 from toril.model import Beat, Dedup, FaultKind, FlowNode, Keep, NewJob, Schedule
 from toril.testing import ManualClock
 
-__all__ = ["PLANTS", "flow", "plant", "tell"]
+__all__ = ["PLANTS", "flow", "nowhere", "plant", "tell", "vanished"]
 
 Q = "bull:q:"
 Plant = Callable[[Any, ManualClock], Awaitable[None]]
@@ -233,6 +233,25 @@ async def flow(engine: Store) -> None:
     parent = FlowNode(queue="q", job=NewJob(name="parent", id="parent"), waits=True)
     child = FlowNode(queue="other", job=NewJob(name="child", id="child"), parent=parent.ref)
     await engine.add_flow([parent, child])
+
+
+async def nowhere(engine: Store, parent: str) -> None:
+    """A parent of this name and id, taken out of where it stands."""
+    if isinstance(engine, RedisEngine):
+        await tell(engine, "ZREM", Q + "waiting-children", parent)
+    else:
+        assert isinstance(engine, SqliteEngine)
+        await run(engine, "DELETE FROM line WHERE key = ?", await key_of(engine, parent))
+        await run(engine, "UPDATE jobs SET place = 99 WHERE name = ?", parent)
+
+
+async def vanished(engine: Store, running: str) -> None:
+    """A running job, deleted by another program."""
+    if isinstance(engine, RedisEngine):
+        await tell(engine, "DEL", Q + running, Q + running + ":lock")
+    else:
+        assert isinstance(engine, SqliteEngine)
+        await run(engine, "DELETE FROM jobs WHERE key IN (SELECT key FROM active)")
 
 
 async def idle(engine: Store, clock: ManualClock, ahead: int) -> None:

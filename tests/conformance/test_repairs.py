@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.claims import add, claim, claim_one, ids, job, settle
 from tests.conformance.dumps import unchanged
-from tests.conformance.plants import PLANTS, flow, plant, tell
+from tests.conformance.plants import PLANTS, flow, nowhere, plant, tell, vanished
 from tests.conftest import opened
 from tests.kinds import REDIS
 from toril.clock import SYSTEM
@@ -234,3 +234,66 @@ async def test_damage_is_found_in_queues_one_by_one(sqlite: Store, clock: Manual
     await doctor_of(sqlite).repair(found)
     counts = await sqlite.counts("q")
     assert (counts.waiting, counts.delayed) == (1, 1)
+
+
+async def test_a_ghost_that_is_named_like_a_key_takes_only_itself_along(redis: Store) -> None:
+    await add(redis, *(NewJob(name="n", delay=60_000) for _ in range(3)))
+    await tell(redis, "SET", "bull:q:note", "another program's")  # type: ignore[arg-type]
+    await tell(redis, "LPUSH", "bull:q:wait", "delayed", "meta", "note", "toril:deadlines", "1:logs")  # type: ignore[arg-type]
+    before = await tell(redis, "HGETALL", "bull:q:meta")  # type: ignore[arg-type]
+
+    repaired = await doctor_of(redis).repair(await layout(redis))
+
+    assert Mending.FAILED not in {each.outcome for each in repaired}
+    assert (await redis.counts("q")).delayed == 3
+    assert await tell(redis, "HGETALL", "bull:q:meta") == before  # type: ignore[arg-type]
+    assert await tell(redis, "GET", "bull:q:note") == "another program's"  # type: ignore[arg-type]
+    assert await tell(redis, "LLEN", "bull:q:wait") == 0  # type: ignore[arg-type]
+
+
+async def test_words_of_the_layout_in_a_line_are_drained_without_their_keys(redis: Store) -> None:
+    await add(redis, NewJob(name="n"))
+    await tell(redis, "LPUSH", "bull:q:wait", "meta")  # type: ignore[arg-type]
+
+    await redis.drain("q", states=frozenset({State.WAITING}))
+
+    assert await tell(redis, "EXISTS", "bull:q:meta") == 1  # type: ignore[arg-type]
+
+
+async def test_a_parent_that_stands_nowhere_waits_for_its_children_after_the_repair(
+    engine: Store, clock: ManualClock
+) -> None:
+    await flow(engine)
+    await nowhere(engine, "parent")
+
+    await doctor_of(engine).repair(await layout(engine))
+
+    assert (await job(engine, "parent")).state is State.WAITING_CHILDREN
+    await settle(engine, (await claim_one(engine, queue="other")).lease)
+    assert ids((await claim(engine)).jobs) == ["parent"]
+
+
+async def test_a_parent_in_two_places_waits_for_its_children_after_the_repair(redis: Store) -> None:
+    await flow(redis)
+    await tell(redis, "LPUSH", "bull:q:wait", "parent")  # type: ignore[arg-type]
+
+    await doctor_of(redis).repair(await layout(redis))
+
+    assert (await job(redis, "parent")).state is State.WAITING_CHILDREN
+
+
+@pytest.mark.parametrize("how", ["healed", "asked for again"])
+async def test_a_job_that_was_kept_for_the_end_of_another_is_made_when_that_is_gone(engine: Store, how: str) -> None:
+    last = Dedup("k", mode="keep_last")
+    await add(engine, NewJob(name="owner", dedup=last))
+    owner = await claim_one(engine)
+    await add(engine, NewJob(name="kept", data="7", dedup=last))
+    await vanished(engine, owner.lease.id)
+
+    if how == "healed":
+        mended = await Healer(doctor_of(engine), looks=1000).round(["q"])
+        assert FaultKind.DEDUP in {fault.kind for fault in mended}
+    else:
+        await add(engine, NewJob(name="third", dedup=last))
+
+    assert [(each.name, each.data) for each in (await claim(engine)).jobs] == [("kept", "7")]

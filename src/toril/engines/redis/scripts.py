@@ -12,12 +12,14 @@ from typing import Final
 
 from toril.engines.redis import layout
 from toril.model import DEAD_LETTERS
+from toril.names import RESERVED_IDS
 
 __all__ = ["Script", "script", "scripts"]
 
 _INCLUDE: Final = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _NAMED: Final = re.compile(r"\b([KGFN])\.(\w+)")
 _COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
+_TEXTS: Final = {"dead_letters": f"'{DEAD_LETTERS}'", "reserved": f"(':{':'.join(sorted(RESERVED_IDS))}:')"}
 _LISTS: Final = {"record_fields": layout.RECORD_FIELDS, "schedule_fields": layout.SCHEDULE_FIELDS}
 
 
@@ -73,7 +75,7 @@ def _spelled(found: re.Match[str]) -> str:
             return ", ".join(f"'{layout.FIELDS[field]}'" for field in _LISTS[name])
         case "F":
             return f"'{layout.FIELDS[name]}'"
-        case _ if name == "dead_letters":
-            return f"'{DEAD_LETTERS}'"
+        case _ if name in _TEXTS:
+            return _TEXTS[name]
         case _:
             return str(layout.NUMBERS[name])

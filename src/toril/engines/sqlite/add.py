@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toril.engines.sqlite.calls import answered, remember
-from toril.engines.sqlite.dedup import kept_jobs, owner_of, repeated, take
+from toril.engines.sqlite.dedup import kept_jobs, left_by, owner_of, repeated, take
 from toril.engines.sqlite.doors import Doors, next_order, refuse_overfull
 from toril.engines.sqlite.layout import STATE_OF, Place, first_key
 from toril.engines.sqlite.options import options_of
@@ -237,6 +237,10 @@ class _Adding:
         assert dedup is not None  # noqa: S101 - asked for by the caller
         owner = owner_of(step.tx, step.row, str(dedup.key))
         outcome = AddOutcome.ADDED
+        if owner is None and (left := left_by(step.tx, step.row, str(dedup.key))):
+            step.ended_keys = left
+            let_go(step)
+            owner = owner_of(step.tx, step.row, str(dedup.key))
         if owner is not None:
             replaces = repeated(step, job, owner)
             winner, loser = (identity, owner.id) if replaces else (owner.id, identity)

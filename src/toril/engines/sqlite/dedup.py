@@ -11,9 +11,9 @@ from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.model import Dedup, EventKind, NewJob
 from toril.states import State
 
-__all__ = ["Owner", "kept_jobs", "owner_of", "repeated", "take"]
+__all__ = ["Owner", "kept_jobs", "left_by", "owner_of", "repeated", "take"]
 
-_SQL = {name: statement("dedup", name) for name in ("owner", "take", "extend", "keep", "next", "let_go")}
+_SQL = {name: statement("dedup", name) for name in ("owner", "take", "extend", "keep", "next", "left", "let_go")}
 _SET_DELAY = statement("control", "set_delay")
 
 
@@ -39,6 +39,11 @@ def owner_of(tx: Tx, row: QueueRow, key: str) -> Owner | None:
         return None
     state = State.COMPLETED if place is None else State.ACTIVE if running else STATE_OF[place]
     return Owner(identity, job, state, place, rank, logs or 0, chosen)
+
+
+def left_by(tx: Tx, row: QueueRow, key: str) -> list[tuple[int, str]]:
+    """Of a key that nobody owns: the owner that is gone without having ended, if a job was kept for its end."""
+    return [(job, key) for (job,) in tx.all(_SQL["left"], (row.key, key))]
 
 
 def take(tx: Tx, row: QueueRow, dedup: Dedup, identity: str, key: int) -> None:

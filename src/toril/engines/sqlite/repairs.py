@@ -11,7 +11,7 @@ from toril.clock import SYSTEM
 from toril.engines.sqlite.core import Op
 from toril.engines.sqlite.family import free_if_done
 from toril.engines.sqlite.faults import LOOKS, dead_workers, is_there, numbers_of, true_counts
-from toril.engines.sqlite.layout import STATE_OF
+from toril.engines.sqlite.layout import STATE_OF, Place
 from toril.engines.sqlite.leases import recover
 from toril.engines.sqlite.place import Address, filesystem_of, is_network
 from toril.engines.sqlite.room import free_bytes, size_of
@@ -25,7 +25,7 @@ __all__ = ["SqliteRepairs"]
 T = TypeVar("T")
 
 _SQL = {name: statement("repairs", name) for name in (
-    "job", "leave", "leave_active", "enter", "stand", "free_id", "free_dedup", "bury_worker", "close",
+    "job", "leave", "leave_active", "enter", "stand", "free_id", "bury_worker", "close", "dedup", "waits",
 )}  # fmt: skip
 _AT_ONCE: Final = 100  # faults a transaction
 _DAMAGE: Final = 10  # lines of it
@@ -115,16 +115,20 @@ def _mend(tx: Tx, row: QueueRow, fault: Fault) -> None:
         case FaultKind.ID:
             tx.run(_SQL["free_id"], (row.key, fault.subject))
         case FaultKind.DEDUP:
-            tx.run(_SQL["free_dedup"], (row.key, fault.subject))
+            step = Step(tx, row)
+            step.ended_keys = [(key, fault.subject) for (key,) in tx.all(_SQL["dedup"], (row.key, fault.subject))]
+            step.flush()  # as if its owner ended now: a job that was kept for that moment is stored
         case _:
             pass  # counts
 
 
 def _put_back(tx: Tx, row: QueueRow, key: int) -> None:
-    """Have a job stand where its own row says; at the end of the line, if there is no such place."""
+    """Have a job stand where its own row says; if there is no such place, with those that wait
+    for children if it does, else at the end of the line."""
     _, priority, place, rank = tx.one(_SQL["job"], (key,))
     if place not in STATE_OF:
-        place, rank = row.back(priority)
+        waits = tx.one(_SQL["waits"], (key,)) is not None
+        place, rank = (Place.WAITING_CHILDREN, row.moves + 1) if waits else row.back(priority)
         tx.run(_SQL["stand"], (place, rank, key))
     row.moves += 1
     tx.run(_SQL["enter"], (row.key, place, rank, key, row.moves))

@@ -22,9 +22,11 @@ if mistake then return mistake end
 
 local own = call('HMGET', P .. K.toril, F.max_waiting, F.grouped, F.groups_set, F.groups_declared)
 groups.note(own[2], own[3], own[4])
+mistake = groups.wrong()
+if mistake then return mistake end
 local fresh, taken, of_groups = count, {}, {}
 if not plain then fresh, taken, of_groups = look_up(count) end
-mistake = groups.wrong() or overfull(of_groups)
+mistake = overfull(of_groups)
 if mistake then return mistake end
 local most = tonumber(own[1] or nil)
 if most and fresh > 0 then

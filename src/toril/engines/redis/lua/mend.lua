@@ -2,13 +2,13 @@
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, `look` or `mend`; for each fault its kind, whose it is, the place where it shows
 -- Returns for each 1 if it is there, 0 if not, -1 if it was not looked for: too much had to be walked, so ask again
--- Events  waiting, delayed
+-- Events  waiting, delayed, waiting-children, added
 -- include begin
 -- include guard
--- include mending
+-- include belongings
 local mistake = wrong('list', K.wait, K.active, K.paused) or wrong('stream', K.events) or wrong('hash', K.meta, K.toril)
   or wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed, K.marker, K.deadlines, K.suspects)
-  or wrong('set', K.stalled)
+  or wrong('set', K.stalled) or wrong('string', K.pc) or groups.wrong()
 if mistake then return mistake end
 
 local mends, found, any = ARGV[2] == 'mend', {}, false

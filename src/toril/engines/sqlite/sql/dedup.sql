@@ -17,5 +17,8 @@ UPDATE dedups SET next = ?, till = NULL WHERE queue = ? AND id = ?
 -- name: next
 SELECT next FROM dedups WHERE queue = ? AND id = ? AND key = ? AND till IS NULL
 
+-- name: left
+SELECT key FROM dedups WHERE queue = ? AND id = ? AND till IS NULL AND next IS NOT NULL
+
 -- name: let_go
 DELETE FROM dedups WHERE queue = ? AND id = ?

@@ -70,9 +70,9 @@ SELECT key FROM ids WHERE queue = ? AND id = ?
 -- name: free_id
 DELETE FROM ids WHERE queue = ? AND id = ? AND key NOT IN (SELECT key FROM jobs)
 
--- name: free_dedup
-DELETE FROM dedups WHERE queue = ? AND id = ? AND till IS NULL
-    AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.key = dedups.key AND j.place < 5)
+-- name: waits
+SELECT 1 FROM jobs j JOIN children c ON c.parent = j.key AND c.standing = 0
+WHERE j.key = ? AND json_extract(j.options, '$.deferred') IS NULL LIMIT 1
 
 -- name: dedup
 SELECT key FROM dedups WHERE queue = ? AND id = ? AND till IS NULL

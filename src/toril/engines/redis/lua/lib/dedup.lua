@@ -8,18 +8,6 @@
 local function key_of(key) return P .. K.dedup .. ':' .. key end
 local function next_of(key) return P .. K.dedup_next .. ':' .. key end
 
--- Who owns a key; nobody, if it is owned until a job ends that is gone.
-local function owner_of(key)
-  local owner = call('GET', key_of(key))
-  if not owner then return nil end
-  local till = slack > 0 and tonumber(call('HGET', P .. K.toril, 'de:' .. key) or nil)
-  if till and till <= now or (call('PTTL', key_of(key)) == -1 and call('EXISTS', P .. owner) == 0) then
-    call('DEL', key_of(key), next_of(key))
-    return nil
-  end
-  return owner
-end
-
 local function take_key(key, id, ttl)
   if ttl then call('SET', key_of(key), id, 'PX', ttl + slack) else call('SET', key_of(key), id) end
   if slack > 0 and ttl then call('HSET', P .. K.toril, 'de:' .. key, now + ttl) end
@@ -46,6 +34,21 @@ local function let_go(key, id)
   store(f[4], nil, f[1], f[2] or '{}', f[3], tonumber(options.delay) or 0, '', tonumber(options.priority) or 0,
     options.lifo and '1' or '', f[5] or '', f[6] or '', key, nil, nil, f[7])
   mark_due()
+end
+
+-- Who owns a key. An owner that is gone without having ended has let go of it.
+local function owner_of(key)
+  local owner = call('GET', key_of(key))
+  if not owner then return nil end
+  local till = slack > 0 and tonumber(call('HGET', P .. K.toril, 'de:' .. key) or nil)
+  if till and till <= now then
+    call('DEL', key_of(key), next_of(key))
+    return nil
+  elseif call('PTTL', key_of(key)) == -1 and call('EXISTS', P .. owner) == 0 then
+    let_go(key, owner)
+    return call('GET', key_of(key)) or nil
+  end
+  return owner
 end
 
 -- The owner is asked for once more: what that does to it, or to its key. True if a new job is to take its place.

@@ -10,17 +10,36 @@ local function leave_place(place, id)
   return call('LREM', P .. place, 0, id)
 end
 
+-- Whether the key of an id without a job is what is left of one. What another program keeps there is not ours to delete,
+-- nor is what belongs to another job.
+local function is_leftover(id)
+  local _, colons = id:gsub(':', '')
+  if colons ~= 0 and colons ~= 2 and not id:find('^repeat:') then return false end
+  local kind = call('TYPE', P .. id).ok
+  return kind == 'hash' or kind == 'none'
+end
+
 function MEND.ghost(id, place)
   leave_place(place, id)
   call('ZREM', P .. K.deadlines, id)
   call('ZREM', P .. K.suspects, id)
-  if can_walk() and #stands(id) == 0 then forget(id) end
+  if can_walk() and #stands(id) == 0 and is_leftover(id) then forget(id) end
+end
+
+-- Whether a parent has to wait: a child is open, and none has failed for it.
+local function has_children(id)
+  local open = redis.pcall('SCARD', P .. id .. K.dependencies)
+  return type(open) == 'number' and open > 0 and call('HEXISTS', P .. id, F.deferred) == 0
 end
 
 -- A job that has ended is what retention forgot to delete; any other was lost, and waits again.
 function MEND.orphan(id)
   local f = call('HMGET', P .. id, F.finished_at, F.priority, F.added_at, F.delay)
   if f[1] then return forget(id) end
+  if has_children(id) then
+    call('ZADD', P .. K.waiting_children, NOW, id)
+    return event('waiting-children', 'jobId', id)
+  end
   local due = (tonumber(f[3]) or 0) + (tonumber(f[4]) or 0)
   if due > now then
     delay_until(id, due)
@@ -37,6 +56,8 @@ function MEND.two_places(id)
   local found, kept = {}, nil
   for _, place in ipairs(stands(id)) do found[place] = true end
   if found[K.active] and is_locked(id) then kept = K.active end
+  local ended = found[K.completed] or found[K.failed]
+  if not kept and not ended and found[K.waiting_children] and has_children(id) then kept = K.waiting_children end
   for i = 1, #KEPT do
     if not kept and found[KEPT[i]] then kept = KEPT[i] end
   end
@@ -48,28 +69,4 @@ function MEND.two_places(id)
   end
   if kept ~= K.active then call('ZREM', P .. K.deadlines, id) end
   if kept ~= K.wait then call('ZREM', P .. K.suspects, id) end
-end
-
-function MEND.stray_lock(id)
-  call('DEL', P .. id .. K.lock)
-  call('SREM', P .. K.stalled, id)
-  call('ZREM', P .. K.deadlines, id)
-end
-
-function MEND.missing_marker() end  -- it is set after all of them
-function MEND.lost_job() end  -- it is taken back by `recover`
-
-function MEND.stuck_parent(id)
-  call('DEL', P .. id .. K.dependencies)
-  free({base = P, id = id, key = P .. id}, K.waiting_children, 'waiting-children')
-end
-
-function MEND.stale_dedup(key) call('DEL', P .. K.dedup .. ':' .. key, P .. K.dedup_next .. ':' .. key) end
-
-function MEND.stale_suspect(id) call('ZREM', P .. K.suspects, id) end
-
-function MEND.dead_worker(worker)
-  call('ZREM', W .. G.workers_till, worker)
-  call('HDEL', W .. G.workers, worker)
-  call('HDEL', W .. G.orders, worker)
 end
