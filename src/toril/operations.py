@@ -31,6 +31,7 @@ from toril.model import (
     Settings,
     Swept,
     WorkerView,
+    whole,
 )
 from toril.policy.figures import Range
 from toril.policy.retry import Seconds, milliseconds
@@ -95,6 +96,7 @@ class QueueOperations:
         about one subject."""
         if status not in ("completed", "failed"):
             raise InvalidOption(f"status must be 'completed' or 'failed', not {shown(status)}")
+        whole("limit", limit, 1, 2**53)
         found: list[Run] = []
         while True:
             page = await self.store.runs(self.name, Ending(status), cursor=cursor, limit=limit - len(found))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, BeforeValidator, Field
@@ -27,12 +28,14 @@ Search = Annotated[str | None, Field(max_length=200)]
 
 def _date(text: Any) -> Any:
     """A number would pass for a time, counted from 1970."""
-    if isinstance(text, str) and not _DATE.match(text):
-        raise ValueError("a time is written like 2026-05-01T12:00:00Z")
+    if isinstance(text, str):
+        if not _DATE.match(text):
+            raise ValueError("a time is written like 2026-05-01T12:00:00Z")
+        return datetime.fromisoformat(text)
     return text
 
 
-Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_date)]
+Moment = Annotated[AwareDatetime, BeforeValidator(_date)]
 
 
 class Paging(Form):
