@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from toril.codec import decode, encode
 from toril.engine import Store
-from toril.errors import InvalidOption, NotFound, TorilError, shown
+from toril.errors import InvalidOption, NotFound, TorilError, UsageError, shown
 from toril.model import Backoff, Call, Changed, DeadLetter, Keep, Page, Refused, Replay
 from toril.policy.letters import LetterFilter, cursor_of
 from toril.policy.retry import Exponential, Fixed, Strategy, Waiting
@@ -20,6 +20,7 @@ T = TypeVar("T")
 
 _A_CALL: Final = 100  # moved or deleted in one step
 _A_PAGE: Final = 500
+_PAGES: Final = 10  # of the store, that one page of ours may cost
 
 Which: TypeAlias = LetterFilter | Sequence[str] | str
 Edit: TypeAlias = Callable[[Any], Any]
@@ -41,7 +42,7 @@ class _Home(Protocol):
 @dataclass(frozen=True, slots=True)
 class Replayed:
     """How many letters were moved or deleted, and which were not: their id is taken by another job, they are gone, or
-    (`invalid`, with the reason) the payload is not what their handler takes."""
+    (`invalid`, with the reason) `edit` failed, or the payload is not what their handler takes."""
 
     count: int = 0
     refused: tuple[Refused, ...] = ()
@@ -63,13 +64,21 @@ class AppDeadLetters:
         limit: int = 50,
         order: Order = "newest",
     ) -> Page[DeadLetter]:
-        """A page of those that the filter means, the last that failed first."""
+        """A page of those that the filter means, the last that failed first. One call looks at 5,000 letters at most: a
+        page may be short, or empty, and still have a cursor to go on with."""
         found: list[DeadLetter] = []
-        async for letter in self._walk(where or LetterFilter(), order, cursor):
-            if len(found) == limit:
-                return Page(tuple(found), cursor_of(found[-1]))
-            found.append(letter)
-        return Page(tuple(found))
+        for _ in range(_PAGES):
+            page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
+            for letter in page.items:
+                if where is not None and not where.matches(letter):
+                    continue
+                if len(found) == limit:
+                    return Page(tuple(found), cursor_of(found[-1]))
+                found.append(letter)
+            cursor = page.cursor
+            if cursor is None:
+                break
+        return Page(tuple(found), cursor)
 
     async def show(self, letter_id: str) -> DeadLetter:
         """One of them; `NotFound` if there is none of this id."""
@@ -97,8 +106,9 @@ class AppDeadLetters:
         edit: Edit | None = None,
         told: Told | None = None,
     ) -> Replayed:
-        """Run jobs again in the queue that they came from, under their own name and id, the oldest first. `edit` makes
-        a new payload of the old one, which is checked as an add would; `told` hears how many are done so far."""
+        """Run jobs again in the queue that they came from, under their own name and id, the oldest first; each once,
+        for what fails meanwhile is left. `edit` makes a new payload of the old one, which is checked as an add would;
+        `told` hears how many are done so far."""
         wire = self._wire(backoff)
         invalid: dict[str, str] = {}
 
@@ -147,7 +157,11 @@ class AppDeadLetters:
             if entry is not None:
                 entry.payload.decode(letter.data)
             return Replay(letter.id, None, attempts, backoff)
-        data = edit(decode(letter.data))
+        old = decode(letter.data)
+        try:
+            data = edit(old)
+        except Exception as error:
+            raise UsageError(f"edit raised {error!r}; mend it, and replay this letter again") from error
         text = encode(data) if queue is None else queue.encoded(letter.name, data)
         return Replay(letter.id, text, attempts, backoff)
 
@@ -168,7 +182,10 @@ class AppDeadLetters:
         """The letters meant, some at a time; ids that name none go to `missing`."""
         if isinstance(which, LetterFilter):
             chunk: list[DeadLetter] = []
+            newest = (await self._home.store.letters(order="newest", limit=1)).items
             async for letter in self._walk(which, "oldest", None):
+                if not newest or letter.failed_at > newest[0].failed_at:
+                    break  # it came since: what fails again would be met again and again
                 chunk.append(letter)
                 if len(chunk) == _A_CALL:
                     yield chunk

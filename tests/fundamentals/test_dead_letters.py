@@ -110,6 +110,56 @@ async def test_those_with_an_error_run_again_in_their_queue_under_their_name() -
     assert left == ["j3", "j1"]
 
 
+@pytest.mark.covers("R077")
+async def test_a_replay_takes_each_letter_once_though_it_fails_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toril.deadletters._A_CALL", 2)
+    monkeypatch.setattr("toril.deadletters._A_PAGE", 2)
+    app = App("memory://")
+    async with memory(app) as test:
+        await _failing(app, test.clock)
+        letters, told = app.store.letters, []
+
+        async def slowly(**how: Any) -> Any:  # between two pages of the walk what was replayed fails again
+            await test.drain()
+            test.clock.advance(1)
+            assert len(told) < 5, "it goes on for ever"
+            return await letters(**how)
+
+        monkeypatch.setattr(app.store, "letters", slowly)
+        done = await app.dead_letters.replay(LetterFilter(queue="q"), told=told.append)
+        await test.drain()
+
+        assert (done.count, told) == (4, [2, 4])
+        assert await app.dead_letters.count() == 4
+
+
+async def test_an_edit_that_fails_spoils_its_own_letter_only() -> None:
+    app = App("memory://")
+    async with memory(app) as test:
+        await _failing(app, test.clock)
+        done = await app.dead_letters.replay(
+            LetterFilter(), edit=lambda data: {"fails": {"no user": ""}[data["fails"]], "user": None}
+        )
+
+    assert done.count == 2
+    assert sorted(done.invalid) == ["q/j0", "q/j2"]
+    assert "KeyError('Rate limited: 1')" in done.invalid["q/j0"]
+
+
+async def test_a_page_that_finds_little_ends_and_can_be_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toril.deadletters._A_PAGE", 1)
+    monkeypatch.setattr("toril.deadletters._PAGES", 3)
+    app = App("memory://")
+    async with memory(app) as test:
+        await _failing(app, test.clock)
+        oldest = LetterFilter(payload={"fails": "Rate limited: 1"})
+        first = await app.dead_letters.page(oldest)
+        rest = await app.dead_letters.page(oldest, cursor=first.cursor)
+
+    assert (first.items, first.cursor is None) == ((), False)
+    assert ([letter.job_id for letter in rest.items], rest.cursor) == (["j0"], None)
+
+
 @pytest.mark.covers("R082")
 async def test_a_payload_is_mended_on_the_way_back_and_held_to_its_type() -> None:
     app, ran = App("memory://"), []

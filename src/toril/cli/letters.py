@@ -86,7 +86,14 @@ def list_(*, where: LetterFilter, limit: int, cursor: str | None, place: Place, 
     """List dead letters, the last that failed first."""
 
     async def look(app: App) -> Page[DeadLetter]:
-        return await app.dead_letters.page(where, cursor=cursor, limit=limit)
+        found: list[DeadLetter] = []
+        at = cursor
+        while True:
+            page = await app.dead_letters.page(where, cursor=at, limit=limit - len(found))
+            found += page.items
+            at = page.cursor
+            if at is None or len(found) == limit:
+                return Page(tuple(found), at)
 
     page = on_store(place, look)
     show(Lines(list(map(of_letter, page.items)), _COLUMNS, _row, "There are no dead letters."), as_json=as_json)
