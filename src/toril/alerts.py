@@ -141,12 +141,16 @@ class Alerts:
             await self._first(event)
         text = f"job {event.job_id} ({event.job_name}) of {event.queue} failed for good: {event.error}"
         await self._exhausted(text, event)
+        await self._look_at_all(event)
+        await _if_any(self._ran(event))
+
+    async def _look_at_all(self, event: JobEvent) -> None:
+        """One more has failed for good: it may be one too many."""
         if AlertKind.THRESHOLD in self._rules.kinds:
             await self._look(event.queue, lambda: self._compare(event.queue))
         if AlertKind.IN_A_ROW in self._rules.kinds and event.subject is not None:
             subject = event.subject
             await self._look(f"{event.queue}/{subject}", lambda: self._count(event.queue, subject))
-        await _if_any(self._ran(event))
 
     def _ran(self, event: JobEvent) -> Awaitable[None] | None:
         """A run is over. Nearly all are short, and cost no more than this."""
@@ -171,6 +175,7 @@ class Alerts:
         figures.stalls.add(now)
         if event.error is not None:  # it was the last time
             await self._exhausted(f"job {event.job_id} of {event.queue} {event.error}", event)
+            await self._look_at_all(event)
         stalls, runs = figures.stalls.count(now), figures.runs.count(now)
         if stalls + runs >= self._rules.minimum and stalls > self._rules.stall_rate * (stalls + runs):
             text = f"{stalls} of {stalls + runs} runs of {event.queue} stalled lately: its workers die or hang"
@@ -242,8 +247,8 @@ class Alerts:
         except TorilError as error:
             log.warning("whether it was told already is not known: %s; %s", alert.text, error)
             return
-        if first and self._is_fresh(key, ttl):
-            await self._tell(alert)
+        if first and self._is_fresh(key, ttl) and not await self._delivery.send(alert, alert.text):
+            self._told.pop(key, None)  # the fleet's turn is still ours: the next look tries again
 
     def _is_fresh(self, key: str, ttl: int) -> bool:
         """Whether it was not told yet: who is the first of the fleet stays so when asked again."""

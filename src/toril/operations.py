@@ -34,6 +34,7 @@ from toril.model import (
     whole,
 )
 from toril.policy.figures import Range
+from toril.policy.retention import RUNS
 from toril.policy.retry import Seconds, milliseconds
 from toril.states import State
 from toril.why import Explanation, ended, why
@@ -107,10 +108,12 @@ class QueueOperations:
 
     async def failures_in_a_row(self, subject: str) -> int:
         """How many jobs about a subject have failed for good since the last that went well, as far as run records go
-        back."""
-        good = (await self.runs("completed", limit=1000, subject=subject)).items
-        since = good[0].finished_at if good else -1
-        bad = (await self.runs("failed", limit=1000, subject=subject)).items
+        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
+        good = (await self.runs("completed", limit=RUNS)).items
+        since = next((run.finished_at for run in good if run.subject == subject), None)
+        if since is None:  # if some are no longer known, it may have been among them
+            since = good[-1].finished_at if len(good) == RUNS else -1
+        bad = (await self.runs("failed", limit=RUNS, subject=subject)).items
         return sum(run.finished_at > since and run.cause in BURIED for run in bad)
 
     async def metrics(self, over: Range = "1h") -> QueueMetrics:

@@ -9,6 +9,7 @@ import pytest
 
 from toril import App, Breaker, Fixed, InvalidOption, JobContext, Retry
 from toril.alerts import Alert, AlertKind, AlertRules
+from toril.delivery import Delivery
 from toril.events import STALLED_OUT, JobEvent
 from toril.testing import memory
 from toril.webhook import Webhook
@@ -218,6 +219,57 @@ async def test_a_sink_that_hangs_holds_up_no_job(
 
     assert "an alert was not delivered within 0.05 s" in caplog.text
     assert "alerts are dropped" in caplog.text
+
+
+async def test_waiting_for_a_slow_sink_is_not_held_against_an_alert(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toril.delivery._SECONDS", 0.5)
+    pause, told = threading.Event(), []
+
+    def slow(alert: int) -> None:
+        pause.wait(0.1)
+        told.append(alert)
+
+    delivery = Delivery(slow)
+    delivered = await asyncio.gather(*(delivery.send(n, str(n)) for n in range(15)))
+
+    assert all(delivered)
+    assert told == list(range(15))
+
+
+async def test_what_the_whole_fleet_hears_once_is_told_again_if_the_sink_failed() -> None:
+    app, told = App("memory://"), []
+
+    def flaky(alert: Alert) -> None:
+        told.append(alert.kind)
+        if len(told) == 1:
+            raise OSError("the pager is off")
+
+    app.alert(flaky, AlertRules(kinds=frozenset({AlertKind.THRESHOLD}), threshold=0))
+    queue = app.queue("q", {"fail": fail}, retry=Retry(1))
+    async with memory(app) as test, test.clock.running():
+        for _ in range(4):
+            await queue.add("fail", "x")
+            await test.drain()
+            await app.events.settle(10)
+
+    assert told == [AlertKind.THRESHOLD] * 2
+
+
+async def test_jobs_that_stalled_out_count_towards_the_threshold(tmp_path: Path) -> None:
+    failing, app = (App(f"sqlite:///{tmp_path / 'jobs.db'}") for _ in range(2))
+    told: list[Alert] = []
+    app.alert(told.append, AlertRules(kinds=frozenset({AlertKind.THRESHOLD}), threshold=0))
+    queue = failing.queue("q", {"fail": fail}, retry=Retry(1))
+    async with failing, app:
+        await queue.add("fail", "x")
+        await failing.run(burst=True, signals="leave")
+        app.events.emit("stalled", JobEvent(queue="q", job_id="s1", job_name=""))
+        await app.events.settle(10)
+        assert told == [], "it runs again"
+        app.events.emit("stalled", JobEvent(queue="q", job_id="s1", job_name="", error=STALLED_OUT))
+        await app.events.settle(10)
+
+    assert [alert.kind for alert in told] == [AlertKind.THRESHOLD]
 
 
 @pytest.mark.parametrize("odd", [

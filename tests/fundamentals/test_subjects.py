@@ -33,6 +33,24 @@ async def test_runs_are_found_by_whom_they_were_about() -> None:
         assert len((await queue.runs("failed")).items) == 5
 
 
+async def test_failures_before_all_that_is_known_to_have_gone_well_do_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in ("toril.operations", "toril.engines.sqlite.step"):
+        monkeypatch.setattr(f"{module}.RUNS", 3)
+    app = App("memory://")
+    queue = app.queue("q", {"sync": sync}, retry=Retry(1), subject="account")
+    async with memory(app) as test:
+        for account, bad in [("a", True), ("a", True), ("a", False), ("b", False), ("b", False), ("a", True)]:
+            await queue.add("sync", {"account": account, "bad": bad})
+            await test.drain()
+            test.clock.advance(1)
+        assert await queue.failures_in_a_row("a") == 1
+        await queue.add("sync", {"account": "b", "bad": False})
+        await test.drain()
+        assert await queue.failures_in_a_row("a") == 1, "that one of its own went well is no longer known"
+
+
 @dataclass
 class Invoice:
     account: int
