@@ -302,7 +302,7 @@ class SyncQueue:
 
     def failures_in_a_row(self, subject: str) -> int:
         """How many jobs about a subject have failed for good since the last that went well, as far as run records go
-        back."""
+        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
         return self._run(self._queue.failures_in_a_row(subject))
 
     def metrics(self, over: Range = "1h") -> QueueMetrics:

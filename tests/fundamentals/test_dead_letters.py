@@ -117,7 +117,8 @@ async def test_a_replay_takes_each_letter_once_though_it_fails_again(monkeypatch
     app = App("memory://")
     async with memory(app) as test:
         await _failing(app, test.clock)
-        letters, told = app.store.letters, []
+        letters = app.store.letters
+        told: list[int] = []
 
         async def slowly(**how: Any) -> Any:  # between two pages of the walk what was replayed fails again
             await test.drain()
