@@ -109,7 +109,7 @@ def _places(
     flows: "Sequence[Planned | Flow]", name: Callable[[], str], parent: JobRef | None, default: OnFailure
 ) -> list[_Place]:
     places = [place for flow in flows for place in _walk(_as_flow(flow), name, parent, (), default)]
-    seen: set[JobRef] = set()
+    seen = set[JobRef]() if parent is None else {parent}
     for place in places:
         if place.node.ref in seen:
             raise InvalidOption(

@@ -200,7 +200,7 @@ class Flow:
             other = member(self._tx, link.queue, link.id)
             if other is not None and not other[1].ended:
                 raise refused("taken", str(node.ref), f"{link.queue}:{link.id}")
-        if node.waits or there.options.parked is not None:
+        if node.waits or there.options.parked is not None or node.ref in self.parents:
             raise refused("has_children", str(node.ref), str(parent))
         if there.place == Place.FAILED and not there.running:
             raise refused("has_failed", str(node.ref), str(parent))

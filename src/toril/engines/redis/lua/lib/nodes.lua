@@ -55,7 +55,7 @@ local function wrong_child(node, state)
     return {'taken', node.name, link.key:sub(#PREFIX + 1)}
   end
   local has = call('EXISTS', node.key .. K.dependencies, node.key .. K.processed, node.key .. K.child_failures)
-  if node.waits or has > 0 then return {'has_children', node.name, parent} end
+  if node.waits or has > 0 or families[node.key] then return {'has_children', node.name, parent} end
   if state == 'failed' then return {'has_failed', node.name, parent} end
 end
 
