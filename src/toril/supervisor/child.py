@@ -47,6 +47,7 @@ class Child:
         self.ready = False
         self.failed: Failed | None = None
         self.draining = False  # it was told to go, or has said that it goes
+        self.quiet = False  # it claims nothing more
         self.leaves = False  # it goes for good
         self.forced = False  # it did not go in time
         self.killed: str | None = None  # why it had to be killed while it was to work

@@ -130,6 +130,8 @@ class Supervisor:
                         log.info("up: %s worker processes are ready", self.plan.processes)
                 case {"failed": words}:
                     child.failed = Failed(*words)
+                case {"quiet": _}:
+                    child.quiet = True
                 case {"leaves": _}:
                     child.leaves = child.draining = True
                 case {"trouble": text}:
@@ -187,7 +189,8 @@ class Supervisor:
         spare = self.children.get(self.plan.processes)
         idle = [
             child for child in self.children.values()
-            if child.ready and not child.draining and not child.held() and (child is spare or self.plan.processes > 1)
+            if child.ready and not child.draining and not child.quiet and not child.held()
+            and (child is spare or self.plan.processes > 1)
         ]  # fmt: skip
         for child in idle:
             child.say(look=True)

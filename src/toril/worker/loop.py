@@ -231,8 +231,9 @@ class Loop:
             # Counted from when it was asked for: the next claim is on its way for as long as this one was, and so
             # reaches the store when the time has come, and not later by a round trip each time.
             self._wake_at = asked_at + max(0, answer.wake_at - answer.now) / 1000
-        elif self._exhausted and self._spare:
-            self._wake_at = asked_at + _SPARE_LOOK
+        if self._exhausted and self._spare:
+            look = asked_at + _SPARE_LOOK
+            self._wake_at = look if self._wake_at is None else min(look, self._wake_at)
 
     async def _rest(self) -> None:
         """Until something finishes, arrives, or falls due."""

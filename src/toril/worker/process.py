@@ -267,6 +267,8 @@ class Process:
             case Order.QUIET:
                 for worker in self._workers:
                     worker.quiet()
+                if self._under is not None:
+                    self._under.say(quiet=True)  # it has nothing to do, and will not take anything either
             case Order.STOP:
                 if not self._stopping.is_set():
                     if self._under is not None:

@@ -1,0 +1,70 @@
+"""A process that was told to be quiet is nobody to leave a suspect to; and a spare process looks for itself in time."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, cast
+
+import pytest
+
+from toril.engine import connect
+from toril.events import Events
+from toril.model import Claim, Exchange, Limits, Order
+from toril.plan import Plan as Hooks
+from toril.supervisor.plan import Plan
+from toril.supervisor.supervisor import Supervisor
+from toril.testing import ManualClock
+from toril.worker.loop import Loop, Terms
+from toril.worker.process import Process
+from toril.worker.quarantine import Suspects
+
+
+class Line:
+    """Both ends of the line between a supervisor and an idle child, and what was said on it."""
+
+    ready, draining, quiet, suspects = True, False, False, Suspects.WHEN_IDLE
+
+    def __init__(self) -> None:
+        self.said: list[dict[str, Any]] = []
+
+    def say(self, **message: Any) -> None:
+        self.said.append(message)
+
+    async def listen(self) -> AsyncIterator[dict[str, Any]]:
+        while self.said:
+            yield self.said.pop(0)
+
+    def held(self) -> list[Any]:
+        return []
+
+
+async def test_the_spare_process_is_started_where_the_only_idle_one_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, started, child = ManualClock(), list[int](), cast("Any", Line())
+
+    async def post(number: int, command: Sequence[str]) -> None:
+        started.append(number)
+
+    supervisor = Supervisor(Plan(command=("child",), spare=("spare",), processes=2), clock)
+    monkeypatch.setattr(supervisor, "_post", post)
+    monkeypatch.setattr(supervisor, "_keeper", object())
+    supervisor.children[0] = child
+
+    supervisor._suspects_wait()
+    assert child.said == [{"look": True}]  # it is idle, and told
+    child.said.clear()
+    process = Process([], connect("memory://"), clock, Events(), Hooks(), name="w", version="1", under=child)
+    process._ordered(Order.QUIET)
+    await supervisor._listen(child)
+    supervisor._suspects_wait()
+    await supervisor._end_spare()
+
+    assert started == [2]
+    assert child.said == []
+
+
+@pytest.mark.parametrize(("due", "look"), [(None, 5.0), (60_000, 5.0), (2_000, 2.0)])
+async def test_a_spare_process_looks_in_time_whatever_falls_due_later(due: int | None, look: float) -> None:
+    terms = Terms(queue="q", worker="w", concurrency=1, lease=1, max_stalls=1, limits=Limits(), suspects=Suspects.ONLY)
+    loop = Loop(terms, connect("memory://"), ManualClock(), cast("Any", None), lambda _: None)
+
+    loop._note(Exchange((), (), now=0, wake_at=due), Claim(want=1, token="t", lease=1, worker="w"), asked_at=0.0)
+
+    assert loop._wake_at == look
