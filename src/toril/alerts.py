@@ -5,7 +5,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -15,7 +15,8 @@ from toril.engine import Store
 from toril.errors import InvalidOption, TorilError, shown
 from toril.events import Events, JobEvent, WorkerEvent
 from toril.logs import log
-from toril.model import whole
+from toril.model import BURIED, Ending, whole
+from toril.policy.retention import RUNS
 from toril.policy.retry import Seconds, milliseconds
 from toril.policy.watching import Durations, Tally
 from toril.queue import Queue
@@ -174,12 +175,26 @@ class Alerts:
         figures, now = self._of(event.queue), self._clock().now()
         figures.stalls.add(now)
         if event.error is not None:  # it was the last time
-            await self._exhausted(f"job {event.job_id} of {event.queue} {event.error}", event)
-            await self._look_at_all(event)
+            await self._stalled_out(event)
         stalls, runs = figures.stalls.count(now), figures.runs.count(now)
         if stalls + runs >= self._rules.minimum and stalls > self._rules.stall_rate * (stalls + runs):
             text = f"{stalls} of {stalls + runs} runs of {event.queue} stalled lately: its workers die or hang"
             await self._once(Alert(kind=AlertKind.STALLS, text=text, queue=event.queue, count=stalls))
+
+    async def _stalled_out(self, event: JobEvent) -> None:
+        """Who finds a lost job knows its id only; its run record tells the rest, and whether it was to be cancelled."""
+        try:
+            runs = (await self._home.store.runs(event.queue, Ending.FAILED, limit=RUNS)).items
+        except TorilError as error:
+            log.warning("what job %s of %s was is not known: %s", event.job_id, event.queue, error)
+            runs = ()
+        run = next((run for run in runs if run.id == event.job_id), None)
+        if run is not None and run.cause not in BURIED:
+            return
+        if run is not None:
+            event = replace(event, job_name=run.name, subject=run.subject)
+        await self._exhausted(f"job {event.job_id} of {event.queue} {event.error}", event)
+        await self._look_at_all(event)
 
     async def _exhausted(self, text: str, event: JobEvent) -> None:
         self.exhausted[event.queue, event.job_name] += 1

@@ -272,6 +272,24 @@ async def test_jobs_that_stalled_out_count_towards_the_threshold(tmp_path: Path)
     assert [alert.kind for alert in told] == [AlertKind.THRESHOLD]
 
 
+async def test_a_lost_job_is_told_by_its_name_unless_it_was_to_be_cancelled() -> None:
+    app = App("memory://")
+    told: list[Alert] = []
+    alerts = app.alert(told.append, AlertRules(kinds=frozenset({AlertKind.EXHAUSTED})))
+    queue = app.queue("q", {"fail": fail}, retry=Retry(1))
+    async with memory(app) as test:
+        failed, cancelled = await queue.add("fail", "x"), await queue.add("fail", "y", delay=60)
+        await cancelled.cancel("not needed")
+        await test.drain()
+        await app.events.settle(10)
+        for job in (failed, cancelled):
+            app.events.emit("stalled", JobEvent(queue="q", job_id=job.id, job_name="", error=STALLED_OUT))
+        await app.events.settle(10)
+
+    assert [(alert.job_id, alert.job_name) for alert in told] == [(failed.id, "fail")] * 2, "by its run and its stall"
+    assert alerts.exhausted == {("q", "fail"): 2}
+
+
 @pytest.mark.parametrize("odd", [
     {"threshold": -1}, {"window": 5}, {"cooldown": 0}, {"kinds": {"noise"}}, {"in_a_row": 0},
     {"stall_rate": -1}, {"lease_share": "half"}, {"minimum": 0},
