@@ -93,7 +93,9 @@ class Doctor:
                 try:
                     page = await self._store.schedules.page(queue, cursor=cursor, limit=_SCHEDULES)
                     yield [_of_schedule(view) for view in page.items if await self._is_idle(view)]
-                except EngineUnusable:  # the store's own look tells why
+                except EngineUnusable as error:
+                    place = f"schedules of {queue}"
+                    yield [Fault(kind=FaultKind.FOREIGN, queue=queue, subject=str(error), place=place)]
                     break
                 cursor = page.cursor
                 if cursor is None:
@@ -104,8 +106,9 @@ class Doctor:
 
     async def _there(self, faults: Sequence[Fault]) -> list[Fault]:
         """Those of them that are there."""
-        others = [fault for fault in faults if fault.kind is not FaultKind.SCHEDULE]
+        others = [fault for fault in faults if fault.kind not in {FaultKind.SCHEDULE, FaultKind.FOREIGN}]
         there = dict(zip(others, await self._store.mend(others, mode="look"), strict=True))
+        there |= {fault: True for fault in faults if fault.kind is FaultKind.FOREIGN}  # no moment that passes
         for fault in faults:
             if fault.kind is FaultKind.SCHEDULE:
                 view = (await self._store.schedules.get(fault.queue, fault.subject)).view

@@ -297,3 +297,15 @@ async def test_a_job_that_was_kept_for_the_end_of_another_is_made_when_that_is_g
         await add(engine, NewJob(name="third", dedup=last))
 
     assert [(each.name, each.data) for each in (await claim(engine)).jobs] == [("kept", "7")]
+
+
+async def test_a_key_of_another_type_hides_nothing_else_of_its_queue(redis: Store, clock: ManualClock) -> None:
+    await plant(redis, clock, FaultKind.ORPHAN)
+    await plant(redis, clock, FaultKind.PARENT, "no children")
+    await plant(redis, clock, FaultKind.GHOST, "failed")
+    await tell(redis, "SET", "bull:q:parent:dependencies", "what")  # type: ignore[arg-type]
+    await tell(redis, "SET", "bull:q:repeat", "what")  # type: ignore[arg-type]
+
+    found = await layout(redis)
+
+    assert sorted(finding.code for finding in found) == ["foreign_key", "foreign_key", "ghost", "orphan"]

@@ -42,14 +42,17 @@ class RedisRepairs(RedisUpkeep):
     async def _mend(self, queue: str, faults: Sequence[Fault], mode: str, now: int | None) -> dict[Fault, bool]:
         """Those of one queue. What would take too long in one step is asked for in the next."""
         answers: dict[Fault, bool] = {}
-        left = list(faults)
+        left, at_once = list(faults), _AT_ONCE
         while left:
-            batch = left[:_AT_ONCE]
+            batch = left[:at_once]
             words = [word for fault in batch for word in self._words(fault)]
             try:
                 found = await self._read("mend", queue, [mode, *words], now)
-            except EngineUnusable:  # a key of another program's: nothing of this queue can be told, but that
-                return {fault: fault.kind is FaultKind.FOREIGN for fault in faults}
+            except EngineUnusable:  # a key of another program's: of whom it belongs to nothing can be told
+                if len(batch) == 1:
+                    answers[left.pop(0)] = False
+                at_once = 1
+                continue
             answers |= {fault: word == 1 for fault, word in zip(batch, found, strict=True) if word != _LATER}
             left = [fault for fault in left if fault not in answers]
         return answers

@@ -37,12 +37,9 @@ class Walk:
     async def faults(self, queues: Sequence[str]) -> AsyncGenerator[Looked, None]:
         """What each look finds."""
         for queue in queues:
-            try:
-                async with aclosing(self._along(queue)) as looks:
-                    async for found in looks:
-                        yield found
-            except EngineUnusable as error:
-                yield [_of_key(FaultKind.FOREIGN, queue, str(error), self._key(queue))]
+            async with aclosing(self._along(queue)) as looks:
+                async for found in looks:
+                    yield found
         async with aclosing(self._keys(frozenset(self._listed))) as looks:
             async for found in looks:
                 yield found
@@ -53,12 +50,21 @@ class Walk:
         ])  # fmt: skip
 
     async def _along(self, queue: str) -> AsyncGenerator[Looked, None]:
-        length = sum([int(await self._ask("LLEN", self._key(queue, each))) for each in _LISTS])
-        seen: set[str] | None = set() if length <= NUMBERS["walked"] else None
+        seen: set[str] | None = None
+        try:
+            length = sum([int(await self._ask("LLEN", self._key(queue, each))) for each in _LISTS])
+            seen = set() if length <= NUMBERS["walked"] else None
+        except EngineUnusable as error:
+            yield [self._foreign(queue, error)]
         for name in (*_LISTS, *_SETS):
             cursor = "0"
             while True:
-                cursor, ids, faults = await self._run("survey", queue, [KEYS[name], cursor, _PAGE])
+                try:
+                    cursor, ids, faults = await self._run("survey", queue, [KEYS[name], cursor, _PAGE])
+                except EngineUnusable as error:  # the other places can still be looked at
+                    seen = None if name in _LISTS else seen
+                    yield [self._foreign(queue, error)]
+                    break
                 found = [self._fault(kind, queue, subject, name) for kind, subject in faults]
                 if name in _LISTS and seen is not None:
                     twice = [each for index, each in enumerate(ids) if each in seen or each in ids[:index]]
@@ -68,7 +74,10 @@ class Walk:
                 if cursor == "0":
                     break
         self._listed[queue] = seen
-        yield await self._of_the_line(queue)
+        try:
+            yield await self._of_the_line(queue)
+        except EngineUnusable as error:
+            yield [self._foreign(queue, error)]
 
     async def _of_the_line(self, queue: str) -> Looked:
         """What sleepers are told of, and who is said to wait alone."""
@@ -99,7 +108,11 @@ class Walk:
             yield await self._there(faults)
             for queue, ids in jobs.items():
                 for start in range(0, len(ids), _PAGE):
-                    found = await self._run("survey_jobs", queue, ids[start : start + _PAGE])
+                    try:
+                        found = await self._run("survey_jobs", queue, ids[start : start + _PAGE])
+                    except EngineUnusable as error:
+                        yield [self._foreign(queue, error)]
+                        break
                     lost = [_of_key(FaultKind.ORPHAN, queue, each, self._key(queue) + each) for each in found]
                     yield await self._there(lost)
             if cursor == "0":
@@ -107,6 +120,9 @@ class Walk:
 
     def _key(self, queue: str, name: str | None = None) -> str:
         return f"{self._prefix}:{queue}:{'' if name is None else KEYS[name]}"
+
+    def _foreign(self, queue: str, error: EngineUnusable) -> Fault:
+        return _of_key(FaultKind.FOREIGN, queue, str(error), self._key(queue))
 
     def _fault(self, kind: str, queue: str, subject: str, name: str) -> Fault:
         return Fault(kind=FaultKind(kind), queue=queue, subject=subject, place=self._key(queue, name))
