@@ -14,6 +14,7 @@ local function free(link, name, prev)
   local delay, priority = tonumber(f[1] or nil) or 0, tonumber(f[2] or nil) or 0
   if f[3] and delay == 0 then  -- its group has to let it in: whoever claims next looks at that
     try('ZREM', base .. K.put_off, f[3] .. '\1' .. id)
+    try('ZREM', base .. K.seats, f[3] .. '\1' .. id, f[3] .. '\2' .. id)  -- one that was put off may have kept it
     try('ZADD', base .. K.parked, 0, parked_as(f[3], f[4], priority, 'w', id))
     try('ZADD', base .. K.till, 0, f[3])
   elseif delay > 0 then

@@ -6,6 +6,7 @@
 local function is_held(g, id, in_line)
   local key = P .. id
   if call('EXISTS', key) == 0 or call('ZSCORE', P .. K.completed, id) or call('ZSCORE', P .. K.failed, id) then return false end
+  if groups.is_parked(id) or type(redis.pcall('ZSCORE', P .. K.waiting_children, id)) == 'string' then return false end
   local runs = call('EXISTS', key .. K.lock) == 1
   groups.strangers = groups.strangers or runs
   if in_line and runs then
