@@ -69,10 +69,10 @@ local function start(id, suspect)
   taken[n], taken_ids[n] = {id, fence, suspect, row}, id
 end
 
--- The first `size` live jobs of what `pop` gives; those that are ended on the way are a bounded number.
+-- The first `size` live jobs of what `pop` gives; those ended or parked on the way are a bounded number.
 local function take(pop, size, suspect)
   local most = #taken + size
-  while #taken < most and ended_early < N.expired do
+  while #taken < most and ended_early + groups.sent_off < N.expired do
     local ids = pop(most - #taken)
     if #ids == 0 then return end
     for i = 1, #ids do start(ids[i], suspect) end

@@ -39,6 +39,9 @@ function groups.save_starts(g)
   g.counted = false
 end
 
+-- Whether a group has to be looked at by the next claim.
+function groups.is_due() return groups.used() and call('ZCOUNT', P .. K.till, '-inf', now) > 0 end
+
 -- Forget the starts of groups whose window is over, some a round. How many.
 function groups.forget_starts()
   local found, old = call('HSCAN', P .. K.group_starts, call('HGET', P .. K.toril, F.scanned) or '0', 'COUNT', N.passes), {}

@@ -1,7 +1,7 @@
 -- Groups. A job of one waits parked beside the line until it is let in: onto a seat of its group, and into `wait` or
 -- `prioritized`, where BullMQ's workers find it too. The seat is its own until it ends. Members of the sorted sets begin
 -- with the group's name and a byte that no name has, so that a group is a range of them.
-local groups = {known = {}, touched = {}, is_touched = {}, let_in_some = false, news = false}
+local groups = {known = {}, touched = {}, is_touched = {}, let_in_some = false, news = false, sent_off = 0}
 local IN_LINE, STARTED = '\1', '\2'
 
 function groups.note(level, by_hand, declared)

@@ -25,7 +25,6 @@ function groups.leave(id)
     if g.seats then g.parked = g.parked - 1 end
     return true
   end
-  call('ZREM', P .. K.put_off, name .. '\1' .. id)
   groups.give_up_seat(id, name)
   return false
 end

@@ -49,7 +49,7 @@ local function take_some(size)
   for _ = 1, N.passes do
     take(first, size - #taken, 0)
     if #taken < size then take(second, size - #taken, 0) end
-    if #taken == size or ended_early >= N.expired or not groups.used() or groups.more(size - #taken) == 0 then return end
+    if #taken == size or ended_early + groups.sent_off >= N.expired or not groups.used() or groups.more(size - #taken) == 0 then return end
     ready, prioritized, moved = ready + size, prioritized + size, true  -- what was let in is in one of them
   end
 end

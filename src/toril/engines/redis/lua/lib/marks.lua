@@ -11,7 +11,7 @@ end
 local function mark_ready()
   groups.flush()
   local waiting, suspects = call('LLEN', P .. K.wait), call('ZCARD', P .. K.suspects)
-  if waiting > suspects or call('ZCARD', P .. K.prioritized) > 0 or groups.news or groups.turns() > 0 then
+  if waiting > suspects or call('ZCARD', P .. K.prioritized) > 0 or groups.news or groups.turns() > 0 or groups.is_due() then
     if not blocked() then return call('ZADD', P .. K.marker, 0, '0') end
   elseif suspects > 0 then
     return

@@ -1,5 +1,6 @@
 -- Who has a seat of a group, and for how long.
 function groups.give_up_seat(id, name)
+  call('ZREM', P .. K.put_off, name .. '\1' .. id)
   if call('ZREM', P .. K.seats, name .. IN_LINE .. id, name .. STARTED .. id) == 0 then return end
   local g = groups.of(name)
   if g.seats then g.seats = g.seats - 1 end
@@ -8,13 +9,12 @@ end
 
 -- A job has to wait for a time. Where only one of its group runs at once it keeps its seat, or a younger one would go first.
 function groups.put_off(id, name)
-  call('ZADD', P .. K.put_off, 0, name .. '\1' .. id)
   if groups.of(name).limit ~= 1 then groups.give_up_seat(id, name) end
+  call('ZADD', P .. K.put_off, 0, name .. '\1' .. id)
 end
 
 -- Its time has come.
 function groups.fall_due(id, name, order, priority)
-  call('ZREM', P .. K.put_off, name .. '\1' .. id)
   groups.give_up_seat(id, name)
   groups.come(id, name, order, priority)
 end
@@ -46,9 +46,11 @@ function groups.start(id, name, order, priority, suspect)
   if call('ZREM', P .. K.seats, name .. IN_LINE .. id) == 0 then
     if not sit_down(g, id) then
       groups.park(id, name, order, priority, suspect == 1 and 's')
+      groups.sent_off = groups.sent_off + 1
       return false
     end
     if g.left then g.left = g.left - 1 end
+    call('ZREM', P .. K.put_off, name .. '\1' .. id)  -- others may have had it run before its time
   end
   call('ZADD', P .. K.seats, 0, name .. STARTED .. id)
   if g.max then groups.count_start(g) end

@@ -69,7 +69,7 @@ local function settle_one(id, job, kind, text, shown, extra, trace)
   elseif kind == 's' then
     delay_job(id, job, tonumber(extra))
   else
-    if job.group then groups.give_up_seat(id, job.group) end
+    if job.group and not job.suspect then groups.give_up_seat(id, job.group) end
     released[#released + 1] = {id, job.priority, job.suspect}
     event('waiting', 'jobId', id, 'prev', 'active')
   end

@@ -56,7 +56,7 @@ end
 -- would be woken again and again; but a mark that was set for them stays. Nor is one set while the rate is shut: whoever
 -- finds it so comes back by the clock.
 local open = not meta[1] and not (most_running and running >= most_running)
-local worth, turns = open and gate ~= 'rate', groups.turns() > 0 or (groups.news and #taken == want)
+local worth, turns = open and gate ~= 'rate', groups.turns() > 0 or groups.is_due() or (groups.news and #taken == want)
 if worth and (ready > suspects or prioritized > 0 or turns or (given_back and suspects > 0)) then
   call('ZADD', P .. K.marker, '0', '0')
 elseif (worth and suspects == 0) or not open then

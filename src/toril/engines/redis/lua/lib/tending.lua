@@ -32,23 +32,39 @@ local function tend_one(name)
   return looked
 end
 
+-- Jobs that count as put off and are in `delayed` no more were taken out of it by others. The last one looked at.
+local function tend_put_off(after)
+  local members = call('ZRANGEBYLEX', P .. K.put_off, after == '' and '-' or '(' .. after, '+', 'LIMIT', 0, N.glanced)
+  for i = 1, #members do
+    if not call('ZSCORE', P .. K.delayed, members[i]:match('\1(.*)$')) then call('ZREM', P .. K.put_off, members[i]) end
+  end
+  return members[#members], #members
+end
+
 -- The next group after `name` in one of the sets.
 local function group_after(key, name)
   local member = call('ZRANGEBYLEX', key, name == '' and '-' or '(' .. name .. '\3', '+', 'LIMIT', 0, 1)[1]
   return member and member:match('^([^\1\2]*)')
 end
 
--- First those with parked jobs, then all that have seats; the next call goes on where this one stops.
+-- First those with parked jobs, then all that have seats, then the jobs put off; the next call goes on where this one stops.
+local NEXT = {p = 's', s = 'o', o = 'p'}
 function groups.tend(most)
   if not groups.used() then return end
   local phase, name = (call('HGET', P .. K.toril, F.tended) or 'p'):match('^(.)(.*)$')
   local looked, rounds = 0, 0
-  while looked < most and rounds < 2 do
-    name = group_after(phase == 'p' and P .. K.parked or P .. K.seats, name)
-    if name then
-      looked = looked + 1 + tend_one(name)
+  while looked < most and rounds < 3 do
+    local count
+    if phase == 'o' then
+      name, count = tend_put_off(name)
     else
-      phase, name, rounds = phase == 'p' and 's' or 'p', '', rounds + 1
+      name = group_after(phase == 'p' and P .. K.parked or P .. K.seats, name)
+      count = name and 1 + tend_one(name)
+    end
+    if name then
+      looked = looked + count
+    else
+      phase, name, rounds = NEXT[phase], '', rounds + 1
     end
   end
   call('HSET', P .. K.toril, F.tended, phase .. name)
