@@ -437,7 +437,7 @@ class SqliteMachine(EngineMachine):
 
 
 _SETTINGS = settings(
-    max_examples=int(os.environ.get("TORIL_MACHINE_EXAMPLES", "80")),
+    max_examples=int(os.environ.get("TORIL_MACHINE_EXAMPLES", "50")),
     stateful_step_count=50,
     deadline=None,
     derandomize="TORIL_MACHINE_EXAMPLES" not in os.environ,

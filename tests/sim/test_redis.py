@@ -11,7 +11,7 @@ from tests.sim.redis_store import RedisStore
 from tests.sim.world import simulate
 from toril.engines.redis import scripts
 
-SEEDS = int(os.environ.get("TORIL_SIM_SEEDS", "150")) // 5
+SEEDS = int(os.environ.get("TORIL_SIM_SEEDS", "100")) // 5
 CHUNK = 10
 
 # What is planted: the file, what it says, what it says instead; and a seed that finds it.

@@ -11,7 +11,7 @@ import pytest
 from tests.sim.faults import Fault
 from tests.sim.world import simulate
 
-SEEDS = int(os.environ.get("TORIL_SIM_SEEDS", "150"))
+SEEDS = int(os.environ.get("TORIL_SIM_SEEDS", "100"))
 FIRST = int(os.environ.get("TORIL_SIM_FIRST", "0"))
 CHUNK = 15
 
