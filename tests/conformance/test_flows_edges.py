@@ -2,13 +2,28 @@
 
 import pytest
 
-from tests.conformance.claims import claim_one
+from tests.conformance.claims import claim, claim_one
 from tests.conformance.claims import settle as hand_in
 from tests.conformance.dumps import unchanged
-from tests.conformance.test_flows import TOP, child, parent
+from tests.conformance.test_flows import TOP, WHY, child, known, parent, state
 from toril import App, InvalidOption, JobContext, WrongState
 from toril.engine import Store
-from toril.model import JobRef, NewJob, Parked
+from toril.model import (
+    KEEP_ALL,
+    ChildState,
+    Claim,
+    Completed,
+    Failed,
+    JobRef,
+    NewJob,
+    OnFailure,
+    Outcome,
+    Parked,
+    Released,
+    Settlement,
+    Verdict,
+)
+from toril.states import State
 
 MIDDLE = JobRef("q", "middle")
 
@@ -47,3 +62,65 @@ async def test_a_handler_that_waits_for_its_own_job_is_told_so() -> None:
         await app.run(burst=True)
 
     assert told == ["job q:x is in the flow twice: ids are unique, and no job waits for itself"]
+
+
+async def together(engine: Store, outcomes: dict[str, Outcome], order: list[str]) -> None:
+    """These jobs of one queue run, and are handed in by one exchange, in this order."""
+    await engine.add("p", [NewJob(name="n", id=name, keep_completed=KEEP_ALL) for name in outcomes])
+    leases = {taken.lease.id: taken.lease for taken in (await claim(engine, queue="p")).jobs}
+    batch = [Settlement(leases[name], outcomes[name]) for name in order]
+    none = Claim(want=0, token="none", lease=1_000, worker="w")
+    assert set((await engine.exchange("p", batch, none)).verdicts) == {Verdict.OK}
+
+
+@pytest.mark.parametrize("order", [["top", "a"], ["a", "top"]])
+async def test_who_adopts_a_job_that_ends_in_the_same_exchange_reads_what_it_returned(
+    engine: Store, order: list[str]
+) -> None:
+    adopting = Parked((child("a", queue="p"),), 1)
+
+    await together(engine, {"top": adopting, "a": Completed('"real"')}, order)
+
+    assert await known(engine) == {"a": (ChildState.COMPLETED, '"real"')}
+    assert (await claim_one(engine, queue="p")).lease.id == "top"
+
+
+@pytest.mark.parametrize("order", [["top", "a"], ["a", "top"]])
+async def test_who_adopts_a_job_that_fails_or_is_given_back_in_the_same_exchange_does_not_take_it_for_completed(
+    engine: Store, order: list[str]
+) -> None:
+    adopting = Parked((child("a", queue="p", on_failure=OnFailure.IGNORE),), 1)
+
+    await together(engine, {"top": adopting, "a": Released()}, order)
+    assert await known(engine) == {"a": (ChildState.OPEN, None)}
+    await hand_in(engine, (await claim_one(engine, queue="p")).lease, Failed(WHY))
+
+    assert await known(engine) == {"a": (ChildState.IGNORED, WHY.reason)}
+    assert await state(engine) is State.WAITING
+
+
+@pytest.mark.parametrize("order", [["top", "a"], ["a", "top"]])
+async def test_of_two_that_adopt_each_other_in_the_same_exchange_one_fails_and_none_waits_for_ever(
+    engine: Store, order: list[str]
+) -> None:
+    each_other: dict[str, Outcome] = {
+        "top": Parked((child("a", queue="p"),), 1),
+        "a": Parked((child("top", queue="p", under=JobRef("p", "a")),), 1),
+    }
+
+    await together(engine, each_other, order)
+
+    counts = await engine.counts("p")
+    assert (counts.waiting_children, len((await engine.letters()).items)) == (0, 1)
+
+
+async def test_those_that_park_with_children_that_have_ended_go_on_in_their_order(engine: Store) -> None:
+    names = ["x", "y", "z"]
+    await engine.add("q", [NewJob(name="n", id=name, keep_completed=KEEP_ALL) for name in names])
+    for done in (await claim(engine, queue="q")).jobs:
+        await hand_in(engine, done.lease)
+
+    adopting: dict[str, Outcome] = {name: Parked((child(name, under=JobRef("p", name)),), 1) for name in names}
+    await together(engine, adopting, names)
+
+    assert [each.lease.id for each in (await claim(engine, queue="p")).jobs] == names

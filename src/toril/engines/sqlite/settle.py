@@ -43,6 +43,32 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
         return ()
     if len(batch) > EXCHANGE:
         raise InvalidOption(f"one exchange settles at most {EXCHANGE} jobs, not {len(batch)}")
+    last = _bringing_children(batch)
+    if not last:
+        return tuple(_settle(step, batch))
+    others = [settlement for settlement in batch if settlement.lease.id not in last]
+    verdicts = {id(each): verdict for each, verdict in zip(others, _settle(step, others), strict=True)}
+    for part in reversed(last.values()):  # each that need not rest goes to the very front
+        step.flush()
+        verdicts |= {id(each): verdict for each, verdict in zip(part, _settle(step, part), strict=True)}
+    return tuple(verdicts[id(each)] for each in batch)
+
+
+def _bringing_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement]]:
+    """What is handed in of jobs that park with new children, by their ids. These may adopt a job that ends in the same
+    exchange, so that all other ends must be written before."""
+    found: dict[str, list[Settlement]] = {}
+    for settlement in batch:
+        if type(settlement.outcome) is Parked and settlement.outcome.children:
+            found[settlement.lease.id] = []
+    if found:
+        for settlement in batch:
+            if settlement.lease.id in found:
+                found[settlement.lease.id].append(settlement)
+    return found
+
+
+def _settle(step: Step, batch: Sequence[Settlement]) -> list[Verdict]:
     tx = step.tx
     keys = keys_of(tx, step.row, [settlement.lease.id for settlement in batch])
     found = tx.all_at_once(_HELD, (json.dumps(list(keys.values())),))
@@ -75,7 +101,7 @@ def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
         complete(step, completed)
     for job in reversed(released):  # each goes to the very front, so the last one first keeps their order
         _give_back(step, job, suspect=job.key in suspects)
-    return tuple(verdicts)
+    return verdicts
 
 
 def _doom(options: str | None, outcome: Outcome) -> Failure | None:

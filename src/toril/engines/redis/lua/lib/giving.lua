@@ -14,4 +14,5 @@ end
 -- Give back, in their order: each goes to the very front, so the last one first.
 local function flush_released()
   for i = #released, 1, -1 do give_back(unpack(released[i])) end
+  released = {}
 end

@@ -62,6 +62,7 @@ end
 local function keep_as_it_is(node, how)
   node.how = how
   at(node.base)
-  node.state = state_of(node.n[2]) or 'completed'
+  -- One that is gone has ended; one that is there and stands nowhere is about to be handed in.
+  node.state = state_of(node.n[2]) or (call('EXISTS', node.key) == 1 and 'active' or 'completed')
   if how == 'out' then left_out[node.key] = true end
 end

@@ -9,12 +9,25 @@ if #settled > 0 then
   running = running - #leaving
   call('ZREM', P .. K.deadlines, unpack(leaving))
   if call('TYPE', P .. K.stalled).ok == 'set' then call('SREM', P .. K.stalled, unpack(leaving)) end
+  local parking = {}
   for n = 1, #settled do
     local at = first + (settled[n] - 1) * 7
-    settle_one(ARGV[at], jobs[ARGV[at]], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], ARGV[at + 6])
+    if ARGV[at + 2] == 'p' and ARGV[at + 3] ~= '[]' then
+      parking[#parking + 1] = at
+    else
+      settle_one(ARGV[at], jobs[ARGV[at]], unpack(ARGV, at + 2, at + 6))
+    end
   end
   flush_released()
   flush_endings()
+  -- Who brings children may adopt a job that ends in this very step: all other ends are written before. The last one
+  -- first, as each that need not rest goes to the very front.
+  for n = #parking, 1, -1 do
+    local at = parking[n]
+    settle_one(ARGV[at], running_job(ARGV[at]), unpack(ARGV, at + 2, at + 6))
+    flush_released()
+    flush_endings()
+  end
   groups.flush()
   if kinds.failed or groups.let_in_some then  -- some may run again, or others because of them
     moved, ready = true, call('LLEN', P .. K.wait)
