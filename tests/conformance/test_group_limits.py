@@ -139,6 +139,22 @@ async def test_no_more_of_a_group_wait_than_may(engine: Store) -> None:
     assert (await engine.group("q", "a")).waiting == 3
 
 
+async def test_a_flow_that_would_overfill_a_group_is_refused(engine: Store) -> None:
+    await limited(engine, max_waiting=3)
+    await add(engine, *of("a", *"12"))
+    top = FlowNode(queue="q", job=NewJob(name="top", id="top", group="a"), waits=True)
+    children = [FlowNode(queue="q", job=NewJob(name=n, id=n, group="a"), parent=JobRef("q", "top")) for n in "xy"]
+
+    with pytest.raises(
+        QueueFull, match="group 'a' of queue 'q' may hold 3 waiting jobs and has 2; 2 more were refused"
+    ):
+        await engine.add_flow([top, *children])
+
+    assert await engine.jobs("q", ["top", "x", "y"]) == [None, None, None]
+    await engine.add_flow([top, children[0]])
+    assert (await engine.group("q", "a")).waiting == 3
+
+
 async def test_parked_jobs_count_among_the_waiting_ones_of_the_queue(engine: Store) -> None:
     await engine.configure("q", [SetMaxWaiting(3), SetGroups(GroupLimits(concurrency=1))])
     await add(engine, *of("a", *"123"))

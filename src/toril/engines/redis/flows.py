@@ -120,6 +120,11 @@ def _refusal(words: Sequence[Any]) -> TorilError:
     match words:
         case ["full", queue, most, held, count]:
             return QueueFull(f"queue {queue!r} may hold {most} waiting jobs and has {held}; {count} more were refused")
+        case ["overfull", queue, group, most, held, count]:
+            return QueueFull(
+                f"group {group!r} of queue {queue!r} may hold {most} waiting jobs and has {held}; "
+                f"{count} more were refused"
+            )
         case [why, job, other]:
             return refused(why, job, other)
         case _:

@@ -1,11 +1,13 @@
 """Add flows, and children to jobs that run: everything is looked at before anything is written."""
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from toril.engines.sqlite.add import place_nodes, refuse_overflow, rest_nodes
 from toril.engines.sqlite.calls import answered, remember
+from toril.engines.sqlite.doors import refuse_overfull
 from toril.engines.sqlite.family import Member, Standing, free_if_done, member
 from toril.engines.sqlite.layout import STATE_OF, Place, job_id
 from toril.engines.sqlite.options import Link, options_of, with_family
@@ -60,6 +62,7 @@ def add_flow(
     answers = flow.write()
     for queue, count in flow.fresh.items():
         refuse_overflow(tx.queue(queue), count)
+        refuse_overfull(tx, tx.queue(queue), flow.fresh_of[queue])
     _hold_back(tx, held, flow, hold_for)
     for ref in closed:
         _let_go(tx, ref)
@@ -137,6 +140,7 @@ class Flow:
         self._answers: list[tuple[FlowNode, AddOutcome, State]] = []
         self._states: dict[JobRef, State] = {}  # of those that are new, once they are stored
         self.fresh: dict[str, int] = {}
+        self.fresh_of: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of these, how many a group
         self.parents: dict[JobRef, Member | None] = {}  # None: it is one of these
         self._new: list[FlowNode] = []
         self._kept: list[_Kept] = []
@@ -160,6 +164,7 @@ class Flow:
                 self.parents[ref] = None
             else:
                 self.fresh[node.queue] = self.fresh.get(node.queue, 0) + 1
+                self.fresh_of[node.queue].update(filter(None, (node.job.group,)))
             self._answers.append((node, AddOutcome.ADDED, State.WAITING_CHILDREN))
         elif parent is None:
             self._root(node, there)

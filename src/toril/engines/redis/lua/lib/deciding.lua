@@ -1,4 +1,10 @@
 -- include nodes
+-- New ones of a group; on the table of groups, since a script has no more room for locals.
+function groups.count_fresh(base, name)
+  groups.fresh[base] = groups.fresh[base] or {}
+  groups.fresh[base][name] = (groups.fresh[base][name] or 0) + 1
+end
+
 -- What becomes of a node: `new`, `resumed`, `known` to its parent, `kept` and made a child, left `out`. A refusal, if it cannot be.
 local function decide(node)
   local there = call('EXISTS', node.key) == 1
@@ -15,6 +21,7 @@ local function decide(node)
       families[node.key] = {base = node.base, id = node.n[2]}
     else
       fresh[node.base] = (fresh[node.base] or 0) + 1
+      if node.n[16] ~= '' then groups.count_fresh(node.base, node.n[16]) end
     end
   elseif not node.parent then  -- a flow that is there already, unless it was never whole
     local building = node.waits and call('SISMEMBER', node.key .. K.dependencies, node.key .. K.hold) == 1
@@ -23,6 +30,15 @@ local function decide(node)
   else
     keep_as_it_is(node, 'kept')
     return wrong_child(node, node.state)
+  end
+end
+
+-- A group of this queue that would have more waiting than it may.
+function groups.overfull(queue)
+  for name, count in pairs(groups.fresh[P] or {}) do
+    local g = groups.of(name)
+    local held = g.waiting and groups.waiting(g)
+    if held and held + count > g.waiting then return {'overfull', queue, name, g.waiting, held, count} end
   end
 end
 
@@ -37,7 +53,7 @@ end
 -- All of them, beside those that are known; the first refusal. Whatever they are written to is of the right type.
 local function decide_all(list, bounded, known)
   local seen = {}
-  nodes, families, left_out, fresh = {}, known or {}, {}, {}
+  nodes, families, left_out, fresh, groups.fresh = {}, known or {}, {}, {}, {}
   for i = 1, #list do
     nodes[i] = node_of(list[i])
     local refusal = decide(nodes[i])
@@ -48,7 +64,7 @@ local function decide_all(list, bounded, known)
     local mistake = not seen[P] and (wrong('list', K.wait, K.active) or wrong('stream', K.events) or wrong('hash', K.meta, K.results)
       or wrong('zset', K.prioritized, K.delayed, K.marker, K.suspects, K.waiting_children, K.results_till) or wrong('string', K.pc, K.id))
     if mistake then return nil, mistake end
-    local refusal = not seen[P] and bounded and full(nodes[i].n[1])
+    local refusal = not seen[P] and bounded and (full(nodes[i].n[1]) or groups.overfull(nodes[i].n[1]))
     if refusal then return refusal end
     seen[P] = true
   end
