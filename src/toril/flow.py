@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from toril.clock import Clock
 from toril.engine import Store
-from toril.errors import InvalidOption, NotFound, QueueFull, UsageError, shown
+from toril.errors import InvalidOption, NotFound, QueueFull, UsageError, WrongState, shown
 from toril.job import Job
 from toril.model import (
     BATCH,
@@ -188,6 +188,9 @@ class Flowing:
         self, flows: "Sequence[Planned | Flow]", parent: JobRef | None, default: OnFailure
     ) -> list[Job[Any]]:
         places = _places(flows, self._clock.unique, parent, default)
+        if len(places) > BATCH:
+            for top in _tops_above_unnamed(places):
+                await self._refuse_to_resume(top)
         answers: dict[JobRef, Added] = {}
         left_out: set[JobRef] = set()
         held: tuple[JobRef, ...] = ()
@@ -199,6 +202,18 @@ class Flowing:
             held = following
             left_out |= {place.node.ref for place in part if not place.above and _was_there(answers, place)}
         return [place.planned.queue.made(place.planned, answers[place.node.ref]) for place in places if not place.above]
+
+    async def _refuse_to_resume(self, top: FlowNode) -> None:
+        """A flow that was stored in part does not go on with children that nobody can tell from those it has."""
+        (there,) = await self.store.jobs(top.queue, [top.ref.id])
+        if there is None or there.state is not State.WAITING_CHILDREN:
+            return
+        (answer,) = await self.call(lambda call: self.store.add_flow([top], held=[top.ref], call=call))
+        if answer.outcome is AddOutcome.ADDED:
+            raise WrongState(
+                f"the flow of job {top.ref} is stored in part, and goes on only if each job of it has a job_id; what "
+                "has not started of it is taken back in ten minutes"
+            )
 
     async def _add_part(
         self, part: Sequence[_Place], answers: dict[JobRef, Added], held: Sequence[JobRef], closed: Sequence[JobRef],
@@ -216,6 +231,16 @@ class Flowing:
                 error.add_note("what was stored of the flow, and has not started, is taken back")
             raise
         answers |= {node.ref: answer for node, answer in zip(nodes, added, strict=True)}
+
+
+def _tops_above_unnamed(places: Sequence[_Place]) -> list[FlowNode]:
+    """The tops that have an id of their own, above jobs that have none."""
+    unnamed = {place.above[0] for place in places if place.above and place.planned.job.id is None}
+    return [
+        place.node
+        for place in places
+        if place.node.ref in unnamed and place.node.parent is None and place.planned.job.id is not None
+    ]
 
 
 def _with(child: "Planned | Flow", default: OnFailure) -> Flow:

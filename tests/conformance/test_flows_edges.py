@@ -1,5 +1,8 @@
 """Flows where one job is two things at once: parent and child, or ending and adopted."""
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 import pytest
 
 from tests.conformance.claims import claim, claim_one
@@ -7,9 +10,13 @@ from tests.conformance.claims import settle as hand_in
 from tests.conformance.dumps import unchanged
 from tests.conformance.test_flows import TOP, WHY, child, known, parent, state
 from toril import App, InvalidOption, JobContext, WrongState
+from toril.clock import SystemClock
 from toril.engine import Store
+from toril.flow import Flowing
 from toril.model import (
+    BATCH,
     KEEP_ALL,
+    Call,
     ChildState,
     Claim,
     Completed,
@@ -25,6 +32,7 @@ from toril.model import (
 )
 from toril.states import State
 
+T = TypeVar("T")
 MIDDLE = JobRef("q", "middle")
 
 
@@ -124,3 +132,39 @@ async def test_those_that_park_with_children_that_have_ended_go_on_in_their_orde
     await together(engine, adopting, names)
 
     assert [each.lease.id for each in (await claim(engine, queue="p")).jobs] == names
+
+
+class Producer(Flowing):
+    """Adds flows to an engine; its program dies before the call of this number."""
+
+    def __init__(self, engine: Store, dies_at: int) -> None:
+        self._engine, self._clock, self._calls, self._dies_at = engine, SystemClock(), 0, dies_at
+
+    @property
+    def store(self) -> Store:
+        return self._engine
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        self._calls += 1
+        if self._calls == self._dies_at:
+            raise ConnectionError("the program died")
+        return await make(Call(f"producer-{self._dies_at}", self._calls))
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_large_flow_sent_again_goes_on_only_if_its_jobs_have_ids(engine: Store, named: bool) -> None:
+    async def work(ctx: JobContext[int]) -> None: ...
+
+    queue = App("memory://").queue("p", {"work": work})
+    children = [queue.new(work, n, job_id=f"c{n}") if named else queue.new(work, n) for n in range(BATCH + 1)]
+    with pytest.raises(ConnectionError):
+        await Producer(engine, 2).flow(queue.new(work, 0, job_id="top"), children)
+
+    again = Producer(engine, 0).flow(queue.new(work, 0, job_id="top"), children)
+    if named:
+        assert (await again).added
+    else:
+        with pytest.raises(WrongState, match="p:top is stored in part"):
+            await again
+
+    assert (await engine.counts("p")).waiting == (BATCH + 1 if named else BATCH - 1)
