@@ -68,8 +68,9 @@ def chain(*jobs: "Planned | Flow") -> Flow:
 
 
 def gather(jobs: "Sequence[Planned | Flow]", *, then: Planned, on_failure: Policy | None = None) -> Flow:
-    """All of these beside each other, and `then` when the last of them has ended."""
-    children = [each if on_failure is None else replace(_as_flow(each), on_failure=on_failure) for each in jobs]
+    """All of these beside each other, and `then` when the last of them has ended. `on_failure` is for those that do not
+    say themselves what their failure does."""
+    children = [each if on_failure is None else _with(each, policy_of(on_failure)) for each in jobs]
     return Flow(then, children)
 
 

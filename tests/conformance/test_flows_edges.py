@@ -12,7 +12,7 @@ from tests.conformance.test_flows import TOP, WHY, child, known, parent, state
 from toril import App, InvalidOption, JobContext, WrongState
 from toril.clock import SystemClock
 from toril.engine import Store
-from toril.flow import Flowing
+from toril.flow import Flow, Flowing, gather
 from toril.model import (
     BATCH,
     KEEP_ALL,
@@ -168,3 +168,19 @@ async def test_a_large_flow_sent_again_goes_on_only_if_its_jobs_have_ids(engine:
             await again
 
     assert (await engine.counts("p")).waiting == (BATCH + 1 if named else BATCH - 1)
+
+
+async def test_gather_speaks_only_for_jobs_that_do_not_speak_themselves(engine: Store) -> None:
+    async def work(ctx: JobContext[int]) -> None: ...
+
+    queue = App("memory://").queue("q", {"work": work})
+    own = Flow(queue.new(work, 0, job_id="own"), on_failure="remove")
+    both = gather(
+        [own, queue.new(work, 0, job_id="other")], then=queue.new(work, 0, job_id="then"), on_failure="ignore"
+    )
+
+    await Producer(engine, 0).flow(both)
+    for taken in (await claim(engine)).jobs:
+        await hand_in(engine, taken.lease, Failed(WHY))
+
+    assert await known(engine, JobRef("q", "then")) == {"other": (ChildState.IGNORED, WHY.reason)}
