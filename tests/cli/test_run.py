@@ -242,6 +242,7 @@ def test_every_option_of_a_worker_can_be_a_variable(monkeypatch: pytest.MonkeyPa
         "TORIL_HTTP_TOKEN": ("secret", "secret"),
         "TORIL_HTTP_READ_TOKEN": ("word", "word"),
         "TORIL_HTTP_HOST": ("a.example b.example", ("a.example", "b.example")),
+        "TORIL_HTTP_PROXY": ("10.0.0.1", ("10.0.0.1",)),
         "TORIL_HTTP_ORIGIN": ("https://a.example", "https://a.example"),
         "TORIL_UNREADY_AFTER": ("3", 3.0),
         "TORIL_LOG_LEVEL": ("debug", "debug"),

@@ -187,7 +187,7 @@ async def cancelled_after(call: Coroutine[None, None, None], seconds: float) -> 
 
 
 def threads_of_the_store() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("toril")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("toril-sqlite")]
 
 
 @pytest.mark.covers("B73")
