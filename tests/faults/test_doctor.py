@@ -63,20 +63,20 @@ async def busy(url: str) -> AsyncIterator[App]:
 
 
 async def test_a_doctor_beside_busy_workers_finds_nothing(url: str) -> None:
-    async with busy(url) as app:
+    async with busy(url):
         store = connect(url)
         await store.open()
+        while not (await store.queue("busy")).completed_total:  # noqa: ASYNC110 - another process's doing
+            await asyncio.sleep(0.01)
         seen = [
             finding
             for _ in range(LOOKS)
             for finding in await Doctor(store, SYSTEM, between=0.2).findings()
             if finding.fault is not None
         ]
-        done = (await app.store.queue("busy")).completed_total
         await store.close()
 
     assert seen == []
-    assert done > 0
 
 
 async def test_a_repair_beside_busy_workers_mends_the_fault_and_nothing_else(url: str) -> None:

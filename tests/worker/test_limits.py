@@ -78,15 +78,17 @@ async def test_a_worker_comes_back_at_the_very_time_that_the_store_has_named() -
     store = Distant(connect("memory://", clock=clock), clock)
     with app.using(cast("Store", store), clock):
         async with app, clock.running():
-            await queue.add_many([(nothing, None)] * 4)
+            await queue.add_many([(nothing, None)] * 8)
             worker = asyncio.ensure_future(app.run())
-            while (await queue.counts()).completed < 4:  # noqa: ASYNC110
+            while (await queue.counts()).completed < 8:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
             app.stop()
             await worker
             starts = sorted(job.started_at or 0 for job in (await queue.jobs("completed")).items)
 
-    assert [later - earlier for earlier, later in pairwise(starts)] == [10_000] * 3
+    # The clock goes on while the store's thread works, so that now and then a start may be late; were the wake-up late,
+    # all of them would be.
+    assert min(later - earlier for earlier, later in pairwise(starts)) == 10_000
 
 
 @pytest.fixture(params=["sqlite", "redis"])
