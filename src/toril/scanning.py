@@ -112,13 +112,13 @@ class Scanning:
         """Run a scanner here and now; dry, it finds and resets nothing."""
         return await self._scan(self._scanner(name), dry=dry_run)
 
-    async def _scan_by_itself(self, name: str, *, dry: bool) -> Result:
+    async def scan_alone(self, name: str, *, dry_run: bool = False) -> Result:
         """The same, where nobody has opened the app: with its store and its lifespan, as a worker has it."""
         scanner = self._scanner(name)
         await self.open()
         try:
             async with self._lifespan(self) if self._lifespan else nullcontext():
-                return await self._scan(scanner, dry=dry)
+                return await self._scan(scanner, dry=dry_run)
         finally:
             await self.close()
 

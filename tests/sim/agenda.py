@@ -98,7 +98,11 @@ def keep_agenda(
     weather: Weather | None = None,
 ) -> Outcome:  # fmt: skip
     """Run one seed to its end, on a loop of its own."""
-    world = Agenda(plan or AgendaPlan.draw(seed), store, weather)
+    return outcome_of(Agenda(plan or AgendaPlan.draw(seed), store, weather))
+
+
+def outcome_of(world: "Agenda") -> Outcome:
+    """What comes of a world that is run to its end."""
     log.disabled = True
     try:
         run(world.run())
@@ -107,7 +111,7 @@ def keep_agenda(
     finally:
         log.disabled = False
     journal = world.journal
-    return Outcome(seed, tuple(journal.violations), journal.tally + world.storm.tally, tuple(journal.tail))
+    return Outcome(world.plan.seed, tuple(journal.violations), journal.tally + world.storm.tally, tuple(journal.tail))
 
 
 class Agenda:

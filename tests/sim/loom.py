@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from tests.sim.agenda import Agenda, AgendaPlan, Outcome
+from tests.sim.agenda import Agenda, AgendaPlan, Outcome, outcome_of
 from tests.sim.clock import SimClock, stream
 from tests.sim.faults import Weather
 from tests.sim.journal import Journal
 from tests.sim.line import Line, Watch
-from tests.sim.loop import Deadlock, run, until
+from tests.sim.loop import until
 from tests.sim.node import Node
 from tests.sim.station import Home, KeptAside
 from tests.sim.store import MemoryStore, SimStore
@@ -24,7 +24,6 @@ from toril.engine import Store
 from toril.errors import EngineUnavailable, PermanentError, TransientError, UsageError
 from toril.events import Events
 from toril.flow import Flow, Flowing, Policy
-from toril.logs import log
 from toril.model import (
     REMOVE,
     AddOutcome,
@@ -156,16 +155,7 @@ def weave(
     weather: Weather | None = None,
 ) -> Outcome:  # fmt: skip
     """Run one seed to its end, on a loop of its own."""
-    world = Loom(plan or AgendaPlan.draw(seed), store, weather)
-    log.disabled = True
-    try:
-        run(world.run())
-    except Deadlock as error:
-        world.journal.violated("I15", str(error))
-    finally:
-        log.disabled = False
-    journal = world.journal
-    return Outcome(seed, tuple(journal.violations), journal.tally + world.storm.tally, tuple(journal.tail))
+    return outcome_of(Loom(plan or AgendaPlan.draw(seed), store, weather))
 
 
 class Weaver(Flowing):

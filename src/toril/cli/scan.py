@@ -17,7 +17,7 @@ __all__ = ["scan"]
 @click.option("--dry-run", is_flag=True, help="Find, and reset nothing.")
 def scan(*, target: str, scanner: str, dry_run: bool) -> None:
     """Run a scanner once, here and now: find what is stuck, and reset it. The code is 1 if some could not be."""
-    found = asyncio.run(load(target)._scan_by_itself(scanner, dry=dry_run))  # noqa: SLF001 - a run of its own is ours
+    found = asyncio.run(load(target).scan_alone(scanner, dry_run=dry_run))
     click.echo(found.line())
     for warning in found.warnings:
         say(f"Warning: {warning}")

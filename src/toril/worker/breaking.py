@@ -44,6 +44,7 @@ class Breaking:
     def __init__(self, queue: Queue, around: _Around, table_for: Callable[[str], Table]) -> None:
         self._queue = queue
         self._around = around
+        self._circuits: Breakers = around.engine  # type: ignore[assignment]
         self._table_for = table_for
         self._notes: set[asyncio.Task[None]] = set()
         self._open: dict[str, tuple[float, float]] = {}  # key: believed until, and open until
@@ -80,11 +81,10 @@ class Breaking:
 
     async def _admitted(self, breaker: Breaker, key: str, job: Claimed) -> bool:
         """Whether it runs as a probe."""
-        store: Breakers = self._around.engine  # type: ignore[assignment]
         if (wait := self._known_wait(key)) is not None:
             raise self._put_off(breaker, key, wait)
         try:
-            admission = await store.admit(key, breaker.terms(), _holder(job), lease=self._queue.options.lease)
+            admission = await self._circuits.admit(key, breaker.terms(), _holder(job), lease=self._queue.options.lease)
         except TorilError as error:
             log.warning("the circuit %s could not be asked, and job %s runs: %s", key, job.lease.id, error)
             return False
@@ -107,12 +107,11 @@ class Breaking:
             task.cancel()
 
     async def _renew(self, breaker: Breaker, key: str, job: Claimed) -> None:
-        store: Breakers = self._around.engine  # type: ignore[assignment]
         lease = self._queue.options.lease
         while True:
             await self._around.clock.sleep(lease / 3000)
             try:
-                admission = await store.admit(key, breaker.terms(), _holder(job), lease=lease)
+                admission = await self._circuits.admit(key, breaker.terms(), _holder(job), lease=lease)
             except TorilError as error:
                 log.warning("job %s may not count as a probe of the circuit %s: %s", job.lease.id, key, error)
                 continue
@@ -136,9 +135,8 @@ class Breaking:
         counts = sign is Sign.BAD or (sign is Sign.GOOD and breaker.rate is not None)
         if not probe and not counts:
             return
-        store: Breakers = self._around.engine  # type: ignore[assignment]
         try:
-            self._tell(key, await store.record(key, breaker.terms(), _holder(job), sign))
+            self._tell(key, await self._circuits.record(key, breaker.terms(), _holder(job), sign))
         except TorilError as error:
             log.warning("the circuit %s was not told of job %s: %s", key, job.lease.id, error)
 
