@@ -29,11 +29,15 @@ demo: setup ## Watch a small shop of queues at work, for ten seconds
 	@$(BIN)/toril demo
 
 .PHONY: servers
-servers: ## Install the server that the tests start for themselves: redis-server
-	@command -v redis-server > /dev/null || \
+servers: ## Install what the tests start for themselves: redis-server, PostgreSQL, Chromium
+	@PATH="$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"; missing=""; \
+	command -v redis-server > /dev/null || missing="$$missing redis-server"; \
+	command -v postgres > /dev/null || missing="$$missing postgresql"; \
+	command -v chromium > /dev/null || missing="$$missing chromium"; \
+	test -z "$$missing" || \
 		{ test "$$(id -u)" = 0 && command -v apt-get > /dev/null && apt-get update -qq && \
-			DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server > /dev/null; } || \
-		{ echo "redis-server is missing: as root, run  apt-get install redis-server"; exit 1; }
+			DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing > /dev/null; } || \
+		{ echo "missing: as root, run  apt-get install$$missing"; exit 1; }
 
 $(NODE)/node_modules/.installed: $(NODE)/package.json $(NODE)/package-lock.json
 	@node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' 2> /dev/null || \
