@@ -56,6 +56,7 @@ class QueueOptions:
     cancellation: bool = True
     breaker: Breaker | None = None
     subject: Subject | None = None
+    target_wait: int = 120_000
     strategies: Mapping[str, BackoffStrategy] = field(default_factory=dict)
 
 

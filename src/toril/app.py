@@ -136,6 +136,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew):
         cancellation: bool = True,
         breaker: Breaker | None = None,
         subject: Subject | None = None,
+        target_wait: Seconds = 120.0,
     ) -> Queue:
         """Declare a queue, or, with nothing but its name, get the one declared before."""
         name = check_queue_name(name)

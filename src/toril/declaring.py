@@ -17,13 +17,14 @@ UNSAID: dict[str, Any] = {
     "handlers": None, "concurrency": 1, "lease": 30.0, "renew": None, "retry": Retry(), "timeout": None,
     "rate_limit": None, "max_stalls": 1, "max_waiting": None, "groups": None, "priority_first": False,
     "keep_completed": 0, "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True, "breaker": None,
-    "subject": None,
+    "subject": None, "target_wait": 120.0,
 }  # fmt: skip
 
 
 def checked(
     *, concurrency: int, lease: Seconds, renew: Seconds | None, retry: Retry, timeout: Seconds | None, max_stalls: int,
-    max_waiting: int | None, keep_completed: Keeping, keep_failed: Keeping, unknown: Unknown, **rest: Any,
+    max_waiting: int | None, keep_completed: Keeping, keep_failed: Keeping, unknown: Unknown, target_wait: Seconds,
+    **rest: Any,
 ) -> QueueOptions:  # fmt: skip
     """The options in the units of the store; `InvalidOption` names the one that is out of its range."""
     lease_ms = milliseconds("lease", lease, 1000, MAX_DELAY)
@@ -51,6 +52,7 @@ def checked(
         keep_completed=as_keep("keep_completed", keep_completed),
         keep_failed=as_keep("keep_failed", keep_failed),
         unknown=unknown,
+        target_wait=milliseconds("target_wait", target_wait, 1, MAX_DELAY),
         **rest,
     )
 

@@ -1,11 +1,12 @@
 """Jobs, and what is around them, as programs get them. The keys stay; new ones may come."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from toril.flow import Tree
 from toril.job import Job
-from toril.metrics import QueueMetrics
+from toril.metrics import Overview, QueueMetrics, QueueOverview, Spread
 from toril.model import Circuit, DeadLetter, Event, Finding, Run, ScheduleView, WorkerView
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "of_job",
     "of_letter",
     "of_metrics",
+    "of_overview",
     "of_run",
     "of_schedule",
     "of_tree",
@@ -152,18 +154,61 @@ def of_circuit(circuit: Circuit) -> dict[str, Any]:
 
 
 def of_metrics(found: QueueMetrics) -> dict[str, Any]:
-    """A queue in figures; a series is as charts take it."""
+    """A queue in figures. A point of a series is `step` seconds long, the first begins at `start`; those of `wait` and
+    `run` are in seconds, p50, p95 and p99, and null where no job ended."""
+    completed, failed = ([count for _, count in series.data] for series in found.series)
     return {
         "queue": found.queue,
         "range": found.range,
+        "start": found.start,
+        "step": found.step,
         "workers": found.workers,
         "counts": {state: found.counts[state] for state in found.counts},
         "paused": found.counts.paused,
         "completed": found.completed,
         "failed": found.failed,
         "failure_rate": found.failure_rate,
-        "series": [{"id": series.id, "data": [{"x": x, "y": y} for x, y in series.data]} for series in found.series],
+        "wait": _spread(found.wait),
+        "run": _spread(found.run),
+        "failures": dict(found.failures),
+        "other_failures": found.other_failures,
+        "retries": found.retries,
+        "stalls": found.stalls,
+        "lost_leases": found.lost_leases,
+        "series": {
+            "completed": [completed], "failed": [failed], "wait": _lines(found.waits), "run": _lines(found.runs),
+        },
+        "marks": [],
+        "charts": [{"id": series.id, "data": [{"x": x, "y": y} for x, y in series.data]} for series in found.series],
+    }  # fmt: skip
+
+
+def _spread(found: Spread) -> dict[str, Any]:
+    return {"count": found.count, "p50": found.p50, "p95": found.p95, "p99": found.p99}
+
+
+def _lines(points: Sequence[Spread]) -> list[list[float | None]]:
+    return [[each.p50 for each in points], [each.p95 for each in points], [each.p99 for each in points]]
+
+
+def of_overview(found: Overview) -> dict[str, Any]:
+    """All queues with their last hour, and the workers that are alive."""
+    return {
+        "now": found.now,
+        "queues": [_of_hour(each) for each in found.queues],
+        "workers": [of_worker(each) for each in found.workers],
     }
+
+
+def _of_hour(each: QueueOverview) -> dict[str, Any]:
+    return {
+        "queue": each.queue, "paused": each.counts.paused,
+        "counts": {state: each.counts[state] for state in each.counts}, "workers": each.workers,
+        "completed": list(each.completed), "failed": list(each.failed), "failure_rate": each.failure_rate,
+        "rate": each.rate, "wait_p95": each.wait_p95, "run_p95": each.run_p95, "oldest": each.oldest,
+        "retries": each.retries, "stalls": each.stalls, "lost_leases": each.lost_leases,
+        "target_wait": each.target_wait, "waits_too_long": each.waits_too_long,
+    }  # fmt: skip
 
 
 def of_finding(finding: Finding) -> dict[str, Any]:

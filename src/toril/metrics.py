@@ -1,13 +1,19 @@
-"""A queue in figures: what is in it now, and what ended in a range of time."""
+"""Queues in figures: what is in them now, and what ended in a range of time."""
 
-import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from toril.engine import Store
-from toril.model import Counts
-from toril.policy.figures import bucketed, check_range, failure_rate
+from toril.model import Counts, Figures, QueueFigures, Tally, Window, WorkerView
+from toril.policy.figures import AT_ONCE, bucketed, failure_rate, window_of
+from toril.policy.histogram import Spread, merged, spread
+from toril.policy.tallies import sum_of
 
-__all__ = ["QueueMetrics", "Series", "metrics"]
+__all__ = ["Overview", "QueueMetrics", "QueueOverview", "Series", "Spread", "metrics", "overview"]
+
+_HOUR = Window(60, 6, 10)
+_RECENT = 2  # slices of six minutes by which it is told how long jobs wait now
+_PACE = 5  # minutes by which it is told how fast jobs end now
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,36 +26,117 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueMetrics:
-    """`counts` and `workers` are of now; `completed`, `failed`, `failure_rate` (percent) and the two series of the
-    range."""
+    """`counts` and `workers` are of now, all else of the range: it has points of `step` seconds, the first begins at
+    `start` (ms), the last is under way. `completed`, `failed` and the two series count every job, whoever ran it; what
+    follows only those that Toril's workers ran. `failures` has the names that failed most, `other_failures` the
+    rest."""
 
     queue: str
     range: str
+    start: int
+    step: int
     counts: Counts
     workers: int
     completed: int
     failed: int
     failure_rate: float
     series: tuple[Series, Series]
+    wait: Spread
+    run: Spread
+    waits: tuple[Spread, ...]
+    runs: tuple[Spread, ...]
+    failures: Mapping[str, int]
+    other_failures: int
+    retries: int
+    stalls: int
+    lost_leases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOverview:
+    """A queue's last hour in short. `completed` and `failed` have an entry a minute, the last is under way; `rate` is
+    how many jobs ended a minute in the last five; `wait_p95` (seconds) is of those that ended in the last six to twelve
+    minutes; `oldest` (seconds) is how long the job has waited that has waited longest."""
+
+    queue: str
+    counts: Counts
+    workers: int
+    completed: tuple[int, ...]
+    failed: tuple[int, ...]
+    failure_rate: float
+    rate: float
+    wait_p95: float | None
+    run_p95: float | None
+    oldest: float | None
+    retries: int
+    stalls: int
+    lost_leases: int
+    target_wait: float
+
+    @property
+    def waits_too_long(self) -> bool:
+        """Whether jobs have lately waited longer than they should."""
+        return self.wait_p95 is not None and self.wait_p95 > self.target_wait
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All queues by name, and the workers that are alive, as of `now` (ms, the store's clock)."""
+
+    now: int
+    queues: tuple[QueueOverview, ...]
+    workers: tuple[WorkerView, ...]
 
 
 async def metrics(store: Store, queue: str, given: str) -> QueueMetrics:
-    """All of it, asked for at once."""
-    minutes = check_range(given)
-    counts, workers, figures = await asyncio.gather(
-        store.counts(queue), store.workers(queue), store.metrics(queue, minutes=minutes)
-    )
-    completed, failed = sum(figures.completed), sum(figures.failed)
+    """All of it, in one question to the store."""
+    window = window_of(given)
+    found = await store.figures([queue], window)
+    (figures,) = found.queues
+    first, step = figures.minutes.first, window.step
+    completed = bucketed(first, figures.minutes.completed, step)
+    failed = bucketed(first, figures.minutes.failed, step)
+    start = completed[0][0]
+    slices = [figures.slices.get(start // 60_000 // step + n, Tally()) for n in range(len(completed))]
+    whole = sum_of(slices)
+    good, bad = _total(completed), _total(failed)
     return QueueMetrics(
-        queue=queue,
-        range=given,
-        counts=counts,
-        workers=len(workers),
-        completed=completed,
-        failed=failed,
-        failure_rate=failure_rate(completed, failed),
-        series=(
-            Series("Completed", bucketed(figures.first, figures.completed)),
-            Series("Failed", bucketed(figures.first, figures.failed)),
-        ),
-    )
+        queue=queue, range=given, start=start, step=step * 60, counts=figures.counts,
+        workers=_serving(found.workers, queue), completed=good, failed=bad, failure_rate=failure_rate(good, bad),
+        series=(Series("Completed", completed), Series("Failed", failed)),
+        wait=spread(whole.waits), run=spread(whole.runs), waits=tuple(spread(each.waits) for each in slices),
+        runs=tuple(spread(each.runs) for each in slices), failures=whole.failures, other_failures=whole.other_failures,
+        retries=whole.retries, stalls=whole.stalls, lost_leases=whole.lost,
+    )  # fmt: skip
+
+
+async def overview(store: Store, queues: Sequence[str], targets: Mapping[str, float]) -> Overview:
+    """These queues, asked for in few questions. `targets` says how many seconds jobs should wait at most."""
+    found = [await store.figures(queues[at : at + AT_ONCE], _HOUR) for at in range(0, len(queues) or 1, AT_ONCE)]
+    rows = [_hour(figures, each, targets[each.name]) for figures in found for each in figures.queues]
+    return Overview(found[-1].now, tuple(rows), found[-1].workers)
+
+
+def _hour(found: Figures, figures: QueueFigures, target: float) -> QueueOverview:
+    minutes, slices = figures.minutes, figures.slices
+    last = found.now // 60_000 // _HOUR.step
+    recent = [slices[number] for number in range(last - _RECENT + 1, last + 1) if number in slices]
+    hour = sum_of(slices.values())
+    ended = sum(minutes.completed[-_PACE - 1 : -1]) + sum(minutes.failed[-_PACE - 1 : -1])
+    return QueueOverview(
+        queue=figures.name, counts=figures.counts, workers=_serving(found.workers, figures.name),
+        completed=minutes.completed, failed=minutes.failed,
+        failure_rate=failure_rate(sum(minutes.completed), sum(minutes.failed)), rate=ended / _PACE,
+        wait_p95=spread(merged(each.waits for each in recent)).p95,
+        run_p95=spread(merged(each.runs for each in recent)).p95,
+        oldest=None if figures.oldest is None else max(0, found.now - figures.oldest) / 1000,
+        retries=hour.retries, stalls=hour.stalls, lost_leases=hour.lost, target_wait=target,
+    )  # fmt: skip
+
+
+def _serving(workers: Iterable[WorkerView], queue: str) -> int:
+    return sum(queue in worker.queues for worker in workers)
+
+
+def _total(points: Iterable[tuple[int, int]]) -> int:
+    return sum(count for _, count in points)

@@ -117,8 +117,9 @@ class QueueOperations:
         return sum(run.finished_at > since and run.cause in BURIED for run in bad)
 
     async def metrics(self, over: Range = "1h") -> QueueMetrics:
-        """Counts of now, and what completed and failed in the last `1h`, `4h`, `12h`, `1d` or `7d`: in all, as a rate,
-        and as two series of at most 240 points. It is recorded whether jobs are kept or not."""
+        """Counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`: what completed and failed, how
+        long jobs waited and ran, which names failed, in all and in at most 240 points. It is recorded whether jobs are
+        kept or not."""
         return await metrics(self.store, self.name, over)
 
     def events(self, after: str | None = None) -> AsyncIterator[Happening]:

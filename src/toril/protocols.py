@@ -18,6 +18,7 @@ from toril.model import (
     DeadLetter,
     Family,
     Fault,
+    Figures,
     FlowNode,
     GroupView,
     JobRef,
@@ -28,9 +29,10 @@ from toril.model import (
     SetGroup,
     Sign,
     Verdict,
+    Window,
 )
 
-__all__ = ["Audits", "Breakers", "DeadLetters", "Flows", "Groups", "Order", "Repairs"]
+__all__ = ["Audits", "Breakers", "DeadLetters", "Flows", "Groups", "Measures", "Order", "Repairs"]
 
 Order: TypeAlias = Literal["newest", "oldest"]
 
@@ -163,3 +165,11 @@ class Groups(Protocol):
         self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
     ) -> Page[GroupView]:
         """A page of them, by their names."""
+
+
+@runtime_checkable
+class Measures(Protocol):
+    """What is counted, always, by the steps that settle jobs and take them back."""
+
+    async def figures(self, queues: Sequence[str], window: Window, *, now: int | None = None) -> Figures:
+        """These queues, at most 50, at one moment and in one step."""

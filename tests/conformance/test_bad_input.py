@@ -28,6 +28,7 @@ from toril.model import (
     SetData,
     Settlement,
     Verdict,
+    Window,
 )
 from toril.states import State
 
@@ -86,6 +87,7 @@ BY_QUEUE: dict[str, Method] = {
     "events": lambda engine, queue: engine.events(queue),
     "runs": lambda engine, queue: engine.runs(queue, Ending.FAILED),
     "metrics": lambda engine, queue: engine.metrics(queue, minutes=1),
+    "figures": lambda engine, queue: engine.figures([queue], Window(1, 1, 1)),
 }
 
 
@@ -123,6 +125,8 @@ BY_NUMBER: dict[str, Method] = {
     "events limit": lambda engine, n: engine.events("q", limit=n),
     "runs limit": lambda engine, n: engine.runs("q", Ending.FAILED, limit=n),
     "metrics minutes": lambda engine, n: engine.metrics("q", minutes=n),
+    "figures minutes": lambda engine, n: engine.figures(["q"], Window(n, 1, 1)),
+    "figures slices": lambda engine, n: engine.figures(["q"], Window(1, 1, n)),
 }
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from tests.conformance.claims import add, claim, settle
 from toril.engine import Store
-from toril.metrics import metrics
-from toril.model import Completed, Failed, Failure, NewJob
+from toril.errors import InvalidOption
+from toril.metrics import metrics, overview
+from toril.model import Completed, Failed, Failure, NewJob, Pause, Window
 from toril.policy.figures import RANGES
 from toril.testing import ManualClock
 
@@ -28,10 +29,74 @@ async def test_every_range_counts_what_ended_within_it(engine: Store, clock: Man
 
     for name, minutes in RANGES.items():
         found = await metrics(engine, "q", name)
-        within = [good for minute, good in ended if minute > this - minutes]
+        within = [good for minute, good in ended if minute * 60_000 >= found.start]
+        assert this - minutes < found.start // 60_000 < this - minutes + 42
         assert (found.completed, found.failed) == (sum(within), len(within) - sum(within)), name
         for series, total in zip(found.series, (found.completed, found.failed), strict=True):
             assert len(series.data) <= 240
             assert sum(count for _, count in series.data) == total
             assert [x for x, _ in series.data] == sorted(x for x, _ in series.data)
         assert (found.counts.waiting, found.workers) == (1, 0)
+
+
+async def test_figures_of_many_queues_come_in_the_order_asked_for(engine: Store, clock: ManualClock) -> None:
+    await add(engine, NewJob(name="n"), queue="a")
+    clock.advance(5_000)
+    await add(engine, NewJob(name="n"), NewJob(name="n", delay=60_000), queue="b")
+    await engine.configure("b", [Pause()])
+
+    found = await engine.figures(["b", "never", "a"], Window(60, 1, 60))
+
+    assert found.now == clock.now()
+    assert [each.name for each in found.queues] == ["b", "never", "a"]
+    assert [each.counts.waiting for each in found.queues] == [1, 0, 1]
+    assert [each.counts.delayed for each in found.queues] == [1, 0, 0]
+    assert [each.counts.paused for each in found.queues] == [True, False, False]
+    assert [each.oldest for each in found.queues] == [clock.now(), None, clock.now() - 5_000]
+
+
+async def test_the_job_that_has_waited_longest_is_found_among_priorities(engine: Store, clock: ManualClock) -> None:
+    began = clock.now()
+    await add(engine, NewJob(name="n", priority=7))
+    clock.advance(1_000)
+    await add(engine, NewJob(name="n", priority=2), NewJob(name="n", priority=7), NewJob(name="n"))
+
+    (found,) = (await engine.figures(["q"], Window(1, 1, 1))).queues
+
+    assert found.oldest == began
+
+
+async def test_a_job_does_not_wait_while_it_is_delayed(engine: Store, clock: ManualClock) -> None:
+    due = clock.now() + 10_000
+    await add(engine, NewJob(name="n", delay=10_000), NewJob(name="n", due=due), NewJob(name="n", delay=20_000))
+    clock.advance(13_000)
+    await claim(engine, 1)
+
+    (found,) = (await engine.figures(["q"], Window(1, 1, 1))).queues
+
+    assert found.counts.waiting == 1
+    assert found.oldest == due
+
+
+async def test_too_many_queues_at_once_are_refused(engine: Store) -> None:
+    with pytest.raises(InvalidOption, match="at most 50 queues, not 51"):
+        await engine.figures([f"q{n}" for n in range(51)], Window(1, 1, 1))
+    with pytest.raises(InvalidOption, match="slices have 1, 3, 6, 42 minutes, not 5"):
+        await engine.figures(["q"], Window(1, 5, 1))
+
+
+async def test_an_overview_has_every_queue_however_many(engine: Store, clock: ManualClock) -> None:
+    names = sorted(f"q{n}" for n in range(60))
+    for name in names:
+        await add(engine, NewJob(name="n"), queue=name)
+    (job,) = (await claim(engine, queue="q7")).jobs
+    clock.advance(60_000)
+    await settle(engine, job.lease, now=job.added_at + 1_000)
+
+    found = await overview(engine, names, dict.fromkeys(names, 120.0))
+
+    assert [each.queue for each in found.queues] == names
+    assert sum(sum(each.completed) for each in found.queues) == 1
+    assert {each.oldest for each in found.queues} == {None, 60.0}
+    (seven,) = (each for each in found.queues if each.queue == "q7")
+    assert (sum(seven.completed), seven.rate, seven.failure_rate, len(seven.completed)) == (1, 0.2, 0.0, 60)

@@ -55,7 +55,7 @@ ARROWS: dict[str, set[str]] = {
     "breakers": PRODUCER | {"events"},
     "deadletters": PRODUCER | {"protocols", "queue"},
     "doctor": PRODUCER | {"protocols", "schedule"},
-    "tended": PRODUCER | {"doctor"},
+    "tended": PRODUCER | {"declaring", "doctor", "metrics", "queue"},
     "crew": PRODUCER,
     "scanning": PRODUCER | {"logs", "plan", "queue", "result", "schedule"},
     "failing": PRODUCER | {"alerts", "breakers", "deadletters", "events", "plan", "queue"},

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toril.errors import InvalidOption
-from toril.policy.figures import RANGES, bucketed, check_range, failure_rate
+from toril.policy.figures import RANGES, STEPS, bucketed, check_range, failure_rate
 
 
 @pytest.mark.covers("R229", "R230")
@@ -18,11 +18,13 @@ def test_a_series_is_short_and_loses_nothing(name: str, first: int, data: st.Dat
     for at, count in data.draw(st.lists(st.tuples(st.integers(0, minutes - 1), st.integers(0, 1000)), max_size=50)):
         counts[at] += count
 
-    points = bucketed(first, counts)
+    points = bucketed(first, counts, STEPS[name])
+    skipped = points[0][0] // 60_000 - first
 
     assert len(points) <= 240
-    assert sum(count for _, count in points) == sum(counts)
-    assert points[0][0] == first * 60_000
+    assert sum(count for _, count in points) == sum(counts[skipped:])
+    assert 0 <= skipped < STEPS[name]
+    assert points[0][0] % (STEPS[name] * 60_000) == 0
     steps = {later[0] - earlier[0] for earlier, later in itertools.pairwise(points)}
     assert len(steps) == 1
     assert steps.pop() > 0
@@ -30,10 +32,10 @@ def test_a_series_is_short_and_loses_nothing(name: str, first: int, data: st.Dat
 
 @pytest.mark.covers("R229", "R230")
 def test_ranges_have_their_points() -> None:
-    points = {name: len(bucketed(0, [1] * minutes)) for name, minutes in RANGES.items()}
+    points = {name: len(bucketed(0, [1] * minutes, STEPS[name])) for name, minutes in RANGES.items()}
 
     assert points == {"1h": 60, "4h": 240, "12h": 240, "1d": 240, "7d": 240}
-    assert bucketed(0, [1] * RANGES["7d"])[1] == (42 * 60_000, 42)
+    assert bucketed(0, [1] * RANGES["7d"], 42)[1] == (42 * 60_000, 42)
 
 
 @pytest.mark.covers("R231")

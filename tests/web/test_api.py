@@ -134,9 +134,27 @@ async def test_a_queue_is_seen_in_figures(here: Served) -> None:
         wrong = await client.get("/queues/email/metrics?range=2h")
 
     assert (found["counts"]["waiting"], found["failure_rate"], found["workers"]) == (1, 0.0, 0)
-    assert [(series["id"], len(series["data"])) for series in found["series"]] == [("Completed", 240), ("Failed", 240)]
-    assert set(found["series"][0]["data"][0]) == {"x", "y"}
+    assert [(series["id"], len(series["data"])) for series in found["charts"]] == [("Completed", 240), ("Failed", 240)]
+    assert set(found["charts"][0]["data"][0]) == {"x", "y"}
+    lines = {name: [len(line) for line in lines] for name, lines in found["series"].items()}
+    assert lines == {"completed": [240], "failed": [240], "wait": [240] * 3, "run": [240] * 3}
+    assert (found["step"], found["start"]) == (42 * 60, found["charts"][0]["data"][0]["x"])
     assert wrong.status_code == 422
+
+
+async def test_all_queues_are_seen_at_once(here: Served) -> None:
+    await here.app.queue("email", target_wait=5).add("x")
+    await here.app.queue("sync").pause()
+    async with here.client() as client:
+        found = await ask(client, "GET", "/overview")
+
+    assert [(each["queue"], each["paused"], each["target_wait"]) for each in found["queues"]] == [
+        ("email", False, 5.0), ("sync", True, 120.0),
+    ]  # fmt: skip
+    email = found["queues"][0]
+    assert (email["counts"]["waiting"], len(email["completed"]), len(email["failed"])) == (1, 60, 60)
+    assert (email["wait_p95"], email["rate"], email["waits_too_long"]) == (None, 0.0, False)
+    assert email["oldest"] >= 0
 
 
 async def test_what_happened_is_told(here: Served) -> None:

@@ -47,6 +47,7 @@ from toril.model.faults import (
     ServerFacts,
     Severity,
 )
+from toril.model.figures import Figures, QueueFigures, Tally, Window
 from toril.model.flows import BUILDING, MAX_DEPTH, Child, ChildState, Family, FlowNode, JobRef, OnFailure
 from toril.model.groups import (
     MAX_WEIGHT,
@@ -210,6 +211,7 @@ __all__ = [
     "Family",
     "Fault",
     "FaultKind",
+    "Figures",
     "FileFacts",
     "Finding",
     "Finished",
@@ -243,6 +245,7 @@ __all__ = [
     "Pending",
     "Precedence",
     "Progress",
+    "QueueFigures",
     "QueueView",
     "RateLimit",
     "Recovered",
@@ -274,9 +277,11 @@ __all__ = [
     "Snoozed",
     "Standing",
     "Swept",
+    "Tally",
     "Unstarted",
     "Update",
     "Verdict",
+    "Window",
     "WorkerView",
     "check_text",
     "control",

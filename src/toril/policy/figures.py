@@ -1,16 +1,34 @@
-"""Figures made of minutes: series short enough to draw, and the rate of failures. Pure."""
+"""Figures made of minutes: series short enough to draw, and the rate of failures. Pure.
+
+Points begin at multiples of their length, so that one that has been drawn stays as it is.
+"""
 
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 from toril.errors import InvalidOption, shown
+from toril.model import Window, whole
 
-__all__ = ["RANGES", "Range", "bucketed", "check_range", "failure_rate"]
+__all__ = [
+    "AT_ONCE",
+    "RANGES",
+    "SLICES",
+    "STEPS",
+    "Range",
+    "bucketed",
+    "check_range",
+    "check_window",
+    "failure_rate",
+    "window_of",
+]
 
 Range: TypeAlias = Literal["1h", "4h", "12h", "1d", "7d"]
 
 RANGES: Final[dict[str, int]] = {"1h": 60, "4h": 240, "12h": 720, "1d": 1440, "7d": 10_080}  # minutes
-_POINTS: Final = 240
+STEPS: Final = {"1h": 1, "4h": 1, "12h": 3, "1d": 6, "7d": 42}  # minutes a point: at most 240 points
+SLICES: Final = 240  # that are kept of each length
+AT_ONCE: Final = 50  # queues that one call asks about
+_MINUTES: Final = RANGES["7d"]
 
 
 def check_range(given: object) -> int:
@@ -20,11 +38,31 @@ def check_range(given: object) -> int:
     return RANGES[given]
 
 
-def bucketed(first: int, counts: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """At most 240 points `(start in ms, count)` of equal length, whose sum is that of the minutes; `first` is the
-    number of the first minute."""
-    size = -(-len(counts) // _POINTS)
-    return tuple(((first + start) * 60_000, sum(counts[start : start + size])) for start in range(0, len(counts), size))
+def window_of(given: object) -> Window:
+    """What to ask of a store for a range."""
+    minutes, step = check_range(given), STEPS[str(given)]
+    return Window(minutes, step, minutes // step)
+
+
+def check_window(queues: Sequence[str], window: Window) -> None:
+    """Refuse what a store has no figures for, or cannot give at once."""
+    if len(queues) > AT_ONCE:
+        raise InvalidOption(f"one call asks for the figures of at most {AT_ONCE} queues, not {len(queues)}")
+    whole("minutes", window.minutes, 1, _MINUTES)
+    if window.step not in STEPS.values():
+        raise InvalidOption(
+            f"slices have {', '.join(map(str, sorted({*STEPS.values()})))} minutes, not {shown(window.step)}"
+        )
+    whole("slices", window.slices, 1, SLICES)
+
+
+def bucketed(first: int, counts: Sequence[int], step: int) -> tuple[tuple[int, int], ...]:
+    """Points `(start in ms, count)` of `step` minutes; `first` is the number of the first minute. Minutes before the
+    first whole point are left out."""
+    return tuple(
+        ((first + start) * 60_000, sum(counts[start : start + step]))
+        for start in range(-first % step, len(counts), step)
+    )
 
 
 def failure_rate(completed: int, failed: int) -> float:

@@ -11,6 +11,7 @@ from toril.engines.redis.breakers import RedisBreakers
 from toril.engines.redis.deadletters import RedisDeadLetters
 from toril.engines.redis.ears import Ears
 from toril.engines.redis.exchange import VERDICTS, arguments_of, exchange_of
+from toril.engines.redis.figures import RedisFigures
 from toril.engines.redis.flows import RedisFlows
 from toril.engines.redis.groups import RedisGroups
 from toril.engines.redis.layout import FLEET, KEYS, may_be_id
@@ -62,7 +63,7 @@ _LOOK: Final = 1.0  # seconds after which a result is looked for without news: o
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
 
-class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, RedisFlows, RedisGroups):
+class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, RedisFlows, RedisGroups, RedisFigures):
     """A store on a Redis server, shared by any number of machines, and with BullMQ."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM) -> None:

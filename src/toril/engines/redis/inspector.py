@@ -67,8 +67,9 @@ class RedisInspector(RedisStore):
             self._others = frozenset(await self._look_around())
             self._looked_at = now
         known = {*self._others, *await self._server.ask("SMEMBERS", self._fleet + FLEET["queues"])} - {DEAD_LETTERS}
-        there = [name for name in known if await self._server.ask("EXISTS", self._base(name) + KEYS["meta"])]
-        return sorted(there)
+        names = sorted(known)
+        there = await self._read("present", "", [self._base(name) for name in names]) if names else []
+        return [name for name, found in zip(names, there, strict=True) if found]
 
     async def _look_around(self) -> list[str]:
         prefix, suffix = f"{self._address.prefix}:", ":" + KEYS["meta"]

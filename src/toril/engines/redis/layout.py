@@ -132,7 +132,7 @@ FIELDS: Final = {
     "parked": "toril:parked",  # how often it was parked with new children
     "kind": "toril:kind",  # of the last failure
     "stall_cause": "toril:cause",
-    "waited": "toril:waited",  # the delay before the last retry; BullMQ's `delay` goes back to 0 when it is over
+    "waited": "toril:waited",  # the delay before the first start or the last retry; BullMQ's `delay` goes back to 0
     "group": "toril:group",
     "order": "toril:order",  # its place among those of its group: smaller goes first
     # a scheduler's, at `repeat:<scheduler>`
@@ -213,6 +213,7 @@ NUMBERS: Final = {
     "glance": 1_000,  # ms between two looks of claims at the seats of groups
     "glanced": 20,  # seats that such a look compares
     "exact": 100,  # starts up to which a group's rate is counted to the millisecond
+    "next": 8,  # jobs, and priorities, among which the one is looked for that has waited longest
     "record": 27,  # fields that a reader is shown
 }
 

@@ -8,12 +8,14 @@ from typing import TypeVar
 from toril.engines.sqlite import reads
 from toril.engines.sqlite.core import Op
 from toril.engines.sqlite.explain import explain
+from toril.engines.sqlite.figures import figures
 from toril.errors import InvalidOption
 from toril.model import (
     BATCH,
     Counts,
     Ending,
     Events,
+    Figures,
     JobRecord,
     Limits,
     Minutes,
@@ -21,9 +23,11 @@ from toril.model import (
     QueueView,
     Run,
     Standing,
+    Window,
     WorkerView,
 )
 from toril.names import check_queue_name
+from toril.policy.figures import check_window
 from toril.states import State
 
 __all__ = ["SqliteInspector"]
@@ -75,6 +79,11 @@ class SqliteInspector:
     async def metrics(self, queue: str, *, minutes: int, now: int | None = None) -> Minutes:
         queue = check_queue_name(queue)
         return await self._read(partial(reads.metrics, name=queue, minutes=minutes), now)
+
+    async def figures(self, queues: Sequence[str], window: Window, *, now: int | None = None) -> Figures:
+        check_window(queues, window)
+        names = [check_queue_name(name) for name in queues]
+        return await self._read(partial(figures, names=names, window=window), now)
 
     async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> Standing:
         queue = check_queue_name(queue)

@@ -14,9 +14,11 @@ __all__ = [
     "finished_bound",
     "finished_rank",
     "first_key",
+    "first_rank",
     "job_id",
     "job_key",
     "places_of",
+    "priority_of",
     "priority_rank",
     "run_key",
 ]
@@ -117,3 +119,13 @@ def finished_bound(cutoff: int) -> int:
 def priority_rank(priority: int, step: int) -> int:
     """By priority, then first come first served; a negative `step` is an entry at the front of its priority."""
     return (priority << _NUMBER_BITS) + _MIDDLE + step
+
+
+def priority_of(rank: int) -> int:
+    """The priority that a rank begins with."""
+    return rank >> _NUMBER_BITS
+
+
+def first_rank(priority: int) -> int:
+    """The rank below all of this priority."""
+    return priority << _NUMBER_BITS

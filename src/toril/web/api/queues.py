@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.app import App
-from toril.documents import of_metrics
+from toril.documents import of_metrics, of_overview
 from toril.model import QueueView, RateLimit, Settings
 from toril.policy.figures import Range
 from toril.web.access import Role
@@ -18,6 +18,10 @@ __all__ = ["QUEUES"]
 async def list_queues(asking: Asking) -> dict[str, Any]:
     names = sorted(set(await asking.app.store.queues()) | set(asking.app.queues))
     return {"items": [await _document(asking.app, name) for name in names]}
+
+
+async def show_overview(asking: Asking) -> dict[str, Any]:
+    return of_overview(await asking.app.overview())
 
 
 async def show_queue(asking: Asking) -> dict[str, Any]:
@@ -139,6 +143,10 @@ def _limits(settings: Settings) -> dict[str, Any]:
 
 QUEUES: Final = (
     Endpoint(method="GET", path="/queues", role=Role.READ, does="All queues, with their counts.", run=list_queues),
+    Endpoint(
+        method="GET", path="/overview", role=Role.READ, run=show_overview,
+        does="All queues with their last hour, and the workers that are alive.",
+    ),
     Endpoint(method="GET", path="/queues/{queue}", role=Role.READ, does="One queue.", run=show_queue),
     Endpoint(
         method="GET", path="/queues/{queue}/metrics", role=Role.READ, run=queue_metrics, query=Ranging,

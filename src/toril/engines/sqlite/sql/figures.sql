@@ -1,0 +1,5 @@
+-- Figures: what `Measures` reads, and what the steps that settle jobs record.
+
+-- name: next
+SELECT l.rank, j.added_at, j.delay, j.starts, j.started_at, j.options FROM line l JOIN jobs j ON j.key = l.key
+WHERE l.queue = ? AND l.place = ? AND l.rank >= ? ORDER BY l.rank LIMIT ?

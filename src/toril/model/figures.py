@@ -1,0 +1,57 @@
+"""What is counted of queues: by the minute, and in slices of time that can be added up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from toril.model.views import Counts, Minutes, WorkerView
+
+__all__ = ["Figures", "QueueFigures", "Tally", "Window"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """What was counted in a stretch of time. Waits and runs are histograms: bucket -> how many; see
+    `policy.histogram`. `other_failures` are of names beyond those that are told apart."""
+
+    waits: Mapping[int, int] = field(default_factory=dict)
+    wait_ms: int = 0
+    runs: Mapping[int, int] = field(default_factory=dict)
+    run_ms: int = 0
+    failures: Mapping[str, int] = field(default_factory=dict)
+    other_failures: int = 0
+    retries: int = 0
+    stalls: int = 0
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which figures are asked for, up to now: so many single minutes, and so many slices of `step` minutes."""
+
+    minutes: int
+    step: int
+    slices: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFigures:
+    """A queue at one moment. `oldest` is since when the job waits that has waited longest; `slices` has, by its number
+    (minute // step), each slice in which something was counted; `total` is all that ever was."""
+
+    name: str
+    counts: Counts
+    oldest: int | None
+    completed_total: int
+    failed_total: int
+    minutes: Minutes
+    slices: Mapping[int, Tally]
+    total: Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Queues in the order in which they were asked for, and all workers that are alive."""
+
+    now: int
+    queues: tuple[QueueFigures, ...]
+    workers: tuple[WorkerView, ...]
