@@ -143,13 +143,13 @@ async def test_a_queue_is_seen_in_figures(here: Served) -> None:
 
 
 async def test_all_queues_are_seen_at_once(here: Served) -> None:
-    await here.app.queue("email", target_wait=5).add("x")
-    await here.app.queue("sync").pause()
+    await here.app.queue("email").add("x")
+    await here.app.queue("sync", target_wait=5).pause()
     async with here.client() as client:
         found = await ask(client, "GET", "/overview")
 
     assert [(each["queue"], each["paused"], each["target_wait"]) for each in found["queues"]] == [
-        ("email", False, 5.0), ("sync", True, 120.0),
+        ("email", False, 120.0), ("sync", True, 5.0),
     ]  # fmt: skip
     email = found["queues"][0]
     assert (email["counts"]["waiting"], len(email["completed"]), len(email["failed"])) == (1, 60, 60)
