@@ -136,6 +136,7 @@ def of_worker(view: WorkerView) -> dict[str, Any]:
         "started_at": view.started_at,
         "seen_at": view.seen_at,
         "orders": list(view.orders),
+        "loop_lag_ms": view.lag,
     }
 
 

@@ -10,7 +10,7 @@ from toril.errors import InvalidOption
 from toril.model import Beat, Order
 from toril.testing import ManualClock
 
-W1 = Beat(worker="w1:host", queues=["a", "b"], slots=5, running=2, host="h", pid=7, version="1.0", started_at=3)
+W1 = Beat(worker="w1:host", queues=["a", "b"], slots=5, running=2, host="h", pid=7, version="1.0", started_at=3, lag=12)
 
 
 @pytest.mark.covers("R149", "R168")
@@ -21,7 +21,7 @@ async def test_a_worker_is_listed_while_it_beats(engine: Store, clock: ManualClo
     (seen,) = await engine.workers("a")
     assert (seen.id, seen.queues, seen.slots, seen.running) == ("w1:host", ("a", "b"), 5, 2)
     assert (seen.host, seen.pid, seen.version, seen.started_at, seen.seen_at) == ("h", 7, "1.0", 3, clock.now())
-    assert [worker.id for worker in await engine.workers()] == ["w1:host", "w2"]
+    assert [(worker.id, worker.lag) for worker in await engine.workers()] == [("w1:host", 12), ("w2", 0)]
     clock.advance(1000)
     assert [worker.id for worker in await engine.workers()] == ["w2"]
 

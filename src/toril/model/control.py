@@ -146,7 +146,8 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """A worker's sign of life. `heard` names the orders that it has received; others come again."""
+    """A worker's sign of life. `heard` names the orders that it has received; others come again. `lag` is
+    by how many ms its loop was late of late."""
 
     worker: str
     queues: Sequence[str]
@@ -157,6 +158,7 @@ class Beat:
     version: str = ""
     started_at: int = 0
     heard: Sequence[Order] = ()
+    lag: int = 0
 
     def __post_init__(self) -> None:
         check_worker_name(self.worker)

@@ -222,6 +222,7 @@ class WorkerView:
     started_at: int
     seen_at: int
     orders: tuple[str, ...] = ()
+    lag: int = 0
 
 
 @dataclass(frozen=True, slots=True)

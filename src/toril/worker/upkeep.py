@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -18,6 +19,7 @@ __all__ = ["Upkeep"]
 _PRUNE: Final = 60.0
 _BEAT: Final = 10.0
 _BEAT_TTL: Final = 30_000
+_LATE: Final = 6  # beats: a minute
 _AFTER_AN_ERROR: Final = 5.0
 _LISTEN: Final = 60_000
 
@@ -43,6 +45,7 @@ class Upkeep:
         self._stalled = stalled
         self._heard: tuple[Order, ...] = ()
         self._started_at = clock.now()
+        self._late: deque[float] = deque(maxlen=_LATE)
 
     async def run(self) -> None:
         """All rounds, until cancelled."""
@@ -82,14 +85,16 @@ class Upkeep:
     async def _beat_round(self) -> None:
         while True:
             await self.beat()
+            due = self._clock.monotonic() + _BEAT
             await self._clock.sleep(_BEAT)
+            self._late.append(self._clock.monotonic() - due)  # what held up the loop held up this as well
 
     async def beat(self) -> None:
         """Say that this worker lives, and carry out what it is told."""
         beat = Beat(
             worker=self._worker, queues=[name for name, _ in self._queues], slots=self._slots, running=self._running(),
             host=socket.gethostname(), pid=os.getpid(), version=self._version, started_at=self._started_at,
-            heard=self._heard,
+            heard=self._heard, lag=max(0, round(max(self._late, default=0) * 1000)),
         )  # fmt: skip
         try:
             self._heard = await self._engine.beat(beat, ttl=_BEAT_TTL)

@@ -143,7 +143,7 @@ def worker_of(row: Sequence[str]) -> WorkerView:
     return WorkerView(
         id=identity, queues=tuple(beat["queues"]), slots=beat["slots"], running=beat["running"], host=beat["host"],
         pid=beat["pid"], version=beat["version"], started_at=beat["started_at"], seen_at=int(seen_at),
-        orders=tuple(orders.split()),
+        orders=tuple(orders.split()), lag=beat.get("lag", 0),
     )  # fmt: skip
 
 

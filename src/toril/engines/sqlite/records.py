@@ -74,7 +74,7 @@ def worker_of(row: tuple[Any, ...]) -> WorkerView:
     return WorkerView(
         id=identity, queues=tuple(beat["queues"]), slots=beat["slots"], running=beat["running"], host=beat["host"],
         pid=beat["pid"], version=beat["version"], started_at=beat["started_at"], seen_at=seen_at,
-        orders=tuple(orders.split()),
+        orders=tuple(orders.split()), lag=beat.get("lag", 0),
     )  # fmt: skip
 
 

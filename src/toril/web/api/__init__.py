@@ -6,6 +6,7 @@ from toril.web.api.audit import AUDIT
 from toril.web.api.breakers import BREAKERS
 from toril.web.api.doctor import DOCTOR
 from toril.web.api.events import EVENTS
+from toril.web.api.flows import FLOWS
 from toril.web.api.groups import GROUPS
 from toril.web.api.jobs import JOBS
 from toril.web.api.letters import LETTERS
@@ -18,5 +19,5 @@ from toril.web.endpoint import Endpoint
 __all__ = ["ENDPOINTS"]
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    *QUEUES, *GROUPS, *JOBS, *MANY, *LETTERS, *SCHEDULES, *WORKERS, *BREAKERS, *DOCTOR, *EVENTS, *AUDIT,
+    *QUEUES, *GROUPS, *JOBS, *MANY, *LETTERS, *SCHEDULES, *WORKERS, *FLOWS, *BREAKERS, *DOCTOR, *EVENTS, *AUDIT,
 )  # fmt: skip

@@ -1,21 +1,59 @@
 """Groups of a queue: how they stand, and pausing and limiting one."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from toril.model import GroupView, RateLimit
 from toril.web.access import Role
-from toril.web.api.common import Paging, known_queue
+from toril.web.api.common import Paging, Search, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form
 
 __all__ = ["GROUPS"]
+
+_LOOKED: Final = 1000
 
 
 async def list_groups(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     page = await queue.groups.list(asking.query.cursor, asking.query.limit)
     return {"items": [_document(view) for view in page], "cursor": page.cursor}
+
+
+class AllGroups(Form):
+    """How many, and only those that stand so."""
+
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+    only: Literal["paused", "limit"] | None = None
+    queue: Search = None
+    q: Search = None
+
+
+async def all_groups(asking: Asking) -> dict[str, Any]:
+    """Of each queue the first 1,000 by name are looked at; `more` names the queues that have others."""
+    form: AllGroups = asking.query
+    items: list[dict[str, Any]] = []
+    more = []
+    for name in sorted(await asking.app.store.queues()):
+        if form.queue in {None, name}:
+            page = await asking.app.store.groups(name, limit=_LOOKED)
+            items += [{"queue": name, **_document(view)} for view in page.items]
+            more += [name] if page.cursor is not None else []
+    sought = (form.q or "").casefold()
+    meant = [each for each in items if _stands(each, form.only) and sought in each["group"].casefold()]
+    meant.sort(key=lambda each: (-each["waiting"], -each["running"], each["group"], each["queue"]))
+    full = sum(_stands(each, "limit") for each in items)
+    return {"items": meant[: form.limit], "groups": len(items), "match": len(meant), "full": full, "more": more}
+
+
+def _stands(group: dict[str, Any], how: str | None) -> bool:
+    match how:
+        case "paused":
+            return bool(group["paused"])
+        case "limit":
+            return group["concurrency"] is not None and group["running"] >= group["concurrency"]
+        case _:
+            return True
 
 
 async def pause_group(asking: Asking) -> dict[str, Any]:
@@ -59,6 +97,10 @@ def _document(view: GroupView) -> dict[str, Any]:
 
 
 GROUPS: Final = (
+    Endpoint(
+        method="GET", path="/groups", role=Role.READ, run=all_groups, query=AllGroups,
+        does="Groups of all queues, those with the most waiting first.",
+    ),
     Endpoint(
         method="GET", path="/queues/{queue}/groups", role=Role.READ, run=list_groups, query=Paging,
         does="Groups that have jobs which have not ended, or limits of their own.",

@@ -8,6 +8,7 @@ from toril.documents import of_schedule
 from toril.errors import NotFound, shown
 from toril.model import ScheduleView
 from toril.policy.masking import masked
+from toril.policy.spoken import in_words
 from toril.schedule import QueueSchedules
 from toril.web.access import Role
 from toril.web.api.common import Moment, Paging, known_queue
@@ -20,6 +21,23 @@ async def list_schedules(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     page = await queue.schedules.list(asking.query.cursor, asking.query.limit)
     return {"items": [_document(view) for view in page.items], "cursor": page.cursor}
+
+
+async def all_schedules(asking: Asking) -> dict[str, Any]:
+    """Of each queue as many as a page holds; one with more is asked for them by its name."""
+    items: list[dict[str, Any]] = []
+    more = []
+    for name in sorted(await asking.app.store.queues()):
+        page = await asking.app.store.schedules.page(name, limit=asking.query.limit)
+        items += [_document(view) for view in page.items]
+        more += [name] if page.cursor is not None else []
+    return {"items": items, "more": more}
+
+
+class EachQueue(Form):
+    """How many of each queue."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
 async def show_schedule(asking: Asking) -> dict[str, Any]:
@@ -88,12 +106,16 @@ async def _named(asking: Asking) -> tuple[QueueSchedules, str]:
 
 def _document(view: ScheduleView) -> dict[str, Any]:
     found = of_schedule(view)
-    return found | {"data": masked(found["data"])}
+    return found | {"data": masked(found["data"]), "words": in_words(view.schedule), "busy": view.busy}
 
 
 _ONE: Final = "/queues/{queue}/schedules/{id}"
 
 SCHEDULES: Final = (
+    Endpoint(
+        method="GET", path="/schedules", role=Role.READ, run=all_schedules, query=EachQueue,
+        does="The schedules of all queues; `more` names the queues that have others.",
+    ),
     Endpoint(
         method="GET", path="/queues/{queue}/schedules", role=Role.READ, run=list_schedules, query=Paging,
         does="The schedules of a queue, by their ids.",

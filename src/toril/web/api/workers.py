@@ -1,18 +1,52 @@
 """Workers: who is alive, and telling one to be quiet or to stop."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from pydantic import Field
+
+from toril.declaring import PLAIN
 from toril.documents import of_worker
 from toril.errors import NotFound, shown
-from toril.model import Order
+from toril.job import Job
+from toril.model import JobRecord, Order
+from toril.queue import Queue
+from toril.states import State
 from toril.web.access import Role
-from toril.web.endpoint import Asking, Endpoint
+from toril.web.api.common import job_document
+from toril.web.endpoint import Asking, Endpoint, Form
 
 __all__ = ["WORKERS"]
+
+_LOOKED: Final = 1000
 
 
 async def list_workers(asking: Asking) -> dict[str, Any]:
     return {"items": [of_worker(view) for view in await asking.app.store.workers()]}
+
+
+class Longest(Form):
+    """How many, and of which worker."""
+
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    worker: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+
+
+async def list_running(asking: Asking) -> dict[str, Any]:
+    """Of each queue up to 1,000 are looked at."""
+    found: list[JobRecord] = []
+    for name in await asking.app.store.queues():
+        if (await asking.app.store.counts(name)).active:
+            found += (await asking.app.store.page(name, State.ACTIVE, limit=_LOOKED)).items
+    meant = [each for each in found if asking.query.worker in {None, each.worker}]
+    meant.sort(key=lambda record: (record.started_at or record.added_at, record.queue, record.id))
+    items = [job_document(_job(asking, record)) for record in meant[: asking.query.limit]]
+    return {"items": items, "running": len(meant)}
+
+
+def _job(asking: Asking, record: JobRecord) -> Job[Any]:
+    known = asking.app.queues
+    queue = known[record.queue] if record.queue in known else Queue(asking.app, record.queue, PLAIN)
+    return Job(queue, record.id, record.name, queue.decoded(record), record=record)
 
 
 async def quiet_worker(asking: Asking) -> dict[str, Any]:
@@ -32,6 +66,10 @@ async def _told(asking: Asking, order: Order) -> dict[str, Any]:
 
 WORKERS: Final = (
     Endpoint(method="GET", path="/workers", role=Role.READ, run=list_workers, does="The workers that are alive."),
+    Endpoint(
+        method="GET", path="/running", role=Role.READ, run=list_running, query=Longest,
+        does="The jobs that run now, of all queues, the longest first.",
+    ),
     Endpoint(
         method="POST", path="/workers/{worker}/quiet", role=Role.OPERATE, run=quiet_worker,
         does="Have a worker claim nothing more; what it runs goes on.",

@@ -1,0 +1,87 @@
+"""Flows under way: jobs that wait for others, and are waited for by none."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from toril.app import App
+from toril.codec import Undecodable, decode
+from toril.model import Family, JobRecord, JobRef
+from toril.policy.masking import masked
+from toril.states import State
+from toril.web.access import Role
+from toril.web.endpoint import Asking, Endpoint, Form
+
+__all__ = ["FLOWS"]
+
+_A_PAGE: Final = 200
+_PAGES: Final = 5  # of a queue
+
+
+class UnderWay(Form):
+    """How many."""
+
+    limit: Annotated[int, Field(ge=1, le=100)] = 50
+
+
+async def list_flows(asking: Asking) -> dict[str, Any]:
+    """Those that wait longest first. Of each queue up to 1,000 jobs that wait for others are looked at."""
+    app = asking.app
+    tops: list[JobRecord] = []
+    for name in await app.store.queues():
+        if (await app.store.counts(name)).waiting_children:
+            tops += await _tops(app, name)
+    tops.sort(key=lambda record: (record.added_at, record.queue, record.id))
+    items = [await _document(app, record) for record in tops[: asking.query.limit]]
+    return {"items": items, "flows": len(tops)}
+
+
+async def _tops(app: App, queue: str) -> list[JobRecord]:
+    found: list[JobRecord] = []
+    cursor: str | None = None
+    for _ in range(_PAGES):
+        page = await app.store.page(queue, State.WAITING_CHILDREN, cursor=cursor, limit=_A_PAGE)
+        found += [record for record in page.items if record.parent is None]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return found
+
+
+async def _document(app: App, record: JobRecord) -> dict[str, Any]:
+    """A flow, by the job at its top. `held` is a child that has failed and is waited for until someone acts."""
+    family = await app.store.family(JobRef(record.queue, record.id))
+    counts = {
+        "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,
+    }  # fmt: skip
+    return {
+        "queue": record.queue, "id": record.id, "name": record.name, "data": _data(record.data), "children": counts,
+        "added_at": record.added_at, **await _next(app, family),
+    }  # fmt: skip
+
+
+async def _next(app: App, family: Family) -> dict[str, Any]:
+    """Of the first few children that have not ended: how many run, one that has failed, and one that is waited for."""
+    first = [record for ref in family.first_open for record in await app.store.jobs(ref.queue, [ref.id]) if record]
+    failed = next((record for record in first if record.state is State.FAILED), None)
+    waited = next((record for record in first if record.state is not State.FAILED), None)
+    return {
+        "running": sum(record.state is State.ACTIVE for record in first),
+        "held": failed and {"queue": failed.queue, "id": failed.id, "name": failed.name},
+        "waits_for": waited and {"queue": waited.queue, "id": waited.id, "name": waited.name},
+    }
+
+
+def _data(text: str) -> Any:
+    try:
+        return masked(decode(text))
+    except Undecodable:
+        return text
+
+
+FLOWS: Final = (
+    Endpoint(
+        method="GET", path="/flows", role=Role.READ, run=list_flows, query=UnderWay,
+        does="Flows under way, by the job at their top.",
+    ),
+)  # fmt: skip
