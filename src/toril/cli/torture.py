@@ -1,0 +1,101 @@
+"""`toril torture`: what a store keeps when everything around it fails."""
+
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from toril.cli.endings import Failure, say
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.output import Column, json_option, table
+from toril.clock import SYSTEM
+from toril.torture.checker import PROMISES, Report
+from toril.torture.driver import Torture, blows_of
+from toril.torture.driver import torture as tortured
+
+__all__ = ["torture"]
+
+_FIRST: Final = ("attempted", "acknowledged", "completed")
+
+
+@click.command()
+@click.option("--seed", type=int, help="What the jobs and the faults are drawn from. [default: another each time]")
+@click.option(
+    "--url", default="sqlite", show_default=True, metavar="URL",
+    help="The store; or redis or sqlite, for one of its own, whose server is struck too.",
+)  # fmt: skip
+@click.option("--jobs", type=click.IntRange(1, 10_000_000), default=3000, show_default=True)
+@click.option("--minutes", type=click.FloatRange(0.05, 10_000), default=1.0, show_default=True, help="Of faults.")
+@click.option("--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Places for processes.")
+@click.option("--lease", type=click.FloatRange(0.5, 600), default=2.0, show_default=True, help="Seconds.")
+@click.option(
+    "--every", type=click.FloatRange(0.05, 600), default=0.8, show_default=True, help="Seconds from fault to fault."
+)
+@click.option("--own-disk", is_flag=True, help="With --url sqlite, as root: a disk that fills up and loses its power.")
+@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there, as JSON.")
+@click.option("--keep", is_flag=True, help="Keep the ledgers of the processes.")
+@click.option("--dry-run", is_flag=True, help="Only print the faults that the seed stands for.")
+@json_option
+def torture(
+    *, seed: int | None, url: str, jobs: int, minutes: float, workers: int, lease: float, every: float,
+    own_disk: bool, report: Path | None, keep: bool, dry_run: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Run jobs in real processes while they are killed, stopped and cut off, and count what was lost.
+
+    Uses queues of its own in the store, and removes them. Only a store that it starts itself is killed. Ends with 0 if
+    every promise was kept, with 1 if one was broken.
+    """
+    if own_disk and url != "sqlite":
+        raise click.UsageError("--own-disk belongs to --url sqlite")
+    if url.startswith("memory:"):
+        raise click.UsageError("memory:// is a store within one process, which does not outlive it")
+    folder = Path(tempfile.mkdtemp(prefix="toril-torture-"))
+    tag = SYSTEM.unique()[:8]
+    drawn = int(SYSTEM.random() * 1_000_000) if seed is None else seed
+    run = Torture(
+        seed=drawn, url=url, jobs=jobs, seconds=minutes * 60, folder=folder, tag=tag, workers=workers, lease=lease,
+        every=every, own_disk=own_disk,
+    )  # fmt: skip
+    try:
+        return _foretold(run) if dry_run else _told(asyncio.run(tortured(run)), report, as_json=as_json)
+    finally:
+        if keep:
+            say(f"The ledgers are in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _foretold(run: Torture) -> int:
+    rows = [[f"{blow.at:.1f}", blow.strike.value, f"{blow.seconds:.1f}"] for blow in blows_of(run)]
+    table([Column("at", numbers=True), Column("fault"), Column("for", numbers=True)], rows)
+    return 0
+
+
+def _told(report: Report, path: Path | None, *, as_json: bool) -> int:
+    if path is not None:
+        path.write_text(json.dumps(report.document(), indent=1) + "\n", "utf-8")
+    if as_json:
+        click.echo(on_a_line(report.document()))
+    else:
+        _show(report)
+    if report.broken:
+        raise Failure(f"seed {report.seed} broke a promise: {', '.join(report.broken)}")
+    return 0
+
+
+def _show(report: Report) -> None:
+    figures = report.figures
+    others = [name for name in figures if name not in {*_FIRST, *PROMISES}]
+    rows: list[list[Any]] = [[name, str(figures[name])] for name in (*_FIRST, *PROMISES, *others)]
+    rows += [[f"fault: {name}", str(count)] for name, count in report.struck.items()]
+    rows += [[f"recovery after kill -9, {name}", f"{seconds} s"] for name, seconds in report.recovery.items()]
+    table([Column("what"), Column("count", numbers=True)], rows)
+    for name, found in report.offenders.items():
+        say(f"{name}: {', '.join(found)}")
+    sys.stdout.flush()
+    say(f"Seed {report.seed}, {report.seconds} s on {report.url}")

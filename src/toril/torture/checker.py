@@ -1,0 +1,230 @@
+"""What came of a run, from the ledgers and the final store alone: the total-queue check, and what goes beyond it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from toril import App
+from toril.engine import redacted
+from toril.states import State
+from toril.torture.ledger import Line, lines
+from toril.torture.orders import Kind
+from toril.torture.reading import Stored, stored
+from toril.torture.setting import Setting
+from toril.torture.work import SCHEDULE, queue_name
+
+__all__ = ["PROMISES", "Report", "check"]
+
+_MOMENT = 0.01  # seconds that two clocks of one machine may differ by when read apart
+_NAMED = 20  # offenders that a report names
+
+# Each must be 0.
+PROMISES = (
+    "lost", "unexpected", "finished twice", "stuck", "unexplained duplicates", "started early",
+    "overlapping in a group", "parent before child", "schedule without its next run", "lost to power cuts",
+    "did not stop when asked",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The figures of a run. `offenders` names jobs for each promise that was broken."""
+
+    seed: int
+    url: str
+    figures: Mapping[str, int]
+    struck: Mapping[str, int]
+    recovery: Mapping[str, float]
+    offenders: Mapping[str, list[str]]
+    seconds: float = 0.0
+    drained: bool = True
+    blows: tuple[Mapping[str, Any], ...] = field(default=())
+
+    @property
+    def broken(self) -> list[str]:
+        return [promise for promise in PROMISES if self.figures[promise]]
+
+    def document(self) -> dict[str, Any]:
+        """For a file."""
+        return {
+            "seed": self.seed, "url": self.url, "seconds": self.seconds, "drained": self.drained,
+            "figures": dict(self.figures), "faults": dict(self.struck), "recovery_seconds": dict(self.recovery),
+            "broken": self.broken, "offenders": dict(self.offenders), "plan": list(self.blows),
+        }  # fmt: skip
+
+
+async def check(app: App, setting: Setting, *, struck: Counter[str], cut_off: Counter[str], forced: int) -> Report:
+    """Read everything, and count."""
+    jobs = [job async for job in stored(app, setting.tag)]
+    look = await app.store.schedules.get(queue_name(setting.tag, "ticks"), SCHEDULE)
+    story = _Story(list(lines(setting.logs)), jobs)
+    offenders = story.offenders() | {
+        "schedule without its next run": [] if story.has_next_run(made=look.view is not None) else [SCHEDULE],
+    }
+    figures = story.figures() | {promise: len(found) for promise, found in offenders.items()}
+    figures |= {
+        "power cuts": cut_off["cuts"], "lost to power cuts": cut_off["lost"],
+        "acknowledged at power cuts": cut_off["acknowledged"], "did not stop when asked": forced,
+        "faults": sum(struck.values()),
+    }  # fmt: skip
+    return Report(
+        seed=setting.seed, url=redacted(setting.url), figures=figures, struck=dict(sorted(struck.items())),
+        recovery=story.recovery(), offenders={name: found[:_NAMED] for name, found in offenders.items() if found},
+    )  # fmt: skip
+
+
+class _Story:
+    """The lines of all ledgers, sorted by what they tell of, beside the jobs of the store."""
+
+    def __init__(self, told: list[Line], jobs: list[Stored]) -> None:
+        self.jobs = {job.ref: job for job in jobs}
+        self.by_nonce: dict[str, list[Stored]] = defaultdict(list)
+        for job in jobs:
+            if job.queue != "ticks":
+                self.by_nonce[job.nonce].append(job)
+        self.attempts: dict[str, Line] = {}
+        self.acks: dict[str, str] = {}
+        self.starts: dict[str, list[Line]] = defaultdict(list)
+        self.over: dict[tuple[str, str], Line] = {}
+        self.ends: Counter[str] = Counter()
+        self.told: dict[str, Counter[str]] = defaultdict(Counter)
+        self.kills: dict[int, float] = {}
+        self.orphaned: list[str] = []
+        for line in sorted(told, key=lambda line: line.at):
+            self._read(line)
+
+    def _read(self, line: Line) -> None:
+        match line.word, line.facts:
+            case "attempt", (nonce, *_):
+                self.attempts.setdefault(nonce, line)
+            case "ack", (nonce, queue, job_id):
+                self.acks[nonce] = f"{queue}/{job_id}"
+            case "start", (queue, job_id, _, _):
+                self.starts[f"{queue}/{job_id}"].append(line)
+            case (("end" | "raised"), (queue, job_id, _, fence)):
+                self.over[f"{queue}/{job_id}", fence] = line
+                self.ends[f"{queue}/{job_id}"] += line.word == "end"
+            case "told", (what, queue, job_id):
+                self.told[f"{queue}/{job_id}"][what] += 1
+            case "orphaned", (_, _, nonce, _):
+                self.orphaned.append(nonce)
+            case "blow", ("KILL", pid):
+                self.kills[int(pid)] = line.at
+            case _:
+                pass  # for people who read it
+
+    # what is promised
+
+    def offenders(self) -> dict[str, list[str]]:
+        return {
+            "lost": [nonce for nonce in self.acks if not self._kept(nonce)],
+            "unexpected": list(self._unexpected()),
+            "finished twice": list(self._twice()),
+            "stuck": [job.ref for job in self.jobs.values() if job.queue != "ticks" and not job.ended],
+            "unexplained duplicates": [job.ref for job in self.jobs.values() if self._unexplained(job) > 0],
+            "started early": list(self._early()),
+            "overlapping in a group": list(self._overlapping()),
+            "parent before child": list(self._hasty_parents()),
+        }
+
+    def _kept(self, nonce: str) -> bool:
+        """A job of a key that was taken is answered for by the one that has it."""
+        if self.attempts[nonce].facts[1] == Kind.DEDUP:
+            return self.acks[nonce] in self.jobs
+        return nonce in self.by_nonce
+
+    def _unexpected(self) -> Iterator[str]:
+        """What nobody asked for; what ended well and never ran; what ran and is in no store."""
+        yield from (nonce for nonce in self.by_nonce if nonce not in self.attempts)
+        for ref, job in self.jobs.items():
+            if job.record.state is State.COMPLETED and not self.ends[ref]:
+                yield ref
+        yield from (ref for ref in self.starts if ref not in self.jobs)
+
+    def _twice(self) -> Iterator[str]:
+        yield from (nonce for nonce, jobs in self.by_nonce.items() if len(jobs) > 1)
+        for ref, told in self.told.items():
+            if told["completed"] + told["failed"] + told["cancelled"] > 1:
+                yield ref
+
+    def _runs(self, ref: str) -> list[Line]:
+        return self.starts.get(ref, [])
+
+    def _unexplained(self, job: Stored) -> int:
+        """Runs beyond the first that neither a stall nor a retry accounts for."""
+        record, again = job.record, len(self._runs(job.ref)) - 1
+        retries = record.attempts_made - (1 if job.ended else 0)
+        return again - record.stalls - max(0, retries) - self.told[job.ref]["released"]
+
+    def _early(self) -> Iterator[str]:
+        for ref, starts in self.starts.items():
+            attempt = self.attempts.get(starts[0].facts[2])
+            if attempt is not None and starts[0].at < attempt.at + int(attempt.facts[2]) / 1000 - _MOMENT:
+                yield ref
+
+    def _accepted(self, job: Stored) -> tuple[float, float] | None:
+        """From when to when the run lasted whose end the store accepted."""
+        if job.fence is None:
+            return None
+        start = next((line for line in self._runs(job.ref) if line.facts[3] == job.fence), None)
+        end = self.over.get((job.ref, job.fence))
+        return None if start is None or end is None else (start.at, end.at)
+
+    def _overlapping(self) -> Iterator[str]:
+        """Two accepted runs of one group at the same time: the second was handed out before the first was handed in."""
+        runs: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+        for job in self.jobs.values():
+            if job.queue == "groups" and (run := self._accepted(job)) is not None:
+                runs[str(job.record.group)].append((*run, job.ref))
+        for of_group in runs.values():
+            yield from (later[2] for earlier, later in pairwise(sorted(of_group)) if later[0] < earlier[1])
+
+    def _hasty_parents(self) -> Iterator[str]:
+        yield from self.orphaned
+        for job in self.jobs.values():
+            if job.queue != "children" or (run := self._accepted(job)) is None:
+                continue
+            for parent in self.by_nonce.get(job.nonce.partition(".")[0], ()):
+                if any(line.at < run[1] for line in self._runs(parent.ref)):
+                    yield parent.ref
+
+    def has_next_run(self, *, made: bool) -> bool:
+        """A schedule has one run to come, and no more; unless no worker ever lived to make it."""
+        ticks = [job for job in self.jobs.values() if job.queue == "ticks"]
+        return sum(not job.ended for job in ticks) == 1 if made or ticks else not self.starts
+
+    # what is told besides
+
+    def figures(self) -> dict[str, int]:
+        states = Counter(job.record.state for job in self.jobs.values() if job.queue != "ticks")
+        return {
+            "attempted": len(self.attempts),
+            "acknowledged": len(self.acks),
+            "completed": states[State.COMPLETED],
+            "failed, as ordered": states[State.FAILED],
+            "merged into another of its key": sum(nonce not in self.by_nonce for nonce in self.acks),
+            "ambiguous, and stored": sum(nonce in self.by_nonce and nonce not in self.acks for nonce in self.attempts),
+            "runs": sum(len(starts) for starts in self.starts.values()),
+            "runs again": sum(len(starts) - 1 for starts in self.starts.values()),
+            "stalls": sum(job.record.stalls for job in self.jobs.values()),
+            "leases lost, and refused": sum(told["lease_lost"] for told in self.told.values()),
+            "recovered after kills": len(list(self._recovered())),
+            "runs of the schedule": sum(job.queue == "ticks" and job.ended for job in self.jobs.values()),
+        }
+
+    def _recovered(self) -> Iterator[float]:
+        """Seconds from a kill until each job that it interrupted started again."""
+        for ref, starts in self.starts.items():
+            for run, again in pairwise(starts):
+                died = self.kills.get(run.pid)
+                if died is not None and run.at <= died and (ref, run.facts[3]) not in self.over:
+                    yield again.at - died
+
+    def recovery(self) -> dict[str, float]:
+        took = sorted(self._recovered())
+        if not took:
+            return {}
+        shares = {"median": 0.5, "p99": 0.99, "most": 1.0}
+        return {name: round(took[min(len(took) - 1, int(share * len(took)))], 2) for name, share in shares.items()}

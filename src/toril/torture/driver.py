@@ -1,0 +1,306 @@
+"""One run: the fleet, the blows, then calm weather until all is done; and what came of it."""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from toril import App
+from toril.clock import SYSTEM
+from toril.torture.checker import Report, check
+from toril.torture.cleaning import clean
+from toril.torture.disk import Disk
+from toril.torture.ledger import Ledger
+from toril.torture.plan import DISK, LINK, SERVER, Blow, Strike, draw
+from toril.torture.proxy import Proxy
+from toril.torture.reading import acknowledged, open_jobs, refs_in
+from toril.torture.server import OwnRedis
+from toril.torture.setting import Setting
+from toril.torture.stations import Role, Station
+
+__all__ = ["Torture", "blows_of", "possible", "torture"]
+
+_ALWAYS = frozenset({Strike.KILL, Strike.FREEZE, Strike.TERM, Strike.KILL_PRODUCER, Strike.FREEZE_ALL})
+_LOOK = 0.5  # seconds between two looks
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Torture:
+    """What was asked for. `url` is a store's, or `redis` or `sqlite` for one of the run's own. Times are seconds."""
+
+    seed: int
+    url: str
+    jobs: int
+    seconds: float
+    folder: Path
+    tag: str
+    workers: int = 4
+    lease: float = 2.0
+    every: float = 0.8
+    drain: float = 180.0
+    own_disk: bool = False
+
+
+def possible(run: Torture) -> frozenset[Strike]:
+    """What can be struck there. A server that is not the run's own is left alone; so is its disk."""
+    found = set(_ALWAYS)
+    if run.url == "redis" or urlsplit(run.url).scheme == "redis":
+        found |= LINK
+    if run.url == "redis":
+        found |= SERVER
+    if run.own_disk:
+        found |= DISK
+    return frozenset(found)
+
+
+async def torture(run: Torture) -> Report:
+    """Nothing of it is left behind, but for the ledgers in its folder."""
+    async with AsyncExitStack() as stack:
+        return await _Run(run, stack).run()
+
+
+class _Run:
+    def __init__(self, run: Torture, stack: AsyncExitStack) -> None:
+        self._run = run
+        self._stack = stack
+        self._ledger = Ledger(run.folder / "driver.log")
+        self._blows = draw(run.seed, run.seconds, possible(run), every=run.every)
+        self._struck: Counter[str] = Counter()
+        self._server: OwnRedis | None = None
+        self._disk: Disk | None = None
+        self._proxies: list[Proxy] = []
+        self._workers: list[Station] = []
+        self._producers: list[Station] = []
+        self._cut_off: Counter[str] = Counter()
+        self._still = asyncio.Lock()
+        self._serving = asyncio.Lock()
+
+    async def run(self) -> Report:
+        url = await self._store()
+        self._setting = Setting(
+            url=url, tag=self._run.tag, seed=self._run.seed, jobs=self._run.jobs, seconds=self._run.seconds,
+            lease=self._run.lease, folder=str(self._run.folder), name="driver", producers=2,
+        )  # fmt: skip
+        app = App(url, prefix=self._setting.prefix)
+        await self._stack.enter_async_context(app)
+        self._stack.push_async_callback(clean, app, self._setting)
+        began = SYSTEM.monotonic()
+        await self._staff(url)
+        await self._strike_all()
+        produced = await self._until(lambda: all(each.done for each in self._producers))
+        drained = produced and await self._drained(app)
+        for station in self._workers:
+            await station.close()
+        forced = sum(station.forced for station in self._workers)
+        report = await check(app, self._setting, struck=self._struck, cut_off=self._cut_off, forced=forced)
+        return replace(
+            report, seconds=round(SYSTEM.monotonic() - began, 1), drained=drained,
+            blows=tuple(blow.document() for blow in self._blows),
+        )  # fmt: skip
+
+    # the store
+
+    async def _store(self) -> str:
+        if self._run.url == "redis":
+            self._server = OwnRedis(self._run.folder / "redis")
+            self._stack.push_async_callback(self._server.kill)
+            await self._server.start()
+            return f"redis://127.0.0.1:{self._server.port}/0"
+        if self._run.url == "sqlite":
+            return f"sqlite:///{await self._place() / 'jobs.db'}"
+        return self._run.url
+
+    async def _place(self) -> Path:
+        if not self._run.own_disk:
+            return self._run.folder
+        self._disk = Disk()
+        self._stack.push_async_callback(self._disk.stop)
+        await self._disk.start()
+        return self._disk.place
+
+    # the fleet
+
+    async def _staff(self, url: str) -> None:
+        roles: list[Role] = ["supervised" if number == 0 else "worker" for number in range(self._run.workers)]
+        self._workers = [await self._station(role, f"w{number}", url) for number, role in enumerate(roles)]
+        self._producers = [await self._station("producer", f"p{number}", url, lane=number) for number in range(2)]
+
+    async def _station(self, role: Role, name: str, url: str, lane: int = 0) -> Station:
+        setting = replace(self._setting, url=await self._wired(url), name=name, lane=lane)
+        station = Station(role, setting, self._ledger)
+        self._stack.push_async_callback(station.kill)
+        station.start()
+        return station
+
+    async def _wired(self, url: str) -> str:
+        """The same store over a wire of its own, where there is one."""
+        parts = urlsplit(url)
+        if parts.scheme != "redis":
+            return url
+        proxy = await Proxy(parts.hostname or "127.0.0.1", parts.port or 6379).start()
+        self._stack.push_async_callback(proxy.stop)
+        self._proxies.append(proxy)
+        who, at, _ = parts.netloc.rpartition("@")
+        return urlunsplit(parts._replace(netloc=f"{who}{at}127.0.0.1:{proxy.port}"))
+
+    # the blows
+
+    async def _strike_all(self) -> None:
+        start = SYSTEM.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for blow in self._blows:
+                await SYSTEM.sleep(max(0.0, start + blow.at - SYSTEM.monotonic()))
+                group.create_task(self._strike(blow))
+            await SYSTEM.sleep(max(0.0, start + self._run.seconds - SYSTEM.monotonic()))
+        for proxy in self._proxies:
+            proxy.heal()
+        self._ledger.note("calm")
+
+    async def _strike(self, blow: Blow) -> None:
+        struck = await self._dealt(blow)
+        if struck is not None:
+            self._struck[blow.strike.value] += 1
+            self._ledger.note("blow", blow.strike.name, struck)
+
+    async def _dealt(self, blow: Blow) -> object | None:
+        """Whom it struck; None if there was nobody."""
+        worker = self._workers[blow.of(len(self._workers))]
+        match blow.strike:
+            case Strike.KILL:
+                return worker.strike(blow.target, signal.SIGKILL)
+            case Strike.FREEZE:
+                return await self._freeze(worker, blow)
+            case Strike.TERM:
+                return await worker.term()
+            case Strike.KILL_PRODUCER:
+                return self._producers[blow.of(2)].strike(blow.target, signal.SIGKILL)
+            case Strike.FREEZE_ALL:
+                return await self._all_still(_rest(blow.seconds))
+            case _:
+                return await self._on_store(blow)
+
+    async def _on_store(self, blow: Blow) -> object | None:
+        if blow.strike in LINK:
+            return await self._on_wire(self._proxies[blow.of(len(self._proxies))], blow)
+        return await (self._on_disk(blow) if blow.strike in DISK else self._on_server(blow))
+
+    async def _freeze(self, station: Station, blow: Blow) -> int | None:
+        pid = station.strike(blow.target, signal.SIGSTOP)
+        if pid is not None:
+            await SYSTEM.sleep(blow.seconds)
+            async with self._still:
+                if pid in station.pids():  # or it was killed meanwhile
+                    os.kill(pid, signal.SIGCONT)
+        return pid
+
+    async def _all_still(self, meanwhile: Coroutine[Any, Any, T]) -> T:
+        """As a machine that sleeps."""
+        everyone = [*self._workers, *self._producers]
+        async with self._still:
+            for station in everyone:
+                station.strike_all(signal.SIGSTOP)
+            try:
+                return await meanwhile
+            finally:
+                for station in everyone:
+                    station.strike_all(signal.SIGCONT)
+
+    async def _on_wire(self, proxy: Proxy, blow: Blow) -> int:
+        match blow.strike:
+            case Strike.CUT:
+                proxy.cut()
+            case Strike.CUT_REPLIES:
+                proxy.cut_replies(1 + int(blow.target * 5))
+            case Strike.DELAY:
+                proxy.delay = 0.05 + blow.target * 0.3
+            case Strike.BLACKHOLE:
+                proxy.silent = True
+            case _:
+                proxy.deaf = True
+        if blow.seconds:
+            await SYSTEM.sleep(blow.seconds)
+            proxy.heal()
+        return proxy.port
+
+    async def _on_server(self, blow: Blow) -> str | None:
+        server = self._server
+        if server is None:
+            return None
+        async with self._serving:
+            match blow.strike:
+                case Strike.KILL_SERVER:
+                    await server.kill()
+                    await SYSTEM.sleep(blow.seconds)
+                    await server.start()
+                case Strike.FREEZE_SERVER:
+                    server.signal(signal.SIGSTOP)
+                    await SYSTEM.sleep(blow.seconds)
+                    server.signal(signal.SIGCONT)
+                case Strike.FLUSH_SCRIPTS:
+                    await server.tell("SCRIPT", "FLUSH")
+                case _:
+                    await server.tell("CLIENT", "KILL", "TYPE", "normal")
+        return "server"
+
+    async def _on_disk(self, blow: Blow) -> str | None:
+        disk = self._disk
+        if disk is None:
+            return None
+        if blow.strike is Strike.FILL_DISK:
+            await disk.fill()
+            await SYSTEM.sleep(blow.seconds)
+            disk.empty()
+        else:
+            await self._cut_power(disk)
+        return "disk"
+
+    async def _cut_power(self, disk: Disk) -> None:
+        """What was acknowledged by now must be on a disk that loses its power now."""
+        promised: set[str] = set()
+
+        async def cut() -> Path:
+            promised.update(acknowledged(self._run.folder))
+            return await disk.cut()
+
+        place = await disk.opened(await self._all_still(cut()))
+        kept = await refs_in(f"sqlite:///{place / 'jobs.db'}", self._run.tag)
+        self._cut_off["acknowledged"] += len(promised)
+        self._cut_off["lost"] += len(promised - kept)
+        self._cut_off["cuts"] += 1
+        await disk.discard(place)
+
+    # the end
+
+    async def _drained(self, app: App) -> bool:
+        until = SYSTEM.monotonic() + self._run.drain
+        while await open_jobs(app, self._setting.tag):
+            if SYSTEM.monotonic() > until:
+                return False
+            await SYSTEM.sleep(_LOOK)
+        return True
+
+    async def _until(self, done: Callable[[], bool]) -> bool:
+        until = SYSTEM.monotonic() + self._run.drain
+        while not done():
+            if SYSTEM.monotonic() > until:
+                return False
+            await SYSTEM.sleep(_LOOK)
+        return True
+
+
+async def _rest(seconds: float) -> str:
+    await SYSTEM.sleep(seconds)
+    return "all"
+
+
+def blows_of(run: Torture) -> Sequence[Blow]:
+    """The plan, for those who only want to see it."""
+    return draw(run.seed, run.seconds, possible(run), every=run.every)

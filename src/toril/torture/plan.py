@@ -1,0 +1,80 @@
+"""The blows of a run: what strikes whom, when and for how long, drawn from the seed alone."""
+
+import random
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["DISK", "LINK", "SERVER", "Blow", "Strike", "draw"]
+
+
+class Strike(StrEnum):
+    """What can be done to a fleet."""
+
+    KILL = "kill -9 of a worker"
+    FREEZE = "SIGSTOP of a worker"
+    TERM = "SIGTERM of a worker"
+    KILL_PRODUCER = "kill -9 of a producer"
+    FREEZE_ALL = "SIGSTOP of all processes"
+    CUT = "connections reset"
+    CUT_REPLIES = "replies lost, then reset"
+    DELAY = "slow network"
+    BLACKHOLE = "silent network"
+    DEAF = "requests arrive, replies do not"
+    KILL_SERVER = "kill -9 of the server"
+    FREEZE_SERVER = "SIGSTOP of the server"
+    FLUSH_SCRIPTS = "SCRIPT FLUSH"
+    KILL_CLIENTS = "CLIENT KILL"
+    FILL_DISK = "disk full"
+    CUT_POWER = "power cut"
+
+
+LINK = frozenset({Strike.CUT, Strike.CUT_REPLIES, Strike.DELAY, Strike.BLACKHOLE, Strike.DEAF})
+SERVER = frozenset({Strike.KILL_SERVER, Strike.FREEZE_SERVER, Strike.FLUSH_SCRIPTS, Strike.KILL_CLIENTS})
+DISK = frozenset({Strike.FILL_DISK, Strike.CUT_POWER})
+
+# How often, beside the others; and the shortest and longest time that it lasts, in seconds, 0 for a moment.
+_TABLE: dict[Strike, tuple[float, float, float]] = {
+    Strike.KILL: (10, 0, 0), Strike.FREEZE: (4, 0.3, 5.0), Strike.TERM: (2, 0, 0), Strike.KILL_PRODUCER: (2, 0, 0),
+    Strike.FREEZE_ALL: (0.7, 0.5, 4.0), Strike.CUT: (4, 0, 0), Strike.CUT_REPLIES: (4, 0, 0),
+    Strike.DELAY: (2, 0.5, 3.0), Strike.BLACKHOLE: (2, 0.5, 4.0), Strike.DEAF: (2, 0.5, 3.0),
+    Strike.KILL_SERVER: (2, 0.05, 0.8), Strike.FREEZE_SERVER: (1, 0.2, 2.0), Strike.FLUSH_SCRIPTS: (1, 0, 0),
+    Strike.KILL_CLIENTS: (1, 0, 0), Strike.FILL_DISK: (1, 0.5, 2.0),
+    Strike.CUT_POWER: (2, 0, 0),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """`at` and `seconds` are seconds; `target` in [0, 1) says which of those there are."""
+
+    at: float
+    strike: Strike
+    target: float
+    seconds: float
+
+    def of(self, count: int) -> int:
+        """Which of so many."""
+        return int(self.target * count)
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def draw(seed: int, seconds: float, possible: AbstractSet[Strike], *, every: float = 0.8) -> list[Blow]:
+    """One blow each `every` seconds, on average. A seed has its favourites, so that seeds differ in kind."""
+    chance = random.Random(f"{seed} blows")  # noqa: S311 - a plan, no secret
+    favour = {strike: chance.choice((0.3, 1, 1, 3)) for strike in Strike}
+    blows: list[Blow] = []
+    at = min(1.0, seconds / 4)
+    while True:
+        at += chance.expovariate(1 / every)
+        strikes = list(Strike)
+        strike = chance.choices(strikes, [_TABLE[each][0] * favour[each] for each in strikes])[0]
+        target, share = chance.random(), chance.random()
+        if at >= seconds:
+            return blows
+        if strike in possible:
+            _, least, most = _TABLE[strike]
+            blows.append(Blow(round(at, 3), strike, round(target, 4), round(least + share * (most - least), 3)))

@@ -1,0 +1,69 @@
+"""A Redis server of the run's own, with its log on disk, which can be killed and started again."""
+
+import asyncio
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+from toril.clock import SYSTEM
+from toril.errors import EngineUnusable
+
+__all__ = ["OwnRedis"]
+
+_PATIENCE = 30.0  # seconds until it answers
+
+
+class OwnRedis:
+    """`redis-server` on a free port of loopback, with an append-only file synced every second."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = _free_port()
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        binary = shutil.which("redis-server") or shutil.which("valkey-server")
+        if binary is None:
+            raise EngineUnusable("--url redis starts a server of its own, and there is no redis-server on the path")
+        self.folder.mkdir(exist_ok=True)
+        self._process = await asyncio.create_subprocess_exec(
+            binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
+            "--appendonly", "yes", "--appendfsync", "everysec", "--logfile", str(self.folder / "log"),
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        until = SYSTEM.monotonic() + _PATIENCE
+        while await self.tell("PING") != "+PONG":
+            if SYSTEM.monotonic() > until:
+                raise EngineUnusable(f"redis-server does not answer; its log is {self.folder / 'log'}")
+            await SYSTEM.sleep(0.02)
+
+    async def tell(self, *words: str) -> str:
+        """The first line of what it answers to a command; nothing if it is not there."""
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            return ""
+        try:
+            writer.write((" ".join(words) + "\r\n").encode())
+            return (await asyncio.wait_for(reader.readline(), 5)).decode().strip()
+        except (OSError, TimeoutError):
+            return ""
+        finally:
+            writer.transport.abort()
+
+    def signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,131 @@
+"""The processes of a run: each is started again when it was killed."""
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from typing import Literal
+
+from toril.clock import SYSTEM
+from toril.torture.ledger import Ledger, lines
+from toril.torture.setting import Setting
+
+__all__ = ["Role", "Station"]
+
+Role = Literal["worker", "supervised", "producer"]
+_RESTART = 0.2  # seconds
+_STOP = 30.0  # seconds that a process may take to end when it is asked to
+
+
+class Station:
+    """One place of the fleet. What is struck in a supervised one is a child of the supervisor."""
+
+    def __init__(self, role: Role, setting: Setting, ledger: Ledger) -> None:
+        self.role = role
+        self.setting = setting
+        self.forced = 0  # processes that did not end well when they were asked to
+        self._ledger = ledger
+        self._process: asyncio.subprocess.Process | None = None
+        self._lives = 0
+        self._closing = False
+        self._keeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._keeper = asyncio.create_task(self._keep_alive())
+
+    async def _keep_alive(self) -> None:
+        while not self._closing:
+            await self._born()
+            if self._process is not None:
+                code = await self._process.wait()
+                self._ledger.note("ended", self.setting.name, self._process.pid, code)
+                if code == 0 and self.role == "producer":
+                    return
+            await SYSTEM.sleep(_RESTART)
+
+    async def _born(self) -> None:
+        self._lives += 1
+        # A producer goes on in its own ledger; a worker's new life has a ledger of its own.
+        name = self.setting.name if self.role == "producer" else f"{self.setting.name}.{self._lives}"
+        with (self.setting.logs / f"{self.setting.name}.err").open("ab") as errors:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "toril.torture.child", self.role,
+                env=replace(self.setting, name=name).environment(), stdin=asyncio.subprocess.PIPE,
+                stdout=errors, stderr=errors, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def done(self) -> bool:
+        """Whether it has nothing more to do, as a producer may."""
+        return self._keeper is not None and self._keeper.done()
+
+    def pids(self) -> list[int]:
+        """Those that can be struck: workers that have booted, and any producer."""
+        process = self._process
+        if process is None or process.returncode is not None:
+            return []
+        if self.role == "producer":
+            return [process.pid]
+        name = f"{self.setting.name}.{self._lives}.log"
+        return [pid for pid in dict.fromkeys(_booted(self.setting, name)) if _belongs(pid, process.pid)]
+
+    def strike(self, target: float, number: signal.Signals) -> int | None:
+        """Send a signal to one of its processes; which."""
+        pids = self.pids()
+        if not pids:
+            return None
+        pid = pids[int(target * 1000) % len(pids)]
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        return pid
+
+    def strike_all(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    async def term(self) -> int | None:
+        """Ask it to end, and see that it does; which."""
+        process = self._process
+        if process is None or process.returncode is not None or not self.pids():
+            return None
+        process.terminate()
+        try:
+            code = await asyncio.wait_for(process.wait(), _STOP)
+        except TimeoutError:
+            self.strike_all(signal.SIGKILL)
+            code = -9
+        self.forced += code not in {0, -9}  # another blow may have killed it meanwhile
+        return process.pid
+
+    async def close(self) -> None:
+        """End it for good, and well if that can be."""
+        self._closing = True
+        if self.role != "producer":
+            await self.term()
+        await self.kill()
+
+    async def kill(self) -> None:
+        """Leave nothing of it."""
+        self._closing = True
+        self.strike_all(signal.SIGCONT)
+        self.strike_all(signal.SIGKILL)
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._process is not None:
+            await self._process.wait()
+
+
+def _booted(setting: Setting, name: str) -> list[int]:
+    return [line.pid for line in lines(setting.logs, name) if line.word == "hello"]
+
+
+def _belongs(pid: int, group: int) -> bool:
+    """Whether a process is alive and of this group: its number may be another's by now."""
+    try:
+        return os.getpgid(pid) == group
+    except ProcessLookupError:
+        return False

@@ -1,0 +1,156 @@
+"""The checker of a torture sees each kind of broken promise, and none where there is none."""
+
+import asyncio
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from toril import App
+from toril.torture.checker import PROMISES, Report, check
+from toril.torture.cleaning import clean
+from toril.torture.ledger import Ledger
+from toril.torture.orders import Kind, order_of
+from toril.torture.reading import open_jobs
+from toril.torture.setting import Setting
+from toril.torture.work import Work
+
+JOBS = 120
+
+Tamper = Callable[[list[str]], list[str]]
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Setting:
+    """A run on which nothing was struck, in this process."""
+    folder = tmp_path_factory.mktemp("calm")
+    setting = Setting(url=f"sqlite:///{folder / 'jobs.db'}", tag="calm", folder=str(folder), name="p0", concurrency=4)
+    asyncio.run(_run(Work(setting), Ledger(setting.log)))
+    return setting
+
+
+async def _run(work: Work, ledger: Ledger) -> None:
+    async with work.app:
+        for number in range(JOBS):
+            drawn = order_of(3, number, lease=20)
+            order = replace(drawn, ms=1, delay=min(drawn.delay, 200))
+            for nonce in order.nonces:
+                ledger.note("attempt", nonce, order.kind, order.delay, order.key or "-")
+            queue, job_id = await work.add(order)
+            for nonce in order.nonces:
+                ledger.note("ack", nonce, queue, job_id)
+        working = asyncio.create_task(work.app.run(signals="leave"))
+        while await open_jobs(work.app, work.setting.tag):  # noqa: ASYNC110 - the store has no event for it
+            await asyncio.sleep(0.05)
+        work.app.stop()
+        await working
+
+
+async def checked(setting: Setting, tmp_path: Path, tamper: Tamper = lambda lines: lines) -> Report:
+    """The same run, with another ledger."""
+    lines = tamper(setting.log.read_text().splitlines())
+    (tmp_path / "p0.log").write_text("\n".join([*lines, ""]))
+    async with App(setting.url) as app:
+        return await check(app, replace(setting, folder=str(tmp_path)), struck=Counter(), cut_off=Counter(), forced=0)
+
+
+def first(lines: list[str], *words: str) -> str:
+    """The first line that tells of all this."""
+    return next(line for line in lines if all(f" {word} " in f" {line} " for word in words))
+
+
+def earlier(line: str) -> str:
+    """The same long before."""
+    word, _, rest = line.split(" ", 2)
+    return f"{word} 0.5 {rest}"
+
+
+def _acknowledged_and_nowhere(lines: list[str]) -> list[str]:
+    attempt = first(lines, "attempt", Kind.PLAIN).split(" ")
+    attempt[3] = "n88888"
+    return [*lines, " ".join(attempt), "ack 1.0 1 n88888 torture-calm-main nowhere"]
+
+
+def _never_asked_for(lines: list[str]) -> list[str]:
+    nonce = first(lines, "attempt", Kind.PLAIN).split(" ")[3]
+    return [line for line in lines if line.split(" ")[3:4] != [nonce] or not line.startswith(("attempt", "ack"))]
+
+
+def _never_ran(lines: list[str]) -> list[str]:
+    gone = first(lines, "end", "torture-calm-main")
+    return [line for line in lines if line != gone]
+
+
+def _ran_and_is_nowhere(lines: list[str]) -> list[str]:
+    return [*lines, first(lines, "start").replace("torture-calm", "another")]
+
+
+def _told_twice(lines: list[str]) -> list[str]:
+    return [*lines, first(lines, "told", "completed")]
+
+
+def _ran_nine_times(lines: list[str]) -> list[str]:
+    return [*lines, *[first(lines, "start")] * 9]
+
+
+def _ran_at_once(lines: list[str]) -> list[str]:
+    delayed = first(lines, "attempt", Kind.DELAYED).split(" ")[3]
+    return [earlier(line) if line.startswith("start") and f" {delayed} " in line else line for line in lines]
+
+
+def _ran_before_its_children(lines: list[str]) -> list[str]:
+    return [earlier(line) if line.startswith("start") and "-parents " in line else line for line in lines]
+
+
+def _ran_all_at_once(lines: list[str]) -> list[str]:
+    return [earlier(line) if line.startswith("start") and "-groups " in line else line for line in lines]
+
+
+BROKEN: dict[str, list[Tamper]] = {
+    "lost": [_acknowledged_and_nowhere],
+    "unexpected": [_never_asked_for, _never_ran, _ran_and_is_nowhere],
+    "finished twice": [_told_twice],
+    "unexplained duplicates": [_ran_nine_times],
+    "started early": [_ran_at_once],
+    "parent before child": [_ran_before_its_children],
+    "overlapping in a group": [_ran_all_at_once],
+}
+
+
+async def test_a_calm_run_breaks_no_promise(calm: Setting, tmp_path: Path) -> None:
+    report = await checked(calm, tmp_path)
+
+    assert report.broken == []
+    assert report.figures["acknowledged"] == report.figures["attempted"] >= JOBS
+    assert report.figures["completed"] > JOBS / 2
+    assert report.figures["failed, as ordered"] > 0
+    assert report.document()["figures"].keys() >= set(PROMISES)
+
+
+@pytest.mark.parametrize(
+    ("promise", "tamper"), [(promise, tamper) for promise, all_of_it in BROKEN.items() for tamper in all_of_it]
+)
+async def test_a_broken_promise_is_seen(calm: Setting, tmp_path: Path, promise: str, tamper: Tamper) -> None:
+    report = await checked(calm, tmp_path, tamper)
+
+    assert promise in report.broken
+    assert report.offenders[promise]
+
+
+async def test_what_has_not_ended_is_stuck_and_a_run_leaves_nothing_behind(calm: Setting, tmp_path: Path) -> None:
+    copy = shutil.copy(calm.url.removeprefix("sqlite:///"), tmp_path / "copy.db")
+    setting = replace(calm, url=f"sqlite:///{copy}")
+    work = Work(replace(setting, folder=""))
+    async with work.app:
+        await work.queues["main"].add("do", {"nonce": "n0"})
+
+    report = await checked(setting, tmp_path)
+    async with App(setting.url) as app:
+        await clean(app, setting)
+        left = sum([sum((await app.store.counts(queue)).values()) for queue in await app.store.queues()])
+
+    assert report.figures["stuck"] == 1
+    assert left == 0
