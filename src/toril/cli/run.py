@@ -116,7 +116,7 @@ def _server(
     plan: Plan, token: str | None, read_token: str | None, hosts: tuple[str, ...], proxies: tuple[str, ...]
 ) -> Any:
     """What serves HTTP: the probes, and, where what it needs is installed, the API too."""
-    if plan.http is None or not (find_spec("starlette") and find_spec("uvicorn")):
+    if plan.http is None or not all(map(find_spec, ("starlette", "uvicorn", "jinja2"))):
         return serve
     from toril.web.serving import access_by, serving  # noqa: PLC0415 - it needs the extra
 

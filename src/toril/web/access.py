@@ -9,15 +9,18 @@ import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from starlette.requests import HTTPConnection
 
+from toril.clock import SYSTEM, Clock
 from toril.errors import InvalidOption
 
-__all__ = ["Access", "Asked", "Basic", "Nobody", "Open", "Role", "Tokens", "Who", "is_loopback"]
+__all__ = ["COOKIE", "Access", "Asked", "Basic", "Nobody", "Open", "Role", "SignsIn", "Tokens", "Who", "is_loopback"]
 
+COOKIE: Final = "toril"
 _SHORTEST: Final = 16  # characters of a token: one that can be guessed is none
+_SIGNED_IN: Final = 7 * 86_400  # seconds that a browser stays signed in
 
 
 class Role(IntEnum):
@@ -46,6 +49,14 @@ class Access(Protocol):
     async def who(self, connection: HTTPConnection) -> Who | None: ...
 
 
+@runtime_checkable
+class SignsIn(Protocol):
+    """An access whose secret a person can type: the pages then have a way in."""
+
+    def ticket(self, secret: str) -> tuple[str, int] | None:
+        """What a browser keeps in place of the secret, and for how many seconds; None if the secret is wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     """Anyone on this machine may do everything. What comes from elsewhere, or through a proxy, is refused."""
@@ -70,11 +81,12 @@ class Nobody:
 
 
 class Tokens:
-    """`Authorization: Bearer …`. The tokens are given with the role that each has: `Tokens({"…": Role.READ})`."""
+    """`Authorization: Bearer …`. The tokens are given with the role that each has: `Tokens({"…": Role.READ})`. A
+    browser signs in with one and keeps a ticket for a week, from which the token cannot be had."""
 
     challenge: str | None = 'Bearer realm="toril"'
 
-    def __init__(self, tokens: Mapping[str, Role]) -> None:
+    def __init__(self, tokens: Mapping[str, Role], *, clock: Clock = SYSTEM) -> None:
         if not tokens:
             raise InvalidOption("Tokens needs at least one token; use Open() if anyone may ask")
         for token in tokens:
@@ -82,15 +94,31 @@ class Tokens:
                 raise InvalidOption(
                     f"a token has at least {_SHORTEST} characters; make one with `openssl rand -hex 32`"
                 )
+        self._clock = clock
         self._known = [(_digest(token.encode()), Who(f"token {_digest(token.encode())[:8]}", role))
                        for token, role in tokens.items()]  # fmt: skip
 
     async def who(self, connection: HTTPConnection) -> Who | None:
-        kind, _, token = connection.headers.get("authorization", "").partition(" ")
+        if "authorization" not in connection.headers:
+            return self._signed_in(connection.cookies.get(COOKIE, ""))
+        kind, _, token = connection.headers["authorization"].partition(" ")
         digest = _digest(token.encode("latin-1", "replace"))
         # All are compared, by digests of one length, so that the time taken tells nothing.
         found = [who for known, who in self._known if hmac.compare_digest(known, digest)]
         return found[0] if found and kind.lower() == "bearer" else None
+
+    def ticket(self, secret: str) -> tuple[str, int] | None:
+        digest, end = _digest(secret.encode()), str(self._clock.now() // 1000 + _SIGNED_IN)
+        found = [known for known, _ in self._known if hmac.compare_digest(known, digest)]
+        return (f"{end}.{_seal(found[0], end)}", _SIGNED_IN) if found else None
+
+    def _signed_in(self, ticket: str) -> Who | None:
+        end, _, seal = ticket.partition(".")
+        if not (end.isascii() and end.isdecimal() and len(end) < 12 and int(end) > self._clock.now() // 1000):
+            return None
+        sent = _digest(seal.encode("latin-1", "replace"))
+        found = [who for known, who in self._known if hmac.compare_digest(_digest(_seal(known, end).encode()), sent)]
+        return found[0] if found else None
 
 
 class Basic:
@@ -139,6 +167,10 @@ def is_loopback(host: str) -> bool:
 
 def _digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
+
+
+def _seal(known: str, end: str) -> str:
+    return hmac.new(known.encode(), f"toril ticket {end}".encode(), hashlib.sha256).hexdigest()
 
 
 def _credentials(header: str) -> bytes:

@@ -8,9 +8,10 @@ from starlette.types import Receive
 
 from toril.web.problems import Problem
 
-__all__ = ["read_json"]
+__all__ = ["read_form", "read_json"]
 
 MAX_BODY: Final = 1024 * 1024
+_FORM: Final = 8 * 1024
 _DEPTH: Final = 100
 _PATIENCE: Final = 5.0  # seconds between two parts of a body
 
@@ -23,7 +24,12 @@ async def read_json(receive: Receive) -> bytes:
     return body
 
 
-async def _whole(receive: Receive) -> bytes:
+async def read_form(receive: Receive) -> bytes:
+    """What a form of ours sends, which is little."""
+    return await _whole(receive, most=_FORM)
+
+
+async def _whole(receive: Receive, most: int = MAX_BODY) -> bytes:
     body = bytearray()
     while True:
         try:
@@ -34,8 +40,8 @@ async def _whole(receive: Receive) -> bytes:
         if message["type"] == "http.disconnect":
             raise Problem(400, "gone", "the body did not come")
         body += message.get("body", b"")
-        if len(body) > MAX_BODY:
-            raise Problem(413, "too_large", f"a body has at most {MAX_BODY} bytes", headers={"connection": "close"})
+        if len(body) > most:
+            raise Problem(413, "too_large", f"a body has at most {most} bytes", headers={"connection": "close"})
         if not message.get("more_body"):
             return bytes(body)
 

@@ -64,21 +64,33 @@ class Guard:
 
     async def admit(self, connection: HTTPConnection, address: str) -> Who:
         """Who asks. Strangers are told what to send; an address that guesses is told to wait."""
-        now = self.clock.monotonic()
-        tries = [at for at in self._failed.get(address, ()) if now - at < _MINUTE]
-        if len(tries) >= _TRIES:
-            wait = max(1, round(_MINUTE - (now - tries[0])))
-            raise Problem(429, "too_many_tries", "too many wrong tries", headers={"retry-after": str(wait)})
+        self.check_tries(address)
         access = self.terms.access
         who = await access.who(connection)
         if who is not None:
             self._failed.pop(address, None)
             return who
         if "authorization" in connection.headers:
-            self._remember(address, [*tries, now])
+            self.refuse_secret(address)
         if access.challenge is None:
             raise Problem(403, "forbidden", "access from here was not arranged; give a token, see the manual on HTTP")
         raise Problem(401, "who_are_you", "this needs credentials", headers={"www-authenticate": access.challenge})
+
+    def refuse_secret(self, address: str) -> None:
+        """A secret that was typed and is wrong counts like a wrong one that was sent."""
+        now = self.clock.monotonic()
+        self._remember(address, [*self._tries(address, now), now])
+
+    def check_tries(self, address: str) -> None:
+        """Whether an address may try at all."""
+        now = self.clock.monotonic()
+        tries = self._tries(address, now)
+        if len(tries) >= _TRIES:
+            wait = max(1, round(_MINUTE - (now - tries[0])))
+            raise Problem(429, "too_many_tries", "too many wrong tries", headers={"retry-after": str(wait)})
+
+    def _tries(self, address: str, now: float) -> list[float]:
+        return [at for at in self._failed.get(address, ()) if now - at < _MINUTE]
 
     def address(self, scope: Scope, headers: Headers) -> str:
         """Whence it comes; a proxy's word on that counts only if we know the proxy."""
@@ -88,16 +100,20 @@ class Guard:
             return forwarded.rpartition(",")[2].strip()[:64]
         return str(peer)
 
+    def is_secure(self, scope: Scope, headers: Headers) -> bool:
+        """Whether the browser came over TLS; of what came through a proxy, a proxy that we know says so."""
+        peer = (scope.get("client") or ("unknown", 0))[0]
+        forwarded = headers.get("x-forwarded-proto", "") if peer in self.terms.proxies else ""
+        return bool(scope.get("scheme") == "https" or forwarded == "https")
+
     def _remember(self, address: str, tries: list[float]) -> None:
         if len(self._failed) >= _ADDRESSES:
             self._failed.pop(next(iter(self._failed)))
         self._failed[address] = tries
 
 
-def check_meant(method: str, headers: Headers) -> None:
-    """What changes something is sent by our own page or by a program, never by another site's page."""
-    if method in _SAFE:
-        return
+def check_own(headers: Headers) -> None:
+    """What is sent by our own page or by a program, and not by another site's page."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in ("same-origin", "none"):
         raise Problem(403, "cross_site", "this was sent by another site's page")
@@ -105,6 +121,13 @@ def check_meant(method: str, headers: Headers) -> None:
         raise Problem(403, "cross_site", "this was sent by another site's page")
     if site is None and origin is None and "cookie" in headers:
         raise Problem(403, "cross_site", "a browser says where a request comes from, and this one does not")
+
+
+def check_meant(method: str, headers: Headers) -> None:
+    """What changes something is meant by whoever's browser sends it, and is JSON, which no form can send."""
+    if method in _SAFE:
+        return
+    check_own(headers)
     length = headers.get("content-length", "0")
     if length == "0" and "transfer-encoding" not in headers:
         return

@@ -87,6 +87,7 @@ class Server:
         return int(sock.getsockname()[1])
 
     async def close(self) -> None:
+        self._site.leave()
         self._server.should_exit = True
         if self._running is not None:
             await asyncio.wait([self._running])

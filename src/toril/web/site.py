@@ -1,12 +1,12 @@
-"""The ASGI application: guards, finds the endpoint, runs it, and answers in one shape."""
+"""The ASGI application: guards, finds the endpoint or the page, runs it, and answers in one shape."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from toril.app import App
@@ -15,11 +15,12 @@ from toril.errors import Closed, TorilError
 from toril.logs import log
 from toril.model import Audited
 from toril.policy.masking import masked
-from toril.web.access import Access
+from toril.web.access import Access, SignsIn, Who
 from toril.web.api import ENDPOINTS
-from toril.web.bodies import read_json
+from toril.web.bodies import read_form, read_json
+from toril.web.dashboard import LIVE, Dashboard
 from toril.web.endpoint import Asking, Endpoint, asked_for, sent
-from toril.web.guard import HEADERS, Guard, Terms, check_meant
+from toril.web.guard import HEADERS, Guard, Terms, check_meant, check_own
 from toril.web.openapi import DOCUMENT, document
 from toril.web.paths import query
 from toril.web.problems import Problem, answer, as_json, problem_of
@@ -34,12 +35,13 @@ _BASE: Final = "/api/v1"
 
 
 def site(
-    app: App, *, access: Access, hosts: Sequence[str] = (), proxies: Sequence[str] = (), clock: Clock = SYSTEM
-) -> "Site":
-    """The HTTP API of an app, to serve or to mount in another ASGI application, which then opens the app itself.
-    `access` says who may enter; `hosts` the names under which the site is reached, beside those of loopback; `proxies`
-    the addresses whose word on the real client is taken."""
-    return Site(app, Terms(access=access, hosts=hosts, proxies=proxies), clock)
+    app: App, *, access: Access, hosts: Sequence[str] = (), proxies: Sequence[str] = (),
+    dashboard: Literal["on", "off"] = "on", clock: Clock = SYSTEM,
+) -> "Site":  # fmt: skip
+    """The dashboard and the HTTP API of an app, to serve or to mount in another ASGI application, which then opens the
+    app itself. `access` says who may enter; `hosts` the names under which the site is reached, beside those of
+    loopback; `proxies` the addresses whose word on the real client is taken."""
+    return Site(app, Terms(access=access, hosts=hosts, proxies=proxies), clock, dashboard=dashboard)
 
 
 class Site:
@@ -47,7 +49,7 @@ class Site:
 
     def __init__(
         self, app: App, terms: Terms, clock: Clock, probe: Probe | None = None,
-        pages: Mapping[str, Callable[[], Response]] | None = None,
+        pages: Mapping[str, Callable[[], Response]] | None = None, dashboard: Literal["on", "off"] = "on",
     ) -> None:  # fmt: skip
         self.app = app
         self._clock = clock
@@ -55,6 +57,12 @@ class Site:
         self._table = Table(ENDPOINTS)
         self._probe = probe
         self._pages = pages or {}
+        self._dashboard = Dashboard(app, clock) if dashboard == "on" else None
+
+    def leave(self) -> None:
+        """End the streams of open pages: the server is about to stop."""
+        if self._dashboard is not None:
+            self._dashboard.live.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -85,20 +93,28 @@ class Site:
         try:
             return await self._asked(scope, receive)
         except Problem as problem:
-            return answer(problem)
+            return self._told(scope, problem)
         except Closed:
-            return answer(Problem(503, "closed", "the app is not open"))
+            return self._told(scope, Problem(503, "closed", "the app is not open"))
         except TorilError as error:
-            return answer(problem_of(error))
+            return self._told(scope, problem_of(error))
         except Exception:
             incident = self._clock.unique()[:12]
             log.exception("a request failed, incident %s", incident)
-            return answer(Problem(500, "failed", "this failed; the log tells why, under this incident"), incident)
+            failed = Problem(500, "failed", "this failed; the log tells why, under this incident")
+            return self._told(scope, failed, incident)
+
+    def _told(self, scope: Scope, problem: Problem, incident: str | None = None) -> Response:
+        """A browser that wanted a page gets one; all else gets JSON."""
+        path, wanted = _path(scope), Headers(scope=scope).get("accept", "")
+        if self._dashboard is None or _is_api(path) or path == LIVE or "text/html" not in wanted:
+            return answer(problem, incident)
+        return self._dashboard.problem(problem, path, incident)
 
     async def _asked(self, scope: Scope, receive: Receive) -> Response:
         headers = Headers(scope=scope)
         self._guard.check_path(scope)
-        path = scope["path"].removeprefix(scope.get("root_path", "").rstrip("/"))
+        path = _path(scope)
         reads = scope["method"] in ("GET", "HEAD")
         probed = self._probe(path) if self._probe is not None else None
         if (probed is not None or path in self._pages) and not reads:
@@ -107,21 +123,56 @@ class Site:
             return probed  # whatever the host: an orchestrator asks by address
         self._guard.check_host(headers)
         address = self._guard.address(scope, headers)
+        for_all = await self._for_all(scope, receive, path, address)
+        if for_all is not None:
+            return for_all
         who = await self._guard.admit(HTTPConnection(scope), address)
         if path in self._pages:
             return self._pages[path]()
         if path == _BASE + DOCUMENT and reads:
             return as_json(document(ENDPOINTS, _BASE))
-        if not path.startswith(_BASE + "/"):
-            raise Problem(404, "not_found", "there is nothing here")
-        endpoint, names = self._table.find(scope["method"], path[len(_BASE) :])
-        check_meant(scope["method"], headers)
+        if not _is_api(path):
+            return await self._shown(scope, path, who)
+        return await self._done(scope, receive, path[len(_BASE) :], who, address)
+
+    async def _done(self, scope: Scope, receive: Receive, path: str, who: Who, address: str) -> Response:
+        endpoint, names = self._table.find(scope["method"], path)
+        check_meant(scope["method"], Headers(scope=scope))
         if who.role < endpoint.role:
             raise Problem(403, "forbidden", f"this needs the role {endpoint.role.name.lower()}")
         asked = asked_for(endpoint.query, query(scope["query_string"]))
         body = sent(endpoint.body, b"" if endpoint.method == "GET" else await read_json(receive))
         asking = Asking(self.app, who, names, asked, body)
         return as_json(await self._noted(endpoint, asking, address), endpoint.status)
+
+    async def _for_all(self, scope: Scope, receive: Receive, path: str, address: str) -> Response | None:
+        """What strangers may have of the pages: their style and script, and the way in."""
+        if self._dashboard is None or _is_api(path):
+            return None
+        access = self._guard.terms.access
+        if scope["method"] != "POST" or not isinstance(access, SignsIn):
+            return self._dashboard.asset(path)
+        headers = Headers(scope=scope)
+        check_own(headers)
+        self._guard.check_tries(address)
+        base, secure = scope.get("root_path", ""), self._guard.is_secure(scope, headers)
+        back = self._dashboard.signed_in(access, await read_form(receive), path, base=base, secure=secure)
+        if back is None:
+            self._guard.refuse_secret(address)
+            raise Problem(401, "who_are_you", "This token is not known here.", field="token")
+        return back
+
+    async def _shown(self, scope: Scope, path: str, who: Who) -> Response:
+        if self._dashboard is None:
+            raise Problem(404, "not_found", "there is nothing here")
+        if scope["method"] not in ("GET", "HEAD"):
+            raise Problem(405, "method", "only GET", headers={"allow": "GET, HEAD"})
+        if not path:  # relative addresses need the slash at the end of a prefix
+            return RedirectResponse("./" + scope["path"].rpartition("/")[2] + "/", 307)
+        if path == LIVE:
+            check_own(Headers(scope=scope))
+            return self._dashboard.stream(scope["query_string"], who)
+        return await self._dashboard.page(path, scope["query_string"], who)
 
     async def _noted(self, endpoint: Endpoint, asking: Asking, address: str) -> Any:
         """What it gives. What may have changed something is written down, however it ended."""
@@ -149,6 +200,15 @@ class Site:
             log.warning(
                 "the audit log could not be written: %s %s by %s: %s", entry.action, entry.target, entry.who, error
             )
+
+
+def _path(scope: Scope) -> str:
+    """The path below where the site is mounted."""
+    return str(scope["path"]).removeprefix(scope.get("root_path", "").rstrip("/"))
+
+
+def _is_api(path: str) -> bool:
+    return path == _BASE or path.startswith(_BASE + "/")
 
 
 def _detail(body: Any) -> str:

@@ -1,0 +1,154 @@
+'use strict';
+
+/* == Dialogs and toasts */
+function dialog(kids, cls) {
+  const d = h('dialog', { class: cls, 'aria-labelledby': 'dlg-t' }, kids);
+  d.addEventListener('close', () => d.remove());
+  d.addEventListener('click', e => { if (e.target === d) d.close(); });
+  document.body.append(d); d.showModal();
+  return d;
+}
+const note = (kind, text) => h('div', { class: 'note s-' + kind }, icon(kind === 'crit' ? 'crit' : 'warn'), h('p', {}, text));
+const facts = list => h('dl', { class: 'kv box' }, list.flatMap(([k, v]) => [h('dt', {}, k), h('dd', {}, v)]));
+function toast(text, o = {}) {
+  let box = $('.toasts');
+  if (!box) document.body.append(box = h('div', { class: 'toasts', role: 'status' }));
+  const act = o.act || (o.undo && ['Undo', o.undo]);
+  const t = h('div', { class: 'toast' + (o.icon === 'check' ? ' s-done' : o.icon === 'warn' ? ' s-warn' : '') }, icon(o.icon || 'info'), h('span', {}, text),
+    act ? h('button', { class: 'btn quiet', onclick: () => { act[1](); if (!o.keep) t.remove(); } }, act[0]) : h('button', { class: 'ib', 'aria-label': 'Dismiss', onclick: () => t.remove() }, icon('x')));
+  box.append(t);
+  if (!o.keep) setTimeout(() => t.remove(), o.undo ? 10000 : o.icon === 'warn' ? 8000 : 5000);
+  return t;
+}
+
+/* == Acts. The nearest [data-at] has the API's path of the thing, the list's [data-many] that of its queue; the verb is
+   the last part of the path, unless it says otherwise. */
+const VERBS = {
+  retry:   { word: 'Retry', icon: 'retry', done: n => `${plural(n, 'job')} retried` },
+  remove:  { word: 'Remove', icon: 'trash', done: n => `${plural(n, 'job')} removed`, danger: true, sure: true, method: 'DELETE', path: '' },
+  replay:  { word: 'Replay', icon: 'retry', done: n => `${plural(n, 'dead letter')} replayed` },
+  discard: { word: 'Discard', icon: 'trash', done: n => `${plural(n, 'dead letter')} discarded`, danger: true, sure: true },
+  cancel:  { word: 'Cancel', icon: 'cancelled', done: n => n > 1 ? `${num(n)} jobs cancelled` : 'Cancelled: if it runs, its handler has been told', sure: true },
+  promote: { word: 'Run now', bulk: 'Promote', icon: 'skip', done: n => n > 1 ? `${plural(n, 'job')} promoted` : 'It may run now, as soon as a slot is free' },
+  pause:   { word: 'Pause', icon: 'pause', done: (n, w) => `${w} paused: running jobs finish, no new ones start`, undo: 'resume' },
+  resume:  { word: 'Resume', icon: 'play', done: (n, w) => `${w} resumed`, undo: 'pause' },
+  run:     { word: 'Run now', icon: 'play', done: (n, w) => `${w} added to its queue` },
+  trip:    { word: 'Trip', icon: 'open', done: (n, w) => `Circuit ${w} opened by hand`, undo: 'reset' },
+  reset:   { word: 'Close', icon: 'check', done: (n, w) => `Circuit ${w} closed`, undo: 'trip' },
+  quiet:   { word: 'Quiet', icon: 'pause', done: (n, w) => `${w} takes no more jobs` },
+  stop:    { word: 'Stop', icon: 'x', done: (n, w) => `${w} ends when its jobs have`, danger: true, sure: true },
+  drain:   { word: 'Empty', icon: 'trash', done: () => 'The queue is empty', danger: true, sure: true },
+};
+const TELLS = {
+  retry: ['It goes to the end of its queue, with all its attempts.', 'They go to the end of the queue, with all their attempts. Jobs that fail from now on are not included.'],
+  replay: ['It goes back to its own queue, under its own name, in one step: it is never in both places.', 'Each goes back to its own queue, under its own name, in one step: it is never in both places.'],
+  remove: ['It is deleted with its log and result. This cannot be undone.', 'They are deleted with their logs and results. This cannot be undone.'],
+  discard: ['It is deleted with its data and traceback. This cannot be undone.', 'They are deleted with their data and tracebacks. This cannot be undone.'],
+  cancel: ['If it waits, it never runs. If it runs, its handler is told and it ends as cancelled, without a retry.', 'Those that wait never run. Those that run are told, and end as cancelled, without a retry.'],
+  promote: ['It may run at once, before its time.', 'They may run at once, before their time, as slots get free.'],
+  stop: ['It takes no more jobs, lets those end that it runs, and is gone.', ''],
+  drain: ['All jobs that wait are deleted. Running ones go on. This cannot be undone.', 'All jobs that wait are deleted. Running ones go on. This cannot be undone.'],
+};
+const written = () => h('small', {}, 'Written to the audit log');
+function confirmed(verb, n, noun, about, act) {             // asks first; `act` is done when the answer is yes
+  const v = VERBS[verb], typed = v.danger && n > 100, one = n === 1, what = `${v.bulk && !one ? v.bulk : v.word} ${one ? 'this ' + noun : plural(n, noun)}`;
+  const ok = h('button', { class: 'btn primary' + (v.danger ? ' danger' : ''), value: 'ok', disabled: typed }, what);
+  const d = dialog(h('form', { method: 'dialog' }, h('h2', { id: 'dlg-t' }, what + '?'), h('p', {}, TELLS[verb]?.[one ? 0 : 1] || ''),
+    about.length > 0 && facts(about),
+    typed && h('label', {}, h('span', {}, `Type ${num(n)}`), h('input', { class: 'input', autocomplete: 'off', 'aria-label': `Type ${num(n)} to confirm`, oninput: e => { ok.disabled = e.target.value.replace(/\D/g, '') !== String(n); } })),
+    h('footer', {}, written(), h('button', { class: 'btn', value: 'no' }, 'Back'), ok)));
+  if (v.danger) $('.btn[value=no]', d).focus(); else ok.focus();
+  d.addEventListener('close', () => { if (d.returnValue === 'ok') act(); });
+}
+async function act(verb, at, what, row) {                   // one thing: done at once, greyed until the server has answered
+  const v = VERBS[verb], path = at + (v.path ?? '/' + verb);
+  row?.classList.add('stale');
+  try {
+    await api.call(v.method || 'POST', path, v.method ? undefined : {});
+    toast(v.done(1, what), { icon: 'check', undo: v.undo && (() => act(v.undo, at, what)) });
+    if (verb === 'remove' && !row) location.href = $('.crumbs li:nth-last-child(2) a')?.href || site.href; else refresh();
+  } catch (error) {
+    row?.classList.remove('stale');
+    toast(error.message, { icon: 'warn' });
+  }
+}
+async function bulk(verb, many, body, n) {                  // at most 1,000 a call, with a cursor: progress can be shown and stopped
+  let stop = false, done = 0, refused = 0, cursor;
+  const bar = h('progress', { max: n || 1, value: 0, 'aria-label': 'Progress' });
+  const t = n > 25 && toast(`Working on ${num(n)}`, { icon: VERBS[verb].icon, act: ['Stop', () => { stop = true; }], keep: true });
+  if (t) t.append(bar);
+  try {
+    do {
+      const found = await api.post(`${many}/${verb}`, cursor ? { ...body, cursor } : body);
+      done += found.done; refused += (found.refused?.length || 0) + Object.keys(found.invalid || {}).length; cursor = found.cursor;
+      if (t) { bar.value = done; $('span', t).textContent = `${num(done)} of ${num(n)}`; }
+    } while (cursor && !stop);
+    const left = refused ? `; ${num(refused)} could not be, and stay as they are` : '';
+    toast(stop ? `Stopped: ${num(done)} done` : VERBS[verb].done(done) + left, { icon: refused && !done ? 'warn' : 'check' });
+  } catch (error) { toast(`${error.message}${done ? ` ${num(done)} were done before.` : ''}`, { icon: 'warn' }); }
+  if (t) t.remove();
+  refresh();
+}
+const listed = box => ({ many: box.dataset.many, noun: box.dataset.noun || 'job', filter: JSON.parse(box.dataset.filter || '{}') });
+function about(box) {
+  const said = box.dataset.about;
+  return [...(said ? [['Matches', said]] : []), ['As of', clock(now(), true) + ' UTC']];
+}
+function actions(e) {
+  const b = e.target.closest('[data-act]');
+  if (!b || b.disabled) return;
+  const verb = b.dataset.act, v = VERBS[verb], box = b.closest('[data-list]'), bar = b.closest('.bulk'), row = b.closest('tr'), what = b.dataset.on || '';
+  b.closest('[popover]')?.hidePopover?.();
+  if (b.dataset.form) return ask(b);
+  if (bar || b.dataset.all != null) {
+    const { many, noun, filter } = listed(b.dataset.many ? b : box);
+    const ids = bar && bar.dataset.whole !== '1' ? $$('tbody tr', box).filter(r => $('input[type=checkbox]', r)?.checked).map(r => r.dataset.id) : null;
+    const n = ids ? ids.length : +(b.dataset.all ?? box.dataset.match);
+    const body = ids ? { ids } : { ...filter, ...(box?.dataset.moment && { before: box.dataset.moment }) };
+    return confirmed(verb, n, noun, ids ? [] : about(b.dataset.many ? b : box), () => bulk(verb, many, body, n));
+  }
+  const at = b.closest('[data-at]')?.dataset.at;
+  const go = at != null ? () => act(verb, at, what, row) : () => bulk(verb, box.dataset.many, { ids: [row.dataset.id] }, 1);
+  if (v.sure) return confirmed(verb, 1, b.dataset.noun || box?.dataset.noun || 'job', [], go);
+  go();
+}
+
+/* == Forms that the server drew as <template id=form-…>: asked in a dialog, sent as JSON. A field's name is its place in
+   the body; `data-as` says what it is: a number, json, or a text. What is left empty is left out, or null if data-null. */
+function filled(form) {
+  const body = {};
+  for (const field of $$('[name]', form)) {
+    const text = field.type === 'checkbox' ? (field.checked ? 'true' : '') : field.value, as = field.dataset.as, [first, second] = field.name.split('.');
+    let value = text;
+    if (text.trim() === '') { if (!('null' in field.dataset)) continue; value = null; }
+    else if (as === 'number') { value = Number(text.replace(/[,\s]/g, '')); if (isNaN(value)) throw new Refused(422, { message: `${text} is no number.`, field: field.name }); }
+    else if (as === 'json') { try { value = JSON.parse(text); } catch (error) { throw new Refused(422, { message: `This is not JSON: ${error.message}.`, field: field.name }); } }
+    if (!second) body[first] = value;
+    else if (value !== null) (body[first] ||= {})[second] = value;
+    else body[first] ??= null;
+  }
+  for (const [k, v] of Object.entries(body)) if (v && v.constructor === Object && form.dataset.whole?.split(' ').includes(k) && Object.values(v).length < 2) body[k] = null;
+  return body;
+}
+function ask(b) {
+  const source = document.getElementById('form-' + b.dataset.form), verb = b.dataset.act, wrong = h('div', {});
+  const form = h('form', { method: 'dialog' }, source.content.cloneNode(true), wrong, h('footer', {}, written(), h('button', { class: 'btn', value: 'no', formnovalidate: true }, 'Back'), h('button', { class: 'btn primary', value: 'ok' }, source.dataset.word)));
+  if (source.dataset.whole) form.dataset.whole = source.dataset.whole;
+  const title = $('h2', form); title.id = 'dlg-t';
+  const at = source.dataset.at ?? b.closest('[data-at]').dataset.at, send = body => api.call(source.dataset.method || 'POST', at, body);
+  const d = dialog(form);
+  form.addEventListener('submit', async e => {
+    if (e.submitter?.value !== 'ok') return;
+    e.preventDefault();
+    try {
+      const body = { ...JSON.parse(source.dataset.body || '{}'), ...filled(form) }, before = source.dataset.before && JSON.parse(source.dataset.before);
+      const found = await send(body);
+      d.close();
+      toast(source.dataset.done || VERBS[verb]?.done(1, b.dataset.on || '') || 'Done', { icon: 'check', undo: before && (() => send(before).then(refresh, error => toast(error.message, { icon: 'warn' }))), act: found.id && source.dataset.opens ? ['Open', () => { location.href = to('queues', found.queue, 'jobs', found.id); }] : undefined });
+      refresh();
+    } catch (error) {
+      wrong.replaceChildren(note('crit', error.message));
+      $(`[name^="${error.field || '-'}"]`, form)?.focus();
+    }
+  });
+}

@@ -1,0 +1,94 @@
+"""The pages: which one a path means, drawn with what is around all of them, and what is shown when one cannot be."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qs
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+
+from toril.app import App
+from toril.clock import Clock
+from toril.web.access import COOKIE, SignsIn, Who
+from toril.web.endpoint import Asking, asked_for
+from toril.web.frame import Frame
+from toril.web.live import Live, Look
+from toril.web.pages import PAGES
+from toril.web.pages.page import Page
+from toril.web.paths import query
+from toril.web.problems import Problem
+from toril.web.rendering import Links, rendered
+from toril.web.static import file
+from toril.web.table import Table
+
+__all__ = ["LIVE", "Dashboard"]
+
+LIVE: Final = "/live"
+
+
+class Dashboard:
+    """One app's pages."""
+
+    def __init__(self, app: App, clock: Clock) -> None:
+        self._app = app
+        self._clock = clock
+        self._table = Table(PAGES)
+        self._frame = Frame(app, clock)
+        self.live = Live(self._draw, clock)
+
+    def asset(self, path: str) -> Response | None:
+        """A file that everyone may have; None if the path is none of one."""
+        return file(path)
+
+    async def page(self, path: str, raw: bytes, who: Who) -> Response:
+        """The page at a path, as one sees it."""
+        return HTMLResponse(await self._drawn(path, raw, who))
+
+    def stream(self, raw: bytes, who: Who) -> Response:
+        """What changes on the page that `view` names, by its address from the site's root."""
+        view = query(raw).get("view", "")
+        path, _, more = view.partition("?")
+        self._found("/" + path.lstrip("/"), who)
+        follow = self.live.follow(Look("/" + path.lstrip("/"), more.encode(), who.role))
+        return StreamingResponse(follow, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    async def _draw(self, look: Look) -> str:
+        return await self._drawn(look.path, look.query, Who("", look.role))
+
+    async def _drawn(self, path: str, raw: bytes, who: Who) -> str:
+        page, names = self._found(path, who)
+        asking = Asking(self._app, who, names, asked_for(page.query, query(raw)), None)
+        values = await page.show(asking)
+        return self._rendered(page.template, path, who, await self._frame.values(page.nav), values)
+
+    def _found(self, path: str, who: Who) -> tuple[Page, Mapping[str, str]]:
+        page, names = self._table.find("GET", path)
+        if who.role < page.role:
+            raise Problem(403, "forbidden", f"this page needs the role {page.role.name.lower()}")
+        return page, names
+
+    def _rendered(
+        self, template: str, path: str, who: Who | None, frame: Mapping[str, Any], values: Mapping[str, Any]
+    ) -> str:
+        return rendered(template, {**frame, **values}, to=Links.at(path), who=who, now=self._clock.now())
+
+    def problem(self, problem: Problem, path: str, incident: str | None = None) -> Response:
+        """What someone sees in place of a page. Whoever may not enter is asked to sign in, where that is possible."""
+        values: dict[str, Any] = {"problem": problem, "incident": incident}
+        template = "away.html" if problem.code in ("store_unavailable", "closed", "uncertain") else "problem.html"
+        if problem.code == "who_are_you":
+            template = "enter.html"
+        text = self._rendered(template, path or "/", None, self._frame.bare(), values)
+        return HTMLResponse(text, problem.status, problem.headers)
+
+    def signed_in(self, access: SignsIn, body: bytes, path: str, *, base: str, secure: bool) -> Response | None:
+        """Back to the page that was asked for, now with a ticket; None if the secret is wrong."""
+        secret = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10).get("token", [""])[0].strip()
+        ticket = access.ticket(secret)
+        if ticket is None:
+            return None
+        value, seconds = ticket
+        back = RedirectResponse("./" + path.rpartition("/")[2], 303)
+        back.set_cookie(
+            COOKIE, value, max_age=seconds, path=base or "/", secure=secure, httponly=True, samesite="strict"
+        )
+        return back

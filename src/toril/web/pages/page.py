@@ -1,0 +1,33 @@
+"""One page: where it is, who may see it, its template, and the function that gives what the template shows."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
+
+from toril.web.access import Role
+from toril.web.endpoint import Asking, Form
+
+__all__ = ["Page", "View"]
+
+
+class View(Form):
+    """What of the query changes what the server draws. The rest, such as `theme`, is the script's."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """`show` gives the values of the template; `nav` is the entry of the navigation that it stands under. An element
+    with an id that begins with `n-` and nothing but text in it is kept up to date while the page is open."""
+
+    method: ClassVar[str] = "GET"
+
+    path: str
+    template: str
+    show: Callable[[Asking], Awaitable[Mapping[str, Any]]]
+    role: Role = Role.READ
+    query: type[View] = View
+    nav: str = "overview"
