@@ -14,8 +14,8 @@ TARGET = ROOT / "sync.py"
 
 HEAD = '''"""`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `schedule.py`, `groups.py` and `job.py`:
-change those.
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `searching.py`, `schedule.py`,
+`groups.py` and `job.py`: change those.
 """
 
 {imports}
@@ -98,7 +98,7 @@ class SyncGroups:
 
 # What `Job.__init__` sets, which no annotation in the class body tells.
 FIELDS = {"id": "str", "name": "str", "data": "Any", "added": "bool", "outcome": "AddOutcome"}
-NOT_TWINNED = {"queue", "sync", "store", "listeners", "call", "name", "schedules", "groups"}
+NOT_TWINNED = {"queue", "sync", "store", "listeners", "call", "name", "schedules", "groups", "redaction"}
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -169,6 +169,8 @@ _MADE = {
     "list[SyncJob[Any]]": "return [self._sync(job) for job in {call}]",
     "Page[SyncJob[Any]]": "page = {call}\n"
     "        return Page(tuple(self._sync(job) for job in page.items), page.cursor)",
+    "Found[SyncJob[Any]]": "page = {call}\n"
+    "        return Found(tuple(self._sync(job) for job in page.items), page.cursor, page.looked)",
 }
 
 
@@ -183,10 +185,12 @@ from toril.groups import GroupOptions, QueueGroups
 from toril.job import Job
 from toril.metrics import QueueMetrics
 from toril.model import (
-    AddOutcome, Counts, Event, GroupLimits, GroupView, JobRecord, Page, RateLimit, ScheduleView, Settings, WorkerView
+    AddOutcome, Counts, Event, Found, GroupLimits, GroupView, JobRecord, Page, RateLimit, ScheduleView, Settings,
+    WorkerView,
 )
 from toril.model import Run as RunRecord
-from toril.operations import StateName
+from toril.policy.search import JobFilter
+from toril.searching import Counted, Failures, StateName
 from toril.policy.figures import Range
 from toril.policy.retry import Seconds
 from toril.queue import Item, Planned, Queue
@@ -202,11 +206,12 @@ def written() -> str:
     queue = [_property("name", "str", "_queue")]
     queue += [twin(method, "_queue") for method in methods("queue.py", "Queue")]
     queue += [twin(method, "_queue") for method in methods("operations.py", "QueueOperations")]
+    queue += [twin(method, "_queue") for method in methods("searching.py", "QueueSearch")]
     schedules = [twin(method, "_schedules") for method in methods("schedule.py", "QueueSchedules")]
     groups = [twin(method, "_groups") for method in methods("groups.py", "QueueGroups")]
     parts = {"job": job, "queue": queue, "schedules": schedules, "groups": groups}
     body = HEAD.format(imports=IMPORTS, **{name: "\n".join(filter(None, each)) for name, each in parts.items()})
-    return body.replace("Page[Run]", "Page[RunRecord]")
+    return body.replace("Found[Run]", "Found[RunRecord]")
 
 
 def formatted() -> str:

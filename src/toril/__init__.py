@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from toril.policy.breaker import Breaker
     from toril.policy.letters import LetterFilter
     from toril.policy.retry import Exponential, Fixed, Retry, Strategy
+    from toril.policy.search import JobFilter
     from toril.queue import Queue
     from toril.result import Result
     from toril.states import State
@@ -66,6 +67,7 @@ _WHERE = {
     "only_if": "toril.handlers",
     "Job": "toril.job",
     "Breaker": "toril.policy.breaker",
+    "JobFilter": "toril.policy.search",
     "LetterFilter": "toril.policy.letters",
     "Queue": "toril.queue",
     "Result": "toril.result",
@@ -130,6 +132,7 @@ __all__ = [
     "JobContext",
     "JobEvent",
     "JobFailed",
+    "JobFilter",
     "Keep",
     "LeaseLost",
     "LetterFilter",

@@ -33,6 +33,7 @@ from toril.portal import Portal
 from toril.queue import Queue
 from toril.scanning import Scanning
 from toril.schedule import Timing, boot
+from toril.showing import Redact, Redaction
 from toril.tended import Tended
 
 if TYPE_CHECKING:
@@ -83,22 +84,21 @@ class App(Failing, Tended, Flowing, Scanning, Crew):
 
     def __init__(
         self, url: str | None = None, *, prefix: str = "bull", durability: Durability | None = None,
-        lifespan: Lifespan | None = None, clock: Clock = SYSTEM,
+        lifespan: Lifespan | None = None, clock: Clock = SYSTEM, redact: Redact | None = None,
     ) -> None:  # fmt: skip
         self.url = (os.environ.get("TORIL_URL") or DEFAULT_URL) if url is None else url
         self.prefix = check_prefix(prefix)
         self.queues: Queues = Queues()
+        self.redaction = Redaction(redact)
         self._events = Events()
         self._lifespan = lifespan
         self._clock = clock
-        self._plan = Plan()
-        self._alerts: list[Alerts] = []
+        self._plan, self._alerts = Plan(), list[Alerts]()
         self._strategies: dict[str, BackoffStrategy] = dict(BUILT_IN)
         self._caller = Caller(f"{worker_name(clock)}/app", clock)
         self._durability = durability
         self._store: Store = connected(self.url, clock, self.prefix, durability, given=url is not None)
-        self._given = False
-        self._users = 0
+        self._given, self._users = False, 0
         self._process: Process | None = None
         self._portal: Portal | None = None
         self._opening = threading.Lock()

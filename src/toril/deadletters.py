@@ -4,15 +4,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mappi
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from toril.codec import decode, encode
+from toril.codec import Undecodable, decode, encode
 from toril.engine import Store
 from toril.errors import InvalidOption, NotFound, TorilError, UsageError, shown
-from toril.model import Backoff, Call, Changed, DeadLetter, Keep, Page, Refused, Replay
+from toril.model import Backoff, Call, Changed, DeadLetter, Found, Keep, Refused, Replay
+from toril.policy.errorgroups import Failed, grouped
 from toril.policy.letters import LetterFilter, cursor_of
+from toril.policy.masking import masked
 from toril.policy.retry import Exponential, Fixed, Strategy, Waiting
 from toril.policy.strategies import check_known
 from toril.protocols import Order
 from toril.queue import Queue
+from toril.searching import Counted, Failures
+from toril.showing import Redaction
 
 __all__ = ["AppDeadLetters", "Replayed"]
 
@@ -35,6 +39,9 @@ class _Home(Protocol):
 
     @property
     def queues(self) -> Mapping[str, Queue]: ...
+
+    @property
+    def redaction(self) -> Redaction: ...
 
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
 
@@ -63,22 +70,24 @@ class AppDeadLetters:
         cursor: str | None = None,
         limit: int = 50,
         order: Order = "newest",
-    ) -> Page[DeadLetter]:
+    ) -> Found[DeadLetter]:
         """A page of those that the filter means, the last that failed first. One call looks at 5,000 letters at most: a
         page may be short, or empty, and still have a cursor to go on with."""
         found: list[DeadLetter] = []
+        looked = 0
         for _ in range(_PAGES):
             page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
             for letter in page.items:
-                if where is not None and not where.matches(letter):
+                looked += 1
+                if where is not None and not where.matches(letter, self._seen):
                     continue
                 if len(found) == limit:
-                    return Page(tuple(found), cursor_of(found[-1]))
+                    return Found(tuple(found), cursor_of(found[-1]), looked - 1)
                 found.append(letter)
             cursor = page.cursor
             if cursor is None:
                 break
-        return Page(tuple(found), cursor)
+        return Found(tuple(found), cursor, looked)
 
     async def show(self, letter_id: str) -> DeadLetter:
         """One of them; `NotFound` if there is none of this id."""
@@ -92,6 +101,24 @@ class AppDeadLetters:
         if where is None:
             return await self._home.store.count_letters()
         return sum([1 async for _ in self._walk(where, "newest", None)])
+
+    async def counted(self, where: LetterFilter, *, cursor: str | None = None) -> Counted:
+        """How many of the next 5,000 are meant, and where to go on; all at once where nothing is asked for."""
+        asked_at = (await self._home.store.health()).now
+        if where == LetterFilter():
+            every = await self._home.store.count_letters()
+            return Counted(count=every, looked=every, cursor=None, asked_at=asked_at)
+        page = await self.page(where, cursor=cursor, limit=_A_PAGE * _PAGES)
+        return Counted(count=len(page.items), looked=page.looked, cursor=page.cursor, asked_at=asked_at)
+
+    async def groups(self, where: LetterFilter | None = None) -> Failures:
+        """Those that the filter means, put together by their error; of more than 5,000 the last that failed."""
+        page = await self.page(where, limit=_A_PAGE * _PAGES)
+        failed = [
+            Failed(letter.id, letter.failure.kind, self._error(letter), letter.failed_at) for letter in page.items
+        ]
+        every = await self._home.store.count_letters()
+        return Failures(groups=grouped(failed), looked=page.looked, of=max(every, page.looked))
 
     async def keep(self, keep: Keep) -> Keep:
         """How many are kept in the whole store, and for how long; without this all of them, until someone acts."""
@@ -134,6 +161,17 @@ class AppDeadLetters:
             return [await self._home.call(lambda call: self._home.store.discard(ids, call=call))]
 
         return Replayed(*await self._act(which, step, told))
+
+    def _seen(self, letter: DeadLetter) -> Any:
+        """A payload as it may be shown: what is not shown cannot be found either."""
+        try:
+            value = masked(decode(letter.data))
+        except Undecodable:
+            value = letter.data
+        return self._home.redaction.seen(value, "data", letter.queue, letter.name)
+
+    def _error(self, letter: DeadLetter) -> str:
+        return self._home.redaction.text(letter.failure.reason, "error", letter.queue, letter.name) or ""
 
     def _wire(self, backoff: Waiting | str | None) -> Backoff | None:
         if backoff is None:
@@ -204,7 +242,7 @@ class AppDeadLetters:
         while True:
             page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
             for letter in page.items:
-                if where.matches(letter):
+                if where.matches(letter, self._seen):
                     yield letter
             cursor = page.cursor
             if cursor is None:

@@ -1,17 +1,24 @@
-"""Jobs, and what is around them, as programs get them. The keys stay; new ones may come."""
+"""Jobs, and what is around them, as programs get them. The keys stay; new ones may come.
+
+Payloads, results and errors go through the app's `redact`; whoever makes a document says by which `Redaction`.
+"""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from toril.flow import Tree
 from toril.job import Job
 from toril.metrics import Overview, QueueMetrics, QueueOverview, Spread
-from toril.model import Circuit, DeadLetter, Event, Finding, Run, ScheduleView, WorkerView
+from toril.model import Circuit, DeadLetter, Ending, Event, Finding, Run, ScheduleView, WorkerView
+from toril.searching import Counted, Failures
+from toril.showing import Part, Redaction
 
 __all__ = [
     "of_circuit",
+    "of_counted",
     "of_event",
+    "of_failures",
     "of_finding",
     "of_job",
     "of_letter",
@@ -27,7 +34,7 @@ __all__ = [
 
 def of_job(job: Job[Any]) -> dict[str, Any]:
     """A job, as of when it was read."""
-    record = job.record
+    record, seen = job.record, job.queue.redaction
     if record is None:
         raise LookupError(f"{job!r} was not read from the store")
     return {
@@ -35,17 +42,17 @@ def of_job(job: Job[Any]) -> dict[str, Any]:
         "id": job.id,
         "name": job.name,
         "state": record.state.value,
-        "data": job.data,
+        "data": seen.seen(_plain(job.data), "data", record.queue, job.name),
         "priority": record.priority,
         "attempts": record.attempts,
         "attempts_made": record.attempts_made,
         "stalls": record.stalls,
-        "progress": job.progress,
-        "result": _value(job, record.result),
-        "error": job.error,
+        "progress": seen.seen(job.progress, "progress", record.queue, job.name),
+        "result": seen.seen(_value(job, record.result), "result", record.queue, job.name),
+        "error": seen.text(job.error, "error", record.queue, job.name),
         "error_kind": None if record.failure is None else record.failure.kind,
         "cancelling": record.cancelling,
-        "metadata": dict(job.metadata),
+        "metadata": seen.seen(dict(job.metadata), "metadata", record.queue, job.name),
         "worker": record.worker,
         "added_at": record.added_at,
         "started_at": record.started_at,
@@ -55,24 +62,25 @@ def of_job(job: Job[Any]) -> dict[str, Any]:
     }
 
 
-def of_letter(letter: DeadLetter) -> dict[str, Any]:
+def of_letter(letter: DeadLetter, seen: Redaction) -> dict[str, Any]:
     """A job that failed for good."""
+    of, failure = (letter.queue, letter.name), letter.failure
     return {
         "id": letter.id,
         "queue": letter.queue,
         "job_id": letter.job_id,
         "name": letter.name,
-        "data": _json(letter.data),
+        "data": seen.seen(_json(letter.data), "data", *of),
         "cause": letter.cause.value,
-        "error": letter.failure.reason,
-        "error_kind": letter.failure.kind,
-        "traceback": letter.failure.traceback,
+        "error": seen.text(failure.reason, "error", *of),
+        "error_kind": failure.kind,
+        "traceback": seen.text(failure.traceback, "traceback", *of),
         "attempts": letter.attempts,
         "attempts_made": letter.attempts_made,
         "stalls": letter.stalls,
         "stall_cause": letter.stall_cause,
         "priority": letter.priority,
-        "metadata": None if letter.metadata is None else _json(letter.metadata),
+        "metadata": None if letter.metadata is None else seen.seen(_json(letter.metadata), "metadata", *of),
         "worker": letter.worker,
         "added_at": letter.added_at,
         "started_at": letter.started_at,
@@ -88,7 +96,7 @@ def _json(text: str) -> Any:
         return text
 
 
-def of_run(queue: str, run: Run) -> dict[str, Any]:
+def of_run(queue: str, run: Run, seen: Redaction) -> dict[str, Any]:
     """What is remembered of a job that has ended."""
     return {
         "queue": queue,
@@ -102,21 +110,40 @@ def of_run(queue: str, run: Run) -> dict[str, Any]:
         "added_at": run.added_at,
         "started_at": run.started_at,
         "finished_at": run.finished_at,
-        "text": run.text,
+        "text": _summary(queue, run, seen),
         "whole": run.whole,
     }
 
 
+def _summary(queue: str, run: Run, seen: Redaction) -> str:
+    """A result's beginning, or the reason of a failure. Of a result that is there whole the value is looked at."""
+    if run.ending is Ending.FAILED:
+        return seen.text(run.text, "error", queue, run.name) or ""
+    value = _json(run.text) if run.whole else run.text
+    found = seen.seen(value, "result", queue, run.name)
+    return run.text if found == value else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
 def _value(job: Job[Any], text: str | None) -> Any:
-    return None if text is None else job.queue.result_of(job.name, text)
+    return None if text is None else _plain(job.queue.result_of(job.name, text))
 
 
-def of_schedule(view: ScheduleView) -> dict[str, Any]:
+def _plain(value: Any) -> Any:
+    """What a handler declares, as JSON has it."""
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - most commands do without
+
+    return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+
+
+def of_schedule(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
     """A recurring job, and how far it has come."""
     made = view.schedule
+    data = seen.seen(_json(made.job.data), "data", view.queue, made.job.name)
     state = "paused" if view.paused else "over" if view.over else "on"
     return {
-        "schedule": made.id, "queue": view.queue, "job": made.job.name, "data": _json(made.job.data), "state": state,
+        "schedule": made.id, "queue": view.queue, "job": made.job.name, "data": data, "state": state,
         "every_ms": made.every, "cron": made.cron, "tz": made.tz, "next_at": view.next, "runs": view.count,
         "limit": made.limit, "start_at": made.start, "end_at": made.end, "jitter_ms": made.jitter,
         "overlap": made.overlap.value, "catch_up": made.catch_up.value, "origin": made.origin.value,
@@ -212,6 +239,23 @@ def _of_hour(each: QueueOverview) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def of_counted(found: Counted) -> dict[str, Any]:
+    """How many are meant, as far as was looked."""
+    return {"count": found.count, "looked": found.looked, "cursor": found.cursor, "asked_at": found.asked_at}
+
+
+def of_failures(found: Failures) -> dict[str, Any]:
+    """Failures by their error; `looked` of `of` were looked at, the last."""
+    items = [
+        {
+            "kind": each.kind, "error": each.error, "count": each.count, "first_at": each.first_at,
+            "last_at": each.last_at, "example": each.example,
+        }
+        for each in found.groups
+    ]  # fmt: skip
+    return {"items": items, "looked": found.looked, "of": found.of}
+
+
 def of_finding(finding: Finding) -> dict[str, Any]:
     """What a doctor found, and what to do about it."""
     fault = finding.fault
@@ -222,11 +266,23 @@ def of_finding(finding: Finding) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def of_event(queue: str, event: Event) -> dict[str, Any]:
-    """Something that happened in a queue; `at` is its place there."""
+_TOLD: Final[Mapping[str, Part]] = {"returnvalue": "result", "failedReason": "error", "data": "progress"}
+
+
+def _told(queue: str, field: str, text: str, seen: Redaction) -> str:
+    if field not in _TOLD:
+        return text
+    value = text if field == "failedReason" else _json(text)
+    found = seen.seen(value, _TOLD[field], queue, "")
+    return text if found == value else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
+def of_event(queue: str, event: Event, seen: Redaction) -> dict[str, Any]:
+    """Something that happened in a queue; `at` is its place there. An event does not tell the job's name."""
+    detail = {field: _told(queue, field, text, seen) for field, text in event.detail.items()}
     return {
         "queue": queue, "kind": event.kind.value, "at": event.at, "time": event.time, "id": event.job_id,
-        "detail": dict(event.detail),
+        "detail": detail,
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from toril.model import Call
 from toril.plan import worker_name
 from toril.policy.strategies import BackoffStrategy, check_strategy
 from toril.queue import Queue
+from toril.showing import Redaction
 
 __all__ = ["Failing"]
 
@@ -25,6 +26,7 @@ class Failing:
     """A part of `App`, which has what is declared here."""
 
     queues: Mapping[str, Queue]
+    redaction: Redaction
     _clock: Clock
     _strategies: dict[str, BackoffStrategy]
     _alerts: list[Alerts]

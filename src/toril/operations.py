@@ -4,7 +4,6 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from toril.engine import Store
 from toril.errors import InvalidName, InvalidOption, NotFound, shown
 from toril.events import Events
 from toril.groups import QueueGroups
@@ -12,7 +11,6 @@ from toril.history import Happening, follow
 from toril.job import Job
 from toril.metrics import QueueMetrics, metrics
 from toril.model import (
-    BURIED,
     Call,
     Circuit,
     Counts,
@@ -24,18 +22,16 @@ from toril.model import (
     Precedence,
     RateLimit,
     Resume,
-    Run,
     SetConcurrency,
     SetRateLimit,
     Setting,
     Settings,
     Swept,
     WorkerView,
-    whole,
 )
 from toril.policy.figures import Range
-from toril.policy.retention import RUNS
 from toril.policy.retry import Seconds, milliseconds
+from toril.searching import QueueSearch, StateName, as_state
 from toril.states import State
 from toril.why import Explanation, ended, why
 
@@ -46,25 +42,12 @@ __all__ = ["QueueOperations"]
 
 T = TypeVar("T")
 
-StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]
 
-
-class QueueOperations:
+class QueueOperations(QueueSearch):
     """Reads, controls and settings of a queue."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str: ...
-
-    @property
-    @abstractmethod
-    def store(self) -> Store: ...
 
     @abstractmethod
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
-
-    @abstractmethod
-    def decoded(self, record: JobRecord) -> Any: ...
 
     @property
     @abstractmethod
@@ -83,38 +66,8 @@ class QueueOperations:
 
     async def jobs(self, state: StateName | State, cursor: str | None = None, limit: int = 50) -> "Page[Job[Any]]":
         """A page of the jobs in a state: the next to run first, the last to end first."""
-        page = await self.store.page(self.name, _state(state), cursor=cursor, limit=limit)
+        page = await self.store.page(self.name, as_state(state), cursor=cursor, limit=limit)
         return Page(tuple(self._job(record) for record in page.items), page.cursor)
-
-    async def runs(
-        self,
-        status: Literal["completed", "failed"] = "completed",
-        cursor: str | None = None,
-        limit: int = 20,
-        subject: str | None = None,
-    ) -> Page[Run]:
-        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, or of those
-        about one subject."""
-        if status not in ("completed", "failed"):
-            raise InvalidOption(f"status must be 'completed' or 'failed', not {shown(status)}")
-        whole("limit", limit, 1, 2**53)
-        found: list[Run] = []
-        while True:
-            page = await self.store.runs(self.name, Ending(status), cursor=cursor, limit=limit - len(found))
-            found += [run for run in page.items if subject is None or run.subject == subject]
-            cursor = page.cursor
-            if subject is None or cursor is None or len(found) == limit:
-                return Page(tuple(found), cursor)
-
-    async def failures_in_a_row(self, subject: str) -> int:
-        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
-        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
-        good = (await self.runs("completed", limit=RUNS)).items
-        since = next((run.finished_at for run in good if run.subject == subject), None)
-        if since is None:  # if some are no longer known, it may have been among them
-            since = good[-1].finished_at if len(good) == RUNS else -1
-        bad = (await self.runs("failed", limit=RUNS, subject=subject)).items
-        return sum(run.finished_at > since and run.cause in BURIED for run in bad)
 
     async def metrics(self, over: Range = "1h") -> QueueMetrics:
         """Counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`: what completed and failed, how
@@ -204,7 +157,7 @@ class QueueOperations:
         self, state: StateName | State = "completed", *, older_than: Seconds = 0, limit: int | None = None
     ) -> int:
         """Remove jobs of a state that are older than this, oldest first. How many that were."""
-        grace, wanted = milliseconds("older_than", older_than, 0, 2**42), _state(state)
+        grace, wanted = milliseconds("older_than", older_than, 0, 2**42), as_state(state)
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidOption(f"limit must be a whole number from 1, not {shown(limit)}")
         removed = 0
@@ -248,15 +201,3 @@ class QueueOperations:
             removed += len(swept.ids)
             if not swept.more:
                 return removed
-
-    def _job(self, record: JobRecord) -> "Job[Any]":
-        queue: Queue = self  # type: ignore[assignment]
-        return Job(queue, record.id, record.name, self.decoded(record), record=record)
-
-
-def _state(state: object) -> State:
-    try:
-        return State(str(state))
-    except ValueError:
-        known = ", ".join(State)
-        raise InvalidOption(f"a state is one of {known}, not {shown(state)}") from None

@@ -14,6 +14,7 @@ from toril.engine import Store
 from toril.errors import Closed, UsageError
 from toril.events import Events
 from toril.model import Call
+from toril.showing import Redaction
 
 __all__ = ["Doorway", "Home", "Portal"]
 
@@ -114,6 +115,9 @@ class Home(Protocol):
     @property
     def events(self) -> Events: ...
 
+    @property
+    def redaction(self) -> Redaction: ...
+
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
 
     def portal(self) -> Portal: ...
@@ -123,8 +127,9 @@ class Doorway:
     """What a blocking queue has in place of its app: the portal of the moment, so that a handle outlives a `close` and
     a fork."""
 
-    def __init__(self, portal: Callable[[], Portal]) -> None:
-        self.portal = portal
+    def __init__(self, home: Home) -> None:
+        self.portal = home.portal
+        self.redaction = home.redaction
 
     @property
     def store(self) -> Store:

@@ -85,7 +85,7 @@ class Queue(QueueOperations):
         """This queue for code that blocks: in Django, Flask, scripts. It opens the store by itself."""
         from toril.sync import SyncQueue  # noqa: PLC0415 - it is made of this class
 
-        doorway = Doorway(self._home.portal)
+        doorway = Doorway(self._home)
         return SyncQueue(self._with(_home=doorway), doorway.run)
 
     # declaring handlers

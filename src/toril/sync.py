@@ -1,7 +1,7 @@
 """`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `schedule.py`, `groups.py` and `job.py`:
-change those.
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `searching.py`, `schedule.py`,
+`groups.py` and `job.py`: change those.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -17,6 +17,7 @@ from toril.model import (
     AddOutcome,
     Counts,
     Event,
+    Found,
     GroupLimits,
     GroupView,
     JobRecord,
@@ -27,11 +28,12 @@ from toril.model import (
     WorkerView,
 )
 from toril.model import Run as RunRecord
-from toril.operations import StateName
 from toril.policy.figures import Range
 from toril.policy.retry import Seconds
+from toril.policy.search import JobFilter
 from toril.queue import Item, Planned, Queue
 from toril.schedule import QueueSchedules, Timing
+from toril.searching import Counted, Failures, StateName
 from toril.states import State
 from toril.why import Explanation
 
@@ -289,22 +291,6 @@ class SyncQueue:
         page = self._run(self._queue.jobs(state, cursor, limit))
         return Page(tuple(self._sync(job) for job in page.items), page.cursor)
 
-    def runs(
-        self,
-        status: Literal["completed", "failed"] = "completed",
-        cursor: str | None = None,
-        limit: int = 20,
-        subject: str | None = None,
-    ) -> Page[RunRecord]:
-        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, or of those
-        about one subject."""
-        return self._run(self._queue.runs(status, cursor, limit, subject))
-
-    def failures_in_a_row(self, subject: str) -> int:
-        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
-        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
-        return self._run(self._queue.failures_in_a_row(subject))
-
     def metrics(self, over: Range = "1h") -> QueueMetrics:
         """Counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`: what completed and failed, how
         long jobs waited and ran, which names failed, in all and in at most 240 points. It is recorded whether jobs are
@@ -355,6 +341,42 @@ class SyncQueue:
     def retry_failed(self) -> int:
         """Run all failed jobs again that are kept. How many that were."""
         return self._run(self._queue.retry_failed())
+
+    def search(
+        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50
+    ) -> "Found[SyncJob[Any]]":
+        """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
+        most: a page may be short, or empty, and still have a cursor to go on with. A walk over all pages meets no job
+        twice, and skips none that stays in the state."""
+        page = self._run(self._queue.search(state, where, cursor=cursor, limit=limit))
+        return Found(tuple(self._sync(job) for job in page.items), page.cursor, page.looked)
+
+    def count(self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None) -> Counted:
+        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000."""
+        return self._run(self._queue.count(state, where, cursor=cursor))
+
+    def failures(self) -> Failures:
+        """The failed jobs that are kept, put together by their error; of more than 5,000 the last."""
+        return self._run(self._queue.failures())
+
+    def runs(
+        self,
+        status: Literal["completed", "failed"] = "completed",
+        cursor: str | None = None,
+        limit: int = 20,
+        subject: str | None = None,
+        *,
+        where: JobFilter = JobFilter(),
+    ) -> Found[RunRecord]:
+        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, of those
+        about one subject, or of those that a filter means. A record has no payload: a key is looked for where the job
+        or its dead letter is kept, and `subject` is for the rest."""
+        return self._run(self._queue.runs(status, cursor, limit, subject, where=where))
+
+    def failures_in_a_row(self, subject: str) -> int:
+        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
+        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
+        return self._run(self._queue.failures_in_a_row(subject))
 
     def scoped(self, **metadata: Any) -> "SyncQueue":
         """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""

@@ -18,6 +18,7 @@ from toril.model import KEEP_ALL, Call, Lease, Order
 from toril.plan import Plan
 from toril.portal import Portal
 from toril.queue import Queue, QueueOptions
+from toril.showing import Redaction
 from toril.worker.leases import Keeper
 from toril.worker.process import Process
 
@@ -34,6 +35,7 @@ class Home:
     def __init__(self, name: str, engine: Engine, clock: Clock) -> None:
         self.store = cast("Store", engine)
         self.events = Events()
+        self.redaction = Redaction()
         self._caller = Caller(f"{name}/app", clock, patience=2.0)
 
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:

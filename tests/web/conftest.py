@@ -54,8 +54,8 @@ Serve = Callable[..., Awaitable[Served]]
 
 
 @asynccontextmanager
-async def served(**options: Any) -> AsyncIterator[Served]:
-    app = App("memory://")
+async def served(*, redact: Any = None, **options: Any) -> AsyncIterator[Served]:
+    app = App("memory://", redact=redact)
     app.queue("email")
     server = Server(site(app, **{"access": Open(), **options}), "127.0.0.1", 0)
     port = await server.start()

@@ -80,7 +80,7 @@ async def test_a_failed_job_is_retried_or_replayed() -> None:
     assert retried["state"] == "waiting"
     assert (letter["job_id"], letter["data"]) == (other.id, {"user": 7, "token": "***"})
     assert runs["items"][0]["text"] == "no such user"
-    assert replayed == {"done": 1, "refused": [], "invalid": {}}
+    assert replayed == {"done": 1, "refused": [], "invalid": {}, "cursor": None}
     assert (again["data"], again["attempts"]) == ({"user": 8}, 2)
     assert nothing["done"] == 0
     assert both.status_code == 422
@@ -267,7 +267,7 @@ async def test_no_way_of_looking_shows_a_secret() -> None:
             "/queues/secrets/events?limit=1000", "/queues/secrets/schedules", "/queues/secrets/schedules/daily",
         )  # fmt: skip
         shown = [json.dumps(await ask(client, "GET", path)) for path in paths]
-        guess = await ask(client, "GET", "/queues/secrets/jobs?state=completed&text=hunter")
+        guess = await ask(client, "GET", "/queues/secrets/jobs?state=completed&q=hunter")
 
     assert [path for path, text in zip(paths, shown, strict=True) if "hunter2" in text] == []
     assert all("***" in text for text in (shown[0], shown[2], shown[4]))

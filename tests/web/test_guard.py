@@ -198,7 +198,7 @@ async def test_a_body_is_held_to_its_form(here: Served, body: bytes, status: int
 @pytest.mark.parametrize(
     ("query", "field"),
     [("limit=1000000000", "limit"), ("limit=abc", "limit"), ("limit=0", "limit"), ("limit=-1", "limit"),
-     ("page=-1", "page"), ("state=sleeping", "state"), ("text=" + "x" * 201, "text")],
+     ("page=-1", "page"), ("state=sleeping", "state"), ("q=" + "x" * 201, "q")],
 )  # fmt: skip
 async def test_a_parameter_that_is_wrong_is_named(here: Served, query: str, field: str) -> None:
     async with here.client() as client:
@@ -214,7 +214,7 @@ async def test_a_search_looks_for_the_text_itself(here: Served, text: str) -> No
     meant = await queue.add("meant", {"note": f"x{text}y"})
     await queue.add("other", {"note": "zzz"})
     async with here.client() as client:
-        found = (await client.get("/queues/email/jobs", params={"text": f"x{text}y"})).json()
+        found = (await client.get("/queues/email/jobs", params={"q": f"x{text}y"})).json()
 
     assert [job["id"] for job in found["items"]] == [meant.id]
 

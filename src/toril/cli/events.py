@@ -14,6 +14,7 @@ from toril.cli.place import Place, declared, on_store, store_options
 from toril.documents import of_event
 from toril.history import Happening, recent
 from toril.model import Event
+from toril.showing import Redaction
 
 __all__ = ["events"]
 
@@ -29,9 +30,9 @@ def events(*, queues: tuple[str, ...], follow: bool, last: int, after: str | Non
     """Show what happened in the QUEUEs, in all if none is named."""
     if after is not None and len(queues) != 1:
         raise click.UsageError("a place is one of a queue: name that one queue with --after")
-    show = _shower(as_json=as_json)
 
     async def look(app: App) -> None:
+        show = _shower(app.redaction, as_json=as_json)
         names = [(await declared(app, name)).name for name in queues] or await app.store.queues()
         async with asyncio.TaskGroup() as tasks:
             for name in names:
@@ -50,26 +51,25 @@ async def _one(app: App, name: str, after: str | None, last: int, show: Any, *, 
             show(name, happening)
 
 
-def _shower(*, as_json: bool) -> Any:
+def _shower(seen: Redaction, *, as_json: bool) -> Any:
     def show(queue: str, happening: Happening) -> None:
-        click.echo(on_a_line(_document(queue, happening)) if as_json else plain(_line(queue, happening)))
+        document = _document(queue, happening, seen)
+        click.echo(on_a_line(document) if as_json else plain(_line(document)))
 
     return show
 
 
-def _document(queue: str, happening: Happening) -> dict[str, Any]:
+def _document(queue: str, happening: Happening, seen: Redaction) -> dict[str, Any]:
     match happening:
         case Gap(at):
             return {"queue": queue, "kind": "gap", "at": at}
         case Event():
-            return of_event(queue, happening)
+            return of_event(queue, happening, seen)
 
 
-def _line(queue: str, happening: Happening) -> str:
-    match happening:
-        case Gap():
-            return f"... some of what happened in {queue} is no longer known ..."
-        case Event(_, time, kind, job_id, detail):
-            clock = datetime.fromtimestamp(time / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
-            rest = " ".join(f"{name}={value}" for name, value in detail.items() if value)
-            return f"{clock} {queue} {kind.value} {job_id or ''} {rest}".rstrip()[:300]
+def _line(found: dict[str, Any]) -> str:
+    if found["kind"] == "gap":
+        return f"... some of what happened in {found['queue']} is no longer known ..."
+    clock = datetime.fromtimestamp(found["time"] / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    rest = " ".join(f"{name}={value}" for name, value in found["detail"].items() if value)
+    return f"{clock} {found['queue']} {found['kind']} {found['id'] or ''} {rest}".rstrip()[:300]

@@ -137,7 +137,9 @@ async def _shown(app: App, queue: str | None, job_id: str) -> tuple[str, dict[st
         return "run", await _remembered(app, queue, job_id)
     record = found.record
     trace = record.failure.traceback if record is not None and record.failure is not None else ""
-    return "job", of_job(found) | {"logs": await found.logs(), "traceback": trace}
+    of, seen = (found.queue.name, found.name), app.redaction
+    logs = [seen.text(line, "log", *of) for line in await found.logs()]
+    return "job", of_job(found) | {"logs": logs, "traceback": seen.text(trace, "traceback", *of)}
 
 
 async def _remembered(app: App, queue: str | None, job_id: str) -> dict[str, Any]:
@@ -147,7 +149,7 @@ async def _remembered(app: App, queue: str | None, job_id: str) -> dict[str, Any
     for name in names:
         for ending in ("completed", "failed"):
             page = await app.queue(name).runs(ending, limit=_REMEMBERED)
-            found += [of_run(name, run) for run in page.items if run.id == job_id][:1]
+            found += [of_run(name, run, app.redaction) for run in page.items if run.id == job_id][:1]
     if len({run["queue"] for run in found}) > 1:
         where = ", ".join(sorted({run["queue"] for run in found}))
         raise Failure(

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from toril import App, State
+from toril import App, JobFilter, State
 from toril.cli.endings import say
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact
@@ -37,19 +37,25 @@ Found = tuple[list[dict[str, Any]], str | None]
 @click.argument("queue")
 @click.option("--state", type=click.Choice([str(state) for state in State]), help="Only jobs in this state.")
 @click.option("--runs", is_flag=True, help="Run records of ended jobs, which stay when the jobs themselves are gone.")
+@click.option("--name", help="Only jobs of this name.")
+@click.option("--error", help="Only jobs with this text in their error.")
+@click.option("--search", "text", help="Only jobs with this text in their id, name, error or payload.")
+@click.option("--key", metavar="KEY[=VALUE]", help="Only jobs with this in their payload: user.id, or user.id=7.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
 @click.option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
 @store_options
 @json_option
 def jobs(
-    *, queue: str, state: str | None, runs: bool, limit: int, cursor: str | None, place: Place, as_json: bool
-) -> None:
+    *, queue: str, state: str | None, runs: bool, limit: int, cursor: str | None, place: Place, as_json: bool,
+    **sought: str | None,
+) -> None:  # fmt: skip
     """List the jobs of QUEUE: in each state the next to run first, or the last that ended."""
+    where = JobFilter(name=sought["name"], error=sought["error"], text=sought["text"], key=sought["key"])
     states = _states(state, cursor, _ENDINGS if runs else _ORDER)
     inner = cursor.partition(":")[2] or None if cursor else None
 
     async def look(app: App) -> Found:
-        pages = _pages_of_runs(app, queue) if runs else _pages_of_jobs(app, queue)
+        pages = (_pages_of_runs if runs else _pages_of_jobs)(app, queue, where)
         await declared(app, queue)
         return await _walk(pages, states, inner, limit)
 
@@ -86,19 +92,19 @@ async def _walk(pages: Pages, states: Sequence[str], cursor: str | None, limit: 
     return found, None
 
 
-def _pages_of_jobs(app: App, name: str) -> Pages:
+def _pages_of_jobs(app: App, name: str, where: JobFilter) -> Pages:
     async def page(state: str, cursor: str | None, limit: int) -> Found:
-        found = await app.queue(name).jobs(State(state), cursor=cursor, limit=limit)
+        found = await app.queue(name).search(State(state), where, cursor=cursor, limit=limit)
         return [of_job(job) for job in found.items], found.cursor
 
     return page
 
 
-def _pages_of_runs(app: App, name: str) -> Pages:
+def _pages_of_runs(app: App, name: str, where: JobFilter) -> Pages:
     async def page(state: str, cursor: str | None, limit: int) -> Found:
         ending: Any = state
-        found = await app.queue(name).runs(ending, cursor=cursor, limit=limit)
-        return [of_run(name, run) for run in found.items], found.cursor
+        found = await app.queue(name).runs(ending, cursor=cursor, limit=limit, where=where)
+        return [of_run(name, run, app.redaction) for run in found.items], found.cursor
 
     return page
 

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from toril import App, DeadLetter, Exponential, Fixed, Keep, LetterFilter
+from toril import App, Exponential, Fixed, Keep, LetterFilter
 from toril.cli.asking import agreed, yes_option
 from toril.cli.endings import Failure, say
 from toril.cli.escaping import as_json as on_a_line
@@ -85,18 +85,18 @@ def _pair(text: str) -> tuple[str, Any]:
 def list_(*, where: LetterFilter, limit: int, cursor: str | None, place: Place, as_json: bool) -> None:
     """List dead letters, the last that failed first."""
 
-    async def look(app: App) -> Page[DeadLetter]:
-        found: list[DeadLetter] = []
+    async def look(app: App) -> Page[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
         at = cursor
         while True:
             page = await app.dead_letters.page(where, cursor=at, limit=limit - len(found))
-            found += page.items
+            found += [of_letter(letter, app.redaction) for letter in page.items]
             at = page.cursor
             if at is None or len(found) == limit:
                 return Page(tuple(found), at)
 
     page = on_store(place, look)
-    show(Lines(list(map(of_letter, page.items)), _COLUMNS, _row, "There are no dead letters."), as_json=as_json)
+    show(Lines(list(page.items), _COLUMNS, _row, "There are no dead letters."), as_json=as_json)
     if page.cursor is not None:
         say(on_a_line({"cursor": page.cursor}) if as_json else f"There are more: add  --cursor {page.cursor}")
 
@@ -116,10 +116,10 @@ def _row(letter: dict[str, Any]) -> list[object]:
 def show_(*, letter: str, place: Place, as_json: bool) -> None:
     """Show all that is known of LETTER."""
 
-    async def look(app: App) -> DeadLetter:
-        return await app.dead_letters.show(letter)
+    async def look(app: App) -> dict[str, Any]:
+        return of_letter(await app.dead_letters.show(letter), app.redaction)
 
-    found = of_letter(on_store(place, look))
+    found = on_store(place, look)
     if as_json:
         click.echo(on_a_line(found))
     else:

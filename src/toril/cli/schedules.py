@@ -54,7 +54,7 @@ def show_(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> N
 
     async def work(app: App) -> dict[str, Any]:
         found, view = await _found(app, queue, schedule)
-        return of_schedule(view) | {"upcoming": list(await found.schedules.upcoming(schedule))}
+        return of_schedule(view, app.redaction) | {"upcoming": list(await found.schedules.upcoming(schedule))}
 
     found = on_store(place, work)
     if as_json:
@@ -155,7 +155,7 @@ async def _all(app: App, queue: str | None) -> list[dict[str, Any]]:
         cursor = None
         while True:
             page = await app.queue(name).schedules.list(cursor)
-            found += [of_schedule(view) for view in page.items]
+            found += [of_schedule(view, app.redaction) for view in page.items]
             cursor = page.cursor
             if cursor is None:
                 break

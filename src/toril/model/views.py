@@ -76,6 +76,14 @@ class Page(Generic[T]):
         return self.items[index]
 
 
+@dataclass(frozen=True, slots=True)
+class Found(Page[T]):
+    """Some of many that were sought, out of the `looked` that were looked at. It may be short, or empty, and still have
+    a cursor: then there is more to look through."""
+
+    looked: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts(Mapping[str, int]):
     """How many jobs are in each state: `counts.waiting` or `counts["waiting"]`. `paused` can be asked for either way

@@ -1,13 +1,15 @@
 """Which dead letters are meant, and where a walk over them goes on."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from toril.errors import InvalidOption, shown
 from toril.model import Cause, DeadLetter
+from toril.policy.masking import masked
+from toril.policy.search import JobFilter, Seen, at_path
 
 __all__ = ["LetterFilter", "cursor_of", "place_of"]
 
@@ -18,7 +20,9 @@ _AFTER_ALL: Final = "\U0010ffff"  # no id is greater
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFilter:
     """Dead letters of a queue, of a job name, with a text in their error, of an error type (by its name), of a cause,
-    within a time, with values in their payload: `payload={"user.id": 7}`. What is not given is not asked for."""
+    within a time, with values in their payload: `payload={"user.id": 7}`; with a key there, `user.id` or `user.id=7`;
+    with a text in their id, name, error or payload. What is not given is not asked for. A text or a key is looked for
+    in what may be shown of a payload."""
 
     queue: str | None = None
     name: str | None = None
@@ -28,6 +32,8 @@ class LetterFilter:
     after: datetime | None = None
     before: datetime | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
+    key: str | None = None
+    text: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("after", "before"):
@@ -38,9 +44,11 @@ class LetterFilter:
             text = getattr(self, name)
             if text is not None and not isinstance(text, str):
                 raise InvalidOption(f"{name} must be a text, not {shown(text)}")
+        JobFilter(key=self.key, text=self.text)  # which says what is wrong with them
 
-    def matches(self, letter: DeadLetter) -> bool:
-        """Whether this one is meant. Of the error, upper and lower case are the same."""
+    def matches(self, letter: DeadLetter, seen: Callable[[DeadLetter], Any] | None = None) -> bool:
+        """Whether this one is meant. Of the error, upper and lower case are the same. `seen` gives a payload as it may
+        be shown; without it, what is named like a secret is not looked at."""
         return (
             self.queue in {None, letter.queue}
             and self.name in {None, letter.name}
@@ -50,29 +58,26 @@ class LetterFilter:
             and (self.after is None or letter.failed_at >= self.after.timestamp() * 1000)
             and (self.before is None or letter.failed_at < self.before.timestamp() * 1000)
             and (not self.payload or self._has_payload(letter.data))
+            and ((self.text is None and self.key is None) or self._has_text(letter, seen or _masked))
         )
+
+    def _has_text(self, letter: DeadLetter, seen: Callable[[DeadLetter], Any]) -> bool:
+        looked_at = Seen(id=letter.id, name=letter.name, error=letter.failure.reason, data=seen(letter))
+        return JobFilter(key=self.key, text=self.text).fits(looked_at)
 
     def _has_payload(self, text: str) -> bool:
         try:
             data = json.loads(text)
         except ValueError:
             return False
-        return all(_at(data, path) == value for path, value in self.payload.items())
+        return all(at_path(data, path) == value for path, value in self.payload.items())
 
 
-_MISSING: Final = object()
-
-
-def _at(data: Any, path: str) -> Any:
-    """What a payload has under a path of keys and places, parted by dots."""
-    for step in path.split("."):
-        if isinstance(data, dict):
-            data = data.get(step, _MISSING)
-        elif isinstance(data, list) and step.isdecimal() and int(step) < len(data):
-            data = data[int(step)]
-        else:
-            return _MISSING
-    return data
+def _masked(letter: DeadLetter) -> Any:
+    try:
+        return masked(json.loads(letter.data))
+    except ValueError:
+        return letter.data
 
 
 def cursor_of(letter: DeadLetter) -> str:

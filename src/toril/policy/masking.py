@@ -3,17 +3,17 @@
 import re
 from typing import Any, Final
 
-__all__ = ["masked"]
+__all__ = ["COVER", "masked"]
 
 _SECRET: Final = re.compile(r"password|passwd|secret|token|authorization|api[_-]?key|cookie", re.IGNORECASE)
-_COVER: Final = "***"
+COVER: Final = "***"
 
 
 def masked(value: Any) -> Any:
     """The value with `***` in place of all that stands under a name such as `password` or `api_key`."""
     match value:
         case dict():
-            return {key: _COVER if _SECRET.search(str(key)) else masked(part) for key, part in value.items()}
+            return {key: COVER if _SECRET.search(str(key)) else masked(part) for key, part in value.items()}
         case list():
             return [masked(part) for part in value]
         case _:

@@ -3,9 +3,9 @@
 import json
 import re
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AwareDatetime, BeforeValidator, Field
+from pydantic import AliasChoices, AwareDatetime, BeforeValidator, Field
 
 from toril.app import App
 from toril.declaring import PLAIN
@@ -13,17 +13,24 @@ from toril.documents import of_job
 from toril.errors import NotFound, shown
 from toril.job import Job
 from toril.policy.masking import masked
+from toril.policy.search import JobFilter
 from toril.queue import Queue
 from toril.web.endpoint import Asking, Form
 
-__all__ = ["Cursor", "Limit", "Moment", "Paging", "Search", "job_document", "job_of", "known_queue"]
+__all__ = [
+    "After", "Cursor", "Limit", "Moment", "Paging", "Search", "Searching", "StateName", "job_document", "job_of",
+    "known_queue",
+]  # fmt: skip
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]")
 _SHOWN: Final = 64 * 1024  # characters of a payload or result
 
 Cursor = Annotated[str | None, Field(max_length=1024)]
+# Where a listing goes on; `after` is heard as well.
+After = Annotated[str | None, Field(max_length=1024, validation_alias=AliasChoices("cursor", "after"))]
 Limit = Annotated[int, Field(ge=1, le=100)]
 Search = Annotated[str | None, Field(max_length=200)]
+StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]
 
 
 def _date(text: Any) -> Any:
@@ -36,6 +43,20 @@ def _date(text: Any) -> Any:
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_date)]
+
+
+class Searching(Form):
+    """Which jobs: of a name; with a text in their error; with a text (`q`) in their id, name, error or payload; with a
+    key in their payload, `user.id` or `user.id=7`; that were there when it was asked (`asked_at`, in ms)."""
+
+    q: Search = None
+    name: Search = None
+    error: Search = None
+    key: Search = None
+    asked_at: Annotated[int, Field(ge=0, le=2**53)] | None = None
+
+    def filter(self) -> JobFilter:
+        return JobFilter(text=self.q, name=self.name, error=self.error, key=self.key, until=self.asked_at)
 
 
 class Paging(Form):

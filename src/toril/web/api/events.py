@@ -7,6 +7,7 @@ from pydantic import Field
 from toril.documents import of_event
 from toril.model import Event
 from toril.policy.redaction import redacted
+from toril.showing import Redaction
 from toril.web.access import Role
 from toril.web.api.common import Cursor, job_of, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form
@@ -24,17 +25,22 @@ class Following(Form):
 async def list_events(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     found = await asking.app.store.events(queue.name, after=asking.query.after, limit=asking.query.limit)
-    return {"items": [_document(queue.name, event) for event in found.items], "last": found.last, "gap": found.gap}
+    return {
+        "items": [_document(queue.name, event, asking.app.redaction) for event in found.items],
+        "last": found.last,
+        "gap": found.gap,
+    }
 
 
 async def job_history(asking: Asking) -> dict[str, Any]:
     job = await job_of(asking)
-    return {"items": [_document(job.queue.name, event) for event in await job.history()]}
+    return {"items": [_document(job.queue.name, event, asking.app.redaction) for event in await job.history()]}
 
 
-def _document(queue: str, event: Event) -> dict[str, Any]:
+def _document(queue: str, event: Event, seen: Redaction) -> dict[str, Any]:
     """An event as it may be shown: a result or reason in it without what looks like a secret."""
-    return of_event(queue, event) | {"detail": {name: redacted(text) for name, text in event.detail.items()}}
+    found = of_event(queue, event, seen)
+    return found | {"detail": {name: redacted(text) for name, text in found["detail"].items()}}
 
 
 EVENTS: Final = (

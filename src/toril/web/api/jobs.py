@@ -5,36 +5,39 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.documents import of_run, of_tree
-from toril.model import Page
+from toril.model import Run
 from toril.policy.redaction import redacted
-from toril.states import State
 from toril.web.access import Role
-from toril.web.api.common import Cursor, Limit, Paging, Search, job_document, job_of, known_queue
-from toril.web.api.looking import Wanted, look
+from toril.web.api.common import (
+    After,
+    Limit,
+    Paging,
+    Search,
+    Searching,
+    StateName,
+    job_document,
+    job_of,
+    known_queue,
+)
 from toril.web.endpoint import Asking, Endpoint, Form
 from toril.web.problems import Problem
 
 __all__ = ["JOBS"]
 
-StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]
 
-
-class Listing(Form):
-    """Jobs of a state; those with this name, or with this text in their id, name, error or payload."""
+class Listing(Searching):
+    """Jobs of a state, those that the search means."""
 
     state: StateName = "waiting"
-    cursor: Cursor = None
+    cursor: After = None
     limit: Limit = 50
-    name: Search = None
-    text: Search = None
 
 
 async def list_jobs(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: Listing = asking.query
-    wanted = Wanted(state=State(form.state), name=form.name, text=form.text)
-    found = await look(queue, wanted, cursor=form.cursor, limit=form.limit)
-    return {"items": [job_document(job) for job in found.items], "cursor": found.cursor}
+    found = await queue.search(form.state, form.filter(), cursor=form.cursor, limit=form.limit)
+    return {"items": [job_document(job) for job in found.items], "cursor": found.cursor, "looked": found.looked}
 
 
 class Adding(Form):
@@ -68,7 +71,8 @@ async def show_job(asking: Asking) -> dict[str, Any]:
 async def job_logs(asking: Asking) -> dict[str, Any]:
     job = await job_of(asking)
     page = await job.queue.store.logs(job.queue.name, job.id, cursor=asking.query.cursor, limit=asking.query.limit)
-    return _page(page)
+    items = [redacted(asking.app.redaction.text(line, "log", job.queue.name, job.name) or "") for line in page.items]
+    return {"items": items, "cursor": page.cursor}
 
 
 async def why_job(asking: Asking) -> dict[str, Any]:
@@ -135,24 +139,29 @@ async def change_job(asking: Asking) -> dict[str, Any]:
     return job_document(await job.refresh())
 
 
-class Remembered(Form):
-    """Which runs."""
+class Remembered(Searching):
+    """Which runs. A record has no payload: a key is looked for where the job or its dead letter is kept."""
 
     status: Literal["completed", "failed"] = "completed"
-    cursor: Cursor = None
+    subject: Search = None
+    cursor: After = None
     limit: Limit = 20
 
 
 async def list_runs(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: Remembered = asking.query
-    page = await queue.runs(form.status, form.cursor, form.limit)
-    items = [of_run(queue.name, run) | {"text": redacted(run.text)} for run in page.items]
-    return {"items": items, "cursor": page.cursor}
+    page = await queue.runs(form.status, form.cursor, form.limit, form.subject, where=form.filter())
+    return {
+        "items": [_run(asking, queue.name, run) for run in page.items],
+        "cursor": page.cursor,
+        "looked": page.looked,
+    }
 
 
-def _page(page: Page[Any]) -> dict[str, Any]:
-    return {"items": list(page.items), "cursor": page.cursor}
+def _run(asking: Asking, queue: str, run: Run) -> dict[str, Any]:
+    found = of_run(queue, run, asking.app.redaction)
+    return found | {"text": redacted(found["text"])}
 
 
 _ONE: Final = "/queues/{queue}/jobs/{id}"

@@ -1,17 +1,19 @@
 """Dead letters: look through them, run them again, throw them away."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from toril.deadletters import Replayed
-from toril.documents import of_letter
+from toril.documents import of_counted, of_failures, of_letter
 from toril.model import Cause, DeadLetter
 from toril.policy.letters import LetterFilter
 from toril.policy.masking import masked
 from toril.policy.retry import Exponential, Fixed
+from toril.showing import Redaction
 from toril.web.access import Role
-from toril.web.api.common import Cursor, Limit, Moment, Search
+from toril.web.api.common import After, Cursor, Limit, Moment, Search
 from toril.web.endpoint import Asking, Endpoint, Form
 from toril.web.problems import Problem
 
@@ -28,12 +30,25 @@ class Sought(Form):
     cause: Literal["failed", "stalled"] | None = None
     after: Moment | None = None
     before: Moment | None = None
+    key: Search = None
+    q: Search = None
 
-    def filter(self) -> LetterFilter:
+    def filter(self, until: int | None = None) -> LetterFilter:
+        """With `until`, in ms, only what had failed by then."""
+        before = self.before
+        if until is not None:
+            moment = datetime.fromtimestamp((until + 1) / 1000, UTC)
+            before = moment if before is None else min(before, moment)
         return LetterFilter(
-            queue=self.queue, name=self.name, error=self.error, kind=self.kind,
-            cause=None if self.cause is None else Cause(self.cause), after=self.after, before=self.before,
+            queue=self.queue, name=self.name, error=self.error, kind=self.kind, key=self.key, text=self.q,
+            cause=None if self.cause is None else Cause(self.cause), after=self.after, before=before,
         )  # fmt: skip
+
+
+class LetterCounting(Sought):
+    """Those that are meant, from a place on."""
+
+    cursor: Cursor = None
 
 
 class LetterListing(Sought):
@@ -46,11 +61,20 @@ class LetterListing(Sought):
 async def list_letters(asking: Asking) -> dict[str, Any]:
     form: LetterListing = asking.query
     page = await asking.app.dead_letters.page(form.filter(), cursor=form.cursor, limit=form.limit)
-    return {"items": [_document(letter) for letter in page.items], "cursor": page.cursor}
+    return {"items": [_document(letter, asking.app.redaction) for letter in page.items], "cursor": page.cursor}
+
+
+async def count_letters(asking: Asking) -> dict[str, Any]:
+    return of_counted(await asking.app.dead_letters.counted(asking.query.filter(), cursor=asking.query.cursor))
+
+
+async def letter_failures(asking: Asking) -> dict[str, Any]:
+    found = asking.query.filter()
+    return of_failures(await asking.app.dead_letters.groups(None if found == LetterFilter() else found))
 
 
 async def show_letter(asking: Asking) -> dict[str, Any]:
-    return _document(await asking.app.dead_letters.show(asking.path["id"]))
+    return _document(await asking.app.dead_letters.show(asking.path["id"]), asking.app.redaction)
 
 
 class Waiting(Form):
@@ -61,15 +85,24 @@ class Waiting(Form):
 
 
 class LettersMeant(Form):
-    """Either `ids`, or `where` with what they have in common."""
+    """Either `ids`, or `where` with what they have in common: then ask again with the cursor until there is none. With
+    `asked_at`, as a count tells it, what failed since is left alone."""
 
     ids: Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=1000)] | None = None
     where: Sought | None = None
+    asked_at: Annotated[int, Field(ge=0, le=2**42)] | None = None
+    cursor: After = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 1000
 
-    def which(self) -> "LetterFilter | list[str]":
+    async def which(self, asking: Asking) -> tuple[list[str], str | None]:
+        """Their ids, the oldest first, and where to go on."""
         if (self.ids is None) == (self.where is None):
             raise Problem(422, "invalid", "say either which ids, or where", field="ids")
-        return self.where.filter() if self.where is not None else list(self.ids or ())
+        if self.where is None:
+            return list(self.ids or ()), None
+        letters, meant = asking.app.dead_letters, self.where.filter(self.asked_at)
+        page = await letters.page(meant, cursor=self.cursor, limit=self.limit, order="oldest")
+        return [letter.id for letter in page.items], page.cursor
 
 
 class ReplayingLetters(LettersMeant):
@@ -91,20 +124,23 @@ async def replay_letters(asking: Asking) -> dict[str, Any]:
     backoff = None
     if waiting is not None:
         backoff = Fixed(waiting.seconds) if waiting.type == "fixed" else Exponential(waiting.seconds)
-    return _done(await asking.app.dead_letters.replay(form.which(), attempts=form.attempts, backoff=backoff, edit=edit))
+    ids, cursor = await form.which(asking)
+    done = await asking.app.dead_letters.replay(ids, attempts=form.attempts, backoff=backoff, edit=edit)
+    return _done(done, cursor)
 
 
 async def discard_letters(asking: Asking) -> dict[str, Any]:
-    return _done(await asking.app.dead_letters.discard(asking.body.which()))
+    ids, cursor = await asking.body.which(asking)
+    return _done(await asking.app.dead_letters.discard(ids), cursor)
 
 
-def _done(replayed: Replayed) -> dict[str, Any]:
+def _done(replayed: Replayed, cursor: str | None) -> dict[str, Any]:
     refused = [{"id": each.id, "state": each.state.value if each.state else None} for each in replayed.refused]
-    return {"done": replayed.count, "refused": refused, "invalid": dict(replayed.invalid)}
+    return {"done": replayed.count, "refused": refused, "invalid": dict(replayed.invalid), "cursor": cursor}
 
 
-def _document(letter: DeadLetter) -> dict[str, Any]:
-    found = of_letter(letter)
+def _document(letter: DeadLetter, seen: Redaction) -> dict[str, Any]:
+    found = of_letter(letter, seen)
     return {**found, "data": masked(found["data"]), "metadata": masked(found["metadata"])}
 
 
@@ -112,6 +148,14 @@ LETTERS: Final = (
     Endpoint(
         method="GET", path="/dead-letters", role=Role.READ, run=list_letters, query=LetterListing,
         does="Jobs that failed for good, the last first.",
+    ),
+    Endpoint(
+        method="GET", path="/dead-letters/count", role=Role.READ, run=count_letters, query=LetterCounting,
+        does="How many are meant, and the moment of asking. With a cursor, of those looked at so far.",
+    ),
+    Endpoint(
+        method="GET", path="/dead-letters/failures", role=Role.READ, run=letter_failures, query=Sought,
+        does="Dead letters by their error; `looked` of them, the last, of `of`.",
     ),
     Endpoint(
         method="POST", path="/dead-letters/replay", role=Role.OPERATE, run=replay_letters, body=ReplayingLetters,

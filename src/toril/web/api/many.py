@@ -5,13 +5,12 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from toril.documents import of_counted, of_failures
 from toril.model import Call, Changed
 from toril.queue import Queue
-from toril.states import State
 from toril.web.access import Role
-from toril.web.api.common import Cursor, Search, known_queue
-from toril.web.api.looking import Wanted, look
-from toril.web.endpoint import Asking, Endpoint, Form
+from toril.web.api.common import After, Searching, StateName, known_queue
+from toril.web.endpoint import Asking, Endpoint
 from toril.web.problems import Problem
 
 __all__ = ["MANY"]
@@ -19,15 +18,31 @@ __all__ = ["MANY"]
 _A_CALL: Final = 100
 
 
-class Meant(Form):
-    """Either `ids`, or a `state` with a search. With a search, ask again with the cursor until there is none."""
+class Meant(Searching):
+    """Either `ids`, or a `state` with a search. With a search, ask again with the cursor until there is none; with
+    `asked_at`, as a count tells it, what came to the state since is left alone."""
 
     ids: Annotated[list[Annotated[str, Field(min_length=1, max_length=256)]], Field(max_length=1000)] | None = None
     state: Literal["waiting", "prioritized", "delayed", "completed", "failed"] | None = None
-    name: Search = None
-    text: Search = None
-    cursor: Cursor = None
+    cursor: After = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 1000
+
+
+class Counting(Searching):
+    """The jobs of a state that a search means."""
+
+    state: StateName = "waiting"
+    cursor: After = None
+
+
+async def count_jobs(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    form: Counting = asking.query
+    return of_counted(await queue.count(form.state, form.filter(), cursor=form.cursor))
+
+
+async def list_failures(asking: Asking) -> dict[str, Any]:
+    return of_failures(await (await known_queue(asking.app, asking.path["queue"])).failures())
 
 
 async def retry_jobs(asking: Asking) -> dict[str, Any]:
@@ -65,14 +80,23 @@ async def _each(asking: Asking, act: Act) -> dict[str, Any]:
 async def _ids(queue: Queue, form: Meant) -> tuple[list[str], str | None]:
     if (form.ids is None) == (form.state is None):
         raise Problem(422, "invalid", "say either which ids, or of which state", field="ids")
-    if form.ids is not None:
-        return list(dict.fromkeys(form.ids)), None
-    wanted = Wanted(state=State(str(form.state)), name=form.name, text=form.text)
-    page = await look(queue, wanted, cursor=form.cursor, limit=form.limit)
+    if form.state is None:
+        if not form.filter().everything or form.cursor is not None:
+            raise Problem(422, "invalid", "a search goes with a state, not with ids", field="ids")
+        return list(dict.fromkeys(form.ids or ())), None
+    page = await queue.search(form.state, form.filter(), cursor=form.cursor, limit=form.limit)
     return [job.id for job in page.items], page.cursor
 
 
 MANY: Final = (
+    Endpoint(
+        method="GET", path="/queues/{queue}/count", role=Role.READ, run=count_jobs, query=Counting,
+        does="How many jobs a search means, and the moment of asking. With a cursor, of those looked at so far.",
+    ),
+    Endpoint(
+        method="GET", path="/queues/{queue}/failures", role=Role.READ, run=list_failures,
+        does="The failed jobs that are kept, by their error; `looked` of them, the last, of `of`.",
+    ),
     Endpoint(
         method="POST", path="/queues/{queue}/retry", role=Role.OPERATE, run=retry_jobs, body=Meant,
         does="Run many ended jobs again.",

@@ -10,6 +10,7 @@ from toril.model import ScheduleView
 from toril.policy.masking import masked
 from toril.policy.spoken import in_words
 from toril.schedule import QueueSchedules
+from toril.showing import Redaction
 from toril.web.access import Role
 from toril.web.api.common import Moment, Paging, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form
@@ -20,7 +21,7 @@ __all__ = ["SCHEDULES"]
 async def list_schedules(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     page = await queue.schedules.list(asking.query.cursor, asking.query.limit)
-    return {"items": [_document(view) for view in page.items], "cursor": page.cursor}
+    return {"items": [_document(view, asking.app.redaction) for view in page.items], "cursor": page.cursor}
 
 
 async def all_schedules(asking: Asking) -> dict[str, Any]:
@@ -29,7 +30,7 @@ async def all_schedules(asking: Asking) -> dict[str, Any]:
     more = []
     for name in sorted(await asking.app.store.queues()):
         page = await asking.app.store.schedules.page(name, limit=asking.query.limit)
-        items += [_document(view) for view in page.items]
+        items += [_document(view, asking.app.redaction) for view in page.items]
         more += [name] if page.cursor is not None else []
     return {"items": items, "more": more}
 
@@ -42,7 +43,10 @@ class EachQueue(Form):
 
 async def show_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
-    return {**_document(await found.get(identity)), "upcoming": list(await found.upcoming(identity))}
+    return {
+        **_document(await found.get(identity), asking.app.redaction),
+        "upcoming": list(await found.upcoming(identity)),
+    }
 
 
 class PuttingSchedule(Form):
@@ -72,7 +76,7 @@ async def put_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     form: PuttingSchedule = asking.body
     options: Any = form.model_dump(exclude={"job", "data"}, exclude_none=True)
-    return _document(await found.put(identity, form.job, form.data, **options))
+    return _document(await found.put(identity, form.job, form.data, **options), asking.app.redaction)
 
 
 async def run_schedule(asking: Asking) -> dict[str, Any]:
@@ -84,13 +88,13 @@ async def run_schedule(asking: Asking) -> dict[str, Any]:
 async def pause_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     await found.pause(identity)
-    return _document(await found.get(identity))
+    return _document(await found.get(identity), asking.app.redaction)
 
 
 async def resume_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     await found.resume(identity)
-    return _document(await found.get(identity))
+    return _document(await found.get(identity), asking.app.redaction)
 
 
 async def remove_schedule(asking: Asking) -> dict[str, Any]:
@@ -104,8 +108,8 @@ async def _named(asking: Asking) -> tuple[QueueSchedules, str]:
     return (await known_queue(asking.app, asking.path["queue"])).schedules, asking.path["id"]
 
 
-def _document(view: ScheduleView) -> dict[str, Any]:
-    found = of_schedule(view)
+def _document(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
+    found = of_schedule(view, seen)
     return found | {"data": masked(found["data"]), "words": in_words(view.schedule), "busy": view.busy}
 
 

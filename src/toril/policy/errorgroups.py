@@ -1,0 +1,58 @@
+"""Failures put together that are the same but for a number or an id."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["ErrorGroup", "Failed", "grouped", "likeness"]
+
+_LONGEST: Final = 200
+# What differs from one failure to the next: ids in hexadecimal, and numbers. Each pattern is bounded by its own signs.
+_VARYING: Final = re.compile(
+    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b|[0-9]+",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """One failure: of which job, how, and when (ms)."""
+
+    id: str
+    kind: str
+    reason: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorGroup:
+    """Failures alike: `error` has `#` where they differ; `example` is the id of the last of them."""
+
+    kind: str
+    error: str
+    count: int
+    first_at: int
+    last_at: int
+    example: str
+
+
+def likeness(reason: str) -> str:
+    """The first line of an error, with `#` in place of numbers and ids."""
+    line = reason.strip().partition("\n")[0]
+    return _VARYING.sub("#", line[: 2 * _LONGEST])[:_LONGEST]
+
+
+def grouped(failures: Iterable[Failed]) -> tuple[ErrorGroup, ...]:
+    """The groups, the greatest first."""
+    found: dict[tuple[str, str], list[Failed]] = {}
+    for failed in failures:
+        found.setdefault((failed.kind, likeness(failed.reason)), []).append(failed)
+    made = [_made(kind, error, alike) for (kind, error), alike in found.items()]
+    return tuple(sorted(made, key=lambda group: (-group.count, -group.last_at, group.kind, group.error)))
+
+
+def _made(kind: str, error: str, alike: list[Failed]) -> ErrorGroup:
+    last = max(alike, key=lambda failed: failed.at)
+    first_at = min(failed.at for failed in alike)
+    return ErrorGroup(kind=kind, error=error, count=len(alike), first_at=first_at, last_at=last.at, example=last.id)

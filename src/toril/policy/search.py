@@ -1,0 +1,116 @@
+"""Which jobs are meant: by name, by a text, by what is in their payload. There are no patterns, only texts."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toril.errors import InvalidOption, shown
+
+__all__ = ["JobFilter", "PayloadKey", "Seen", "at_path"]
+
+_LONGEST: Final = 200  # characters of what is looked for
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadKey:
+    """A path of keys in a payload, parted by dots; there, or there with this value. `parse` reads `user.id` and
+    `user.id=7`, whose value is JSON where it can be, and the same as text."""
+
+    path: str
+    values: tuple[Any, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "PayloadKey":
+        path, separator, value = text.partition("=")
+        if not path:
+            raise InvalidOption(f"a key is written like user.id or user.id=7, not {shown(text)}")
+        if not separator:
+            return cls(path)
+        try:
+            return cls(path, (value, json.loads(value)))
+        except (ValueError, RecursionError):
+            return cls(path, (value,))
+
+    def fits(self, data: Any) -> bool:
+        found = at_path(data, self.path)
+        return found is not _MISSING if not self.values else any(_same(found, value) for value in self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Of a job or a run, what a filter looks at: as it is shown, so that nothing can be found that is not shown."""
+
+    id: str
+    name: str
+    error: str
+    data: Any
+    moment: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Jobs of a name; with a text in their error; with a text in their id, name, error or payload; with a key in their
+    payload, `user.id` or `user.id=7`; that had ended, or for those that have not ended were added, by `until` (ms).
+    What is not given is not asked for. Upper and lower case are the same, except in a name and a key."""
+
+    name: str | None = None
+    error: str | None = None
+    text: str | None = None
+    key: str | None = None
+    until: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("name", "error", "text", "key"):
+            given = getattr(self, field)
+            if given is not None and (not isinstance(given, str) or len(given) > _LONGEST):
+                raise InvalidOption(f"{field} must be a text of at most {_LONGEST} characters, not {shown(given)}")
+        if self.until is not None and (type(self.until) is not int or self.until < 0):
+            raise InvalidOption(f"until must be milliseconds since 1970, not {shown(self.until)}")
+        if self.key is not None:
+            PayloadKey.parse(self.key)
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is asked for."""
+        return self == _EVERYTHING
+
+    @property
+    def looks_within(self) -> bool:
+        """Whether payloads are looked at."""
+        return self.key is not None or self.text is not None
+
+    def fits(self, seen: Seen) -> bool:
+        return (
+            (self.name is None or seen.name == self.name)
+            and (self.until is None or (seen.moment is not None and seen.moment <= self.until))
+            and (self.error is None or self.error.casefold() in seen.error.casefold())
+            and (self.text is None or self._found_in(seen, self.text.casefold()))
+            and (self.key is None or PayloadKey.parse(self.key).fits(seen.data))
+        )
+
+    def _found_in(self, seen: Seen, sought: str) -> bool:
+        if any(sought in text.casefold() for text in (seen.id, seen.name, seen.error)):
+            return True
+        return sought in json.dumps(seen.data, ensure_ascii=False, default=str).casefold()
+
+
+_EVERYTHING: Final = JobFilter()
+
+
+def at_path(data: Any, path: str, missing: object = _MISSING) -> Any:
+    """What a payload has under a path of keys and places, parted by dots."""
+    for step in path.split("."):
+        if isinstance(data, Mapping):
+            data = data.get(step, _MISSING)
+        elif isinstance(data, list) and step.isascii() and step.isdecimal() and int(step[:9]) < len(data):
+            data = data[int(step[:9])]
+        else:
+            return missing
+    return missing if data is _MISSING else data
+
+
+def _same(found: Any, value: Any) -> bool:
+    """Equal, and of one kind: to Python 1 is True."""
+    return bool(found == value) and isinstance(found, bool) == isinstance(value, bool)

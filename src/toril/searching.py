@@ -1,0 +1,236 @@
+"""Looking through the jobs of a queue, and what is remembered of them. Each look is bounded: it says where to go on."""
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+from toril.clock import SYSTEM
+from toril.codec import Undecodable, decode
+from toril.engine import Store
+from toril.errors import InvalidOption, shown
+from toril.job import Job
+from toril.model import BATCH, BURIED, Ending, Found, JobRecord, Page, Run, letter_id, whole
+from toril.policy.errorgroups import ErrorGroup, Failed, grouped
+from toril.policy.masking import masked
+from toril.policy.retention import RUNS
+from toril.policy.search import JobFilter, Seen
+from toril.portal import Home
+from toril.showing import Redaction
+from toril.states import FINISHED, State
+
+if TYPE_CHECKING:
+    from toril.queue import Queue
+
+__all__ = ["Counted", "Failures", "QueueSearch", "StateName", "sift"]
+
+T = TypeVar("T")
+
+StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]
+
+_A_PAGE: Final = 200
+LOOKED: Final = 5_000  # jobs looked through in one call
+_LONG: Final = 2.0  # seconds that one call takes, and the page that it is at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """How many were found among those `looked` at. With a `cursor` there are more to look through; `asked_at` is the
+    store's time before it was counted, by which an act can leave alone what came since."""
+
+    count: int
+    looked: int
+    cursor: str | None
+    asked_at: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """Failures by their error, the most frequent first, of the `looked` that failed last; there are `of` in all."""
+
+    groups: tuple[ErrorGroup, ...]
+    looked: int
+    of: int
+
+
+async def sift(
+    read: Callable[[str | None, int], Awaitable[Page[T]]],
+    choose: Callable[[Sequence[T]], Awaitable[list[int]]],
+    *,
+    cursor: str | None,
+    limit: int,
+    most: int = LOOKED,
+) -> Found[T]:
+    """The first `limit` of those that `choose` points out, from page after page. It may find fewer and still have a
+    cursor: then it has looked at `most`, or for two seconds, and there is more."""
+    found: list[T] = []
+    looked, size, until = 0, _A_PAGE, SYSTEM.monotonic() + _LONG
+    while True:
+        page = await read(cursor, size)
+        chosen = await choose(page.items)
+        room = limit - len(found)
+        if len(chosen) > room:
+            size = chosen[room - 1] + 1  # read again, up to the last that there is room for: the cursor stands there
+            continue
+        found += [page.items[index] for index in chosen]
+        looked, cursor, size = looked + len(page.items), page.cursor, _A_PAGE
+        if cursor is None or len(found) >= limit or looked >= most or SYSTEM.monotonic() > until:
+            return Found(tuple(found), cursor, looked)
+
+
+class QueueSearch:
+    """A part of `Queue`, which has what is declared here."""
+
+    _home: Home
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def store(self) -> Store: ...
+
+    @property
+    def redaction(self) -> Redaction:
+        """What may be seen of its jobs."""
+        return self._home.redaction
+
+    @abstractmethod
+    def decoded(self, record: JobRecord) -> Any: ...
+
+    async def search(
+        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50
+    ) -> "Found[Job[Any]]":
+        """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
+        most: a page may be short, or empty, and still have a cursor to go on with. A walk over all pages meets no job
+        twice, and skips none that stays in the state."""
+        wanted, limit = as_state(state), min(whole("limit", limit, 1, 2**53), LOOKED)
+
+        async def read(at: str | None, size: int) -> Page[JobRecord]:
+            return await self.store.page(self.name, wanted, cursor=at, limit=size)
+
+        async def choose(records: Sequence[JobRecord]) -> list[int]:
+            return [index for index, record in enumerate(records) if where.fits(self._seen(record))]
+
+        if where.everything:
+            page = await read(cursor, min(limit, BATCH))
+            return Found(tuple(map(self._job, page.items)), page.cursor, len(page.items))
+        found = await sift(read, choose, cursor=cursor, limit=limit)
+        return Found(tuple(map(self._job, found.items)), found.cursor, found.looked)
+
+    async def count(
+        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None
+    ) -> Counted:
+        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000."""
+        asked_at = (await self.store.health()).now
+        if where.everything:
+            every = (await self.store.counts(self.name)).of(as_state(state))
+            return Counted(count=every, looked=every, cursor=None, asked_at=asked_at)
+        found = await self.search(state, where, cursor=cursor, limit=LOOKED)
+        return Counted(count=len(found.items), looked=found.looked, cursor=found.cursor, asked_at=asked_at)
+
+    async def failures(self) -> Failures:
+        """The failed jobs that are kept, put together by their error; of more than 5,000 the last."""
+        total = (await self.store.counts(self.name)).failed
+        records: list[JobRecord] = []
+        cursor: str | None = None
+        while len(records) < LOOKED:
+            page = await self.store.page(self.name, State.FAILED, cursor=cursor, limit=500)
+            records += page.items
+            cursor = page.cursor
+            if cursor is None:
+                break
+        failed = [
+            Failed(each.id, each.failure.kind, self._error(each), each.finished_at or 0)
+            for each in records
+            if each.failure is not None
+        ]
+        return Failures(groups=grouped(failed), looked=len(records), of=max(total, len(records)))
+
+    async def runs(
+        self,
+        status: Literal["completed", "failed"] = "completed",
+        cursor: str | None = None,
+        limit: int = 20,
+        subject: str | None = None,
+        *,
+        where: JobFilter = JobFilter(),
+    ) -> Found[Run]:
+        """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, of those
+        about one subject, or of those that a filter means. A record has no payload: a key is looked for where the job
+        or its dead letter is kept, and `subject` is for the rest."""
+        if status not in ("completed", "failed"):
+            raise InvalidOption(f"status must be 'completed' or 'failed', not {shown(status)}")
+        whole("limit", limit, 1, 2**53)
+        ending = Ending(status)
+
+        async def read(at: str | None, size: int) -> Page[Run]:
+            return await self.store.runs(self.name, ending, cursor=at, limit=size)
+
+        async def choose(runs: Sequence[Run]) -> list[int]:
+            payloads = await self._payloads(runs) if where.looks_within else {}
+            return [
+                index
+                for index, run in enumerate(runs)
+                if subject in {None, run.subject} and where.fits(self._seen_run(run, payloads))
+            ]
+
+        if subject is None and where.everything:
+            page = await read(cursor, limit)
+            return Found(page.items, page.cursor, len(page.items))
+        return await sift(read, choose, cursor=cursor, limit=limit)
+
+    async def failures_in_a_row(self, subject: str) -> int:
+        """How many jobs about a subject have failed for good since the last that went well, as far as run records go
+        back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
+        good = (await self.runs("completed", limit=RUNS)).items
+        since = next((run.finished_at for run in good if run.subject == subject), None)
+        if since is None:  # if some are no longer known, it may have been among them
+            since = good[-1].finished_at if len(good) == RUNS else -1
+        bad = (await self.runs("failed", limit=RUNS, subject=subject)).items
+        return sum(run.finished_at > since and run.cause in BURIED for run in bad)
+
+    async def _payloads(self, runs: Sequence[Run]) -> dict[str, Any]:
+        """The payloads of runs, as they may be shown, where something still has them."""
+        ids = list(dict.fromkeys(run.id for run in runs))
+        records = await self.store.jobs(self.name, ids)
+        found = {each.id: self._data(each.name, each.data) for each in records if each is not None}
+        gone = [letter_id(self.name, identity) for identity in ids if identity not in found]
+        letters = await self.store.letters_of(gone) if gone else []
+        return found | {each.job_id: self._data(each.name, each.data) for each in letters if each is not None}
+
+    def _seen(self, record: JobRecord) -> Seen:
+        moment = record.finished_at if record.state in FINISHED else record.added_at
+        data = self._data(record.name, record.data)
+        return Seen(id=record.id, name=record.name, error=self._error(record), data=data, moment=moment)
+
+    def _seen_run(self, run: Run, payloads: dict[str, Any]) -> Seen:
+        error = run.text if run.ending is Ending.FAILED else ""
+        told = self.redaction.text(error, "error", self.name, run.name) or ""
+        return Seen(id=run.id, name=run.name, error=told, data=payloads.get(run.id), moment=run.finished_at)
+
+    def _error(self, record: JobRecord) -> str:
+        reason = "" if record.failure is None else record.failure.reason
+        return self.redaction.text(reason, "error", self.name, record.name) or ""
+
+    def _data(self, name: str, text: str) -> Any:
+        """A payload without its secrets: what is not shown cannot be found either, letter by letter."""
+        try:
+            value = decode(text)
+        except Undecodable:
+            value = text
+        return self.redaction.seen(masked(value), "data", self.name, name)
+
+    def _job(self, record: JobRecord) -> "Job[Any]":
+        queue: Queue = self  # type: ignore[assignment]
+        return Job(queue, record.id, record.name, self.decoded(record), record=record)
+
+
+def as_state(state: object) -> State:
+    """A state, be it given as its text."""
+    try:
+        return State(str(state))
+    except ValueError:
+        known = ", ".join(State)
+        raise InvalidOption(f"a state is one of {known}, not {shown(state)}") from None

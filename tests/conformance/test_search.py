@@ -1,0 +1,140 @@
+"""Looking for jobs and for what is remembered of them, on every engine, while jobs end."""
+
+from typing import Any, cast
+
+import pytest
+
+from tests.conformance.claims import add, claim, settle
+from toril import App, JobFilter
+from toril.engine import Store
+from toril.model import Completed, Failed, Failure, Keep, NewJob
+from toril.queue import Queue
+from toril.searching import sift
+from toril.testing import ManualClock
+
+KEPT = Keep(1000)
+
+
+def queue_on(engine: Store, clock: ManualClock) -> Queue:
+    app = App("memory://")
+    vars(app).update(_store=engine, _clock=clock, _users=1)
+    return app.queue("q")
+
+
+async def fail(engine: Store, count: int, **options: Any) -> None:
+    """Jobs that fail and are kept, numbered in their payload."""
+    await add(engine, *(NewJob(name="n", data=f'{{"n": {n}}}', keep_failed=KEPT, **options) for n in range(count)))
+    for n, job in enumerate((await claim(engine, count)).jobs):
+        await settle(engine, job.lease, Failed(Failure(f"no user {n}" if n % 3 else "timed out", "E")))
+
+
+@pytest.mark.covers("R234")
+async def test_a_search_meets_each_job_once_while_others_fail(engine: Store, clock: ManualClock) -> None:
+    queue = queue_on(engine, clock)
+    await fail(engine, 40)
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await queue.search("failed", JobFilter(error="NO USER"), cursor=cursor, limit=4)
+        seen += [job.id for job in page.items]
+        clock.advance(5)
+        await fail(engine, 3)
+        cursor = page.cursor
+        if cursor is None:
+            break
+
+    there = [job.id for job in (await queue.jobs("failed", limit=1000)).items if "no user" in (job.error or "")]
+    assert len(set(seen)) == len(seen)
+    assert set(seen) == set(there[-26:])  # those that were there when it began
+
+
+@pytest.mark.covers("R234", "R093")
+async def test_runs_are_found_by_name_error_and_payload_and_walked_while_jobs_end(
+    engine: Store, clock: ManualClock
+) -> None:
+    queue = queue_on(engine, clock)
+    await fail(engine, 30)
+    walked: list[str] = []
+    cursor = None
+    while True:
+        page = await queue.runs("failed", cursor, 4, where=JobFilter(error="timed"))
+        walked += [run.id for run in page.items]
+        await fail(engine, 3)
+        cursor = page.cursor
+        if cursor is None:
+            break
+    one = await queue.runs("failed", where=JobFilter(key="n=29"))
+    none = await queue.runs("failed", where=JobFilter(name="other"))
+
+    assert (len(walked), len(set(walked))) == (10, 10)
+    assert [run.text for run in one.items] == ["no user 29"]
+    assert none.items == ()
+
+
+async def test_a_key_is_there_or_has_a_value(engine: Store, clock: ManualClock) -> None:
+    queue = queue_on(engine, clock)
+    payloads = ['{"user": {"id": 7}, "on": true}', '{"user": {"id": "7"}}', '{"user": null}', "[[1]]"]
+    ids = [found.id for found in await add(engine, *(NewJob(name="n", data=data) for data in payloads))]
+
+    async def meant(key: str) -> list[int]:
+        return [ids.index(job.id) for job in (await queue.search("waiting", JobFilter(key=key))).items]
+
+    assert await meant("user.id") == [0, 1]
+    assert await meant("user.id=7") == [0, 1]
+    assert await meant("user") == [0, 1, 2]
+    assert await meant("user=null") == [2]
+    assert await meant("on=1") == []
+    assert await meant("on=true") == [0]
+    assert await meant("0.0=1") == [3]
+
+
+async def test_what_came_after_the_asking_is_not_meant(engine: Store, clock: ManualClock) -> None:
+    queue = queue_on(engine, clock)
+    await fail(engine, 3)
+    asked_at = clock.now()
+    counted = await queue.count("failed")
+    clock.advance(10)
+    await fail(engine, 2)
+    await add(engine, NewJob(name="n"))
+
+    assert (counted.count, counted.cursor) == (3, None)
+    assert (await queue.count("failed", JobFilter(until=asked_at))).count == 3
+    assert (await queue.count("waiting", JobFilter(until=asked_at))).count == 0
+    assert (await queue.count("failed")).count == 5
+
+
+async def test_failures_are_put_together_by_their_error(engine: Store, clock: ManualClock) -> None:
+    queue = queue_on(engine, clock)
+    await fail(engine, 9)
+    await add(engine, NewJob(name="n"))
+    (job,) = (await claim(engine)).jobs
+    await settle(engine, job.lease, Completed())
+
+    found = await queue.failures()
+
+    assert [(each.error, each.kind, each.count) for each in found.groups] == [
+        ("no user #", "E", 6),
+        ("timed out", "E", 3),
+    ]
+    assert (found.looked, found.of) == (9, 9)
+
+
+async def test_a_look_is_bounded_and_goes_on(engine: Store, clock: ManualClock) -> None:
+    queue = queue_on(engine, clock)
+    await fail(engine, 30)
+    reads = 0
+
+    async def read(cursor: str | None, size: int) -> Any:
+        nonlocal reads
+        reads += 1
+        return await engine.page("q", cast("Any", "failed"), cursor=cursor, limit=min(size, 10))
+
+    async def choose(records: Any) -> list[int]:
+        return [index for index, record in enumerate(records) if record.data == '{"n": 0}']
+
+    first = await sift(read, choose, cursor=None, limit=5, most=10)
+    rest = await sift(read, choose, cursor=first.cursor, limit=5, most=1000)
+
+    assert (len(first.items), first.looked, reads) == (0, 10, 3)
+    assert (len(rest.items), rest.looked, rest.cursor) == (1, 20, None)
+    assert (await queue.search("failed", JobFilter(key="n=0"))).looked == 30

@@ -1,0 +1,127 @@
+"""Jobs are looked for over HTTP, and what was found is acted upon, in bounded steps."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from tests.web.conftest import Served, served
+from tests.web.test_api import ask
+from toril import JobContext, PermanentError
+from toril.showing import Sight
+from toril.testing import drain
+
+
+async def breaks(ctx: JobContext[Any]) -> None:
+    raise PermanentError(f"no user {ctx.data['n']}")
+
+
+@pytest.mark.covers("B104")
+async def test_all_that_match_are_counted_then_acted_upon_as_of_the_asking(here: Served) -> None:
+    queue = here.app.queue("kept", {"breaks": breaks}, keep_failed=True)
+    await queue.add_many([("breaks", {"n": n, "shop": n % 2}) for n in range(40)])
+    await drain(here.app)
+    async with here.client() as client:
+        counted = await ask(client, "GET", "/queues/kept/count?state=failed&key=shop=1")
+        await queue.add("breaks", {"n": 41, "shop": 1})
+        await drain(here.app)
+        page = await ask(client, "GET", "/queues/kept/jobs?state=failed&error=NO%20USER%203&limit=5")
+        rest = await ask(client, "GET", f"/queues/kept/jobs?state=failed&error=no+user+3&after={page['cursor']}")
+        meant = {"state": "failed", "key": "shop=1", "asked_at": counted["asked_at"] - 1, "limit": 15}
+        first = await ask(client, "POST", "/queues/kept/retry", meant)
+        second = await ask(client, "POST", "/queues/kept/retry", {**meant, "cursor": first["cursor"]})
+        both = await client.post("/queues/kept/retry", json={"ids": ["1"], "q": "x"})
+
+    assert (counted["count"], counted["looked"], counted["cursor"]) == (20, 40, None)
+    assert (len(page["items"]), len(rest["items"]), rest["cursor"]) == (5, 6, None)
+    assert rest["looked"] + page["looked"] == 41
+    assert (first["done"], second["done"], second["cursor"]) == (15, 5, None)
+    assert (await queue.counts()).failed == 21
+    assert both.status_code == 422
+
+
+async def test_failures_are_shown_by_their_error() -> None:
+    async with served() as here, here.client() as client:
+        kept = here.app.queue("kept", {"breaks": breaks}, keep_failed=True)
+        buried = here.app.queue("buried", {"breaks": breaks})
+        for queue in (kept, buried):
+            await queue.add_many([("breaks", {"n": n}) for n in range(3)])
+        await drain(here.app)
+        failures = await ask(client, "GET", "/queues/kept/failures")
+        letters = await ask(client, "GET", "/dead-letters/failures?queue=buried")
+        counted = await ask(client, "GET", "/dead-letters/count?key=n=2")
+        found = await ask(client, "GET", "/dead-letters?q=user%202")
+        every = {"where": {"queue": "buried"}, "asked_at": counted["asked_at"], "limit": 2}
+        first = await ask(client, "POST", "/dead-letters/discard", every)
+        second = await ask(client, "POST", "/dead-letters/discard", {**every, "cursor": first["cursor"]})
+
+    for grouped in (failures, letters):
+        assert [(each["error"], each["kind"], each["count"]) for each in grouped["items"]] == [
+            ("no user #", "PermanentError", 3)
+        ]
+        assert (grouped["looked"], grouped["of"]) == (3, 3)
+    assert (counted["count"], len(found["items"])) == (1, 1)
+    assert (first["done"], second["done"], second["cursor"]) == (2, 1, None)
+
+
+class Card(BaseModel):
+    """A payload with something in it that is nobody's business."""
+
+    iban: str
+    shop: int
+
+
+async def pay(ctx: JobContext[Card]) -> dict[str, str]:
+    if ctx.data.shop:
+        raise PermanentError(f"refused {ctx.data.iban}")
+    await ctx.log(f"paid from {ctx.data.iban}")
+    await ctx.update_progress({"iban": ctx.data.iban})
+    return {"iban": ctx.data.iban}
+
+
+def without_iban(value: Any, sight: Sight) -> Any:
+    if isinstance(value, dict):
+        return {key: "(an account)" if key == "iban" else part for key, part in value.items()}
+    return value.replace("DE89", "(an account)") if isinstance(value, str) else value
+
+
+@pytest.mark.covers("R237", "B105")
+async def test_the_apps_own_rule_covers_what_is_shown_and_what_can_be_found() -> None:
+    async with served(redact=without_iban) as here, here.client() as client:
+        kept = here.app.queue("kept", {"pay": pay}, keep_failed=True, keep_completed=True)
+        buried = here.app.queue("buried", {"pay": pay})
+        for queue in (kept, buried):
+            await queue.add_many([("pay", {"iban": "DE89", "shop": shop}) for shop in (0, 1)])
+        await drain(here.app)
+        done = (await kept.jobs("completed")).items[0]
+        letter = (await here.app.dead_letters.page()).items[0].id.replace("/", "%2F")
+        paths = (
+            "/queues/kept/jobs?state=completed", "/queues/kept/jobs?state=failed", f"/queues/kept/jobs/{done.id}",
+            f"/queues/kept/jobs/{done.id}/logs", f"/queues/kept/jobs/{done.id}/history", "/queues/kept/failures",
+            "/queues/kept/runs", "/queues/kept/runs?status=failed", "/queues/kept/events", "/dead-letters",
+            f"/dead-letters/{letter}", "/dead-letters/failures",
+        )  # fmt: skip
+        shown = {path: (await client.get(path)) for path in paths}
+        guesses = [
+            await ask(client, "GET", path)
+            for path in (
+                "/queues/kept/jobs?state=completed&q=DE89", "/queues/kept/jobs?state=completed&key=iban=DE89",
+                "/queues/kept/runs?status=failed&error=DE89", "/dead-letters?key=iban=DE89",
+            )
+        ]  # fmt: skip
+
+    assert {path: found.status_code for path, found in shown.items() if found.status_code != 200} == {}
+    assert [path for path, found in shown.items() if "DE89" in found.text] == []
+    assert [path for path, found in shown.items() if "(an account)" not in found.text] == []
+    assert [found["items"] for found in guesses] == [[], [], [], []]
+
+
+async def test_what_a_rule_fails_on_is_not_shown() -> None:
+    def broken(value: Any, sight: Sight) -> Any:
+        raise ZeroDivisionError(value)
+
+    async with served(redact=broken) as here, here.client() as client:
+        job = await here.app.queue("email").add("x", {"iban": "DE89"})
+        found = await ask(client, "GET", f"/queues/email/jobs/{job.id}")
+
+    assert found["data"] == "***"
