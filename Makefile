@@ -71,8 +71,13 @@ format: setup ## Put the code into shape
 	$(BIN)/ruff format .
 
 .PHONY: capabilities
-capabilities: setup ## Write docs/capabilities.md from the tests' marks
+capabilities: setup ## Write docs/capabilities.md and the catalogue in docs/reliability.md from the tests' marks
 	$(BIN)/python -m tools.capabilities --write
+	$(BIN)/python -m tools.catalogue --write
+
+.PHONY: sbom
+sbom: setup ## Write what a release is built from, as CycloneDX JSON
+	$(BIN)/python -m tools.sbom > sbom.json
 
 .PHONY: sync
 sync: setup ## Write src/toril/sync.py from the async classes

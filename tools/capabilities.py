@@ -12,10 +12,12 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "capabilities.md"
 SENTENCES = ROOT / "docs" / "capabilities.toml"
+ELSEWHERE: Final = ("F", "B", "P", "Q")  # faults and bad input have a page of their own: tools/catalogue.py
 
 
 def marks(tests: Path = ROOT / "tests") -> dict[str, list[str]]:
@@ -47,14 +49,15 @@ def page() -> str:
         "# What Toril can do",
         "",
         "Made by `make capabilities` from the marks on the tests; the sentences are in `capabilities.toml`.",
-        "A row stands here when at least one test shows it.",
+        "A row stands here when at least one test shows it. Faults and bad input are in",
+        "[reliability.md](reliability.md).",
     ]
     for section, rows in sentences().items():
-        present = {row: text for row, text in rows.items() if row in covered}
+        present = {row: text for row, text in rows.items() if row in covered and row[0] not in ELSEWHERE}
         if present:
             lines += ["", f"## {section}", "", "| row | what | shown by |", "|---|---|---|"]
             lines += [
-                f"| {row} | {text} | {_links(covered[row])} |" for row, text in sorted(present.items(), key=_order)
+                f"| {row} | {text} | {links(covered[row])} |" for row, text in sorted(present.items(), key=_order)
             ]
     return "\n".join([*lines, ""])
 
@@ -64,7 +67,7 @@ def _order(item: tuple[str, str]) -> tuple[str, int]:
     return letter, int(number)
 
 
-def _links(tests: list[str]) -> str:
+def links(tests: list[str]) -> str:
     named = [f"[{test.partition('::')[2].removeprefix('test_').replace('_', ' ')}](../{test.partition('::')[0]})"
              for test in tests]  # fmt: skip
     return "<br>".join(named)

@@ -126,7 +126,8 @@ class Engine(Protocol):
         is `limit` or more."""
 
     async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
-        """Say that a worker is alive, for `ttl` ms; receive the orders that it has not said it heard."""
+        """Say that a worker is alive, for `ttl` ms; receive the orders that it has not said it heard. One that was
+        alive before and is not known is told to declare its limits and schedules again."""
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
         """Become or stay the leader. The lock only saves work: nothing may depend on there being one leader."""

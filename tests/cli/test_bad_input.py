@@ -132,7 +132,7 @@ PATHS = {
 }
 
 
-@pytest.mark.covers("B113")
+@pytest.mark.covers("B113", "F113")
 @pytest.mark.parametrize("target", PATHS)
 def test_a_path_that_leads_to_no_app_is_explained(toril: Toril, folder: Path, target: str) -> None:
     for name, text in {

@@ -94,7 +94,7 @@ async def test_a_claim_carries_what_running_needs(engine: Store, clock: ManualCl
     assert claimed.added_at == clock.now()
 
 
-@pytest.mark.covers("B16")
+@pytest.mark.covers("B16", "Q5")
 @pytest.mark.parametrize("state", ["waiting", "active", "delayed", "completed", "failed"])
 async def test_a_taken_id_is_left_as_it_stands(engine: Store, state: str) -> None:
     delay = 1000 if state == "delayed" else 0

@@ -86,7 +86,7 @@ async def test_no_more_run_at_once_than_the_fleet_may(engine: Store) -> None:
     assert names(third.jobs) == ["c"]
 
 
-@pytest.mark.covers("R201", "R202", "R203", "S23")
+@pytest.mark.covers("R201", "R202", "R203", "S23", "I8")
 @pytest.mark.parametrize("declared", ["in the claim", "in the store"])
 async def test_in_no_window_do_more_start_than_the_rate_allows(
     engine: Store, clock: ManualClock, declared: str

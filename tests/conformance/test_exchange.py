@@ -70,7 +70,7 @@ async def test_one_exchange_settles_and_claims(engine: Store) -> None:
     assert names(answer.jobs) == ["n2", "n3"]
 
 
-@pytest.mark.covers("R105", "R106", "R107", "B68")
+@pytest.mark.covers("R105", "R106", "R107", "B68", "P5")
 @pytest.mark.parametrize(
     "outcome",
     [Completed(), Failed(BOOM), Retried(BOOM, 5), Snoozed(5), Released(), Cancelled("no")],
@@ -126,7 +126,7 @@ async def test_a_failed_job_keeps_its_reason(engine: Store) -> None:
     assert (run.text, run.cause) == ("boom", Cause.FAILED)
 
 
-@pytest.mark.covers("R061", "R060")
+@pytest.mark.covers("R061", "R060", "P12")
 async def test_a_retry_with_a_delay_waits_in_the_store(engine: Store, clock: ManualClock) -> None:
     await add(engine, NewJob(name="n", attempts=3), NewJob(name="other"))
     claimed = await claim_one(engine)
@@ -385,7 +385,7 @@ async def test_no_more_than_a_hundred_are_settled_at_once(engine: Store) -> None
         await engine.exchange("q", batch, Claim(want=0, token="t", lease=LEASE, worker="w"))
 
 
-@pytest.mark.covers("R186", "I14")
+@pytest.mark.covers("R186", "I14", "P21")
 async def test_every_move_has_its_event(engine: Store, clock: ManualClock) -> None:
     await add(engine, NewJob(name="n", attempts=2))
     await settle(engine, (await claim_one(engine)).lease, Retried(BOOM, 50))

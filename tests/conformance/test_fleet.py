@@ -119,3 +119,14 @@ async def test_once_is_once_in_its_time(engine: Store, clock: ManualClock) -> No
     assert again
     assert await engine.once("alert", "late", ttl=1000)
     assert await engine.once("another", "w1", ttl=1000)
+
+
+@pytest.mark.covers("F75")
+async def test_a_worker_that_the_store_has_forgotten_is_told_to_declare_again(engine: Store) -> None:
+    assert await engine.beat(W1, ttl=1000) == ()
+    assert await engine.beat(replace(W1, again=True), ttl=1000) == ()
+
+    stranger = replace(W1, worker="w9", again=True)
+
+    assert await engine.beat(stranger, ttl=1000) == (Order.DECLARE,)
+    assert await engine.beat(stranger, ttl=1000) == ()

@@ -250,6 +250,7 @@ async def test_reading_what_is_not_there_finds_nothing(engine: Store) -> None:
     assert await engine.queues() == []
 
 
+@pytest.mark.covers("P13")
 async def test_odd_ids_are_looked_up_as_they_are(engine: Store) -> None:
     odd = ["007", "repeat:x:5", "ünï", "a b", "-", "1e3", "٣"]
     await add(engine, *(NewJob(name="n", id=i) for i in odd))

@@ -229,7 +229,7 @@ async def test_a_job_that_stalled_is_given_out_alone(engine: Store) -> None:
     assert not in_company.jobs[0].suspect
 
 
-@pytest.mark.covers("R116", "R117", "F116", "S25")
+@pytest.mark.covers("R116", "R117", "F116", "S25", "P4", "Q4")
 @pytest.mark.parametrize("max_stalls", [0, 1, 3])
 async def test_a_job_that_stalls_too_often_fails(engine: Store, max_stalls: int) -> None:
     await add(engine, NewJob(name="n", attempts=9, keep_failed=KEEP_ALL))
@@ -331,7 +331,7 @@ async def test_a_recovery_is_bounded(engine: Store, clock: ManualClock) -> None:
     assert (len(second.returned), second.more) == (50, False)
 
 
-@pytest.mark.covers("R136", "F02")
+@pytest.mark.covers("R136", "F02", "P3")
 async def test_a_claim_whose_answer_was_lost_is_recovered(engine: Store, clock: ManualClock) -> None:
     await add(engine, NewJob(name="n"))
     await claim(engine, lease=1000)  # nobody reads the answer

@@ -13,7 +13,7 @@ from toril.policy.figures import RANGES
 from toril.testing import ManualClock
 
 
-@pytest.mark.covers("R227", "R229", "R230", "R232", "R233")
+@pytest.mark.covers("R227", "R229", "R230", "R232", "R233", "Q3")
 async def test_every_range_counts_what_ended_within_it(engine: Store, clock: ManualClock) -> None:
     chance = random.Random(7)
     ended: list[tuple[int, bool]] = []

@@ -94,7 +94,7 @@ async def test_of_many_who_put_one_schedule_one_succeeds(engine: Store, clock: M
     assert await pending(engine) == [f"repeat:tick:{clock.now()}"]
 
 
-@pytest.mark.covers("R214")
+@pytest.mark.covers("R214", "F12")
 async def test_of_many_who_make_the_next_run_one_succeeds(engine: Store, clock: ManualClock) -> None:
     slot = clock.now()
     await put(engine, every(), slot)

@@ -216,7 +216,7 @@ async def test_pruning_spares_a_job_that_runs_again(engine: Store, clock: Manual
     assert (await claims.job(engine, "1")).state is State.COMPLETED
 
 
-@pytest.mark.covers("R208", "R212")
+@pytest.mark.covers("R208", "R212", "P25")
 async def test_by_default_nothing_is_left_but_the_run_records(engine: Store) -> None:
     for _ in range(12):
         await add(engine, *(NewJob(name="n", id=f"x{i}") for i in range(100)))

@@ -217,7 +217,7 @@ async def test_a_result_is_awaited(engine: Store) -> None:
         assert (finished.id, finished.ended) == ("1", Completed('{"n": 1}'))
 
 
-@pytest.mark.covers("X01")
+@pytest.mark.covers("X01", "P7")
 async def test_nothing_returned_is_a_result_too(engine: Store) -> None:
     await add(engine, NewJob(name="n"))
     await settle(engine, (await claim_one(engine)).lease, Completed("null"))

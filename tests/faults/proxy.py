@@ -9,7 +9,8 @@ __all__ = ["Proxy", "proxied"]
 
 class Proxy:
     """Passes bytes on. `delay` is in seconds, each way. `cut` is asked with the number of an answer whether to cut the
-    connection instead of passing it on: the server has done what nobody hears of."""
+    connection instead of passing it on: the server has done what nobody hears of. While it is to `hold`, nothing passes
+    and nobody is told; what was sent meanwhile arrives afterwards, as it would on a real wire."""
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -19,6 +20,7 @@ class Proxy:
         self.delay = 0.0
         self.answers = 0
         self.cuts = 0
+        self.hold = False
         self.cut: Callable[[int], bool] = lambda _: False
 
     @property
@@ -57,6 +59,8 @@ class Proxy:
 
     async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, counted: bool) -> None:
         while data := await source.read(65536):
+            while self.hold:  # noqa: ASYNC110 - seldom, and for a second
+                await asyncio.sleep(0.01)
             if counted:
                 self.answers += 1
                 if self.cut(self.answers):

@@ -115,7 +115,7 @@ def test_probes_answer_while_a_handler_blocks_its_loop(url: str, tmp_path: Path)
     print(f"a blocked loop: /livez within {max(took) * 1000:.0f} ms, /readyz 503 after {unready * 1000:.0f} ms")
 
 
-@pytest.mark.covers("R002")
+@pytest.mark.covers("R002", "F127")
 def test_an_address_that_was_asked_for_must_be_had(url: str, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -17,7 +17,7 @@ from toril.model import NewJob
 TIMES = 20
 
 
-@pytest.mark.covers("F107")
+@pytest.mark.covers("F107", "P15")
 async def test_what_another_process_adds_ends_the_wait(children: Children, database: Path) -> None:
     engine = await opened(database)
     children.start("echo", path=database, times=TIMES)

@@ -44,7 +44,7 @@ def reaper(url: str, log: Path, *words: str) -> "Iterator[subprocess.Popen[bytes
         process.wait()
 
 
-@pytest.mark.covers("R144", "R135", "R136", "F93")
+@pytest.mark.covers("R144", "R135", "R136", "F93", "P2")
 def test_a_reaper_on_its_own_takes_back_what_nobody_works(url: str, tmp_path: Path) -> None:
     (job,) = add(url, "n", None)
     claim_and_vanish(url)

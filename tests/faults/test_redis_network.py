@@ -72,7 +72,7 @@ async def worked(url: str, total: int, meanwhile: Callable[[], Awaitable[None]] 
     return ran
 
 
-@pytest.mark.covers("F56", "R193")
+@pytest.mark.covers("F56", "R193", "P17")
 async def test_scripts_that_the_server_forgets_are_sent_again(server: RedisServer) -> None:
     async with repeated(lambda: server.tell("SCRIPT", "FLUSH"), 0.01):
         ran = await worked(server.url, 300)

@@ -120,7 +120,7 @@ async def test_the_last_to_close_takes_the_ballast_along(database: Path) -> None
     assert [path.name for path in database.parent.iterdir()] == ["jobs.db"]
 
 
-@pytest.mark.covers("F98")
+@pytest.mark.covers("F98", "B122")
 def test_a_ballast_is_never_written_through_a_link(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")

@@ -137,7 +137,7 @@ def test_a_handler_that_blocks_everything_keeps_its_job(url: str, tmp_path: Path
     assert len(run.noted("start")) == len(jobs)
 
 
-@pytest.mark.covers("R146")
+@pytest.mark.covers("R146", "P26")
 def test_a_worker_alone_finds_its_own_orphan_after_a_restart(url: str, tmp_path: Path) -> None:
     with fleet(url, tmp_path, ALIVE_LEASE="1") as first:
         (job,) = add(url, "once", 600)

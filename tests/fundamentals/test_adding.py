@@ -217,7 +217,7 @@ async def test_a_wait_of_an_odd_length_is_refused_before_the_job_is_added(app: A
             await queue.add_and_wait("send", timeout=timeout)
 
 
-@pytest.mark.covers("X01", "S24")
+@pytest.mark.covers("X01", "S24", "P8")
 @pytest.mark.parametrize("value", [None, 0, "x", {"rows": [1] * 2000}], ids=["None", "0", "x", "long"])
 async def test_any_number_of_waiters_get_the_result_before_and_after_the_end(app: App, value: Any) -> None:
     queue = app.queue("q", [echo])

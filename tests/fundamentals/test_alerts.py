@@ -85,7 +85,7 @@ async def test_of_two_processes_one_tells(tmp_path: Path) -> None:
     assert len(told) == 1
 
 
-@pytest.mark.covers("R091")
+@pytest.mark.covers("R091", "F126")
 async def test_a_sink_that_fails_touches_no_job(caplog: pytest.LogCaptureFixture) -> None:
     app = App("memory://")
 

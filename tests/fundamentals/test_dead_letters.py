@@ -17,7 +17,7 @@ class Order(BaseModel):
     number: int
 
 
-@pytest.mark.covers("R063", "R072", "R074", "R075")
+@pytest.mark.covers("R063", "R072", "R074", "R075", "Q6")
 async def test_a_permanent_error_goes_straight_to_the_dead_letters() -> None:
     app, ran = App("memory://"), []
 

@@ -72,6 +72,7 @@ async def test_a_debounced_job_runs_once_with_the_last_data() -> None:
     assert ran == [{"v": 2}]
 
 
+@pytest.mark.covers("B51")
 @pytest.mark.parametrize(
     ("made", "complaint"),
     [

@@ -153,7 +153,7 @@ async def test_only_the_first_parameter_says_what_the_payload_is(app: App) -> No
 # unknown names
 
 
-@pytest.mark.covers("R019")
+@pytest.mark.covers("R019", "F112")
 async def test_a_job_of_an_unknown_name_fails_once_and_says_so(app: App) -> None:
     queue = app.queue("q", [double], keep_failed=1)
     job = await queue.add("tripple", 1)
@@ -163,7 +163,7 @@ async def test_a_job_of_an_unknown_name_fails_once_and_says_so(app: App) -> None
     assert (job.error, job.attempts, await job.state()) == ("Job function not found: tripple", 1, "failed")
 
 
-@pytest.mark.covers("R019")
+@pytest.mark.covers("R019", "F112")
 async def test_a_queue_may_leave_unknown_jobs_to_workers_that_know_them(app: App) -> None:
     queue = app.queue("q", [double], unknown="release")
     job = await queue.add("tripple", 1)

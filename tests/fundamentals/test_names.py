@@ -148,7 +148,7 @@ async def test_a_member_of_an_enum_is_the_name_that_it_stands_for(app: App) -> N
     assert [job.name for job in await queue.jobs("waiting")] == ["send"]
 
 
-@pytest.mark.covers("B09", "B12", "B13", "B14", "B15")
+@pytest.mark.covers("B09", "B12", "B13", "B14", "B15", "P22")
 @pytest.mark.parametrize("job_id", IDS)
 async def test_a_job_whose_id_cannot_be_used_is_not_added(app: App, queue: Queue, way: str, job_id: Any) -> None:
     async with unchanged(app):

@@ -195,7 +195,7 @@ class Base64:
         return data.decode()
 
 
-@pytest.mark.covers("B23")
+@pytest.mark.covers("B23", "P9")
 async def test_a_serializer_carries_what_json_does_not(app: App) -> None:
     seen = []
 
@@ -276,7 +276,7 @@ async def test_of_two_equal_keys_in_stored_json_the_last_one_counts(app: App) ->
     assert seen == [{"a": 2}, {"a": 2}]
 
 
-@pytest.mark.covers("B33")
+@pytest.mark.covers("B33", "F111")
 async def test_a_stored_payload_too_large_to_read_fails_once(app: App) -> None:
     async def work(ctx: JobContext[Any]) -> None: ...
 
@@ -365,7 +365,7 @@ def _rewrite(path: Path, column: str, text: str) -> None:
     file.close()
 
 
-@pytest.mark.covers("B37")
+@pytest.mark.covers("B37", "F114")
 @pytest.mark.parametrize("kind", ["async", "thread"])
 @pytest.mark.parametrize(("make", "says"), UNFIT.values(), ids=UNFIT)
 async def test_a_result_that_cannot_be_kept_does_not_undo_the_work(

@@ -229,7 +229,7 @@ async def test_a_worker_that_starts_sets_the_bound_for_producers_that_declare_no
     assert (await app.queues["q"].settings()).max_waiting == 3
 
 
-@pytest.mark.covers("R016")
+@pytest.mark.covers("R016", "P24")
 async def test_ids_are_unique_and_increasing_with_many_producers(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db"
 

@@ -556,6 +556,7 @@ async def test_a_setting_out_of_its_range_is_refused(app: App, queue: Queue) -> 
     assert ((await queue.settings()).rate, (await queue.settings()).concurrency) == (RateLimit(5), 3)
 
 
+@pytest.mark.covers("B124")
 def test_python_can_be_told_to_drop_assertions(tmp_path: Path) -> None:
     code = """
         import asyncio, sys, toril

@@ -36,7 +36,7 @@ class OneCall:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-@pytest.mark.covers("R214", "R219", "R086")
+@pytest.mark.covers("R214", "R219", "R086", "I11", "I13", "F120")
 def test_no_seed_breaks_a_promise_of_schedules_or_keys(first: int) -> None:
     for seed in range(first, min(first + CHUNK, SEEDS)):
         result = keep_agenda(seed)
@@ -56,7 +56,7 @@ def test_no_seed_breaks_a_promise_of_schedules_or_keys_on_redis(first: int) -> N
 @pytest.mark.parametrize(
     "fate", [*(Fate(crash=point) for point in Point), Fate(lost="reply")], ids=[*Point, "lost reply"]
 )
-@pytest.mark.covers("R214", "R219")
+@pytest.mark.covers("R214", "R219", "F12")
 def test_a_worker_may_die_around_any_step_of_a_schedule(fate: Fate) -> None:
     calm = OneCall()
     assert not keep_agenda(0, plan=AgendaPlan.calm(), weather=calm).violations

@@ -56,7 +56,7 @@ def planted_in(file: str, right: str, wrong: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-@pytest.mark.covers("G1", "G2", "G3", "G5", "G6", "G7", "I1", "I2", "I15")
+@pytest.mark.covers("G1", "G2", "G3", "G5", "G6", "G7", "I1", "I2", "I15", "F83", "F84")
 def test_no_seed_breaks_a_promise_on_redis(first: int) -> None:
     for seed in range(first, min(first + CHUNK, SEEDS)):
         result = simulate(seed, store=RedisStore)

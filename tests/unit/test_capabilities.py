@@ -2,7 +2,7 @@
 
 import re
 
-from tools import capabilities
+from tools import capabilities, catalogue
 
 from toril.engines.sqlite.statements import migrations
 
@@ -24,3 +24,17 @@ def test_every_table_of_a_file_stands_on_the_page_of_the_layout() -> None:
     missing = [name for name in tables if f"`{name}`" not in page]
 
     assert missing == [], "a table that is not in docs/layout.md: say there what it holds"
+
+
+def test_the_catalogue_is_up_to_date() -> None:
+    text = catalogue.PAGE.read_text("utf-8")
+
+    assert text == catalogue.page(text), "run  make capabilities"
+
+
+def test_every_row_of_the_catalogue_is_shown_or_says_why_not() -> None:
+    covered, why = set(capabilities.marks()), catalogue.reasons()
+    rows = [row for _, rows in catalogue.ROWS.values() for row in rows]
+
+    assert [row for row in rows if row not in covered and row not in why] == []
+    assert [row for row in why if row in covered or row not in rows] == [], "shown by now, or no such row"

@@ -41,7 +41,7 @@ def judged(error: BaseException, job: Claimed | None = None, table: Table = Tabl
     return judge(error, Failure(str(error)), job or claimed(), chance=0.0, table=table)
 
 
-@pytest.mark.covers("R045")
+@pytest.mark.covers("R045", "Q1")
 def test_five_attempts_from_one_second_wait_fifteen_seconds_in_all() -> None:
     assert delays(Exponential(1), 5) == [1, 2, 4, 8]
 
@@ -114,7 +114,7 @@ def test_the_delay_really_taken_is_what_the_job_carries() -> None:
     assert outcome.delay == pytest.approx(60_000, abs=1)
 
 
-@pytest.mark.covers("R050")
+@pytest.mark.covers("R050", "F119")
 def test_a_thousand_jobs_that_fail_at_once_come_back_apart() -> None:
     wire, chance = Exponential(4, jitter="full").wire(), random.Random(7)
 

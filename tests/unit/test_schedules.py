@@ -85,12 +85,14 @@ def test_cron_has_five_fields_or_six_with_seconds_first(expression: str, times: 
     assert upcoming(view, 3) == times
 
 
+@pytest.mark.covers("B53")
 @pytest.mark.parametrize("expression", ["", "* * * *", "61 * * * *", "@daily", "* * * * * * *", "x", None, 5])
 def test_a_bad_expression_is_refused_with_its_text(expression: object) -> None:
     with pytest.raises(InvalidOption, match="cron"):
         check_cron(expression, "UTC")
 
 
+@pytest.mark.covers("B54")
 @pytest.mark.parametrize("zone", ["Nowhere/Land", "", "../etc/passwd", None, 3])
 def test_an_unknown_zone_is_refused(zone: object) -> None:
     with pytest.raises(InvalidOption, match="time zone"):
@@ -119,7 +121,7 @@ def test_a_time_that_comes_twice_counts_the_first_time() -> None:
     assert runs[1:] == [at(2026, 10, 25, 0, 30), at(2026, 10, 26, 1, 30)]
 
 
-@pytest.mark.covers("X16")
+@pytest.mark.covers("X16", "F87")
 @pytest.mark.parametrize("zone", ZONES)
 def test_no_change_of_the_clocks_doubles_or_drops_a_run(zone: str) -> None:
     """Ten zones, some twenty changes each: a daily run comes once a day, and what runs every ten minutes does so."""
@@ -173,7 +175,7 @@ def test_an_expression_runs_no_more_often_than_it_may() -> None:
     assert following(schedule, NOW, NOW) == NOW + MINUTE
 
 
-@pytest.mark.covers("R219")
+@pytest.mark.covers("R219", "F88")
 def test_what_was_missed_is_made_up_for_as_the_schedule_says() -> None:
     late = NOW + 10 * MINUTE + 5
     schedules = {policy: made(every=MINUTE, catch_up=policy, window=3 * MINUTE) for policy in CatchUp}

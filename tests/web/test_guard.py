@@ -150,7 +150,7 @@ async def test_a_request_that_can_be_read_in_two_ways_is_refused(
     assert b"connection: close" in answer.lower()
 
 
-@pytest.mark.covers("B88")
+@pytest.mark.covers("B88", "F129")
 async def test_a_slow_head_and_too_many_connections_are_cut_off(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toril.web.server._HEAD", 0.2)
 

@@ -162,6 +162,7 @@ async def test_an_error_cannot_forge_a_second_line(app: App, caplog: pytest.LogC
     assert "\x1b" not in line
 
 
+@pytest.mark.covers("F126")
 async def test_a_listener_that_fails_changes_nothing(app: App) -> None:
     def broken(event: object) -> None:
         raise RuntimeError("listener")

@@ -13,7 +13,7 @@ from toril import App, Job, JobContext, LeaseLost
 from toril.states import State
 
 
-@pytest.mark.covers("R108", "R109", "R110", "R113", "F26")
+@pytest.mark.covers("R108", "R109", "R110", "R113", "F26", "Q2")
 async def test_a_lost_job_is_told_to_its_handler_and_to_the_hooks_that_want_it(app: App) -> None:
     seen, told, started = Seen(app, "lease_lost", "completed"), list[str](), asyncio.Event()
     reasons: list[str | None] = []

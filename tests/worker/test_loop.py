@@ -68,7 +68,7 @@ async def test_a_full_slow_queue_does_not_hold_up_another(app: App) -> None:
             assert await run == 1
 
 
-@pytest.mark.covers("F21")
+@pytest.mark.covers("F21", "P5")
 async def test_a_handler_that_blocks_the_loop_for_three_leases_runs_once(tmp_path: Path) -> None:
     """Another worker waits for the job to be lost meanwhile, in the same store with a loop of its own."""
     url, ran = f"sqlite:///{tmp_path / 'jobs.db'}", []
@@ -168,7 +168,7 @@ async def test_a_stop_waits_for_what_runs_and_claims_no_more(app: App) -> None:
         assert await second.state() is State.WAITING
 
 
-@pytest.mark.covers("R250")
+@pytest.mark.covers("R250", "P6")
 async def test_what_outlasts_the_grace_is_given_back_with_its_attempts(app: App) -> None:
     started = asyncio.Event()
     why: list[str | None] = []

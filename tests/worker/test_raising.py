@@ -29,6 +29,7 @@ MADE: dict[str, Any] = {
 }
 
 
+@pytest.mark.covers("F115")
 @pytest.mark.parametrize("executor", MADE)
 async def test_whatever_is_raised_or_returned_its_reason_is_readable_and_the_worker_goes_on(
     app: App, executor: str

@@ -75,7 +75,7 @@ async def test_a_restart_changes_nothing_and_a_change_in_the_code_everything(tim
         assert (await queue.counts()).delayed == 0
 
 
-@pytest.mark.covers("R218", "S21")
+@pytest.mark.covers("R218", "S21", "Q7")
 async def test_a_schedule_of_an_unknown_job_fails_the_boot(timed: Timed) -> None:
     app = App("memory://")
     app.queue("q", [nothing]).schedule("s", "nothign", every=60)
@@ -343,6 +343,7 @@ async def test_a_run_that_vanished_is_followed_by_the_next() -> None:
         assert (await queue.schedules.get("s")).slot == slot + MINUTE
 
 
+@pytest.mark.covers("B55")
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

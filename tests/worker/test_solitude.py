@@ -68,7 +68,7 @@ async def test_a_queue_with_much_to_do_makes_way_for_a_job_that_has_stalled_in_a
             await alone.wait()
 
 
-@pytest.mark.covers("R127", "R145")
+@pytest.mark.covers("R127", "R145", "P20")
 async def test_what_has_stalled_is_taken_back_and_run_although_every_event_is_lost(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,16 +138,17 @@ class Settings:
 
 
 class Order(StrEnum):
-    """What one can tell a worker from afar."""
+    """What one can tell a worker from afar. `DECLARE` is the store's own: it has forgotten all that it was told."""
 
     QUIET = "quiet"
     STOP = "stop"
+    DECLARE = "declare"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """A worker's sign of life. `heard` names the orders that it has received; others come again. `lag` is
-    by how many ms its loop was late of late."""
+    """A worker's sign of life. `heard` names the orders that it has received; others come again. `lag` is by how many
+    ms its loop was late of late. `again`: it has given one before, so a store that does not know it was emptied."""
 
     worker: str
     queues: Sequence[str]
@@ -159,6 +160,7 @@ class Beat:
     started_at: int = 0
     heard: Sequence[Order] = ()
     lag: int = 0
+    again: bool = False
 
     def __post_init__(self) -> None:
         check_worker_name(self.worker)

@@ -71,6 +71,8 @@ class Keeper:
     async def _keep_apart(self) -> None:
         """On a loop of its own; a handle on the store that is nobody else's is closed there."""
         try:
+            if self._owned:
+                await self._engine.health()  # its connection is made now: when it is needed there may be no file left
             await self.keep()
         finally:
             if self._owned:

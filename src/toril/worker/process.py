@@ -15,6 +15,7 @@ from toril.logs import log
 from toril.model import Order, whole
 from toril.plan import GRACE, Hook, Plan
 from toril.queue import Queue
+from toril.schedule import boot
 from toril.worker.leases import Keeper
 from toril.worker.quarantine import Suspects
 from toril.worker.schedules import Runs
@@ -49,6 +50,7 @@ class Process:
         self._grace = grace
         self._version = version
         self.name = name
+        self._schedules = schedules
         self._runs = None if schedules is None else Runs(schedules, clock, self._round_failed)
         self._workers: list[Worker] = []
         self._pollers: list[asyncio.Task[None]] = []
@@ -123,7 +125,7 @@ class Process:
             [(worker.queue.name, worker.queue.options.lease) for worker in self._workers], self._engine, self._clock,
             self._events, self.name, keeper, running=lambda: sum(worker.busy for worker in self._workers),
             slots=sum(worker.concurrency for worker in self._workers), version=self._version, order=self._ordered,
-            stalled=self.suspects_wait,
+            declare=self._declare_again, stalled=self.suspects_wait,
         )  # fmt: skip
         with logged():
             return await self._until_stopped(upkeep, burst=burst)
@@ -255,6 +257,13 @@ class Process:
             if bounds:
                 await self._engine.configure(queue.name, bounds)
 
+    async def _declare_again(self) -> None:
+        """The store has been emptied, or has not heard of this process for long: it is told as at the start."""
+        log.warning("the store does not know this worker any more: its limits and schedules are declared again")
+        await self._set_bounds()
+        if self._schedules is not None:
+            await boot(self._schedules, self._queues, self._queues)
+
     async def _each(self, hooks: Sequence[Hook], what: str) -> None:
         for hook in hooks:
             try:
@@ -269,6 +278,8 @@ class Process:
                     worker.quiet()
                 if self._under is not None:
                     self._under.say(quiet=True)  # it has nothing to do, and will not take anything either
+            case Order.DECLARE:
+                pass  # the rounds have seen to it
             case Order.STOP:
                 if not self._stopping.is_set():
                     if self._under is not None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from toril.clock import Clock
@@ -30,7 +30,7 @@ class Upkeep:
     def __init__(
         self, queues: Sequence[tuple[str, int]], engine: Engine, clock: Clock, events: Events, worker: str,
         keeper: Keeper, *, running: Callable[[], int], slots: int, version: str, order: Callable[[Order], None],
-        stalled: Callable[[], None] = lambda: None,
+        declare: Callable[[], Awaitable[None]], stalled: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         self._queues = queues
         self._engine = engine
@@ -42,7 +42,9 @@ class Upkeep:
         self._slots = slots
         self._version = version
         self._order = order
+        self._declare = declare
         self._stalled = stalled
+        self._beaten = False
         self._heard: tuple[Order, ...] = ()
         self._started_at = clock.now()
         self._late: deque[float] = deque(maxlen=_LATE)
@@ -94,10 +96,13 @@ class Upkeep:
         beat = Beat(
             worker=self._worker, queues=[name for name, _ in self._queues], slots=self._slots, running=self._running(),
             host=socket.gethostname(), pid=os.getpid(), version=self._version, started_at=self._started_at,
-            heard=self._heard, lag=max(0, round(max(self._late, default=0) * 1000)),
+            heard=self._heard, lag=max(0, round(max(self._late, default=0) * 1000)), again=self._beaten,
         )  # fmt: skip
         try:
             self._heard = await self._engine.beat(beat, ttl=_BEAT_TTL)
+            self._beaten = True
+            if Order.DECLARE in self._heard:
+                await self._declare()
         except TorilError as error:
             self._failed(None, error)
             return

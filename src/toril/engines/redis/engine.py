@@ -15,7 +15,7 @@ from toril.engines.redis.figures import RedisFigures
 from toril.engines.redis.flows import RedisFlows
 from toril.engines.redis.groups import RedisGroups
 from toril.engines.redis.layout import FLEET, KEYS, may_be_id
-from toril.engines.redis.opening import check_server
+from toril.engines.redis.opening import check_server, keeps_well
 from toril.engines.redis.options import dump_options, is_plain
 from toril.engines.redis.place import Address, parse
 from toril.engines.redis.presence import Presence
@@ -127,6 +127,8 @@ class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, Re
         try:
             self._check_open()
             seconds, micros = await self._server.ask("TIME")
+            if not await keeps_well(self._server):
+                await self._server.ask("DEL", f"{self._fleet}{FLEET['wake']}none")  # no key: refused if writing is
         except TorilError as error:
             return Health(ok=False, detail=str(error), now=self._clock.now())
         return Health(ok=True, now=int(seconds) * 1000 + int(micros) // 1000)

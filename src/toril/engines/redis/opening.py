@@ -4,9 +4,9 @@ from typing import Final
 
 from toril.engines.redis.place import Address, in_cluster
 from toril.engines.redis.server import Server
-from toril.errors import EngineUnusable
+from toril.errors import EngineRefused, EngineUnusable
 
-__all__ = ["check_server"]
+__all__ = ["check_server", "keeps_well"]
 
 _OLDEST: Final = (6, 2)
 
@@ -17,7 +17,7 @@ async def check_server(server: Server, address: Address) -> Address:
     if address.kind == "cluster":
         _check_tag(address)
     await server.ask("PING")  # unlike the next question, this is not answered while the server still loads its data
-    facts = await _facts(server)
+    facts = await _facts(server, "server", "memory", "cluster")
     version = tuple(int(part) for part in facts.get("redis_version", "0.0").split(".")[:2] if part.isdecimal())
     if version < _OLDEST:
         raise EngineUnusable(
@@ -43,9 +43,18 @@ def _check_tag(address: Address) -> None:
         )
 
 
-async def _facts(server: Server) -> dict[str, str]:
+async def keeps_well(server: Server) -> bool:
+    """Whether the server's last snapshot and its log could be written, as far as it tells."""
+    try:
+        facts = await _facts(server, "persistence")
+    except EngineRefused:  # a user who may not ask
+        return True
+    return "err" not in (facts.get("rdb_last_bgsave_status"), facts.get("aof_last_write_status"))
+
+
+async def _facts(server: Server, *sections: str) -> dict[str, str]:
     facts = {}
-    for section in ("server", "memory", "cluster"):
+    for section in sections:
         for line in str(await server.ask("INFO", section)).splitlines():
             name, separator, value = line.partition(":")
             if separator:

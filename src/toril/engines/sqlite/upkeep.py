@@ -69,12 +69,14 @@ def _prune_aged(step: Step, limit: int) -> int:
 
 def beat(tx: Tx, beat: Beat, ttl: int) -> tuple[Order, ...]:
     """Note a worker's sign of life; hand over the orders that it has not heard."""
+    forgotten = beat.again and tx.one(_SQL["orders"], (beat.worker,)) is None
     tx.run(_SQL["beat"], (beat.worker, tx.now + ttl, tx.now, json.dumps(asdict(beat))))
     waiting = tx.one(_SQL["orders"], (beat.worker,))[0].split()
     left = [order for order in waiting if order not in beat.heard]
     if left != waiting:
         tx.run(_SQL["set_orders"], (" ".join(left), beat.worker))
-    return tuple(Order(order) for order in left)
+    told = tuple(Order(order) for order in left)
+    return (Order.DECLARE, *told) if forgotten else told
 
 
 def signal(tx: Tx, worker: str, order: Order) -> bool:

@@ -12,11 +12,12 @@ if before and before:match('"started_at": (%d+)') ~= ARGV[5] then
 end
 call('HSET', W .. G.workers, worker, now .. ' ' .. ARGV[4])
 call('ZADD', W .. G.workers_till, now + tonumber(ARGV[2]), worker)
+if not before and ARGV[4]:find('"again": true', 1, true) then left[1] = 'declare' end  -- the store was emptied
 local orders = call('HGET', W .. G.orders, worker) or ''
 for word in orders:gmatch('%S+') do
   if not heard[word] then left[#left + 1] = word end
 end
-if #left == 0 then
+if not before or #left == 0 then
   call('HDEL', W .. G.orders, worker)
 else
   call('HSET', W .. G.orders, worker, table.concat(left, ' '))
