@@ -106,6 +106,11 @@ class _Facts(Generic[T]):
         text = self._claimed.metadata
         return {} if text is None else decode(text, what="metadata")
 
+    @property
+    def carrier(self) -> str | None:
+        """What the producer sent for tracing, as text; `toril.telemetry` reads it."""
+        return self._claimed.trace
+
     def is_cancelled(self) -> bool:
         """Whether this attempt should stop, for whatever reason."""
         return self.signal is not None and self.signal.kind is not None

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -23,6 +24,7 @@ from toril.model import (
 )
 from toril.queue import Planned
 from toril.states import State
+from toril.storing import Tracing
 
 __all__ = ["Flow", "Flowing", "Tree", "chain", "gather", "planned_nodes"]
 
@@ -152,6 +154,7 @@ class Flowing:
     """A part of `App`: flows."""
 
     _clock: Clock
+    tracing: Tracing | None = None  # `toril.telemetry.instrument` sets it
 
     @property
     @abstractmethod
@@ -223,7 +226,8 @@ class Flowing:
         """One step. If it is refused while earlier parts are stored, those are taken back."""
         nodes = [place.node for place in part]
         try:
-            added = await self.call(lambda call: self.store.add_flow(nodes, held=held, closed=closed, call=call))
+            with self._traced(nodes) as told:
+                added = await self.call(lambda call: self.store.add_flow(told, held=held, closed=closed, call=call))
         except (UsageError, QueueFull) as error:
             if before:
                 await self.call(lambda call: self.store.add_flow([], held=before, hold_for=0, call=call))
@@ -232,6 +236,15 @@ class Flowing:
                 error.add_note("what was stored of the flow, and has not started, is taken back")
             raise
         answers |= {node.ref: answer for node, answer in zip(nodes, added, strict=True)}
+
+    @contextmanager
+    def _traced(self, nodes: Sequence[FlowNode]) -> Iterator[Sequence[FlowNode]]:
+        """The nodes, with what those who run them need to go on with the trace."""
+        if self.tracing is None or not nodes:
+            yield nodes
+            return
+        with self.tracing.sending(nodes[0].queue, [node.job for node in nodes]) as jobs:
+            yield [replace(node, job=job) for node, job in zip(nodes, jobs, strict=True)]
 
 
 def _tops_above_unnamed(places: Sequence[_Place]) -> list[FlowNode]:

@@ -15,6 +15,7 @@ from toril.errors import Closed, UsageError
 from toril.events import Events
 from toril.model import Call
 from toril.showing import Redaction
+from toril.storing import Tracing
 
 __all__ = ["Doorway", "Home", "Portal"]
 
@@ -118,6 +119,9 @@ class Home(Protocol):
     @property
     def redaction(self) -> Redaction: ...
 
+    @property
+    def tracing(self) -> Tracing | None: ...
+
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
 
     def portal(self) -> Portal: ...
@@ -130,6 +134,7 @@ class Doorway:
     def __init__(self, home: Home) -> None:
         self.portal = home.portal
         self.redaction = home.redaction
+        self.tracing = home.tracing
 
     @property
     def store(self) -> Store:

@@ -23,6 +23,7 @@ from toril.plan import function
 from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.portal import Doorway, Home
 from toril.schedule import Declared, QueueSchedules, Timing, declare
+from toril.storing import stored
 
 if TYPE_CHECKING:
     from toril.sync import SyncQueue
@@ -274,7 +275,7 @@ class Queue(QueueOperations):
 
     async def _store(self, jobs: Sequence[NewJob]) -> list[Added]:
         await self._bound.tell(self._home)
-        return await self._home.call(lambda call: self._home.store.add(self._name, jobs, call=call))
+        return await stored(self._home, self._name, jobs)
 
     async def _add_chunk(self, planned: list[Planned]) -> list[Job[Any]]:
         if not planned:

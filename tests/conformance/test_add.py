@@ -263,3 +263,12 @@ async def test_queues_do_not_share_jobs_or_ids(engine: Store) -> None:
     assert names((await claim(engine, queue="one")).jobs) == ["a"]
     assert ids((await claim(engine, queue="two")).jobs) == ["x", "2"]
     assert await engine.queues() == ["one", "two"]
+
+
+async def test_what_is_sent_for_tracing_reaches_whoever_runs_the_job(engine: Store) -> None:
+    carrier = '{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}'
+    await add(engine, NewJob(name="n", trace=carrier), NewJob(name="n", trace=carrier, delay=5, attempts=3))
+    await add(engine, NewJob(name="n"))
+
+    plain = (await claim(engine)).jobs
+    assert [job.trace for job in plain] == [carrier, None]

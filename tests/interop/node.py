@@ -96,8 +96,9 @@ class Node:
         self.major = driver.major
         self._handles = count(1)
 
-    def queue(self, name: str) -> "NodeQueue":
-        return NodeQueue(self.driver, name)
+    def queue(self, name: str, **options: Any) -> "NodeQueue":
+        """Options count where the queue is used for the first time; `traced=True` gives it a telemetry."""
+        return NodeQueue(self.driver, name, options)
 
     async def worker(self, queue: str, script: Script | None = None, **options: Any) -> "NodeWorker":
         """A worker that plays `script`, steps by job name; without one, each job returns its data."""
@@ -105,6 +106,10 @@ class Node:
         given: dict[str, Any] = {} if script is None else {"script": script}
         await self.driver.do("worker", handle=handle, queue=queue, options=options, **given)
         return NodeWorker(self.driver, handle)
+
+    async def spans(self) -> Any:
+        """The spans that have ended on Node's side since this was asked last."""
+        return await self.driver.do("spans")
 
     async def flow(self, **flow: Any) -> Any:
         """The root of a tree of jobs: `name`, `queueName`, `data`, `opts`, `children`."""
@@ -170,12 +175,13 @@ class NodeWorker(NodeEvents):
 class NodeQueue:
     """A queue of BullMQ: any method of it, and of its jobs."""
 
-    def __init__(self, driver: Driver, name: str) -> None:
+    def __init__(self, driver: Driver, name: str, options: Mapping[str, Any]) -> None:
         self._driver = driver
+        self._options = options
         self.name = name
 
     async def call(self, method: str, *args: Any) -> Any:
-        return await self._driver.do("queue", queue=self.name, method=method, args=args)
+        return await self._driver.do("queue", queue=self.name, method=method, args=args, options=self._options)
 
     async def add(self, name: str, data: Any = None, **options: Any) -> Any:
         """The job as Node sees it; options are BullMQ's, times in milliseconds."""

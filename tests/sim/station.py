@@ -36,6 +36,7 @@ class Home:
         self.store = cast("Store", engine)
         self.events = Events()
         self.redaction = Redaction()
+        self.tracing = None
         self._caller = Caller(f"{name}/app", clock, patience=2.0)
 
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:

@@ -14,6 +14,7 @@ MAX_DELAY: Final = 10 * 366 * 86_400_000  # ten years
 MAX_TIMEOUT: Final = 7 * 86_400_000
 BATCH: Final = 1_000  # jobs in one atomic add
 EXCHANGE: Final = 100  # settled, and claimed, in one exchange
+MAX_TRACE: Final = 8192  # characters of what travels for tracing
 MAX_REASON_BYTES: Final = 64 * 1024
 MAX_LINE_BYTES: Final = 16 * 1024
 
@@ -151,6 +152,7 @@ class NewJob:
     breaker: str | None = None  # the circuit it hangs on, where its producer says so
     subject: str | None = None  # whom it is about: a tenant, an account
     group: str | None = None
+    trace: str | None = None  # what a worker needs to go on with the producer's trace
 
     def __post_init__(self) -> None:
         _replace(self, "name", check_job_name(self.name))
@@ -180,6 +182,8 @@ class NewJob:
             check_text("metadata", self.metadata)
         if not (self.breaker is None and self.subject is None and self.dedup is None and self.group is None):
             self._check_keys()
+        if self.trace is not None and (not isinstance(self.trace, str) or len(self.trace) > MAX_TRACE):
+            raise InvalidOption(f"trace must be a text of at most {MAX_TRACE} characters, not {shown(self.trace)}")
 
     def _check_keys(self) -> None:
         if self.breaker is not None:

@@ -108,6 +108,7 @@ class Claimed:
     breaker: str | None = None
     subject: str | None = None
     parked: int = 0
+    trace: str | None = None
 
 
 class Gate(StrEnum):

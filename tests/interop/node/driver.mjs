@@ -11,6 +11,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import { board } from './board.mjs'
+import { spans, telemetry } from './telemetry.mjs'
 
 const require = createRequire(import.meta.url)
 const library = process.argv[4] ?? 'bullmq'
@@ -93,7 +94,8 @@ flows.on('error', error => console.error('flows', error))
 
 function queue({ queue: name, options = {} }) {
   if (!queues.has(name)) {
-    const made = new Queue(name, { connection, ...options })
+    const { traced, ...rest } = options
+    const made = new Queue(name, { connection, ...(traced ? { telemetry } : {}), ...rest })
     made.on('error', error => console.error(name, error))
     queues.set(name, made)
   }
@@ -108,7 +110,9 @@ async function openWorker({ handle, queue: name, options = {}, script = { '*': [
     record.note({ event: 'active', jobId: job.id, name: job.name, attemptsMade: job.attemptsMade })
     return play(script[job.name] ?? script['*'] ?? [], job, held)
   }
-  const worker = new Worker(name, process, { connection, autorun: false, drainDelay: 60, ...options })
+  const { traced, ...rest } = options
+  const given = { connection, autorun: false, drainDelay: 60, ...(traced ? { telemetry } : {}), ...rest }
+  const worker = new Worker(name, process, given)
   worker.on('completed', (job, result) => record.note({ event: 'completed', jobId: job.id, result: result ?? null }))
   worker.on('failed', (job, error) => record.note({ event: 'failed', jobId: job?.id ?? null, message: error.message }))
   worker.on('stalled', jobId => record.note({ event: 'stalled', jobId }))
@@ -174,6 +178,7 @@ const commands = {
   flow: async ({ flow }) => plain((await flows.add(flow)).job),
   worker: openWorker,
   workerCall: async ({ handle, method, args = [] }) => plain(await workers.get(handle).worker[method](...args)),
+  spans: () => spans.splice(0),
   listen,
   release,
   closeWorker,

@@ -8,7 +8,7 @@ from math import isnan
 from typing import Any
 
 from toril.errors import InvalidName
-from toril.model import KEEP_ALL, MAX_ATTEMPTS, MAX_DELAY, REMOVE, Backoff, Dedup, Failure, Keep, NewJob
+from toril.model import KEEP_ALL, MAX_ATTEMPTS, MAX_DELAY, MAX_TRACE, REMOVE, Backoff, Dedup, Failure, Keep, NewJob
 from toril.names import check_circuit_key
 
 __all__ = [
@@ -40,6 +40,7 @@ class Options:
     result_ttl: int | None = None
     breaker: str | None = None
     subject: str | None = None
+    trace: str | None = None
 
 
 def is_plain(job: NewJob) -> bool:
@@ -68,7 +69,7 @@ def dump_options(job: NewJob) -> str:
         job.breaker,
         job.subject,
     )
-    if job.id is None and job.dedup is None and not (job.delay or job.priority or job.lifo):
+    if job.id is None and job.dedup is None and job.trace is None and not (job.delay or job.priority or job.lifo):
         return shared
     own: dict[str, Any] = {}
     if job.id is not None:
@@ -81,6 +82,8 @@ def dump_options(job: NewJob) -> str:
         own["lifo"] = True
     if job.dedup is not None:
         own["de"] = _dump_dedup(job.dedup)
+    if job.trace is not None:
+        own["tm"] = job.trace
     return f"{json.dumps(own, ensure_ascii=False)[:-1]}, {shared[1:]}"
 
 
@@ -157,7 +160,14 @@ def load_options(text: str | None) -> Options:
         result_ttl=_within(own.get("resultTtl"), 1, MAX_DELAY),
         breaker=_line(own.get("breaker")),
         subject=_line(own.get("subject")),
+        trace=_trace(given),
     )
+
+
+def _trace(given: dict[str, Any]) -> str | None:
+    """What a producer sent for tracing, unless it says that its worker should not go on with it."""
+    text = given.get("tm")
+    return text if isinstance(text, str) and len(text) <= MAX_TRACE and given.get("omc") is not True else None
 
 
 def _load_backoff(given: Any) -> Backoff | None:

@@ -70,7 +70,7 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
         options.attempts, number(made) if made else 0, number(stalls) if stalls else 0, number(get(_ADDED)),
         number(get(_WAITED) or get(_DELAY)), 0 if priority == "0" else number(priority), options.timeout,
         options.backoff, get(_METADATA), get(_CHECKPOINT), suspect == 1, options.breaker,
-        options.subject, number(found[_PARKED]) if _PARKED in found else 0,
+        options.subject, number(found[_PARKED]) if _PARKED in found else 0, options.trace,
     )  # fmt: skip
 
 

@@ -197,6 +197,7 @@ def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Clai
         claimed.append(Claimed(
             lease, job, data, starts + 1, fence, attempts, made, stalls, added_at, delay, priority, options.timeout,
             options.backoff, metadata, checkpoint, suspect, options.breaker, options.subject, options.parked or 0,
+            options.trace,
         ))  # fmt: skip
     step.row.claims = fence
     step.row.active += len(holds)

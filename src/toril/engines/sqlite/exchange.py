@@ -86,5 +86,5 @@ def _claimed(queue: str, token: str, entry: tuple[Any, ...]) -> Claimed:
     return Claimed(
         Lease(queue, job_id(key, chosen), token), name, data, starts, fence, attempts, made, stalls, added_at, delay,
         priority, options.timeout, options.backoff, metadata, checkpoint, bool(alone), options.breaker,
-        options.subject, options.parked or 0,
+        options.subject, options.parked or 0, options.trace,
     )  # fmt: skip

@@ -43,6 +43,7 @@ class Options:
     dedup: Dedup | None = None
     breaker: str | None = None
     subject: str | None = None
+    trace: str | None = None
     parent: Link | None = None
     parked: int | None = None  # it has children, and was parked so often with new ones
     deferred: str | None = None  # why a child's failure is its own; whoever claims it carries that out
@@ -64,9 +65,10 @@ def options_of(job: NewJob) -> str | None:
         and job.dedup is None
         and job.breaker is None
         and job.subject is None
+        and job.trace is None
     ):
         return None
-    return _dump(
+    text = _dump(
         job.backoff,
         job.timeout,
         job.keep_completed,
@@ -77,6 +79,9 @@ def options_of(job: NewJob) -> str | None:
         job.breaker,
         job.subject,
     )
+    if job.trace is None:
+        return text
+    return json.dumps(json.loads(text or "{}") | {"trace": job.trace})  # one of each job's own is not remembered
 
 
 def dump_options(letter: DeadLetter) -> str | None:
@@ -154,7 +159,7 @@ def _read(given: dict[str, Any]) -> Options:
     }
     keeps = {name: Keep(*given[name]) for name in ("keep_completed", "keep_failed") if name in given}
     dedup = Dedup(*given["dedup"]) if "dedup" in given else None
-    texts = {name: given.get(name) for name in ("breaker", "subject", "parked", "deferred")}
+    texts = {name: given.get(name) for name in ("breaker", "subject", "trace", "parked", "deferred")}
     parent = Link(*given["parent"]) if "parent" in given else None
     return Options(backoff=backoff, dedup=dedup, parent=parent, **texts, **numbers, **keeps)  # type: ignore[arg-type]
 

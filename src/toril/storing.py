@@ -1,0 +1,27 @@
+"""The last step of an add, and the seam for whoever traces it."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from toril.model import Added, NewJob
+
+if TYPE_CHECKING:
+    from toril.portal import Home
+
+__all__ = ["Tracing", "stored"]
+
+
+class Tracing(Protocol):
+    """Whoever follows jobs from those who add them to those who run them."""
+
+    def sending(self, queue: str, jobs: Sequence[NewJob]) -> AbstractContextManager[list[NewJob]]:
+        """Around an add: the jobs, with what the worker needs to go on with the trace."""
+
+
+async def stored(home: "Home", queue: str, jobs: Sequence[NewJob]) -> list[Added]:
+    """Store jobs. Without tracing nothing is done but that."""
+    if home.tracing is None:
+        return await home.call(lambda call: home.store.add(queue, jobs, call=call))
+    with home.tracing.sending(queue, jobs) as traced:
+        return await home.call(lambda call: home.store.add(queue, traced, call=call))

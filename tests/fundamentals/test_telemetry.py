@@ -1,0 +1,132 @@
+"""Spans and metrics of an app, with OpenTelemetry; and nothing of it without."""
+
+import subprocess
+import sys
+from itertools import pairwise
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+
+from toril import App, JobContext, PermanentError, Snooze
+from toril.telemetry import instrument
+from toril.testing import drain
+
+
+def instrumented() -> tuple[App, InMemorySpanExporter, InMemoryMetricReader]:
+    app, spans, reader = App("memory://"), InMemorySpanExporter(), InMemoryMetricReader()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    instrument(app, tracer_provider=provider, meter_provider=MeterProvider([reader]))
+    return app, spans, reader
+
+
+async def test_what_a_handler_adds_is_part_of_the_trace_that_it_is_in() -> None:
+    app, spans, _ = instrumented()
+
+    async def first(ctx: JobContext[Any]) -> None:
+        await app.queue("email").add("second")
+
+    async def second(ctx: JobContext[Any]) -> None:
+        if ctx.attempt == 1 and not ctx.job.stalls:
+            raise PermanentError("no such user")
+
+    app.queue("email", {"first": first, "second": second})
+    async with app:
+        await app.queue("email").add("first")
+        await drain(app)
+
+    found = {(span.name, (span.attributes or {}).get("toril.job.name")): span for span in spans.get_finished_spans()}
+    sent, processed = found["send email", "first"], found["process email", "first"]
+    sent_then, failed = found["send email", "second"], found["process email", "second"]
+    chain = [sent, processed, sent_then, failed]
+    assert all(
+        after.parent is not None and before.context is not None and after.parent.span_id == before.context.span_id
+        for before, after in pairwise(chain)
+    )
+    assert len({span.context.trace_id for span in chain if span.context}) == 1
+    assert [span.kind.name for span in chain] == ["PRODUCER", "CONSUMER", "PRODUCER", "CONSUMER"]
+    assert failed.status.status_code is StatusCode.ERROR
+    assert [event.name for event in failed.events] == ["exception"]
+    assert (processed.attributes or {})["messaging.operation.type"] == "process"
+
+
+async def test_attempts_and_adds_are_counted_and_timed() -> None:
+    app, spans, reader = instrumented()
+
+    async def once(ctx: JobContext[Any]) -> None: ...
+
+    async def later(ctx: JobContext[Any]) -> None:
+        if ctx.data["wait"]:
+            await ctx.job.update_data({"wait": False})
+            raise Snooze(0)
+
+    queue = app.queue("email", {"once": once, "later": later})
+    async with app:
+        await queue.add_many([("once", None)] * 3)
+        await queue.add("later", {"wait": True})
+        await drain(app)
+
+    data = reader.get_metrics_data()
+    assert data is not None
+    points: dict[str, list[Any]] = {
+        metric.name: list(metric.data.data_points)
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    outcomes = {(p.attributes["toril.job.name"], p.attributes["toril.outcome"]): p.value for p in points["toril.jobs"]}
+    assert sum(point.value for point in points["messaging.client.sent.messages"]) == 4
+    assert sum(point.count for point in points["messaging.process.duration"]) == 5
+    assert outcomes == {("once", "completed"): 3, ("later", "snoozed"): 1, ("later", "completed"): 1}
+    snoozed = [span for span in spans.get_finished_spans() if (span.attributes or {}).get("error.type") == "Snooze"]
+    assert [span.status.status_code for span in snoozed] == [StatusCode.UNSET]
+
+
+async def test_flows_and_groups_carry_the_trace_too() -> None:
+    app, spans, _ = instrumented()
+
+    async def work(ctx: JobContext[Any]) -> None: ...
+
+    queue = app.queue("email", {"work": work})
+    async with app:
+        await app.flow(queue.new("work"), [queue.new("work", job_id="child")])
+        await queue.add("work", group="tenant")
+        await drain(app)
+
+    done = [span for span in spans.get_finished_spans() if span.name == "process email"]
+    sent = {span.context.span_id for span in spans.get_finished_spans() if span.name == "send email" and span.context}
+    assert len(done) == 3
+    assert {span.parent.span_id for span in done if span.parent} == sent
+
+
+def test_without_it_nothing_of_opentelemetry_is_imported_or_called() -> None:
+    code = """
+import asyncio, sys
+from toril import App
+from toril.testing import drain
+async def main():
+    app = App("memory://")
+    async def work(ctx): ...
+    app.queue("q", {"work": work})
+    async with app:
+        await app.queue("q").add("work")
+        await drain(app)
+    assert app.tracing is None
+asyncio.run(main())
+print(sum(name.startswith("opentelemetry") or name == "toril.telemetry" for name in sys.modules))
+"""
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+
+    assert found.stdout.strip() == "0"
+
+
+def test_a_missing_extra_is_named() -> None:
+    code = "import sys; sys.modules['opentelemetry'] = None\nimport toril.telemetry"
+    found = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+
+    assert "pip install 'toril[otel]'" in found.stderr
