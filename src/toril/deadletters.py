@@ -96,6 +96,18 @@ class AppDeadLetters:
             raise NotFound(f"there is no dead letter {shown(letter_id)}; it may have been replayed or discarded")
         return found
 
+    def fits(self, letter: DeadLetter) -> bool | None:
+        """Whether its payload is what its handler takes; None where this app does not declare that."""
+        known = letter.queue in self._home.queues
+        entry = self._home.queues[letter.queue].handlers.find(letter.name) if known else None
+        if entry is None:
+            return None
+        try:
+            entry.payload.decode(letter.data)
+        except TorilError:
+            return False
+        return True
+
     async def count(self, where: LetterFilter | None = None) -> int:
         """How many there are, of those that the filter means."""
         if where is None:

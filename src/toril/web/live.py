@@ -21,7 +21,7 @@ _REST: Final = 1.0  # seconds between two messages, at least
 _SHARE: Final = 25  # the reader rests so many times as long as it reads: at most a twenty-fifth of a core
 _LONGEST: Final = 15.0  # seconds without a message, until a comment shows that the stream is alive
 _CELL: Final = re.compile(r'<[a-z]+ id="(n-[^"]*)"([^>]*)>([^<]*)')
-_VALUE: Final = re.compile(r' value="([^"]*)"')
+_VALUE: Final = re.compile(r' (?:data-)?value="([^"]*)"')
 _ROW: Final = re.compile(r'<tr data-id="([^"]*)"')
 
 

@@ -59,10 +59,15 @@ def _environment() -> Environment:
     )
     made.filters.update(
         num=words.number, pct=words.percent, span=words.span, iso=words.iso, clock=words.clock_time, size=words.size,
-        compact=words.compact, json=_json, capitalize_first=lambda text: text[:1].upper() + text[1:],
+        compact=words.compact, json=_json, terse=words.terse, capitalize_first=lambda text: text[:1].upper() + text[1:],
     )  # fmt: skip
-    made.globals.update(plural=words.plural, NONE=words.NONE)
+    made.globals.update(plural=words.plural, NONE=words.NONE, path=_path)
     return made
+
+
+def _path(*parts: str) -> str:
+    """Where the API has a thing: `path("queues", name, "jobs", id)`."""
+    return "/".join(quote(part, safe="") for part in parts)
 
 
 def _json(value: Any) -> Markup:

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any, Final
 
-__all__ = ["NONE", "clock_time", "compact", "iso", "number", "percent", "plural", "size", "span"]
+__all__ = ["NONE", "clock_time", "compact", "iso", "number", "percent", "plural", "size", "span", "terse"]
 
 NONE: Final = "\u2013"  # what is not known, or not there
 _JOINT: Final = "\u00a0"  # between a number and its unit, which never break over lines
@@ -41,6 +41,11 @@ def span(ms: float | None) -> str:
     if whole < 86_400:
         return f"{whole // 3600}h{_JOINT}{whole % 3600 // 60:02}m"
     return f"{whole // 86_400}d{_JOINT}{whole % 86_400 // 3600}h"
+
+
+def terse(ms: float | None) -> str:
+    """A duration without a part that is nothing: `5m`, and not `5m 00s`."""
+    return span(ms).removesuffix(f"{_JOINT}00s").removesuffix(f"{_JOINT}00m").removesuffix(f"{_JOINT}0h")
 
 
 def iso(ms: float) -> str:

@@ -55,7 +55,7 @@ async def _document(app: App, record: JobRecord) -> dict[str, Any]:
         "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,
     }  # fmt: skip
     return {
-        "queue": record.queue, "id": record.id, "name": record.name, "data": _data(record.data), "children": counts,
+        "queue": record.queue, "id": record.id, "name": record.name, "data": _data(app, record), "children": counts,
         "added_at": record.added_at, **await _next(app, family),
     }  # fmt: skip
 
@@ -72,11 +72,12 @@ async def _next(app: App, family: Family) -> dict[str, Any]:
     }
 
 
-def _data(text: str) -> Any:
+def _data(app: App, record: JobRecord) -> Any:
     try:
-        return masked(decode(text))
+        value = decode(record.data)
     except Undecodable:
-        return text
+        value = record.data
+    return masked(app.redaction.seen(value, "data", record.queue, record.name))
 
 
 FLOWS: Final = (

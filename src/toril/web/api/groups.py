@@ -42,8 +42,11 @@ async def all_groups(asking: Asking) -> dict[str, Any]:
     sought = (form.q or "").casefold()
     meant = [each for each in items if _stands(each, form.only) and sought in each["group"].casefold()]
     meant.sort(key=lambda each: (-each["waiting"], -each["running"], each["group"], each["queue"]))
-    full = sum(_stands(each, "limit") for each in items)
-    return {"items": meant[: form.limit], "groups": len(items), "match": len(meant), "full": full, "more": more}
+    return {
+        "items": meant[: form.limit], "groups": len(items), "match": len(meant), "more": more,
+        "full": sum(_stands(each, "limit") for each in items), "paused": sum(each["paused"] for each in items),
+        "queues": sorted({each["queue"] for each in items}),
+    }  # fmt: skip
 
 
 def _stands(group: dict[str, Any], how: str | None) -> bool:

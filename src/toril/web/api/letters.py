@@ -1,5 +1,6 @@
 """Dead letters: look through them, run them again, throw them away."""
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -17,7 +18,9 @@ from toril.web.api.common import After, Cursor, Limit, Moment, Search
 from toril.web.endpoint import Asking, Endpoint, Form
 from toril.web.problems import Problem
 
-__all__ = ["LETTERS"]
+__all__ = ["LETTERS", "letter_document"]
+
+_FITTED: Final = 1000
 
 
 class Sought(Form):
@@ -61,7 +64,7 @@ class LetterListing(Sought):
 async def list_letters(asking: Asking) -> dict[str, Any]:
     form: LetterListing = asking.query
     page = await asking.app.dead_letters.page(form.filter(), cursor=form.cursor, limit=form.limit)
-    return {"items": [_document(letter, asking.app.redaction) for letter in page.items], "cursor": page.cursor}
+    return {"items": [letter_document(letter, asking.app.redaction) for letter in page.items], "cursor": page.cursor}
 
 
 async def count_letters(asking: Asking) -> dict[str, Any]:
@@ -73,8 +76,19 @@ async def letter_failures(asking: Asking) -> dict[str, Any]:
     return of_failures(await asking.app.dead_letters.groups(None if found == LetterFilter() else found))
 
 
+async def letters_that_fit(asking: Asking) -> dict[str, Any]:
+    """Of the first 1,000 that are meant. Of jobs that the app does not declare nothing can be said."""
+    letters = asking.app.dead_letters
+    page = await letters.page(asking.query.filter(), limit=_FITTED, order="oldest")
+    answers = Counter(letters.fits(letter) for letter in page.items)
+    return {
+        "fit": answers[True], "unfit": answers[False], "unknown": answers[None], "looked": len(page.items),
+        "more": page.cursor is not None,
+    }  # fmt: skip
+
+
 async def show_letter(asking: Asking) -> dict[str, Any]:
-    return _document(await asking.app.dead_letters.show(asking.path["id"]), asking.app.redaction)
+    return letter_document(await asking.app.dead_letters.show(asking.path["id"]), asking.app.redaction)
 
 
 class Waiting(Form):
@@ -139,7 +153,8 @@ def _done(replayed: Replayed, cursor: str | None) -> dict[str, Any]:
     return {"done": replayed.count, "refused": refused, "invalid": dict(replayed.invalid), "cursor": cursor}
 
 
-def _document(letter: DeadLetter, seen: Redaction) -> dict[str, Any]:
+def letter_document(letter: DeadLetter, seen: Redaction) -> dict[str, Any]:
+    """A letter as it may be shown."""
     found = of_letter(letter, seen)
     return {**found, "data": masked(found["data"]), "metadata": masked(found["metadata"])}
 
@@ -156,6 +171,10 @@ LETTERS: Final = (
     Endpoint(
         method="GET", path="/dead-letters/failures", role=Role.READ, run=letter_failures, query=Sought,
         does="Dead letters by their error; `looked` of them, the last, of `of`.",
+    ),
+    Endpoint(
+        method="GET", path="/dead-letters/fit", role=Role.READ, run=letters_that_fit, query=Sought,
+        does="How many of those meant still have the data that their handlers take.",
     ),
     Endpoint(
         method="POST", path="/dead-letters/replay", role=Role.OPERATE, run=replay_letters, body=ReplayingLetters,

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from toril.app import App
 from toril.documents import of_schedule
 from toril.errors import NotFound, shown
 from toril.model import ScheduleView
@@ -15,24 +16,29 @@ from toril.web.access import Role
 from toril.web.api.common import Moment, Paging, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form
 
-__all__ = ["SCHEDULES"]
+__all__ = ["SCHEDULES", "schedule_document", "schedules_of_all"]
 
 
 async def list_schedules(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     page = await queue.schedules.list(asking.query.cursor, asking.query.limit)
-    return {"items": [_document(view, asking.app.redaction) for view in page.items], "cursor": page.cursor}
+    return {"items": [schedule_document(view, asking.app.redaction) for view in page.items], "cursor": page.cursor}
 
 
 async def all_schedules(asking: Asking) -> dict[str, Any]:
-    """Of each queue as many as a page holds; one with more is asked for them by its name."""
-    items: list[dict[str, Any]] = []
+    views, more = await schedules_of_all(asking.app, asking.query.limit)
+    return {"items": [schedule_document(view, asking.app.redaction) for view in views], "more": more}
+
+
+async def schedules_of_all(app: App, limit: int) -> tuple[list[ScheduleView], list[str]]:
+    """Of each queue up to `limit`, and the queues that have more."""
+    found: list[ScheduleView] = []
     more = []
-    for name in sorted(await asking.app.store.queues()):
-        page = await asking.app.store.schedules.page(name, limit=asking.query.limit)
-        items += [_document(view, asking.app.redaction) for view in page.items]
+    for name in sorted(await app.store.queues()):
+        page = await app.store.schedules.page(name, limit=limit)
+        found += page.items
         more += [name] if page.cursor is not None else []
-    return {"items": items, "more": more}
+    return found, more
 
 
 class EachQueue(Form):
@@ -44,7 +50,7 @@ class EachQueue(Form):
 async def show_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     return {
-        **_document(await found.get(identity), asking.app.redaction),
+        **schedule_document(await found.get(identity), asking.app.redaction),
         "upcoming": list(await found.upcoming(identity)),
     }
 
@@ -76,7 +82,7 @@ async def put_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     form: PuttingSchedule = asking.body
     options: Any = form.model_dump(exclude={"job", "data"}, exclude_none=True)
-    return _document(await found.put(identity, form.job, form.data, **options), asking.app.redaction)
+    return schedule_document(await found.put(identity, form.job, form.data, **options), asking.app.redaction)
 
 
 async def run_schedule(asking: Asking) -> dict[str, Any]:
@@ -88,13 +94,13 @@ async def run_schedule(asking: Asking) -> dict[str, Any]:
 async def pause_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     await found.pause(identity)
-    return _document(await found.get(identity), asking.app.redaction)
+    return schedule_document(await found.get(identity), asking.app.redaction)
 
 
 async def resume_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     await found.resume(identity)
-    return _document(await found.get(identity), asking.app.redaction)
+    return schedule_document(await found.get(identity), asking.app.redaction)
 
 
 async def remove_schedule(asking: Asking) -> dict[str, Any]:
@@ -108,7 +114,8 @@ async def _named(asking: Asking) -> tuple[QueueSchedules, str]:
     return (await known_queue(asking.app, asking.path["queue"])).schedules, asking.path["id"]
 
 
-def _document(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
+def schedule_document(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
+    """A schedule as it is shown: in words where there are plain ones, its secrets covered."""
     found = of_schedule(view, seen)
     return found | {"data": masked(found["data"]), "words": in_words(view.schedule), "busy": view.busy}
 

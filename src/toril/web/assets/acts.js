@@ -50,15 +50,28 @@ const TELLS = {
   drain: ['All jobs that wait are deleted. Running ones go on. This cannot be undone.', 'All jobs that wait are deleted. Running ones go on. This cannot be undone.'],
 };
 const written = () => h('small', {}, 'Written to the audit log');
-function confirmed(verb, n, noun, about, act) {             // asks first; `act` is done when the answer is yes
+function confirmed(verb, n, noun, about, act, more = []) {  // asks first; `act` is done with what was filled in when the answer is yes
   const v = VERBS[verb], typed = v.danger && n > 100, one = n === 1, what = `${v.bulk && !one ? v.bulk : v.word} ${one ? 'this ' + noun : plural(n, noun)}`;
   const ok = h('button', { class: 'btn primary' + (v.danger ? ' danger' : ''), value: 'ok', disabled: typed }, what);
   const d = dialog(h('form', { method: 'dialog' }, h('h2', { id: 'dlg-t' }, what + '?'), h('p', {}, TELLS[verb]?.[one ? 0 : 1] || ''),
-    about.length > 0 && facts(about),
+    about.length > 0 && facts(about), more,
     typed && h('label', {}, h('span', {}, `Type ${num(n)}`), h('input', { class: 'input', autocomplete: 'off', 'aria-label': `Type ${num(n)} to confirm`, oninput: e => { ok.disabled = e.target.value.replace(/\D/g, '') !== String(n); } })),
     h('footer', {}, written(), h('button', { class: 'btn', value: 'no' }, 'Back'), ok)));
   if (v.danger) $('.btn[value=no]', d).focus(); else ok.focus();
-  d.addEventListener('close', () => { if (d.returnValue === 'ok') act(); });
+  d.addEventListener('close', () => { if (d.returnValue === 'ok') act(filled(d)); });
+  return d;
+}
+/* Replaying many: with other attempts or waits, if wanted; and how many still have the data that their handlers take. */
+const OPTIONS = { replay: () => [
+  h('label', {}, h('span', {}, 'Attempts'), h('select', { name: 'attempts', 'data-as': 'number' }, h('option', { value: '' }, 'As before'), [1, 3, 5, 10].map(k => h('option', {}, String(k))))),
+  h('label', {}, h('span', {}, 'Wait between attempts'), h('select', { name: 'backoff', 'data-as': 'json' }, h('option', { value: '' }, 'As before'), h('option', { value: '{"type":"fixed","seconds":30}' }, 'Always 30 s'), h('option', { value: '{"type":"exponential","seconds":5}' }, 'Twice as long each time, from 5 s'))),
+] };
+async function fitting(d, where) {
+  try {
+    const found = await api.get('dead-letters/fit?' + new URLSearchParams(where || {}));
+    if (!found.fit && !found.unfit) return;                  // nothing is known of their handlers here
+    $('dl', d)?.append(h('dt', {}, 'Data check'), h('dd', {}, `${num(found.fit)} fit` + (found.unfit ? `, ${num(found.unfit)} no longer fit and stay here` : '') + (found.more ? `, of the first ${num(found.looked)}` : '')));
+  } catch { /* it is checked again when they are replayed */ }
 }
 async function act(verb, at, what, row) {                   // one thing: done at once, greyed until the server has answered
   const v = VERBS[verb], path = at + (v.path ?? '/' + verb);
@@ -72,7 +85,7 @@ async function act(verb, at, what, row) {                   // one thing: done a
     toast(error.message, { icon: 'warn' });
   }
 }
-async function bulk(verb, many, body, n) {                  // at most 1,000 a call, with a cursor: progress can be shown and stopped
+async function bulk(verb, many, body, n, then) {                  // at most 1,000 a call, with a cursor: progress can be shown and stopped
   let stop = false, done = 0, refused = 0, cursor;
   const bar = h('progress', { max: n || 1, value: 0, 'aria-label': 'Progress' });
   const t = n > 25 && toast(`Working on ${num(n)}`, { icon: VERBS[verb].icon, act: ['Stop', () => { stop = true; }], keep: true });
@@ -87,7 +100,7 @@ async function bulk(verb, many, body, n) {                  // at most 1,000 a c
     toast(stop ? `Stopped: ${num(done)} done` : VERBS[verb].done(done) + left, { icon: refused && !done ? 'warn' : 'check' });
   } catch (error) { toast(`${error.message}${done ? ` ${num(done)} were done before.` : ''}`, { icon: 'warn' }); }
   if (t) t.remove();
-  refresh();
+  if (then && done) location.href = then; else refresh();
 }
 const listed = box => ({ many: box.dataset.many, noun: box.dataset.noun || 'job', filter: JSON.parse(box.dataset.filter || '{}') });
 function about(box) {
@@ -105,10 +118,12 @@ function actions(e) {
     const ids = bar && bar.dataset.whole !== '1' ? $$('tbody tr', box).filter(r => $('input[type=checkbox]', r)?.checked).map(r => r.dataset.id) : null;
     const n = ids ? ids.length : +(b.dataset.all ?? box.dataset.match);
     const body = ids ? { ids } : { ...filter, ...(box?.dataset.moment && { before: box.dataset.moment }) };
-    return confirmed(verb, n, noun, ids ? [] : about(b.dataset.many ? b : box), () => bulk(verb, many, body, n));
+    const d = confirmed(verb, n, noun, ids ? [] : about(b.dataset.many ? b : box), more => bulk(verb, many, { ...body, ...more }, n), OPTIONS[verb]?.() || []);
+    if (verb === 'replay' && !ids) fitting(d, body.where);
+    return d;
   }
   const at = b.closest('[data-at]')?.dataset.at;
-  const go = at != null ? () => act(verb, at, what, row) : () => bulk(verb, box.dataset.many, { ids: [row.dataset.id] }, 1);
+  const go = at != null ? () => act(verb, at, what, row) : () => bulk(verb, box.dataset.many, { ids: [b.dataset.ids || row.dataset.id] }, 1, b.dataset.ids && $('.crumbs a')?.href);
   if (v.sure) return confirmed(verb, 1, b.dataset.noun || box?.dataset.noun || 'job', [], go);
   go();
 }
@@ -120,6 +135,7 @@ function filled(form) {
   for (const field of $$('[name]', form)) {
     const text = field.type === 'checkbox' ? (field.checked ? 'true' : '') : field.value, as = field.dataset.as, [first, second] = field.name.split('.');
     let value = text;
+    if ('same' in field.dataset && text === field.defaultValue) continue;
     if (text.trim() === '') { if (!('null' in field.dataset)) continue; value = null; }
     else if (as === 'number') { value = Number(text.replace(/[,\s]/g, '')); if (isNaN(value)) throw new Refused(422, { message: `${text} is no number.`, field: field.name }); }
     else if (as === 'json') { try { value = JSON.parse(text); } catch (error) { throw new Refused(422, { message: `This is not JSON: ${error.message}.`, field: field.name }); } }
@@ -142,10 +158,11 @@ function ask(b) {
     e.preventDefault();
     try {
       const body = { ...JSON.parse(source.dataset.body || '{}'), ...filled(form) }, before = source.dataset.before && JSON.parse(source.dataset.before);
-      const found = await send(body);
+      const found = await send(body), invalid = Object.values(found.invalid || {})[0];
+      if (invalid || found.refused?.length) throw new Refused(409, { message: invalid || 'It could not be: it is gone, or a job of its id is there.' });
       d.close();
       toast(source.dataset.done || VERBS[verb]?.done(1, b.dataset.on || '') || 'Done', { icon: 'check', undo: before && (() => send(before).then(refresh, error => toast(error.message, { icon: 'warn' }))), act: found.id && source.dataset.opens ? ['Open', () => { location.href = to('queues', found.queue, 'jobs', found.id); }] : undefined });
-      refresh();
+      if (source.dataset.then) location.href = to(source.dataset.then); else refresh();
     } catch (error) {
       wrong.replaceChildren(note('crit', error.message));
       $(`[name^="${error.field || '-'}"]`, form)?.focus();

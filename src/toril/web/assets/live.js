@@ -36,6 +36,7 @@ function patch(changes) {                                    // [{ id, text }]: 
     const el = document.getElementById(id);
     if (!el) continue;
     if (el.tagName === 'PROGRESS') { el.value = +text; continue; }
+    if (el.tagName === 'path') { el.setAttribute('d', text); continue; }
     if (el.textContent.trim() === text) continue;
     (el.firstChild?.nodeType === 3 ? el.firstChild : el).textContent = text;
     if ('refresh' in el.dataset) again = true;                // more than this cell has changed

@@ -25,8 +25,8 @@ function sortable(table) {
   apply();
 }
 /* What can be done with a row, by its data-state, or by the data-acts of its table; a reader's page comes without them. */
-const ROW = { failed: ['retry', 'remove'], waiting: ['cancel', 'remove'], active: ['cancel'], delayed: ['promote', 'cancel'], children: ['cancel'], completed: ['retry', 'remove'], dead: ['replay', 'discard'], schedule: ['run', 'pause'], held: ['run', 'resume'], group: ['pause'], still: ['resume'] };
-const NEEDS = { remove: 'admin', discard: 'admin' };       // all else that is done in a day's work needs the role operate
+const ROW = { failed: ['retry', 'remove'], waiting: ['cancel', 'remove'], active: ['cancel'], delayed: ['promote', 'cancel'], children: ['cancel'], completed: ['retry', 'remove'], dead: ['replay', 'discard'], schedule: ['run', 'pause'], held: ['run', 'resume'], group: ['pause'], still: ['resume'], worker: ['quiet', 'stop'], muted: ['stop'], ending: [] };
+const NEEDS = { remove: 'admin', discard: 'admin', stop: 'admin' };       // all else that is done in a day's work needs the role operate
 const may = verb => root.dataset.role === 'admin' || root.dataset.role === 'operate' && NEEDS[verb] !== 'admin';
 function decorate(table) {
   const head = table.tHead.rows[0], pick = 'pick' in table.dataset, more = 'more' in table.dataset, wide = 'o1';

@@ -1,0 +1,38 @@
+"""The audit log: who has changed what over HTTP."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from toril.web.access import Role
+from toril.web.api.audit import Noted, list_audit
+from toril.web.endpoint import Asking
+from toril.web.pages.page import Page, View
+
+__all__ = ["AUDIT"]
+
+_BACK: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
+
+
+class AuditView(View):
+    """Entries with this text; of the last time; from a place on."""
+
+    q: Annotated[str, Field(max_length=200)] = ""
+    since: Literal["", "hour", "day", "week"] = ""
+    after: Annotated[str, Field(max_length=1024)] = ""
+
+
+async def audit(asking: Asking) -> dict[str, Any]:
+    view: AuditView = asking.query
+    now = datetime.fromtimestamp((await asking.app.store.health()).now / 1000, UTC)
+    since = now - _BACK[view.since] if view.since else None
+    found = await list_audit(replace(asking, query=Noted(q=view.q or None, since=since, cursor=view.after or None)))
+    return {
+        "title": "Audit log", "view": view, "rows": found["items"], "next": found["cursor"],
+        "filtered": bool(view.q or view.since or view.after),
+    }  # fmt: skip
+
+
+AUDIT: Final = (Page(path="/audit", template="audit.html", show=audit, query=AuditView, role=Role.ADMIN),)

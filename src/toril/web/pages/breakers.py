@@ -1,0 +1,49 @@
+"""Breakers: which circuits are open, until when, and how near the others are to it."""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from toril.model import Circuit, CircuitState
+from toril.web.endpoint import Asking
+from toril.web.pages.page import Page, View
+
+__all__ = ["BREAKERS"]
+
+_SHOWN: Final = 100  # of each kind
+_DOTS: Final = 10  # failures that are drawn one by one
+
+
+class BreakersView(View):
+    """Those with this text in their key."""
+
+    q: Annotated[str, Field(max_length=200)] = ""
+
+
+async def breakers(asking: Asking) -> dict[str, Any]:
+    view: BreakersView = asking.query
+    circuits = await asking.app.breakers.list()
+    meant = [each for each in circuits if view.q.casefold() in each.key.casefold()]
+    order = {CircuitState.OPEN: 0, CircuitState.HALF_OPEN: 1}
+    troubled = [each for each in meant if each.state is not CircuitState.CLOSED]
+    troubled.sort(key=lambda each: (order[each.state], each.since, each.key))
+    closed = [each for each in meant if each.state is CircuitState.CLOSED]
+    closed.sort(key=lambda each: (-each.failures, each.key))
+    return {
+        "title": "Breakers", "view": view, "total": len(circuits), "match": len(meant),
+        "open": sum(each.state is CircuitState.OPEN for each in circuits),
+        "half": sum(each.state is CircuitState.HALF_OPEN for each in circuits),
+        "troubled": troubled[:_SHOWN], "troubled_all": len(troubled),
+        "closed": [_row(each) for each in closed[:_SHOWN]], "closed_all": len(closed),
+    }  # fmt: skip
+
+
+def _row(circuit: Circuit) -> dict[str, Any]:
+    """One that is closed. By a rate, runs count as well as failures; else it is so many failures, drawn as dots."""
+    terms = circuit.terms
+    dots = terms.failures if terms.rate is None and terms.failures <= _DOTS else 0
+    of = f"of {terms.failures:,}" if terms.rate is None else f"of {circuit.runs:,} runs; opens at {terms.rate:.0%}"
+    return {"circuit": circuit, "dots": dots, "on": min(dots, circuit.failures), "of": of}
+
+
+BREAKERS: Final = (Page(path="/breakers", template="breakers.html", show=breakers, query=BreakersView, nav="breakers"),)

@@ -1,0 +1,53 @@
+"""Groups: who waits, who is at its limit, and pausing one."""
+
+from dataclasses import replace
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from toril.web.api.groups import AllGroups, all_groups
+from toril.web.endpoint import Asking
+from toril.web.pages.page import Page, View
+from toril.web.pages.shapes import slots
+
+__all__ = ["GROUPS"]
+
+_A_PAGE: Final = 50
+_LAST: Final = 500
+
+
+class GroupsView(View):
+    """Those with this text in their name; of one queue; only those that stand so; how many are shown."""
+
+    q: Annotated[str, Field(max_length=200)] = ""
+    queue: Annotated[str, Field(max_length=512)] = ""
+    only: Literal["", "paused", "limit"] = ""
+    show: Annotated[int, Field(ge=1, le=_LAST)] = _A_PAGE
+
+
+async def groups(asking: Asking) -> dict[str, Any]:
+    view: GroupsView = asking.query
+    meant = AllGroups(limit=view.show, only=view.only or None, queue=view.queue or None, q=view.q or None)
+    found = await all_groups(replace(asking, query=meant))
+    following = min(_LAST, view.show + _A_PAGE) if found["match"] > view.show < _LAST else None
+    return {
+        "title": "Groups", "view": view, "found": found, "following": following,
+        "rows": [_row(each) for each in found["items"]],
+    }  # fmt: skip
+
+
+def _row(group: dict[str, Any]) -> dict[str, Any]:
+    most = group["concurrency"]
+    per = group["rate_per_ms"]
+    return group | {
+        "cells": None if most is None else slots(group["running"], most),
+        "rate": None if per is None else f"{group['rate_max']:,} {_each(per)}",
+    }
+
+
+def _each(ms: int) -> str:
+    known = {1000: "a second", 60_000: "a minute", 3_600_000: "an hour", 86_400_000: "a day"}
+    return known.get(ms, f"in {ms / 1000:g} s")
+
+
+GROUPS: Final = (Page(path="/groups", template="groups.html", show=groups, query=GroupsView, nav="groups"),)

@@ -1,0 +1,100 @@
+"""Schedules: what runs when, in plain words, and how the last runs went."""
+
+from collections import defaultdict
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import Field
+
+from toril.app import App
+from toril.model import Ending, ScheduleView, run_of
+from toril.policy.schedules import upcoming
+from toril.policy.spoken import in_words
+from toril.showing import Redaction
+from toril.web.api.schedules import schedule_document, schedules_of_all
+from toril.web.endpoint import Asking
+from toril.web.pages.page import Page, View
+from toril.web.pages.shapes import last_runs
+
+__all__ = ["SCHEDULES"]
+
+_LOOKED: Final = 200  # run records of a queue and ending, among which the schedules' own are found
+_SHOWN: Final = 200
+
+_OVERLAPS: Final = {
+    "allow": "A run starts even while the one before has not ended.",
+    "skip": "A run is left out while the one before has not ended.",
+    "queue_one": "A run waits until the one before has ended.",
+}
+_CATCHES_UP: Final = {
+    "none": "What was missed is left out.",
+    "one": "After a standstill it runs once for all that was missed.",
+    "all": "After a standstill it makes up for each run that was missed, within its window.",
+}
+_CLOCKS: Final = (
+    "When clocks change, a time that does not exist runs when they have moved on, one that comes twice runs once."
+)
+
+Times = list[tuple[int, int, bool]]
+
+
+class SchedulesView(View):
+    """Those with this text in their id, job or queue; only those that stand so."""
+
+    q: Annotated[str, Field(max_length=200)] = ""
+    only: Literal["", "paused"] = ""
+
+
+async def schedules(asking: Asking) -> dict[str, Any]:
+    view: SchedulesView = asking.query
+    everything, more = await schedules_of_all(asking.app, _SHOWN)
+    everything.sort(key=lambda each: (each.next is None, each.next or 0, each.queue, each.schedule.id))
+    fitting = [each for each in everything if _fits(each, view)]
+    shown = fitting[:_SHOWN]
+    runs = await _runs(asking.app, {each.queue for each in shown})
+    return {
+        "title": "Schedules", "view": view, "total": len(everything), "more": more, "match": len(fitting),
+        "rows": [_row(each, runs[each.queue, each.schedule.id], asking.app.redaction) for each in shown],
+        "paused": sum(each.paused for each in everything),
+    }  # fmt: skip
+
+
+def _fits(found: ScheduleView, view: SchedulesView) -> bool:
+    words = f"{found.schedule.id} {found.schedule.job.name} {found.queue} {in_words(found.schedule)}".casefold()
+    return (found.paused or not view.only) and all(word in words for word in view.q.casefold().split())
+
+
+async def _runs(app: App, queues: set[str]) -> dict[tuple[str, str], Times]:
+    """When the runs of each schedule began, how long they took, and whether they went well: as far as remembered."""
+    found: dict[tuple[str, str], Times] = defaultdict(list)
+    for queue in queues:
+        for ending in Ending:
+            for run in (await app.store.runs(queue, ending, limit=_LOOKED)).items:
+                of = run_of(run.id)
+                if of is not None:
+                    took = run.finished_at - (run.started_at or run.finished_at)
+                    found[queue, of[0]].append((of[1], took, ending is Ending.COMPLETED))
+    return found
+
+
+def _row(view: ScheduleView, times: Times, seen: Redaction) -> dict[str, Any]:
+    schedule = schedule_document(view, seen)
+    zoned = schedule["cron"] is not None and schedule["tz"] != "UTC"
+    rules = [_OVERLAPS[schedule["overlap"]], _CATCHES_UP[schedule["catch_up"]], *([_CLOCKS] if zoned else [])]
+    return schedule | {
+        "last": max(times)[0] if times else None, "runs_drawn": last_runs(times), "rules": " ".join(rules),
+        "zone": schedule["tz"].rpartition("/")[2].replace("_", " ") if zoned else "",
+        "coming": [(at, _written(at, schedule["tz"])) for at in upcoming(view)],
+    }  # fmt: skip
+
+
+def _written(ms: int, tz: str) -> str:
+    """`Tue 17 Nov, 02:00`, in the schedule's own zone."""
+    moment = datetime.fromtimestamp(ms / 1000, UTC).astimezone(ZoneInfo(tz))
+    return f"{moment:%a} {moment.day} {moment:%b, %H:%M}" + (f":{moment:%S}" if moment.second else "")
+
+
+SCHEDULES: Final = (
+    Page(path="/schedules", template="schedules.html", show=schedules, query=SchedulesView, nav="schedules"),
+)

@@ -1,0 +1,68 @@
+"""Workers: who is alive, how busy, and what runs longest."""
+
+from dataclasses import replace
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from toril.web.api.workers import Longest, list_running, list_workers
+from toril.web.endpoint import Asking
+from toril.web.pages.page import Page, View
+from toril.web.pages.shapes import slots
+
+__all__ = ["WORKERS"]
+
+_SLOW: Final = 100  # ms by which a loop may be late
+_SILENT: Final = 20_000  # ms without a beat, of which there is one in ten seconds
+
+
+class WorkersView(View):
+    """Those with this text in their name, host, queues or version; the jobs of one of them."""
+
+    q: Annotated[str, Field(max_length=200)] = ""
+    worker: Annotated[str, Field(max_length=128)] = ""
+
+
+async def workers(asking: Asking) -> dict[str, Any]:
+    view: WorkersView = asking.query
+    everyone = (await list_workers(asking))["items"]
+    now = (await asking.app.store.health()).now
+    newest = max(everyone, key=lambda each: each["started_at"], default={"version": ""})["version"]
+    rows = [_row(each, now, newest) for each in everyone if _fits(each, view.q)]
+    rows.sort(key=lambda row: (row["host"], row["pid"], row["worker"]))
+    running = await list_running(replace(asking, query=Longest(worker=view.worker or None)))
+    return {
+        "title": "Workers", "view": view, "rows": rows, "total": len(everyone), "running": running,
+        "hosts": len({each["host"] for each in everyone}), "slots": sum(each["slots"] for each in everyone),
+        "busy": sum(each["running"] for each in everyone),
+        "told": sum(bool(each["orders"]) for each in everyone),
+    }  # fmt: skip
+
+
+def _fits(worker: dict[str, Any], text: str) -> bool:
+    words = " ".join([worker["worker"], worker["host"], str(worker["pid"]), worker["version"], *worker["queues"]])
+    return all(word in words.casefold() for word in text.casefold().split())
+
+
+def _row(worker: dict[str, Any], now: int, newest: str) -> dict[str, Any]:
+    look, word = _state(worker, now)
+    return worker | {
+        "look": look, "word": word, "cells": slots(worker["running"], worker["slots"]),
+        "slow": worker["loop_lag_ms"] > _SLOW, "old": worker["version"] != newest,
+        "acts": "ending" if "stop" in worker["orders"] else "muted" if "quiet" in worker["orders"] else "worker",
+    }  # fmt: skip
+
+
+def _state(worker: dict[str, Any], now: int) -> tuple[dict[str, str], str]:
+    if now - worker["seen_at"] > _SILENT:
+        return {"cls": "crit", "icon": "crit"}, "Silent"
+    if "stop" in worker["orders"]:
+        return {"cls": "delayed", "icon": "delayed"}, "Draining"
+    if "quiet" in worker["orders"]:
+        return {"cls": "paused", "icon": "paused"}, "Quiet"
+    if worker["loop_lag_ms"] > _SLOW:
+        return {"cls": "warn", "icon": "warn"}, "Slow loop"
+    return {"cls": "done", "icon": "done"}, "Running"
+
+
+WORKERS: Final = (Page(path="/workers", template="workers.html", show=workers, query=WorkersView, nav="workers"),)
