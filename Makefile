@@ -89,13 +89,12 @@ soak: setup servers node ## Many more seeds of the simulator, longer fault runs,
 	TORIL_INTEROP_ALL=1 TORIL_INTEROP_KILLS=10 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/interop
 
 .PHONY: bench
-bench: setup ## What the engines can do, on this machine
-	$(BIN)/python -m bench.engine
+bench: setup servers ## Toril beside its peers, about 15 minutes: PEERS=toril,huey CASES=drain-100,latency ROUNDS=3 for a part
+	$(BIN)/python -m bench $(if $(PEERS),--peers $(PEERS)) $(if $(CASES),--cases $(CASES)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
-.PHONY: bench-peers
-bench-peers: setup servers node ## The same beside SqliteHuey and BullMQ, by turns
-	$(BIN)/python -m bench.huey_peer
-	$(BIN)/python -m bench.redis_peers
+.PHONY: bench-quick
+bench-quick: setup servers ## The main figures beside the nearest peers, about 2 minutes
+	$(BIN)/python -m bench --quick
 
 .PHONY: clean
 clean: ## Remove what was built

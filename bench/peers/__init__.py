@@ -1,1 +1,1 @@
-"""Other systems, each driven by a script of its own in an interpreter of its own."""
+"""Other systems, each driven by a small adapter in an interpreter of its own."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
 import redis
+
 from tests.interop.port import Port
 from tests.interop.side import Steps, Toril
 from tests.interop.test_stalls import killed_while_holding

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import redis
+
 from tests import servers
 from tests.sim.script import QUEUE
 from toril.clock import Clock

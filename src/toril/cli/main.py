@@ -32,6 +32,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "breakers": ("breakers", "List, trip or reset circuit breakers."),
     "doctor": ("doctor", "Find what is wrong with a store, and mend it."),
     "torture": ("torture", "Count what is lost while processes are killed and cut off."),
+    "bench": ("bench.command", "Measure what a store does on this machine."),
     "pause": ("switch", "Start nothing new in a queue, anywhere."),
     "resume": ("switch", "Let a paused queue go on."),
     "groups": ("groups", "List, pause, resume or limit the groups of a queue."),

@@ -1,0 +1,192 @@
+"""What is measured, as data: one line a case."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from bench.installing import ROOT, Unusable
+from bench.measuring import Figures, adding, behind, draining, idling, latency
+from bench.roster import PEERS, Peer
+from bench.stand import Stand
+
+__all__ = ["CASES", "Case", "Sample", "run"]
+
+MOST = 20_000  # jobs
+IO_JOBS = 2_000
+LIGHT_JOBS = 200
+GROWTH_JOBS = 10_000
+BOTH = ("toril", "bullmq-node")
+APPEND_ONLY = ("--save", "", "--appendonly", "yes", "--appendfsync", "everysec")
+
+Measure = Callable[[Stand, Peer, float], Figures]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One thing to measure, for the peers that have it."""
+
+    name: str
+    title: str
+    measure: Measure
+    store: Literal["redis", "file"] = "redis"
+    slots: int | None = None  # only peers that can run so many at once
+    peers: tuple[str, ...] = ()  # only these
+    bulk: Literal["needed", ""] = ""
+    server: tuple[str, ...] = ()
+    rounds: int | None = None
+
+    def fits(self, peer: Peer) -> bool:
+        return (
+            peer.store == self.store
+            and (not self.peers or peer.name in self.peers)
+            and (self.slots is None or self.slots in peer.slots)
+            and (not self.bulk or peer.bulk != "none")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measurement: figures, or why there are none."""
+
+    case: str
+    peer: str
+    turn: int
+    figures: Figures
+    failed: str = ""
+
+
+def _added(verb: str) -> Measure:
+    return lambda stand, peer, scale: adding(stand, peer, verb, _size(peer, verb, scale))
+
+
+def _drained(slots: int | None = None, *, processes: int = 1) -> Measure:
+    def measure(stand: Stand, peer: Peer, scale: float) -> Figures:
+        chosen = peer.slots[-1] if slots is None else slots
+        jobs = _size(peer, str(chosen), scale * processes)
+        return draining(stand, peer, chosen, jobs, processes=processes)
+
+    return measure
+
+
+def _waited(stand: Stand, peer: Peer, _: float) -> Figures:
+    return draining(stand, peer, 100, IO_JOBS, "io")
+
+
+def _light(stand: Stand, peer: Peer, scale: float) -> Figures:
+    return latency(stand, peer, min(10, peer.slots[-1]), round(LIGHT_JOBS * scale))
+
+
+def _grown(shape: str, backlog: int) -> Measure:
+    def measure(stand: Stand, peer: Peer, scale: float) -> Figures:
+        return behind(stand, peer, 100, round(GROWTH_JOBS * scale), shape, backlog)
+
+    return measure
+
+
+def _idle(_: Stand, peer: Peer, __: float) -> Figures:
+    return idling(peer, min(10, peer.slots[-1]))
+
+
+def _size(peer: Peer, what: str, scale: float) -> int:
+    """As many jobs as take this peer about a second."""
+    return max(50, min(MOST, round(peer.rate(what) * scale)))
+
+
+SIZES = {"1k": 1_000, "100k": 100_000, "1m": 1_000_000}
+SHAPES = ("waiting", "delayed", "prioritized")
+
+CASES = {
+    case.name: case
+    for case in (
+        Case(name="one", title="added one by one", measure=_added("one")),
+        Case(name="bulk", title="added in bulk", measure=_added("many"), bulk="needed"),
+        *(
+            Case(name=f"drain-{slots}", title=f"worked off, {slots} at once", measure=_drained(slots), slots=slots)
+            for slots in (1, 10, 100)
+        ),
+        Case(name="io", title="2,000 jobs of 10 ms, 100 at once", measure=_waited, slots=100),
+        Case(name="latency", title="picked up at light load", measure=_light),
+        Case(name="processes", title="worked off by two processes", measure=_drained(processes=2)),
+        Case(name="idle", title="with nothing to do", measure=_idle, rounds=1),
+        *(
+            Case(
+                name=f"aof-{name}", title=f"with AOF: {title}", measure=measure, peers=BOTH, server=APPEND_ONLY
+            )
+            for name, title, measure in (
+                ("one", "added one by one", _added("one")),
+                ("bulk", "added in bulk", _added("many")),
+                ("drain", "worked off, 100 at once", _drained(100)),
+            )
+        ),
+        Case(name="file-one", title="on a file: added one by one", measure=_added("one"), store="file"),
+        Case(name="file-bulk", title="on a file: added in bulk", measure=_added("many"), store="file", bulk="needed"),
+        Case(name="file-drain", title="on a file: worked off", measure=_drained(), store="file"),
+        Case(
+            name="file-latency", title="on a file: picked up at light load", measure=_light, store="file",
+            peers=("toril-file", "huey-file"),
+        ),
+        *(
+            Case(
+                name=f"grow-{shape}-{size}", title=f"worked off with {size} {shape}",
+                measure=_grown(shape, SIZES[size]), peers=BOTH,
+            )
+            for shape in SHAPES
+            for size in SIZES
+        ),
+    )
+}  # fmt: skip
+
+
+def run(
+    cases: list[Case], peers: list[Peer], *, rounds: int, scale: float, tell: Callable[[str], None]
+) -> Iterator[Sample]:
+    """Case after case; in each, round after round; in each of these every peer once, by turns."""
+    for case in cases:
+        chosen = [peer for peer in peers if case.fits(peer)]
+        if not chosen:
+            continue
+        stand = Stand(persistence=case.server) if case.server else Stand()
+        try:
+            if case.name == "idle":
+                yield from _together(case, chosen, stand, tell)
+                continue
+            failed: set[str] = set()
+            for turn in range(1, (case.rounds or rounds) + 1):
+                for peer in chosen:
+                    if peer.name in failed:
+                        continue
+                    sample = _sample(case, peer, turn, stand, scale)
+                    tell(_line(sample))
+                    failed |= {peer.name} if sample.failed else set()
+                    yield sample
+        finally:
+            stand.close()
+
+
+def _together(case: Case, peers: list[Peer], stand: Stand, tell: Callable[[str], None]) -> Iterator[Sample]:
+    """Those that idle do so side by side: what they cost does not show in each other's figures."""
+    with ThreadPoolExecutor(len(peers)) as pool:
+        for sample in pool.map(partial(_one_idle, case, stand), peers):
+            tell(_line(sample))
+            yield sample
+
+
+def _one_idle(case: Case, stand: Stand, peer: Peer) -> Sample:
+    return _sample(case, peer, 1, stand, 1.0)
+
+
+def _sample(case: Case, peer: Peer, turn: int, stand: Stand, scale: float) -> Sample:
+    try:
+        return Sample(case.name, peer.name, turn, case.measure(stand, peer, scale))
+    except Unusable as error:
+        return Sample(case.name, peer.name, turn, {}, str(error).replace(str(ROOT), "."))
+
+
+def _line(sample: Sample) -> str:
+    figures = [
+        f"{name} {value:,.0f}" if value >= 100 else f"{name} {value:.3g}" for name, value in sample.figures.items()
+    ]
+    told = sample.failed or ", ".join(figures)
+    return f"{CASES[sample.case].title}; {PEERS[sample.peer].title}; round {sample.turn}: {told}"

@@ -1,0 +1,1 @@
+"""What a store can do, measured through a worker process: `toril bench`."""

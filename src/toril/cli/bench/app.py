@@ -1,0 +1,30 @@
+"""The app that `toril bench` has `toril run` work: its handlers do nothing, or wait, and write down when."""
+
+import os
+from typing import Any, Final
+
+from toril import App, JobContext
+from toril.cli.bench.board import marker
+from toril.clock import SYSTEM
+
+__all__ = ["app"]
+
+IO: Final = 0.01  # seconds
+
+_mark: Final = marker(os.environ["TORIL_BENCH_BOARD"], int(os.environ["TORIL_BENCH_SLOTS"]))
+
+
+async def noop(ctx: JobContext[dict[str, Any]]) -> None:
+    """Write down when it started, and when its producer says that it was added."""
+    _mark(SYSTEM.monotonic(), ctx.data.get("at", 0.0))
+
+
+async def io(ctx: JobContext[dict[str, Any]]) -> None:
+    """Wait, as for an answer from elsewhere, and write down when that began and ended."""
+    started = SYSTEM.monotonic()
+    await SYSTEM.sleep(IO if ctx.data else 0)
+    _mark(started, SYSTEM.monotonic())
+
+
+app = App(os.environ["TORIL_BENCH_URL"], prefix=os.environ["TORIL_BENCH_PREFIX"])
+app.queue(os.environ["TORIL_BENCH_QUEUE"], [noop, io], concurrency=100)

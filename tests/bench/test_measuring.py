@@ -1,0 +1,67 @@
+"""The stand and the adapters' protocol, with our own engines as the peer."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from bench.cases import CASES, run
+from bench.measuring import adding, behind, draining, latency
+from bench.measuring import waiting as rate_of
+from bench.roster import PEERS
+from bench.stand import Stand
+
+
+@pytest.fixture
+def stand() -> Iterator[Stand]:
+    made = Stand()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("name", ["toril", "toril-file"])
+def test_what_an_adapter_adds_a_worker_works_off(stand: Stand, name: str) -> None:
+    peer = PEERS[name]
+
+    drained = draining(stand, peer, 10, 60, "io")
+
+    assert 0 < drained["rate"] < 1000  # ten at once, of 10 ms each
+    assert drained["resident"] > 10
+
+
+def test_pick_up_is_measured_from_the_call_that_adds(stand: Stand) -> None:
+    found = latency(stand, PEERS["toril"], 1, 5)
+
+    assert 0 < found["p50"] <= found["p95"] <= found["p99"] < 30_000
+
+
+def test_what_is_added_is_weighed(stand: Stand) -> None:
+    assert 300 < adding(stand, PEERS["toril"], "many", 500)["bytes"] < 3000
+
+
+def test_jobs_are_worked_off_while_a_backlog_stays(stand: Stand) -> None:
+    found = behind(stand, PEERS["toril"], 10, 50, "delayed", 200)
+
+    assert found["rate"] > 0
+    assert stand.server.tell("ZCARD", "bull:bench:delayed") == b":200"
+    assert stand.held == ("delayed", 200)
+
+
+def test_a_peer_that_cannot_run_is_shown_and_stops_nobody() -> None:
+    broken = replace(PEERS["toril-file"], name="broken", adapter="nobody_peer")
+    told: list[str] = []
+    PEERS["broken"] = broken
+    try:
+        found = list(run([CASES["file-bulk"]], [broken, PEERS["toril-file"]], rounds=2, scale=0.01, tell=told.append))
+    finally:
+        del PEERS["broken"]
+
+    assert [(sample.peer, bool(sample.failed)) for sample in found] == [
+        ("broken", True), ("toril-file", False), ("toril-file", False),
+    ]  # fmt: skip
+    assert "nobody_peer" in found[0].failed
+    assert len(told) == 3
+
+
+def test_rates_are_over_the_time_from_the_first_start() -> None:
+    assert rate_of("noop", 3, [(10.0, 0.0), (10.5, 0.0), (11.0, 0.0)]) == 2.0
+    assert rate_of("io", 3, [(10.0, 10.2), (10.0, 11.5), (10.5, 10.7)]) == 2.0
