@@ -1,11 +1,12 @@
 """Toril beside its peers, by turns in one run.
 
-    python -m bench [--peers toril,bullmq-node] [--cases drain-100,latency] [--rounds 3] [--quick]
+    python -m bench [--peers toril,bullmq-node] [--cases drain-100,latency] [--rounds 3] [--scale 1] [--quick]
 
 Writes .bench/results.json, .bench/results.md and .bench/charts/*.svg. See docs/performance.md.
 """
 
 import argparse
+import signal
 import sys
 import time
 
@@ -35,7 +36,9 @@ def main() -> None:
     parser.add_argument("--cases")
     parser.add_argument("--rounds", type=int, default=None)
     parser.add_argument("--quick", action="store_true", help="one round with fewer jobs, of the main cases and peers")
+    parser.add_argument("--scale", type=float, default=None, help="so many times the usual number of jobs")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     quick = options.quick
     peers = chosen(options.peers, list(PEERS), list(QUICK_PEERS if quick else PEERS))
     cases = chosen(options.cases, list(CASES), list(QUICK_CASES if quick else CASES))
@@ -45,7 +48,7 @@ def main() -> None:
         except Unusable as error:  # told again where its figures would be
             tell(f"{name}: {error}")
     began = time.monotonic()
-    rounds, scale = options.rounds or (1 if quick else 3), 0.5 if quick else 1.0
+    rounds, scale = options.rounds or (1 if quick else 3), options.scale or (0.5 if quick else 1.0)
     results = Results.begun(rounds, scale)
     for sample in run([CASES[name] for name in cases], [PEERS[name] for name in peers], rounds=rounds, scale=scale,
                       tell=tell):  # fmt: skip
