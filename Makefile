@@ -75,6 +75,12 @@ capabilities: setup ## Write docs/capabilities.md and the catalogue in docs/reli
 	$(BIN)/python -m tools.capabilities --write
 	$(BIN)/python -m tools.catalogue --write
 
+.PHONY: dist
+dist: setup ## Build wheel and sdist into dist/, and check them in a fresh environment
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --quiet --no-isolation
+	$(BIN)/python -m tools.release dist
+
 .PHONY: sbom
 sbom: setup ## Write what a release is built from, as CycloneDX JSON
 	$(BIN)/python -m tools.sbom > sbom.json

@@ -2,9 +2,10 @@
 
 import json
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
+
+from toril import __version__
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,9 +31,8 @@ def document(pinned: dict[str, str], name: str, version: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     pinned = pins((ROOT / "requirements-dev.txt").read_text("utf-8"))
-    json.dump(document(pinned, project["name"], project.get("version", "0")), sys.stdout, indent=2)
+    json.dump(document(pinned, "toril", __version__), sys.stdout, indent=2)
     return 0
 
 
