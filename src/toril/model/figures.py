@@ -14,9 +14,7 @@ class Tally:
     `policy.histogram`. `other_failures` are of names beyond those that are told apart."""
 
     waits: Mapping[int, int] = field(default_factory=dict)
-    wait_ms: int = 0
     runs: Mapping[int, int] = field(default_factory=dict)
-    run_ms: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
     other_failures: int = 0
     retries: int = 0

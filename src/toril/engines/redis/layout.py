@@ -77,6 +77,9 @@ KEYS: Final = {
     "till": "toril:till",  # zset: group with parked jobs whose rate is used up -> until when
     "group_starts": "toril:group-starts",  # hash: group -> packed times and counts of starts in its window
     "group_own": "toril:group-own",  # hash: group -> its own limits, and whether it is paused
+    "figures": "toril:figures",  # hash: what was counted in the minute under way; see `lib/recording.lua`
+    "figures_past": "toril:figures:past",  # hash: "step:place" -> the same of a slice of so many minutes, as JSON
+    "figures_all": "toril:figures:all",  # hash: the same of all minutes before
     "letters": "toril:letters",  # zset, of the dead letters' queue: letter -> when it failed
     "ended": "toril:ended",  # channel: the ids of jobs that have ended
 }
@@ -133,6 +136,7 @@ FIELDS: Final = {
     "kind": "toril:kind",  # of the last failure
     "stall_cause": "toril:cause",
     "waited": "toril:waited",  # the delay before the first start or the last retry; BullMQ's `delay` goes back to 0
+    "ready": "toril:ready",  # since when it could start, where that is not told by when it was added
     "group": "toril:group",
     "order": "toril:order",  # its place among those of its group: smaller goes first
     # a scheduler's, at `repeat:<scheduler>`
@@ -178,6 +182,16 @@ FIELDS: Final = {
     "ghosts": "ghosts",  # ids that had no hash
     "collected": "collected",  # up to which time failed jobs were looked through for dead letters
     "keep_letters": "keep",  # "count age" of dead letters, in their own queue's; -1 for no bound
+    # figures; the first are followed by a bucket or a name
+    "waits": "w",
+    "runs": "r",
+    "of_name": "n",  # jobs of that name that failed
+    "of_others": "o",  # jobs of other names that failed
+    "names": "k",  # how many names there are
+    "retried": "e",
+    "taken_back": "s",
+    "run_out": "l",  # leases that ran out
+    "minute": "m",
     # metrics
     "count": "count",
     "prev_ts": "prevTS",
@@ -214,6 +228,11 @@ NUMBERS: Final = {
     "glanced": 20,  # seats that such a look compares
     "exact": 100,  # starts up to which a group's rate is counted to the millisecond
     "next": 8,  # jobs, and priorities, among which the one is looked for that has waited longest
+    "buckets": 256,  # of times: 49 days and more are one
+    "slices": 240,  # of each length
+    "names": 20,  # of jobs, whose failures are told apart in a slice
+    "all_names": 100,  # the same in the sum of all
+    "name": 100,  # bytes of a name that is told apart
     "record": 27,  # fields that a reader is shown
 }
 

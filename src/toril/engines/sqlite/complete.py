@@ -5,7 +5,8 @@ from typing import Any
 
 from toril.engines.sqlite.layout import Place
 from toril.engines.sqlite.options import load_options
-from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step, Told
+from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
+from toril.engines.sqlite.told import Told
 from toril.model import Completed, EventKind
 from toril.policy.retention import shortened
 

@@ -7,7 +7,8 @@ from toril.engines.sqlite.layout import Place, job_id
 from toril.engines.sqlite.options import Link, Options, load_options
 from toril.engines.sqlite.settle import keys_of
 from toril.engines.sqlite.statements import statement
-from toril.engines.sqlite.step import Step, Told
+from toril.engines.sqlite.step import Step
+from toril.engines.sqlite.told import Told
 from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.model import EventKind, letter_id
 from toril.policy.flows import child_failed

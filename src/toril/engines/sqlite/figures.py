@@ -1,17 +1,22 @@
 """Queues in figures, at one moment."""
 
+import json
 from collections.abc import Iterator, Sequence
 
 from toril.engines.sqlite.layout import Place, first_rank, priority_of
 from toril.engines.sqlite.options import load_options
 from toril.engines.sqlite.reads import metrics, queue, workers
+from toril.engines.sqlite.recording import MINUTE
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.model import Figures, QueueFigures, Tally, Window
+from toril.policy.tallies import ALL_NAMES, Counted, sliced, tally_of
 
 __all__ = ["figures"]
 
 _NEXT = statement("figures", "next")
+_SLICE = statement("figures", "slice")
+_SLICES = statement("figures", "slices")
 _LOOKED_AT = 8  # jobs, and priorities, among which the one is looked for that has waited longest
 
 
@@ -22,21 +27,39 @@ def figures(tx: Tx, names: Sequence[str], window: Window) -> Figures:
 
 def _figures(tx: Tx, name: str, window: Window) -> QueueFigures:
     view, row = queue(tx, name), tx.find(name)
+    slices, total = ({}, Tally()) if row is None else _counted(tx, row, window)
     return QueueFigures(
         name=name, counts=view.counts, oldest=None if row is None else _oldest(tx, row),
         completed_total=view.completed_total, failed_total=view.failed_total,
-        minutes=metrics(tx, name, window.minutes), slices={}, total=Tally(),
+        minutes=metrics(tx, name, window.minutes), slices=slices, total=total,
     )  # fmt: skip
+
+
+def _counted(tx: Tx, row: QueueRow, window: Window) -> tuple[dict[int, Tally], Tally]:
+    """What was counted in each slice of the window, and ever; with the minute under way."""
+    first = tx.now // 60_000 // window.step - window.slices
+    found: dict[int, Counted] = {
+        number: json.loads(counted) for number, counted in tx.all(_SLICES, (row.key, window.step, first))
+    }
+    before = tx.one(_SLICE, (row.key, 0, 0))
+    total: Counted = {} if before is None else json.loads(before[0])
+    latest: Counted = json.loads(row.figures) if row.figures else {MINUTE: 0}
+    number = latest.pop(MINUTE) // window.step
+    if number > first:
+        found[number] = sliced(found.get(number, {}), latest)
+    slices = {number: tally_of(counted) for number, counted in found.items()}
+    return slices, tally_of(sliced(total, latest, ALL_NAMES))
 
 
 def _oldest(tx: Tx, row: QueueRow) -> int | None:
     """Since when the job waits that has waited longest, as far as a few looks tell: at the next ones in the line, and
     at the next one of each priority. Parents are passed over, whose time began with the end of their last child."""
-    since = [
-        min(tx.now, max(added_at + (0 if starts else delay), started_at or 0))
-        for _, added_at, delay, starts, started_at, options in _next(tx, row)
-        if options is None or load_options(options).parked is None
-    ]
+    since = []
+    for _, added_at, delay, starts, started_at, text in _next(tx, row):
+        options = load_options(text)
+        if options.parked is None:
+            ready = options.ready or added_at + (0 if starts else delay)
+            since.append(min(tx.now, max(ready, started_at or 0)))
     return min(since, default=None)
 
 

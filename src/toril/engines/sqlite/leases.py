@@ -26,6 +26,7 @@ from toril.model import (
     Rewrite,
     Verdict,
 )
+from toril.policy.tallies import LOST, STALLS
 
 __all__ = ["extend", "recover", "report"]
 
@@ -103,12 +104,16 @@ def recover(tx: Tx, queue: str, dead: Sequence[Lease], cause: str | None, limit:
     found = [entry for lease in dict.fromkeys(dead) for entry in _held_by(step, lease)]
     seen = {entry[0] for entry in found}
     overdue = tx.all(_SQL["overdue"], (row.key, tx.now, limit))
-    found += [entry for entry in overdue if entry[0] not in seen]
+    for entry in overdue:
+        if entry[0] not in seen:
+            found.append(entry)
+            step.count(LOST)
     returned: list[str] = []
     failed: list[str] = []
     for entry in found:
         job = _stalled(entry)
         (failed if _take_back(step, job, entry, cause) else returned).append(job.id)
+        step.count(STALLS)
         step.event(EventKind.STALLED, job.id, **({} if cause is None else {"cause": cause}))
     step.flush()
     next_deadline = tx.one(_SQL["next_deadline"], (row.key,))[0]

@@ -129,8 +129,9 @@ def _replay(step: Step, letter: DeadLetter, wish: Replay) -> State | None:
         step.touch(letter.group)
     tx.run(_SQL["insert_job"], (
         key, chosen, letter.name, place, rank, wish.attempts or letter.attempts, letter.priority, letter.added_at,
-        dump_options(replace(letter, backoff=wish.backoff or letter.backoff)), letter.metadata, letter.checkpoint,
-        letter.data if wish.data is None else wish.data, letter.group, 0 if letter.group is None else row.orders,
+        dump_options(replace(letter, backoff=wish.backoff or letter.backoff), tx.now), letter.metadata,
+        letter.checkpoint, letter.data if wish.data is None else wish.data, letter.group,
+        0 if letter.group is None else row.orders,
     ))  # fmt: skip
     tx.run(_SQL["forget_result"], (row.key, letter.job_id))
     _give_back_kin(tx, letter.id, key, row)

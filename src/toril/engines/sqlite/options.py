@@ -47,6 +47,7 @@ class Options:
     parent: Link | None = None
     parked: int | None = None  # it has children, and was parked so often with new ones
     deferred: str | None = None  # why a child's failure is its own; whoever claims it carries that out
+    ready: int | None = None  # since when it could start, where that is not told by when it was added
     fault: str | None = None  # why they could not be read; the job then fails instead of running, and is kept
 
 
@@ -84,7 +85,7 @@ def options_of(job: NewJob) -> str | None:
     return json.dumps(json.loads(text or "{}") | {"trace": job.trace})  # one of each job's own is not remembered
 
 
-def dump_options(letter: DeadLetter) -> str | None:
+def dump_options(letter: DeadLetter, ready: int) -> str | None:
     """The text for the options of a job that is stored again."""
     parent = None if letter.parent is None else Link(letter.parent.queue, letter.parent.id, letter.on_failure.value)
     text = _dump(
@@ -98,7 +99,7 @@ def dump_options(letter: DeadLetter) -> str | None:
         letter.breaker,
         letter.subject,
     )
-    return with_family(text, parent=parent)
+    return json.dumps(json.loads(with_family(text, parent=parent) or "{}") | {"ready": ready})
 
 
 def with_family(text: str | None, *, parent: Link | None = None, parked: int | None = None) -> str | None:
@@ -159,7 +160,7 @@ def _read(given: dict[str, Any]) -> Options:
     }
     keeps = {name: Keep(*given[name]) for name in ("keep_completed", "keep_failed") if name in given}
     dedup = Dedup(*given["dedup"]) if "dedup" in given else None
-    texts = {name: given.get(name) for name in ("breaker", "subject", "trace", "parked", "deferred")}
+    texts = {name: given.get(name) for name in ("breaker", "subject", "trace", "parked", "deferred", "ready")}
     parent = Link(*given["parent"]) if "parent" in given else None
     return Options(backoff=backoff, dedup=dedup, parent=parent, **texts, **numbers, **keeps)  # type: ignore[arg-type]
 

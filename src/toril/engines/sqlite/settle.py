@@ -7,6 +7,7 @@ from typing import Any, assert_never
 from toril.engines.sqlite.complete import complete
 from toril.engines.sqlite.layout import Place, job_key
 from toril.engines.sqlite.options import load_options
+from toril.engines.sqlite.recording import count_attempt
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
 from toril.engines.sqlite.tx import QueueRow, Tx
@@ -27,6 +28,7 @@ from toril.model import (
     Snoozed,
     Verdict,
 )
+from toril.policy.tallies import RETRIES
 
 __all__ = ["CANCELLED_KIND", "exists", "keys_of", "refusal", "settle"]
 
@@ -85,6 +87,7 @@ def _settle(step: Step, batch: Sequence[Settlement]) -> list[Verdict]:
             continue
         del held[key]
         settled.append(key)
+        count_attempt(step.counted, entry, settlement.outcome, now)
         if step.row.flows and (doom := _doom(entry[JOB_COLUMNS - 1], settlement.outcome)) is not None:
             _fail(step, Job._make(entry[:JOB_COLUMNS]), doom)
         elif type(settlement.outcome) is Completed:
@@ -199,6 +202,7 @@ def _fail(step: Step, job: Job, failure: Failure) -> None:
 
 
 def _retry(step: Step, job: Job, failure: Failure, delay: int) -> None:
+    step.count(RETRIES)
     step.stand(job, made=job.attempts_made + 1, delay=delay, failure=failure)
     if delay:
         _delay(step, job, delay)

@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from toril.engines.sqlite.groups import grouped_spot, refill, touched
 from toril.engines.sqlite.layout import Place, delayed_rank, due_bound, finished_rank, first_key, job_id, run_key
-from toril.engines.sqlite.options import DEFAULTS, Link, Options, dump_failure, load_options
+from toril.engines.sqlite.options import DEFAULTS, Options, dump_failure, load_options
+from toril.engines.sqlite.recording import record
 from toril.engines.sqlite.statements import statement
+from toril.engines.sqlite.told import Told
 from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.model import BURIED, Cause, Ending, EventKind, Failure, Keep, Unstarted, letter_id
 from toril.policy.retention import EVENTS, RUNS, shortened
+from toril.policy.tallies import Counted
 
 __all__ = ["JOB_COLUMNS", "Job", "Step"]
 
@@ -61,22 +64,12 @@ class Job(NamedTuple):
 JOB_COLUMNS = len(Job._fields)
 
 
-class Told(NamedTuple):
-    """A child's end, for its parent to know. `stays`: it can still be run again."""
-
-    id: str
-    parent: Link
-    ending: Literal["completed", "failed", "removed"]
-    text: str = ""
-    stays: bool = False
-
-
 class Step:
     """Gathers what an operation decides; `flush` writes it."""
 
     __slots__ = (
-        "_completed", "_events", "_failed", "_last_due", "_touched", "_trims", "_writes", "ended_keys", "left",
-        "parted", "row", "told", "tx", "unstarted",
+        "_completed", "_events", "_failed", "_last_due", "_touched", "_trims", "_writes", "counted", "ended_keys",
+        "left", "parted", "row", "told", "tx", "unstarted",
     )  # fmt: skip
 
     def __init__(self, tx: Tx, row: QueueRow) -> None:
@@ -84,6 +77,7 @@ class Step:
         self.row = row
         self._completed = 0
         self._failed = 0
+        self.counted: Counted = {}
         self._touched: dict[str, None] = {}  # groups that may let in more
         self.left: list[int] = []  # jobs that left the line, or ended, in a queue with groups
         self._last_due: dict[int, int | None] = {}  # ranks of this step that may not be written yet
@@ -202,6 +196,10 @@ class Step:
         self.parted.append(key)
         self._writes["disown"].append((key,))
 
+    def count(self, field: str) -> None:
+        """Count one more, for the figures."""
+        self.counted[field] = self.counted.get(field, 0) + 1
+
     def completed(self, count: int) -> int:
         """Count jobs that returned. Gives the key of the last run record before them."""
         key = run_key(self.row.key, Ending.COMPLETED, self.row.completed_total)
@@ -216,6 +214,7 @@ class Step:
             self.left.append(job.key)
         row.failed_total += 1
         self._failed += 1
+        self.count(f"n{job.name}")
         reason, whole = shortened(failure.reason)
         self.event(EventKind.FAILED, job.id, failedReason=reason)
         self._writes["run"].append(
@@ -270,12 +269,15 @@ class Step:
         left, self.left = self.left, []
         names = self._touched | dict.fromkeys(touched(self.tx, left)) if left else self._touched
         if self.parted and self.row.flows:
-            family().part(self)
+            _family().part(self)
         self._flush_writes()
         for place, keeps in self._trims.items():
             self._trim(place, keeps)
         if self._completed or self._failed:
             self._flush_figures()
+        if self.counted:
+            record(self.tx, self.row, self.counted)
+            self.counted = {}
         for kind, jobs, details in self._events:
             self._flush_events(kind, jobs, details)
         self._events, self._trims = [], {}
@@ -284,7 +286,7 @@ class Step:
 
             let_go(self)
         if self.told:
-            family().tell(self)
+            _family().tell(self)
         if names:  # last: a parent that goes on may be older than who else waits in its group
             self._touched = {}
             refill(self, names)
@@ -342,8 +344,7 @@ class Step:
             tx.run(_TRIM_EVENTS, (base, base + row.events - EVENTS))
 
 
-def family() -> Any:
-    """What parents and children do to each other; made of steps like these."""
-    from toril.engines.sqlite import family as module  # noqa: PLC0415 - as said
+def _family() -> Any:
+    from toril.engines.sqlite import family  # noqa: PLC0415 - which is made of steps like these
 
-    return module
+    return family

@@ -35,7 +35,7 @@ __all__ = ["clean", "configure", "drain", "obliterate", "settings_of"]
 
 _SQL = {name: statement("control", name) for name in (
     "of_place", "drainable", "entered_by", "added_by", "running", "forget_events", "forget_runs", "forget_minutes",
-    "forget_results", "forget_starts", "forget_schedules", "forget_dedups", "forget_ageing",
+    "forget_slices", "forget_results", "forget_starts", "forget_schedules", "forget_dedups", "forget_ageing",
 )}  # fmt: skip
 _DELETE_QUEUE = statement("queues", "delete")
 
@@ -115,6 +115,7 @@ def _forget(tx: Tx, row: QueueRow) -> None:
     tx.run(_SQL["forget_runs"], (run_key(row.key, Ending.COMPLETED, 0), run_key(row.key + 1, Ending.COMPLETED, 0)))
     for name in (
         "forget_minutes",
+        "forget_slices",
         "forget_results",
         "forget_starts",
         "forget_schedules",

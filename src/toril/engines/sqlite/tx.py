@@ -56,6 +56,7 @@ class QueueRow:
     turns: int
     groups_set: str | None
     groups_declared: str | None
+    figures: str | None
 
     def count(self, place: int, change: int) -> None:
         """Keep the count of a place in step with what enters or leaves it."""

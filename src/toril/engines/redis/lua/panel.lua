@@ -1,19 +1,25 @@
 -- Queues in figures, and the workers that are alive.
 -- KEYS    nothing of the queues: several come together; the fleet's base
--- ARGV    now, how many minutes; the queues' bases
--- Returns now, workers; for each queue its counts, since when its oldest job waits, and for completed and failed ones:
---         count, prevTS, prevCount, the minutes before prevTS's, newest first
+-- ARGV    now, how many minutes; the length of slices, how many; the queues' bases
+-- Returns now, workers; for each queue its counts, since when its oldest job waits; for completed and failed ones count,
+--         prevTS, prevCount, the minutes before prevTS's, newest first; figures of the minute under way, of all before
+--         it, and slices: see `slicing`
 -- Events  none
 -- include begin
 -- include counting
 -- include oldest
 -- include reading
+local step, places = tonumber(ARGV[3]), {}
+local last = math.floor(now / 60000 / step)
+for back = 0, ARGV[4] - 1 do places[back + 1] = step .. ':' .. (last - back) % N.slices end
+
 local queues = {}
-for i = 3, #ARGV do
+for i = 5, #ARGV do
   P = ARGV[i]
   queues[#queues + 1] = {
     counts(call('HGET', P .. K.meta, F.is_paused)), oldest(), minutes_of(K.metrics_completed, ARGV[2]),
-    minutes_of(K.metrics_failed, ARGV[2]),
+    minutes_of(K.metrics_failed, ARGV[2]), call('HGETALL', P .. K.figures), call('HGETALL', P .. K.figures_all),
+    call('HMGET', P .. K.figures_past, unpack(places)),
   }
 end
 return {now, living(), queues}

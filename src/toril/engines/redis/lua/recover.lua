@@ -30,7 +30,10 @@ end
 for i, id in ipairs(lost) do
   call('ZREM', P .. K.deadlines, id)
   local ours = i <= dead or not is_anothers(id)
-  if ours and call('LREM', P .. K.active, -1, id) > 0 then take_back(id, returned, failed) end
+  if ours and call('LREM', P .. K.active, -1, id) > 0 then
+    if i > dead then figures.one(F.run_out) end
+    take_back(id, returned, failed)
+  end
 end
 local soonest = strangers(returned, failed)
 if #returned + #failed > 0 then

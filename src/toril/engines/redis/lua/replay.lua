@@ -34,7 +34,7 @@ local function again(letter, id, f, i)
   call('ZREM', D .. K.letters, letter)
   call('LREM', D .. K.wait, -1, letter)
   local data = ARGV[i + 2] == '1' and ARGV[i + 3] or own_data(f[2] or '', f[3], f[4])
-  call('HSET', P .. id, F.data, data, F.delay, 0)
+  call('HSET', P .. id, F.data, data, F.delay, 0, F.ready, NOW)
   if ARGV[i + 4] ~= '' then call('HSET', P .. id, F.opts, ARGV[i + 4]) end
   call('HDEL', P .. id, F.finished_at, F.started_at, F.reason, F.result, F.attempts_made, F.attempts_made_old, F.stalls,
     F.starts, F.held, F.trace, F.kind, F.stall_cause, F.waited, F.worker, F.letter_queue, F.letter_job, F.letter_cause,

@@ -57,6 +57,9 @@ DELETE FROM runs WHERE key > ? AND key < ?
 -- name: forget_minutes
 DELETE FROM minutes WHERE queue = ?
 
+-- name: forget_slices
+DELETE FROM slices WHERE queue = ?
+
 -- name: forget_results
 DELETE FROM results WHERE queue = ?
 

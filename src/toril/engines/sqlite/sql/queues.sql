@@ -3,7 +3,8 @@
 -- name: find
 SELECT key, name, last_number, moves, fronts, arrivals, claims, waiting, suspects, prioritized, active, delayed,
     waiting_children, completed, failed, completed_total, failed_total, events, paused, concurrency, max_waiting,
-    rate, window_till, window_starts, held_till, flows, parked, grouped, orders, turns, groups_set, groups_declared
+    rate, window_till, window_starts, held_till, flows, parked, grouped, orders, turns, groups_set, groups_declared,
+    figures
 FROM queues WHERE name = ?
 
 -- name: create
@@ -13,7 +14,8 @@ INSERT INTO queues (name) VALUES (?)
 UPDATE queues SET last_number = ?, moves = ?, fronts = ?, arrivals = ?, claims = ?, waiting = ?, suspects = ?,
     prioritized = ?, active = ?, delayed = ?, waiting_children = ?, completed = ?, failed = ?, completed_total = ?, failed_total = ?,
     events = ?, paused = ?, concurrency = ?, max_waiting = ?, rate = ?, window_till = ?, window_starts = ?,
-    held_till = ?, flows = ?, parked = ?, grouped = ?, orders = ?, turns = ?, groups_set = ?, groups_declared = ?
+    held_till = ?, flows = ?, parked = ?, grouped = ?, orders = ?, turns = ?, groups_set = ?, groups_declared = ?,
+    figures = ?
 WHERE key = ?
 
 -- name: delete

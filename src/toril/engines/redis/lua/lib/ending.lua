@@ -27,6 +27,7 @@ end
 local function end_job(ending, id, job, cause, text, shown, whole, fields)
   local list, options = rows[ending], options_of(job.options)
   ended[#ended + 1] = id
+  if ending == 'failed' then figures.failure(job.name) end
   if job.group then groups.give_up_seat(id, job.group) end
   local own = type(options.toril) == 'table' and options.toril or {}
   list[#list + 1] = {0, id, job.name, cause, job.added or 0, job.started, now, job.made, job.stalls, job.worker, shown, whole, own.subject}

@@ -1,6 +1,8 @@
+-- include recording
 -- include ending
 -- What the jobs that ended in this step leave behind, in few commands. To be called after the last of them.
 local function flush_endings()
+  figures.flush()
   for ending, list in pairs(rows) do
     local count = #list
     if count > 0 then

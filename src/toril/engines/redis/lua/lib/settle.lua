@@ -9,11 +9,11 @@ local released, delayed_some, given_back = {}, false, false
 -- The fields of a job that its end needs.
 local function running_job(id)
   local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.priority, F.cancelling,
-    F.parent, F.deferred, F.group, F.held, F.parked)
+    F.parent, F.deferred, F.group, F.held, F.parked, F.starts, F.waited, F.ready)
   return {
     name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = tonumber(f[5]) or 0, worker = f[6],
     options = f[7], priority = tonumber(f[8]) or 0, cancelling = f[9], parent = f[10], deferred = f[11], group = f[12],
-    parked = f[14], suspect = (f[13] or ''):match('^%d+ 1 '),
+    parked = f[14], starts = f[15], waited = f[16], ready = f[17], suspect = (f[13] or ''):match('^%d+ 1 '),
   }
 end
 
@@ -38,6 +38,7 @@ end
 
 -- `kind` is one letter: completed, failed, retried, snoozed, given back (l), cancelled (x), parked (p).
 local function settle_one(id, job, kind, text, shown, extra, trace)
+  figures.attempt(job, kind)
   local whole = shown == '='
   shown = whole and text or shown:sub(2)
   if job.cancelling and (kind == 'r' or kind == 's' or kind == 'l' or kind == 'p') then
@@ -65,6 +66,7 @@ local function settle_one(id, job, kind, text, shown, extra, trace)
       event('retries-exhausted', 'jobId', id, 'attemptsMade', job.made)
     end
   elseif kind == 'r' then
+    figures.one(F.retried)
     retry_job(id, job, tonumber(extra), failure_fields(id, job.options, text, shown, trace))
   elseif kind == 's' then
     delay_job(id, job, tonumber(extra))

@@ -14,6 +14,7 @@ local function take_back(id, returned, failed)
   call('DEL', P .. id .. K.lock)
   call('SREM', P .. K.stalled, id)
   if not f[1] then return end
+  figures.one(F.taken_back)
   local stalls, alone, allowed = (tonumber(f[5]) or 0) + 1, (f[8] or '0 0 1'):match('^%d+ (%d) (%d+)')
   local job = {name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = stalls, worker = f[6], options = f[7],
     parent = f[10], group = f[11], parked = f[14]}
@@ -47,6 +48,7 @@ local function strangers(returned, failed)
     if not call('ZSCORE', P .. K.deadlines, id) then
       local left = call('PTTL', P .. id .. K.lock)
       if left == -2 and call('LREM', P .. K.active, -1, id) > 0 then
+        figures.one(F.run_out)
         take_back(id, returned, failed)
       elseif left >= 0 then
         soonest = math.min(soonest or now + left, now + left)

@@ -1,0 +1,62 @@
+-- Minutes that are over are added to slices of 1, 3, 6 and 42 minutes, of which the last so many are kept, and to the sum of
+-- all. Each is fields and numbers: F.waits and F.runs with a bucket behind it, F.of_name with a name, and others.
+local figures = {}
+do  -- names of its own: a script may have 200
+  local try = redis.pcall
+  local STEPS = {1, 3, 6, 42}
+
+  -- Failures of so many names are told apart, the rest are F.of_others.
+  function figures.count_failures(key, name, count, most)
+    local field = F.of_name .. name
+    if #name > N.name or try('HEXISTS', key, field) ~= 1 then
+      local names = #name <= N.name and tonumber(try('HGET', key, F.names)) or 0
+      if #name > N.name or names >= most then
+        field = F.of_others
+      else
+        try('HSET', key, F.names, names + 1)
+      end
+    end
+    try('HINCRBY', key, field, count)
+  end
+
+  -- The slice with a minute's fields added; `before` is what its place held, maybe of a slice long ago.
+  local function added(before, slice, fields)
+    local fine, sum = pcall(cjson.decode, before)
+    if not fine or type(sum) ~= 'table' or sum[F.minute] ~= slice then sum = {[F.minute] = slice, [F.names] = 0} end
+    for field, count in pairs(fields) do
+      if field:sub(1, 1) == F.of_name and not sum[field] then
+        if sum[F.names] >= N.names then field = F.of_others else sum[F.names] = sum[F.names] + 1 end
+      end
+      sum[field] = (sum[field] or 0) + count
+    end
+    return cjson.encode(sum)
+  end
+
+  local function put_by(key, minute)
+    local flat, fields = try('HGETALL', key), {}
+    for i = 1, #flat, 2 do fields[flat[i]] = tonumber(flat[i + 1]) end
+    fields[F.minute], fields[F.names] = nil, nil
+    call('DEL', key)
+    for _, step in ipairs(STEPS) do
+      local slice = math.floor(minute / step)
+      local place = step .. ':' .. slice % N.slices
+      local before = try('HGET', P .. K.figures_past, place)
+      try('HSET', P .. K.figures_past, place, added(type(before) == 'string' and before or '', slice, fields))
+    end
+    for field, count in pairs(fields) do
+      if field:sub(1, 1) == F.of_name then
+        figures.count_failures(P .. K.figures_all, field:sub(2), count, N.all_names)
+      else
+        try('HINCRBY', P .. K.figures_all, field, count)
+      end
+    end
+  end
+
+  -- Where the clock went back, the minute under way goes on.
+  function figures.begin_minute(key)
+    local minute, last = math.floor(now / 60000), tonumber(try('HGET', key, F.minute))
+    if last and last >= minute then return end
+    if last then put_by(key, last) end
+    try('HSET', key, F.minute, minute)
+  end
+end
