@@ -85,6 +85,7 @@ async def test_too_many_queues_at_once_are_refused(engine: Store) -> None:
         await engine.figures(["q"], Window(1, 5, 1))
 
 
+@pytest.mark.covers("R228")
 async def test_an_overview_has_every_queue_however_many(engine: Store, clock: ManualClock) -> None:
     names = sorted(f"q{n}" for n in range(60))
     for name in names:
