@@ -195,15 +195,15 @@ class App(Failing, Tended, Flowing, Scanning, Crew):
         return await self._caller.send(make)
 
     @contextmanager
-    def using(self, store: Store, clock: Clock) -> Iterator[None]:
-        """Have the app use another store and clock for a while, as tests do."""
+    def using(self, store: Store, clock: Clock) -> Iterator[Plan]:
+        """Have the app use another store and clock for a while, as tests do; its plan is theirs to change."""
         if self._users:
             raise UsageError("the app is open: it can be given another store only before it is opened")
         before = {name: getattr(self, name) for name in ("_store", "_clock", "_caller", "_given")}
         self._store, self._clock, self._given = store, clock, True
         self._caller = Caller(f"{worker_name(clock)}/app", clock)
         try:
-            yield
+            yield self._plan
         finally:
             vars(self).update(before)
 

@@ -10,11 +10,13 @@ from toril.errors import shown
 from toril.logs import log
 from toril.middleware import Middleware
 
-__all__ = ["GRACE", "Hook", "Plan", "function", "last", "worker_name"]
+__all__ = ["GRACE", "Hook", "Plan", "Spent", "function", "last", "worker_name"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 Hook: TypeAlias = Callable[[], Any]
+# Asked when a burst has nothing left to do, with when there will be more, by the monotonic clock: whether to go on.
+Spent: TypeAlias = Callable[[float | None], Awaitable[bool]]
 
 GRACE: Final = 10.0  # seconds that running jobs are given when a worker stops
 
@@ -29,6 +31,7 @@ class Plan:
         self.pollers: list[Callable[[], Awaitable[Any]]] = []
         self.middleware: list[Middleware] = []
         self.scanners: dict[str, Any] = {}
+        self.spent: Spent | None = None
 
 
 def worker_name(clock: Clock) -> str:

@@ -89,7 +89,8 @@ ARROWS: dict[str, set[str]] = {
     "engines.redis": {"engine", "model", "policy", "protocols"} | BOTTOM,
     "reaper": BOTTOM | {"doctor", "engine", "events", "model", "plan", "worker"},
     "supervisor": BOTTOM | {"engine", "logs", "model", "plan", "worker"},
-    "testing": PRODUCER | {"app", "job"},
+    "testing": PRODUCER | {"app", "engines.sqlite", "events", "job"},
+    "pytest_plugin": {"testing"},
     "metrics": {"engine", "model", "policy"},
     "history": {"clock", "engine", "model"},
     "documents": {"flow", "job", "metrics", "model", "searching", "showing"},
@@ -99,7 +100,8 @@ ARROWS: dict[str, set[str]] = {
     "torture": {"", "clock", "engine", "errors", "events", "model", "policy", "queue", "states"},
     "torture.child": {"", "cli", "clock", "errors", "torture"},
     # The commands: the public names, and the types and words of what those give.
-    "cli": {"", "clock", "documents", "history", "deadletters", "engine", "events", "logs", "model", "showing"},
+    "cli": {"", "clock", "documents", "history", "deadletters", "engine", "events", "logs", "model", "policy"}
+    | {"showing"},
     "cli.run": {"", "cli", "engine", "supervisor", "web.serving"},
     "cli.torture": {"cli", "clock", "torture"},
     "cli.child": {"", "cli", "logs", "worker"},

@@ -57,9 +57,10 @@ def timed(request: pytest.FixtureRequest, tmp_path: Path) -> Timed:
     @asynccontextmanager
     async def on_its_clock(app: App) -> AsyncIterator[Memory]:
         clock = ManualClock()
-        with app.using(engine_of(request.param, clock, tmp_path), clock):
+        test = Memory(app, clock, engine_of(request.param, clock, tmp_path))
+        with test.in_place():
             async with app:
-                yield Memory(app, clock)
+                yield test
 
     return on_its_clock
 

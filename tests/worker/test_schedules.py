@@ -191,7 +191,8 @@ async def test_times_missed_while_nobody_worked_are_made_up_for_as_declared(
         start = test.clock.now()
         await test.drain()
         ran.clear()
-        await test.after(10 * 60)
+        test.skip("10m")
+        await test.drain()
 
         slots = [(int(each.rsplit(":")[-1]) - start) // MINUTE - 10 for each in ran]
         assert slots == ([-9] if catch_up == "one" else expected)

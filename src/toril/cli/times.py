@@ -1,25 +1,21 @@
 """Times as people write and read them."""
 
-import re
 from datetime import UTC, datetime
-from typing import Final
 
 import click
 
 from toril.clock import SYSTEM
+from toril.policy.durations import UNITS, seconds_of
 
 __all__ = ["age", "ahead", "duration", "since", "span"]
-
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_WRITTEN: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h|d)?\Z", re.ASCII)
 
 
 def duration(written: str) -> float:
     """`90`, `1.5s`, `10m`, `2h`, `7d`: seconds, where no unit is given."""
-    found = _WRITTEN.match(written)
-    if found is None:
+    seconds = seconds_of(written)
+    if seconds is None:
         raise click.BadParameter(f"{written!r} is not a time such as 90, 1.5s, 10m, 2h or 7d")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+    return seconds
 
 
 def span(ms: int) -> str:
@@ -31,8 +27,8 @@ def span(ms: int) -> str:
         return f"{seconds:.1f}s"
     for unit, size in (("s", 120), ("m", 7200), ("h", 172_800)):
         if seconds < size:
-            return f"{int(seconds / _UNITS[unit])}{unit}"
-    return f"{int(seconds / _UNITS['d'])}d"
+            return f"{int(seconds / UNITS[unit])}{unit}"
+    return f"{int(seconds / UNITS['d'])}d"
 
 
 def since(seconds: float | None) -> datetime | None:

@@ -1,6 +1,7 @@
 """A clock that moves when told to."""
 
 import asyncio
+import math
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -37,6 +38,10 @@ class ManualClock:
 
     def monotonic(self) -> float:
         return (self._now - self._start) / 1000
+
+    def moment(self, monotonic: float) -> int:
+        """The first millisecond that is not before a time of the monotonic clock."""
+        return self._start + math.ceil(monotonic * 1000 - 1e-3)
 
     async def sleep(self, seconds: float) -> None:
         """Ends when the time has been advanced far enough."""

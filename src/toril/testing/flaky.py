@@ -9,10 +9,10 @@ from typing import Any
 from toril.engine import Engine, Store
 from toril.errors import EngineUnavailable, InvalidOption, shown
 
-__all__ = ["FlakyStore"]
+__all__ = ["CALLS", "FlakyStore"]
 
 _NEVER = {"open", "close", "health", "twin"}
-_CALLS = {name for name, _ in inspect.getmembers(Engine, inspect.isfunction) if not name.startswith("_")} - _NEVER
+CALLS = {name for name, _ in inspect.getmembers(Engine, inspect.isfunction) if not name.startswith("_")} - _NEVER
 
 
 class FlakyStore:
@@ -32,7 +32,7 @@ class FlakyStore:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        return partial(self._call, found) if name in _CALLS else found
+        return partial(self._call, found) if name in CALLS else found
 
     async def _call(self, method: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
         chance = self._random.random()

@@ -1,48 +1,230 @@
 """An app in memory for the length of a test: nothing is left behind, and time passes when told to."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import cast
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any, Literal, NoReturn, TypeAlias, cast
+
+from pydantic_core import to_jsonable_python
 
 from toril.app import App
-from toril.engine import Store, connect
+from toril.engine import Store
+from toril.engines.sqlite.engine import SqliteEngine
+from toril.engines.sqlite.place import Address
+from toril.errors import InvalidOption, UsageError, shown
+from toril.job import Job
+from toril.model import Failed, Lease, NewJob, Retried
+from toril.policy.durations import seconds_of
 from toril.policy.retry import Seconds, milliseconds
+from toril.testing.added import AddedJob, Wanted, found
 from toril.testing.clock import ManualClock
 from toril.testing.flaky import FlakyStore
+from toril.testing.lives import Lives
+from toril.testing.watched import Death, Place, WatchedStore
 
-__all__ = ["Memory", "drain", "memory"]
+__all__ = ["Memory", "OnFailure", "Time", "drain", "memory"]
+
+OnFailure: TypeAlias = Literal["record", "raise"]
+Time: TypeAlias = Seconds | str
+
+_ANY: Any = object()  # any payload at all, None among them
+_LONGEST = 100 * 366 * 86_400_000  # ms
 
 
 class Memory:
-    """An app whose store is in memory, on a clock of its own."""
+    """An app whose store is in memory, on a clock of its own. `added` has every job that was stored, in order."""
 
-    def __init__(self, app: App, clock: ManualClock) -> None:
+    def __init__(self, app: App, clock: ManualClock, store: Store, *, on_failure: OnFailure = "record") -> None:
+        if on_failure not in {"record", "raise"}:
+            raise InvalidOption(f"on_failure must be 'record' or 'raise', not {shown(on_failure)}")
         self.app = app
         self.clock = clock
+        self.added: list[AddedJob] = []
+        self.store = WatchedStore(store, stored=self._stored, ended=self._ended)
+        self.lives = Lives(app, clock, self.store, lambda: self._failure is not None)
+        self._raises = on_failure == "raise"
+        self._errors: dict[tuple[str, str], BaseException] = {}
+        self._failure: BaseException | None = None
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Have the app work here for a while."""
+        with self.app.using(cast("Store", self.store), self.clock) as plan:
+            plan.middleware.insert(0, self._around)
+            plan.spent = self.lives.spent
+            try:
+                yield
+            finally:
+                plan.middleware.remove(self._around)
+                plan.spent = None
+
+    @property
+    def now(self) -> datetime:
+        """The time that it is in this test."""
+        return datetime.fromtimestamp(self.clock.now() / 1000, UTC)
+
+    # time
 
     async def drain(self) -> int:
         """Run every job that is due, and those that they add, until nothing is left to do now."""
-        return await drain(self.app)
+        return await self._work(self.clock.now())
 
-    async def after(self, seconds: Seconds) -> int:
-        """Let time pass, and run what is due by then."""
-        self.clock.advance(milliseconds("a time to pass", seconds))
-        return await self.drain()
+    async def after(self, time: Time) -> int:
+        """Let time pass, as seconds, a timedelta or a text such as "90s", "2h", "30d", and run each thing at its time:
+        delays, retries, schedules, leases that run out, rates that allow more."""
+        return await self._work(self.clock.now() + _length(time))
+
+    def skip(self, time: Time) -> None:
+        """Let time pass while nobody works: what falls due meanwhile is late."""
+        self.clock.advance(_length(time))
+
+    async def _work(self, until: int) -> int:
+        code = await self.lives.work(until)
+        self.raise_failure()
+        return code
+
+    # what was added
+
+    def assert_added(
+        self, job: Callable[..., Any] | str | None = None, data: Any = _ANY, *, queue: str | None = None,
+        delay: Seconds | None = None, times: int | None = None, **options: Any,
+    ) -> list[AddedJob]:  # fmt: skip
+        """The jobs that were added by this handler or name; `AssertionError` if there is none, or there are not as many
+        as `times`. Of `data` only the fields given are compared. Further options are those of the stored job, such as
+        `priority=` or `attempts=`."""
+        late = None if delay is None else milliseconds("delay", delay) / 1000
+        wanted = Wanted(
+            name=self._name(job), queue=queue, data=None if data is _ANY else to_jsonable_python(data),
+            any_data=data is _ANY, delay=late, options=options,
+        )  # fmt: skip
+        unknown = next((name for name in options if name not in NewJob.__dataclass_fields__), None)
+        if unknown is not None:
+            raise TypeError(f"{unknown!r} is not an option of a stored job")
+        return found(wanted, self.added, times)
+
+    def assert_not_added(self, job: Callable[..., Any] | str | None = None, data: Any = _ANY, **options: Any) -> None:
+        """No such job was added."""
+        self.assert_added(job, data, times=0, **options)
+
+    # faults
+
+    def kill(self, at: Place, job: "Job[Any] | Callable[..., Any] | str | None" = None) -> None:
+        """Have the worker die that next gets to this point with such a job: `"claimed"`, before the handler begins;
+        `"returned"`, after it, with nothing of that stored; `"settled"`, when its end is stored. Another worker starts
+        at once, and takes the job over when its lease has run out."""
+        if at not in {"claimed", "returned", "settled"}:
+            raise InvalidOption(f"a worker can be killed at 'claimed', 'returned' or 'settled', not {shown(at)}")
+        if isinstance(job, Job):
+            self.store.death = Death(at, queue=job.queue.name, id=job.id)
+        else:
+            self.store.death = Death(at, name=self._name(job))
+
+    def kill_here(self) -> NoReturn:
+        """Kill the worker in the midst of a handler, from what the test has put in place of something it calls."""
+        self.lives.kill_here()
+
+    @property
+    def deaths(self) -> int:
+        """How many workers were killed."""
+        return self.lives.deaths
+
+    async def deliver_twice(self, job: Job[Any]) -> None:
+        """Run a job to the end of its handler, lose that, and run it again: what a worker that dies late does to it."""
+        queue = job.queue.name
+        self.kill("returned", job)
+        await self.drain()
+        if self.store.death is not None or self.store.victim is None:
+            self.store.death = None
+            raise AssertionError(f"job {job.id} of queue {queue!r} did not run: {await job.queue.why(job.id)}")
+        taken = await self.store.recover(queue, dead=[self.store.victim], cause="delivered twice, as the test wants it")
+        if job.id not in taken.returned:
+            raise AssertionError(
+                f"job {job.id} is not run twice: max_stalls={job.queue.options.max_stalls} of {queue!r}"
+            )
+        await self.drain()
+
+    # failures
+
+    def raise_failure(self) -> None:
+        """Raise what the first job that failed has raised, if the test wants that."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def _around(self, ctx: Any, call_next: Callable[[Any], Any]) -> Any:
+        """The outermost middleware: it keeps what a handler raises, with its traceback."""
+        try:
+            return await call_next(ctx)
+        except BaseException as error:
+            self._errors[ctx.queue_name, ctx.job_id] = error
+            raise
+
+    def _ended(self, lease: Lease, outcome: Failed | Retried) -> None:
+        error = self._errors.pop((lease.queue, lease.id), None)
+        if not self._raises or self._failure is not None:
+            return
+        called = f"job {lease.id} {self.store.name_of(lease)!r} of queue {lease.queue!r}"
+        if not isinstance(error, Exception):  # none at all, or one that would end the whole test run
+            self._failure = AssertionError(
+                f"{called} failed: {outcome.failure.reason}\n{outcome.failure.traceback or ''}"
+            )
+        else:
+            error.add_note(f"raised by {called}")
+            self._failure = error
+        self.app.stop()
+        self.app.stop()  # at once
+
+    def _stored(self, queue: str, job: NewJob, identity: str) -> None:
+        self.added.append(AddedJob.of(queue, job, identity, self.clock.now()))
+
+    # names and payloads
+
+    def _name(self, job: Any) -> str | None:
+        """A handler's name in whichever queue has it."""
+        if job is None or isinstance(job, str):
+            return job
+        names = set()
+        for queue in self.app.queues.values():
+            with suppress(UsageError):
+                names.add(queue.handlers.name_of(job))
+        if len(names) == 1:
+            return names.pop()
+        raise InvalidOption(f"{shown(job)} is a handler of no queue of this app, or has two names; say the name")
 
 
 @asynccontextmanager
-async def memory(app: App, *, loses: float = 0.0, seed: int = 0) -> AsyncIterator[Memory]:
+async def memory(
+    app: App, *, loses: float = 0.0, seed: int = 0, start: datetime | None = None, on_failure: OnFailure = "record"
+) -> AsyncIterator[Memory]:
     """Point the app at an empty store in memory, open. `loses` is the share of calls whose request or answer is lost:
-    what a correct program does must come out the same."""
-    clock = ManualClock(seed=seed)
-    store = connect("memory://", clock=clock)
+    what a correct program does must come out the same. With `on_failure="raise"` the first handler that fails fails the
+    test, with its own error. `start` is the time that it is at first."""
+    clock = ManualClock(seed=seed) if start is None else ManualClock(_ms(start), seed=seed)
+    store: Store = SqliteEngine(Address(path=None), clock=clock, inline=True)
     async with AsyncExitStack() as stack:
         if loses:
             store = cast("Store", FlakyStore(store, rate=loses, seed=seed))
             await stack.enter_async_context(clock.running())  # what is sent again waits before that
-        stack.enter_context(app.using(store, clock))
+        test = Memory(app, clock, store, on_failure=on_failure)
+        stack.enter_context(test.in_place())
         await stack.enter_async_context(app)
-        yield Memory(app, clock)
+        yield test
+    test.raise_failure()
+    if test.store.death is not None:
+        raise AssertionError(f"a worker was to be killed where a job is {test.store.death.place!r}, and none got there")
+
+
+def _length(time: Time) -> int:
+    seconds = seconds_of(time) if isinstance(time, str) else time
+    if seconds is None:
+        raise InvalidOption(f"a time to pass is written as 90, 1.5s, 10m, 2h or 30d, not {shown(time)}")
+    return milliseconds("a time to pass", seconds, high=_LONGEST)
+
+
+def _ms(start: datetime) -> int:
+    if start.utcoffset() is None:
+        raise InvalidOption(f"start must be a datetime with a time zone, not {shown(start)}")
+    return round(start.timestamp() * 1000)
 
 
 async def drain(app: App) -> int:

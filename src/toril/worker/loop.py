@@ -151,6 +151,11 @@ class Loop:
         """Whether the last claim found nothing more, and nothing runs or waits to be handed in."""
         return self._exhausted and not self._outbox and self._slots.idle() and not self._unlooked
 
+    @property
+    def wake_at(self) -> float | None:
+        """When there will be something to take that is known of, if that is not yet."""
+        return self._wake_at
+
     def _tell_if_drained(self) -> None:
         if self._worked and not self._blocked and self.empty:
             self._worked = False

@@ -214,12 +214,22 @@ class Process:
         """Until a look into every queue, with nothing running anywhere, has brought nothing: what was last run in one
         may have fed another."""
         started = -1
-        while started != (started := sum(worker.started for worker in self._workers)):
-            await self._all_empty()
+        while True:
+            while started != (started := sum(worker.started for worker in self._workers)):
+                await self._all_empty()
+                self.look_again()
+                await self._all_empty()
+            if self._plan.spent is None or not await self._plan.spent(self._wake_at()):
+                break
             self.look_again()
             await self._all_empty()
         if not self._stopping.is_set():
             self.stop()
+
+    def _wake_at(self) -> float | None:
+        """When there will be something to do that is known of now, by the monotonic clock."""
+        times = [worker.wake_at for worker in self._workers]
+        return min((time for time in times if time is not None), default=None)
 
     async def _until_unneeded(self) -> None:
         """A spare process goes when it has had nothing to do for a while."""

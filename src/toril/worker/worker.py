@@ -76,6 +76,7 @@ class Worker:
             suspects=around.solitude.suspects,
         )  # fmt: skip
         self._loop = Loop(terms, around.engine, around.clock, self, self._telling.unavailable)
+        self.look_again = self._loop.look_again  # claim as if something had arrived
         around.solitude.join(self._loop.slot_freed)
         self._rules = Rules(
             queue.handlers, options.unknown == "release", around.clock.random, options.retry.table, options.strategies,
@@ -131,9 +132,9 @@ class Worker:
         """Whether there was nothing to do when last looked."""
         return self._loop.empty
 
-    def look_again(self) -> None:
-        """Claim as if something had arrived."""
-        self._loop.look_again()
+    @property
+    def wake_at(self) -> float | None:
+        return self._loop.wake_at
 
     # what the loop asks of the slots
 

@@ -44,10 +44,11 @@ class Runner(Protocol):
 
 
 class Inline:
-    """Each step at once, in the caller's own thread."""
+    """Each step at once, in the caller's own thread, whichever that is."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._one = threading.Lock()
 
     async def start(self) -> None:
         self._core.open()
@@ -57,14 +58,17 @@ class Inline:
 
     async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
         work = Work(op, now, grows=grows)
-        self._core.perform([work])
+        with self._one:
+            self._core.perform([work])
         return _answer(work)
 
     async def read(self, op: Op[T], now: int | None) -> T:
-        return self._core.read(op, now)
+        with self._one:
+            return self._core.read(op, now)
 
     async def health(self) -> Health:
-        return self._core.health()
+        with self._one:
+            return self._core.health()
 
 
 def _answer(work: Work[T]) -> T:
