@@ -25,6 +25,7 @@ __all__ = [
     "of_metrics",
     "of_overview",
     "of_run",
+    "of_scale",
     "of_schedule",
     "of_tree",
     "of_worker",
@@ -226,6 +227,16 @@ def of_overview(found: Overview) -> dict[str, Any]:
         "queues": [_of_hour(each) for each in found.queues],
         "workers": [of_worker(each) for each in found.workers],
     }
+
+
+def of_scale(found: QueueOverview) -> dict[str, Any]:
+    """What an autoscaler needs to know. `depth` is what could run now; durations are in seconds, and 0 where nothing
+    waits or has waited."""
+    return {
+        "queue": found.queue, "depth": found.counts.waiting + found.counts.prioritized, "running": found.counts.active,
+        "oldest": found.oldest or 0.0, "wait_p95": found.wait_p95 or 0.0, "target_wait": found.target_wait,
+        "rate": found.rate, "workers": found.workers, "paused": found.counts.paused,
+    }  # fmt: skip
 
 
 def _of_hour(each: QueueOverview) -> dict[str, Any]:

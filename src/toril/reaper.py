@@ -17,14 +17,13 @@ from toril.doctor import Doctor, Healer
 from toril.engine import Engine, Store
 from toril.errors import EngineUnavailable, InvalidOption, TorilError
 from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent, trouble
-from toril.model import Fault, Recovered
+from toril.model import REAPER, Fault, Recovered
 from toril.plan import GRACE
 from toril.worker.shutdown import Watchdog
 
 __all__ = ["LEASE", "Election", "Reaper", "check_electable"]
 
 LEASE: Final = 30.0  # seconds; renewed at a third of it, and tried for at a sixth
-_ROLE: Final = "reaper"
 _LONGEST_REST: Final = 1.0  # seconds: a lease that began after the last look is found this late at most
 _NAMES: Final = 10.0  # seconds between looks for new queues
 _PRUNE: Final = 60.0
@@ -49,7 +48,7 @@ class Election:
     """Leads, or waits for the lead. Whoever cannot reach the store stops leading by its own clock in time."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, owner: str, told: Callable[[bool], None], *, role: str = _ROLE,
+        self, engine: Engine, clock: Clock, owner: str, told: Callable[[bool], None], *, role: str = REAPER,
         lease: float = LEASE, failed: Callable[[TorilError], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self._engine = engine

@@ -95,7 +95,8 @@ ARROWS: dict[str, set[str]] = {
     "history": {"clock", "engine", "model"},
     "documents": {"flow", "job", "metrics", "model", "searching", "showing"},
     "web": PRODUCER
-    | {"", "app", "declaring", "documents", "deadletters", "flow", "job", "logs", "queue", "schedule", "showing"},
+    | {"", "app", "declaring", "documents", "deadletters", "flow", "job", "logs", "metrics", "queue", "schedule"}
+    | {"showing"},
     "web.serving": PRODUCER | {"app", "logs", "supervisor", "web"},
     "torture": {"", "clock", "engine", "errors", "events", "model", "policy", "queue", "states"},
     "torture.child": {"", "cli", "clock", "errors", "torture"},

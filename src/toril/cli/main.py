@@ -21,6 +21,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "ping": ("ping", "Ask a running worker whether it is ready."),
     "add": ("add", "Add a job to a queue."),
     "queues": ("queues", "List the queues with their counts."),
+    "metrics": ("metrics", "What ended in a queue of late, and how long it took."),
     "workers": ("workers", "List the workers that are alive."),
     "jobs": ("jobs", "List the jobs of a queue."),
     "job": ("job", "Show, retry, cancel, promote or remove one job."),

@@ -47,7 +47,7 @@ from toril.model.faults import (
     ServerFacts,
     Severity,
 )
-from toril.model.figures import Figures, QueueFigures, Tally, Window
+from toril.model.figures import REAPER, Figures, QueueFigures, Tally, Window
 from toril.model.flows import BUILDING, MAX_DEPTH, Child, ChildState, Family, FlowNode, JobRef, OnFailure
 from toril.model.groups import (
     MAX_WEIGHT,
@@ -173,6 +173,7 @@ __all__ = [
     "MAX_WEIGHT",
     "MIN_EVERY",
     "NO_LIMITS",
+    "REAPER",
     "REMOVE",
     "AddOutcome",
     "Added",

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from toril.model.views import Counts, Minutes, WorkerView
 
-__all__ = ["Figures", "QueueFigures", "Tally", "Window"]
+__all__ = ["REAPER", "Figures", "QueueFigures", "Tally", "Window"]
+
+REAPER: Final = "reaper"  # the role of whoever leads the recovery of lost jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +51,9 @@ class QueueFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Queues in the order in which they were asked for, and all workers that are alive."""
+    """Queues in the order in which they were asked for, all workers that are alive, and which reaper leads."""
 
     now: int
     queues: tuple[QueueFigures, ...]
     workers: tuple[WorkerView, ...]
+    leader: str | None = None

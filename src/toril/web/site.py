@@ -24,6 +24,7 @@ from toril.web.guard import HEADERS, Guard, Terms, check_meant, check_own
 from toril.web.openapi import DOCUMENT, document
 from toril.web.paths import query
 from toril.web.problems import Problem, answer, as_json, problem_of
+from toril.web.prometheus import Exporter
 from toril.web.table import Table
 
 __all__ = ["Probe", "Site", "site"]
@@ -32,6 +33,7 @@ __all__ = ["Probe", "Site", "site"]
 Probe = Callable[[str], "Response | None"]
 
 _BASE: Final = "/api/v1"
+_METRICS: Final = "/metrics"
 
 
 def site(
@@ -57,6 +59,7 @@ class Site:
         self._table = Table(ENDPOINTS)
         self._probe = probe
         self._pages = pages or {}
+        self._exporter = Exporter(app, clock)
         self._dashboard = Dashboard(app, clock) if dashboard == "on" else None
 
     def leave(self) -> None:
@@ -117,7 +120,7 @@ class Site:
         path = _path(scope)
         reads = scope["method"] in ("GET", "HEAD")
         probed = self._probe(path) if self._probe is not None else None
-        if (probed is not None or path in self._pages) and not reads:
+        if (probed is not None or path in self._pages or path == _METRICS) and not reads:
             raise Problem(405, "method", "only GET", headers={"allow": "GET, HEAD"})
         if probed is not None:
             return probed  # whatever the host: an orchestrator asks by address
@@ -127,8 +130,8 @@ class Site:
         if for_all is not None:
             return for_all
         who = await self._guard.admit(HTTPConnection(scope), address)
-        if path in self._pages:
-            return self._pages[path]()
+        if path in self._pages or path == _METRICS:
+            return self._pages[path]() if path in self._pages else await self._exporter.response()
         if path == _BASE + DOCUMENT and reads:
             return as_json(document(ENDPOINTS, _BASE))
         if not _is_api(path):

@@ -26,9 +26,10 @@ class RedisFigures(RedisStore):
         check_window(queues, window)
         names = [check_queue_name(name) for name in queues]
         bases = [self._base(name) for name in names]
-        moment, workers, rows = await self._read("panel", "", [window.minutes, window.step, window.slices, *bases], now)
+        asked = [window.minutes, window.step, window.slices, *bases]
+        moment, workers, rows, leader = await self._read("panel", "", asked, now)
         found = tuple(_figures_of(name, row, moment, window) for name, row in zip(names, rows, strict=True))
-        return Figures(moment, found, tuple(sorted(map(worker_of, workers), key=lambda worker: worker.id)))
+        return Figures(moment, found, tuple(sorted(map(worker_of, workers), key=lambda worker: worker.id)), leader)
 
 
 def _figures_of(name: str, row: Sequence[Any], now: int, window: Window) -> QueueFigures:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Final
 
 from toril.engines.redis import layout
-from toril.model import DEAD_LETTERS
+from toril.model import DEAD_LETTERS, REAPER
 from toril.names import RESERVED_IDS
 
 __all__ = ["Script", "script", "scripts"]
@@ -19,7 +19,11 @@ __all__ = ["Script", "script", "scripts"]
 _INCLUDE: Final = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _NAMED: Final = re.compile(r"\b([KGFN])\.(\w+)")
 _COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
-_TEXTS: Final = {"dead_letters": f"'{DEAD_LETTERS}'", "reserved": f"(':{':'.join(sorted(RESERVED_IDS))}:')"}
+_TEXTS: Final = {
+    "dead_letters": f"'{DEAD_LETTERS}'",
+    "reaper": f"'{REAPER}'",
+    "reserved": f"(':{':'.join(sorted(RESERVED_IDS))}:')",
+}
 _LISTS: Final = {"record_fields": layout.RECORD_FIELDS, "schedule_fields": layout.SCHEDULE_FIELDS}
 
 

@@ -9,12 +9,13 @@ from toril.engines.sqlite.reads import metrics, queue, workers
 from toril.engines.sqlite.recording import MINUTE
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import QueueRow, Tx
-from toril.model import Figures, QueueFigures, Tally, Window
+from toril.model import REAPER, Figures, QueueFigures, Tally, Window
 from toril.policy.tallies import ALL_NAMES, Counted, sliced, tally_of
 
 __all__ = ["figures"]
 
 _NEXT = statement("figures", "next")
+_LEADER = statement("figures", "leader")
 _SLICE = statement("figures", "slice")
 _SLICES = statement("figures", "slices")
 _LOOKED_AT = 8  # jobs, and priorities, among which the one is looked for that has waited longest
@@ -22,7 +23,12 @@ _LOOKED_AT = 8  # jobs, and priorities, among which the one is looked for that h
 
 def figures(tx: Tx, names: Sequence[str], window: Window) -> Figures:
     """What `Measures.figures` promises."""
-    return Figures(tx.now, tuple(_figures(tx, name, window) for name in names), tuple(workers(tx, None)))
+    return Figures(tx.now, tuple(_figures(tx, name, window) for name in names), tuple(workers(tx, None)), _leader(tx))
+
+
+def _leader(tx: Tx) -> str | None:
+    found = tx.one(_LEADER, (REAPER, tx.now))
+    return None if found is None else str(found[0])
 
 
 def _figures(tx: Tx, name: str, window: Window) -> QueueFigures:

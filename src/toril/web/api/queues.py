@@ -5,7 +5,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.app import App
-from toril.documents import of_metrics, of_overview
+from toril.documents import of_metrics, of_overview, of_scale
+from toril.metrics import overview
 from toril.model import QueueView, RateLimit, Settings
 from toril.policy.figures import Range
 from toril.web.access import Role
@@ -38,6 +39,13 @@ class Ranging(Form):
 async def queue_metrics(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     return of_metrics(await queue.metrics(asking.query.range))
+
+
+async def scale_queue(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    target = queue.options.target_wait / 1000
+    (found,) = (await overview(queue.store, [queue.name], {queue.name: target})).queues
+    return of_scale(found)
 
 
 async def pause_queue(asking: Asking) -> dict[str, Any]:
@@ -151,6 +159,10 @@ QUEUES: Final = (
     Endpoint(
         method="GET", path="/queues/{queue}/metrics", role=Role.READ, run=queue_metrics, query=Ranging,
         does="Counts of now, and what ended in a range of time.",
+    ),
+    Endpoint(
+        method="GET", path="/scale/{queue}", role=Role.READ, run=scale_queue,
+        does="What an autoscaler needs to know of a queue: how much waits, and for how long.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/pause", role=Role.OPERATE, run=pause_queue,

@@ -3,7 +3,7 @@
 -- ARGV    now, how many minutes; the length of slices, how many; the queues' bases
 -- Returns now, workers; for each queue its counts, since when its oldest job waits; for completed and failed ones count,
 --         prevTS, prevCount, the minutes before prevTS's, newest first; figures of the minute under way, of all before
---         it, and slices: see `slicing`
+--         it, and slices: see `slicing`; at last who leads the reapers
 -- Events  none
 -- include begin
 -- include counting
@@ -22,4 +22,5 @@ for i = 5, #ARGV do
     call('HMGET', P .. K.figures_past, unpack(places)),
   }
 end
-return {now, living(), queues}
+local till, leader = (call('GET', W .. G.lead .. N.reaper .. ':lead') or ''):match('^(%d+) (.*)$')
+return {now, living(), queues, till and tonumber(till) > now and leader or false}

@@ -16,3 +16,6 @@ ON CONFLICT DO UPDATE SET counted = excluded.counted
 
 -- name: old_slices
 DELETE FROM slices WHERE queue = ? AND step = ? AND slice <= ?
+
+-- name: leader
+SELECT owner FROM leaders WHERE role = ? AND till > ?

@@ -1,0 +1,49 @@
+"""`toril metrics`"""
+
+from typing import Any, Final
+
+import click
+
+from toril import App
+from toril.cli.output import Column, Lines, json_option, show
+from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.times import span
+from toril.documents import of_metrics
+
+__all__ = ["metrics"]
+
+_COLUMNS: Final = [
+    Column("queue"), Column("range", 8), Column("completed", 1, numbers=True), Column("failed", 2, numbers=True),
+    Column("rate", 3, numbers=True), Column("wait p50", 7, numbers=True), Column("p95", 4, numbers=True),
+    Column("run p50", 7, numbers=True), Column("p95", 4, numbers=True), Column("retries", 5, numbers=True),
+    Column("stalls", 5, numbers=True), Column("fails most", 6),
+]  # fmt: skip
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--range", "over", type=click.Choice(["1h", "4h", "12h", "1d", "7d"]), default="1h", show_default=True)
+@store_options
+@json_option
+def metrics(*, queue: str, over: Any, place: Place, as_json: bool) -> None:
+    """What completed and failed in QUEUE of late, and how long jobs waited and ran.
+
+    `--json` has it all, also by points in time.
+    """
+
+    async def look(app: App) -> list[dict[str, Any]]:
+        return [of_metrics(await (await declared(app, queue)).metrics(over))]
+
+    show(Lines(on_store(place, look), _COLUMNS, _row, ""), as_json=as_json)
+
+
+def _row(found: dict[str, Any]) -> list[object]:
+    times = [_time(found[kind][share]) for kind in ("wait", "run") for share in ("p50", "p95")]
+    most = next((f"{name} ({count})" for name, count in found["failures"].items()), "")
+    rate = f"{found['failure_rate']} %"
+    ended = [found["completed"], found["failed"], rate]
+    return [found["queue"], found["range"], *ended, *times, found["retries"], found["stalls"], most]
+
+
+def _time(seconds: float | None) -> str:
+    return "" if seconds is None else span(round(seconds * 1000))

@@ -1,0 +1,151 @@
+"""Figures in the text that Prometheus reads. What it sees is the whole fleet's, whichever process it asks."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from toril.app import App
+from toril.clock import Clock
+from toril.model import Figures, QueueFigures, Window, WorkerView
+from toril.policy.figures import AT_ONCE
+from toril.policy.histogram import merged, middle_of, quantile
+
+__all__ = ["Exporter"]
+
+_FRESH: Final = 1.0  # seconds for which an answer is given again: scrapes of many do not cost more than one
+_QUEUES: Final = 500  # labels are bounded: by name the first so many
+_WINDOW: Final = Window(1, 6, 2)  # what is said of run times of late is of the last six to twelve minutes
+_OCTAVES: Final = range(23)  # bounds of histograms: 1 ms, 2 ms, up to 70 minutes
+_OTHERS: Final = "(other)"
+
+
+class Exporter:
+    """Asks the store, at most once a second."""
+
+    def __init__(self, app: App, clock: Clock) -> None:
+        self._app = app
+        self._clock = clock
+        self._asked: float | None = None
+        self._text = b""
+
+    async def response(self) -> Response:
+        now = self._clock.monotonic()
+        if self._asked is None or now - self._asked >= _FRESH:
+            self._text = await self._written()
+            self._asked = now
+        return Response(self._text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+    async def _written(self) -> bytes:
+        app = self._app
+        names = sorted({*await app.store.queues(), *app.queues})[:_QUEUES]
+        parts = [names[at : at + AT_ONCE] for at in range(0, len(names) or 1, AT_ONCE)]
+        found = [await app.store.figures(part, _WINDOW) for part in parts]
+        leases = {name: queue.options.lease for name, queue in app.queues.items()}
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Fleet(found, leases))
+        return generate_latest(registry)
+
+
+class _Fleet(Collector):
+    """What was read, as metrics."""
+
+    def __init__(self, found: list[Figures], leases: Mapping[str, int]) -> None:
+        self._queues = [each for figures in found for each in figures.queues]
+        self._last = found[-1]
+        self._leases = leases
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _counters(self._queues)
+        yield _times("toril_job_wait_seconds", "From when a job could start to its first start.", (
+            (each.name, each.total.waits) for each in self._queues
+        ))  # fmt: skip
+        yield _times("toril_job_run_seconds", "How long an attempt took.", (
+            (each.name, each.total.runs) for each in self._queues
+        ))  # fmt: skip
+        yield from _gauges(self._queues, self._last.now)
+        yield from _workers(self._last.workers)
+        leader = GaugeMetricFamily("toril_leader", "Whether a reaper leads the recovery of lost jobs.")
+        leader.add_metric([], 0 if self._last.leader is None else 1)
+        yield leader
+        yield self._shares()
+
+    def _shares(self) -> Metric:
+        share = GaugeMetricFamily(
+            "toril_run_p95_lease_ratio", "Run time of late (p95) as a share of the lease; over 0.5 the lease is short.",
+            labels=["queue"],
+        )  # fmt: skip
+        for each in self._queues:
+            late = quantile(merged(tally.runs for tally in each.slices.values()), 0.95)
+            if late is not None and each.name in self._leases:
+                share.add_metric([each.name], round(late / self._leases[each.name], 4))
+        return share
+
+
+def _counters(queues: Iterable[QueueFigures]) -> Iterator[Metric]:
+    ended = CounterMetricFamily("toril_jobs", "Jobs that have ended.", labels=["queue", "outcome"])
+    failures = CounterMetricFamily(
+        "toril_job_failures", "Jobs that have failed for good, by name.", labels=["queue", "name"]
+    )
+    retries = CounterMetricFamily("toril_job_retries", "Attempts that failed, to be made again.", labels=["queue"])
+    stalled = CounterMetricFamily("toril_stalled", "Jobs taken back from workers that were gone.", labels=["queue"])
+    lost = CounterMetricFamily("toril_lease_losses", "Leases that ran out before they were renewed.", labels=["queue"])
+    for each in queues:
+        ended.add_metric([each.name, "completed"], each.completed_total)
+        ended.add_metric([each.name, "failed"], each.failed_total)
+        for name, count in each.total.failures.items():
+            failures.add_metric([each.name, name], count)
+        if each.total.other_failures:
+            failures.add_metric([each.name, _OTHERS], each.total.other_failures)
+        retries.add_metric([each.name], each.total.retries)
+        stalled.add_metric([each.name], each.total.stalls)
+        lost.add_metric([each.name], each.total.lost)
+    yield from (ended, failures, retries, stalled, lost)
+
+
+def _times(name: str, about: str, histograms: Iterable[tuple[str, Mapping[int, int]]]) -> Metric:
+    """A histogram a queue. Its sum is that of the buckets' middles."""
+    family = HistogramMetricFamily(name, about, labels=["queue"])
+    for queue, histogram in histograms:
+        below = [
+            (repr(2**octave / 1000), sum(count for bucket, count in histogram.items() if bucket <= 8 * octave))
+            for octave in _OCTAVES
+        ]
+        whole = sum(middle_of(bucket) * count for bucket, count in histogram.items()) / 1000
+        family.add_metric([queue], [*below, ("+Inf", sum(histogram.values()))], round(whole, 3))
+    return family
+
+
+def _gauges(queues: Iterable[QueueFigures], now: int) -> Iterator[Metric]:
+    depth = GaugeMetricFamily("toril_queue_jobs", "Jobs in a state.", labels=["queue", "state"])
+    paused = GaugeMetricFamily("toril_queue_paused", "Whether a queue is paused.", labels=["queue"])
+    oldest = GaugeMetricFamily(
+        "toril_queue_oldest_seconds", "How long the job waits that has waited longest.", labels=["queue"]
+    )
+    for each in queues:
+        for state in each.counts:
+            depth.add_metric([each.name, state], each.counts[state])
+        paused.add_metric([each.name], int(each.counts.paused))
+        oldest.add_metric([each.name], 0 if each.oldest is None else max(0, now - each.oldest) / 1000)
+    yield from (depth, paused, oldest)
+
+
+def _workers(workers: Iterable[WorkerView]) -> Iterator[Metric]:
+    alive = list(workers)
+    for name, about, value in (
+        ("toril_workers", "Worker processes that are alive.", len(alive)),
+        ("toril_slots", "Jobs that they may run at once.", sum(each.slots for each in alive)),
+        ("toril_slots_used", "Jobs that they run.", sum(each.running for each in alive)),
+        ("toril_loop_lag_seconds", "How late the latest event loop was of late.", _lag(alive)),
+    ):
+        family = GaugeMetricFamily(name, about)
+        family.add_metric([], value)
+        yield family
+
+
+def _lag(workers: list[WorkerView]) -> float:
+    return max((each.lag for each in workers), default=0) / 1000

@@ -1,0 +1,97 @@
+"""`/metrics`, and what an autoscaler asks for."""
+
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.web.conftest import TOKEN, Served, served
+from toril import App
+from toril.model import Claim, Completed, Failed, Failure, NewJob, Settlement
+from toril.web import Role, Tokens
+
+Samples = dict[tuple[str, ...], float]
+_ORDER = ("queue", "outcome", "name", "state", "le")
+
+
+async def scrape(here: Served, **headers: str) -> httpx.Response:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.port}", headers=headers) as client:
+        return await client.get("/metrics")
+
+
+async def samples(here: Served) -> Samples:
+    answer = await scrape(here)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels, key=_ORDER.index))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+async def ended(app: App, outcomes: dict[str, Any]) -> None:
+    """A job of each name ends so."""
+    await app.store.add("email", [NewJob(name=name) for name in outcomes])
+    jobs = (await app.store.exchange("email", [], Claim(want=9, token="t", lease=30_000, worker="w"))).jobs
+    batch = [Settlement(job.lease, outcomes[job.name]) for job in jobs]
+    await app.store.exchange("email", batch, Claim(want=0, token="u", lease=30_000, worker="w"))
+
+
+@pytest.mark.covers("R139", "R240", "R241")
+async def test_prometheus_reads_what_happened(here: Served) -> None:
+    await ended(here.app, {"a": Completed(), "b": Failed(Failure("no", "E")), "c": Completed()})
+    await here.app.queue("email").add("x")
+    await here.app.queue("sync").pause()
+
+    found = await samples(here)
+
+    assert found["toril_jobs_total", "email", "completed"] == 2
+    assert found["toril_jobs_total", "email", "failed"] == 1
+    assert found["toril_job_failures_total", "email", "b"] == 1
+    assert found["toril_job_run_seconds_count", "email"] == found["toril_job_wait_seconds_count", "email"] == 3
+    assert found["toril_job_run_seconds_bucket", "email", "+Inf"] == 3
+    assert found["toril_queue_jobs", "email", "waiting"] == 1
+    assert (found["toril_queue_paused", "email"], found["toril_queue_paused", "sync"]) == (0, 1)
+    assert found["toril_queue_oldest_seconds", "sync"] == 0
+    for name in ("toril_stalled_total", "toril_lease_losses_total", "toril_job_retries_total"):
+        assert found[name, "email"] == 0
+    for name in ("toril_workers", "toril_slots", "toril_slots_used", "toril_loop_lag_seconds", "toril_leader"):
+        assert found[name,] == 0
+    assert 0 <= found["toril_run_p95_lease_ratio", "email"] < 0.5
+
+
+async def test_scrapes_of_many_are_one_question(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    figures = here.app.store.figures
+
+    async def counted(*given: Any, **more: Any) -> Any:
+        asked.append(given)
+        return await figures(*given, **more)
+
+    monkeypatch.setattr(here.app.store, "figures", counted)
+
+    texts = {(await scrape(here)).text for _ in range(5)}
+
+    assert len(asked) <= 2  # a second may pass on a slow machine
+    assert len(texts) <= 2
+
+
+async def test_only_those_who_may_look_are_told() -> None:
+    async with served(access=Tokens({TOKEN: Role.READ})) as here:
+        stranger, reader = await scrape(here), await scrape(here, authorization=f"Bearer {TOKEN}")
+
+    assert (stranger.status_code, reader.status_code) == (401, 200)
+
+
+async def test_an_autoscaler_is_told_how_much_waits(here: Served) -> None:
+    for _ in range(3):
+        await here.app.queue("email").add("x")
+    async with here.client() as client:
+        found = (await client.get("/scale/email")).json()
+        unknown = await client.get("/scale/nothing")
+
+    assert (found["depth"], found["running"], found["wait_p95"], found["target_wait"]) == (3, 0, 0.0, 120.0)
+    assert found["oldest"] >= 0
+    assert unknown.status_code == 404
