@@ -50,7 +50,14 @@ $(NODE)/node_modules/.installed: $(NODE)/package.json $(NODE)/package-lock.json
 node: $(NODE)/node_modules/.installed ## Install what the tests with BullMQ for Node need
 
 .PHONY: test
-test: setup servers node lint types unit ## Everything that must be green: lint, types, tests
+test: setup servers node lint types ## Everything that must be green: lint, types, tests; and the figures of the gate
+	@$(BIN)/python -m tools.gate --new
+	@$(MAKE) --no-print-directory unit
+	@$(BIN)/python -m tools.gate
+
+.PHONY: gate
+gate: setup ## The figures T1 to T15 of the tests that were run last, as a table and in .proof/gate.json
+	@$(BIN)/python -m tools.gate
 
 .PHONY: lint
 lint: setup ## Style and formatting
@@ -89,9 +96,11 @@ sbom: setup ## Write what a release is built from, as CycloneDX JSON
 sync: setup ## Write src/toril/sync.py from the async classes
 	$(BIN)/python -m tools.blocking --write
 
+TORIL_SOAK_MINUTES ?= 60
+
 .PHONY: soak
-soak: setup servers node ## Many more seeds of the simulator, longer fault runs, all of interop
-	TORIL_SIM_SEEDS=20000 TORIL_FAULT_ROUNDS=200 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/sim tests/faults
+soak: setup servers node ## The long run: torture and the simulator for TORIL_SOAK_MINUTES, then all of interop
+	TORIL_SOAK_MINUTES=$(TORIL_SOAK_MINUTES) $(BIN)/python -m tools.soak
 	TORIL_INTEROP_ALL=1 TORIL_INTEROP_KILLS=10 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/interop
 
 .PHONY: bench

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.roster import Peer
 
-__all__ = ["KEPT", "ROOT", "Unusable", "command", "versions"]
+__all__ = ["KEPT", "ROOT", "Unusable", "command", "interpreter", "requirements", "versions"]
 
 ROOT = Path(__file__).parents[1]
 KEPT = ROOT / ".bench"
@@ -25,7 +25,7 @@ def command(peer: Peer) -> list[str]:
     """How this peer's adapter is called; what it needs is installed."""
     if peer.language == "node":
         return ["node", str(_NODE / peer.adapter), str(_node_modules())]
-    python = _python(peer.needs) if peer.needs else sys.executable
+    python = interpreter(peer.needs) if peer.needs else sys.executable
     return [python, "-m", f"bench.peers.{peer.adapter}"]
 
 
@@ -37,24 +37,24 @@ def versions(peer: Peer) -> str:
         from toril import __version__
 
         return f"toril {__version__}"
-    pins = _requirements(peer.needs).read_text("utf-8").split()
+    pins = requirements(peer.needs).read_text("utf-8").split()
     told = [peer.needs, "persist-queue", "kombu", "taskiq-redis", "redis", "coredis", "hiredis"]
     found = dict(pin.split("==") for pin in pins)
     return ", ".join(f"{name} {found[name]}" for name in told if name in found)
 
 
-def _requirements(name: str) -> Path:
+def requirements(name: str) -> Path:
     return _PEERS / "requirements" / f"{name}.txt"
 
 
-def _python(name: str) -> str:
+def interpreter(name: str) -> str:
     """The interpreter that has these requirements, and nothing else."""
-    requirements = _requirements(name)
-    folder = KEPT / f"python-{name}-{_digest(requirements)}"
+    pins = requirements(name)
+    folder = KEPT / f"python-{name}-{_digest(pins)}"
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
         venv.create(folder, with_pip=True, clear=True)
-        _run([str(python), "-m", "pip", "install", "--quiet", "--requirement", str(requirements)])
+        _run([str(python), "-m", "pip", "install", "--quiet", "--requirement", str(pins)])
         (folder / ".ready").touch()
     return str(python)
 

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.conformance.dumps import keys_of
 from tests.conformance.oracle import Oracle
 from tests.kinds import ASKED_FOR, redis_of
+from tests.proof import prove
 from toril.engine import Store
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
@@ -97,6 +98,7 @@ class EngineMachine(RuleBasedStateMachine):
         return SqliteEngine(parse(url), clock=self.clock, inline=True)
 
     def teardown(self) -> None:
+        prove("T12", examples=1)
         self.wait(self.engine.close())
         self.loop.close()
         self.folder.cleanup()

@@ -13,6 +13,7 @@ import pytest
 from tests.faults.ledger import stored_ids, subjects, unsound
 from tests.faults.mounts import make_image, mounted
 from tests.faults.nursery import Child, Children, until
+from tests.proof import prove
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ def test_a_power_cut_takes_nothing_that_was_acknowledged_and_synced(
         writer.kill()
 
     print(f"{cuts} cuts, synchronous={synchronous}: {total} acknowledged at the last, {lost} lost over all cuts")
+    prove("T5", cuts=cuts, lost=lost if synchronous == "full" else 0)
     assert lost == 0 or synchronous == "normal"
 
 

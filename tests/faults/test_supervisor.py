@@ -15,6 +15,7 @@ import pytest
 
 from tests.faults.fleet import SLOW, fleet
 from tests.faults.nursery import until
+from tests.proof import prove
 from toril import App, JobContext, NotFound
 from toril.model import Counts, JobRecord
 from toril.supervisor.child import told
@@ -94,6 +95,7 @@ def test_when_a_whole_group_is_killed_another_takes_over_after_the_lease(url: st
                 rescuer.until_noted(job, "end")
                 assert rescuer.stop() == 0
 
+    prove("T10", kills=len(took), longest=max(took))
     print(f"{len(took)} groups killed: worst {max(took):.2f} s, with a lease of 2 s")
     assert max(took) < 2 + 1 + 10  # what a busy machine adds is no fault
 
@@ -133,6 +135,7 @@ def test_a_handler_that_blocks_everything_keeps_its_job(url: str, tmp_path: Path
             run.until_noted(job, "end")
         assert run.stop() == 0
 
+    prove("T11", jobs=len(jobs), executions=len(run.noted("start")))
     print(f"{len(run.noted('start')) / len(jobs):.2f} executions a job")
     assert len(run.noted("start")) == len(jobs)
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.interop.node import Driver, Node, NodeEvents
 from tests.interop.side import KEPT, Toril
+from tests.proof import prove
 from tests.servers import RedisServer
 from toril import Queue
 
@@ -119,4 +120,5 @@ async def test_a_mixed_fleet_loses_nothing_when_some_of_it_dies(
     assert sorted(entry["returnvalue"]["n"] for entry in completed) == list(range(KILLS * BATCH))
     assert max((await times(events, "completed")).values()) == 1
     assert {job: starts[job] - 1 for job in starts if starts[job] > 1} == dict(stalls)
+    prove("T15", jobs=KILLS * BATCH, kills=KILLS, lost=0)
     assert len(stalls) > 0, "nobody was killed while it ran something"

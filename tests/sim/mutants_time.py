@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.sim.mutants import Mutant, instead, known, nothing
+from tests.sim.mutants_scripts import Edit
 from toril import schedule as steps
 from toril.engines.sqlite import add, schedules
 from toril.engines.sqlite.step import Step
@@ -105,11 +106,11 @@ _FOUND_BY = {
 TIME_MUTANTS: dict[str, Mutant] = known(_FOUND_BY, _mutants())
 
 # Planted in the scripts: the file, what it says, what it says instead; and a seed that finds it, by which rule.
-SCRIPT_BUGS: dict[str, tuple[str, str, str, int, str]] = {
-    "who is late makes a next": ("schedule_move.lua", "(schedule) ~= since or", "(schedule) == nil or", 4, "T1"),
-    "a change leaves the old run": ("schedule_put.lua", "drop_run(schedule)", "", 3, "T1"),
-    "a removal leaves the run": ("schedule_drop.lua", "    drop_run(schedule)\n", "", 2, "T1"),
-    "an end keeps the key": ("lib/endings.lua", "let_go(letting[i][1], letting[i][2])", "", 0, "T3"),
-    "a taken key is given out": ("lib/dedup.lua", "if not owner then return", "if owner then return", 1, "T4"),
-    "the last is not kept": ("lib/dedup.lua", "if not f[1] or call", "if true or call", 3, "T5"),
+SCRIPT_BUGS: dict[str, Edit] = {
+    "who is late makes a next": Edit("schedule_move.lua", "(schedule) ~= since or", "(schedule) == nil or", 4, "T1"),
+    "a change leaves the old run": Edit("schedule_put.lua", "drop_run(schedule)", "", 3, "T1"),
+    "a removal leaves the run": Edit("schedule_drop.lua", "    drop_run(schedule)\n", "", 2, "T1"),
+    "an end keeps the key": Edit("lib/endings.lua", "let_go(letting[i][1], letting[i][2])", "", 0, "T3"),
+    "a taken key is given out": Edit("lib/dedup.lua", "if not owner then return", "if owner then return", 1, "T4"),
+    "the last is not kept": Edit("lib/dedup.lua", "if not f[1] or call", "if true or call", 3, "T5"),
 }  # fmt: skip

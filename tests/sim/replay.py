@@ -2,22 +2,18 @@
 
 .venv/bin/python -m tests.sim.replay 42                     what the seed stands for, and what came of it
 .venv/bin/python -m tests.sim.replay 42 --trace             every step
-.venv/bin/python -m tests.sim.replay 42 --mutant NAME       with a planted bug
+.venv/bin/python -m tests.sim.replay 42 --mutant NAME       with a planted bug; TORIL_MUTANT=NAME does the same
 .venv/bin/python -m tests.sim.replay 0 1 2 --hash           only seeds and trace hashes
 """
 
 import argparse
 import sys
-from contextlib import nullcontext
 
-from tests.sim.mutants import MUTANTS, planted
-from tests.sim.mutants_worker import WORKER_MUTANTS
+from tests.sim.bugs import BUGS, chosen
 from tests.sim.plan import Plan
 from tests.sim.world import Result, simulate
 
 __all__ = ["main"]
-
-_ALL = {**MUTANTS, **WORKER_MUTANTS}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,14 +22,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--trace", action="store_true", help="print every step")
     parser.add_argument("--hash", action="store_true", help="print seed and trace hash only")
-    parser.add_argument("--mutant", choices=sorted(_ALL), help="plant this bug first")
-    chosen = parser.parse_args(arguments)
+    parser.add_argument("--mutant", choices=sorted(BUGS), help="plant this bug first")
+    asked = parser.parse_args(arguments)
     bad = 0
-    with planted(_ALL[chosen.mutant]) if chosen.mutant else nullcontext():
-        for seed in chosen.seeds:
-            result = simulate(seed, trace=chosen.trace)
+    with BUGS[asked.mutant].planted() if asked.mutant else chosen():
+        for seed in asked.seeds:
+            result = simulate(seed, trace=asked.trace)
             bad += bool(result.violations)
-            print(f"{seed} {result.hash}" if chosen.hash else _told(result))
+            print(f"{seed} {result.hash}" if asked.hash else _told(result))
     return 1 if bad else 0
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.proof import prove
 from tests.sim.replay import main
 from tests.sim.world import simulate
 
@@ -23,6 +24,7 @@ def hashes() -> tuple[str, ...]:
 def test_a_seed_gives_the_same_trace_twice() -> None:
     assert tuple(simulate(seed).hash for seed in SAMPLE) == hashes()
     assert len(set(hashes())) == len(SAMPLE)
+    prove("T8", replays=len(SAMPLE))
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1", "2"])
@@ -36,6 +38,7 @@ def test_the_trace_does_not_hang_on_the_hash_seed(hash_seed: str) -> None:
         check=True,
     )
 
+    prove("T8", replays=len(SAMPLE))
     assert replayed.stdout.splitlines() == [f"{seed} {found}" for seed, found in zip(SAMPLE, hashes(), strict=True)]
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.proof import prove
 from tests.servers import running
+from toril.torture.checker import PROMISES
 
 MINUTES = os.environ.get("TORIL_TORTURE_MINUTES", "0.1")
 JOBS = str(int(2500 * float(MINUTES)))
@@ -31,7 +33,7 @@ def tortured(*words: str, folder: Path, code: int = 0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("store", ["sqlite", "redis"])
-@pytest.mark.covers("F04", "F27", "F43", "G1", "G2", "G3", "G5", "G7")
+@pytest.mark.covers("T4", "F04", "F27", "F43", "G1", "G2", "G3", "G5", "G7")
 def test_a_torture_breaks_no_promise(store: str, tmp_path: Path) -> None:
     report = tortured(
         "--seed", "5", "--url", store, "--jobs", JOBS, "--minutes", MINUTES, "--lease", "1", "--every", "0.25",
@@ -40,6 +42,8 @@ def test_a_torture_breaks_no_promise(store: str, tmp_path: Path) -> None:
 
     figures = report["figures"]
     print(store, figures, report["faults"], report["recovery_seconds"])
+    prove("T4", jobs=figures["acknowledged"], faults=figures["faults"])
+    prove("T7", **{promise: figures[promise] for promise in PROMISES})
     assert report["broken"] == []
     assert figures["acknowledged"] >= 0.9 * int(JOBS)
     assert figures["faults"] >= 3

@@ -81,7 +81,6 @@ class _Run:
         self._producers: list[Station] = []
         self._cut_off: Counter[str] = Counter()
         self._still = asyncio.Lock()
-        self._serving = asyncio.Lock()
 
     async def run(self) -> Report:
         url = await self._store()
@@ -189,8 +188,15 @@ class _Run:
 
     async def _on_store(self, blow: Blow) -> object | None:
         if blow.strike in LINK:
-            return await self._on_wire(self._proxies[blow.of(len(self._proxies))], blow)
-        return await (self._on_disk(blow) if blow.strike in DISK else self._on_server(blow))
+            proxy = self._proxies[blow.of(len(self._proxies))]
+            await proxy.struck(blow)
+            return proxy.port
+        if blow.strike in DISK:
+            return await self._on_disk(blow)
+        if self._server is None:
+            return None
+        await self._server.struck(blow)
+        return "server"
 
     async def _freeze(self, station: Station, blow: Blow) -> int | None:
         pid = station.strike(blow.target, signal.SIGSTOP)
@@ -212,43 +218,6 @@ class _Run:
             finally:
                 for station in everyone:
                     station.strike_all(signal.SIGCONT)
-
-    async def _on_wire(self, proxy: Proxy, blow: Blow) -> int:
-        match blow.strike:
-            case Strike.CUT:
-                proxy.cut()
-            case Strike.CUT_REPLIES:
-                proxy.cut_replies(1 + int(blow.target * 5))
-            case Strike.DELAY:
-                proxy.delay = 0.05 + blow.target * 0.3
-            case Strike.BLACKHOLE:
-                proxy.silent = True
-            case _:
-                proxy.deaf = True
-        if blow.seconds:
-            await SYSTEM.sleep(blow.seconds)
-            proxy.heal()
-        return proxy.port
-
-    async def _on_server(self, blow: Blow) -> str | None:
-        server = self._server
-        if server is None:
-            return None
-        async with self._serving:
-            match blow.strike:
-                case Strike.KILL_SERVER:
-                    await server.kill()
-                    await SYSTEM.sleep(blow.seconds)
-                    await server.start()
-                case Strike.FREEZE_SERVER:
-                    server.signal(signal.SIGSTOP)
-                    await SYSTEM.sleep(blow.seconds)
-                    server.signal(signal.SIGCONT)
-                case Strike.FLUSH_SCRIPTS:
-                    await server.tell("SCRIPT", "FLUSH")
-                case _:
-                    await server.tell("CLIENT", "KILL", "TYPE", "normal")
-        return "server"
 
     async def _on_disk(self, blow: Blow) -> str | None:
         disk = self._disk

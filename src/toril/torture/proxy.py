@@ -5,6 +5,7 @@ import socket
 import struct
 
 from toril.clock import SYSTEM
+from toril.torture.plan import Blow, Strike
 
 __all__ = ["Proxy"]
 
@@ -39,8 +40,7 @@ class Proxy:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._tasks:
-            task.cancel()
+        self.delay = 0.0
         self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -52,6 +52,23 @@ class Proxy:
     def cut_replies(self, count: int) -> None:
         """Lose the next answers: the server has done what nobody hears of."""
         self._doomed += count
+
+    async def struck(self, blow: Blow) -> None:
+        """For as long as the blow lasts; then the wire is as it was."""
+        match blow.strike:
+            case Strike.CUT:
+                self.cut()
+            case Strike.CUT_REPLIES:
+                self.cut_replies(1 + int(blow.target * 5))
+            case Strike.DELAY:
+                self.delay = 0.05 + blow.target * 0.3
+            case Strike.BLACKHOLE:
+                self.silent = True
+            case _:
+                self.deaf = True
+        if blow.seconds:
+            await SYSTEM.sleep(blow.seconds)
+            self.heal()
 
     def heal(self) -> None:
         self.delay, self.silent, self.deaf, self._doomed = 0.0, False, False, 0

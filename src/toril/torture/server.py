@@ -8,6 +8,7 @@ from pathlib import Path
 
 from toril.clock import SYSTEM
 from toril.errors import EngineUnusable
+from toril.torture.plan import Blow, Strike
 
 __all__ = ["OwnRedis"]
 
@@ -21,6 +22,7 @@ class OwnRedis:
         self.folder = folder
         self.port = _free_port()
         self._process: asyncio.subprocess.Process | None = None
+        self._struck = asyncio.Lock()
 
     async def start(self) -> None:
         binary = shutil.which("redis-server") or shutil.which("valkey-server")
@@ -52,6 +54,23 @@ class OwnRedis:
             return ""
         finally:
             writer.transport.abort()
+
+    async def struck(self, blow: Blow) -> None:
+        """For as long as the blow lasts; then it serves again. One blow at a time."""
+        async with self._struck:
+            match blow.strike:
+                case Strike.KILL_SERVER:
+                    await self.kill()
+                    await SYSTEM.sleep(blow.seconds)
+                    await self.start()
+                case Strike.FREEZE_SERVER:
+                    self.signal(signal.SIGSTOP)
+                    await SYSTEM.sleep(blow.seconds)
+                    self.signal(signal.SIGCONT)
+                case Strike.FLUSH_SCRIPTS:
+                    await self.tell("SCRIPT", "FLUSH")
+                case _:
+                    await self.tell("CLIENT", "KILL", "TYPE", "normal")
 
     def signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:

@@ -50,11 +50,15 @@ class Station:
         # A producer goes on in its own ledger; a worker's new life has a ledger of its own.
         name = self.setting.name if self.role == "producer" else f"{self.setting.name}.{self._lives}"
         with (self.setting.logs / f"{self.setting.name}.err").open("ab") as errors:
+            words, environment = self.command(replace(self.setting, name=name))
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "toril.torture.child", self.role,
-                env=replace(self.setting, name=name).environment(), stdin=asyncio.subprocess.PIPE,
-                stdout=errors, stderr=errors, start_new_session=True,
+                *words, env=environment, stdin=asyncio.subprocess.PIPE, stdout=errors, stderr=errors,
+                start_new_session=True,
             )  # fmt: skip
+
+    def command(self, setting: Setting) -> tuple[list[str], dict[str, str]]:
+        """What is started, and what it is told."""
+        return [sys.executable, "-m", "toril.torture.child", self.role], setting.environment()
 
     @property
     def done(self) -> bool:

@@ -1,0 +1,173 @@
+"""Every operation of the seam, each as one call on a furnished store: for tests that go through all of them."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tests.conformance.claims import LEASE, claim, settle
+from tests.conformance.plants import PLANTS
+from toril.engine import Store
+from toril.model import (
+    KEEP_ALL,
+    Audited,
+    Beat,
+    Call,
+    Checkpoint,
+    CircuitTerms,
+    Claim,
+    Completed,
+    Failed,
+    Failure,
+    Fault,
+    FaultKind,
+    FlowNode,
+    JobRef,
+    Keep,
+    Lease,
+    LogLine,
+    NewJob,
+    Order,
+    Pause,
+    Progress,
+    Replay,
+    Report,
+    Schedule,
+    SetConcurrency,
+    SetData,
+    SetGroup,
+    Settlement,
+    Sign,
+)
+from toril.states import State
+from toril.testing import ManualClock
+
+__all__ = ["OPERATIONS", "READS", "TWICE", "Room", "broken", "furnished"]
+
+TERMS: Final = CircuitTerms(failures=5, window=300_000, pause=60_000, probes=2)
+NEXT: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A store with a job in every state, a flow, a group, a letter, a circuit, a schedule and a worker."""
+
+    store: Store
+    held: Lease
+    parent: Lease
+    slot: int
+    faults: tuple[Fault, ...] = ()
+
+
+async def furnished(store: Store, *, elects: bool = True) -> Room:
+    """`elects`: a store of several processes, which has leaders."""
+    await store.add("q", [NewJob(name="done", keep_completed=KEEP_ALL), NewJob(name="bad", keep_failed=KEEP_ALL)])
+    await store.add("q", [NewJob(name="dead"), NewJob(name="held")])
+    done, bad, dead, held = (await claim(store, 4)).jobs
+    await settle(store, done.lease)
+    await settle(store, bad.lease, Failed(Failure("no")))
+    await settle(store, dead.lease, Failed(Failure("no")))
+    await store.add("q", [NewJob(name="w"), NewJob(name="d", delay=60_000), NewJob(name="g", group="tenant")])
+    await store.add("flows", [NewJob(name="parent")])
+    (parent,) = (await claim(store, 1, queue="flows")).jobs
+    await store.record("host", TERMS, "someone", Sign.BAD)
+    await store.beat(Beat(worker="alive", queues=("q",), slots=4, running=0), ttl=LEASE)
+    now = (await store.schedules.get("q", "none")).now
+    await store.schedules.put("q", _schedule("tick"), now + NEXT, expects=None)
+    await store.schedules.put("q", _schedule("asleep"), now + NEXT, expects=None)
+    await store.schedules.pause("q", "asleep")
+    if elects:
+        await store.lead("reaper", "boss", ttl=LEASE)
+    return Room(store, held.lease, parent.lease, now + NEXT)
+
+
+async def broken(room: Room, clock: ManualClock) -> Room:
+    """The same with something to mend in it."""
+    how = next(how for kind, fault, how in PLANTS if kind is type(room.store) and fault is FaultKind.DEDUP)
+    await PLANTS[type(room.store), FaultKind.DEDUP, how](room.store, clock)
+    found = [fault async for look in room.store.faults(["q"]) for fault in look if fault.kind is FaultKind.DEDUP]
+    return replace(room, faults=tuple(found))
+
+
+def _schedule(name: str) -> Schedule:
+    return Schedule(id=name, job=NewJob(name="n"), every=NEXT)
+
+
+def _flow() -> list[FlowNode]:
+    parent = FlowNode(queue="flows", job=NewJob(name="top", id="top"), waits=True)
+    return [parent, FlowNode(queue="q", job=NewJob(name="child", id="child"), parent=parent.ref)]
+
+
+def _exchange(room: Room, call: Call) -> Awaitable[Any]:
+    claimed = Claim(want=2, token="next", lease=LEASE, worker="w")
+    return room.store.exchange("q", [Settlement(room.held, Completed('"x"'))], claimed, call=call)
+
+
+def _report(room: Room, call: Call) -> Awaitable[Any]:
+    reports: list[Report] = [Progress(room.held, "1"), LogLine(room.held, "line"), Checkpoint(room.held, "2")]
+    return room.store.report("q", reports, call=call)
+
+
+def _add_children(room: Room, call: Call) -> Awaitable[Any]:
+    parent = JobRef(room.parent.queue, room.parent.id)
+    child = FlowNode(queue="q", job=NewJob(name="late", id="late"), parent=parent)
+    return room.store.add_children(room.parent, [child], call=call)
+
+
+Operation = Callable[[Room, Call], Awaitable[Any]]
+_BEAT: Final = Beat(worker="w9", queues=("q",), slots=4, running=0)
+_ENTRY: Final = Audited(who="ada", address="::1", action="pause queue", target="q", detail="{}", ended="done")
+
+# Each writes. A number is passed where the operation takes one.
+OPERATIONS: Final[dict[str, Operation]] = {
+    "add": lambda room, call: room.store.add("q", [NewJob(name="a"), NewJob(name="b", id="chosen")], call=call),
+    "exchange": _exchange,
+    "extend": lambda room, _: room.store.extend([room.held], ttl=LEASE * 2),
+    "report": _report,
+    "recover": lambda room, _: room.store.recover("q", dead=[room.held], cause="killed"),
+    "prune": lambda room, _: room.store.prune("q"),
+    "beat": lambda room, _: room.store.beat(_BEAT, ttl=LEASE),
+    "lead": lambda room, _: room.store.lead("other", "w9", ttl=LEASE),
+    "resign": lambda room, _: room.store.resign("reaper", "boss"),
+    "signal": lambda room, _: room.store.signal("alive", Order.QUIET),
+    "once": lambda room, _: room.store.once("daily", "w9", ttl=LEASE),
+    "retry": lambda room, call: room.store.retry("q", ["1", "2", "none"], call=call),
+    "promote": lambda room, call: room.store.promote("q", ["6"], call=call),
+    "cancel": lambda room, call: room.store.cancel("q", ["4", "5"], reason="enough", call=call),
+    "remove": lambda room, call: room.store.remove("q", ["1", "5"], call=call),
+    "update": lambda room, call: room.store.update("q", [SetData("5", '"new"')], call=call),
+    "drain": lambda room, call: room.store.drain("q", states=frozenset({State.WAITING, State.DELAYED}), call=call),
+    "clean": lambda room, call: room.store.clean("q", state=State.COMPLETED, grace=0, call=call),
+    "obliterate": lambda room, call: room.store.obliterate("q", running="remove", call=call),
+    "configure": lambda room, call: room.store.configure("q", [Pause(), SetConcurrency(3)], call=call),
+    "replay": lambda room, call: room.store.replay("q", [Replay("q/3")], call=call),
+    "discard": lambda room, call: room.store.discard(["q/3"], call=call),
+    "keep_letters": lambda room, _: room.store.keep_letters(Keep(5)),
+    "admit": lambda room, _: room.store.admit("host", TERMS, "w9", lease=LEASE),
+    "record": lambda room, _: room.store.record("host", TERMS, "w9", Sign.GOOD),
+    "trip": lambda room, _: room.store.trip("host", pause=LEASE),
+    "reset": lambda room, _: room.store.reset("host"),
+    "note": lambda room, _: room.store.note(_ENTRY),
+    "mend": lambda room, _: room.store.mend(room.faults, mode="mend"),
+    "add_flow": lambda room, call: room.store.add_flow(_flow(), call=call),
+    "add_children": _add_children,
+    "set_group": lambda room, call: room.store.set_group("q", SetGroup(name="tenant", paused=True), call=call),
+    "schedules.put": lambda room, _: room.store.schedules.put("q", _schedule("new"), room.slot, expects=None),
+    "schedules.advance": lambda room, _: room.store.schedules.advance(
+        "q", "tick", since=room.slot, to=room.slot + NEXT
+    ),
+    "schedules.pause": lambda room, _: room.store.schedules.pause("q", "tick"),
+    "schedules.resume": lambda room, _: room.store.schedules.resume("q", "asleep", since=room.slot, to=room.slot + 1),
+    "schedules.remove": lambda room, _: room.store.schedules.remove("q", "tick"),
+    "schedules.sync": lambda room, _: room.store.schedules.sync("q", []),
+}  # fmt: skip
+
+# What only looks, waits or opens has no point at which it could be cut in two.
+READS: Final = frozenset({
+    "open", "close", "twin", "health", "wait", "finished", "queues", "queue", "counts", "jobs", "page", "logs",
+    "events", "workers", "runs", "metrics", "explain", "letters", "letters_of", "count_letters", "circuits", "notes",
+    "checkup", "faults", "family", "children", "group", "groups", "figures", "schedules.get", "schedules.page",
+    "schedules.overdue", "schedules",
+})  # fmt: skip
+
+# A second sending of these counts again: an entry, a sign, a call to wake up. Nothing hangs on their number.
+TWICE: Final = frozenset({"note", "record", "signal"})

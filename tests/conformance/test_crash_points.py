@@ -1,0 +1,78 @@
+"""Whoever dies within an operation leaves it done or not done, on every engine: for every operation that there is."""
+
+import inspect
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.conformance.dumps import dump
+from tests.conformance.operations import OPERATIONS, READS, TWICE, broken, furnished
+from tests.proof import prove
+from tests.sim.brittle import BrittleStore
+from toril.engine import Schedules, Store
+from toril.model import Call
+from toril.testing import ManualClock
+
+CALL = Call("subject", 7)
+
+
+def methods(protocol: type, prefix: str = "") -> set[str]:
+    return {f"{prefix}{name}" for name, _ in inspect.getmembers(protocol, inspect.isfunction) if name[0] != "_"}
+
+
+@pytest.mark.covers("T6")
+def test_every_operation_of_the_seam_has_a_case() -> None:
+    seam = methods(Store) | methods(Schedules, "schedules.")
+
+    assert seam - READS - OPERATIONS.keys() == set(), (
+        "a new operation needs its case in tests/conformance/operations.py"
+    )
+    assert OPERATIONS.keys() - seam == set()
+
+
+@pytest.mark.covers("T6", "F07")
+@pytest.mark.parametrize("name", OPERATIONS)
+async def test_who_did_not_hear_the_answer_may_send_it_again(
+    shared_engine: Store, clock: ManualClock, name: str
+) -> None:
+    """Dead before it was sent: others do it. Dead after its effect: others do it again. The store is the same."""
+    engine = shared_engine
+    room = await furnished(engine)
+    if name == "mend":
+        room = await broken(room, clock)
+    first = await OPERATIONS[name](room, CALL)
+    after = await dump(engine)
+
+    again = await OPERATIONS[name](room, CALL)
+
+    if name not in TWICE:
+        assert await dump(engine) == after
+    if "call" in inspect.signature(_method(engine, name)).parameters and name not in {"obliterate"}:
+        assert again == first
+    prove("T6", points=2)
+
+
+@pytest.mark.covers("T6", "I1")
+@pytest.mark.parametrize("name", OPERATIONS.keys() - {"lead", "resign"})  # a store in memory has no leaders
+async def test_an_operation_that_breaks_at_any_statement_leaves_nothing_behind(name: str) -> None:
+    clock = ManualClock()
+    store = BrittleStore(clock)
+    await store.open()
+    try:
+        room = await furnished(store.whole(), elects=False)
+        if name == "mend":
+            room = await broken(room, clock)
+        before = store.broken
+
+        await OPERATIONS[name](replace(room, store=store.view()), CALL)
+
+        prove("T6", points=store.broken - before)
+        assert store.broken > before or name in {"prune"}
+    finally:
+        await store.close()
+
+
+def _method(engine: Store, name: str) -> Any:
+    part, _, last = name.rpartition(".")
+    return getattr(engine.schedules if part else engine, last)

@@ -1,0 +1,17 @@
+"""What runs of the simulator add to the figures of the gate."""
+
+from collections import Counter
+
+from tests.proof import prove
+from tests.sim.faults import Fault
+
+__all__ = ["prove_seed"]
+
+
+def prove_seed(tally: Counter[str], jobs: int = 0) -> None:
+    """One seed on which nothing was planted."""
+    faults = {fault.value: tally[fault] for fault in Fault if tally[fault]}
+    prove("T1", jobs=jobs)
+    prove("T2", faults=sum(faults.values()))
+    prove("kinds of fault", **faults)
+    prove("T3", seeds=1)

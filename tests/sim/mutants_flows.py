@@ -1,0 +1,51 @@
+"""Bugs to plant in flows and in groups."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.sim.mutants import Mutant, instead, nothing
+from toril.engines.sqlite import family, groups, step
+
+__all__ = ["FLOW_MUTANTS", "GROUP_MUTANTS"]
+
+
+def _in_any_case(_: Callable[..., Any]) -> Callable[..., Any]:
+    def go_on(tx: Any, row: Any, parent: Any, hurried: set[int]) -> None:
+        if parent.waits:
+            family._free(tx, row, parent, parent.delay)
+
+    return go_on
+
+
+def _free_instead(_: Callable[..., Any]) -> Callable[..., Any]:
+    def doom(tx: Any, row: Any, parent: Any, reason: str) -> None:
+        if parent.waits:
+            family._free(tx, row, parent, 0)
+
+    return doom
+
+
+FLOW_MUTANTS = {
+    mutant.name: mutant
+    for mutant in (
+        Mutant("freed_early", "the first child lets its parent go", ((family, "_go_on", _in_any_case),), 0, "I12"),
+        Mutant("nobody_told", "a child ends, and nobody is told", ((family, "tell", instead(nothing)),), 0, "I12"),
+        Mutant("doom_forgotten", "a parent runs that should fail", ((family, "_doom", _free_instead),), 0, "I12"),
+    )
+}
+
+GROUP_MUTANTS = {
+    mutant.name: mutant
+    for mutant in [
+    Mutant("roomy", "a group has room for two", (
+        (groups.Group, "room", lambda _: property(lambda self: 0 if self.paused else 2 - self.seats)),
+        (groups.Group, "weight", lambda _: property(lambda _: 2)),
+    )),
+    Mutant("forgetful", "whoever leaves a group does not let the next one in", (
+        (step, "touched", lambda _: lambda _tx, _keys: []),
+    )),
+    Mutant("impatient", "who was put off gives the seat of its group up", (
+        (groups._SQL, "state", lambda sql: sql.replace("j.starts > 0", "j.starts > 9")),
+    )),
+]
+}  # fmt: skip

@@ -1,0 +1,92 @@
+"""The long run: `python -m tools.soak`, for TORIL_SOAK_MINUTES (60): torture on both kinds of store, then new seeds.
+
+A seed that breaks a promise is made as small as it can be and kept in `tests/seeds/`. The figures are printed as those
+of the gate are, and written to `.proof/gate.json`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+from tests.proof import prove
+from tests.sim.figures import prove_seed
+from tests.sim.kept import keep
+from tests.sim.redis_store import RedisStore
+from tests.sim.world import simulate
+
+from tools import gate
+from toril.torture.checker import PROMISES
+
+MINUTES = float(os.environ.get("TORIL_SOAK_MINUTES", "60"))
+RATE = 40  # jobs a second, which two busy cores can do
+BATCH = 20  # seeds that a process does at a time
+
+
+def main() -> int:
+    gate.main(["--new"])
+    began = time.monotonic()
+    seed = int(os.environ.get("TORIL_SOAK_SEED", str(time.time_ns() // 1_000_000_000)))
+    print(f"{MINUTES:g} minutes from seed {seed}", flush=True)
+    broken = sum(_tortured(seed, store, MINUTES * share) for store, share in (("redis", 0.35), ("sqlite", 0.25)))
+    broken += _simulated(seed, began + MINUTES * 60)
+    print(f"{(time.monotonic() - began) / 60:.1f} minutes, {broken} broken", flush=True)
+    return max(gate.main([]), int(broken > 0))
+
+
+def _tortured(seed: int, store: str, minutes: float) -> int:
+    """Whether a torture of so many minutes broke a promise."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.json"
+        disk = ["--own-disk"] if store == "sqlite" and os.geteuid() == 0 else []
+        jobs = str(max(100, int(minutes * 60 * RATE)))
+        command = [sys.executable, "-m", "toril", "torture", "--seed", str(seed), "--url", store, "--jobs", jobs]
+        subprocess.run(  # noqa: S603 - this very interpreter
+            [*command, "--minutes", f"{max(0.1, minutes):.2f}", "--report", str(path), *disk], check=False
+        )
+        if not path.exists():
+            return 1
+        report: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    figures = report["figures"]
+    prove("T4", jobs=figures["acknowledged"], faults=figures["faults"])
+    prove("T5", cuts=figures["power cuts"], lost=figures["lost to power cuts"])
+    prove("T7", **{promise: figures[promise] for promise in PROMISES})
+    return int(bool(report["broken"]))
+
+
+def _simulated(first: int, until: float) -> int:
+    """New seeds on all cores until the time is over; how many broke a promise."""
+    broken, start = 0, first % 1_000_000_000 * 1000 + 100_000
+    with ProcessPoolExecutor() as pool:
+        waiting = {pool.submit(_batch, start + BATCH * number) for number in range(os.cpu_count() or 1)}
+        start += BATCH * len(waiting)
+        while waiting:
+            done = next(as_completed(waiting))
+            waiting.remove(done)
+            broken += done.result()
+            if time.monotonic() < until:
+                waiting.add(pool.submit(_batch, start))
+                start += BATCH
+    return broken
+
+
+def _batch(first: int) -> int:
+    """Every fourth on Redis."""
+    broken = 0
+    for seed in range(first, first + BATCH):
+        result = simulate(seed, store=RedisStore) if seed % 4 == 0 else simulate(seed)
+        prove_seed(result.tally, result.jobs)
+        if result.violations:
+            broken += 1
+            print(result, flush=True)
+            print(f"kept as {keep(seed)}", flush=True)
+    return broken
+
+
+if __name__ == "__main__":
+    sys.exit(main())
