@@ -1,6 +1,6 @@
 """What is measured, as data: one line a case."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ __all__ = ["CASES", "Case", "Sample", "run"]
 
 MOST = 20_000  # jobs
 IO_JOBS = 2_000
-LIGHT_JOBS = 200
+LIGHT_JOBS = 150
 GROWTH_JOBS = 10_000
 BOTH = ("toril", "bullmq-node")
 APPEND_ONLY = ("--save", "", "--appendonly", "yes", "--appendfsync", "everysec")
@@ -36,11 +36,13 @@ class Case:
     bulk: Literal["needed", ""] = ""
     server: tuple[str, ...] = ()
     rounds: int | None = None
+    server_for: Literal["a round", "all rounds"] = "a round"  # what hashes weigh depends on a server's random seed
 
     def fits(self, peer: Peer) -> bool:
         return (
             peer.store == self.store
             and (not self.peers or peer.name in self.peers)
+            and (not peer.cases or self.name in peer.cases)
             and (self.slots is None or self.slots in peer.slots)
             and (not self.bulk or peer.bulk != "none")
         )
@@ -85,13 +87,13 @@ def _grown(shape: str, backlog: int) -> Measure:
     return measure
 
 
-def _idle(_: Stand, peer: Peer, __: float) -> Figures:
+def _idle(peer: Peer) -> Figures:
     return idling(peer, min(10, peer.slots[-1]))
 
 
 def _size(peer: Peer, what: str, scale: float) -> int:
-    """As many jobs as take this peer about a second."""
-    return max(50, min(MOST, round(peer.rate(what) * scale)))
+    """As many jobs as take this peer the better part of a second."""
+    return max(50, min(MOST, round(peer.rate(what) * scale * 0.8)))
 
 
 SIZES = {"1k": 1_000, "100k": 100_000, "1m": 1_000_000}
@@ -108,8 +110,8 @@ CASES = {
         ),
         Case(name="io", title="2,000 jobs of 10 ms, 100 at once", measure=_waited, slots=100),
         Case(name="latency", title="picked up at light load", measure=_light),
-        Case(name="processes", title="worked off by two processes", measure=_drained(processes=2)),
-        Case(name="idle", title="with nothing to do", measure=_idle, rounds=1),
+        Case(name="processes", title="worked off by two processes", measure=_drained(processes=2), rounds=2),
+        Case(name="idle", title="with nothing to do", measure=lambda _, peer, __: _idle(peer), rounds=1),
         *(
             Case(
                 name=f"aof-{name}", title=f"with AOF: {title}", measure=measure, peers=BOTH, server=APPEND_ONLY
@@ -130,7 +132,8 @@ CASES = {
         *(
             Case(
                 name=f"grow-{shape}-{size}", title=f"worked off with {size} {shape}",
-                measure=_grown(shape, SIZES[size]), peers=BOTH,
+                measure=_grown(shape, SIZES[size]), peers=BOTH, server_for="all rounds",
+                rounds=1 if size == "100k" else None,
             )
             for shape in SHAPES
             for size in SIZES
@@ -142,44 +145,40 @@ CASES = {
 def run(
     cases: list[Case], peers: list[Peer], *, rounds: int, scale: float, tell: Callable[[str], None]
 ) -> Iterator[Sample]:
-    """Case after case; in each, round after round; in each of these every peer once, by turns."""
+    """Case after case; in each, round after round; in each of these every peer once, by turns. Who fails is out."""
     for case in cases:
         chosen = [peer for peer in peers if case.fits(peer)]
-        if not chosen:
-            continue
-        stand = Stand(persistence=case.server) if case.server else Stand()
-        try:
-            if case.name == "idle":
-                yield from _together(case, chosen, stand, tell)
-                continue
-            failed: set[str] = set()
-            for turn in range(1, (case.rounds or rounds) + 1):
-                for peer in chosen:
-                    if peer.name in failed:
-                        continue
-                    sample = _sample(case, peer, turn, stand, scale)
-                    tell(_line(sample))
-                    failed |= {peer.name} if sample.failed else set()
-                    yield sample
-        finally:
-            stand.close()
+        turns = range(1, (case.rounds or rounds) + 1)
+        for some in [turns] if case.server_for == "all rounds" else [[turn] for turn in turns]:
+            samples = _together(case, chosen) if case.name == "idle" else _by_turns(case, chosen, some, scale)
+            for sample in samples:
+                tell(_line(sample))
+                chosen = [peer for peer in chosen if peer.name != sample.peer or not sample.failed]
+                yield sample
 
 
-def _together(case: Case, peers: list[Peer], stand: Stand, tell: Callable[[str], None]) -> Iterator[Sample]:
-    """Those that idle do so side by side: what they cost does not show in each other's figures."""
-    with ThreadPoolExecutor(len(peers)) as pool:
-        for sample in pool.map(partial(_one_idle, case, stand), peers):
-            tell(_line(sample))
-            yield sample
-
-
-def _one_idle(case: Case, stand: Stand, peer: Peer) -> Sample:
-    return _sample(case, peer, 1, stand, 1.0)
-
-
-def _sample(case: Case, peer: Peer, turn: int, stand: Stand, scale: float) -> Sample:
+def _by_turns(case: Case, peers: list[Peer], turns: Iterable[int], scale: float) -> Iterator[Sample]:
+    """On one server, every peer once a round."""
+    if not peers:
+        return
+    stand = Stand(persistence=case.server) if case.server else Stand()
     try:
-        return Sample(case.name, peer.name, turn, case.measure(stand, peer, scale))
+        for turn in turns:
+            for peer in peers:
+                yield _sample(case, peer, turn, partial(case.measure, stand, peer, scale))
+    finally:
+        stand.close()
+
+
+def _together(case: Case, peers: list[Peer]) -> Iterator[Sample]:
+    """Those that idle do so side by side, each on a server of its own: it does not show in the others' figures."""
+    with ThreadPoolExecutor(max(1, len(peers))) as pool:
+        yield from pool.map(lambda peer: _sample(case, peer, 1, partial(_idle, peer)), peers)
+
+
+def _sample(case: Case, peer: Peer, turn: int, measure: Callable[[], Figures]) -> Sample:
+    try:
+        return Sample(case.name, peer.name, turn, measure())
     except Unusable as error:
         return Sample(case.name, peer.name, turn, {}, str(error).replace(str(ROOT), "."))
 

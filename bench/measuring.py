@@ -17,6 +17,7 @@ __all__ = ["Figures", "adding", "behind", "draining", "idling", "latency", "wait
 Figures = dict[str, float]
 
 _PATIENCE = 60.0  # seconds for what should take about one
+_OF_REDIS = {"redis", "commands", "scripts"}
 _SETTLED = 2.0
 _IDLE = 10.0
 
@@ -46,7 +47,8 @@ def draining(stand: Stand, peer: Peer, slots: int, jobs: int, kind: str = "noop"
     url = stand.empty(peer)
     stand.add(peer, url, "many" if peer.bulk != "none" else "one", jobs, kind)
     with stand.worker(peer, url, slots, jobs, processes) as worker:
-        return _worked_off(worker, jobs, kind)
+        found = _worked_off(worker, jobs, kind)
+    return {key: value for key, value in found.items() if peer.store == "redis" or key not in _OF_REDIS}
 
 
 def behind(stand: Stand, peer: Peer, slots: int, jobs: int, shape: str, backlog: int) -> Figures:

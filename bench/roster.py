@@ -23,6 +23,8 @@ class Peer:
     bulk: Literal["own", "gathered", "none"] = "none"
     keeps: Literal["until done", "until taken"] = "until done"
     copies: Literal["by itself", "by us"] = "by us"  # who starts several worker processes
+    cases: tuple[str, ...] = ()  # only these
+    environment: Mapping[str, str] = field(default_factory=dict)
     rates: Mapping[str, int] = field(default_factory=dict)  # jobs a second, about: one, many, and by slots
 
     @property
@@ -43,15 +45,20 @@ PEERS = {
     for peer in (
         Peer(
             name="toril", title="Toril", adapter="toril_peer", store="redis", bulk="own", copies="by itself",
-            rates=_rates(5000, 40_000, 4000, 15_000, 25_000),
+            rates=_rates(5000, 40_000, 4000, 20_000, 25_000),
         ),
         Peer(
             name="bullmq-node", title="BullMQ (Node)", adapter="bullmq.mjs", store="redis", language="node", bulk="own",
-            rates=_rates(5000, 20_000, 4000, 13_000, 20_000),
+            rates=_rates(5000, 25_000, 4000, 20_000, 25_000),
+        ),
+        Peer(
+            name="bullmq-alike", title="BullMQ (Node), Toril's options", adapter="bullmq.mjs", store="redis",
+            language="node", bulk="own", cases=("bulk",), environment={"BENCH_OPTIONS": "alike"},
+            rates=_rates(5000, 25_000),
         ),
         Peer(
             name="bullmq-py", title="bullmq (Python)", adapter="bullmq_peer", store="redis", needs="bullmq", bulk="own",
-            rates=_rates(4700, 20_000, 2000, 2200, 2100),
+            rates=_rates(4700, 25_000, 2000, 2200, 2100),
         ),
         Peer(
             name="dramatiq", title="Dramatiq", adapter="dramatiq_peer", store="redis", needs="dramatiq",

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +60,13 @@ class Stand:
         words = [*command(peer), verb, str(jobs), kind]
         try:
             done = subprocess.run(
-                words, cwd=ROOT, env=_environment(url, **more), capture_output=True, text=True, timeout=300, check=True
+                words,
+                cwd=ROOT,
+                env=_environment(url, **peer.environment, **more),
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=True,
             )
         except subprocess.SubprocessError as error:
             raise Unusable(f"{verb!r} failed: {_last_line(error)}") from error
@@ -72,7 +78,7 @@ class Stand:
         """The peer's worker while it lasts, with room for what so many jobs write down."""
         with tempfile.TemporaryDirectory(prefix="toril-bench-") as folder:
             board = {"TORIL_BENCH_BOARD": folder, "TORIL_BENCH_SLOTS": str(room)}
-            environment = _environment(url, BENCH_PROCESSES=str(processes), **board)
+            environment = _environment(url, **peer.environment, BENCH_PROCESSES=str(processes), **board)
             words = [*command(peer), "work", str(slots)]
             copies = processes if peer.copies == "by us" else 1
             with Path(folder, "output").open("w+b") as output:
@@ -188,13 +194,10 @@ def _resident(pid: int) -> float:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Nothing is left to lose: it is asked to end, and then made to."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-            process.wait(timeout=3)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            continue
+    """At once, with all that it has started: nothing is left to lose, and some take seconds to end well."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _last_line(error: subprocess.SubprocessError) -> str:

@@ -96,7 +96,7 @@ def adding(results: Results) -> str:
         "bytes a waiting job",
     ]
     rows = []
-    for name in results.peers("one"):
+    for name in [name for name in PEERS if name in {*results.peers("one"), *results.peers("bulk")}]:
         weight = results.median("bulk", name, "bytes") or results.median("one", name, "bytes")
         row = [PEERS[name].title + {"gathered": " ¹", "own": "", "none": " ²"}[PEERS[name].bulk]]
         for case in ("one", "bulk"):

@@ -14,12 +14,12 @@ import json
 import os
 import random
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from toril.cli.bench.board import marker
@@ -53,10 +53,17 @@ class Adapter:
     work: Callable[[int], object]
 
 
-@cache
+_first = threading.Lock()
+_made: list[Callable[[float, float], None]] = []
+
+
 def _mark() -> Callable[[float, float], None]:
-    """Made by the process that runs the first job, which may be a child of the one that imported this."""
-    return marker(os.environ["TORIL_BENCH_BOARD"], int(os.environ["TORIL_BENCH_SLOTS"]))
+    """Made once by the process that runs the first job, which may be a child of the one that imported this."""
+    if not _made:
+        with _first:
+            if not _made:  # a hundred threads may have come here together
+                _made.append(marker(os.environ["TORIL_BENCH_BOARD"], int(os.environ["TORIL_BENCH_SLOTS"])))
+    return _made[0]
 
 
 def noop(data: dict[str, Any]) -> None:

@@ -24,9 +24,7 @@ async def opened() -> AsyncIterator[Producer]:
 
 
 def work(slots: int) -> None:
-    app.worker_main(
-        ["worker", "--pool=threads", f"--concurrency={slots}", "--loglevel=WARNING", "--without-mingle", "--quiet"]
-    )
+    app.worker_main(["worker", "--pool=threads", f"--concurrency={slots}", "--loglevel=WARNING", "--without-mingle"])
 
 
 if __name__ == "__main__":

@@ -11,9 +11,15 @@ from litequeue import LiteQueue
 from bench.peers.adapter import FILE, Adapter, Producer, main, noop
 
 
+def made() -> Any:
+    queue = LiteQueue(FILE)
+    queue.conn.execute("PRAGMA synchronous = FULL")  # as the others have it; by itself it is at NORMAL
+    return queue
+
+
 class Table(Producer):
     def __init__(self) -> None:
-        self._queue = LiteQueue(FILE)
+        self._queue = made()
 
     async def one(self, _: str, data: dict[str, Any]) -> object:
         return self._queue.put(json.dumps(data))
@@ -25,7 +31,7 @@ async def opened() -> AsyncIterator[Producer]:
 
 
 def work(_: int) -> None:
-    queue = LiteQueue(FILE)
+    queue = made()
     while True:
         message = queue.pop()
         if message is None:
