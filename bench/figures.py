@@ -1,89 +1,95 @@
-"""What recording figures costs the server: its CPU time a job, with the recording and without it.
+"""What recording figures costs a Redis server: microseconds of its CPU a job, in batches of several sizes.
 
-    python -m bench.figures [URL] [--jobs N] [--rounds N] [--batch N]
+    python -m bench.figures [URL] [--jobs N]
 
-Rounds of both take turns, so that what else the machine does hits both. Without a URL it starts a server of its own.
+It runs the very text of the scripts, many batches in one call, on jobs whose times are spread over some thirty buckets;
+and reads two fields more of each job, as settling does. Only CPU time counts. Without a URL it starts a server.
 """
 
 import argparse
 import asyncio
-import hashlib
+import json
 import re
-import statistics
 
 from tests.servers import RedisServer
 
-from bench.engine import jobs
-from toril.engines.redis import RedisEngine, connect, store
-from toril.engines.redis.scripts import Script, script
-from toril.model import Claim, Completed, Settlement
+from toril.engines.redis import RedisEngine, connect
+from toril.engines.redis.layout import FIELDS
+from toril.engines.redis.scripts import script
 
-WITHOUT = "figures.attempt, figures.flush = function() end, function() end\n"
+READ = (
+    "name timestamp processedOn atm stc pb opts priority toril:cancel parent defa toril:group toril:held toril:parked"
+)
+FEW = READ.split()
+MORE = [*FEW, *(FIELDS[name] for name in ("starts", "ready"))]
+START = """
+local P, W, call, now = 'bench:figures:', '', redis.call, 1800000000000
+local batches, size, jobs = tonumber(ARGV[1]), tonumber(ARGV[2]), {}
+local function options_of() return {} end
+"""
+READING = """
+call('HSET', P .. 'job', 'name', 'n', 'timestamp', 1, 'opts', '{}', 'ats', '1')
+local fields = cjson.decode(ARGV[3])
+for i = 1, batches * size do call('HMGET', P .. 'job', unpack(fields)) end
+"""
+RECORDING = """
+for i = 1, size do
+  jobs[i] = {started = tostring(now - i * i % 5000), added = tostring(now - 9000 - i * 37 % 4000), starts = '1'}
+end
+for n = 1, batches do
+  now = now + 10
+  for i = 1, size do figures.attempt(jobs[i], 'c') end
+  figures.flush()
+end
+"""
 
 
-def silenced(name: str) -> Script:
-    """The same script, in which nothing is recorded."""
-    source = script(name).source
-    if "function figures.flush()" not in source:
-        return script(name)
-    source = re.sub(
-        r"(function figures\.flush\(\).*?\n  end\nend\n)", lambda found: found[1] + WITHOUT, source, flags=re.DOTALL
-    )
-    return Script(name, source, hashlib.sha1(source.encode()).hexdigest())  # noqa: S324 - what Redis calls it by
+def recording() -> str:
+    """The part of the exchange's script that records."""
+    pattern = r"local figures = \{\}\n.*?function figures\.flush\(\).*?\n  end\nend\n"
+    found = re.search(pattern, script("exchange").source, re.DOTALL)
+    assert found is not None
+    return found[0]
 
 
 async def spent(engine: RedisEngine) -> float:
-    """Microseconds of CPU time that the server has used. Its own clocks in `commandstats` also count while it has to
-    wait for a core."""
+    """Microseconds of CPU time that the server has used."""
     cpu = str(await engine._server.ask("INFO", "cpu"))  # noqa: SLF001
     return 1e6 * sum(float(used) for used in re.findall(r"used_cpu_(?:sys|user):([\d.]+)", cpu))
 
 
-async def lives(engine: RedisEngine, total: int, batch: int) -> float:
-    """Microseconds of the server a job from claim to end, `batch` at a time. The adds are not counted."""
-    for _ in range(0, total, 1000):
-        await engine.add("bench", jobs(1000))
-    before = await spent(engine)
-    settlements: list[Settlement] = []
-    for number in range(total // batch + 1):
-        claim = Claim(want=batch if number < total // batch else 0, token=f"t{number}", lease=30_000, worker="w")
-        answer = await engine.exchange("bench", settlements, claim)
-        settlements = [Settlement(job.lease, Completed("null")) for job in answer.jobs]
-    used = (await spent(engine) - before) / (total // batch * batch)
-    await engine.obliterate("bench", running="remove")
-    return used
+async def cost(engine: RedisEngine, text: str, jobs: int, size: int, fields: list[str]) -> float:
+    """Microseconds a job, at best."""
+    found = []
+    for _ in range(7):
+        before = await spent(engine)
+        await engine._server.ask("EVAL", START + text, 0, jobs // size, size, json.dumps(fields))  # noqa: SLF001
+        found.append((await spent(engine) - before) / jobs)
+    return min(found)
 
 
-async def compare(url: str, total: int, rounds: int, batch: int) -> None:
+async def measure(url: str, jobs: int) -> None:
     engine = connect(url)
     await engine.open()
-    found: dict[str, list[float]] = {"with": [], "without": []}
-    for _ in range(rounds):
-        for kind, given in (("with", script), ("without", silenced)):
-            vars(store)["script"] = given
-            found[kind].append(await lives(engine, total, batch))
-    vars(store)["script"] = script
+    reads = await cost(engine, READING, jobs, 1, MORE) - await cost(engine, READING, jobs, 1, FEW)
+    for size in (100, 20, 5, 1):
+        took = await cost(engine, recording() + RECORDING, jobs, size, [])
+        print(
+            f"batches of {size:3}: {took + reads:.2f} µs a job: {took:.2f} to record, {reads:.2f} to read more fields"
+        )
+    names = ("job", "toril:figures", "toril:figures:past", "toril:figures:all")
+    await engine._server.ask("DEL", *(f"bench:figures:{name}" for name in names))  # noqa: SLF001
     await engine.close()
-    low = {kind: min(each) for kind, each in found.items()}
-    cost = low["with"] - low["without"]
-    middle = statistics.median(a - b for a, b in zip(found["with"], found["without"], strict=True))
-    print(
-        f"batches of {batch}: {low['with']:.2f} µs with figures, {low['without']:.2f} without (best of {rounds}): "
-        f"{cost:.2f} µs, median of the differences {middle:.2f}"
-    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url", nargs="?")
-    parser.add_argument("--jobs", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--batch", type=int, action="append")
+    parser.add_argument("--jobs", type=int, default=50_000)
     given = parser.parse_args()
     server = RedisServer().start() if given.url is None else None
     try:
-        for batch in given.batch or [100, 20, 1]:
-            asyncio.run(compare(given.url or (server.url if server else ""), given.jobs, given.rounds, batch))
+        asyncio.run(measure(given.url or (server.url if server else ""), given.jobs))
     finally:
         if server is not None:
             server.stop()

@@ -68,3 +68,7 @@ async def test_both_count_into_the_same_figures(node: Node, toril: Toril) -> Non
     await events.until("completed", times=2)
 
     assert (await node.queue("q").call("getMetrics", "completed"))["meta"]["count"] == 2
+    async with toril.queue("q") as queue:
+        found = await queue.metrics("1h")
+    assert (found.completed, found.failed) == (2, 0)
+    assert (found.run.count, found.wait.count) == (1, 1)  # how long Node's jobs took is not known

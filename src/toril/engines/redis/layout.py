@@ -135,7 +135,7 @@ FIELDS: Final = {
     "parked": "toril:parked",  # how often it was parked with new children
     "kind": "toril:kind",  # of the last failure
     "stall_cause": "toril:cause",
-    "waited": "toril:waited",  # the delay before the first start or the last retry; BullMQ's `delay` goes back to 0
+    "waited": "toril:waited",  # the delay before the last retry; BullMQ's `delay` goes back to 0 when it is over
     "ready": "toril:ready",  # since when it could start, where that is not told by when it was added
     "group": "toril:group",
     "order": "toril:order",  # its place among those of its group: smaller goes first

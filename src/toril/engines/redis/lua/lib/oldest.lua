@@ -2,10 +2,9 @@
 -- Since when the job waits that has waited longest, as far as a few looks tell: at the next ones in the line, and at the
 -- next one of each priority. Parents are passed over, whose time began with the end of their last child.
 local function waits_since(id)
-  local f = redis.pcall('HMGET', P .. id, F.added_at, F.opts, F.started_at, F.parked, F.waited, F.ready)
+  local f = redis.pcall('HMGET', P .. id, F.added_at, F.opts, F.started_at, F.parked, F.ready)
   if f.err or not f[1] or f[4] then return nil end
-  local delay = tonumber(f[5] or options_of(f[2]).delay) or 0
-  local ready = tonumber(f[6] or nil) or (tonumber(f[1]) or now) + delay
+  local ready = tonumber(f[5] or nil) or (tonumber(f[1]) or now) + (tonumber(options_of(f[2]).delay) or 0)
   return math.min(now, math.max(ready, tonumber(f[3] or nil) or 0))
 end
 

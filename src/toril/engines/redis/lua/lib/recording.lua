@@ -3,13 +3,15 @@
 -- What is counted of jobs beside BullMQ's figures: gathered in a step, then added to the minute under way. Nothing depends
 -- on it, so a key of a wrong type stops nobody.
 do
+  local floor, log = math.floor, math.log
   local SCALE = 8 / math.log(2)  -- buckets an octave, as in `policy.histogram`
   local try = redis.pcall
   local recorded, waits, runs, failures, happened = false, {}, {}, {}, {}
 
   local function bucket_of(ms)
     if ms < 1 then return 0 end
-    return math.min(math.floor(math.log(ms) * SCALE), N.buckets) + 1
+    local bucket = floor(log(ms) * SCALE)
+    return bucket < N.buckets and bucket + 1 or N.buckets + 1
   end
 
   -- One attempt came back. How long a job waited is known of its first start; a parent waited for its children.
@@ -18,8 +20,8 @@ do
     if not started then return end
     recorded = true
     if job.starts == '1' and not job.parked then
-      local delay = tonumber(job.waited or options_of(job.options).delay) or 0
-      local bucket = bucket_of(started - (tonumber(job.ready or nil) or (tonumber(job.added) or started) + delay))
+      local ready = job.ready or (tonumber(job.added) or started) + (tonumber(options_of(job.options).delay) or 0)
+      local bucket = bucket_of(started - ready)
       waits[bucket] = (waits[bucket] or 0) + 1
     end
     if kind ~= 's' and kind ~= 'l' and kind ~= 'p' then

@@ -9,7 +9,7 @@ local function store(id, _, name, data, options, delay, due, priority, lifo, exp
     fields[13], fields[14] = F.expires, now + tonumber(expires)
     call('HSET', P .. K.toril, F.expiring, 1)
   end
-  if due > now then fields[#fields + 1], fields[#fields + 2] = F.waited, due - now end
+  if due > now then fields[#fields + 1], fields[#fields + 2] = F.ready, due end
   if key and key ~= '' then fields[#fields + 1], fields[#fields + 2] = F.dedup, key end
   if metadata ~= '' then fields[#fields + 1], fields[#fields + 2] = F.metadata, metadata end
   local order = group and group ~= '' and groups.order(lifo == '1')
