@@ -190,7 +190,7 @@ from toril.model import (
 )
 from toril.model import Run as RunRecord
 from toril.policy.search import JobFilter
-from toril.searching import Counted, Failures, StateName
+from toril.searching import PATIENCE, Counted, Failures, StateName
 from toril.policy.figures import Range
 from toril.policy.retry import Seconds
 from toril.queue import Item, Planned, Queue

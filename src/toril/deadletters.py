@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mappi
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
+from toril.clock import SYSTEM
 from toril.codec import Undecodable, decode, encode
 from toril.engine import Store
 from toril.errors import InvalidOption, NotFound, TorilError, UsageError, shown
@@ -15,7 +16,7 @@ from toril.policy.retry import Exponential, Fixed, Strategy, Waiting
 from toril.policy.strategies import check_known
 from toril.protocols import Order
 from toril.queue import Queue
-from toril.searching import Counted, Failures
+from toril.searching import LOOKED, PATIENCE, Counted, Failures
 from toril.showing import Redaction
 
 __all__ = ["AppDeadLetters", "Replayed"]
@@ -23,8 +24,7 @@ __all__ = ["AppDeadLetters", "Replayed"]
 T = TypeVar("T")
 
 _A_CALL: Final = 100  # moved or deleted in one step
-_A_PAGE: Final = 500
-_PAGES: Final = 10  # of the store, that one page of ours may cost
+_A_PAGE: Final = 200
 
 Which: TypeAlias = LetterFilter | Sequence[str] | str
 Edit: TypeAlias = Callable[[Any], Any]
@@ -70,12 +70,13 @@ class AppDeadLetters:
         cursor: str | None = None,
         limit: int = 50,
         order: Order = "newest",
+        patience: float = PATIENCE,
     ) -> Found[DeadLetter]:
-        """A page of those that the filter means, the last that failed first. One call looks at 5,000 letters at most: a
-        page may be short, or empty, and still have a cursor to go on with."""
+        """A page of those that the filter means, the last that failed first. One call looks at 5,000 letters at most,
+        and for so many seconds: a page may be short, or empty, and still have a cursor to go on with."""
         found: list[DeadLetter] = []
-        looked = 0
-        for _ in range(_PAGES):
+        looked, until = 0, SYSTEM.monotonic() + patience
+        while looked < LOOKED:
             page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
             for letter in page.items:
                 looked += 1
@@ -85,7 +86,7 @@ class AppDeadLetters:
                     return Found(tuple(found), cursor_of(found[-1]), looked - 1)
                 found.append(letter)
             cursor = page.cursor
-            if cursor is None:
+            if cursor is None or SYSTEM.monotonic() > until:
                 break
         return Found(tuple(found), cursor, looked)
 
@@ -114,18 +115,19 @@ class AppDeadLetters:
             return await self._home.store.count_letters()
         return sum([1 async for _ in self._walk(where, "newest", None)])
 
-    async def counted(self, where: LetterFilter, *, cursor: str | None = None) -> Counted:
+    async def counted(self, where: LetterFilter, *, cursor: str | None = None, patience: float = PATIENCE) -> Counted:
         """How many of the next 5,000 are meant, and where to go on; all at once where nothing is asked for."""
         asked_at = (await self._home.store.health()).now
         if where == LetterFilter():
             every = await self._home.store.count_letters()
             return Counted(count=every, looked=every, cursor=None, asked_at=asked_at)
-        page = await self.page(where, cursor=cursor, limit=_A_PAGE * _PAGES)
+        page = await self.page(where, cursor=cursor, limit=LOOKED, patience=patience)
         return Counted(count=len(page.items), looked=page.looked, cursor=page.cursor, asked_at=asked_at)
 
-    async def groups(self, where: LetterFilter | None = None) -> Failures:
-        """Those that the filter means, put together by their error; of more than 5,000 the last that failed."""
-        page = await self.page(where, limit=_A_PAGE * _PAGES)
+    async def groups(self, where: LetterFilter | None = None, *, patience: float = PATIENCE) -> Failures:
+        """Those that the filter means, put together by their error; of more than 5,000 the last that failed, or as many
+        as can be looked at in so many seconds."""
+        page = await self.page(where, limit=LOOKED, patience=patience)
         failed = [
             Failed(letter.id, letter.failure.kind, self._error(letter), letter.failed_at) for letter in page.items
         ]

@@ -225,7 +225,8 @@ class Inspector(Protocol):
 
     async def logs(self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100) -> Page[str]: ...
 
-    async def events(self, queue: str, *, after: str | None = None, limit: int = 100) -> Events: ...
+    async def events(self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None) -> Events:
+        """What happened after a place; with `of`, to this job, among the next `limit`. `last` is where to go on."""
 
     async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerView]: ...
 

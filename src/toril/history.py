@@ -45,11 +45,11 @@ async def history(store: Store, queue: str, job_id: str) -> list[Event]:
     found: list[Event] = []
     place: str | None = None
     while True:
-        look = await store.events(queue, after=place, limit=_A_LOOK)
-        found += [event for event in look.items if event.job_id == job_id]
-        place = look.last
-        if not look.items:
+        look = await store.events(queue, after=place, limit=_A_LOOK, of=job_id)
+        found += look.items
+        if look.last in {place, "0"}:
             return found
+        place = look.last
 
 
 async def recent(store: Store, queue: str, after: str | None, count: int) -> Events:

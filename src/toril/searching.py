@@ -10,7 +10,7 @@ from toril.codec import Undecodable, decode
 from toril.engine import Store
 from toril.errors import InvalidOption, shown
 from toril.job import Job
-from toril.model import BATCH, BURIED, Ending, Found, JobRecord, Page, Run, letter_id, whole
+from toril.model import BURIED, Ending, Found, JobRecord, Page, Run, letter_id, whole
 from toril.policy.errorgroups import ErrorGroup, Failed, grouped
 from toril.policy.masking import masked
 from toril.policy.retention import RUNS
@@ -30,7 +30,8 @@ StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_chil
 
 _A_PAGE: Final = 200
 LOOKED: Final = 5_000  # jobs looked through in one call
-_LONG: Final = 2.0  # seconds that one call takes, and the page that it is at
+PATIENCE: Final = 2.0  # seconds that one call takes, and the page that it is at
+_SAMPLE: Final = 2_000  # failures that are put together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +61,12 @@ async def sift(
     cursor: str | None,
     limit: int,
     most: int = LOOKED,
+    patience: float = PATIENCE,
 ) -> Found[T]:
     """The first `limit` of those that `choose` points out, from page after page. It may find fewer and still have a
-    cursor: then it has looked at `most`, or for two seconds, and there is more."""
+    cursor: then it has looked at `most`, or for as long as `patience`, and there is more."""
     found: list[T] = []
-    looked, size, until = 0, _A_PAGE, SYSTEM.monotonic() + _LONG
+    looked, size, until = 0, min(_A_PAGE, most), SYSTEM.monotonic() + patience
     while True:
         page = await read(cursor, size)
         chosen = await choose(page.items)
@@ -73,7 +75,8 @@ async def sift(
             size = chosen[room - 1] + 1  # read again, up to the last that there is room for: the cursor stands there
             continue
         found += [page.items[index] for index in chosen]
-        looked, cursor, size = looked + len(page.items), page.cursor, _A_PAGE
+        looked, cursor = looked + len(page.items), page.cursor
+        size = min(_A_PAGE, most - looked) or 1
         if cursor is None or len(found) >= limit or looked >= most or SYSTEM.monotonic() > until:
             return Found(tuple(found), cursor, looked)
 
@@ -100,11 +103,12 @@ class QueueSearch:
     def decoded(self, record: JobRecord) -> Any: ...
 
     async def search(
-        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50
-    ) -> "Found[Job[Any]]":
+        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50,
+        patience: float = PATIENCE,
+    ) -> "Found[Job[Any]]":  # fmt: skip
         """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
-        most: a page may be short, or empty, and still have a cursor to go on with. A walk over all pages meets no job
-        twice, and skips none that stays in the state."""
+        most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
+        all pages meets no job twice, and skips none that stays in the state."""
         wanted, limit = as_state(state), min(whole("limit", limit, 1, 2**53), LOOKED)
 
         async def read(at: str | None, size: int) -> Page[JobRecord]:
@@ -113,40 +117,39 @@ class QueueSearch:
         async def choose(records: Sequence[JobRecord]) -> list[int]:
             return [index for index, record in enumerate(records) if where.fits(self._seen(record))]
 
+        async def all_of(records: Sequence[JobRecord]) -> list[int]:
+            return list(range(len(records)))
+
         if where.everything:
-            page = await read(cursor, min(limit, BATCH))
-            return Found(tuple(map(self._job, page.items)), page.cursor, len(page.items))
-        found = await sift(read, choose, cursor=cursor, limit=limit)
+            found = await sift(read, all_of, cursor=cursor, limit=limit, most=limit, patience=patience)
+        else:
+            found = await sift(read, choose, cursor=cursor, limit=limit, patience=patience)
         return Found(tuple(map(self._job, found.items)), found.cursor, found.looked)
 
     async def count(
-        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None
-    ) -> Counted:
-        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000."""
+        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None,
+        patience: float = PATIENCE,
+    ) -> Counted:  # fmt: skip
+        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
+        of as many as can be looked at in so many seconds."""
         asked_at = (await self.store.health()).now
         if where.everything:
             every = (await self.store.counts(self.name)).of(as_state(state))
             return Counted(count=every, looked=every, cursor=None, asked_at=asked_at)
-        found = await self.search(state, where, cursor=cursor, limit=LOOKED)
+        found = await self.search(state, where, cursor=cursor, limit=LOOKED, patience=patience)
         return Counted(count=len(found.items), looked=found.looked, cursor=found.cursor, asked_at=asked_at)
 
-    async def failures(self) -> Failures:
-        """The failed jobs that are kept, put together by their error; of more than 5,000 the last."""
+    async def failures(self, *, patience: float = PATIENCE) -> Failures:
+        """The failed jobs that are kept, put together by their error; of more than 2,000 the last, or as many as can be
+        looked at in so many seconds."""
         total = (await self.store.counts(self.name)).failed
-        records: list[JobRecord] = []
-        cursor: str | None = None
-        while len(records) < LOOKED:
-            page = await self.store.page(self.name, State.FAILED, cursor=cursor, limit=500)
-            records += page.items
-            cursor = page.cursor
-            if cursor is None:
-                break
+        found = await self.search(State.FAILED, limit=_SAMPLE, patience=patience)
         failed = [
-            Failed(each.id, each.failure.kind, self._error(each), each.finished_at or 0)
-            for each in records
-            if each.failure is not None
+            Failed(job.id, job.record.failure.kind, self._error(job.record), job.finished_at or 0)
+            for job in found.items
+            if job.record is not None and job.record.failure is not None
         ]
-        return Failures(groups=grouped(failed), looked=len(records), of=max(total, len(records)))
+        return Failures(groups=grouped(failed), looked=found.looked, of=max(total, found.looked))
 
     async def runs(
         self,

@@ -33,7 +33,7 @@ from toril.policy.retry import Seconds
 from toril.policy.search import JobFilter
 from toril.queue import Item, Planned, Queue
 from toril.schedule import QueueSchedules, Timing
-from toril.searching import Counted, Failures, StateName
+from toril.searching import PATIENCE, Counted, Failures, StateName
 from toril.states import State
 from toril.why import Explanation
 
@@ -343,21 +343,36 @@ class SyncQueue:
         return self._run(self._queue.retry_failed())
 
     def search(
-        self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50
+        self,
+        state: StateName | State,
+        where: JobFilter = JobFilter(),
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        patience: float = PATIENCE,
     ) -> "Found[SyncJob[Any]]":
         """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
-        most: a page may be short, or empty, and still have a cursor to go on with. A walk over all pages meets no job
-        twice, and skips none that stays in the state."""
-        page = self._run(self._queue.search(state, where, cursor=cursor, limit=limit))
+        most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
+        all pages meets no job twice, and skips none that stays in the state."""
+        page = self._run(self._queue.search(state, where, cursor=cursor, limit=limit, patience=patience))
         return Found(tuple(self._sync(job) for job in page.items), page.cursor, page.looked)
 
-    def count(self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None) -> Counted:
-        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000."""
-        return self._run(self._queue.count(state, where, cursor=cursor))
+    def count(
+        self,
+        state: StateName | State,
+        where: JobFilter = JobFilter(),
+        *,
+        cursor: str | None = None,
+        patience: float = PATIENCE,
+    ) -> Counted:
+        """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
+        of as many as can be looked at in so many seconds."""
+        return self._run(self._queue.count(state, where, cursor=cursor, patience=patience))
 
-    def failures(self) -> Failures:
-        """The failed jobs that are kept, put together by their error; of more than 5,000 the last."""
-        return self._run(self._queue.failures())
+    def failures(self, *, patience: float = PATIENCE) -> Failures:
+        """The failed jobs that are kept, put together by their error; of more than 2,000 the last, or as many as can be
+        looked at in so many seconds."""
+        return self._run(self._queue.failures(patience=patience))
 
     def runs(
         self,

@@ -138,3 +138,20 @@ async def test_a_look_is_bounded_and_goes_on(engine: Store, clock: ManualClock) 
     assert (len(first.items), first.looked, reads) == (0, 10, 3)
     assert (len(rest.items), rest.looked, rest.cursor) == (1, 20, None)
     assert (await queue.search("failed", JobFilter(key="n=0"))).looked == 30
+
+
+async def test_what_happened_to_one_job_is_found_among_many(engine: Store, clock: ManualClock) -> None:
+    queue = queue_on(engine, clock)
+    await fail(engine, 3)
+    one = (await queue.jobs("failed")).items[0]
+    await fail(engine, 20)
+
+    kinds = [event.kind.value for event in await one.history()]
+    look = await engine.events("q", limit=5, of="none")
+    rest = await engine.events("q", after=look.last, limit=1000, of=one.id)
+
+    assert kinds[0] == "added"
+    assert "failed" in kinds
+    assert (look.items, look.last != "0") == ((), True)
+    assert {event.job_id for event in rest.items} <= {one.id}
+    assert (await engine.events("q", after=rest.last, limit=1000, of=one.id)).last == rest.last

@@ -103,6 +103,7 @@ ARROWS: dict[str, set[str]] = {
     # The commands: the public names, and the types and words of what those give.
     "cli": {"", "clock", "documents", "history", "deadletters", "engine", "events", "logs", "model", "policy"}
     | {"showing"},
+    "cli.top": {"", "cli", "clock", "documents", "metrics", "model"},
     "cli.run": {"", "cli", "engine", "supervisor", "web.serving"},
     "cli.torture": {"cli", "clock", "torture"},
     "cli.child": {"", "cli", "logs", "worker"},

@@ -23,6 +23,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "queues": ("queues", "List the queues with their counts."),
     "metrics": ("metrics", "What ended in a queue of late, and how long it took."),
     "workers": ("workers", "List the workers that are alive."),
+    "top": ("top", "Watch the fleet, live."),
     "jobs": ("jobs", "List the jobs of a queue."),
     "job": ("job", "Show, retry, cancel, promote or remove one job."),
     "flow": ("flow", "Draw the flow that a job belongs to."),

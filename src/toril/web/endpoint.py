@@ -45,6 +45,7 @@ class Endpoint:
     query: type[Form] | None = None
     body: type[Form] | None = None
     status: int = 200
+    media: str = "application/json"
 
     @property
     def action(self) -> str:

@@ -49,7 +49,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "description": f"Needs the role {endpoint.role.name.lower()}.",
         "parameters": [*(_part(name) for name in _NAMES.findall(endpoint.path)), *_parameters(endpoint.query)],
         "responses": {
-            str(endpoint.status): {"description": "done", "content": _content({"type": "object"})},
+            str(endpoint.status): {"description": "done", "content": _done(endpoint.media)},
             **{status: _problem(text) for status, text in _PROBLEMS.items()},
         },
     }
@@ -93,6 +93,10 @@ def _inlined(value: Any, known: Mapping[str, Any]) -> Any:
 
 def _required(form: type[Form]) -> bool:
     return any(field.is_required() for field in form.model_fields.values())
+
+
+def _done(media: str) -> dict[str, Any]:
+    return _content({"type": "object"}) if media == "application/json" else {media: {"schema": {"type": "string"}}}
 
 
 def _content(schema: Mapping[str, Any]) -> dict[str, Any]:

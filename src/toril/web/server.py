@@ -125,7 +125,8 @@ class _Quiet(uvicorn.Server):
 
 def _bound(host: str, port: int) -> socket.socket:
     """A socket on the address. uvicorn's own way ends the process when it cannot be had."""
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # Named as TCP's: only of such does asyncio send small parts at once, and not when the last one was confirmed.
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))

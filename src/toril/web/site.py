@@ -146,7 +146,8 @@ class Site:
         asked = asked_for(endpoint.query, query(scope["query_string"]))
         body = sent(endpoint.body, b"" if endpoint.method == "GET" else await read_json(receive))
         asking = Asking(self.app, who, names, asked, body)
-        return as_json(await self._noted(endpoint, asking, address), endpoint.status)
+        given = await self._noted(endpoint, asking, address)
+        return given if isinstance(given, Response) else as_json(given, endpoint.status)
 
     async def _for_all(self, scope: Scope, receive: Receive, path: str, address: str) -> Response | None:
         """What strangers may have of the pages: their style and script, and the way in."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from toril.clock import SYSTEM
 from toril.engines.redis.flows import family_of
 from toril.engines.redis.groups import group_standing
-from toril.engines.redis.layout import FLEET, KEYS, NUMBERS, may_be_id, stream_id
+from toril.engines.redis.layout import FLEET, KEYS, NUMBERS, event_place, may_be_id, stream_id
 from toril.engines.redis.records import (
     counts_of,
     event_of,
@@ -121,13 +121,13 @@ class RedisInspector(RedisStore):
         lines = await self._server.ask("LRANGE", key, first, first + limit)
         return Page(tuple(lines[:limit]), str(first + limit) if len(lines) > limit else None)
 
-    async def events(self, queue: str, *, after: str | None = None, limit: int = 100) -> Events:
+    async def events(self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None) -> Events:
         queue = check_queue_name(queue)
         limit, seen = _limit(limit), None if after is None else _number(after, 0)
-        entries, gap = await self._read("events", queue, ["" if seen is None else stream_id(seen), limit])
+        start = "" if seen is None else stream_id(seen)
+        entries, gap, last = await self._read("events", queue, [start, limit, of or ""])
         items = tuple(event for entry in entries if (event := event_of(entry)) is not None)
-        last = items[-1].at if items else str(seen or 0)
-        return Events(items, last, gap=gap == 1)
+        return Events(items, str(event_place(last) if last else seen or 0), gap=gap == 1)
 
     async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerView]:
         found = [worker_of(row) for row in await self._read("workers", "", (), now)]

@@ -65,9 +65,9 @@ class SqliteInspector:
         queue = check_queue_name(queue)
         return await self._read(partial(reads.logs, name=queue, identity=job_id, cursor=cursor, limit=limit))
 
-    async def events(self, queue: str, *, after: str | None = None, limit: int = 100) -> Events:
+    async def events(self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None) -> Events:
         queue = check_queue_name(queue)
-        return await self._read(partial(reads.events, name=queue, after=after, limit=limit))
+        return await self._read(partial(reads.events, name=queue, after=after, limit=limit, of=of))
 
     async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerView]:
         return await self._read(partial(reads.workers, name=queue), now)

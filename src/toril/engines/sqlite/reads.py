@@ -145,8 +145,8 @@ def logs(tx: Tx, name: str, identity: str, cursor: str | None, limit: int) -> Pa
     return Page(tuple(line for _, line in found[:limit]), str(found[limit - 1][0]) if len(found) > limit else None)
 
 
-def events(tx: Tx, name: str, after: str | None, limit: int) -> Events:
-    """What happened after an event; from the beginning of what is kept where none is named."""
+def events(tx: Tx, name: str, after: str | None, limit: int, of: str | None) -> Events:
+    """What happened after an event, to all jobs or to one; from the beginning of what is kept where none is named."""
     limit = _limit(limit)
     row = tx.find(name)
     (seen,) = _numbers(after, 1) or (None,)
@@ -158,12 +158,16 @@ def events(tx: Tx, name: str, after: str | None, limit: int) -> Events:
     start = oldest - 1 if seen is None else seen
     items: list[Event] = []
     values = (base + min(max(start, 0), row.events), end, limit)
+    sought, last = json.dumps(of), start
     for key, time, kind, size, happened, details in tx.all(_SQL["events"], values):
-        found = events_of(key - base - size, time, kind, happened, details)
-        items += [event for event in found if int(event.at) > start]
-    del items[limit:]
-    last = items[-1].at if items else str(start)
-    return Events(tuple(items), last, gap=start < oldest - 1)
+        last = key - base
+        if of is None or sought in happened:  # most rows are of other jobs, and need not be taken apart
+            found = events_of(last - size, time, kind, happened, details)
+            items += [event for event in found if int(event.at) > start and of in {None, event.job_id}]
+    if of is None and len(items) >= limit:
+        del items[limit:]
+        last = int(items[-1].at)
+    return Events(tuple(items), str(last), gap=start < oldest - 1)
 
 
 def workers(tx: Tx, name: str | None) -> list[WorkerView]:

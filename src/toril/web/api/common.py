@@ -18,8 +18,8 @@ from toril.queue import Queue
 from toril.web.endpoint import Asking, Form
 
 __all__ = [
-    "After", "Cursor", "Limit", "Moment", "Paging", "Search", "Searching", "StateName", "job_document", "job_of",
-    "known_queue",
+    "SOON", "After", "Cursor", "Limit", "Moment", "Paging", "Search", "Searching", "StateName", "job_document",
+    "job_of", "known_queue",
 ]  # fmt: skip
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]")
@@ -29,6 +29,7 @@ Cursor = Annotated[str | None, Field(max_length=1024)]
 # Where a listing goes on; `after` is heard as well.
 After = Annotated[str | None, Field(max_length=1024, validation_alias=AliasChoices("cursor", "after"))]
 Limit = Annotated[int, Field(ge=1, le=100)]
+SOON: Final = 0.15  # seconds of looking through jobs before someone gets an answer, and a cursor to go on with
 Search = Annotated[str | None, Field(max_length=200)]
 StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]
 

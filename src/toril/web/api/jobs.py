@@ -3,12 +3,14 @@
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
+from starlette.responses import Response
 
 from toril.documents import of_run, of_tree
 from toril.model import Run
 from toril.policy.redaction import redacted
 from toril.web.access import Role
 from toril.web.api.common import (
+    SOON,
     After,
     Limit,
     Paging,
@@ -21,6 +23,7 @@ from toril.web.api.common import (
 )
 from toril.web.endpoint import Asking, Endpoint, Form
 from toril.web.problems import Problem
+from toril.web.sheets import CSV, sheet
 
 __all__ = ["JOBS"]
 
@@ -36,8 +39,26 @@ class Listing(Searching):
 async def list_jobs(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: Listing = asking.query
-    found = await queue.search(form.state, form.filter(), cursor=form.cursor, limit=form.limit)
+    found = await queue.search(form.state, form.filter(), cursor=form.cursor, limit=form.limit, patience=SOON)
     return {"items": [job_document(job) for job in found.items], "cursor": found.cursor, "looked": found.looked}
+
+
+class Exporting(Listing):
+    """The same, in one file."""
+
+    limit: Annotated[int, Field(ge=1, le=1000)] = 1000
+
+
+_CELLS: Final = (
+    "id", "name", "state", "attempts_made", "added_at", "started_at", "finished_at", "error", "data", "result",
+)  # fmt: skip
+
+
+async def export_jobs(asking: Asking) -> Response:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    form: Exporting = asking.query
+    found = await queue.search(form.state, form.filter(), cursor=form.cursor, limit=form.limit)
+    return sheet(_CELLS, map(job_document, found.items), "jobs.csv", found.cursor)
 
 
 class Adding(Form):
@@ -174,6 +195,10 @@ JOBS: Final = (
     Endpoint(
         method="POST", path="/queues/{queue}/jobs", role=Role.OPERATE, run=add_job, body=Adding, status=201,
         does="Add a job.",
+    ),
+    Endpoint(
+        method="GET", path="/queues/{queue}/jobs.csv", role=Role.READ, run=export_jobs, query=Exporting, media=CSV,
+        does="Jobs of a state as a table to download; the header x-cursor tells where to go on.",
     ),
     Endpoint(method="GET", path=_ONE, role=Role.READ, run=show_job, does="One job."),
     Endpoint(method="GET", path=_ONE + "/logs", role=Role.READ, run=job_logs, query=Paging, does="What it has logged."),

@@ -14,7 +14,7 @@ from toril.policy.masking import masked
 from toril.policy.retry import Exponential, Fixed
 from toril.showing import Redaction
 from toril.web.access import Role
-from toril.web.api.common import After, Cursor, Limit, Moment, Search
+from toril.web.api.common import SOON, After, Cursor, Limit, Moment, Search
 from toril.web.endpoint import Asking, Endpoint, Form
 from toril.web.problems import Problem
 
@@ -63,17 +63,18 @@ class LetterListing(Sought):
 
 async def list_letters(asking: Asking) -> dict[str, Any]:
     form: LetterListing = asking.query
-    page = await asking.app.dead_letters.page(form.filter(), cursor=form.cursor, limit=form.limit)
+    page = await asking.app.dead_letters.page(form.filter(), cursor=form.cursor, limit=form.limit, patience=SOON)
     return {"items": [letter_document(letter, asking.app.redaction) for letter in page.items], "cursor": page.cursor}
 
 
 async def count_letters(asking: Asking) -> dict[str, Any]:
-    return of_counted(await asking.app.dead_letters.counted(asking.query.filter(), cursor=asking.query.cursor))
+    form: LetterCounting = asking.query
+    return of_counted(await asking.app.dead_letters.counted(form.filter(), cursor=form.cursor, patience=SOON))
 
 
 async def letter_failures(asking: Asking) -> dict[str, Any]:
     found = asking.query.filter()
-    return of_failures(await asking.app.dead_letters.groups(None if found == LetterFilter() else found))
+    return of_failures(await asking.app.dead_letters.groups(None if found == LetterFilter() else found, patience=SOON))
 
 
 async def letters_that_fit(asking: Asking) -> dict[str, Any]:

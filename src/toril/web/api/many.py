@@ -9,7 +9,7 @@ from toril.documents import of_counted, of_failures
 from toril.model import Call, Changed
 from toril.queue import Queue
 from toril.web.access import Role
-from toril.web.api.common import After, Searching, StateName, known_queue
+from toril.web.api.common import SOON, After, Searching, StateName, known_queue
 from toril.web.endpoint import Asking, Endpoint
 from toril.web.problems import Problem
 
@@ -38,11 +38,11 @@ class Counting(Searching):
 async def count_jobs(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: Counting = asking.query
-    return of_counted(await queue.count(form.state, form.filter(), cursor=form.cursor))
+    return of_counted(await queue.count(form.state, form.filter(), cursor=form.cursor, patience=SOON))
 
 
 async def list_failures(asking: Asking) -> dict[str, Any]:
-    return of_failures(await (await known_queue(asking.app, asking.path["queue"])).failures())
+    return of_failures(await (await known_queue(asking.app, asking.path["queue"])).failures(patience=SOON))
 
 
 async def retry_jobs(asking: Asking) -> dict[str, Any]:

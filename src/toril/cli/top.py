@@ -1,0 +1,219 @@
+"""`toril top`"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from toril import App, EngineUnavailable, State
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
+from toril.cli.output import json_option
+from toril.cli.place import Place, on_store, store_options
+from toril.cli.times import duration, span
+from toril.clock import SYSTEM
+from toril.documents import of_overview
+from toril.metrics import Overview, QueueOverview
+from toril.model import WorkerView
+
+__all__ = ["top"]
+
+_NARROW: Final = 80
+_BARS: Final = " ▁▂▃▄▅▆▇█"
+_LOOKED: Final = 20  # queues that are asked what runs there, and jobs of each
+_QUIT: Final = frozenset({"q", "Q", "\x03", "\x04"})
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The fleet at a moment; `running` has the names of what each worker runs, as far as was looked."""
+
+    overview: Overview
+    running: Mapping[str, Sequence[str]]
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print it once, and end.")
+@click.option("--every", type=duration, default="2s", show_default=True, help="How often to look.")
+@store_options
+@json_option
+def top(*, once: bool, every: float, place: Place, as_json: bool) -> None:
+    """Watch the fleet: queues, how fast they go and how long jobs wait, and workers with what they run. q ends it."""
+    if not 0.5 <= every <= 60:
+        raise click.BadParameter("look every 0.5s to 60s", param_hint="--every")
+    if as_json:
+        click.echo(on_a_line(on_store(place, _document)))
+    elif once or not _is_terminal():
+        found = on_store(place, look)
+        out = _console()
+        with out.capture() as captured:
+            out.print(drawn(found, out.width))
+        for line in captured.get().splitlines():
+            click.echo(line.rstrip(), color=True)
+    else:
+        on_store(place, lambda app: _watch(app, every))
+
+
+async def _document(app: App) -> dict[str, object]:
+    return of_overview(await app.overview())
+
+
+async def look(app: App) -> Frame:
+    """The fleet now. What runs is asked of a few queues only: there may be thousands."""
+    overview = await app.overview()
+    running: dict[str, list[str]] = {}
+    busy = sorted((each for each in overview.queues if each.counts.active), key=lambda each: -each.counts.active)
+    for each in busy[:_LOOKED]:
+        for record in (await app.store.page(each.queue, State.ACTIVE, limit=_LOOKED)).items:
+            running.setdefault(record.worker or "", []).append(record.name)
+    return Frame(overview, running)
+
+
+async def _watch(app: App, every: float) -> None:
+    """Frame after frame, until q. A store that is away is waited for, with the last frame in sight."""
+    out, trouble = _console(), ""
+    frame = await look(app)
+    with _keys() as pressed, Live(console=out, screen=True, auto_refresh=False) as live:
+        while True:
+            body = drawn(frame, out.width, out.height - 1)
+            live.update(Group(body, Text(trouble or "q ends it", "red" if trouble else "dim")), refresh=True)
+            if await _quits(pressed, every):
+                return
+            try:
+                frame, trouble = await look(app), ""
+            except EngineUnavailable as error:
+                trouble = plain(str(error))[: out.width]
+
+
+async def _quits(pressed: "asyncio.Queue[str]", every: float) -> bool:
+    """Whether a key ends it before the next look."""
+    timer = SYSTEM.later(every, lambda: pressed.put_nowait(""))
+    try:
+        while (key := await pressed.get()) not in _QUIT:
+            if not key:  # it is time
+                return False
+        return True
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def _keys() -> "Iterator[asyncio.Queue[str]]":
+    """What is typed, sign by sign, and not shown."""
+    import termios  # noqa: PLC0415 - there is none on other systems than these
+    import tty  # noqa: PLC0415
+
+    pressed: asyncio.Queue[str] = asyncio.Queue()
+    fd, loop = sys.stdin.fileno(), asyncio.get_running_loop()
+    before = termios.tcgetattr(fd)
+    tty.setcbreak(fd)
+    # An end of what can be typed counts as a key, or it would be read again and again.
+    loop.add_reader(fd, lambda: pressed.put_nowait(os.read(fd, 1).decode("latin-1") or "q"))
+    try:
+        yield pressed
+    finally:
+        loop.remove_reader(fd)
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def drawn(frame: Frame, width: int, height: int = 1000) -> RenderableType:
+    """A frame as it is shown in so many cells. Queues that need someone come first where not all have room."""
+    found = frame.overview
+    room = max(4, height - 5)
+    workers = found.workers[: max(3, min(len(found.workers), room // 3))]
+    queues = sorted(found.queues, key=_urgency)[: max(3, room - len(workers))]
+    left_out = [(len(found.queues) - len(queues), "queues"), (len(found.workers) - len(workers), "workers")]
+    rest = ", ".join(f"{many} more {what}" for many, what in left_out if many)
+    parts: list[RenderableType] = [_head(found, width), _queues(queues, width), Text("")]
+    parts.append(_workers(workers, frame.running, found.now) if workers else Text("no worker is alive", "red"))
+    return Group(*parts, *([Text(f"and {rest}", "dim")] if rest else []))
+
+
+def _urgency(each: QueueOverview) -> tuple[bool, bool, int, str]:
+    counts = each.counts
+    return (not each.waits_too_long, not counts.active, -(counts.waiting + counts.prioritized), each.queue)
+
+
+def _head(found: Overview, width: int) -> Text:
+    slots, running = sum(each.slots for each in found.workers), sum(each.running for each in found.workers)
+    rate = sum(each.rate for each in found.queues)
+    clock = f"{datetime.fromtimestamp(found.now / 1000, UTC):%H:%M:%S} UTC"
+    line = f"{len(found.queues)} queues  {len(found.workers)} workers  {running} of {slots} slots  {_number(rate)}/min"
+    return Text(f"{line:<{max(0, width - len(clock) - 1)}} {clock}", "bold", overflow="crop", no_wrap=True)
+
+
+def _queues(queues: Sequence[QueueOverview], width: int) -> Table:
+    table = _table("queue", "waiting", "active", "delayed", "failed", "/min", "fail%", "p95 wait", "oldest")
+    wide = width >= _NARROW + 20
+    if wide:
+        table.add_column("last hour", no_wrap=True)
+    for each in queues:
+        counts = each.counts
+        name = Text(plain(each.queue) + (" (paused)" if counts.paused else ""), "magenta" if counts.paused else "")
+        name.truncate(max(12, width - 60), overflow="ellipsis")
+        waits = "" if each.wait_p95 is None else span(round(each.wait_p95 * 1000))
+        oldest = "" if each.oldest is None else span(round(each.oldest * 1000))
+        table.add_row(
+            name, _number(counts.waiting + counts.prioritized), str(counts.active), _number(counts.delayed),
+            Text(_number(counts.failed), "red" if counts.failed else ""), _number(each.rate),
+            Text(f"{each.failure_rate:g}", "red" if each.failure_rate >= 5 else ""),
+            Text(waits, "red" if each.waits_too_long else ""), oldest, *([_sparks(each.completed)] if wide else []),
+        )  # fmt: skip
+    return table
+
+
+def _workers(workers: Sequence[WorkerView], running: Mapping[str, Sequence[str]], now: int) -> Table:
+    table = _table("worker", "running", "seen", last="what it runs")
+    for each in workers:
+        names = plain(", ".join(sorted(set(running.get(each.id, ()))))) or plain(", ".join(each.queues))
+        label = Text(plain(each.id))
+        label.truncate(30, overflow="ellipsis")
+        table.add_row(label, f"{each.running} of {each.slots}", span(now - each.seen_at), Text(names))
+    return table
+
+
+def _table(first: str, *numbers: str, last: str | None = None) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, expand=False)
+    table.add_column(first, no_wrap=True, overflow="ellipsis")
+    for title in numbers:
+        table.add_column(title, justify="right", no_wrap=True)
+    if last is not None:
+        table.add_column(last, no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _sparks(minutes: Sequence[int]) -> str:
+    """An hour in twelve signs, each five minutes."""
+    parts = [sum(minutes[at : at + 5]) for at in range(max(0, len(minutes) - 60), len(minutes), 5)]
+    most = max(parts, default=0) or 1
+    return "".join(_BARS[-(-each * (len(_BARS) - 1) // most)] for each in parts)
+
+
+def _number(value: float) -> str:
+    """In five cells at most."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if value >= size:
+            return f"{value / (1000 if unit == 'k' else size):.3g}{unit}"
+    return f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout is not None and sys.stdout.isatty()
+
+
+def _console() -> Console:
+    made = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, no_color="NO_COLOR" in os.environ)
+    if not made.is_terminal:
+        given = os.environ.get("COLUMNS", "")
+        made.width = int(given) if given.isdecimal() and 20 <= int(given) <= 1000 else _NARROW
+    return made
