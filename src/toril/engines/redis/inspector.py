@@ -50,6 +50,7 @@ _END: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"[0-9]{1,19}\Z")
 _ID: Final = NUMBERS["record"]  # where the id stands in a row, after the fields
 _ANCHORS: Final = 3  # jobs by which a walk over a list finds its place again
+_A_GLANCE: Final = 0.05  # seconds that one call spends on looking for them
 _LOOK_AROUND: Final = 60.0  # seconds between two looks for queues that others have made
 
 
@@ -57,30 +58,42 @@ class RedisInspector(RedisStore):
     """Reads that see one moment of a queue each."""
 
     _others: frozenset[str] = frozenset()
+    _seen_so_far: frozenset[str] = frozenset()
+    _scan: str = "0"  # where the look goes on; a look that is not over has another place
     _looked_at: float | None = None
+    _looking: bool = False
 
     async def queues(self) -> list[str]:
         """Toril's own from a list; those that only BullMQ has made are looked for now and then."""
         self._check_open()
-        now = SYSTEM.monotonic()
-        if self._looked_at is None or now - self._looked_at > _LOOK_AROUND:
-            self._others = frozenset(await self._look_around())
-            self._looked_at = now
+        due = self._looked_at is None or SYSTEM.monotonic() - self._looked_at > _LOOK_AROUND
+        if due and not self._looking:
+            self._looking = True
+            try:
+                await self._look_around()
+            finally:
+                self._looking = False
         known = {*self._others, *await self._server.ask("SMEMBERS", self._fleet + FLEET["queues"])} - {DEAD_LETTERS}
         names = sorted(known)
         there = await self._read("present", "", [self._base(name) for name in names]) if names else []
         return [name for name, found in zip(names, there, strict=True) if found]
 
-    async def _look_around(self) -> list[str]:
+    async def _look_around(self) -> None:
+        """Go on through the keys for a short while: where there are millions, several calls share one look."""
+        until = SYSTEM.monotonic() + _A_GLANCE
         prefix, suffix = f"{self._address.prefix}:", ":" + KEYS["meta"]
         pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + "*" + suffix
-        found, cursor = [], "0"
         while True:
-            cursor, keys = await self._server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+            self._scan, keys = await self._server.ask("SCAN", self._scan, "MATCH", pattern, "COUNT", 1000)
             names = [key[len(prefix) : -len(suffix)] for key in keys]
-            found += [name for name in names if name and ":" not in name]
-            if cursor == "0":
-                return found
+            self._seen_so_far |= {name for name in names if name and ":" not in name}
+            self._others |= self._seen_so_far
+            if self._scan == "0":
+                self._others, self._seen_so_far = self._seen_so_far, frozenset()
+                self._looked_at = SYSTEM.monotonic()
+                return
+            if SYSTEM.monotonic() > until:
+                return
 
     async def queue(self, queue: str) -> QueueView:
         queue = check_queue_name(queue)
