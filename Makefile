@@ -96,6 +96,14 @@ sbom: setup ## Write what a release is built from, as CycloneDX JSON
 sync: setup ## Write src/toril/sync.py from the async classes
 	$(BIN)/python -m tools.blocking --write
 
+.PHONY: reference
+reference: setup ## Write docs/cli.md from the commands
+	$(BIN)/python -m tools.commands --write
+
+.PHONY: docs
+docs: setup ## Build the documentation into site/, strictly
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 TORIL_SOAK_MINUTES ?= 60
 
 .PHONY: soak
@@ -113,4 +121,4 @@ bench-quick: setup servers ## The main figures beside the nearest peers, about 2
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf $(VENV) $(NODE)/node_modules .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(NODE)/node_modules .bench build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -25,7 +25,7 @@ def spent(run: Fleet) -> float:
     return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.covers("R243", "G7", "F46")
+@pytest.mark.covers("R243", "G7", "F46", "R023")
 def test_workers_sit_an_outage_out_and_go_on_at_once(tmp_path: Path) -> None:
     server = RedisServer().start()
     words = ("--processes", "2", "--http", "127.0.0.1:0", "--unready-after", f"{UNREADY}s")

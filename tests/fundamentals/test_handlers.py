@@ -331,7 +331,7 @@ async def test_middleware_stands_around_every_kind_of_handler_and_may_change_the
     }  # fmt: skip
 
 
-@pytest.mark.covers("R030")
+@pytest.mark.covers("R030", "R263")
 async def test_a_job_whose_condition_does_not_hold_is_skipped(app: App) -> None:
     ran: list[str] = []
     mode = {"cloud": False}

@@ -391,7 +391,7 @@ def test_a_bad_setting_from_the_environment_is_named(monkeypatch: pytest.MonkeyP
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.covers("R006")
+@pytest.mark.covers("R006", "R260")
 def test_the_environment_says_where_the_store_is_unless_the_code_does(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -1,0 +1,72 @@
+"""Writes docs/cli.md: the commands, with their arguments and options, as click has them.
+
+python -m tools.commands            say whether the page is up to date
+python -m tools.commands --write    write it
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from toril.cli.main import Commands
+
+PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
+_HEAD = """# Commands
+
+Made from the commands themselves by `make reference`. Those that look at a store take it from `--url` or `$TORIL_URL`,
+print tables for people and, with `--json`, one object a line for programs. What destroys asks first, unless `--yes`
+says so. Exit codes: 0 for well, 1 for what went wrong, 2 for a wrong call. Every option of `toril run` and of
+`toril reaper` is also a variable: `--max-jobs` is `TORIL_MAX_JOBS`.
+"""
+
+
+def page() -> str:
+    """The page as it should be."""
+    group = Commands(name="toril")
+    sections = [section for name in group.list_commands(click.Context(group)) for section in _sections(group, name)]
+    return "\n".join([_HEAD, *sections])
+
+
+def _sections(group: click.Group, name: str, above: str = "toril") -> Iterator[str]:
+    command = group.get_command(click.Context(group), name)
+    if command is None or command.hidden:
+        return
+    ctx = click.Context(command, info_name=f"{above} {name}")
+    yield "\n".join(_lines(command, ctx, depth=above.count(" ") + 2))
+    if isinstance(command, click.Group):
+        for each in command.list_commands(ctx):
+            yield from _sections(command, each, f"{above} {name}")
+
+
+def _lines(command: click.Command, ctx: click.Context, depth: int) -> Iterator[str]:
+    usage = " ".join([ctx.command_path, *command.collect_usage_pieces(ctx)])
+    yield f"{'#' * depth} {ctx.command_path}\n\n```\n{usage}\n```\n"
+    if command.help:
+        yield " ".join(command.help.split("\f")[0].split()) + "\n"
+    options = [record for param in command.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
+    rows = [(name, text) for name, text in options if text and not name.endswith("--help")]
+    if rows:
+        yield "| option | meaning |\n|---|---|"
+        yield from (f"| `{_cell(name)}` | {_cell(text)} |" for name, text in rows)
+        yield ""
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def main() -> int:
+    wanted = page()
+    if "--write" in sys.argv:
+        PAGE.write_text(wanted, "utf-8")
+        return 0
+    if not PAGE.exists() or PAGE.read_text("utf-8") != wanted:
+        print("docs/cli.md is out of date: run  make reference")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
