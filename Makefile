@@ -106,6 +106,10 @@ docs: setup ## Build the documentation into site/, strictly
 
 TORIL_SOAK_MINUTES ?= 60
 
+.PHONY: screenshots
+screenshots: setup servers ## Take the pictures of the dashboard that the docs show
+	$(BIN)/python -m tools.screenshots
+
 .PHONY: soak
 soak: setup servers node ## The long run: torture and the simulator for TORIL_SOAK_MINUTES, then all of interop
 	TORIL_SOAK_MINUTES=$(TORIL_SOAK_MINUTES) $(BIN)/python -m tools.soak

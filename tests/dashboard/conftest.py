@@ -5,7 +5,9 @@ Tests here are coroutines on the session's loop (`pytestmark = BROWSED`). `guest
 A test that changes something makes its own jobs; what `seed` has made is for all to look at.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,9 @@ async def browser() -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         found = await launched(playwright)
         yield found
-        await found.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(30):
+                await found.close()
 
 
 @pytest.fixture(scope="session")
@@ -64,6 +68,14 @@ def stage(
 def one_stage(redis_of_ours: RedisServer, stages: dict[str, Stage], tmp_path_factory: pytest.TempPathFactory) -> Stage:
     """The helpdesk on SQLite, for what no store could do differently."""
     return staged("sqlite", stages, tmp_path_factory.mktemp("stage"), redis_of_ours)
+
+
+@pytest.fixture
+def redis_stage(
+    redis_of_ours: RedisServer, stages: dict[str, Stage], tmp_path_factory: pytest.TempPathFactory
+) -> Stage:
+    """The helpdesk on Redis."""
+    return staged("redis", stages, tmp_path_factory.mktemp("stage"), redis_of_ours)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -1,7 +1,9 @@
 """Someone with a browser, and what the browser complains of."""
 
+import asyncio
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -66,7 +68,9 @@ class Guest:
 
     async def leave(self) -> None:
         for window in self.windows:
-            await window.close()
+            with suppress(TimeoutError):  # what is not closed by then goes with the browser
+                async with asyncio.timeout(30):
+                    await window.close()
         self.windows.clear()
 
     def _complain(self, text: str) -> None:

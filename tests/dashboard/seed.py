@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from toril import App, Breaker, Flow, GroupLimits, Job, JobContext, PermanentError, RateLimit, Retry
 from toril.model import Audited
 
-__all__ = ["CIRCUIT", "Delivery", "Seeded", "helpdesk", "seeded"]
+__all__ = ["CIRCUIT", "Delivery", "Seeded", "filled", "helpdesk", "mended", "seeded"]
 
 CIRCUIT = "embeddings.internal"
 _LONG = 86_400.0  # seconds: longer than any test
@@ -77,6 +77,15 @@ async def publish_handbook(ctx: JobContext[Any]) -> int:
     return len(await ctx.children_values())
 
 
+mended: set[str] = set()  # customers whose card works by now
+
+
+async def charge(ctx: JobContext[dict[str, Any]]) -> str:
+    if ctx.data["customer"] not in mended and ctx.data.get("card") != "good":
+        raise PermanentError(f"the card of {ctx.data['customer']} was refused")
+    return "paid"
+
+
 def helpdesk(url: str) -> App:
     """The app, with nothing in its store yet."""
     app = App(url)
@@ -89,6 +98,7 @@ def helpdesk(url: str) -> App:
     app.queue("data-import", {"import_contacts": import_contacts}, concurrency=2, lease=120, keep_failed=50)
     app.queue("storefront-sync", {"sync_orders": sync_orders}, concurrency=4, groups=GroupLimits(concurrency=1))
     app.queue("kb-sync", {"check_links": check_links, "publish_handbook": publish_handbook}, keep_completed=50)
+    app.queue("billing", {"charge": charge}, concurrency=10, keep_completed=500)  # tests add what they need
     app.queue("app-polling")  # nobody works it
     return app
 
@@ -111,11 +121,7 @@ class Seeded:
 async def seeded(app: App) -> AsyncIterator[Seeded]:
     """The app at work, its store filled."""
     async with app:
-        await app.breakers.trip(CIRCUIT, _LONG)
-        await _schedules(app)
-        found = await _jobs(app)
-        await _groups(app)
-        await _notes(app)
+        found = await filled(app)
         work = asyncio.create_task(app.run(grace=0.2, signals="leave"))
         try:
             await _settled(found)
@@ -123,6 +129,16 @@ async def seeded(app: App) -> AsyncIterator[Seeded]:
         finally:
             app.stop()
             await work
+
+
+async def filled(app: App) -> Seeded:
+    """An open app with all that, of which nothing has started yet."""
+    await app.breakers.trip(CIRCUIT, _LONG)
+    await _schedules(app)
+    found = await _jobs(app)
+    await _groups(app)
+    await _notes(app)
+    return found
 
 
 async def _jobs(app: App) -> Seeded:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypeVar
 
 from tests.dashboard.seed import Seeded, helpdesk, seeded
@@ -14,14 +14,16 @@ from toril.web.server import Server
 __all__ = ["Stage"]
 
 T = TypeVar("T")
+Scene = Callable[[str], AbstractAsyncContextManager[Seeded]]
 _PATIENCE = 120.0  # seconds; on two busy cores all takes its time
 
 
 class Stage:
     """A store, an app that works it, and its site."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, scene: Scene = lambda url: seeded(helpdesk(url))) -> None:
         self.url = url
+        self._scene = scene
         self.port = 0
         self._seeded: Seeded | None = None
         self._loop = asyncio.new_event_loop()
@@ -87,7 +89,7 @@ class Stage:
             self._loop.close()
 
     async def _run(self) -> None:
-        async with seeded(helpdesk(self.url)) as self._seeded, self._stack:
+        async with self._scene(self.url) as self._seeded, self._stack:
             self.port = await self._site(Open())
             self._up.set()
             await self._end.wait()
