@@ -20,6 +20,7 @@ _INCLUDE: Final = re.compile(r"^-- include (\w+)$", re.MULTILINE)
 _NAMED: Final = re.compile(r"\b([KGFN])\.(\w+)")
 _COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _TEXTS: Final = {
+    "remembered": f"'{layout.NUMBERS['remembered']}'",
     "dead_letters": f"'{DEAD_LETTERS}'",
     "reaper": f"'{REAPER}'",
     "reserved": f"(':{':'.join(sorted(RESERVED_IDS))}:')",

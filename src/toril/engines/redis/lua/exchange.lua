@@ -28,6 +28,8 @@ if before then
   end
   return {before[1], again, before[3], before[4], before[5], before[6], before[7] or {}}
 end
+-- include settings
+-- include usual
 -- include standing
 -- include settle
 -- include giving

@@ -6,15 +6,15 @@ local call_key = W .. G.call .. ARGV[2] .. ':call'
 local function recalled()
   local last = ARGV[2] ~= '' and call('GET', call_key)
   if not last then return nil end
-  local seq = tonumber(ARGV[3])
-  last = cmsgpack.unpack(last)
-  if last[1] < seq then return nil end
-  if last[1] > seq then return nil, redis.error_reply('TORILLATE ' .. last[1]) end
-  return last[2]
+  local space = last:find(' ', 1, true)
+  local seq, before = tonumber(ARGV[3]), tonumber(last:sub(1, space - 1))
+  if before < seq then return nil end
+  if before > seq then return nil, redis.error_reply('TORILLATE ' .. before) end
+  return cmsgpack.unpack(last:sub(space + 1))
 end
 
 local function remember(answer)
   if ARGV[2] ~= '' then
-    call('SET', call_key, cmsgpack.pack({tonumber(ARGV[3]), answer}), 'PX', N.remembered)
+    call('SET', call_key, ARGV[3] .. ' ' .. cmsgpack.pack(answer), 'PX', N.remembered)
   end
 end

@@ -1,9 +1,7 @@
 -- include endings
 -- include places
--- Jobs given into a claimer's hands: ARGV[5] token, [6] lease, [7] worker, [9] max stalls.
-local token, worker = ARGV[5], ARGV[7]
-local deadline, lease = string.format('%.0f', now + ARGV[6]), string.format('%.0f', ARGV[6] + slack)
-local taken, taken_ids, unstarted, fence, ended_early = {}, {}, {}, nil, 0
+-- include handing
+local unstarted, ended_early = {}, 0
 
 -- Jobs whose time has come go to the end of their line, in the order of their time, a bounded number.
 local function promote()
@@ -56,17 +54,7 @@ local function start(id, suspect)
     return end_early(id, f, 'failed', 'its stored options cannot be read', 'Undecodable')
   end
   if f[F.group] and not groups.start(id, f[F.group], f[F.order], f[F.priority], suspect) then return end
-  fence = fence + 1
-  local starts = f[F.starts] and tostring((tonumber(f[F.starts]) or 0) + 1) or '1'
-  call('HSET', key, F.started_at, NOW, F.worker, worker, F.starts, starts, F.held, fence .. ' ' .. suspect .. ' ' .. ARGV[9])
-  call('SET', key .. K.lock, token, 'PX', lease)
-  local n = #taken + 1
-  if n == 1 then
-    call('XADD', EVENTS, 'MAXLEN', '~', meta[5] or N.events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
-  else
-    call('XADD', EVENTS, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
-  end
-  taken[n], taken_ids[n] = {id, fence, suspect, row}, id
+  hand_out(id, row, f[F.starts], suspect)
 end
 
 -- The first `size` live jobs of what `pop` gives; those ended or parked on the way are a bounded number.

@@ -1,14 +1,11 @@
 -- Jobs that end: run record, figures, retention, and who waits for the result.
 -- include events
 -- include jobs
--- include minutes
+-- include keeping
 -- include dedup
 -- include burying
 local WISH = {completed = 'removeOnComplete', failed = 'removeOnFail'}
 local STATE = {completed = P .. K.completed, failed = P .. K.failed}
-local RUNS = {completed = P .. K.runs_completed, failed = P .. K.runs_failed}
-local NUMBER = {completed = F.runs_completed, failed = F.runs_failed}
-local FIGURES = {completed = P .. K.metrics_completed, failed = P .. K.metrics_failed}
 local rows, kept, last_score, ended, letting = {completed = {}, failed = {}}, {completed = {}, failed = {}}, {}, {}, {}
 
 -- By the time of ending; within a millisecond by fractions of it, in the order of ending.
@@ -30,7 +27,7 @@ local function end_job(ending, id, job, cause, text, shown, whole, fields)
   if ending == 'failed' then figures.failure(job.name) end
   if job.group then groups.give_up_seat(id, job.group) end
   local own = type(options.toril) == 'table' and options.toril or {}
-  list[#list + 1] = {0, id, job.name, cause, job.added or 0, job.started, now, job.made, job.stalls, job.worker, shown, whole, own.subject}
+  list[#list + 1] = run_of(id, job, cause, shown, whole, own.subject)
   local de = options.de
   if de and type(de) == 'table' and de.id then letting[#letting + 1] = {tostring(de.id), id} end
   local ttl = tonumber(own.resultTtl)

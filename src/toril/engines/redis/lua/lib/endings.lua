@@ -4,19 +4,8 @@
 local function flush_endings()
   figures.flush()
   for ending, list in pairs(rows) do
-    local count = #list
-    if count > 0 then
-      local number = call('HINCRBY', P .. K.toril, NUMBER[ending], count) - count
-      local packed = {}
-      for i = math.max(1, count - N.runs + 1), count do
-        list[i][1] = number + i
-        packed[#packed + 1] = cmsgpack.pack(list[i])
-      end
-      call('LPUSH', RUNS[ending], unpack(packed))
-      if math.floor(number / 100) ~= math.floor((number + count) / 100) then
-        call('LTRIM', RUNS[ending], 0, N.runs - 1)  -- readers look no further anyway
-      end
-      count_minute(FIGURES[ending], count)
+    if #list > 0 then
+      record_runs(ending, list)
       if #kept[ending] > 0 then trim(ending, kept[ending]) end
     end
   end

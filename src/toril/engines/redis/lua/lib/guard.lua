@@ -10,6 +10,11 @@ local function wrong(kind, ...)
   end
 end
 
+-- The same question where the answer is nearly always yes: a number costs less than the name of a type.
+local function fits(command, name)
+  return type(redis.pcall(command, P .. name)) == 'number'
+end
+
 -- What a job that ends writes to; where it is kept, or its result is, also to that.
 local function wrong_for_ending(ending, kept)
   local zset, runs, figures = K.failed, K.runs_failed, K.metrics_failed

@@ -35,15 +35,9 @@ end
 -- What belongs to jobs that are removed, deleted together at the end of the step.
 local gone = {}
 
--- Whether a key made of this id is the layout's own. Any program can put such a word into a line.
-local function is_reserved(id)
-  local first, rest = id:match('^([^:]*):?(.*)$')
-  if first == 'repeat' and rest:find(':', 1, true) then return false end
-  return first == '' or N.reserved:find(':' .. first .. ':', 1, true) ~= nil
-end
-
+-- include reserved
 local function forget(id)
-  if not id:find('^%d+$') and is_reserved(id) then return end
+  if is_reserved(id) then return end
   local n, key = #gone, P .. id
   gone[n + 1], gone[n + 2], gone[n + 3] = key, key .. K.lock, key .. K.logs
   gone[n + 4], gone[n + 5] = key .. K.dependencies, key .. K.processed

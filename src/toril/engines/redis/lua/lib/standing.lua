@@ -1,8 +1,5 @@
 -- include turns
 -- How the queue stands when an exchange begins: read once, and so of the right types.
-local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms, F.max_events)
-local own = call('HMGET', P .. K.toril, F.claims, F.window, F.expiring, F.held_till, F.grouped, F.groups_set,
-  F.groups_declared, F.tended_at)
 groups.note(own[5], own[6], own[7])
 local running, ready = call('LLEN', P .. K.active), call('LLEN', P .. K.wait)
 local prioritized, delayed = call('ZCARD', P .. K.prioritized), call('ZCARD', P .. K.delayed)

@@ -17,18 +17,11 @@ if want > 0 then
   if groups.used() then groups.look_at_due() end
   if groups.let_in_some then moved, ready, prioritized = true, call('LLEN', P .. K.wait), call('ZCARD', P .. K.prioritized) end
   local size, shut, opens = gates(want)
-  fence = tonumber(own[1] or nil) or 0
   local last_fence = fence
   if size > 0 then take_some(size) end
-  if #taken > 0 then
-    local deadlines = {}
-    for i = 1, #taken do deadlines[2 * i - 1], deadlines[2 * i] = deadline, taken_ids[i] end
-    call('LPUSH', P .. K.active, unpack(taken_ids))
-    call('ZADD', P .. K.deadlines, unpack(deadlines))
-    call('HSET', P .. K.toril, F.claims, fence)
-    count_starts(#taken, last_fence)
-    running = running + #taken
-  end
+  note_taken()
+  count_starts(#taken, last_fence)
+  running = running + #taken
   if ended_early > 0 then flush_endings() end
   groups.flush()
   if groups.let_in_some then moved = true end

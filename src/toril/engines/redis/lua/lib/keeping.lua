@@ -1,0 +1,22 @@
+-- include minutes
+-- What is kept of every job that ends: its run record, and the queue's figures.
+
+-- A record, whose number is given when it is written. `job` has name, added, started, made, stalls, worker.
+local function run_of(id, job, cause, shown, whole, subject)
+  return {0, id, job.name, cause, job.added or 0, job.started, now, job.made, job.stalls, job.worker, shown, whole, subject}
+end
+
+local function record_runs(ending, list)
+  local count, packed, runs, last, figures = #list, {}, P .. K.runs_completed, F.runs_completed, P .. K.metrics_completed
+  if ending == 'failed' then runs, last, figures = P .. K.runs_failed, F.runs_failed, P .. K.metrics_failed end
+  local number = call('HINCRBY', P .. K.toril, last, count) - count
+  for i = math.max(1, count - N.runs + 1), count do
+    list[i][1] = number + i
+    packed[#packed + 1] = cmsgpack.pack(list[i])
+  end
+  call('LPUSH', runs, unpack(packed))
+  if math.floor(number / 100) ~= math.floor((number + count) / 100) then
+    call('LTRIM', runs, 0, N.runs - 1)  -- readers look no further anyway
+  end
+  count_minute(figures, count)
+end
