@@ -8,7 +8,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from toril.clock import SYSTEM
-from toril.engines.redis.link import Line, Way, lent
+from toril.engines.redis.line import Line, Way, lent
 
 __all__ = ["Ears"]
 

@@ -7,7 +7,7 @@ from redis.crc import key_slot
 from redis.exceptions import ConnectionError as Lost
 from redis.exceptions import ResponseError
 
-from toril.engines.redis.link import connected
+from toril.engines.redis.line import connected
 from toril.engines.redis.place import Address, Place
 from toril.engines.redis.trouble import Misled
 

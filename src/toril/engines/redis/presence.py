@@ -7,7 +7,7 @@ from redis.exceptions import RedisError
 
 from toril.clock import SYSTEM
 from toril.engines.redis.layout import client_name
-from toril.engines.redis.link import Way, lent
+from toril.engines.redis.line import Way, lent
 from toril.engines.redis.place import Address
 
 __all__ = ["Presence"]

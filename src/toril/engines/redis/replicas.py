@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from toril.engines.redis.link import Line, Link
+from toril.engines.redis.line import Line
+from toril.engines.redis.link import Link
 from toril.errors import AddUncertain, EngineUnavailable
 
 __all__ = ["Replicas", "Unconfirmed", "uncertain"]

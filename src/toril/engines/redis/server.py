@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from toril.clock import SYSTEM
 from toril.engines.redis.layout import FLEET, fleet_base
-from toril.engines.redis.link import Link, Unsent, Way
+from toril.engines.redis.line import Way
+from toril.engines.redis.link import Link, Unsent
 from toril.engines.redis.place import Address
 from toril.engines.redis.replicas import Replicas, Unconfirmed
 from toril.engines.redis.scripts import Script
@@ -44,6 +44,7 @@ class Server:
         self._sure = Link(way)
         key = f"{fleet_base(address.prefix)}{FLEET['confirm']}{SYSTEM.unique()}:confirm"
         self._replicas = Replicas(self._sure, key, address.replicas, address.replicas_timeout)
+        self._late = f"no answer within {address.timeout:g} s"
 
     async def close(self) -> None:
         await self._link.close()
@@ -74,31 +75,38 @@ class Server:
                 if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
                     raise self._told(reason) from None
                 if passes(error):  # of this request alone: what else is on its way there may have been done
-                    await self._link.drop(_LEFT)
-                    await self._sure.drop(_LEFT)
+                    self._link.drop(_LEFT)
+                    self._sure.drop(_LEFT)
             await SYSTEM.sleep(rest * (0.5 + SYSTEM.random() / 2))
             rest = min(rest * 2, _LONGEST_REST)
 
     async def _once(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
-        return await self._in_time(until, self._link, _asked(self._link.ask, command, script))
+        try:
+            return await self._link.ask(*command, until=until)
+        except NoScriptError:
+            assert script is not None  # noqa: S101 - nothing else is called by its hash
+            return await self._link.ask("EVAL", script.source, *command[2:], until=until)
+        except TimeoutError:
+            raise TimeoutError(self._late) from None
 
     async def _surely(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
-        return await self._in_time(until, self._sure, self._confirmed(command, script))
+        try:
+            async with asyncio.timeout(max(0.001, until - SYSTEM.monotonic())):
+                return await self._confirmed(command, script)
+        except TimeoutError:
+            self._sure.drop("no answer in time")
+            raise TimeoutError(self._late) from None
 
     async def _confirmed(self, command: tuple[Any, ...], script: Script | None) -> Any:
         """Both steps on one connection: another may lead to a server that has not heard of the first."""
         line = await self._sure.line()
-        answer = await _asked(partial(self._sure.ask, on=line), command, script)
+        try:
+            answer = await self._sure.ask(*command, on=line)
+        except NoScriptError:
+            assert script is not None  # noqa: S101 - nothing else is called by its hash
+            answer = await self._sure.ask("EVAL", script.source, *command[2:], on=line)
         await self._replicas.confirm(line, answer)
         return answer
-
-    async def _in_time(self, until: float, link: Link, answer: Awaitable[Any]) -> Any:
-        try:
-            async with asyncio.timeout(max(0.001, until - SYSTEM.monotonic())):
-                return await answer
-        except TimeoutError:
-            await link.drop("no answer in time")
-            raise TimeoutError(f"no answer within {self._address.timeout:g} s") from None
 
     def _told(self, error: BaseException) -> TorilError | Complaint:
         if isinstance(error, ResponseError) and str(error).startswith("TORIL"):
@@ -107,14 +115,6 @@ class Server:
         if isinstance(cause, Exception) and not isinstance(cause, TorilError):
             return translated(cause, self._address.shown)
         return EngineUnavailable(f"{self._address.shown} does not answer: {error}")
-
-
-async def _asked(ask: Callable[..., Awaitable[Any]], command: tuple[Any, ...], script: Script | None) -> Any:
-    try:
-        return await ask(*command)
-    except NoScriptError:
-        assert script is not None  # noqa: S101 - nothing else is called by its hash
-        return await ask("EVAL", script.source, *command[2:])
 
 
 def _may_pass(error: Exception, *, again: bool) -> bool:

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from toril.clock import SYSTEM
 from toril.engines.redis.guides import LIMIT, Guide, Sentinels, guide_of
-from toril.engines.redis.link import Line, connected
+from toril.engines.redis.line import Line, connected
 from toril.engines.redis.place import Address, Place, reached
 from toril.engines.redis.trouble import Misled, is_refusal
 
