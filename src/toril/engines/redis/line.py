@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, Protocol
 
 import hiredis
@@ -24,7 +25,8 @@ class Line:
 
     def __init__(self, connection: type[Any], arguments: Mapping[str, Any], name: str | None, limit: float) -> None:
         self._limit = limit
-        self._connection: Any = connection(
+        kind = type("_Line", (_Ours, connection), {})
+        self._connection: Any = kind(
             **arguments, client_name=name, decode_responses=True, encoding_errors="replace", protocol=2,
             socket_timeout=None, socket_connect_timeout=limit, driver_info=None,
         )  # fmt: skip
@@ -48,9 +50,7 @@ class Line:
             _trusted.pop(self._trusts, None)  # there may be new ones by the next time
             raise
         # From here on answers do not take the library's way, which is a task longer.
-        parser = self._connection._parser  # noqa: SLF001
-        self._transport = self._connection._writer.transport  # noqa: SLF001
-        self._transport.set_protocol(_Answers(parser.parse_error, self))
+        self._transport = self._connection.taken_over(partial(_Answers, self))
         if self._transport.is_closing():
             raise Lost("the connection broke")
 
@@ -100,11 +100,8 @@ class Line:
     def drop(self) -> None:
         """Give it up."""
         self._over = self._over or Lost("closed")
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.abort()
-        elif self._connection._writer is not None:  # noqa: SLF001 - it did not get as far as being ours
-            self._connection._writer.transport.abort()  # noqa: SLF001
+        self._transport = None
+        self._connection.let_go()
 
     async def close(self) -> None:
         self.drop()
@@ -132,10 +129,28 @@ class Line:
             self._wanted.set_result(None)
 
 
+class _Ours:
+    """What the library's connections lack for being used in another way than its own."""
+
+    _writer: Any
+    _parser: Any
+
+    def taken_over(self, answers: Callable[[Callable[[str], Exception]], asyncio.Protocol]) -> Any:
+        transport = self._writer.transport
+        transport.set_protocol(answers(self._parser.parse_error))
+        return transport
+
+    def let_go(self) -> None:
+        self._parser.on_disconnect()
+        writer, self._writer, self._reader = self._writer, None, None
+        if writer is not None:
+            writer.transport.abort()
+
+
 class _Answers(asyncio.Protocol):
     """The near end of a connection."""
 
-    def __init__(self, complaint: Callable[[str], Exception], line: Line) -> None:
+    def __init__(self, line: Line, complaint: Callable[[str], Exception]) -> None:
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse, replyError=complaint, encoding="utf-8", errors="replace", notEnoughData=_MORE
         )

@@ -82,10 +82,11 @@ class Server:
 
     async def _once(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
         try:
-            return await self._link.ask(*command, until=until)
-        except NoScriptError:
-            assert script is not None  # noqa: S101 - nothing else is called by its hash
-            return await self._link.ask("EVAL", script.source, *command[2:], until=until)
+            try:
+                return await self._link.ask(*command, until=until)
+            except NoScriptError:
+                assert script is not None  # noqa: S101 - nothing else is called by its hash
+                return await self._link.ask("EVAL", script.source, *command[2:], until=until)
         except TimeoutError:
             raise TimeoutError(self._late) from None
 

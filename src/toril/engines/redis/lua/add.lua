@@ -8,13 +8,16 @@
 -- include begin
 -- include guard
 -- include calls
--- include known
--- include marks
--- include adding
 local count, plain = tonumber(ARGV[5]), ARGV[6] == 'plain'
 local before, late = recalled()
 if late then return late end
 if before then return before end
+-- include plain
+local added = plain and plainly()
+if added then return added end
+-- include known
+-- include marks
+-- include adding
 local mistake = wrong('list', K.wait, K.active) or wrong('stream', K.events) or wrong('hash', K.meta)
   or wrong('zset', K.prioritized, K.delayed, K.marker, K.suspects) or wrong('string', K.pc, K.id)
   or (not plain and (wrong('hash', K.results) or wrong('zset', K.results_till)))
@@ -42,21 +45,12 @@ end
 local longest = know_queue(ARGV[4])
 local answer = number + 1
 if plain then
-  local ids = {}
-  for i = 1, count do
-    local id, at = tostring(number + i), 4 + 3 * i
-    ids[i] = id
-    call('HSET', P .. id, F.name, ARGV[at], F.data, ARGV[at + 1], F.opts, ARGV[at + 2], F.added_at, NOW, F.delay, '0',
-      F.priority, '0')
-    call('XADD', EVENTS, '*', 'event', 'added', 'jobId', id, 'name', ARGV[at])
-    call('XADD', EVENTS, '*', 'event', 'waiting', 'jobId', id)
-  end
-  call('LPUSH', P .. K.wait, unpack(ids))
+  store_plain(number, longest)
 else
   answer = store_all(count, number, taken)
   mark_due()
+  trim_events(longest)
 end
-trim_events(longest)
 mark_ready()
 remember(answer)
 return answer
