@@ -23,7 +23,8 @@ from toril.plan import function
 from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.portal import Doorway, Home
 from toril.schedule import Declared, QueueSchedules, Timing, declare
-from toril.storing import stored
+from toril.storing import or_nothing, stored
+from toril.together import Together
 
 if TYPE_CHECKING:
     from toril.sync import SyncQueue
@@ -57,6 +58,7 @@ class Queue(QueueOperations):
         self.handlers = Registry(name, options.serializer)
         self.declared: dict[str, Declared] = {}
         self._metadata: dict[str, Any] = {}
+        self._together = Together()
         self._bound = Bound(name, options.max_waiting, options.groups)
         self._plain: Payload = payload_for(Any, serializer=options.serializer)
         self._defaults = self._defaults_of(options.retry)
@@ -87,7 +89,7 @@ class Queue(QueueOperations):
         from toril.sync import SyncQueue  # noqa: PLC0415 - it is made of this class
 
         doorway = Doorway(self._home)
-        return SyncQueue(self._with(_home=doorway), doorway.run)
+        return SyncQueue(self._with(_home=doorway, _together=Together()), doorway.run)
 
     # declaring handlers
 
@@ -146,8 +148,9 @@ class Queue(QueueOperations):
 
     async def add(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Job[Any]:
         """Store one job, by its handler or by its name. Returns once it is kept."""
-        (added,) = await self._add_chunk([self.new(job, data, **options)])
-        return added
+        planned = self.new(job, data, **options)
+        answer = await self._together.add(self._store, planned.job, alone=self._home.tracing is not None)
+        return (await self._kept([planned], [answer]))[0]
 
     async def add_many(self, jobs: Iterable[Item]) -> list[Job[Any]]:
         """Store many, as `(job, data)`, `(job, data, options)` or `queue.new(…)`. Up to 1,000 all or none; beyond
@@ -167,7 +170,7 @@ class Queue(QueueOperations):
             raise
         except Exception as error:  # of the store, of an item, or of whatever makes the items
             if sending is not None:
-                made += await _or_nothing(sending)
+                made += await or_nothing(sending)
             if not made:
                 raise
             stored = [job.id for job in made]
@@ -278,9 +281,9 @@ class Queue(QueueOperations):
         return await stored(self._home, self._name, jobs)
 
     async def _add_chunk(self, planned: list[Planned]) -> list[Job[Any]]:
-        if not planned:
-            return []
-        answers = await self._store([each.job for each in planned])
+        return await self._kept(planned, await self._store([each.job for each in planned]))
+
+    async def _kept(self, planned: list[Planned], answers: Sequence[Added]) -> list[Job[Any]]:
         made = [self.made(each, answer) for each, answer in zip(planned, answers, strict=True)]
         return made if all(job.added for job in made) else await self._as_they_stand(made)
 
@@ -340,11 +343,3 @@ class Queue(QueueOperations):
     def _defaults_of(self, retry: Retry) -> Defaults:
         kept = (self.options.keep_completed, self.options.keep_failed)
         return Defaults(retry.attempts, retry.backoff.wire(), *kept, self.options.strategies)
-
-
-async def _or_nothing(sending: "asyncio.Task[list[Job[Any]]]") -> list[Job[Any]]:
-    """What a chunk that is on its way has stored."""
-    try:
-        return await sending
-    except Exception:
-        return []

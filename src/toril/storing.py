@@ -1,15 +1,17 @@
 """The last step of an add, and the seam for whoever traces it."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from toril.model import Added, NewJob
 
 if TYPE_CHECKING:
     from toril.portal import Home
 
-__all__ = ["Tracing", "stored"]
+__all__ = ["Tracing", "or_nothing", "stored"]
+
+T = TypeVar("T")
 
 
 class Tracing(Protocol):
@@ -25,3 +27,11 @@ async def stored(home: "Home", queue: str, jobs: Sequence[NewJob]) -> list[Added
         return await home.call(lambda call: home.store.add(queue, jobs, call=call))
     with home.tracing.sending(queue, jobs) as traced:
         return await home.call(lambda call: home.store.add(queue, traced, call=call))
+
+
+async def or_nothing(sending: Awaitable[list[T]]) -> list[T]:
+    """What an add that is on its way has stored."""
+    try:
+        return await sending
+    except Exception:
+        return []

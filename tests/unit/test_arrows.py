@@ -39,6 +39,7 @@ ARROWS: dict[str, set[str]] = {
     "searching": PRODUCER | {"job", "portal", "queue", "showing"},
     "showing": {"errors", "logs", "policy"},
     "storing": {"model", "portal"},
+    "together": {"errors", "model"},
     "telemetry": {"app", "clock", "errors", "events", "model"},
     "groups": PRODUCER | {"operations"},
     "opening": PRODUCER | {"logs"},
@@ -46,7 +47,7 @@ ARROWS: dict[str, set[str]] = {
     "schedule": PRODUCER | {"adding", "job", "queue"},
     "bounds": PRODUCER,
     "queue": PRODUCER
-    | {"adding", "bounds", "events", "job", "operations", "plan", "portal", "schedule", "sync", "storing"},
+    | {"adding", "bounds", "events", "job", "operations", "plan", "portal", "schedule", "sync", "storing", "together"},
     "sync": PRODUCER
     | {"adding", "groups", "job", "metrics", "operations", "portal", "queue", "schedule", "searching", "why"},
     "declaring": PRODUCER | {"adding", "queue"},

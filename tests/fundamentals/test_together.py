@@ -1,0 +1,89 @@
+"""Jobs that are added one by one at the same time share calls to the store; each is answered for itself."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from toril.errors import AddUncertain, EngineUnavailable, QueueFull
+from toril.model import Added, AddOutcome, NewJob
+from toril.states import State
+from toril.together import Together
+
+
+class Store:
+    """Notes what it is given at once, and refuses what does not fit."""
+
+    def __init__(self, room: int = 1_000_000) -> None:
+        self.calls: list[int] = []
+        self.room = room
+        self._stored = 0
+
+    async def add(self, jobs: Sequence[NewJob]) -> list[Added]:
+        self.calls.append(len(jobs))
+        await asyncio.sleep(0)
+        if self._stored + len(jobs) > self.room:
+            raise QueueFull("full")
+        self._stored += len(jobs)
+        return [Added(job.name, AddOutcome.ADDED, State.WAITING) for job in jobs]
+
+
+async def names(together: Together, store: Store, count: int, data: str = "") -> list[object]:
+    adding = [together.add(store.add, NewJob(name=f"n{n}", data=data)) for n in range(count)]
+    found = await asyncio.gather(*adding, return_exceptions=True)
+    return [each.id if isinstance(each, Added) else type(each) for each in found]
+
+
+async def test_a_lone_job_goes_at_once_and_those_of_the_same_tick_follow_in_one_call() -> None:
+    store, together = Store(), Together()
+
+    assert await names(together, store, 1) == ["n0"]
+    assert await names(together, store, 50) == [f"n{n}" for n in range(50)]
+    assert await names(together, store, 1) == ["n0"]
+
+    assert store.calls == [1, 1, 49, 1]
+
+
+async def test_one_call_carries_a_bounded_number_and_size() -> None:
+    store, together = Store(), Together()
+
+    await names(together, store, 251)
+    await names(together, store, 4, data="x" * 600_000)
+
+    assert store.calls == [1, 100, 100, 50, 1, 1, 1, 1]
+
+
+async def test_where_not_all_fit_as_many_are_stored_as_one_by_one() -> None:
+    store, together = Store(room=3), Together()
+
+    assert await names(together, store, 5) == ["n0", "n1", "n2", QueueFull, QueueFull]
+
+
+async def test_a_failure_is_told_to_all_and_what_is_uncertain_to_each_by_its_own_id() -> None:
+    together = Together()
+
+    async def away(jobs: Sequence[NewJob]) -> list[Added]:
+        raise EngineUnavailable("away")
+
+    async def uncertain(jobs: Sequence[NewJob]) -> list[Added]:
+        raise AddUncertain("uncertain", job_ids=[job.name for job in jobs])
+
+    async def added(store: object, count: int) -> list[BaseException | Added]:
+        adding = [together.add(store, NewJob(name=f"n{n}")) for n in range(count)]  # type: ignore[arg-type]
+        return await asyncio.gather(*adding, return_exceptions=True)
+
+    assert [str(error) for error in await added(away, 3)] == ["away"] * 3
+    found = await added(uncertain, 3)
+    assert [error.job_ids for error in found if isinstance(error, AddUncertain)] == [("n0",), ("n1",), ("n2",)]
+
+
+def test_a_loop_that_ended_in_the_middle_of_a_tick_keeps_nobody_waiting() -> None:
+    together, store = Together(), Store()
+
+    async def refused(jobs: Sequence[NewJob]) -> list[Added]:
+        raise EngineUnavailable("away")
+
+    with pytest.raises(EngineUnavailable):
+        asyncio.run(together.add(refused, NewJob(name="n")))
+
+    assert asyncio.run(names(together, store, 2)) == ["n0", "n1"]
