@@ -96,8 +96,8 @@ ARROWS: dict[str, set[str]] = {
     "history": {"clock", "engine", "model"},
     "documents": {"flow", "job", "metrics", "model", "searching", "showing"},
     "web": PRODUCER
-    | {"", "app", "declaring", "documents", "deadletters", "flow", "job", "logs", "metrics", "queue", "schedule"}
-    | {"showing"},
+    | {"", "app", "declaring", "documents", "deadletters", "job", "logs", "metrics", "queue", "schedule"}
+    | {"flow", "searching", "showing", "why"},
     "web.serving": PRODUCER | {"app", "logs", "supervisor", "web"},
     "torture": {"", "clock", "engine", "errors", "events", "model", "policy", "queue", "states"},
     "torture.child": {"", "cli", "clock", "errors", "torture"},
@@ -107,6 +107,7 @@ ARROWS: dict[str, set[str]] = {
     "cli.top": {"", "cli", "clock", "documents", "metrics", "model"},
     "cli.run": {"", "cli", "engine", "supervisor", "web.serving"},
     "cli.torture": {"cli", "clock", "torture"},
+    "cli.dashboard": {"", "cli", "web", "web.serving"},
     "cli.child": {"", "cli", "logs", "worker"},
     "__main__": {"cli"},
 }

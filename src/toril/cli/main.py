@@ -17,6 +17,7 @@ __all__ = ["main"]
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo.command", "Watch a small shop of queues at work, for ten seconds."),
     "run": ("run", "Work the queues of an app until stopped."),
+    "dashboard": ("dashboard", "Serve the dashboard of a store."),
     "reaper": ("reaper", "Give back the jobs of workers that are gone, in all queues."),
     "ping": ("ping", "Ask a running worker whether it is ready."),
     "add": ("add", "Add a job to a queue."),

@@ -9,11 +9,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from toril.app import App
 from toril.clock import Clock
 from toril.web.access import COOKIE, SignsIn, Who
-from toril.web.endpoint import Asking, asked_for
-from toril.web.frame import Frame
+from toril.web.around import Surroundings
+from toril.web.endpoint import asked_for
+from toril.web.frame import framed
 from toril.web.live import Live, Look
 from toril.web.pages import PAGES
-from toril.web.pages.page import Page
+from toril.web.pages.page import Looking, Page
 from toril.web.paths import query
 from toril.web.problems import Problem
 from toril.web.rendering import Links, rendered
@@ -32,7 +33,7 @@ class Dashboard:
         self._app = app
         self._clock = clock
         self._table = Table(PAGES)
-        self._frame = Frame(app, clock)
+        self._surroundings = Surroundings(app, clock)
         self.live = Live(self._draw, clock)
 
     def asset(self, path: str) -> Response | None:
@@ -56,9 +57,9 @@ class Dashboard:
 
     async def _drawn(self, path: str, raw: bytes, who: Who) -> str:
         page, names = self._found(path, who)
-        asking = Asking(self._app, who, names, asked_for(page.query, query(raw)), None)
-        values = await page.show(asking)
-        return self._rendered(page.template, path, who, await self._frame.values(page.nav), values)
+        asked, around = asked_for(page.query, query(raw)), await self._surroundings.now()
+        values = await page.show(Looking(self._app, who, names, asked, None, around))
+        return self._rendered(page.template, path, who, framed(self._app.url, around, page.nav), values)
 
     def _found(self, path: str, who: Who) -> tuple[Page, Mapping[str, str]]:
         page, names = self._table.find("GET", path)
@@ -69,7 +70,9 @@ class Dashboard:
     def _rendered(
         self, template: str, path: str, who: Who | None, frame: Mapping[str, Any], values: Mapping[str, Any]
     ) -> str:
-        return rendered(template, {**frame, **values}, to=Links.at(path), who=who, now=self._clock.now())
+        return rendered(
+            template, {**frame, **values}, to=Links.at(path), who=who, now=values.get("now") or self._clock.now()
+        )
 
     def problem(self, problem: Problem, path: str, incident: str | None = None) -> Response:
         """What someone sees in place of a page. Whoever may not enter is asked to sign in, where that is possible."""
@@ -77,7 +80,7 @@ class Dashboard:
         template = "away.html" if problem.code in ("store_unavailable", "closed", "uncertain") else "problem.html"
         if problem.code == "who_are_you":
             template = "enter.html"
-        text = self._rendered(template, path or "/", None, self._frame.bare(), values)
+        text = self._rendered(template, path or "/", None, framed(self._app.url), values)
         return HTMLResponse(text, problem.status, problem.headers)
 
     def signed_in(self, access: SignsIn, body: bytes, path: str, *, base: str, secure: bool) -> Response | None:

@@ -44,7 +44,7 @@ def rendered(template: str, values: Mapping[str, Any], *, to: Links, who: Who | 
     """The page. `may("operate")` tells whether whoever looks has a role; what they may not do is not offered."""
     role = Role.READ if who is None else who.role
     more = {"to": to, "who": who, "now": now, "may": lambda name: role >= Role[name.upper()], "role": role.name.lower()}
-    return _environment().get_template(template).render(**more, **values)
+    return _environment().get_template(template).render({**values, **more})
 
 
 @cache

@@ -3,12 +3,13 @@
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from toril.clock import SYSTEM
 from toril.errors import EngineUnavailable
 from toril.logs import log
 from toril.web.site import Site
@@ -17,6 +18,7 @@ __all__ = ["Server"]
 
 _HEAD: Final = 5.0  # seconds for the head of a request, and for the next one on the same connection
 _CONNECTIONS: Final = 128
+_TRY_AGAIN: Final = 2.0  # seconds until a store that was away is tried again
 _LONGEST_HEAD: Final = 128 * 1024
 
 
@@ -70,6 +72,7 @@ class Server:
         self._server = _Quiet(config)
         self._running: asyncio.Task[None] | None = None
         self._opened = False
+        self._opening: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
         """Open the app and listen; the port. `OSError` if the address cannot be had."""
@@ -94,14 +97,25 @@ class Server:
             await self._close()
 
     async def _open(self) -> None:
-        """A store that is away keeps nobody from hearing so: what needs it says that it is not open."""
+        """A store that is away keeps nobody from hearing so: what needs it says that it is not open, and it is tried
+        again."""
         try:
             await self._site.app.open()
             self._opened = True
         except EngineUnavailable as error:
-            log.warning("the API has no store: %s", error)
+            log.warning("HTTP has no store: %s", error)
+            self._opening = asyncio.ensure_future(self._open_later())
+
+    async def _open_later(self) -> None:
+        while not self._opened:
+            await SYSTEM.sleep(_TRY_AGAIN)
+            with suppress(EngineUnavailable):
+                await self._site.app.open()
+                self._opened = True
 
     async def _close(self) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
         if self._opened:
             await self._site.app.close()
 

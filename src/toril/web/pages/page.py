@@ -7,15 +7,23 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict
 
 from toril.web.access import Role
+from toril.web.around import Around
 from toril.web.endpoint import Asking, Form
 
-__all__ = ["Page", "View"]
+__all__ = ["Looking", "Page", "View"]
 
 
 class View(Form):
     """What of the query changes what the server draws. The rest, such as `theme`, is the script's."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Looking(Asking):
+    """Someone looks at a page. `around` is how the whole app is doing, which has been read already."""
+
+    around: Around
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +35,7 @@ class Page:
 
     path: str
     template: str
-    show: Callable[[Asking], Awaitable[Mapping[str, Any]]]
+    show: Callable[[Looking], Awaitable[Mapping[str, Any]]]
     role: Role = Role.READ
     query: type[View] = View
     nav: str = "overview"

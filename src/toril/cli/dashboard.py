@@ -1,0 +1,70 @@
+"""`toril dashboard`: the pages and the HTTP API, without workers."""
+
+import asyncio
+import signal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from toril import App
+from toril.cli.endings import Failure
+from toril.cli.loading import load
+from toril.cli.loglines import write_logs
+from toril.cli.place import Place, store_options
+
+if TYPE_CHECKING:
+    from toril.web.server import Server
+
+__all__ = ["dashboard"]
+
+_PORT: Final = 8485  # beside that of `toril run`
+_NEEDED: Final = ("starlette", "uvicorn", "jinja2")
+
+
+@click.command(context_settings={"auto_envvar_prefix": "TORIL"})
+@click.argument("target", metavar="[MODULE:APP]", envvar="TORIL_APP", required=False)
+@store_options
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=_PORT, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--http-token", metavar="TOKEN", help="What is asked for; better set as TORIL_HTTP_TOKEN than typed here."
+)
+@click.option("--http-read-token", metavar="TOKEN", help="One with which one can only look.")
+@click.option("--http-proxy", multiple=True, metavar="ADDRESS", help="A proxy whose word on the client is taken.")
+@click.option("--http-host", multiple=True, metavar="NAME", help="A name under which it is reached.")
+def dashboard(
+    *, target: str | None, place: Place, host: str, port: int, http_token: str | None, http_read_token: str | None,
+    http_proxy: tuple[str, ...], http_host: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Serve the dashboard of a store, or of an app, whose code then also checks what is added, until Ctrl-C."""
+    if not all(map(find_spec, _NEEDED)):
+        raise Failure("the dashboard needs more packages: install them with  pip install 'toril[web]'")
+    from toril.web import Open, site  # noqa: PLC0415 - it needs the extra
+    from toril.web.access import Nobody  # noqa: PLC0415 - as above
+    from toril.web.server import Server  # noqa: PLC0415 - as above
+    from toril.web.serving import access_by  # noqa: PLC0415 - as above
+
+    if target is not None and place.url is not None:
+        raise click.UsageError("an app has its own store: give MODULE:APP or --url, not both")
+    access = access_by(host, http_token, http_read_token)
+    if isinstance(access, Nobody):
+        raise click.UsageError(f"{host} can be reached from elsewhere: set TORIL_HTTP_TOKEN for those who may enter")
+    write_logs("warning")
+    app = load(target) if target is not None else App(place.url, prefix=place.prefix)
+    hint = "" if isinstance(access, Open) else "; sign in with the token"
+    served = Server(site(app, access=access, hosts=[host, *http_host], proxies=http_proxy), host, port)
+    asyncio.run(_serve(served, host, hint))
+
+
+async def _serve(server: "Server", host: str, hint: str) -> None:
+    stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    port = await server.start()
+    try:
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"The dashboard is at http://{shown}:{port}/ (Ctrl-C stops it{hint})")
+        await stopped.wait()
+    finally:
+        await server.close()

@@ -1,0 +1,233 @@
+"""What needs someone's attention, the worst first. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from toril.model import Circuit, CircuitState, Finding, Severity
+
+__all__ = [
+    "Burying", "CircuitOpen", "Failing", "Grave", "Need", "NoWorker", "Paused", "QueueFacts", "Slow", "Stalling",
+    "StoreUnwell", "grave", "needs", "suspects", "trend",
+]  # fmt: skip
+
+_UNSERVED: Final = 30.0  # seconds that jobs may wait for a worker to show up
+_PAUSED: Final = 900.0
+_HALF_AN_HOUR: Final = 30
+_ENOUGH: Final = 20  # jobs, by which a rate tells something
+_FAILING: Final = 5.0  # percent
+_UNUSUAL: Final = 3  # times the usual rate
+_STALLS: Final = 2
+_LETTERS: Final = 20
+_GROWING: Final = 0.02  # of the backlog, a minute
+_QUIET: Final = 3  # minutes without a failure between two stretches of them
+
+
+class Grave(IntEnum):
+    """How bad it is."""
+
+    CRITICAL = 1
+    WARNING = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFacts:
+    """A queue's last hour: `completed` and `failed` by the minute, the last under way; times in seconds. `growth` is by
+    how many jobs a minute its backlog grows; None if that is not known. `paused_since` (ms) likewise."""
+
+    name: str
+    waiting: int
+    running: int
+    slots: int
+    workers: int
+    paused: bool
+    completed: Sequence[int]
+    failed: Sequence[int]
+    wait_p95: float | None
+    oldest: float | None
+    target: float
+    stalls: int
+    growth: float | None = None
+    paused_since: int | None = None
+    paused_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoWorker:
+    """Jobs wait, and nobody is there to take them."""
+
+    queue: str
+    since: int
+    waiting: int
+    growth: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """Far more jobs fail than usual, in percent over the last half hour."""
+
+    queue: str
+    since: int
+    rate: float
+    usual: float
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitOpen:
+    """Jobs of a key are put off."""
+
+    key: str
+    since: int
+    till: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUnwell:
+    """The store may lose jobs, or is slow."""
+
+    since: None
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """Jobs wait longer than they should, in seconds."""
+
+    queue: str
+    since: int
+    wait: float
+    target: float
+    busy: bool
+    growth: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stalling:
+    """Workers were lost, or lost their jobs, in the last hour."""
+
+    queue: str
+    since: None
+    stalls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Burying:
+    """Jobs give up, one after the other."""
+
+    since: None
+    letters: int
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Someone has stopped a queue, jobs wait, and that may have been forgotten."""
+
+    queue: str
+    since: int
+    waiting: int
+    by: str | None
+
+
+Need: TypeAlias = NoWorker | Failing | CircuitOpen | StoreUnwell | Slow | Stalling | Burying | Paused
+_ORDER: Final = (NoWorker, Failing, StoreUnwell, CircuitOpen, Slow, Stalling, Burying, Paused)
+
+
+def grave(need: Need) -> Grave:
+    """Whether it is critical, or a warning."""
+    match need:
+        case NoWorker() | Failing() | CircuitOpen():
+            return Grave.CRITICAL
+        case StoreUnwell(finding=finding) if finding.severity is Severity.ERROR:
+            return Grave.CRITICAL
+        case _:
+            return Grave.WARNING
+
+
+def needs(
+    queues: Sequence[QueueFacts], *, now: int, usual: Mapping[str, float], circuits: Sequence[Circuit] = (),
+    findings: Sequence[Finding] = (), letters: int = 0,
+) -> list[Need]:  # fmt: skip
+    """All that needs attention at `now` (ms): the critical first, of these by kind, then the oldest. `usual` has the
+    failure rate of the week for each of `suspects(queues)`; `letters` are the dead letters of the last hour."""
+    found: list[Need] = [CircuitOpen(each.key, each.since, each.till) for each in circuits if _is_open(each)]
+    found += [StoreUnwell(None, finding) for finding in findings if finding.severity is not Severity.NOTICE]
+    for queue in queues:
+        found += [need for need in (_unserved(queue, now), _failing(queue, now, usual), _slow(queue, now),
+                                    _stalling(queue), _paused(queue, now)) if need is not None]  # fmt: skip
+    if letters >= _LETTERS:
+        found.append(Burying(None, letters))
+    return sorted(found, key=lambda need: (grave(need), _ORDER.index(type(need)), need.since or now))
+
+
+def suspects(queues: Sequence[QueueFacts]) -> list[str]:
+    """The queues that fail more than they may; whether that is unusual remains to be seen."""
+    return [queue.name for queue in queues if _rate(queue) is not None]
+
+
+def trend(waiting: int, growth: float | None) -> int:
+    """Whether a backlog grows (1) or shrinks (-1) by more than a fiftieth a minute."""
+    if growth is None or abs(growth) <= max(1.0, waiting * _GROWING):
+        return 0
+    return 1 if growth > 0 else -1
+
+
+def _is_open(circuit: Circuit) -> bool:
+    return circuit.state is CircuitState.OPEN
+
+
+def _unserved(queue: QueueFacts, now: int) -> NoWorker | None:
+    waited = queue.oldest if queue.oldest is not None else _UNSERVED
+    if queue.workers or queue.paused or not queue.waiting or waited < _UNSERVED:
+        return None
+    return NoWorker(queue.name, now - round(waited * 1000), queue.waiting, queue.growth)
+
+
+def _rate(queue: QueueFacts) -> float | None:
+    """The failure rate of the last half hour, if it is too high."""
+    good, bad = sum(queue.completed[-_HALF_AN_HOUR:]), sum(queue.failed[-_HALF_AN_HOUR:])
+    rate = 100 * bad / (good + bad) if good + bad >= _ENOUGH else 0.0
+    return rate if rate > _FAILING else None
+
+
+def _failing(queue: QueueFacts, now: int, usual: Mapping[str, float]) -> Failing | None:
+    rate, week = _rate(queue), usual.get(queue.name, 0.0)
+    if rate is None or rate < _UNUSUAL * week:
+        return None
+    bad = queue.failed[-_HALF_AN_HOUR:]
+    return Failing(queue.name, _began(bad, now), rate, week, sum(bad))
+
+
+def _began(failed: Sequence[int], now: int) -> int:
+    """When the failures that go on now began, to the minute."""
+    first = quiet = 0
+    for back, count in enumerate(reversed(failed)):
+        quiet = 0 if count else quiet + 1
+        if quiet > _QUIET:
+            break
+        first = back if count else first
+    return now // 60_000 * 60_000 - first * 60_000
+
+
+def _slow(queue: QueueFacts, now: int) -> Slow | None:
+    if queue.paused or not queue.workers or not queue.waiting or queue.oldest is None:
+        return None
+    waited = max(queue.wait_p95 or 0.0, queue.oldest)
+    if waited <= queue.target:
+        return None
+    since = now - round(max(0.0, queue.oldest - queue.target) * 1000)
+    busy = queue.running >= queue.slots > 0
+    return Slow(queue.name, since, waited, queue.target, busy, queue.growth)
+
+
+def _stalling(queue: QueueFacts) -> Stalling | None:
+    return Stalling(queue.name, None, queue.stalls) if queue.stalls >= _STALLS else None
+
+
+def _paused(queue: QueueFacts, now: int) -> Paused | None:
+    if not queue.paused or not queue.waiting:
+        return None
+    waited = now - round((queue.oldest or 0.0) * 1000)
+    since = queue.paused_since if queue.paused_since is not None else waited
+    return Paused(queue.name, since, queue.waiting, queue.paused_by) if now - since >= _PAUSED * 1000 else None

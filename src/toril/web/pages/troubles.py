@@ -1,0 +1,141 @@
+"""What needs attention, in words: a statement, its cause, and the one way to the remedy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from toril.policy.attention import (
+    Burying,
+    CircuitOpen,
+    Failing,
+    Grave,
+    Need,
+    NoWorker,
+    Paused,
+    Slow,
+    Stalling,
+    StoreUnwell,
+    grave,
+)
+from toril.web.words import number, percent, plural, span
+
+__all__ = ["Name", "Trouble", "of_queue", "troubles"]
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name that users have given, or a text from elsewhere: it stands out, as a link or as code. With `until` it is
+    a moment (ms), which the page counts down to."""
+
+    text: str
+    to: Sequence[str] = ()
+    query: Mapping[str, str] = field(default_factory=dict)
+    until: int | None = None
+
+
+Words: TypeAlias = tuple[str | Name, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """A line of the list of problems. The button leads somewhere (`to`), or does something (`act`, at an API path)."""
+
+    cls: str
+    icon: str
+    statement: Words
+    cause: Words
+    since: int | None
+    button: str
+    to: Sequence[str] = ()
+    query: Mapping[str, str] = field(default_factory=dict)
+    act: str = ""
+    at: str = ""
+    on: str = ""
+
+
+def troubles(needs: Sequence[Need]) -> list[Trouble]:
+    return [_told(need) for need in needs]
+
+
+def of_queue(needs: Sequence[Need], queue: str) -> list[Trouble]:
+    """Those of one queue."""
+    return troubles([need for need in needs if getattr(need, "queue", None) == queue])
+
+
+_LOOKS: Final = {Grave.CRITICAL: ("crit", "crit"), Grave.WARNING: ("warn", "warn")}
+
+
+def _queue(name: str) -> Name:
+    return Name(name, ("queues", name))
+
+
+def _told(need: Need) -> Trouble:
+    cls, icon = _LOOKS[grave(need)]
+    match need:
+        case NoWorker(queue, since, waiting, growth):
+            return Trouble(
+                cls=cls, icon=icon, since=since, statement=(_queue(queue), " has no worker"),
+                cause=(f"{_waits(waiting)}{_more(growth)}.",), button="See workers", to=("workers",),
+            )  # fmt: skip
+        case Failing(queue, since, rate, usual, failed):
+            return Trouble(
+                cls=cls, icon=icon, since=since, statement=(_queue(queue), f" fails {percent(rate)} of its jobs"),
+                cause=(f"{number(failed)} in 30 minutes; usually {percent(usual)}.",), button="See failures",
+                to=("queues", queue), query={"state": "failed"},
+            )  # fmt: skip
+        case CircuitOpen(key, since, till):
+            return Trouble(
+                cls=cls, icon=icon, since=since or None, statement=("Circuit ", Name(key, ("breakers",)), " is open"),
+                cause=("Its jobs are put off, no attempt is spent. Next probe ", Name("", until=till), "."),
+                button="See circuit", to=("breakers",),
+            )  # fmt: skip
+        case StoreUnwell(_, finding):
+            return Trouble(
+                cls=cls, icon=icon, since=None, statement=("The store is not well",),
+                cause=(f"{finding.summary[:1].upper()}{finding.summary[1:]}. Fix: ", Name(finding.fix)),
+                button="See workers", to=("workers",),
+            )  # fmt: skip
+        case _:
+            return _warned(need, cls, icon)
+
+
+def _warned(need: Need, cls: str, icon: str) -> Trouble:
+    match need:
+        case Slow(queue, since, wait, target, busy, growth):
+            slots = "All slots are busy" if busy else "Slots are free"
+            grows = f", the backlog grows by {number(growth)} a minute" if growth and growth >= 1 else ""
+            return Trouble(
+                cls=cls, icon=icon, since=since,
+                statement=(_queue(queue), f" keeps jobs waiting for {span(wait * 1000)}"),
+                cause=(f"Its target is {span(target * 1000)}. {slots}{grows}.",), button="See waiting",
+                to=("queues", queue), query={"state": "waiting"},
+            )  # fmt: skip
+        case Stalling(queue, _, stalls):
+            return Trouble(
+                cls=cls, icon=icon, since=None,
+                statement=(_queue(queue), f" lost {plural(stalls, 'job')} with their workers in an hour"),
+                cause=("Their workers were killed, or stood still for longer than a lease.",), button="See workers",
+                to=("workers",),
+            )  # fmt: skip
+        case Paused(queue, since, waiting, by):
+            return Trouble(
+                cls="paused", icon="paused", since=since, statement=(_queue(queue), " is paused"),
+                cause=(*(("By ", Name(by), ". ") if by else ()), f"{_waits(waiting)}."), button="Resume", act="resume",
+                at=f"queues/{queue}", on=queue,
+            )  # fmt: skip
+        case Burying(_, letters):
+            return Trouble(
+                cls=cls, icon=icon, since=None, statement=("Dead letters pile up",),
+                cause=(f"{number(letters)}{' or more' if letters >= 100 else ''} jobs gave up in the last hour.",),
+                button="See dead letters", to=("dead",),
+            )  # fmt: skip
+        case _:
+            raise LookupError(f"there are no words for {need!r}")
+
+
+def _waits(waiting: int) -> str:
+    return f"{plural(waiting, 'job')} {'waits' if waiting == 1 else 'wait'}"
+
+
+def _more(growth: float | None) -> str:
+    return f", {number(growth)} more each minute" if growth is not None and growth >= 1 else ""
