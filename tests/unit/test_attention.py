@@ -29,7 +29,7 @@ MINUTE = 60_000
 def facts(**given: Any) -> QueueFacts:
     """A queue that is well, but for what is given."""
     well: dict[str, Any] = {
-        "name": "email", "waiting": 3, "running": 2, "slots": 5, "workers": 1, "paused": False,
+        "name": "email", "waiting": 3, "running": 2, "free": 3, "workers": 1, "paused": False,
         "completed": [10] * 60, "failed": [0] * 60, "wait_p95": 0.5, "oldest": 1.0, "target": 120.0, "stalls": 0,
     }  # fmt: skip
     return QueueFacts(**well | given)
@@ -101,7 +101,7 @@ def test_jobs_wait_too_long_by_what_ended_or_by_what_waits(p95: float | None, ol
 
 
 def test_a_slow_queue_tells_whether_its_slots_are_busy() -> None:
-    assert of(facts(wait_p95=252.0, oldest=180.0, running=5)) == [Slow("email", NOW - MINUTE, 252.0, 120.0, True, None)]
+    assert of(facts(wait_p95=252.0, oldest=180.0, free=0)) == [Slow("email", NOW - MINUTE, 252.0, 120.0, True, None)]
 
 
 def test_what_waited_long_ago_is_over_when_nothing_waits() -> None:

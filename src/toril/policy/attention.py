@@ -34,12 +34,13 @@ class Grave(IntEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
     """A queue's last hour: `completed` and `failed` by the minute, the last under way; times in seconds. `growth` is by
-    how many jobs a minute its backlog grows; None if that is not known. `paused_since` (ms) likewise."""
+    how many jobs a minute its backlog grows; None if that is not known. `free` are the slots that its workers have
+    left, `paused_since` (ms) is when it was paused, if that is known."""
 
     name: str
     waiting: int
     running: int
-    slots: int
+    free: int
     workers: int
     paused: bool
     completed: Sequence[int]
@@ -217,8 +218,7 @@ def _slow(queue: QueueFacts, now: int) -> Slow | None:
     if waited <= queue.target:
         return None
     since = now - round(max(0.0, queue.oldest - queue.target) * 1000)
-    busy = queue.running >= queue.slots > 0
-    return Slow(queue.name, since, waited, queue.target, busy, queue.growth)
+    return Slow(queue.name, since, waited, queue.target, queue.free <= 0, queue.growth)
 
 
 def _stalling(queue: QueueFacts) -> Stalling | None:

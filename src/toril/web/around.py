@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Protocol, TypeVar
 
 from toril.app import App
 from toril.clock import Clock
@@ -14,16 +14,26 @@ from toril.policy.attention import Need, QueueFacts, needs, suspects
 from toril.policy.doctor import judged
 from toril.web.api.common import known_queue
 
-__all__ = ["Around", "Surroundings"]
+__all__ = ["Around", "Recall", "Surroundings"]
 
 _FRESH: Final = 1.5  # seconds that it may be old
 _LOOKED_OVER: Final = 60.0  # seconds between two looks at the server itself
 _WEEK: Final = 600.0  # seconds that the usual rate of a week holds
+_KNOWN: Final = 1_000  # answers that are remembered
 _SAMPLES: Final = 40
 _SAMPLED: Final = 10_000  # ms between two samples of the backlog
 _FIVE_MINUTES: Final = 300_000
 _LETTERS: Final = 100
 _HOUR: Final = 3_600_000
+
+
+T = TypeVar("T")
+
+
+class Recall(Protocol):
+    """An answer that may be so many seconds old, or a new one."""
+
+    async def __call__(self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]]) -> T: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +67,7 @@ class Surroundings:
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _findings: Sequence[Finding] = ()
     _looked_at: float | None = None
-    _usual: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _known: dict[Hashable, tuple[float, Any]] = field(default_factory=dict)
     _backlogs: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
 
     async def now(self) -> Around:
@@ -66,6 +76,15 @@ class Surroundings:
                 self._last = await self._read()
                 self._read_at = self.clock.monotonic()
             return self._last
+
+    async def recall(self, key: Hashable, seconds: float, ask: Callable[[], Awaitable[T]]) -> T:
+        known, now = self._known.get(key), self.clock.monotonic()
+        if known is None or now - known[0] >= seconds:
+            if len(self._known) >= _KNOWN:
+                self._known.pop(next(iter(self._known)))
+            known = self._known[key] = (now, await ask())
+        found: T = known[1]
+        return found
 
     async def _read(self) -> Around:
         store = self.app.store
@@ -96,7 +115,7 @@ class Surroundings:
         waiting = each.counts.waiting + each.counts.prioritized
         pause = next((note for note in notes if _stops(note, each.queue)), None) if each.counts.paused else None
         return QueueFacts(
-            name=each.queue, waiting=waiting, running=each.counts.active, slots=_slots(overview.workers, each.queue),
+            name=each.queue, waiting=waiting, running=each.counts.active, free=_free(overview.workers, each.queue),
             workers=each.workers, paused=each.counts.paused, completed=each.completed, failed=each.failed,
             wait_p95=each.wait_p95, oldest=each.oldest, target=each.target_wait, stalls=each.stalls,
             growth=self._growth(each.queue, overview.now, waiting), paused_since=pause.at if pause else None,
@@ -114,11 +133,12 @@ class Surroundings:
 
     async def _week(self, queue: str) -> float:
         """How many percent usually fail."""
-        known = self._usual.get(queue)
-        if known is None or self.clock.monotonic() - known[0] >= _WEEK:
+
+        async def ask() -> float:
             found = await (await known_queue(self.app, queue)).metrics("7d")
-            known = self._usual[queue] = (self.clock.monotonic(), _before(found.completed, found.failed))
-        return known[1]
+            return found.failure_rate
+
+        return await self.recall(("week", queue), _WEEK, ask)
 
     async def _looked_over(self) -> Sequence[Finding]:
         """What is wrong with the server. A file is not looked over: that reads all of it, and is the doctor's."""
@@ -134,13 +154,8 @@ class Surroundings:
 _TOLD: Final = frozenset({"evicted", "eviction", "memory", "log", "snapshot", "latency", "clock"})
 
 
-def _before(completed: int, failed: int) -> float:
-    ended = completed + failed
-    return 100 * failed / ended if ended else 0.0
-
-
-def _slots(workers: Sequence[WorkerView], queue: str) -> int:
-    return sum(worker.slots for worker in workers if queue in worker.queues)
+def _free(workers: Sequence[WorkerView], queue: str) -> int:
+    return sum(worker.slots - worker.running for worker in workers if queue in worker.queues)
 
 
 def _stops(note: Audited, queue: str) -> bool:

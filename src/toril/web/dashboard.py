@@ -58,7 +58,7 @@ class Dashboard:
     async def _drawn(self, path: str, raw: bytes, who: Who) -> str:
         page, names = self._found(path, who)
         asked, around = asked_for(page.query, query(raw)), await self._surroundings.now()
-        values = await page.show(Looking(self._app, who, names, asked, None, around))
+        values = await page.show(Looking(self._app, who, names, asked, None, around, self._surroundings.recall))
         return self._rendered(page.template, path, who, framed(self._app.url, around, page.nav), values)
 
     def _found(self, path: str, who: Who) -> tuple[Page, Mapping[str, str]]:

@@ -59,7 +59,8 @@ def _environment() -> Environment:
     )
     made.filters.update(
         num=words.number, pct=words.percent, span=words.span, iso=words.iso, clock=words.clock_time, size=words.size,
-        compact=words.compact, json=_json, terse=words.terse, capitalize_first=lambda text: text[:1].upper() + text[1:],
+        compact=words.compact, json=_json, text=_text, terse=words.terse,
+        capitalize_first=lambda text: text[:1].upper() + text[1:],
     )  # fmt: skip
     made.globals.update(plural=words.plural, NONE=words.NONE, path=_path)
     return made
@@ -73,6 +74,11 @@ def _path(*parts: str) -> str:
 def _json(value: Any) -> Markup:
     """A value as indented JSON, with its parts marked for their colours. Everything in it is escaped."""
     return Markup(_coloured(value, 0))  # noqa: S704 - made of escaped parts alone
+
+
+def _text(value: Any) -> str:
+    """A value as plain JSON, for attributes and fields."""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _coloured(value: Any, depth: int) -> str:

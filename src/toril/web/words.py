@@ -59,7 +59,9 @@ def clock_time(ms: float | None) -> str:
 
 
 def size(count: int) -> str:
-    """`0.2 kB`, of bytes."""
+    """`310 B`, `1.9 kB`, of bytes."""
+    if count < 1000:
+        return f"{count}{_JOINT}B"
     return f"{count / 1000:,.1f}{_JOINT}kB" if count < 1_000_000 else f"{count / 1_000_000:,.1f}{_JOINT}MB"
 
 

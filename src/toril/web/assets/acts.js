@@ -93,7 +93,7 @@ async function bulk(verb, many, body, n, then) {                  // at most 1,0
   try {
     do {
       const found = await api.post(`${many}/${verb}`, cursor ? { ...body, cursor } : body);
-      done += found.done; refused += (found.refused?.length || 0) + Object.keys(found.invalid || {}).length; cursor = found.cursor;
+      done += found.done ?? found.removed ?? 0; refused += (found.refused?.length || 0) + Object.keys(found.invalid || {}).length; cursor = found.cursor;
       if (t) { bar.value = done; $('span', t).textContent = `${num(done)} of ${num(n)}`; }
     } while (cursor && !stop);
     const left = refused ? `; ${num(refused)} could not be, and stay as they are` : '';
@@ -117,13 +117,13 @@ function actions(e) {
     const { many, noun, filter } = listed(b.dataset.many ? b : box);
     const ids = bar && bar.dataset.whole !== '1' ? $$('tbody tr', box).filter(r => $('input[type=checkbox]', r)?.checked).map(r => r.dataset.id) : null;
     const n = ids ? ids.length : +(b.dataset.all ?? box.dataset.match);
-    const body = ids ? { ids } : { ...filter, ...(box?.dataset.moment && { before: box.dataset.moment }) };
+    const body = ids ? { ids } : filter;
     const d = confirmed(verb, n, noun, ids ? [] : about(b.dataset.many ? b : box), more => bulk(verb, many, { ...body, ...more }, n), OPTIONS[verb]?.() || []);
     if (verb === 'replay' && !ids) fitting(d, body.where);
     return d;
   }
-  const at = b.closest('[data-at]')?.dataset.at;
-  const go = at != null ? () => act(verb, at, what, row) : () => bulk(verb, box.dataset.many, { ids: [b.dataset.ids || row.dataset.id] }, 1, b.dataset.ids && $('.crumbs a')?.href);
+  const many = b.dataset.many || box?.dataset.many, at = b.dataset.many ? null : b.closest('[data-at]')?.dataset.at;
+  const go = at != null ? () => act(verb, at, what, row) : () => bulk(verb, many, { ids: [b.dataset.ids || row.dataset.id] }, 1, b.dataset.ids && !b.dataset.many && $('.crumbs a')?.href);
   if (v.sure) return confirmed(verb, 1, b.dataset.noun || box?.dataset.noun || 'job', [], go);
   go();
 }
@@ -143,13 +143,11 @@ function filled(form) {
     else if (value !== null) (body[first] ||= {})[second] = value;
     else body[first] ??= null;
   }
-  for (const [k, v] of Object.entries(body)) if (v && v.constructor === Object && form.dataset.whole?.split(' ').includes(k) && Object.values(v).length < 2) body[k] = null;
   return body;
 }
 function ask(b) {
   const source = document.getElementById('form-' + b.dataset.form), verb = b.dataset.act, wrong = h('div', {});
   const form = h('form', { method: 'dialog' }, source.content.cloneNode(true), wrong, h('footer', {}, written(), h('button', { class: 'btn', value: 'no', formnovalidate: true }, 'Back'), h('button', { class: 'btn primary', value: 'ok' }, source.dataset.word)));
-  if (source.dataset.whole) form.dataset.whole = source.dataset.whole;
   const title = $('h2', form); title.id = 'dlg-t';
   const at = source.dataset.at ?? b.closest('[data-at]').dataset.at, send = body => api.call(source.dataset.method || 'POST', at, body);
   const d = dialog(form);

@@ -67,11 +67,10 @@ class Chart {
   }
   extremes(svg, row, W) {                                  // ring and figure at the highest point, and at the lowest when it tells something
     const seen = row.map((v, i) => [v, i]).filter(p => p[0] != null);
-    if (!seen.length) return;
+    if (!seen.some(p => p[0])) return;
     const hi = seen.reduce((a, b) => b[0] > a[0] ? b : a), lo = seen.reduce((a, b) => b[0] < a[0] ? b : a);
     for (const [v, i] of this.spec.kind === 'bars' || lo[0] > hi[0] * .8 ? [hi] : [hi, lo]) {
-      if (!v && this.spec.kind === 'bars') continue;
-      const px = this.x(i), end = px > W - 60;
+            const px = this.x(i), end = px > W - 60;
       svg.append(s('circle', { class: 'ext', cx: px, cy: this.y(v), r: 2.5 }),
                  s('text', { class: 'extl', x: px + (end ? -6 : 6), y: this.y(v) + (v === hi[0] ? -3 : -5), 'text-anchor': end ? 'end' : 'start' }, this.spec.fmt(v)));
     }
@@ -88,7 +87,7 @@ class Chart {
     return [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map(k => k * p).find(k => k >= v);
   }
   ticks(W) {
-    const total = this.data.step * this.n, per = { 3600: 900, 14400: 3600, 43200: 10800, 86400: 21600, 604800: 86400 }[total] || total / 4;
+    const total = this.data.step * this.n, per = { '1h': 900, '4h': 3600, '12h': 10800, '1d': 21600, '7d': 86400 }[this.data.range];
     const out = [];
     for (let t = Math.ceil(this.data.start / 1000 / per) * per; t < this.data.start / 1000 + total; t += per) out.push((t - this.data.start / 1000) / this.data.step);
     return W < 320 ? out.filter((_, i) => i % 2) : out;
@@ -140,13 +139,10 @@ class Chart {
     this.table.replaceChildren(h('table', {}, h('thead', {}, h('tr', {}, h('th', {}, 'Time (UTC)'), names.map(n => h('th', { class: 'n' }, n)))), body));
   }
 }
-/* What the server sends, as the charts take it: lists side by side, without the minute that has not ended. */
+/* What the server sends, without the point that has not ended. */
 function series(found) {
-  const rows = Object.fromEntries(found.series.map(one => [one.id.toLowerCase(), one.data]));
-  const first = rows.completed, step = first.length > 1 ? (first[1].x - first[0].x) / 1000 : 60, whole = Math.max(2, first.length - 1);
-  const y = name => (rows[name] || first.map(p => ({ x: p.x, y: null }))).slice(0, whole).map(p => p.y);
-  const three = name => ['p50', 'p95', 'p99'].map(p => y(`${name} ${p}`).map(v => v == null ? null : v / 1000));
-  return { range: found.range, start: first[0].x, step, marks: found.marks || [], series: { completed: [y('completed')], failed: [y('failed')], wait: three('wait'), run: three('run') } };
+  const whole = rows => rows.map(row => row.slice(0, -1));
+  return { ...found, series: Object.fromEntries(Object.entries(found.series).map(([name, rows]) => [name, whole(rows)])) };
 }
 function charts() {
   const box = $('[data-charts]');

@@ -82,6 +82,7 @@ function enhance(at) {                                       // what the script 
   within('table[data-acts]', decorate);
   within('table[data-sort]', sortable);
   within('[data-list]', box => { selecting(box); filtering(box); });
+  within('.tabs [aria-current]', a => { a.parentNode.scrollLeft = a.offsetLeft - a.parentNode.offsetLeft - 24; });
   tail(at);
 }
 document.addEventListener('DOMContentLoaded', () => {

@@ -5,15 +5,18 @@ from typing import Final
 from toril.web.pages.audit import AUDIT
 from toril.web.pages.breakers import BREAKERS
 from toril.web.pages.dead import DEAD
+from toril.web.pages.find import FIND
 from toril.web.pages.flows import FLOWS
 from toril.web.pages.groups import GROUPS
+from toril.web.pages.job import JOB
 from toril.web.pages.overview import OVERVIEW
 from toril.web.pages.page import Page
+from toril.web.pages.queue import QUEUE
 from toril.web.pages.schedules import SCHEDULES
 from toril.web.pages.workers import WORKERS
 
 __all__ = ["PAGES"]
 
 PAGES: Final[tuple[Page, ...]] = (
-    *OVERVIEW, *DEAD, *FLOWS, *SCHEDULES, *GROUPS, *BREAKERS, *WORKERS, *AUDIT,
+    *OVERVIEW, *QUEUE, *JOB, *DEAD, *FLOWS, *SCHEDULES, *GROUPS, *BREAKERS, *WORKERS, *AUDIT, *FIND,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict
 
 from toril.web.access import Role
-from toril.web.around import Around
+from toril.web.around import Around, Recall
 from toril.web.endpoint import Asking, Form
 
 __all__ = ["Looking", "Page", "View"]
@@ -21,9 +21,11 @@ class View(Form):
 
 @dataclass(frozen=True, slots=True)
 class Looking(Asking):
-    """Someone looks at a page. `around` is how the whole app is doing, which has been read already."""
+    """Someone looks at a page. `around` is how the whole app is doing, which has been read already; what is costly to
+    find out is asked for through `recall`, which asks again only when the answer is so many seconds old."""
 
     around: Around
+    recall: Recall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

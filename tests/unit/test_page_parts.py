@@ -1,0 +1,237 @@
+"""What pages are made of, without a page: words, pictures, histories, tracebacks, searches."""
+
+from typing import Any
+
+import pytest
+
+from toril.model import (
+    Backoff,
+    Circuit,
+    Counts,
+    Event,
+    EventKind,
+    Finding,
+    JobRecord,
+    Keep,
+    QueueView,
+    Settings,
+    Severity,
+    WorkerView,
+)
+from toril.policy.attention import (
+    Burying,
+    CircuitOpen,
+    Failing,
+    NoWorker,
+    Paused,
+    Slow,
+    Stalling,
+    StoreUnwell,
+)
+from toril.policy.search import JobFilter
+from toril.states import State
+from toril.web.pages.asked import typed
+from toril.web.pages.chronicle import chronicle
+from toril.web.pages.reasons import explained
+from toril.web.pages.sparks import spark
+from toril.web.pages.tracebacks import Line, lines_of
+from toril.web.pages.troubles import Name, of_queue, troubles
+from toril.web.words import clock_time, compact, number, percent, plural, size, span
+from toril.why import Explanation
+
+NOW = 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(None, "\u2013"), (0, "0 ms"), (420, "420 ms"), (1_800, "1.8 s"), (9_000, "9 s"), (30_400, "30 s"),
+     (59_600, "1m 00s"), (252_000, "4m 12s"), (7_560_000, "2h 06m"), (90_000_000, "1d 1h"), (-5, "0 ms")],
+)  # fmt: skip
+def test_durations_have_their_two_largest_units(ms: float | None, text: str) -> None:
+    assert span(ms) == text.replace(" ", "\u00a0")
+
+
+def test_figures_are_written_in_one_way() -> None:
+    assert (number(1284.4), number(None), percent(28.44), plural(1, "job"), plural(2, "child", "children")) == (
+        "1,284", "\u2013", "28.4\u00a0%", "1\u00a0job", "2\u00a0children")  # fmt: skip
+    assert (size(310), size(1_900), clock_time(NOW), compact({"a": "x" * 9}, 8)) == (
+        "310\u00a0B", "1.9\u00a0kB", "08:00:00", '{"a": "…')  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "filter_", "identity"),
+    [
+        ("", JobFilter(), None),
+        ("  429 ", JobFilter(text="429"), None),
+        ("name:embed error:429 data.org:nordwind rest of it",
+         JobFilter(name="embed", error="429", key="org=nordwind", text="rest of it"), None),
+        ("id:91f4", JobFilter(), "91f4"),
+        ('error:"timed out"', JobFilter(error="timed out"), None),
+        ("data.user.id=7", JobFilter(key="user.id=7"), None),
+        ("https://x.example", JobFilter(text="https://x.example"), None),
+        ("(a+)+$ % _", JobFilter(text="(a+)+$ % _"), None),
+    ],
+)  # fmt: skip
+def test_a_search_has_words_for_one_place_and_words_for_all(text: str, filter_: JobFilter, identity: str) -> None:
+    found = typed(text)
+
+    assert (found.filter, found.id) == (filter_, identity)
+
+
+def test_a_chosen_error_is_overruled_by_a_typed_one() -> None:
+    assert typed("", "refused").filter == JobFilter(error="refused")
+    assert typed("error:429", "refused").body() == {"error": "429"}
+
+
+def test_a_spark_is_as_high_as_its_highest_minute() -> None:
+    drawn = spark([0] * 30 + [10] * 31, [0] * 60 + [9])
+
+    assert drawn.line.startswith("M0 22L")
+    assert drawn.line.endswith("100 2")
+    assert drawn.ticks == ""  # of the minute under way nothing is drawn
+    assert spark([0, 4, 0], [0, 1, 0]).ticks == "M100 24v-18"
+
+
+TRACE = """Traceback (most recent call last):
+  File "/usr/lib/python3.11/asyncio/runners.py", line 190, in run
+    return runner.run(main)
+           ^^^^^^^^^^^^^^^^
+  File "/app/helpdesk/jobs.py", line 48, in embed
+    vectors = await client.embed(ctx.data)
+  File "/venv/lib/python3.11/site-packages/embedkit/client.py", line 212, in embed
+    return self._raise(reply)
+  File "/venv/lib/python3.11/site-packages/embedkit/client.py", line 99, in _raise
+    raise TooManyRequests(reply)
+  File "/venv/lib/python3.11/site-packages/httpx/x.py", line 1, in y
+    pass
+embedkit.TooManyRequests: 429"""
+
+
+def test_a_traceback_has_the_frames_of_libraries_dimmed_and_folded() -> None:
+    assert lines_of(TRACE) == [
+        Line("Traceback (most recent call last):", "lib"),
+        Line('  File "/usr/lib/python3.11/asyncio/runners.py", line 190, in run', "lib"),
+        Line("    return runner.run(main)", "lib"),
+        Line('  File "/app/helpdesk/jobs.py", line 48, in embed'),
+        Line("    vectors = await client.embed(ctx.data)"),
+        Line('  File "/venv/lib/python3.11/site-packages/embedkit/client.py", line 212, in embed', "lib"),
+        Line("    return self._raise(reply)", "lib"),
+        Line("  … 2 frames in embedkit, httpx", "lib"),
+        Line("embedkit.TooManyRequests: 429", "err"),
+    ]
+    assert lines_of("") == []
+    assert lines_of("ValueError: x") == [Line("ValueError: x", "err")]
+
+
+def record(**given: Any) -> JobRecord:
+    plain: dict[str, Any] = {
+        "queue": "email", "id": "7", "name": "send", "data": "{}", "state": State.WAITING, "attempts": 3,
+        "attempts_made": 0, "stalls": 0, "starts": 0, "fence": 0, "priority": 0, "delay": 0, "due": None,
+        "backoff": Backoff(kind="fixed", delay=1000), "timeout": None, "expires_at": None, "keep_completed": Keep(),
+        "keep_failed": Keep(), "keep_logs": 100, "result_ttl": None, "breaker": None, "subject": None,
+        "metadata": None, "checkpoint": None, "progress": None, "result": None, "failure": None, "stall_cause": None,
+        "cancelling": None, "worker": None, "added_at": NOW - 10_000, "started_at": None, "finished_at": None,
+        "deadline": None,
+    }  # fmt: skip
+    return JobRecord(**plain | given)
+
+
+def event(kind: EventKind, ago: int, **detail: str) -> Event:
+    return Event(str(ago), NOW - ago, kind, "7", detail)
+
+
+def test_history_is_told_in_steps_with_what_each_took() -> None:
+    events = [
+        event(EventKind.ADDED, 10_000), event(EventKind.WAITING, 10_000), event(EventKind.ACTIVE, 8_000),
+        event(EventKind.PROGRESS, 7_500), event(EventKind.DELAYED, 7_000),
+        event(EventKind.WAITING, 5_000, prev="delayed"),
+        event(EventKind.ACTIVE, 4_000), event(EventKind.FAILED, 2_000, failedReason="password=hush broke"),
+    ]  # fmt: skip
+    steps, parts = chronicle(record(state=State.FAILED, finished_at=NOW - 2_000), events, NOW)
+
+    assert [(step.word, step.more, step.ended and step.ended - step.at) for step in steps] == [
+        ("Added", "", 2_000), ("Attempt 1", "", 1_000), ("Delayed", "", 2_000), ("Waiting", "was delayed", 1_000),
+        ("Attempt 2", "", 2_000), ("Failed", "password=*** broke", None),
+    ]  # fmt: skip
+    assert [(part.cls, round(part.x)) for part in parts] == [
+        ("wait", 0), ("active", 25), ("delayed", 38), ("wait", 62), ("active", 75)]  # fmt: skip
+
+
+def test_where_events_are_gone_the_record_tells_the_rest() -> None:
+    done = record(state=State.COMPLETED, started_at=NOW - 5_000, finished_at=NOW - 1_000, starts=2)
+    steps, _ = chronicle(done, [], NOW)
+
+    assert [(step.word, step.more) for step in steps] == [
+        ("Added", ""),
+        ("Started", "2\u00a0starts"),
+        ("Completed", ""),
+    ]
+
+
+VIEW = QueueView(
+    name="email", counts=Counts(active=1), settings=Settings(concurrency=2), completed_total=0, failed_total=0
+)
+WORKER = WorkerView(
+    id="w", queues=("email",), slots=5, running=2, host="h", pid=1, version="1", started_at=0, seen_at=0
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reason", "facts", "text", "to"),
+    [
+        ("circuit", {"circuit": "mail", "state": "open"}, "Circuit mail is open", ("breakers",)),
+        ("paused", {}, "Queue email is paused", ("queues", "email")),
+        ("no_worker", {}, "No worker serves this queue", ("workers",)),
+        ("concurrency", {"concurrency": 2, "running": ["1"]}, "The queue runs 2 at once", ("queues", "email")),
+        ("rate", {}, "The queue's rate is used up", ("queues", "email")),
+        ("group_limit", {"group": "a", "holders": ["1"]}, "Group a is at its limit", ("groups",)),
+        ("waiting_children", {"open": 1, "children": 4}, "1 of 4\u00a0children have not ended", ()),
+        ("not_due", {}, "Its time has not come", ()),
+        ("behind", {"ahead": 2}, "2\u00a0jobs go first", ("queues", "email")),
+    ],
+)
+def test_what_holds_a_job_back_leads_to_where_it_can_be_changed(
+    reason: str, facts: dict[str, Any], text: str, to: tuple[str, ...]
+) -> None:
+    why = explained(Explanation(reason, "Because.", facts), record(), VIEW, [WORKER], NOW)
+
+    assert why is not None
+    assert [(hold.text, tuple(hold.to)) for hold in why.holds] == [(text, to)]
+
+
+def test_the_checks_that_passed_are_named() -> None:
+    why = explained(Explanation("next", "It is the next."), record(), VIEW, [WORKER], NOW)
+
+    assert why is not None
+    assert list(why.fine) == [
+        "Queue is not paused", "1\u00a0worker listens, 3\u00a0slots free", "It is due", "1 of 2 run",
+        "No open children",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.ACTIVE])
+def test_of_a_job_that_runs_or_has_ended_nobody_asks_why_not(state: State) -> None:
+    assert explained(Explanation("running", "."), record(state=state), VIEW, [], NOW) is None
+
+
+def test_every_need_has_words_a_cause_and_one_button() -> None:
+    finding = Finding(code="x", severity=Severity.ERROR, summary="keys are thrown away", where="w", fix="CONFIG SET")
+    needs: list[Any] = [
+        NoWorker("email", 1, 9, 4.0), Failing("email", 1, 28.4, 0.8, 12), CircuitOpen("mail", 1, 2),
+        StoreUnwell(None, finding), Slow("email", 1, 252.0, 120.0, True, 96.0), Stalling("email", None, 4),
+        Burying(None, 100), Paused("email", 1, 861, "jonas"),
+    ]  # fmt: skip
+    told = troubles(needs)
+
+    assert all(each.statement and each.cause and each.button and (each.to or each.act) for each in told)
+    assert told[0].cause == ("9\u00a0jobs wait, 4 more each minute.",)
+    assert told[4].cause == ("Its target is 2m\u00a000s. All slots are busy, the backlog grows by 96 a minute.",)
+    assert (told[7].act, told[7].at) == ("resume", "queues/email")
+    assert len(of_queue(needs, "email")) == 5
+
+
+def test_names_stand_apart_from_sentences() -> None:
+    (told,) = troubles([CircuitOpen("mail", 1, 2)])
+
+    assert Name("mail", ("breakers",)) in told.statement
+    assert Circuit(key="mail").key not in "".join(part for part in told.statement if isinstance(part, str))
