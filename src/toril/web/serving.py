@@ -57,7 +57,7 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
         except (OSError, TorilError) as error:
             _refused(supervisor, str(error))
             return
-        log.info("HTTP on %s:%s: /livez, /readyz, /health, /metrics, /api/v1", listen.host, port)
+        log.info("HTTP on %s:%s: the dashboard, /livez, /readyz, /health, /metrics, /api/v1", listen.host, port)
         watching = create_task(vitals.watch())
         try:
             await Event().wait()
