@@ -19,8 +19,9 @@ __all__ = ["Live", "Look", "Seen"]
 _TABS: Final = 64  # of the 128 connections: the API keeps places of its own
 _REST: Final = 1.0  # seconds between two messages, at least
 _SHARE: Final = 25  # the reader rests so many times as long as it reads: at most a twenty-fifth of a core
+_MOST: Final = 5.0  # seconds of rest, however busy the machine is
 _LONGEST: Final = 15.0  # seconds without a message, until a comment shows that the stream is alive
-_CELL: Final = re.compile(r'<[a-z]+ id="(n-[^"]*)"([^>]*)>([^<]*)')
+_CELL: Final = re.compile(r'<[a-z]+ (?:[^<>]* )?id="(n-[^"]*)"([^>]*)>([^<]*)')
 _VALUE: Final = re.compile(r' (?:data-)?value="([^"]*)"')
 _ROW: Final = re.compile(r'<tr data-id="([^"]*)"')
 
@@ -127,7 +128,8 @@ class Live:
             started = self._clock.monotonic()
             for look in {tab.look for tab in self._tabs}:
                 await self._look(look)
-            await self._clock.sleep(max(_REST, (self._clock.monotonic() - started) * _SHARE))
+            took = self._clock.monotonic() - started
+            await self._clock.sleep(min(_MOST, max(_REST, took * _SHARE)))
 
     async def _look(self, look: Look) -> None:
         tabs = [tab for tab in self._tabs if tab.look == look]
