@@ -31,6 +31,9 @@ class Chaos:
             Fault.CUT: self._cut,
             Fault.RESTART: self._restart,
             Fault.STOP: self._stop,
+            Fault.SWIZZLE: self._swizzle,
+            Fault.WALL_CLOCK: self._step_wall_clock,
+            Fault.STORE_CLOCK: self._jump_store_clock,
         }
         mix = self._world.plan.mix
         return [self._again_and_again(mix[kind], kind, act) for kind, act in kinds.items() if mix[kind]]
@@ -53,8 +56,13 @@ class Chaos:
             await act()
 
     def _victim(self) -> Node:
-        nodes = list(self._world.nodes.values())
+        nodes = self._victims()
         return nodes[int(self._chance.random() * len(nodes))]
+
+    def _victims(self) -> list[Node]:
+        """All but those that are spared."""
+        spared = getattr(self._world.plan, "healthy", ())  # of the other worlds none is
+        return [node for name, node in self._world.nodes.items() if name not in spared]
 
     def _note(self, text: str) -> None:
         self._world.journal.note(f"{self._world.witness.now() - EPOCH} {text}")
@@ -66,7 +74,7 @@ class Chaos:
 
     async def _pause(self) -> None:
         """One process; sometimes the whole machine, as when a lid is shut."""
-        victims = list(self._world.nodes.values()) if self._chance.random() < 0.2 else [self._victim()]
+        victims = self._victims() if self._chance.random() < 0.2 else [self._victim()]
         seconds = self._chance.uniform(0.2, 2.5) * self._world.plan.terms.lease / 1000
         self._note(f"pause {[victim.name for victim in victims]} for {seconds:.3f} s")
         self._world.journal.tally["whole machine paused"] += len(victims) > 1
@@ -83,6 +91,35 @@ class Chaos:
         self._world.storm.cut(victim.name, way)
         await asyncio.sleep(self._chance.uniform(0.1, 2.0) * self._world.plan.terms.lease / 1000)
         self._world.storm.mend(victim.name)
+
+    async def _swizzle(self) -> None:
+        """Connections go one by one, and come back in another order."""
+        names = [node.name for node in self._victims()]
+        chosen = self._chance.sample(names, self._chance.randint(1, len(names)))
+        self._note(f"swizzle {chosen}")
+        pause = 0.3 * self._world.plan.terms.lease / 1000
+        for name in chosen:
+            self._world.storm.cut(name, "request" if self._chance.random() < 0.5 else "reply")
+            await asyncio.sleep(self._chance.random() * pause)
+        for name in self._chance.sample(chosen, len(chosen)):
+            self._world.storm.mend(name)
+            await asyncio.sleep(self._chance.random() * pause)
+
+    async def _step_wall_clock(self) -> None:
+        """Of one process: nothing may hang on it."""
+        victim, ms = self._victim(), self._chance.choice((-7_200_000, -1500, 1500, 7_200_000))
+        self._note(f"the clock of {victim.name} steps by {ms} ms")
+        clock = self._world.clocks.get(victim.name)
+        if clock is not None:
+            clock.step(ms)
+
+    async def _jump_store_clock(self) -> None:
+        """Forward leases run out early, backward they live longer; nobody is to blame for a lease lost by that."""
+        ms = int(self._chance.uniform(-1, 1) * self._world.plan.terms.lease)
+        self._note(f"the clock of the store jumps by {ms} ms")
+        for node in self._world.nodes.values():
+            node.delays += 1
+        self._world.store_clock.step(ms)
 
     async def _stop(self) -> None:
         """As a deployment does; and sometimes a second time, by someone who does not want to wait."""

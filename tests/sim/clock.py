@@ -29,6 +29,10 @@ class SimClock:
         self._skew = skew
         self._names = count(1)
 
+    def step(self, ms: int) -> None:
+        """Somebody sets the wall clock; the monotonic one goes on as before."""
+        self._skew += ms
+
     def now(self) -> int:
         return EPOCH + self._skew + round(self.monotonic() * 1000)
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, Protocol
 
-__all__ = ["CALM", "Fate", "Fault", "Point", "Storm", "Weather", "draw_mix"]
+__all__ = ["CALM", "ROUGH", "Fate", "Fault", "Point", "Storm", "Weather", "draw_mix", "draw_rough"]
 
 
 class Fault(StrEnum):
-    """The kinds of fault. The first five befall a call, the others a process, a connection or the store."""
+    """The kinds of fault. The first five befall a call, the others a process, a connection or the store; the last
+    three only seeds that ask for rough weather, so that the others stay as they are known."""
 
     LOST_REQUEST = "lost request"
     LOST_REPLY = "lost reply"
@@ -23,9 +24,13 @@ class Fault(StrEnum):
     CUT = "cut connection"
     RESTART = "store restart"
     STOP = "graceful stop"
+    SWIZZLE = "swizzle of connections"
+    WALL_CLOCK = "wall clock step"
+    STORE_CLOCK = "store clock jump"
 
 
 PER_CALL: Final = frozenset(list(Fault)[:5])
+ROUGH: Final = (Fault.SWIZZLE, Fault.WALL_CLOCK, Fault.STORE_CLOCK)
 
 # Nothing, a little, much, a storm: the share of calls, and the mean seconds between two faults of a kind.
 _SHARES: Final = (0.0, 0.01, 0.06, 0.25)
@@ -36,12 +41,18 @@ _RESTS: Final = frozenset({"wait", "finished", "health"})  # calls without an ef
 
 def draw_mix(chance: random.Random) -> dict[Fault, float]:
     """Which faults this seed has and how often. Mixes differ: some bugs hide behind a fault that is always there."""
-    mix = {}
-    for fault in Fault:
+    mix = dict.fromkeys(Fault, 0.0)
+    for fault in (fault for fault in Fault if fault not in ROUGH):
         (level,) = chance.choices(range(4), _LEVELS)
         mix[fault] = (_SHARES if fault in PER_CALL else _GAPS)[level]
     mix[Fault.CRASH_POINT] /= 5  # a dead process makes no further calls, which the other faults need
     return mix
+
+
+def draw_rough(chance: random.Random) -> dict[Fault, float]:
+    """The faults of rough weather, at least one of them."""
+    chosen = chance.sample(ROUGH, chance.randint(1, len(ROUGH)))
+    return {fault: chance.choice(_GAPS[1:]) for fault in chosen}
 
 
 class Point(StrEnum):
@@ -82,8 +93,12 @@ class Weather(Protocol):
 class Storm:
     """Seeded faults, until it is over."""
 
-    def __init__(self, chance: random.Random, mix: Mapping[Fault, float], *, patience: float, lateness: float) -> None:
+    def __init__(
+        self, chance: random.Random, mix: Mapping[Fault, float], *, patience: float, lateness: float,
+        spared: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
         self.patience = patience
+        self._spared = spared
         self.over = False
         self.tally: Counter[str] = Counter()
         self._chance = chance
@@ -95,7 +110,7 @@ class Storm:
         """Every call draws equally often, so that one fault more or less does not change all that follow."""
         draws = [self._chance.random() for _ in range(9)]
         request, reply = 0.0005 + draws[0] * 0.01, 0.0005 + draws[1] * 0.01
-        if self.over:
+        if self.over or node.partition(".")[0] in self._spared:
             return Fate(request, reply)
         if node in self._cut:
             return Fate(request, reply, lost=self._cut[node])

@@ -33,12 +33,13 @@ class Kept:
         return simulate(self.plan.seed, plan=self.plan)
 
     def document(self) -> dict[str, Any]:
-        return {"wrong": self.wrong, "plan": asdict(self.plan)}
+        return {"wrong": self.wrong, "plan": asdict(self.plan) | {"healthy": sorted(self.plan.healthy)}}
 
     @classmethod
     def read(cls, path: Path) -> "Kept":
         found = json.loads(path.read_text("utf-8"))
         told = found["plan"]
+        told["healthy"] = frozenset(told.get("healthy", ()))
         told["terms"] = Terms(**told["terms"])
         told["mix"] = dict.fromkeys(Fault, 0.0) | {Fault(name): rate for name, rate in told["mix"].items()}
         told["weights"] = {Kind(name): weight for name, weight in told["weights"].items()}

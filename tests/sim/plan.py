@@ -1,16 +1,17 @@
 """What a seed stands for: the fleet, the jobs, the terms and the faults of one simulation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tests.sim.clock import stream
-from tests.sim.faults import Fault, draw_mix
+from tests.sim.faults import Fault, draw_mix, draw_rough
 from tests.sim.script import QUEUE, Kind, draw_weights
 
-__all__ = ["GROUPED", "QUEUE", "Plan", "Terms"]
+__all__ = ["GROUPED", "QUEUE", "ROUGH_FROM", "Plan", "Terms"]
 
 GROUPED = 5_000  # from this seed on jobs are of groups, of which one runs at a time
+ROUGH_FROM, ROUGH_TO = 8_000, 9_000  # seeds of rough weather: clocks jump, and connections go one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +44,23 @@ class Plan:
     farewell: Literal["none", "stop", "force", "order"]
     clerk: bool = False
     grouped: bool = False
+    healthy: frozenset[str] = frozenset()  # processes that nothing befalls: they must get on while the others suffer
+
+    @classmethod
+    def lively(cls, seed: int) -> "Plan":
+        """Two workers of three and all producers are spared. What needs no person must end while the storm lasts."""
+        drawn = cls.draw(seed)
+        hard = dict.fromkeys((Fault.RESTART, Fault.STORE_CLOCK), 0.0)  # they would befall all
+        return replace(
+            drawn, workers=3, jobs=60, storm=180.0, operator=False, clerk=False, concurrency=None, farewell="none",
+            mix=drawn.mix | {Fault.KILL: 0.6, Fault.PAUSE: 0.6, Fault.CUT: 0.6} | hard,
+            weights={Kind.QUICK: 2, Kind.LONG: 2, Kind.FLAKY: 1}, healthy=frozenset({"w0", "w1", "p0", "p1"}),
+        )  # fmt: skip
 
     @classmethod
     def draw(cls, seed: int) -> "Plan":
         chance = stream(seed, "plan")
+        rough = draw_rough(stream(seed, "rough")) if ROUGH_FROM <= seed < ROUGH_TO else {}
         terms = Terms(
             slots=chance.choice((1, 2, 4)),
             lease=chance.choice((1000, 3000, 3000, 10_000)),
@@ -62,12 +76,12 @@ class Plan:
             concurrency=chance.choice((None, None, None, None, 1, 3)),
             storm=chance.uniform(2, 4 + terms.lease / 1000),
             patience=chance.choice((0.1, 0.5)),
-            mix=draw_mix(chance),
+            mix=draw_mix(chance) | rough,
             weights=draw_weights(chance),
             operator=chance.random() < 0.6,
             supervised=chance.random() < 0.5,
             skew=chance.choice((0, 0, -7_200_000, 7_200_000)),
             farewell=chance.choice(("none", "stop", "stop", "force", "order")),
-            grouped=seed >= GROUPED,
+            grouped=GROUPED <= seed < ROUGH_FROM,
             clerk=seed % 10 in {5, 6},  # not drawn: the others stay as they are known
         )

@@ -90,11 +90,14 @@ class World:
     def __init__(self, plan: Plan, store: Callable[[Clock], SimStore], *, trace: bool = False) -> None:
         self.plan = plan
         self.journal = Journal(lines=[] if trace else None)
-        clock = SimClock(stream(plan.seed, "store"))
+        clock = self.store_clock = SimClock(stream(plan.seed, "store"))
+        self.clocks: dict[str, SimClock] = {}
         self.store = store(clock)
         self.witness = Witness(self.journal, self.store, clock, every=_LOOK_EVERY)
         self.conduct = self.witness.conduct
-        self.storm = Storm(stream(plan.seed, "calls"), plan.mix, patience=plan.patience, lateness=self._lateness)
+        self.storm = Storm(
+            stream(plan.seed, "calls"), plan.mix, patience=plan.patience, lateness=self._lateness, spared=plan.healthy
+        )
         self.seconds = 0.0
         self.nodes: dict[str, Node] = {}
         self.stations: dict[str, Station] = {}
@@ -153,7 +156,10 @@ class World:
             self._start(self._keep_alive("clerk", self._clerk, over=lambda: self.storm.over))
         for work in chaos.works():
             self._start(work)
-        await self._until(lambda: False, plan.storm)
+        await self._until(self._drained if plan.healthy else lambda: False, plan.storm)
+        if plan.healthy and not self._drained() and not self.journal.violations:
+            left = [(entry.id, entry.script.kind, entry.stage) for entry in self.witness.ledger.entries if entry.open]
+            self.journal.violated("liveness", f"two of three workers were well, and did not get on: {left}")
         await self._until(lambda: all(orders.done for orders in self._orders), plan.storm * 4)
         await chaos.end()
         await self._calm_down()
@@ -283,7 +289,9 @@ class World:
         return Link(node.name, Wire(node, self.store, self.storm, self.witness, self._spawn), self.witness)
 
     def _clock(self, node: Node) -> SimClock:
-        return SimClock(stream(self.plan.seed, node.name), name=node.name, node=node, skew=self.plan.skew)
+        clock = SimClock(stream(self.plan.seed, node.name), name=node.name, node=node, skew=self.plan.skew)
+        self.clocks[node.name] = clock
+        return clock
 
     def _healer(self) -> Engine:
         """Someone whom nothing befalls."""

@@ -28,6 +28,10 @@ def test_counts_are_added_and_the_longest_time_stays() -> None:
     assert not any(broken for _, broken in told().values())
 
 
+def test_what_was_not_run_is_not_told_as_nothing() -> None:
+    assert told()["T15"] == ("not run", False)
+
+
 def test_what_is_lost_or_not_caught_is_broken() -> None:
     assert told({"figure": "T7", "lost": 1})["T7"] == ("{'lost': 1}", True)
     assert told({"figure": "T9", "planted": 1, "caught": 0})["T9"][1]
