@@ -38,7 +38,7 @@ async def send_reply(ctx: JobContext[dict[str, Any]]) -> str:
 
 
 def _deliver_to(address: str) -> str:
-    if address.endswith("@gone.example"):
+    if address.endswith("@gone.example") and address not in mended:
         raise PermanentError(f"550 5.1.1 user unknown: {address}")
     return "delivered"
 
