@@ -12,6 +12,6 @@ def test_the_page_shows_the_figures_that_were_kept() -> None:
 def test_all_peers_met_the_same_faults() -> None:
     runs = [told["runs"] for told in kept()["peers"].values()]
 
-    assert len(runs) >= 4
+    assert len(runs) >= 3
     assert len({tuple(run["faults"] for run in each) for each in runs}) == 1
     assert all(run["lost"] == 0 for run in kept()["peers"]["Toril"]["runs"])
