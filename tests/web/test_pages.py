@@ -90,6 +90,15 @@ async def test_who_has_a_token_signs_in_once() -> None:
     assert (page.status_code, api.status_code, act.status_code) == (200, 200, 403)
 
 
+async def test_a_form_says_less_of_its_origin_than_a_script() -> None:
+    ours = {"origin": "null", "sec-fetch-site": "same-origin"}
+    async with served(access=Tokens({TOKEN: Role.READ})) as here, browser(here) as client:
+        let_in = await client.post("/", data={"token": TOKEN}, headers=ours)
+        sandboxed = await client.post("/", data={"token": TOKEN}, headers={"origin": "null"})
+
+    assert (let_in.status_code, sandboxed.status_code) == (303, 403)
+
+
 @pytest.mark.parametrize("ticket", ["", "1.2", "9999999999.", "9999999999." + "0" * 64, "x", "-1.2"])
 async def test_a_ticket_that_was_not_given_out_opens_nothing(ticket: str) -> None:
     async with served(access=Tokens({TOKEN: Role.READ})) as here, browser(here) as client:

@@ -117,6 +117,8 @@ def check_own(headers: Headers) -> None:
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in ("same-origin", "none"):
         raise Problem(403, "cross_site", "this was sent by another site's page")
+    if origin == "null" and site == "same-origin":
+        return  # a form of a page that sends no referrer, which ours do not
     if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
         raise Problem(403, "cross_site", "this was sent by another site's page")
     if site is None and origin is None and "cookie" in headers:

@@ -1,0 +1,150 @@
+"""A day's work in a browser: what is wrong, a queue, a job, and what is done with them."""
+
+import re
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.dashboard.guests import BROWSED, PHONE, WIDE, Guest, findings, scrolls_sideways
+from tests.dashboard.stage import Stage
+from toril import Job, State
+from toril.web import Role, Tokens
+
+pytestmark = BROWSED
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+def address(job: "Job[object]") -> str:
+    return f"/queues/{job.queue.name}/jobs/{job.id}"
+
+
+async def test_the_overview_says_what_is_wrong_first(stage: Stage, guest: Guest) -> None:
+    page = await guest("/")
+
+    await expect(page.locator("h1")).to_have_text(re.compile(r"thing.* attention"))
+    await expect(page.locator(".problems li").first).to_contain_text("embeddings.internal is open")
+    await expect(page.locator("tbody tr", has_text="data-import")).to_have_count(1)
+    assert re.match(r"\(\d+\) Overview", await page.title())
+
+
+async def test_a_figure_changes_while_one_looks(stage: Stage, guest: Guest) -> None:
+    page = await guest("/")
+    delayed = page.locator('[id="n-kb-sync-d"]')
+    before = int(await delayed.inner_text())
+    stage.do(stage.app.queue("kb-sync").add("check_links", None, delay=9_000))
+
+    await expect(delayed).to_have_text(str(before + 1))
+
+
+async def test_a_failed_job_is_retried_by_clicking(stage: Stage, guest: Guest) -> None:
+    job = stage.do(_failed(stage))
+    page = await guest(address(job))
+    await expect(page.locator(".tb .err")).to_contain_text("550 5.1.1")
+    await page.get_by_role("button", name="Retry", exact=True).click()
+
+    await expect(page.locator(".toast")).to_contain_text("1 job retried")
+    await stage.till(lambda: _ran_twice(job))
+
+
+async def test_a_delayed_job_is_cancelled_after_a_question(stage: Stage, guest: Guest) -> None:
+    job = stage.do(stage.app.queue("email").add("send_welcome", {"to": "x@example.org"}, delay=9_000))
+    page = await guest(address(job))
+    await page.get_by_role("button", name="Cancel", exact=True).click()
+    await page.get_by_role("button", name="Cancel this job").click()
+
+    await expect(page.locator(".toast")).to_contain_text("Cancelled")
+    await stage.till(lambda: _is_gone(stage, job))
+
+
+async def test_a_queue_is_searched_and_all_that_match_are_promoted(stage: Stage, guest: Guest) -> None:
+    queue = stage.app.queue("email")
+    for n in range(3):
+        stage.do(queue.add("send_welcome", {"to": f"bulk{n}@example.org"}, delay=9_000))
+    page = await guest("/queues/email?state=delayed")
+    await page.get_by_label("Search by id").fill("bulk")
+    await expect(page.locator("tbody tr")).to_have_count(3)
+    assert "q=bulk" in page.url
+    await page.get_by_role("button", name="Promote all 3").click()
+    dialog = page.locator("dialog")
+    await expect(dialog).to_contain_text("queue email, state delayed, text bulk")
+    await dialog.get_by_role("button", name=re.compile("Promote 3")).click()
+
+    await expect(page.locator(".toast").last).to_contain_text("3 jobs promoted")
+
+
+async def test_a_queue_is_paused_and_undone(one_stage: Stage, guest: Guest) -> None:
+    page = await guest("/queues/kb-sync")
+    await page.get_by_role("button", name="Pause", exact=True).click()
+    await expect(page.get_by_role("button", name="Resume", exact=True)).to_be_visible()
+    await page.get_by_role("button", name="Undo").click()
+
+    await expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+
+
+async def test_everything_is_reached_by_keys(one_stage: Stage, guest: Guest) -> None:
+    page = await guest("/queues/email?state=completed")
+    await page.keyboard.press("j")
+    await page.keyboard.press("x")
+    await expect(page.locator(".bulk")).to_contain_text("1 selected")
+    await page.keyboard.press("/")
+    await page.locator("dialog input").fill("data-imp")
+    await expect(page.locator("#pal li").first).to_contain_text("data-import")
+    await page.keyboard.press("Enter")
+
+    await expect(page).to_have_url(re.compile("/queues/data-import"))
+
+
+async def test_a_running_job_shows_progress_and_log(stage: Stage, guest: Guest) -> None:
+    page = await guest(address(stage.seeded.running))
+
+    await expect(page.locator("progress")).to_have_attribute("value", "64")
+    await expect(page.locator(".logs li").last).to_contain_text("rows 801 to 1000 written")
+    await expect(page.locator("pre#data")).to_contain_text("hidden")
+
+
+async def test_a_token_opens_the_pages_and_a_reader_may_not_act(one_stage: Stage, guest: Guest) -> None:
+    guest.expected = ("401",)
+    page = await guest("/queues/email", base=one_stage.also(Tokens({TOKEN: Role.READ})))
+    await page.get_by_label("Token").fill(TOKEN)
+    await page.get_by_role("button", name="Sign in").click()
+
+    await expect(page.locator("h1")).to_contain_text("email")
+    await expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+    await expect(page.locator("tbody input")).to_have_count(0)
+
+
+async def test_without_the_script_pages_still_read(one_stage: Stage, guest: Guest) -> None:
+    page = await guest("/queues/email?state=completed&q=send_welcome", java_script_enabled=False)
+
+    await expect(page.locator("tbody tr").first).to_contain_text("send_welcome")
+    await expect(page.locator(".tabs a[aria-current]")).to_contain_text("Completed")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_nobody_is_shut_out(one_stage: Stage, guest: Guest, theme: str) -> None:
+    seeded = one_stage.seeded
+    for path in ("/", "/queues/email", address(seeded.failed), address(seeded.running), "/find?q=8"):
+        page: Page = await guest(path, theme=theme, size=WIDE)  # type: ignore[arg-type]
+        assert await findings(page) == [], path
+
+
+async def test_no_page_is_wider_than_a_phone(one_stage: Stage, guest: Guest) -> None:
+    for path in ("/", "/queues/email", address(one_stage.seeded.flow), address(one_stage.seeded.failed)):
+        assert not await scrolls_sideways(await guest(path, size=PHONE)), path
+
+
+async def _failed(stage: Stage) -> "Job[object]":
+    queue = stage.app.queue("email")
+    job = await queue.add("send_reply", {"to": "again@gone.example", "ticket": 1})
+    await stage.app.store.finished("email", [job.id], timeout=30_000)
+    return job
+
+
+async def _ran_twice(job: "Job[object]") -> bool:
+    found = await job.queue.job(job.id)
+    return found is not None and found.record is not None and found.record.starts >= 2
+
+
+async def _is_gone(stage: Stage, job: "Job[object]") -> bool:
+    found = await stage.app.queue("email").job(job.id)
+    return found is None or found.record is None or found.record.state is State.FAILED
