@@ -208,8 +208,9 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Inspector(Protocol):
-    """The read side: pages and figures, never on the hot path. A page is bounded; a walk over pages neither repeats
-    a job nor skips one that stays in the state while jobs move."""
+    """The read side: pages and figures, never on the hot path. A page is bounded, in bytes too: it may have fewer jobs
+    than asked for, and a cursor. A walk over pages neither repeats a job nor skips one that stays in the state while
+    jobs move."""
 
     async def queues(self) -> list[str]: ...
 

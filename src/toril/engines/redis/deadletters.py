@@ -41,9 +41,9 @@ class RedisDeadLetters(RedisStore):
     async def letters(self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50) -> Page[DeadLetter]:
         most = min(whole("limit", limit, 1, 2**53), _MOST)
         time, last = place_of(order, cursor)
-        rows = await self._read("letters", DEAD_LETTERS, [order, most + 1, time, last])
+        rows, full = await self._read("letters", DEAD_LETTERS, [order, most + 1, time, last])
         items = tuple(map(_letter, rows[:most]))
-        return Page(items, cursor_of(items[-1]) if len(rows) > most else None)
+        return Page(items, cursor_of(items[-1]) if full or len(rows) > most else None)
 
     async def letters_of(self, ids: Sequence[str]) -> list[DeadLetter | None]:
         bounded(ids)

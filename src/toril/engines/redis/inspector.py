@@ -119,10 +119,10 @@ class RedisInspector(RedisStore):
         limit = _limit(limit)
         state = known(State, state)
         place = _place(state, cursor)
-        ceiling, rows = await self._read("page", queue, [state.value, limit + 1, *place])
+        ceiling, rows, full = await self._read("page", queue, [state.value, limit + 1, *place])
         shown_rows = rows[:limit]
         items = tuple(record_of(queue, row) for _, _, row in shown_rows)
-        return Page(items, _cursor(state, ceiling, shown_rows) if len(rows) > limit else None)
+        return Page(items, _cursor(state, ceiling, shown_rows) if full or len(rows) > limit else None)
 
     async def logs(self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100) -> Page[str]:
         queue = check_queue_name(queue)

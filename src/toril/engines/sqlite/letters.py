@@ -10,6 +10,7 @@ from toril.engines.sqlite.calls import answered, recall_changed, remember_change
 from toril.engines.sqlite.family import leave, rejoin
 from toril.engines.sqlite.layout import Place, first_key, job_key
 from toril.engines.sqlite.options import Link, dump_options, load_failure, load_options
+from toril.engines.sqlite.reads import PAGE_BYTES
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.tx import QueueRow, Tx
@@ -46,9 +47,14 @@ _SQL: Final = {name: statement("letters", name) for name in (
 def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLetter]:
     """By the time of failing, then by id."""
     place = place_of(order, cursor)
-    found = tx.all(_SQL[order], (*place, limit + 1))
-    items = tuple(map(_letter, found[:limit]))
-    return Page(items, cursor_of(items[-1]) if len(found) > limit else None)
+    items: list[DeadLetter] = []
+    room = PAGE_BYTES
+    for row in tx.each(_SQL[order], (*place, limit + 1)):
+        if len(items) == limit or room < 0:
+            return Page(tuple(items), cursor_of(items[-1]))
+        items.append(_letter(row))
+        room -= len(items[-1].data)
+    return Page(tuple(items))
 
 
 def of_ids(tx: Tx, ids: Sequence[str]) -> list[DeadLetter | None]:

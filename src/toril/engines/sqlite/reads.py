@@ -34,6 +34,7 @@ from toril.policy.retention import MINUTES
 from toril.states import FINISHED, State
 
 __all__ = [
+    "PAGE_BYTES",
     "arrivals",
     "events",
     "finished",
@@ -54,6 +55,7 @@ _SQL = {name: statement("reads", name) for name in (
     "runs_of", "result", "minutes", "arrivals", "pokes",
 )}  # fmt: skip
 _MOST = 1_000  # items in one page
+PAGE_BYTES = 4 * 1024 * 1024  # of jobs, from which on a page takes no more of them
 _END = 2**63 - 1
 _NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
 
@@ -103,8 +105,14 @@ def page(tx: Tx, name: str, state: State, cursor: str | None, limit: int) -> Pag
         keys, after = _running(tx, row, cursor, limit)
     else:
         keys, after = _standing(tx, row, state, cursor, limit)
-    found = [_job(tx, name, key) for key in keys]
-    return Page(tuple(job for job in found if job is not None), after)
+    found, room = [], PAGE_BYTES
+    for count, key in enumerate(keys, 1):
+        if (job := _job(tx, name, key)) is not None:
+            found.append(job)
+            room -= sum(map(len, filter(None, (job.data, job.result, job.progress, job.metadata, job.checkpoint))))
+        if room < 0 and count < len(keys):
+            return page(tx, name, state, cursor, count)  # once more, for the cursor that stands there
+    return Page(tuple(found), after)
 
 
 def _running(tx: Tx, row: QueueRow, cursor: str | None, limit: int) -> tuple[list[int], str | None]:

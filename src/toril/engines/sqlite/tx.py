@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -144,6 +144,14 @@ class Tx:
 
     def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
         return self._connection.execute(sql, parameters).fetchall()
+
+    def each(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Any]:
+        """Row after row, for rows so large that not all of them are wanted."""
+        rows = self._connection.execute(sql, parameters)
+        try:
+            yield from rows
+        finally:
+            rows.close()
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Execute; how many rows it changed."""

@@ -1,7 +1,8 @@
 -- Dead letters: a page by the time of their failing, or those of some ids.
 -- KEYS    the dead letters' base, the fleet's base
 -- ARGV    now, `newest` or `oldest`, how many, the time and id after which it begins; or now, `of`, ids
--- Returns rows: id, when, the job's own payload, queue, job, cause, a reader's fields; for ids false where there is none
+-- Returns rows: id, when, the job's own payload, queue, job, cause, a reader's fields; for ids false where there is none;
+--         of a page also 1 if they were too large for more
 -- Events  none
 -- include begin
 -- include letters
@@ -11,7 +12,7 @@ if ARGV[2] == 'of' then
   return rows
 end
 
-local newest, most, score, last = ARGV[2] == 'newest', tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local newest, most, score, last, room = ARGV[2] == 'newest', tonumber(ARGV[3]), ARGV[4], ARGV[5], N.page
 local verb, edge, offset = newest and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE', newest and '-inf' or '+inf', 0
 
 -- Bytes decide, as in a sorted set; Lua's own comparison is that of the server's language.
@@ -28,8 +29,11 @@ while #rows < most do
   if #found == 0 then break end
   for i = 1, #found, 2 do
     local row = (tonumber(found[i + 1]) ~= tonumber(score) or is_after(found[i])) and letter_row(found[i], found[i + 1])
-    if row and #rows < most then rows[#rows + 1] = row end
+    if row and #rows < most then
+      rows[#rows + 1], room = row, room - #row[3]
+      if room < 0 then most = #rows end
+    end
   end
   offset = offset + #found / 2
 end
-return rows
+return {rows, room < 0 and 1 or 0}

@@ -2,22 +2,22 @@
 -- out what was claimed since, so that a job that moves is not seen twice.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, state, how many, ceiling; where the last page ended: `s`, `l` or `p`, score, id; more ids before it
--- Returns the ceiling, rows (`s`, `l` or `p`, score, record)
+-- Returns the ceiling, rows (`s`, `l` or `p`, score, record), 1 if they were too large for more
 -- Events  none
 -- include begin
 -- include records
 -- include places
-local ZSET = {
-  completed = K.completed, failed = K.failed, delayed = K.delayed, prioritized = K.prioritized,
-  waiting_children = K.waiting_children, waiting = K.suspects,
-}
-local state, most, rows = ARGV[2], tonumber(ARGV[3]), {}
+local ZSET = {completed = K.completed, failed = K.failed, delayed = K.delayed, prioritized = K.prioritized,
+  waiting_children = K.waiting_children, waiting = K.suspects}
+local state, most, rows, room = ARGV[2], tonumber(ARGV[3]), {}, N.page
 local ceiling = tonumber(ARGV[4]) or tonumber(call('HGET', P .. K.toril, F.claims) or 0)
 local newest_first = state == 'completed' or state == 'failed'
 
 local function show(phase, id, score)
   local record = record_of(id, state, state == 'delayed' and score)
-  if record and not has_moved(record, ceiling) then rows[#rows + 1] = {phase, score, record} end
+  if not record or has_moved(record, ceiling) then return end
+  rows[#rows + 1], room = {phase, score, record}, room - size_of(record)
+  if room < 0 then most = math.min(most, #rows) end
 end
 
 -- Entries of equal score stand in the order of their ids.
@@ -62,7 +62,7 @@ end
 -- What is parked, group by group: after those that were let in.
 local function walk_parked(last)
   local found = call('ZRANGEBYLEX', P .. K.parked, last == '' and '-' or '(' .. last, '+', 'LIMIT', 0, most - #rows)
-  for i = 1, #found do show('p', groups.job_of(found[i]), found[i]) end
+  for i = 1, #found do if #rows < most then show('p', groups.job_of(found[i]), found[i]) end end
   if #found > 0 and #rows < most then walk_parked(found[#found]) end  -- some were not to be shown
 end
 
@@ -77,4 +77,4 @@ if state == 'waiting' and phase ~= 'p' then
   walk_list(P .. K.wait, at or -1)
 end
 if state == 'waiting' and groups.used() then walk_parked(phase == 'p' and ARGV[6] or '') end
-return {ceiling, rows}
+return {ceiling, rows, room < 0 and 1 or 0}

@@ -13,3 +13,9 @@ local function has_moved(record, ceiling)
   local fence = record[14] and tonumber(record[14]:match('^%d+'))
   return fence and fence > ceiling
 end
+
+local function size_of(fields)
+  local bytes = 0
+  for i = 1, N.record do bytes = bytes + (fields[i] and #fields[i] or 0) end
+  return bytes
+end
