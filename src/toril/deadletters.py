@@ -12,6 +12,7 @@ from toril.model import Backoff, Call, Changed, DeadLetter, Found, Keep, Refused
 from toril.policy.errorgroups import Failed, grouped
 from toril.policy.letters import LetterFilter, cursor_of
 from toril.policy.masking import masked
+from toril.policy.redaction import redacted
 from toril.policy.retry import Exponential, Fixed, Strategy, Waiting
 from toril.policy.strategies import check_known
 from toril.protocols import Order
@@ -80,7 +81,7 @@ class AppDeadLetters:
             page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
             for letter in page.items:
                 looked += 1
-                if where is not None and not where.matches(letter, self._seen):
+                if where is not None and not where.matches(letter, self._seen, self._error):
                     continue
                 if len(found) == limit:
                     return Found(tuple(found), cursor_of(found[-1]), looked - 1)
@@ -185,7 +186,7 @@ class AppDeadLetters:
         return self._home.redaction.seen(value, "data", letter.queue, letter.name)
 
     def _error(self, letter: DeadLetter) -> str:
-        return self._home.redaction.text(letter.failure.reason, "error", letter.queue, letter.name) or ""
+        return redacted(self._home.redaction.text(letter.failure.reason, "error", letter.queue, letter.name) or "")
 
     def _wire(self, backoff: Waiting | str | None) -> Backoff | None:
         if backoff is None:
@@ -256,7 +257,7 @@ class AppDeadLetters:
         while True:
             page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
             for letter in page.items:
-                if where.matches(letter, self._seen):
+                if where.matches(letter, self._seen, self._error):
                     yield letter
             cursor = page.cursor
             if cursor is None:

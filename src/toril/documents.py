@@ -30,6 +30,7 @@ __all__ = [
     "of_tree",
     "of_worker",
     "standing",
+    "stored",
 ]
 
 
@@ -71,7 +72,7 @@ def of_letter(letter: DeadLetter, seen: Redaction) -> dict[str, Any]:
         "queue": letter.queue,
         "job_id": letter.job_id,
         "name": letter.name,
-        "data": seen.seen(_json(letter.data), "data", *of),
+        "data": seen.seen(stored(letter.data), "data", *of),
         "cause": letter.cause.value,
         "error": seen.text(failure.reason, "error", *of),
         "error_kind": failure.kind,
@@ -81,7 +82,7 @@ def of_letter(letter: DeadLetter, seen: Redaction) -> dict[str, Any]:
         "stalls": letter.stalls,
         "stall_cause": letter.stall_cause,
         "priority": letter.priority,
-        "metadata": None if letter.metadata is None else seen.seen(_json(letter.metadata), "metadata", *of),
+        "metadata": None if letter.metadata is None else seen.seen(stored(letter.metadata), "metadata", *of),
         "worker": letter.worker,
         "added_at": letter.added_at,
         "started_at": letter.started_at,
@@ -89,7 +90,7 @@ def of_letter(letter: DeadLetter, seen: Redaction) -> dict[str, Any]:
     }
 
 
-def _json(text: str) -> Any:
+def stored(text: str) -> Any:
     """A stored value; the text itself where it is none."""
     try:
         return json.loads(text)
@@ -120,7 +121,7 @@ def _summary(queue: str, run: Run, seen: Redaction) -> str:
     """A result's beginning, or the reason of a failure. Of a result that is there whole the value is looked at."""
     if run.ending is Ending.FAILED:
         return seen.text(run.text, "error", queue, run.name) or ""
-    value = _json(run.text) if run.whole else run.text
+    value = stored(run.text) if run.whole else run.text
     found = seen.seen(value, "result", queue, run.name)
     return run.text if found == value else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
@@ -141,7 +142,7 @@ def _plain(value: Any) -> Any:
 def of_schedule(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
     """A recurring job, and how far it has come."""
     made = view.schedule
-    data = seen.seen(_json(made.job.data), "data", view.queue, made.job.name)
+    data = seen.seen(stored(made.job.data), "data", view.queue, made.job.name)
     state = "paused" if view.paused else "over" if view.over else "on"
     return {
         "schedule": made.id, "queue": view.queue, "job": made.job.name, "data": data, "state": state,
@@ -283,7 +284,7 @@ _TOLD: Final[Mapping[str, Part]] = {"returnvalue": "result", "failedReason": "er
 def _told(queue: str, field: str, text: str, seen: Redaction) -> str:
     if field not in _TOLD:
         return text
-    value = text if field == "failedReason" else _json(text)
+    value = text if field == "failedReason" else stored(text)
     found = seen.seen(value, _TOLD[field], queue, "")
     return text if found == value else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 

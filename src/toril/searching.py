@@ -13,6 +13,7 @@ from toril.job import Job
 from toril.model import BURIED, Ending, Found, JobRecord, Page, Run, letter_id, whole
 from toril.policy.errorgroups import ErrorGroup, Failed, grouped
 from toril.policy.masking import masked
+from toril.policy.redaction import redacted
 from toril.policy.retention import RUNS
 from toril.policy.search import JobFilter, Seen
 from toril.portal import Home
@@ -210,12 +211,12 @@ class QueueSearch:
 
     def _seen_run(self, run: Run, payloads: dict[str, Any]) -> Seen:
         error = run.text if run.ending is Ending.FAILED else ""
-        told = self.redaction.text(error, "error", self.name, run.name) or ""
+        told = redacted(self.redaction.text(error, "error", self.name, run.name) or "")
         return Seen(id=run.id, name=run.name, error=told, data=payloads.get(run.id), moment=run.finished_at)
 
     def _error(self, record: JobRecord) -> str:
         reason = "" if record.failure is None else record.failure.reason
-        return self.redaction.text(reason, "error", self.name, record.name) or ""
+        return redacted(self.redaction.text(reason, "error", self.name, record.name) or "")
 
     def _data(self, name: str, text: str) -> Any:
         """A payload without its secrets: what is not shown cannot be found either, letter by letter."""

@@ -95,7 +95,8 @@ class OpenTelemetry:
             try:
                 return await call_next(ctx)
             except BaseException as error:
-                about["error.type"] = type(error).__name__
+                if not isinstance(error, _NO_ERROR):
+                    about["error.type"] = type(error).__name__
                 _tell(span, error)
                 raise
             finally:

@@ -85,6 +85,7 @@ async def test_attempts_and_adds_are_counted_and_timed() -> None:
     assert outcomes == {("once", "completed"): 3, ("later", "snoozed"): 1, ("later", "completed"): 1}
     snoozed = [span for span in spans.get_finished_spans() if (span.attributes or {}).get("error.type") == "Snooze"]
     assert [span.status.status_code for span in snoozed] == [StatusCode.UNSET]
+    assert [point for point in points["messaging.process.duration"] if "error.type" in point.attributes] == []
 
 
 async def test_flows_and_groups_carry_the_trace_too() -> None:

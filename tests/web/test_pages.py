@@ -220,6 +220,25 @@ async def test_an_open_page_hears_what_changes(here: Served) -> None:
     assert {"id": "n-verdict", "text": "1 of 1"} in data
 
 
+async def test_each_page_hears_that_the_store_is_away(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = here.app.store.circuits
+
+    async def away() -> Any:
+        raise EngineUnavailable("no answer")
+
+    monkeypatch.setattr(here.app.store, "circuits", away)
+    async with browser(here) as client, client.stream("GET", "/live?view=", timeout=30) as before:
+        told = events(before)
+        first = await anext(told)
+        async with client.stream("GET", "/live?view=", timeout=30) as since:
+            second = await anext(events(since))  # it came while the store was away
+        monkeypatch.setattr(here.app.store, "circuits", real)
+        back = await anext(told)
+
+    assert first == second == ("state", {"store": "gone"})
+    assert back == ("state", {"store": "back"})
+
+
 async def test_the_reader_rests_when_nobody_looks(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
     real = here.app.store.circuits

@@ -1,5 +1,6 @@
 """`/metrics`, and what an autoscaler asks for."""
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -95,3 +96,21 @@ async def test_an_autoscaler_is_told_how_much_waits(here: Served) -> None:
     assert (found["depth"], found["running"], found["wait_p95"], found["target_wait"]) == (3, 0, 0.0, 120.0)
     assert found["oldest"] >= 0
     assert unknown.status_code == 404
+
+
+async def test_many_scrapes_at_once_cost_one_and_a_job_may_be_named_like_the_rest(here: Served) -> None:
+    await ended(here.app, {"(other)": Failed(Failure("no", "E")), "x" * 200: Failed(Failure("no", "E"))})
+    asked = 0
+    figures = here.app.store.figures
+
+    async def counted(*given: Any, **named: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return await figures(*given, **named)
+
+    vars(here.app.store)["figures"] = counted
+    answers = await asyncio.gather(*(scrape(here) for _ in range(8)))
+
+    assert asked == 1
+    lines = [line for line in answers[0].text.splitlines() if line.startswith("toril_job_failures_total{")]
+    assert lines == ['toril_job_failures_total{name="(other)",queue="email"} 2.0']

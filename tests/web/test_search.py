@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from tests.web.conftest import Served, served
 from tests.web.test_api import ask
 from toril import JobContext, PermanentError
+from toril.model import Claim, Failed, Failure, Keep, NewJob, Settlement
 from toril.showing import Sight
 from toril.testing import drain
 
@@ -107,13 +108,23 @@ async def test_the_apps_own_rule_covers_what_is_shown_and_what_can_be_found() ->
             for path in (
                 "/queues/kept/jobs?state=completed&q=DE89", "/queues/kept/jobs?state=completed&key=iban=DE89",
                 "/queues/kept/runs?status=failed&error=DE89", "/dead-letters?key=iban=DE89",
+                "/dead-letters?error=DE89", "/dead-letters?q=DE89",
             )
         ]  # fmt: skip
+        await ask(client, "POST", "/queues/kept/jobs", {"name": "pay", "data": {"iban": "DE89", "shop": 1}})
+        refused = await client.post("/queues/kept/retry", json={})
+        noted = await client.get("/audit")
+        page = await client.get(f"http://127.0.0.1:{here.port}/dead/{letter}")
 
     assert {path: found.status_code for path, found in shown.items() if found.status_code != 200} == {}
     assert [path for path, found in shown.items() if "DE89" in found.text] == []
     assert [path for path, found in shown.items() if "(an account)" not in found.text] == []
-    assert [found["items"] for found in guesses] == [[], [], [], []]
+    assert [found["items"] for found in guesses] == [[]] * 6
+    assert "DE89" not in noted.text
+    assert "(an account)" in noted.text
+    assert refused.status_code == 422
+    assert [each["ended"][:7] for each in noted.json()["items"]] == ["refused", "done"]
+    assert "it cannot be changed here" in page.text  # or what is shown in its place would be stored
 
 
 async def test_what_a_rule_fails_on_is_not_shown() -> None:
@@ -125,3 +136,47 @@ async def test_what_a_rule_fails_on_is_not_shown() -> None:
         found = await ask(client, "GET", f"/queues/email/jobs/{job.id}")
 
     assert found["data"] == "***"
+
+
+async def test_a_list_of_large_jobs_is_short_enough_to_send() -> None:
+    async with served() as here, here.client() as client:
+        queue = here.app.queue("kept", {"breaks": breaks})
+        await queue.add_many([("breaks", {"n": n, "page": "x" * 60_000}) for n in range(100)])
+        waiting = await client.get("/queues/kept/jobs?limit=100")
+        table = await client.get("/queues/kept/jobs.csv")
+        await drain(here.app)
+        letters = await client.get("/dead-letters?limit=100")
+
+    for answer in (waiting, letters):
+        items = answer.json()["items"]
+        assert len(items) == 100
+        assert len(answer.content) < 5_000_000
+        assert items[0]["cut"] == []
+        assert (items[-1]["cut"], len(items[-1]["data"])) == (["data"], 1024)
+    assert len(table.content) < 5_000_000
+
+
+async def test_an_error_from_elsewhere_is_shown_and_found_without_its_secrets() -> None:
+    async with served() as here, here.client() as client:
+        for queue in ("kept", "buried"):
+            keep = Keep(1) if queue == "kept" else Keep(0)
+            await here.app.store.add(queue, [NewJob(name="n", attempts=1, keep_failed=keep)])
+            (job,) = (await here.app.store.exchange(queue, [], Claim(want=1, token="t", lease=30_000, worker="w"))).jobs
+            failure = Failure("no login with password=hunter2", "E", "at db: password=hunter2")
+            batch = [Settlement(job.lease, Failed(failure))]
+            await here.app.store.exchange(queue, batch, Claim(want=0, token="u", lease=30_000, worker="w"))
+        shown = [
+            await client.get(path)
+            for path in (
+                "/queues/kept/jobs?state=failed", "/queues/kept/failures", "/dead-letters", "/dead-letters/failures",
+                "/queues/kept/jobs.csv?state=failed",
+            )
+        ]  # fmt: skip
+        guesses = [
+            await ask(client, "GET", path)
+            for path in ("/queues/kept/jobs?state=failed&error=hunter", "/queues/kept/runs?status=failed&q=hunter",
+                         "/dead-letters?error=hunter")
+        ]  # fmt: skip
+
+    assert [answer.url.path for answer in shown if "hunter2" in answer.text or "no login" not in answer.text] == []
+    assert [found["items"] for found in guesses] == [[], [], []]

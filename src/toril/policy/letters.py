@@ -46,23 +46,31 @@ class LetterFilter:
                 raise InvalidOption(f"{name} must be a text, not {shown(text)}")
         JobFilter(key=self.key, text=self.text)  # which says what is wrong with them
 
-    def matches(self, letter: DeadLetter, seen: Callable[[DeadLetter], Any] | None = None) -> bool:
-        """Whether this one is meant. Of the error, upper and lower case are the same. `seen` gives a payload as it may
-        be shown; without it, what is named like a secret is not looked at."""
+    def matches(
+        self,
+        letter: DeadLetter,
+        seen: Callable[[DeadLetter], Any] | None = None,
+        told: Callable[[DeadLetter], str] = lambda letter: letter.failure.reason,
+    ) -> bool:
+        """Whether this one is meant. Of the error, upper and lower case are the same. `seen` gives a payload and `told`
+        an error as they may be shown; without `seen`, what is named like a secret is not looked at."""
         return (
             self.queue in {None, letter.queue}
             and self.name in {None, letter.name}
             and self.kind in {None, letter.failure.kind}
             and self.cause in {None, letter.cause}
-            and (self.error is None or self.error.casefold() in letter.failure.reason.casefold())
+            and (self.error is None or self.error.casefold() in told(letter).casefold())
             and (self.after is None or letter.failed_at >= self.after.timestamp() * 1000)
             and (self.before is None or letter.failed_at < self.before.timestamp() * 1000)
             and (not self.payload or self._has_payload(letter.data))
-            and ((self.text is None and self.key is None) or self._has_text(letter, seen or _masked))
+            and (
+                (self.text is None and self.key is None)
+                or self._has_text(letter, (seen or _masked)(letter), told(letter))
+            )
         )
 
-    def _has_text(self, letter: DeadLetter, seen: Callable[[DeadLetter], Any]) -> bool:
-        looked_at = Seen(id=letter.id, name=letter.name, error=letter.failure.reason, data=seen(letter))
+    def _has_text(self, letter: DeadLetter, data: Any, error: str) -> bool:
+        looked_at = Seen(id=letter.id, name=letter.name, error=error, data=data)
         return JobFilter(key=self.key, text=self.text).fits(looked_at)
 
     def _has_payload(self, text: str) -> bool:

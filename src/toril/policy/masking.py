@@ -5,7 +5,10 @@ from typing import Any, Final
 
 __all__ = ["COVER", "masked"]
 
-_SECRET: Final = re.compile(r"password|passwd|secret|token|authorization|api[_-]?key|cookie", re.IGNORECASE)
+_SECRET: Final = re.compile(
+    r"password|passwd|passphrase|pwd|secret|token|authorization|credential|(?:api|access|private)[_-]?key|cookie",
+    re.IGNORECASE,
+)
 COVER: Final = "***"
 
 

@@ -61,9 +61,13 @@ class _Tab:
     sent: dict[str, str] = field(default_factory=dict)
     rows: tuple[str, ...] = ()
     news: dict[str, object] = field(default_factory=dict)
+    lost: str = ""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def show(self, seen: Seen) -> None:
+        if self.lost:
+            self.lost = ""
+            self.tell("back")
         changed = {name: text for name, text in seen.cells.items() if self.sent.get(name) != text}
         self.sent |= changed
         self.waiting |= changed
@@ -72,6 +76,12 @@ class _Tab:
             self.news["rows"] = {"ids": list(seen.rows)}
         if self.waiting or self.news:
             self.woken.set()
+
+    def lose(self, why: str) -> None:
+        """The page cannot be drawn for now; that is told once."""
+        if self.lost != why:
+            self.lost = why
+            self.tell(why)
 
     def tell(self, store: str) -> None:
         self.news["state"] = {"store": store}
@@ -95,7 +105,6 @@ class Live:
         self._clock = clock
         self._tabs: set[_Tab] = set()
         self._reader: asyncio.Task[None] | None = None
-        self._away: set[Look] = set()
         self._over = False
 
     def follow(self, look: Look) -> AsyncIterator[str]:
@@ -136,19 +145,14 @@ class Live:
         try:
             seen = Seen.of(await self._draw(look))
         except (TorilError, Problem) as error:
-            if look not in self._away:
-                self._away.add(look)
-                for tab in tabs:
-                    tab.tell("gone" if isinstance(error, TorilError) else "changed")
+            for tab in tabs:
+                tab.lose("gone" if isinstance(error, TorilError) else "changed")
             return
         except Exception:
             log.exception("a page could not be kept up to date: %s", look.path)
             return
         for tab in tabs:
-            if look in self._away:
-                tab.tell("back")
             tab.show(seen)
-        self._away.discard(look)
 
     def close(self) -> None:
         """End all streams, so that a server that stops need not wait for them."""

@@ -1,5 +1,7 @@
 """Figures in the text that Prometheus reads. What it sees is the whole fleet's, whichever process it asks."""
 
+import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -31,13 +33,15 @@ class Exporter:
         self._app = app
         self._clock = clock
         self._asked: float | None = None
+        self._asking = asyncio.Lock()  # those who ask meanwhile get the same answer
         self._text = b""
 
     async def response(self) -> Response:
-        now = self._clock.monotonic()
-        if self._asked is None or now - self._asked >= _FRESH:
-            self._text = await self._written()
-            self._asked = now
+        async with self._asking:
+            now = self._clock.monotonic()
+            if self._asked is None or now - self._asked >= _FRESH:
+                self._text = await self._written()
+                self._asked = now
         return Response(self._text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def _written(self) -> bytes:
@@ -97,10 +101,11 @@ def _counters(queues: Iterable[QueueFigures]) -> Iterator[Metric]:
     for each in queues:
         ended.add_metric([each.name, "completed"], each.completed_total)
         ended.add_metric([each.name, "failed"], each.failed_total)
-        for name, count in each.total.failures.items():
-            failures.add_metric([each.name, name], count)
-        if each.total.other_failures:
-            failures.add_metric([each.name, _OTHERS], each.total.other_failures)
+        named = Counter(each.total.failures)
+        named[_OTHERS] += each.total.other_failures  # which may be a job's name, too
+        for name, count in named.items():
+            if count:
+                failures.add_metric([each.name, name], count)
         retries.add_metric([each.name], each.total.retries)
         stalled.add_metric([each.name], each.total.stalls)
         lost.add_metric([each.name], each.total.lost)

@@ -15,6 +15,7 @@ from toril.errors import Closed, TorilError
 from toril.logs import log
 from toril.model import Audited
 from toril.policy.masking import masked
+from toril.policy.redaction import redacted
 from toril.web.access import Access, SignsIn, Who
 from toril.web.api import ENDPOINTS
 from toril.web.bodies import read_form, read_json
@@ -186,8 +187,8 @@ class Site:
         try:
             given = await endpoint.run(asking)
             ended = "done"
-        except TorilError as error:
-            ended = f"refused: {error}"[:300]
+        except (TorilError, Problem) as error:
+            ended = f"refused: {redacted(str(error))}"[:300]
             raise
         finally:
             await self._note(endpoint, asking, address, ended)
@@ -196,7 +197,7 @@ class Site:
     async def _note(self, endpoint: Endpoint, asking: Asking, address: str, ended: str) -> None:
         entry = Audited(
             who=asking.who.name, address=address, action=endpoint.action, target="/".join(asking.path.values()),
-            detail=_detail(asking.body), ended=ended,
+            detail=_detail(asking), ended=ended,
         )  # fmt: skip
         try:
             await self.app.store.note(entry)
@@ -215,6 +216,12 @@ def _is_api(path: str) -> bool:
     return path == _BASE or path.startswith(_BASE + "/")
 
 
-def _detail(body: Any) -> str:
+def _detail(asking: Asking) -> str:
     """What was sent, as far as it fits into a log, and without secrets."""
-    return "" if body is None else json.dumps(masked(body.model_dump(mode="json", exclude_unset=True)))[:1000]
+    if asking.body is None:
+        return ""
+    found = asking.body.model_dump(mode="json", exclude_unset=True)
+    if "data" in found:
+        queue, name = asking.path.get("queue", ""), str(found.get("name") or found.get("job") or "")
+        found["data"] = asking.app.redaction.seen(found["data"], "data", queue, name)
+    return json.dumps(masked(found))[:1000]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -13,17 +14,21 @@ from toril.documents import of_job
 from toril.errors import NotFound, shown
 from toril.job import Job
 from toril.policy.masking import masked
+from toril.policy.redaction import redacted
 from toril.policy.search import JobFilter
 from toril.queue import Queue
 from toril.web.endpoint import Asking, Form
 
 __all__ = [
-    "SOON", "After", "Cursor", "Limit", "Moment", "Paging", "Search", "Searching", "StateName", "job_document",
-    "job_of", "known_queue",
+    "SOON", "After", "Cursor", "Limit", "Moment", "Paging", "Search", "Searching", "StateName", "in_a_list",
+    "job_document", "job_documents", "job_of", "known_queue",
 ]  # fmt: skip
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]")
 _SHOWN: Final = 64 * 1024  # characters of a payload or result
+_LISTED: Final = 4 * 1024 * 1024  # characters of payloads and results in a list; then they are cut to so many:
+_SHORT: Final = 1024
+_LONG: Final = ("data", "result", "progress", "metadata")
 
 Cursor = Annotated[str | None, Field(max_length=1024)]
 # Where a listing goes on; `after` is heard as well.
@@ -87,12 +92,36 @@ async def job_of(asking: Asking) -> Job[Any]:
 
 def job_document(job: Job[Any]) -> dict[str, Any]:
     """A job as it is shown: secrets covered, and what is long cut, which `cut` names."""
+    return _cut(_shown(job), _SHOWN)[0]
+
+
+def job_documents(jobs: Iterable[Job[Any]]) -> Iterator[dict[str, Any]]:
+    """A list of them. Once it is long, only the beginnings of what is long in the rest."""
+    return in_a_list(map(_shown, jobs))
+
+
+def in_a_list(documents: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Documents with what is long in them cut, so that a list of any has a few megabytes at most."""
+    room = _LISTED
+    for document in documents:
+        found, length = _cut(document, _SHOWN if room > 0 else _SHORT)
+        room -= length
+        yield found
+
+
+def _shown(job: Job[Any]) -> dict[str, Any]:
     found = of_job(job)
-    cut = []
-    for name in ("data", "result", "progress", "metadata"):
-        found[name] = masked(found[name])
-        text = json.dumps(found[name], ensure_ascii=False, default=str)
-        if len(text) > _SHOWN:
-            found[name] = text[:_SHOWN]
+    covered = {name: masked(found[name]) for name in _LONG}
+    return found | covered | {"error": found["error"] and redacted(found["error"])}
+
+
+def _cut(document: dict[str, Any], most: int) -> tuple[dict[str, Any], int]:
+    """The document with nothing longer than that, and how long all of it is."""
+    cut, length = [], 0
+    for name in _LONG:
+        text = json.dumps(document.get(name), ensure_ascii=False, default=str)
+        length += min(len(text), most)
+        if len(text) > most:
+            document[name] = text[:most]
             cut.append(name)
-    return {**found, "cut": cut}
+    return {**document, "cut": cut}, length

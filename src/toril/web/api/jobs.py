@@ -18,6 +18,7 @@ from toril.web.api.common import (
     Searching,
     StateName,
     job_document,
+    job_documents,
     job_of,
     known_queue,
 )
@@ -40,7 +41,7 @@ async def list_jobs(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: Listing = asking.query
     found = await queue.search(form.state, form.filter(), cursor=form.cursor, limit=form.limit, patience=SOON)
-    return {"items": [job_document(job) for job in found.items], "cursor": found.cursor, "looked": found.looked}
+    return {"items": list(job_documents(found.items)), "cursor": found.cursor, "looked": found.looked}
 
 
 class Exporting(Listing):
@@ -58,7 +59,7 @@ async def export_jobs(asking: Asking) -> Response:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: Exporting = asking.query
     found = await queue.search(form.state, form.filter(), cursor=form.cursor, limit=form.limit)
-    return sheet(_CELLS, map(job_document, found.items), "jobs.csv", found.cursor)
+    return sheet(_CELLS, job_documents(found.items), "jobs.csv", found.cursor)
 
 
 class Adding(Form):

@@ -11,10 +11,11 @@ from toril.documents import of_counted, of_failures, of_letter
 from toril.model import Cause, DeadLetter
 from toril.policy.letters import LetterFilter
 from toril.policy.masking import masked
+from toril.policy.redaction import redacted
 from toril.policy.retry import Exponential, Fixed
 from toril.showing import Redaction
 from toril.web.access import Role
-from toril.web.api.common import SOON, After, Cursor, Limit, Moment, Search
+from toril.web.api.common import SOON, After, Cursor, Limit, Moment, Search, in_a_list
 from toril.web.endpoint import Asking, Endpoint, Form
 from toril.web.problems import Problem
 
@@ -64,7 +65,8 @@ class LetterListing(Sought):
 async def list_letters(asking: Asking) -> dict[str, Any]:
     form: LetterListing = asking.query
     page = await asking.app.dead_letters.page(form.filter(), cursor=form.cursor, limit=form.limit, patience=SOON)
-    return {"items": [letter_document(letter, asking.app.redaction) for letter in page.items], "cursor": page.cursor}
+    items = in_a_list(letter_document(letter, asking.app.redaction) for letter in page.items)
+    return {"items": list(items), "cursor": page.cursor}
 
 
 async def count_letters(asking: Asking) -> dict[str, Any]:
@@ -157,7 +159,8 @@ def _done(replayed: Replayed, cursor: str | None) -> dict[str, Any]:
 def letter_document(letter: DeadLetter, seen: Redaction) -> dict[str, Any]:
     """A letter as it may be shown."""
     found = of_letter(letter, seen)
-    return {**found, "data": masked(found["data"]), "metadata": masked(found["metadata"])}
+    texts = {name: found[name] and redacted(found[name]) for name in ("error", "traceback")}
+    return {**found, **texts, "data": masked(found["data"]), "metadata": masked(found["metadata"])}
 
 
 LETTERS: Final = (

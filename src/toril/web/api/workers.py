@@ -12,7 +12,7 @@ from toril.model import JobRecord, Order
 from toril.queue import Queue
 from toril.states import State
 from toril.web.access import Role
-from toril.web.api.common import job_document
+from toril.web.api.common import job_documents
 from toril.web.endpoint import Asking, Endpoint, Form
 
 __all__ = ["WORKERS"]
@@ -32,15 +32,17 @@ class Longest(Form):
 
 
 async def list_running(asking: Asking) -> dict[str, Any]:
-    """Of each queue up to 1,000 are looked at."""
+    """Of each queue one page is looked at."""
     found: list[JobRecord] = []
+    running = 0
     for name in await asking.app.store.queues():
-        if (await asking.app.store.counts(name)).active:
+        if active := (await asking.app.store.counts(name)).active:
+            running += active
             found += (await asking.app.store.page(name, State.ACTIVE, limit=_LOOKED)).items
     meant = [each for each in found if asking.query.worker in {None, each.worker}]
     meant.sort(key=lambda record: (record.started_at or record.added_at, record.queue, record.id))
-    items = [job_document(_job(asking, record)) for record in meant[: asking.query.limit]]
-    return {"items": items, "running": len(meant)}
+    items = list(job_documents(_job(asking, record) for record in meant[: asking.query.limit]))
+    return {"items": items, "running": running if asking.query.worker is None else len(meant)}
 
 
 def _job(asking: Asking, record: JobRecord) -> Job[Any]:

@@ -7,9 +7,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.app import App
+from toril.documents import stored
 from toril.model import DeadLetter
 from toril.policy.errorgroups import ErrorGroup, Failed, grouped
 from toril.policy.letters import LetterFilter
+from toril.policy.redaction import redacted
+from toril.web.api.common import SOON
 from toril.web.api.letters import letter_document
 from toril.web.endpoint import Asking
 from toril.web.pages.page import Page, View
@@ -39,10 +42,10 @@ async def dead(asking: Asking) -> dict[str, Any]:
     view: DeadView = asking.query
     app, now = asking.app, (await asking.app.store.health()).now
     where, body = _meant(view, now)
-    page = await app.dead_letters.page(where, cursor=view.after or None, limit=_A_PAGE)
+    page = await app.dead_letters.page(where, cursor=view.after or None, limit=_A_PAGE, patience=SOON)
     total = await app.dead_letters.count()
     match, exact = (total, True) if where == LetterFilter() else await _counted(app, where)
-    newest = (await app.dead_letters.page(limit=_GROUPED)).items
+    newest = (await app.dead_letters.page(limit=_GROUPED, patience=SOON)).items
     return {
         "title": "Dead letters", "view": view, "total": total, "match": match, "exact": exact, "next": page.cursor,
         "rows": [letter_document(letter, app.redaction) | _more(letter) for letter in page.items],
@@ -77,7 +80,7 @@ def _about(view: DeadView) -> str:
 
 async def _counted(app: App, where: LetterFilter) -> tuple[int, bool]:
     """How many are meant; and whether that is all, for a count looks at so many and not at more."""
-    found = await app.dead_letters.page(where, limit=_COUNTED)
+    found = await app.dead_letters.page(where, limit=_COUNTED, patience=SOON)
     return len(found.items), found.cursor is None
 
 
@@ -85,8 +88,8 @@ def _groups(app: App, letters: tuple[DeadLetter, ...], view: DeadView) -> list[d
     seen = app.redaction
     failed = [
         Failed(
-            each.queue, each.failure.kind, seen.text(each.failure.reason, "error", each.queue, each.name) or "",
-            each.failed_at,
+            each.queue, each.failure.kind,
+            redacted(seen.text(each.failure.reason, "error", each.queue, each.name) or ""), each.failed_at,
         )
         for each in letters
     ]  # fmt: skip
@@ -118,7 +121,7 @@ async def letter(asking: Asking) -> dict[str, Any]:
     found = await asking.app.dead_letters.show(asking.path["id"])
     fits = asking.app.dead_letters.fits(found)
     document = letter_document(found, asking.app.redaction) | _more(found)
-    covered = "***" in json.dumps(document["data"])
+    covered = document["data"] != stored(found.data)  # by a mask, or by the app's own rule
     return {
         "title": found.name, "letter": document, "fits": fits, "covered": covered, "backoff": found.backoff,
         "ids": json.dumps({"ids": [found.id]}), "text": json.dumps(document["data"], indent=2, ensure_ascii=False),
