@@ -1,6 +1,9 @@
-"""A worker that runs out of what the machine lends: files, mainly. Its job is kept, and goes on when there are some."""
+"""A worker that runs out of what the machine lends, or whose handlers do not give it back."""
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -62,3 +65,37 @@ def test_a_worker_without_a_file_to_open_keeps_its_lease_and_goes_on(url: str) -
 
     found = json.loads(done.stdout)
     assert found == {"state": "completed", "stalls": 0, "told": [24]}
+
+
+_LEAKING = """
+import os, subprocess, threading, time
+from toril import App
+
+app = App()
+queue = app.queue("q")
+
+@queue.handler
+async def leak(ctx):
+    threading.Thread(target=time.sleep, args=(600,), name="left-by-a-handler").start()
+    subprocess.Popen(["sleep", "600"])
+    open(os.devnull)
+"""
+
+
+@pytest.mark.covers("F19")
+def test_what_handlers_leave_behind_is_told_and_does_not_keep_a_worker_from_ending(url: str, tmp_path: Path) -> None:
+    (tmp_path / "leaking.py").write_text(_LEAKING)
+    env = os.environ | {"TORIL_URL": url, "PYTHONPATH": str(tmp_path)}
+    toril = [sys.executable, "-m", "toril"]
+    subprocess.run([*toril, "add", "q", "leak", "null"], cwd=tmp_path, env=env, check=True, capture_output=True)
+
+    told = tmp_path / "told"
+    with told.open("wb") as log:  # a pipe would not end before the process that is left behind
+        command = [*toril, "run", "leaking:app", "--burst", "--no-http"]
+        done = subprocess.run(command, cwd=tmp_path, env=env, stderr=log, timeout=60, check=False)
+
+    assert done.returncode == 0
+    assert "threads that handlers have started do not end: left-by-a-handler" in told.read_text()
+    left = re.search(r"processes that handlers have started are still there: (\d+)", told.read_text())
+    assert left is not None
+    os.kill(int(left[1]), signal.SIGKILL)

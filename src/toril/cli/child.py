@@ -8,8 +8,10 @@ import os
 import signal
 import sys
 import sysconfig
+import threading
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -23,6 +25,7 @@ from toril.worker.under import Under
 __all__ = ["chosen_queues", "main"]
 
 _log: Final = logging.getLogger("toril")
+_MOMENT: Final = 2.0  # seconds for threads of handlers to end, once all else has
 _OURS: Final = str(Path(__file__).parents[1])
 
 
@@ -98,5 +101,24 @@ def chosen_queues(app: App, chosen: list[tuple[str, int | None]]) -> dict[str, i
     return {name: slots or app.queues[name].options.concurrency for name, slots in chosen}
 
 
+def _leave(code: int) -> NoReturn:
+    """Exit, and tell what handlers have left behind. Their threads get a moment: Python would wait without end."""
+    with suppress(OSError):  # elsewhere than on Linux
+        pid = os.getpid()
+        left = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+        if left:
+            _log.warning("processes that handlers have started are still there: %s", ", ".join(left))
+    timer = threading.Timer(_MOMENT, _end, (code,))
+    timer.daemon = True
+    timer.start()
+    sys.exit(code)
+
+
+def _end(code: int) -> NoReturn:
+    alive = [thread.name for thread in threading.enumerate() if not thread.daemon and thread.name != "MainThread"]
+    _log.warning("threads that handlers have started do not end: %s; exiting without them", ", ".join(alive))
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    _leave(main(*sys.argv[1:]))
