@@ -227,3 +227,21 @@ async def test_an_obliterated_queue_forgets_its_figures(engine: Store, clock: Ma
     found = await look(engine)
 
     assert (found.slices, found.total.runs, found.total.waits) == ({}, {}, {})
+
+
+@pytest.mark.parametrize("ahead", [2, 90, 60 * 24 * 400], ids=["two minutes", "90 minutes", "a year"])
+async def test_figures_go_on_after_a_clock_was_ahead(engine: Store, clock: ManualClock, ahead: int) -> None:
+    await add(engine, *(NewJob(name="n") for _ in range(4)))
+    await run(engine, clock, 1_000)
+    clock.advance(ahead * 60_000)
+    await run(engine, clock, 1_000)
+    clock.advance(-ahead * 60_000)
+    await run(engine, clock, 1_000)
+    clock.advance(5 * 60_000)
+    await run(engine, clock, 1_000)
+
+    found = await metrics(engine, "q", "1h")
+
+    assert found.run.count >= 2  # those after it, at least
+    assert found.completed >= 2
+    assert (await look(engine)).total.runs == {bucket_of(1_000): 4}

@@ -81,13 +81,14 @@ def topology(server: RedisServer, tmp_path: Path) -> Iterator[Topology]:
     topology.down()
 
 
-@pytest.mark.covers("R259", "R260", "R261", "R170")
+@pytest.mark.covers("R259", "R260", "R261", "R170", "R162")
 async def test_all_jobs_are_done_though_workers_and_the_leader_die(topology: Topology, server: RedisServer) -> None:
     app, chance = App(server.url), random.Random(259)
     mail = app.queue("mail")
     async with app:
         topology.up("worker")
         topology.up("reaper")
+        assert len(topology.processes["reaper"]) == 2
         await mail.add_many([mail.new("greet", str(number), keep_completed=True) for number in range(JOBS)])
         kills = 0
         async with asyncio.timeout(180):

@@ -17,7 +17,7 @@ import pytest
 
 from tests.fundamentals.apps import ADDS, drained, unchanged
 from toril import App, JobContext, NotSerializable, PayloadTooLarge, Queue, UsageError
-from toril.model import KEEP_ALL, NewJob
+from toril.model import KEEP_ALL, Claim, NewJob
 
 MiB = 1024 * 1024
 
@@ -355,6 +355,29 @@ async def test_what_a_handler_does_not_ask_for_may_be_rubbish(tmp_path: Path, co
         (failed,) = await queue.jobs("failed")
         assert (failed.data, failed.attempts) == (2, 1)
         assert str(failed.error).startswith(f"{column} is not JSON")
+
+
+@pytest.mark.covers("R148")
+async def test_a_record_that_is_rubbish_hides_no_lost_job(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    async def work(ctx: JobContext[int]) -> None:
+        seen.append(ctx.data)
+
+    async with App(f"sqlite:///{tmp_path}/jobs.db") as app:
+        queue = app.queue("q", [work])
+        await queue.add_many([(work, 1), (work, 2), (work, 3)])
+        await app.store.exchange("q", [], Claim(want=3, token="t", lease=1_000, worker="gone"))
+        _rewrite(tmp_path / "jobs.db", "data", "{rubbish")
+        async with asyncio.timeout(20):
+            while (await queue.counts()).active:
+                await app.store.recover("q", limit=100)
+                await asyncio.sleep(0.1)
+        await drained(app)
+        (letter,) = (await app.dead_letters.page()).items
+
+    assert sorted(seen) == [1, 3]
+    assert (letter.failure.kind, letter.data) == ("Undecodable", "{rubbish")
 
 
 def _rewrite(path: Path, column: str, text: str) -> None:

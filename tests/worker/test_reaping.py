@@ -13,7 +13,7 @@ from toril.engine import Store, connect
 from toril.errors import EngineUnavailable, TorilError
 from toril.events import Events
 from toril.logs import watch
-from toril.model import Claim, Claimed, Completed, NewJob, Settlement
+from toril.model import Claim, Claimed, Completed, Failure, NewJob, Retried, Settlement
 from toril.reaper import Election, Reaper
 from toril.testing import ManualClock
 from toril.testing.flaky import FlakyStore
@@ -69,18 +69,20 @@ async def at_work(*runs: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
 
 
 async def claimed(store: Store, name: str, lease: int) -> Claimed:
-    await store.add("q", [NewJob(name=name, id=name)])
+    await store.add("q", [NewJob(name=name, id=name, attempts=2)])
     (job,) = (await store.exchange("q", [], Claim(want=1, token=name, lease=lease, worker="gone"))).jobs
     return job
 
 
-@pytest.mark.covers("R115", "R131", "R132", "R138")
+@pytest.mark.covers("R115", "R130", "R131", "R132", "R138")
 async def test_each_job_is_taken_back_when_its_own_lease_is_over(store: Store, clock: Naps) -> None:
     """The lease stands with the job, so a reaper needs not be told how long any is."""
     found: dict[str, int] = {}
+    told: list[str] = []
     events = Events()
     start = clock.now()
     events.on("stalled", lambda event: found.setdefault(event.job_id, clock.now() - start))
+    events.on("stalled", lambda event: told.append(event.job_id))
     await claimed(store, "short", 5_000)
     await claimed(store, "long", 20_000)
     renewed = await claimed(store, "renewed", 5_000)
@@ -88,13 +90,17 @@ async def test_each_job_is_taken_back_when_its_own_lease_is_over(store: Store, c
     ended = await claimed(store, "ended", 5_000)
     claim = Claim(want=0, token="none", lease=1000, worker="w")
     await store.exchange("q", [Settlement(ended.lease, Completed())], claim)
+    first = await claimed(store, "again", 5_000)
+    retried = [Settlement(first.lease, Retried(Failure("no", "E"), 0))]
+    (again,) = (await store.exchange("q", retried, Claim(want=1, token="again", lease=12_000, worker="gone"))).jobs
+    assert again.lease.id == "again"
 
     async with at_work(Reaper(store, clock, events, "reaper", elected=False).run):
         while clock.now() < start + 30_000:
             await clock.pass_to_next(LOOPS)
 
-    assert found.keys() == {"short", "renewed", "long"}
-    for name, lease in (("short", 5_000), ("renewed", 9_000), ("long", 20_000)):
+    assert sorted(told) == ["again", "long", "renewed", "short"]  # each once: a run that is over is not waited for
+    for name, lease in (("short", 5_000), ("renewed", 9_000), ("long", 20_000), ("again", 12_000)):
         assert lease <= found[name] <= lease + 1_000
 
 

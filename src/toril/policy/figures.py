@@ -11,6 +11,7 @@ from toril.model import Window, whole
 
 __all__ = [
     "AT_ONCE",
+    "LEAP",
     "RANGES",
     "SLICES",
     "STEPS",
@@ -26,6 +27,7 @@ Range: TypeAlias = Literal["1h", "4h", "12h", "1d", "7d"]
 
 RANGES: Final[dict[str, int]] = {"1h": 60, "4h": 240, "12h": 720, "1d": 1440, "7d": 10_080}  # minutes
 STEPS: Final = {"1h": 1, "4h": 1, "12h": 3, "1d": 6, "7d": 42}  # minutes a point: at most 240 points
+LEAP: Final = 60  # minutes that figures may lie ahead: by more, a clock was wrong for a while
 SLICES: Final = 240  # that are kept of each length
 AT_ONCE: Final = 50  # queues that one call asks about
 _MINUTES: Final = RANGES["7d"]

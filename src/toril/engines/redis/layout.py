@@ -233,6 +233,7 @@ NUMBERS: Final = {
     "names": 20,  # of jobs, whose failures are told apart in a slice
     "all_names": 100,  # the same in the sum of all
     "name": 100,  # bytes of a name that is told apart
+    "leap": 60,  # minutes that figures may lie ahead: by more, a clock was wrong for a while
     "page": 4 * 1024 * 1024,  # bytes of jobs, from which on a page takes no more of them
     "record": 27,  # fields that a reader is shown
 }

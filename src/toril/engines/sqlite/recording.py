@@ -8,7 +8,7 @@ from toril.engines.sqlite.options import load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.model import Outcome, Parked, Released, Snoozed
-from toril.policy.figures import SLICES, STEPS
+from toril.policy.figures import LEAP, SLICES, STEPS
 from toril.policy.histogram import bucket_of
 from toril.policy.tallies import ALL_NAMES, NAMES, Counted, sliced
 
@@ -35,10 +35,13 @@ def count_attempt(counted: Counted, entry: list[Any], outcome: Outcome, now: int
 
 
 def record(tx: Tx, row: QueueRow, counted: Counted) -> None:
-    """Add to the minute under way. Where the clock went back, that goes on."""
+    """Add to the minute under way. Where the clock went back a little, that goes on; where it was far ahead, it is the
+    minute of now, or nothing more would be told until then."""
     minute = tx.now // 60_000
     under_way: Counted = json.loads(row.figures) if row.figures else {}
     last = under_way.pop(MINUTE, minute)
+    if last > minute + LEAP:
+        last = minute
     if last < minute:
         _put_by(tx, row, last, under_way)
         last, under_way = minute, {}

@@ -9,6 +9,7 @@ local function count_minute(key, count)
     return
   end
   local passed = math.min(math.floor(now / 60000) - math.floor(last / 60000), N.minutes)
+  if passed < -N.leap then call('HSET', key, F.prev_ts, now) end  -- a clock was wrong for a while
   if passed <= 0 then return end
   local data = key .. K.metrics_data
   call('LPUSH', data, total - count - (tonumber(before[2]) or 0))

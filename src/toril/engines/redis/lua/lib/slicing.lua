@@ -52,11 +52,11 @@ do  -- names of its own: a script may have 200
     end
   end
 
-  -- Where the clock went back, the minute under way goes on.
+  -- Where the clock went back a little, the minute under way goes on; where it was far ahead, it is the minute of now.
   function figures.begin_minute(key)
     local minute, last = math.floor(now / 60000), tonumber(try('HGET', key, F.minute))
-    if last and last >= minute then return end
-    if last then put_by(key, last) end
+    if last and last >= minute and last <= minute + N.leap then return end
+    if last and last < minute then put_by(key, last) end
     try('HSET', key, F.minute, minute)
   end
 end
