@@ -8,4 +8,5 @@ if not now then
   now, slack = time[1] * 1000 + math.floor(time[2] / 1000), 0
 end
 -- A number becomes an argument by way of `%.17g`, which is slow; texts of those that come often are made once.
-local NOW = string.format('%d', now)
+-- Not by `%d`: where the server is one of 32 bits, no time in ms fits.
+local NOW = string.format('%.0f', now)

@@ -1,7 +1,7 @@
 -- include events
 -- Jobs given into a claimer's hands: ARGV[5] token, [6] lease, [7] worker, [9] max stalls.
 local token, worker = ARGV[5], ARGV[7]
-local deadline, lease = string.format('%d', now + ARGV[6]), string.format('%d', ARGV[6] + slack)
+local deadline, lease = string.format('%.0f', now + ARGV[6]), string.format('%.0f', ARGV[6] + slack)
 local taken, taken_ids, fence = {}, {}, tonumber(own[1] or nil) or 0
 
 -- `row` is the job's hash as it was before.
@@ -12,7 +12,7 @@ local function hand_out(id, row, starts, suspect)
   call('HSET', key, F.started_at, NOW, F.worker, worker, F.starts, starts, F.held, fence .. ' ' .. suspect .. ' ' .. ARGV[9])
   call('SET', key .. K.lock, token, 'PX', lease)
   if n == 1 then
-    call('XADD', EVENTS, 'MAXLEN', '~', meta[5] or N.events, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
+    call('XADD', EVENTS, 'MAXLEN', '~', longest_of(meta[5]), '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
   else
     call('XADD', EVENTS, '*', 'event', 'active', 'jobId', id, 'prev', 'waiting')
   end

@@ -4,5 +4,5 @@ local function know_queue(name)
   if most then return most end
   call('HSET', P .. K.meta, F.max_events, N.events)
   call('SADD', W .. G.queues, name)
-  return N.events
+  return tostring(N.events)
 end

@@ -1,4 +1,4 @@
--- Jobs that are handed in, and their ids; nil if one is not as usual: see lib/usual.
+-- Jobs that are handed in, their ids, and these as a set; nil if one is not as usual: see lib/usual.
 local function usual_endings()
   local ids, tokens, found, seen = {}, {}, {}, {}
   for i = 1, count do
@@ -20,11 +20,12 @@ local function usual_endings()
       worker = f[6], options = f[7], subject = own and own.subject, starts = f[11], ready = f[12], parked = f[13],
     }
   end
-  return found, ids
+  return found, ids, seen
 end
 
--- Those to be claimed, and whether there are more; nil if one is not as usual.
-local function usual_next()
+-- Those to be claimed, and whether there are more; nil if one is not as usual. One that stands in the line twice, or has
+-- just ended, must be looked at again after what is done to it first.
+local function usual_next(seen)
   local line, found = call('LRANGE', P .. K.wait, -want - 1, -1), {}
   for i = #line, math.max(1, #line - want + 1), -1 do
     local row, name, options, starts = redis.pcall('HGETALL', P .. line[i]), nil, nil, nil
@@ -36,8 +37,8 @@ local function usual_next()
       elseif field == F.cancelling or field == F.deferred or field == F.group then return
       elseif field == F.expires and (tonumber(value) or now + 1) <= now then return end
     end
-    if not name or not can_be_read(options) then return end
-    found[#found + 1] = {line[i], row, starts, 0}
+    if not name or seen[line[i]] or not can_be_read(options) then return end
+    seen[line[i]], found[#found + 1] = true, {line[i], row, starts, 0}
   end
   return found, #line > want
 end

@@ -7,7 +7,7 @@ local function store_plain(number, longest)
     ids[i] = id
     call('HSET', P .. id, F.name, ARGV[at], F.data, ARGV[at + 1], F.opts, ARGV[at + 2], F.added_at, NOW, F.delay, '0', F.priority, '0')
     if i == 1 then
-      call('XADD', EVENTS, 'MAXLEN', '~', longest, '*', 'event', 'added', 'jobId', id, 'name', ARGV[at])
+      call('XADD', EVENTS, 'MAXLEN', '~', longest_of(longest), '*', 'event', 'added', 'jobId', id, 'name', ARGV[at])
     else
       call('XADD', EVENTS, '*', 'event', 'added', 'jobId', id, 'name', ARGV[at])
     end

@@ -32,9 +32,10 @@ local function usually()
   local due = call('ZRANGE', P .. K.delayed, 0, 0, 'WITHSCORES')[2]
   due = due and math.floor(due / N.ties)
   if (due and due <= now) or call('EXISTS', P .. K.prioritized, P .. K.suspects, P .. K.stalled) > 0 then return end
-  local ending, ids = usual_endings()
-  local next_ones, more = usual_next()
-  if not ending or not next_ones then return end
+  local ending, ids, seen = usual_endings()
+  if not ending then return end
+  local next_ones, more = usual_next(seen)
+  if not next_ones then return end
   if not fits('XLEN', K.events) or (count == 0 and not fits('ZCARD', K.deadlines))
     or (count > 0 and not (fits('LLEN', K.runs_completed) and fits('HLEN', K.metrics_completed))) then return end
   local running, marked = call('LLEN', P .. K.active), redis.pcall('ZSCORE', P .. K.marker, '0')
