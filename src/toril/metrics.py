@@ -55,8 +55,8 @@ class QueueMetrics:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOverview:
     """A queue's last hour in short. `completed` and `failed` have an entry a minute, the last is under way; `rate` is
-    how many jobs ended a minute in the last five; `wait_p95` (seconds) is of those that ended in the last six to twelve
-    minutes; `oldest` (seconds) is how long the job has waited that has waited longest."""
+    how many jobs ended a minute in the last five and the one under way; `wait_p95` (seconds) is of those that ended in
+    the last six to twelve minutes; `oldest` (seconds) is how long the job has waited that has waited longest."""
 
     queue: str
     counts: Counts
@@ -122,11 +122,12 @@ def _hour(found: Figures, figures: QueueFigures, target: float) -> QueueOverview
     last = found.now // 60_000 // _HOUR.step
     recent = [slices[number] for number in range(last - _RECENT + 1, last + 1) if number in slices]
     hour = sum_of(slices.values())
-    ended = sum(minutes.completed[-_PACE - 1 : -1]) + sum(minutes.failed[-_PACE - 1 : -1])
+    ended = sum(minutes.completed[-_PACE - 1 :]) + sum(minutes.failed[-_PACE - 1 :])
+    pace = _PACE + found.now % 60_000 / 60_000
     return QueueOverview(
         queue=figures.name, counts=figures.counts, workers=_serving(found.workers, figures.name),
         completed=minutes.completed, failed=minutes.failed,
-        failure_rate=failure_rate(sum(minutes.completed), sum(minutes.failed)), rate=ended / _PACE,
+        failure_rate=failure_rate(sum(minutes.completed), sum(minutes.failed)), rate=ended / pace,
         wait_p95=spread(merged(each.waits for each in recent)).p95,
         run_p95=spread(merged(each.runs for each in recent)).p95,
         oldest=None if figures.oldest is None else max(0, found.now - figures.oldest) / 1000,

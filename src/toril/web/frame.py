@@ -16,12 +16,14 @@ _HOT: Final = frozenset({"overview", "breakers"})  # whose count is bad news
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the navigation; `path` is empty for the overview. `key` is what the pages that belong to it name."""
+    """A line of the navigation; `path` is empty for the overview. `key` is what the pages that belong to it name,
+    `role` what one must be to see them."""
 
     key: str
     path: str
     text: str
     icon: str
+    role: str = "read"
 
 
 NAVIGATION: Final = (
@@ -32,6 +34,7 @@ NAVIGATION: Final = (
     Entry("groups", "groups", "Groups", "group"),
     Entry("breakers", "breakers", "Breakers", "breaker"),
     Entry("workers", "workers", "Workers", "worker"),
+    Entry("audit", "audit", "Audit log", "table", "admin"),
 )
 
 

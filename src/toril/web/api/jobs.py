@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 from starlette.responses import Response
 
+from toril.app import App
 from toril.documents import of_run, of_tree
 from toril.model import Run
 from toril.policy.redaction import redacted
@@ -26,7 +27,7 @@ from toril.web.endpoint import Asking, Endpoint, Form
 from toril.web.problems import Problem
 from toril.web.sheets import CSV, sheet
 
-__all__ = ["JOBS"]
+__all__ = ["JOBS", "run_document"]
 
 
 class Listing(Searching):
@@ -175,14 +176,15 @@ async def list_runs(asking: Asking) -> dict[str, Any]:
     form: Remembered = asking.query
     page = await queue.runs(form.status, form.cursor, form.limit, form.subject, where=form.filter())
     return {
-        "items": [_run(asking, queue.name, run) for run in page.items],
+        "items": [run_document(asking.app, queue.name, run) for run in page.items],
         "cursor": page.cursor,
         "looked": page.looked,
     }
 
 
-def _run(asking: Asking, queue: str, run: Run) -> dict[str, Any]:
-    found = of_run(queue, run, asking.app.redaction)
+def run_document(app: App, queue: str, run: Run) -> dict[str, Any]:
+    """A run as it may be shown."""
+    found = of_run(queue, run, app.redaction)
     return found | {"text": redacted(found["text"])}
 
 

@@ -116,13 +116,12 @@ class Chart {
     this.read(i);
   }
   read(i) {                                                // the caption shows the whole range, or the point under the crosshair
-    const { lines, fmt, kind } = this.spec, rows = lines.map((_, k) => this.values(k)), out = [];
-    const last = row => row.filter(v => v != null).at(-1);
+    const { lines, fmt, kind } = this.spec, whole = this.data[this.key], out = [];   // of the whole range: also what has not ended
     if (i != null) out.push(h('span', {}, this.label(i)));
     lines.forEach(([name, cls], k) => {
-      if (kind === 'line') out.push(h('span', {}, h('u', { class: cls }), ' ' + name, h('b', {}, rows[k][i ?? -1] != null ? fmt(rows[k][i]) : i == null && last(rows[k]) != null ? fmt(last(rows[k])) : '–')));
-      else if (i != null) out.push(h('span', {}, h('b', {}, num(rows[k][i] || 0)), ' in ' + span(this.data.step).replace(/m\s00s$/, 'm')));
-      else out.push(h('span', {}, h('b', {}, num(rows[k].reduce((a, b) => a + (b || 0), 0))), ' in ' + this.data.range));
+      const v = i != null ? this.values(k)[i] : kind === 'line' ? whole[name] : whole;
+      if (kind === 'line') out.push(h('span', {}, h('u', { class: cls }), ' ' + name, h('b', {}, v != null ? fmt(v) : '–')));
+      else out.push(h('span', {}, h('b', {}, num(v || 0)), ' in ' + (i != null ? span(this.data.step).replace(/m\s00s$/, 'm') : this.data.range)));
     });
     this.val.replaceChildren(...out);
   }

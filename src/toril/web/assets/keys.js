@@ -29,7 +29,7 @@ function palette() {
   draw(); input.focus();
 }
 function help() {
-  const keys = [['Find anything', '/'], ['Overview, dead letters', 'g o, g d'], ['Flows, schedules', 'g f, g s'], ['Groups, breakers, workers', 'g g, g b, g w'], ['Next and previous row', 'j, k'], ['Open the row', 'Enter'],
+  const keys = [['Find anything', '/'], ['Overview, dead letters', 'g o, g d'], ['Flows, schedules', 'g f, g s'], ['Groups, breakers', 'g g, g b'], ['Workers, audit log', 'g w, g a'], ['Next and previous row', 'j, k'], ['Open the row', 'Enter'],
     ['Select the row', 'x'], ['Retry or replay the row', 'r'], ['Range of the charts', '1 to 5'], ['Pause live updates', 'p'], ['Point along a chart', '← →'], ['This list', '?']];
   const off = h('input', { type: 'checkbox', onchange: e => store.set('keys', e.target.checked ? 'on' : 'off') });
   off.checked = store.get('keys') !== 'off';

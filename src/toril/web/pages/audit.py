@@ -35,4 +35,4 @@ async def audit(asking: Asking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-AUDIT: Final = (Page(path="/audit", template="audit.html", show=audit, query=AuditView, role=Role.ADMIN),)
+AUDIT: Final = (Page(path="/audit", template="audit.html", show=audit, query=AuditView, role=Role.ADMIN, nav="audit"),)

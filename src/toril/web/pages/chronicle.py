@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Final
 
 from toril.model import Event, EventKind, JobRecord
-from toril.policy.redaction import redacted
 from toril.states import State
 from toril.web.words import plural
 
@@ -78,7 +77,7 @@ def _step(event: Event, attempt: int) -> Step | None:
     if event.kind not in _KINDS:
         return None
     look, word = _KINDS[event.kind]
-    return Step(look, look, event.time, word, redacted(event.detail.get("failedReason", "")))
+    return Step(look, look, event.time, word, event.detail.get("failedReason", ""))
 
 
 def _from_record(record: JobRecord) -> list[Step]:

@@ -1,6 +1,7 @@
 """Job: its state and times, why it does not run, what happened to it, and all that it carries."""
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 from toril.errors import NotFound, TorilError, shown
@@ -12,6 +13,7 @@ from toril.policy.redaction import redacted
 from toril.queue import Queue
 from toril.states import State
 from toril.web.api.common import job_document, known_queue
+from toril.web.api.jobs import run_document
 from toril.web.pages.chronicle import chronicle
 from toril.web.pages.looks import LOOKS
 from toril.web.pages.page import Looking, Page
@@ -56,7 +58,15 @@ async def _events(asking: Looking, found: Job[Any], record: JobRecord) -> list[E
         return await found.history()
 
     key = ("history", record.queue, record.id, record.state, record.starts, record.attempts_made, record.due)
-    return await asking.recall(key, 60.0, ask)
+    return [_seen(asking, record, event) for event in await asking.recall(key, 60.0, ask)]
+
+
+def _seen(asking: Looking, record: JobRecord, event: Event) -> Event:
+    """An event whose reason may be shown."""
+    if "failedReason" not in event.detail:
+        return event
+    reason = asking.app.redaction.text(event.detail["failedReason"], "error", record.queue, record.name)
+    return replace(event, detail={**event.detail, "failedReason": redacted(reason or "")})
 
 
 async def _lines(asking: Looking, queue: Queue, record: JobRecord) -> list[str]:
@@ -148,7 +158,8 @@ async def _gone(asking: Looking, queue: Queue, identity: str) -> dict[str, Any]:
     return {
         "title": f"{name} {identity}", "now": asking.around.now, "queue": queue.name, "id": identity, "name": name,
         "look": LOOKS[State.FAILED if failed else State.COMPLETED], "mark": "gone", "gone": run,
-        "letter": None if letter is None else _letter(queue, letter), "text": "" if run is None else redacted(run.text),
+        "letter": None if letter is None else _letter(queue, letter),
+        "text": "" if run is None else run_document(asking.app, queue.name, run)["text"],
     }  # fmt: skip
 
 

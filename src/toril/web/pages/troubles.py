@@ -49,7 +49,7 @@ class Trouble:
     to: Sequence[str] = ()
     query: Mapping[str, str] = field(default_factory=dict)
     act: str = ""
-    at: str = ""
+    at: Sequence[str] = ()
     on: str = ""
 
 
@@ -121,7 +121,7 @@ def _warned(need: Need, cls: str, icon: str) -> Trouble:
             return Trouble(
                 cls="paused", icon="paused", since=since, statement=(_queue(queue), " is paused"),
                 cause=(*(("By ", Name(by), ". ") if by else ()), f"{_waits(waiting)}."), button="Resume", act="resume",
-                at=f"queues/{queue}", on=queue,
+                at=("queues", queue), on=queue,
             )  # fmt: skip
         case Burying(_, letters):
             return Trouble(

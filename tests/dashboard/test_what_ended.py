@@ -1,0 +1,136 @@
+"""What a queue's page says of jobs that ended: its tabs count what they list, and its charts count this minute too."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from toril import App, JobContext, PermanentError
+from toril.web import Access, Open, Role, Tokens, site
+
+HTML = {"accept": "text/html"}
+
+
+async def send(ctx: JobContext[dict[str, Any]]) -> str:
+    if "bad" in ctx.data:
+        raise PermanentError(f"mailbox of {ctx.data['to']} is full")
+    return f"sent to {ctx.data['to']}"
+
+
+@asynccontextmanager
+async def looked_at(app: App, access: Access | None = None) -> AsyncIterator[httpx.AsyncClient]:
+    transport = httpx.ASGITransport(site(app, access=access or Open()), client=("127.0.0.1", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=HTML) as client:
+        yield client
+
+
+async def worked(app: App, good: int = 3, bad: int = 2) -> None:
+    queue = app.queue("mail")
+    await queue.add_many([("send", {"to": f"ada{n}"}) for n in range(good)])
+    await queue.add_many([("send", {"to": f"bob{n}", "bad": True}) for n in range(bad)])
+    await app.run(burst=True, signals="leave")
+
+
+def tab(page: str, state: str) -> str:
+    found = re.search(rf'id="n-tab-{state}">([^<]*)<', page)
+    assert found is not None
+    return found[1]
+
+
+def rows(page: str) -> list[str]:
+    return re.findall(r'<tr data-id="([^"]*)"', page)
+
+
+async def test_a_tab_counts_what_it_lists_where_nothing_is_kept() -> None:
+    app = App("memory://")
+    app.queue("mail", {"send": send})
+    async with app, looked_at(app) as client:
+        await worked(app)
+        first = (await client.get("/queues/mail")).text
+        done = (await client.get("/queues/mail?state=completed")).text
+
+    assert (tab(first, "completed"), tab(first, "failed")) == ("3", "2")
+    assert sorted(rows(first)) == ["mail/4", "mail/5"]  # failed first, for there are some
+    assert "mailbox of bob1 is full" in first
+    assert 'data-act="replay" data-all="2"' in first
+    assert len(rows(done)) == 3
+    assert "Completed jobs are not kept in this queue" in done
+
+
+async def test_failed_jobs_that_are_kept_are_retried_where_they_are() -> None:
+    app = App("memory://")
+    app.queue("mail", {"send": send}, keep_failed=10)
+    async with app, looked_at(app) as client:
+        await worked(app, bad=3)
+        page = (await client.get("/queues/mail")).text
+
+    assert (tab(page, "failed"), len(rows(page))) == ("3", 3)
+    assert 'data-act="retry" data-all="3"' in page
+    assert 'rel="next"' not in page
+
+
+async def test_kept_ones_and_dead_letters_are_walked_through_in_one_list() -> None:
+    app = App("memory://")
+    queue = app.queue("mail", {"send": send})
+    async with app, looked_at(app) as client:
+        await worked(app)
+        await queue.add("send", {"to": "eve", "bad": True}, keep_failed=5)
+        await app.run(burst=True, signals="leave")
+        first = (await client.get("/queues/mail?limit=1")).text
+        met, page = rows(first), first
+        while more := re.search(r'href="\?after=([^"]+)" rel="next"', page):
+            page = (await client.get(f"/queues/mail?limit=1&state=failed&after={more[1]}")).text
+            met += rows(page)
+
+    assert tab(first, "failed") == "3"
+    assert met == ["6", "mail/5", "mail/4"]
+
+
+async def test_a_queue_without_failures_opens_with_what_waits() -> None:
+    app = App("memory://")
+    app.queue("mail", {"send": send})
+    async with app, looked_at(app) as client:
+        await worked(app, bad=0)
+        page = (await client.get("/queues/mail")).text
+
+    assert re.search(r'href="\?state=waiting[^"]*" aria-current="true"', page)
+
+
+async def test_what_ended_in_this_minute_is_in_the_rate() -> None:
+    app = App("memory://")
+    app.queue("mail", {"send": send})
+    async with app:
+        await worked(app, good=60)
+        (found,) = (await app.overview()).queues
+
+    assert 62 / 6 <= found.rate <= 62 / 5
+
+
+async def test_what_the_app_hides_is_on_no_page_of_a_job_that_ended() -> None:
+    def hidden(value: Any, _: Any) -> Any:
+        return "(not shown)"
+
+    app = App("memory://", redact=hidden)
+    queue = app.queue("mail", {"send": send})
+    async with app, looked_at(app) as client:
+        await worked(app, good=1, bad=1)
+        await queue.add("send", {"to": "bob", "bad": True}, keep_failed=5)
+        await app.run(burst=True, signals="leave")
+        paths = ["/", "/queues/mail", "/queues/mail?state=completed", "/queues/mail?state=failed", "/dead",
+                 "/dead/mail%2F2", *[f"/queues/mail/jobs/{n}" for n in (1, 2, 3)]]  # fmt: skip
+        pages = [await client.get(path) for path in paths]
+
+    assert [page.status_code for page in pages] == [200] * len(paths)
+    assert [str(page.url) for page in pages if re.search("ada0|bob", page.text)] == []
+
+
+@pytest.mark.parametrize(("role", "there"), [(Role.ADMIN, True), (Role.OPERATE, False), (Role.READ, False)])
+async def test_the_audit_log_is_in_the_navigation_of_those_who_may_see_it(role: Role, there: bool) -> None:
+    token = "0123456789abcdef0123"
+    async with App("memory://") as app, looked_at(app, Tokens({token: role})) as client:
+        page = await client.get("/", headers={"authorization": f"Bearer {token}"})
+
+    assert ('href="./audit"' in page.text) is there
