@@ -69,7 +69,7 @@ class Guest:
     async def leave(self) -> None:
         for window in self.windows:
             with suppress(TimeoutError):  # what is not closed by then goes with the browser
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(5):
                     await window.close()
         self.windows.clear()
 

@@ -8,6 +8,7 @@ from playwright.async_api import expect
 from tests.dashboard.guests import BROWSED, PHONE, WIDE, Guest, Theme, findings, scrolls_sideways
 from tests.dashboard.stage import Stage
 from tests.dashboard.views import views
+from toril.web.words import NONE
 
 pytestmark = BROWSED
 
@@ -63,9 +64,17 @@ async def test_what_happens_in_the_store_reaches_an_open_page(stage: Stage, gues
     await expect(cell).to_have_text(str(before), timeout=30_000)
 
 
+async def test_the_caption_of_a_chart_counts_the_minute_that_is_not_drawn(one_stage: Stage, guest: Guest) -> None:
+    found = await asyncio.to_thread(one_stage.do, one_stage.app.queue("webhooks").metrics("1h"))
+    page = await guest("/queues/webhooks")
+
+    await expect(page.locator("[data-chart=failed] .val")).to_have_text(f"{found.failed} in 1h")
+    await expect(page.locator("[data-chart=run] .val")).not_to_contain_text(NONE)
+
+
 async def test_every_stop_of_the_tab_key_can_be_seen(one_stage: Stage, guest: Guest) -> None:
     """On each page one gets from the first stop to the last and each shows where one is."""
-    for path in ("/dead", "/schedules", "/workers", "/flows", "/groups", "/breakers", "/audit"):
+    for path in ("/", "/queues/email", "/dead", "/schedules", "/workers", "/flows", "/groups", "/breakers", "/audit"):
         page = await guest(path)
         stops = []
         for _ in range(120):

@@ -81,12 +81,40 @@ async def test_kept_ones_and_dead_letters_are_walked_through_in_one_list() -> No
         await app.run(burst=True, signals="leave")
         first = (await client.get("/queues/mail?limit=1")).text
         met, page = rows(first), first
-        while more := re.search(r'href="\?after=([^"]+)" rel="next"', page):
-            page = (await client.get(f"/queues/mail?limit=1&state=failed&after={more[1]}")).text
+        while more := re.search(r'href="(\?[^"]+)" rel="next"', page):
+            page = (await client.get("/queues/mail" + more[1].replace("&amp;", "&"))).text
             met += rows(page)
 
     assert tab(first, "failed") == "3"
     assert met == ["6", "mail/5", "mail/4"]
+
+
+async def test_the_next_page_is_of_the_same_view_without_the_script() -> None:
+    app = App("memory://")
+    app.queue("mail", {"send": send}, keep_completed=10)
+    async with app, looked_at(app) as client:
+        await worked(app)
+        page = (await client.get("/queues/mail?state=completed&q=send&limit=1&range=4h")).text
+        more = re.search(r'href="(\?[^"]+)" rel="next"', page)
+        assert more is not None
+        then = (await client.get("/queues/mail" + more[1].replace("&amp;", "&"))).text
+
+    assert re.search(r'href="\?state=completed[^"]*" aria-current="true"', then)
+    assert (rows(page), rows(then)) == (["3"], ["2"])
+
+
+async def test_long_data_of_a_dead_letter_is_cut() -> None:
+    app = App("memory://")
+    queue = app.queue("mail", {"send": send})
+    async with app, looked_at(app) as client:
+        await queue.add("send", {"to": "bob", "bad": True, "blob": "y" * 300_000})
+        await app.run(burst=True, signals="leave")
+        pages = [await client.get(path) for path in ("/dead/mail%2F1", "/queues/mail/jobs/1", "/queues/mail", "/dead")]
+
+    assert [page.status_code for page in pages] == [200] * 4
+    assert [len(page.content) > 100_000 for page in pages] == [False] * 4
+    assert [("<small>cut</small>" in page.text) for page in pages[:2]] == [True] * 2
+    assert "cannot be changed here" in pages[0].text
 
 
 async def test_a_queue_without_failures_opens_with_what_waits() -> None:

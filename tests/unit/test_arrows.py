@@ -107,7 +107,7 @@ ARROWS: dict[str, set[str]] = {
     "cli.top": {"", "cli", "clock", "documents", "metrics", "model"},
     "cli.run": {"", "cli", "engine", "supervisor", "web.serving"},
     "cli.torture": {"cli", "clock", "torture"},
-    "cli.dashboard": {"", "cli", "web", "web.serving"},
+    "cli.dashboard": {"", "cli", "clock", "web", "web.serving"},
     "cli.child": {"", "cli", "logs", "worker"},
     "__main__": {"cli"},
 }

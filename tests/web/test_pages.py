@@ -13,10 +13,12 @@ from starlette.routing import Mount
 
 from tests.web.conftest import TOKEN, Served, served
 from toril import App
+from toril.clock import SYSTEM
 from toril.errors import EngineUnavailable
 from toril.web import Asked, Basic, Role, Tokens, site
 from toril.web.live import Seen
 from toril.web.static import assets
+from toril.web.watching import StoreWatch
 
 HTML = {"accept": "text/html"}
 
@@ -284,3 +286,21 @@ async def test_a_server_that_stops_does_not_wait_for_open_pages() -> None:
 
     assert [each async for each in told if each[0] == "state"] == []  # the server has ended it, and not we
     await client.aclose()
+
+
+@pytest.mark.covers("R238")
+async def test_a_site_alone_is_ready_while_its_store_answers() -> None:
+    app = App("memory://")
+    watch = StoreWatch(app, SYSTEM)
+
+    async def told() -> int:
+        await watch.look()
+        answer = watch.probe("/readyz")
+        assert answer is not None
+        return answer.status_code
+
+    before = await told()
+    async with app:
+        within = await told()
+
+    assert (before, within, await told(), watch.probe("/")) == (503, 200, 503, None)

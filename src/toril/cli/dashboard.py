@@ -6,8 +6,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import click
+from click.core import ParameterSource
 
 from toril import App
+from toril.cli.address import address
 from toril.cli.endings import Failure
 from toril.cli.loading import load
 from toril.cli.loglines import write_logs
@@ -15,18 +17,20 @@ from toril.cli.place import Place, store_options
 
 if TYPE_CHECKING:
     from toril.web.server import Server
+    from toril.web.watching import StoreWatch
 
 __all__ = ["dashboard"]
 
-_PORT: Final = 8485  # beside that of `toril run`
 _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
 
 
 @click.command(context_settings={"auto_envvar_prefix": "TORIL"})
 @click.argument("target", metavar="[MODULE:APP]", envvar="TORIL_APP", required=False)
 @store_options
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=_PORT, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--http", type=address, metavar="HOST:PORT", default="127.0.0.1:8485", show_default=True,
+    help="Where it is served; port 0 takes a free one.",
+)  # fmt: skip
 @click.option(
     "--http-token", metavar="TOKEN", help="What is asked for; better set as TORIL_HTTP_TOKEN than typed here."
 )
@@ -34,18 +38,22 @@ _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
 @click.option("--http-proxy", multiple=True, metavar="ADDRESS", help="A proxy whose word on the client is taken.")
 @click.option("--http-host", multiple=True, metavar="NAME", help="A name under which it is reached.")
 def dashboard(
-    *, target: str | None, place: Place, host: str, port: int, http_token: str | None, http_read_token: str | None,
+    *, target: str | None, place: Place, http: tuple[str, int], http_token: str | None, http_read_token: str | None,
     http_proxy: tuple[str, ...], http_host: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Serve the dashboard of a store, or of an app, whose code then also checks what is added, until Ctrl-C."""
     if not all(map(find_spec, _NEEDED)):
         raise Failure("the dashboard needs more packages: install them with  pip install 'toril[web]'")
-    from toril.web import Open, site  # noqa: PLC0415 - it needs the extra
-    from toril.web.access import Nobody  # noqa: PLC0415 - as above
+    from toril.clock import SYSTEM  # noqa: PLC0415 - what follows needs the extra
+    from toril.web.access import Nobody, Open  # noqa: PLC0415 - as above
+    from toril.web.guard import Terms  # noqa: PLC0415 - as above
     from toril.web.server import Server  # noqa: PLC0415 - as above
     from toril.web.serving import access_by  # noqa: PLC0415 - as above
+    from toril.web.site import Site  # noqa: PLC0415 - as above
+    from toril.web.watching import StoreWatch  # noqa: PLC0415 - as above
 
-    if target is not None and place.url is not None:
+    host, port = http
+    if target is not None and _typed("url"):
         raise click.UsageError("an app has its own store: give MODULE:APP or --url, not both")
     access = access_by(host, http_token, http_read_token)
     if isinstance(access, Nobody):
@@ -53,18 +61,26 @@ def dashboard(
     write_logs("warning")
     app = load(target) if target is not None else App(place.url, prefix=place.prefix)
     hint = "" if isinstance(access, Open) else "; sign in with the token"
-    served = Server(site(app, access=access, hosts=[host, *http_host], proxies=http_proxy), host, port)
-    asyncio.run(_serve(served, host, hint))
+    watch = StoreWatch(app, SYSTEM)
+    terms = Terms(access=access, hosts=[host, *http_host], proxies=http_proxy)
+    asyncio.run(_serve(Server(Site(app, terms, SYSTEM, probe=watch.probe), host, port), watch, host, hint))
 
 
-async def _serve(server: "Server", host: str, hint: str) -> None:
+def _typed(option: str) -> bool:
+    """Whether it stands on the command line. `$TORIL_URL` may be there for the app itself."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+async def _serve(server: "Server", watch: "StoreWatch", host: str, hint: str) -> None:
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     port = await server.start()
+    watching = asyncio.create_task(watch.watch())
     try:
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"The dashboard is at http://{shown}:{port}/ (Ctrl-C stops it{hint})")
         await stopped.wait()
     finally:
+        watching.cancel()
         await server.close()

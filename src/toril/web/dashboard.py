@@ -1,8 +1,9 @@
 """The pages: which one a path means, drawn with what is around all of them, and what is shown when one cannot be."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
@@ -59,7 +60,8 @@ class Dashboard:
         page, names = self._found(path, who)
         asked, around = asked_for(page.query, query(raw)), await self._surroundings.now()
         values = await page.show(Looking(self._app, who, names, asked, None, around, self._surroundings.recall))
-        return self._rendered(page.template, path, who, framed(self._app.url, around, page.nav), values)
+        frame = {**framed(self._app.url, around, page.nav), "onward": partial(_onward, query(raw))}
+        return self._rendered(page.template, path, who, frame, values)
 
     def _found(self, path: str, who: Who) -> tuple[Page, Mapping[str, str]]:
         page, names = self._table.find("GET", path)
@@ -95,3 +97,8 @@ class Dashboard:
             COOKIE, value, max_age=seconds, path=base or "/", secure=secure, httponly=True, samesite="strict"
         )
         return back
+
+
+def _onward(given: Mapping[str, str], after: str) -> str:
+    """Where a list goes on: the same view, from that place. It is whole, for those who read without the script."""
+    return "?" + urlencode({**given, "after": after})

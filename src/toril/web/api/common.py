@@ -21,7 +21,7 @@ from toril.web.endpoint import Asking, Form
 
 __all__ = [
     "SOON", "After", "Cursor", "Limit", "Moment", "Paging", "Search", "Searching", "StateName", "in_a_list",
-    "job_document", "job_documents", "job_of", "known_queue",
+    "job_document", "job_documents", "job_of", "known_queue", "shortened",
 ]  # fmt: skip
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]")
@@ -98,6 +98,11 @@ def job_document(job: Job[Any]) -> dict[str, Any]:
 def job_documents(jobs: Iterable[Job[Any]]) -> Iterator[dict[str, Any]]:
     """A list of them. Once it is long, only the beginnings of what is long in the rest."""
     return in_a_list(map(_shown, jobs))
+
+
+def shortened(document: dict[str, Any]) -> dict[str, Any]:
+    """One that stands alone on a page."""
+    return _cut(document, _SHOWN)[0]
 
 
 def in_a_list(documents: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -36,7 +36,7 @@ const two = n => String(n).padStart(2, '0');
 function span(sec) {                                     // 0.42 -> "420 ms", 252 -> "4m 12s": the two largest units, never broken over lines
   const pair = (a, u, b, v) => `${Math.floor(a)}${u}\u00a0${v === 'h' ? b : two(b)}${v}`;
   if (sec < 1) return Math.round(sec * 1000) + '\u00a0ms';
-  if (sec < 60) return (sec < 10 ? sec.toFixed(1).replace('.0', '') : Math.round(sec)) + '\u00a0s';
+  if (sec < 59.5) return (sec < 10 ? sec.toFixed(1).replace('.0', '') : Math.round(sec)) + '\u00a0s';
   sec = Math.round(sec);
   if (sec < 3600) return pair(sec / 60, 'm', sec % 60, 's');
   if (sec < 86400) return pair(sec / 3600, 'h', Math.floor(sec % 3600 / 60), 'm');
@@ -80,7 +80,6 @@ const url = {
     history[push ? 'pushState' : 'replaceState'](null, '', to);
   },
 };
-/* Tabs, ranges and facets are plain links such as ?state=failed. With the script they change the view in place. */
 /* Tabs, ranges and facets are plain links such as ?state=failed. With the script they change the view in place: the
    same page is fetched, and the regions of this one give way to those of that one. */
 const params = a => [...new URLSearchParams(a.getAttribute('href'))];
@@ -89,10 +88,11 @@ function follow(e) {
   if (!a || e.metaKey || e.ctrlKey || e.shiftKey) return;
   e.preventDefault();
   const change = Object.fromEntries(params(a));
-  if (!('after' in change) && !('range' in change)) change.after = '';
+  const ranged = 'range' in change && !('after' in change);  // a link to the next page has all of the query
+  if (!('after' in change) && !ranged) change.after = '';
   if (a.closest('.facets') && a.hasAttribute('aria-current')) for (const k in change) change[k] = '';
   url.set(change, true);
-  'range' in change ? dispatchEvent(new Event('range')) : refresh();
+  ranged ? dispatchEvent(new Event('range')) : refresh();
 }
 let asked = 0;
 async function refresh() {                                 // what is shown stays until the new is there

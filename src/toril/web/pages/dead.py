@@ -12,7 +12,7 @@ from toril.model import DeadLetter
 from toril.policy.errorgroups import ErrorGroup, Failed, grouped
 from toril.policy.letters import LetterFilter
 from toril.policy.redaction import redacted
-from toril.web.api.common import SOON
+from toril.web.api.common import SOON, shortened
 from toril.web.api.letters import letter_document
 from toril.web.endpoint import Asking
 from toril.web.pages.page import Page, View
@@ -120,7 +120,7 @@ def _more(letter: DeadLetter) -> dict[str, Any]:
 async def letter(asking: Asking) -> dict[str, Any]:
     found = await asking.app.dead_letters.show(asking.path["id"])
     fits = asking.app.dead_letters.fits(found)
-    document = letter_document(found, asking.app.redaction) | _more(found)
+    document = shortened(letter_document(found, asking.app.redaction) | _more(found))
     covered = document["data"] != stored(found.data)  # by a mask, or by the app's own rule
     return {
         "title": found.name, "letter": document, "fits": fits, "covered": covered, "backoff": found.backoff,

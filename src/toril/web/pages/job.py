@@ -12,7 +12,7 @@ from toril.policy.masking import masked
 from toril.policy.redaction import redacted
 from toril.queue import Queue
 from toril.states import State
-from toril.web.api.common import job_document, known_queue
+from toril.web.api.common import job_document, known_queue, shortened
 from toril.web.api.jobs import run_document
 from toril.web.pages.chronicle import chronicle
 from toril.web.pages.looks import LOOKS
@@ -174,7 +174,7 @@ def _letter(queue: Queue, letter: DeadLetter) -> dict[str, Any]:
     return {
         "id": letter.id, "kind": letter.failure.kind, "error": redacted(reason), "made": letter.attempts_made,
         "attempts": letter.attempts, "failed_at": letter.failed_at, "worker": letter.worker,
-        "traceback": lines_of(redacted(traceback)), "data": queue.redaction.seen(data, "data", *sight),
+        "traceback": lines_of(redacted(traceback)), **shortened({"data": queue.redaction.seen(data, "data", *sight)}),
     }  # fmt: skip
 
 

@@ -1,0 +1,68 @@
+"""`toril dashboard` as the files in deploy/ start it: it is ready when its store is, and asks who one is."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+TOKEN = "0123456789abcdef0123"
+
+
+def commands() -> dict[str, list[str]]:
+    """As each file has it."""
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["dashboard"]["command"]
+    found = {"compose.yaml": shlex.split(compose)}
+    for thing in yaml.safe_load_all((DEPLOY / "kubernetes" / "toril.yaml").read_text()):
+        if thing["kind"] == "Deployment" and thing["metadata"]["name"] == "toril-dashboard":
+            container: dict[str, Any] = thing["spec"]["template"]["spec"]["containers"][0]
+            assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+            found["toril.yaml"] = container["command"]
+    return found
+
+
+@contextmanager
+def started(words: list[str], url: str) -> Iterator[str]:
+    """The address at which it is, on a free port."""
+    env = {**os.environ, "TORIL_URL": url, "TORIL_HTTP_TOKEN": TOKEN, "PYTHONUNBUFFERED": "1"}
+    line = [sys.executable, "-m", *(word.replace(":8484", ":0") for word in words)]
+    with subprocess.Popen(line, cwd=DEPLOY, env=env, stdout=subprocess.PIPE, text=True) as run:
+        try:
+            assert run.stdout is not None
+            said = run.stdout.readline()
+            port = re.search(r":(\d+)/", said)
+            assert port is not None, said
+            yield f"http://127.0.0.1:{port[1]}"
+        finally:
+            run.terminate()
+
+
+def ready(base: str) -> int:
+    """What the probe says, once it has looked at the store."""
+    until = time.monotonic() + 60
+    while (status := httpx.get(base + "/readyz").status_code) != 200 and time.monotonic() < until:
+        time.sleep(0.1)
+    return status
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "toril.yaml"])
+def test_it_starts_with_the_command_of_the_file(file: str, tmp_path: Path) -> None:
+    words = commands()[file]
+    with started(words, f"sqlite:///{tmp_path / 'jobs.db'}") as base:
+        names = [name for flag, name in pairwise(words) if flag == "--http-host"] or ["127.0.0.1"]
+        probe, alive = ready(base), httpx.get(base + "/livez").status_code
+        stranger = httpx.get(base, headers={"accept": "text/html", "host": names[0]})
+        page = httpx.get(base, headers={"authorization": f"Bearer {TOKEN}", "host": names[0]})
+
+    assert (probe, alive, stranger.status_code, page.status_code) == (200, 200, 401, 200)
