@@ -26,7 +26,7 @@ async def test_the_overview_says_what_is_wrong_first(stage: Stage, guest: Guest)
     await expect(page.locator(".problems li").first).to_have_class(
         "s-crit"
     )  # after a while a queue without workers too
-    await expect(page.locator("tbody tr", has_text="data-import")).to_have_count(1)
+    await expect(page.locator("#r-queues tbody tr", has_text="data-import")).to_have_count(1)
     assert re.match(r"\(\d+\) Overview", await page.title())
 
 
