@@ -26,7 +26,7 @@ QUEUE_KEYS = {
     "completed_total", "failed_total", "concurrency", "max_waiting",
 }  # fmt: skip
 WORKER_KEYS = {
-    "worker", "queues", "slots", "running", "host", "pid", "version", "started_at", "seen_at", "orders",
+    "worker", "queues", "slots", "running", "host", "pid", "version", "started_at", "seen_at", "orders", "loop_lag_ms",
 }  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def test_a_worker_tells_how_it_is(url: str, tmp_path: Path) -> None:
         assert (document["status"], document["pollers"], document["store"]["ok"]) == ("OK", "disabled", True)
         assert document["queues"] == {"q": 2}
         assert [worker["ready"] for worker in document["workers"]] == [True]
-        assert [get(port, "/")[0], get(port, "/livez", "POST")[0]] == [404, 405]
+        assert [get(port, "/nothing-here")[0], get(port, "/livez", "POST")[0]] == [404, 405]
         assert ping(port).returncode == 0
         assert run.stop() == 0
         assert ping(port).returncode == 1

@@ -149,7 +149,7 @@ async def test_an_edit_that_fails_spoils_its_own_letter_only() -> None:
 
 async def test_a_page_that_finds_little_ends_and_can_be_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toril.deadletters._A_PAGE", 1)
-    monkeypatch.setattr("toril.deadletters._PAGES", 3)
+    monkeypatch.setattr("toril.deadletters.LOOKED", 3)
     app = App("memory://")
     async with memory(app) as test:
         await _failing(app, test.clock)
