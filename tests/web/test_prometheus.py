@@ -114,3 +114,20 @@ async def test_many_scrapes_at_once_cost_one_and_a_job_may_be_named_like_the_res
     assert asked == 1
     lines = [line for line in answers[0].text.splitlines() if line.startswith("toril_job_failures_total{")]
     assert lines == ['toril_job_failures_total{name="(other)",queue="email"} 2.0']
+
+
+@pytest.mark.covers("B106")
+async def test_many_queues_of_odd_names_give_a_bounded_and_readable_answer(here: Served) -> None:
+    odd = ['a"b', "a=b", "größe", "le=1"]
+    for number in range(520):
+        await here.app.store.add(f"q{number:04}", [NewJob(name="n")])
+    for name in odd:
+        await here.app.store.add(name, [NewJob(name="n")])
+
+    found = await samples(here)
+
+    queues = {key[1] for key in found if key[0] == "toril_queue_paused"}
+    assert len(queues) == 500
+    assert set(here.app.queues) <= queues
+    assert {"a=b", 'a"b'} <= queues
+    assert found[("toril_queues_left_out",)] == len(here.app.queues) + 520 + len(set(odd)) - 500

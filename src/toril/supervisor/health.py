@@ -1,15 +1,18 @@
 """What the supervisor knows of itself: whether it lives, whether it is ready, and the details."""
 
+from itertools import count
 from typing import Any, Final
 
 from toril.clock import Clock
+from toril.engine import Store
 from toril.errors import TorilError
 from toril.states import State
 from toril.supervisor.supervisor import Supervisor
 
 __all__ = ["Vitals"]
 
-_ASK: Final = 1.0  # seconds between two questions to the store
+_ASK: Final = (1.0, 2.5)  # seconds between two questions to the store: a quarter of the time that it may be away
+_SELDOM: Final = 4  # questions between two looks at the oldest jobs
 _SLOW: Final = 30.0  # seconds without a tick after which a loop counts as dead, unless it is replaced before
 _GONE: Final = 5.0  # seconds for which a child may be missing
 _OLDEST: Final = 10  # queues whose oldest job is looked for
@@ -27,10 +30,11 @@ class Vitals:
 
     async def watch(self) -> None:
         """Until cancelled."""
-        while True:
+        soonest, latest = _ASK
+        for number in count():
             self.problems()  # so that it is known since when a child is missing, however seldom others ask
-            await self._ask_the_store()
-            await self._clock.sleep(_ASK)
+            await self._ask(self._supervisor.store, oldest=number % _SELDOM == 0)
+            await self._clock.sleep(min(latest, max(soonest, self._supervisor.plan.unready_after / 4)))
 
     def problems(self) -> list[str]:
         """Why it is not ready; nothing if it is."""
@@ -78,19 +82,21 @@ class Vitals:
             ],
         }
 
-    async def _ask_the_store(self) -> None:
-        store = self._supervisor.store
+    async def _ask(self, store: Store | None, *, oldest: bool) -> None:
         if store is None:  # in memory, in the child; or not open yet
             self._answered = self._clock.monotonic()
             return
         health = await store.health()
         self._detail = health.detail
-        if not health.ok:
-            return
-        self._answered = self._clock.monotonic()
+        if health.ok:
+            self._answered = self._clock.monotonic()
+            if oldest:
+                await self._look_for_the_oldest(store, health.now)
+
+    async def _look_for_the_oldest(self, store: Store, now: int) -> None:
         try:
             for queue in list((self._supervisor.hello or {}).get("queues", {}))[:_OLDEST]:
                 page = await store.page(queue, State.WAITING, limit=1)
-                self._oldest[queue] = (health.now - page.items[0].added_at) / 1000 if page.items else None
+                self._oldest[queue] = (now - page.items[0].added_at) / 1000 if page.items else None
         except TorilError as error:
             self._detail = str(error)

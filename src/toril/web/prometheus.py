@@ -20,7 +20,7 @@ from toril.policy.histogram import merged, middle_of, quantile
 __all__ = ["Exporter"]
 
 _FRESH: Final = 1.0  # seconds for which an answer is given again: scrapes of many do not cost more than one
-_QUEUES: Final = 500  # labels are bounded: by name the first so many
+_QUEUES: Final = 500  # labels are bounded: the app's own queues, then others by name
 _WINDOW: Final = Window(1, 6, 2)  # what is said of run times of late is of the last six to twelve minutes
 _OCTAVES: Final = range(23)  # bounds of histograms: 1 ms, 2 ms, up to 70 minutes
 _OTHERS: Final = "(other)"
@@ -46,19 +46,22 @@ class Exporter:
 
     async def _written(self) -> bytes:
         app = self._app
-        names = sorted({*await app.store.queues(), *app.queues})[:_QUEUES]
+        others = sorted({*await app.store.queues()} - {*app.queues})
+        every = [*sorted(app.queues), *others]
+        names = every[:_QUEUES]
         parts = [names[at : at + AT_ONCE] for at in range(0, len(names) or 1, AT_ONCE)]
         found = [await app.store.figures(part, _WINDOW) for part in parts]
         leases = {name: queue.options.lease for name, queue in app.queues.items()}
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Fleet(found, leases))
+        registry.register(_Fleet(found, leases, len(every) - len(names)))
         return generate_latest(registry)
 
 
 class _Fleet(Collector):
     """What was read, as metrics."""
 
-    def __init__(self, found: list[Figures], leases: Mapping[str, int]) -> None:
+    def __init__(self, found: list[Figures], leases: Mapping[str, int], left_out: int) -> None:
+        self._left_out = left_out
         self._queues = [each for figures in found for each in figures.queues]
         self._last = found[-1]
         self._leases = leases
@@ -76,6 +79,9 @@ class _Fleet(Collector):
         leader = GaugeMetricFamily("toril_leader", "Whether a reaper leads the recovery of lost jobs.")
         leader.add_metric([], 0 if self._last.leader is None else 1)
         yield leader
+        left_out = GaugeMetricFamily("toril_queues_left_out", "Queues beyond those whose figures are told.")
+        left_out.add_metric([], self._left_out)
+        yield left_out
         yield self._shares()
 
     def _shares(self) -> Metric:
