@@ -187,7 +187,21 @@ async def cancelled_after(call: Coroutine[None, None, None], seconds: float) -> 
 
 
 def threads_of_the_store() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("toril-sqlite")]
+    return [thread.name for thread in threading.enumerate() if _is_of_a_store(thread) and thread not in _others]
+
+
+def _is_of_a_store(thread: threading.Thread) -> bool:
+    return thread.name.startswith("toril-sqlite")
+
+
+_others: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def others() -> None:
+    """Stores that stay open for other tests of this process are not looked at here."""
+    _others.clear()
+    _others.update(filter(_is_of_a_store, threading.enumerate()))
 
 
 @pytest.mark.covers("B73")
