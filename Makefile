@@ -70,7 +70,7 @@ types: setup ## Static types
 
 .PHONY: unit
 unit: setup servers node ## The tests
-	$(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) --dist worksteal
+	$(BIN)/python -m tools.suite --numprocesses $(PYTEST_WORKERS) --dist worksteal
 
 .PHONY: format
 format: setup ## Put the code into shape

@@ -84,7 +84,7 @@ def test_readiness_ends_with_the_signal_and_life_with_the_process(url: str, tmp_
 
         run.send(signal.SIGTERM)
         began = time.monotonic()
-        until(lambda: get(port, "/readyz")[0] == 503, "it is not ready", timeout=2)
+        until(lambda: get(port, "/readyz")[0] == 503, "it is not ready", timeout=5)
         took = time.monotonic() - began
 
         assert get(port, "/livez")[0] == 200
@@ -109,7 +109,7 @@ def test_probes_answer_while_a_handler_blocks_its_loop(url: str, tmp_path: Path)
         until(lambda: silence(port) > 0.6, "it is seen", timeout=SLOW)
         run.send(signal.SIGTERM)
         began = time.monotonic()
-        until(lambda: get(port, "/readyz")[0] == 503, "it is not ready", timeout=2)
+        until(lambda: get(port, "/readyz")[0] == 503, "it is not ready", timeout=5)
         unready = time.monotonic() - began
         assert run.ended() == 1
     print(f"a blocked loop: /livez within {max(took) * 1000:.0f} ms, /readyz 503 after {unready * 1000:.0f} ms")

@@ -172,7 +172,7 @@ async def test_closing_can_be_cancelled_at_any_moment(database: Path) -> None:
     await engine.close()
 
     try:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             while threads_of_the_store():
                 await asyncio.sleep(0.01)
     finally:

@@ -274,7 +274,7 @@ async def test_idle_queues_do_not_hold_up_another(server: RedisServer) -> None:
         working = asyncio.create_task(app.run())
         await queues[0].add_and_wait("n", None, timeout=10)
         for queue in queues:
-            assert await queue.add_and_wait("n", None, timeout=5) == "done"
+            assert await queue.add_and_wait("n", None, timeout=60) == "done"
         app.stop()
         assert await working == 0
 

@@ -77,7 +77,7 @@ async def test_a_job_runs_when_its_children_have_ended_and_reads_what_they_retur
     assert shop.ran[-1] == "total"
     assert shop.ran.count("total") == 1
     assert shop.values == {"n0": 0, "n1": 2, "n2": 4}
-    assert await parent.result(timeout=1) == 6
+    assert await parent.result(timeout=60) == 6
 
 
 async def test_plain_functions_read_them_too(shop: Shop) -> None:
@@ -86,7 +86,7 @@ async def test_plain_functions_read_them_too(shop: Shop) -> None:
 
     await drained(shop.app)
 
-    assert await parent.result(timeout=1) == 18
+    assert await parent.result(timeout=60) == 18
 
 
 async def test_flows_are_nested_and_added_by_the_many(shop: Shop) -> None:
@@ -95,7 +95,7 @@ async def test_flows_are_nested_and_added_by_the_many(shop: Shop) -> None:
 
     await drained(shop.app)
 
-    assert await tops[0].result(timeout=1) == 16
+    assert await tops[0].result(timeout=60) == 16
 
 
 @pytest.mark.covers("R224")
@@ -150,7 +150,7 @@ async def test_a_chain_hands_on_what_each_returned() -> None:
 
         await drained(app)
 
-        assert await last.result(timeout=1) == 111
+        assert await last.result(timeout=60) == 111
 
 
 async def test_gather_is_many_and_then_one(shop: Shop) -> None:
@@ -160,8 +160,8 @@ async def test_gather_is_many_and_then_one(shop: Shop) -> None:
 
     await drained(shop.app)
 
-    assert await last.result(timeout=1) == 12
-    assert await nothing.result(timeout=1) == 14
+    assert await last.result(timeout=60) == 12
+    assert await nothing.result(timeout=60) == 14
 
 
 async def test_a_handler_adds_children_and_rests_until_they_have_ended() -> None:
@@ -187,7 +187,7 @@ async def test_a_handler_adds_children_and_rests_until_they_have_ended() -> None
 
         await drained(app)
 
-        assert await job.result(timeout=1) == 206 + 412
+        assert await job.result(timeout=60) == 206 + 412
         assert began == [1, 1, 1], "no attempt was spent by resting"
         assert parked == ["plan", "plan"]
         assert (await queue.counts())["waiting"] == 0
@@ -314,7 +314,7 @@ async def test_functions_in_processes_of_their_own_read_their_children() -> None
 
         await drained(app)
 
-        assert await job.result(timeout=1) == [True, [2, 4], {}]
+        assert await job.result(timeout=60) == [True, [2, 4], {}]
 
 
 @pytest.mark.covers("R223")

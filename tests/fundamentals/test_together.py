@@ -135,7 +135,7 @@ async def test_nobody_waits_for_what_is_cancelled_where_not_all_fit() -> None:
     for task in asyncio.all_tasks() - {asyncio.current_task()} - set(tasks):
         task.cancel()  # as a loop does that ends
 
-    found = await asyncio.wait_for(asyncio.gather(*tasks[1:], return_exceptions=True), 5)
+    found = await asyncio.wait_for(asyncio.gather(*tasks[1:], return_exceptions=True), 60)
     assert [type(each) for each in found] == [asyncio.CancelledError] * 3
     tasks[0].cancel()
 
@@ -148,7 +148,7 @@ def test_two_loops_in_one_tick_keep_nobody_waiting() -> None:
         await asyncio.sleep(0)  # they have asked, and two of them wait for the end of the tick
         with ThreadPoolExecutor(1) as thread:
             thread.submit(other.run_until_complete, together.add(store.add, NewJob(name="other"))).result()
-        found = await asyncio.wait_for(asyncio.gather(*adding), 5)
+        found = await asyncio.wait_for(asyncio.gather(*adding), 60)
         return [each.id for each in found]
 
     assert asyncio.run(both()) == ["n0", "n1", "n2"]
