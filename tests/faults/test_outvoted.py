@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
-from redis.exceptions import RedisError
 
 from toril.engines.redis import way
 from toril.engines.redis.place import Place, parse
+from toril.engines.redis.trouble import Trouble
 from toril.engines.redis.way import ServerWay
 
 
@@ -71,7 +71,7 @@ async def test_a_sentinel_that_is_behind_is_outvoted_at_the_first_connection_and
         for each in others:
             each.names = new.here
         async with asyncio.timeout(30):
-            with pytest.raises((RedisError, OSError)):
+            with pytest.raises((Trouble, OSError)):
                 await line.receive()  # until it is cut
         newcomer = way_by(sentinels)
         lines = [line, await road.line(), await newcomer.line()]

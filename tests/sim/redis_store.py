@@ -17,6 +17,7 @@ from toril.engines.redis.layout import FIELDS, KEYS
 from toril.engines.redis.place import Address, parse
 from toril.engines.redis.scripts import Script
 from toril.engines.redis.server import Server
+from toril.engines.redis.trouble import said
 from toril.engines.redis.way import ServerWay
 from toril.model import DEAD_LETTERS, run_of
 
@@ -37,10 +38,13 @@ class _AtOnce(Server):
     async def _once(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:  # noqa: ARG002
         client = self._hub.client
         try:
-            answer = client.execute_command(*command)
-        except redis.exceptions.NoScriptError:
-            assert script is not None
-            answer = client.execute_command("EVAL", script.source, *command[2:])
+            try:
+                answer = client.execute_command(*command)
+            except redis.exceptions.NoScriptError:
+                assert script is not None
+                answer = client.execute_command("EVAL", script.source, *command[2:])
+        except redis.exceptions.ResponseError as error:
+            raise said(f"{error.status_code or ''} {error}".strip()) from None
         self._hub.look()
         return answer
 

@@ -99,7 +99,8 @@ ARROWS: dict[str, set[str]] = {
     | {"", "app", "declaring", "documents", "deadletters", "job", "logs", "metrics", "queue", "schedule"}
     | {"flow", "searching", "showing", "why"},
     "web.serving": PRODUCER | {"app", "logs", "supervisor", "web"},
-    "torture": {"", "clock", "engine", "errors", "events", "model", "policy", "queue", "states"},
+    "torture": {"", "clock", "engine", "errors", "events", "model", "policy", "queue", "states"} | {"torture.cleaning"},
+    "torture.cleaning": {"", "clock", "engines.redis", "errors", "torture"},
     "torture.child": {"", "cli", "clock", "errors", "torture"},
     # The commands: the public names, and the types and words of what those give.
     "cli": {"", "clock", "documents", "history", "deadletters", "engine", "events", "logs", "model", "policy"}

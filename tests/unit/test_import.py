@@ -58,3 +58,11 @@ def test_the_sqlite_engine_is_imported_when_it_is_asked_for() -> None:
     loaded = run("import sys, toril; toril.connect('memory://'); print(*sys.modules)").split()
 
     assert {"sqlite3", "toril.engines.sqlite"} <= set(loaded)
+
+
+def test_no_client_library_comes_along_with_the_redis_engine() -> None:
+    """It would be the largest part of a worker's memory."""
+    loaded = run("import sys, toril; toril.connect('rediss://one'); print(*sys.modules)").split()
+
+    assert {"hiredis", "toril.engines.redis"} <= set(loaded)
+    assert "redis" not in loaded

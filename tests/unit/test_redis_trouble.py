@@ -5,25 +5,23 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from redis.exceptions import BusyLoadingError, ReadOnlyError, ResponseError
-from redis.exceptions import ConnectionError as Lost
 
 from toril import EngineUnavailable
 from toril.engines.redis.place import parse
 from toril.engines.redis.scripts import Script
 from toril.engines.redis.server import Server
-from toril.engines.redis.trouble import is_refusal, passes
+from toril.engines.redis.trouble import Lost, Said, is_refusal, passes
 from toril.engines.redis.way import ServerWay
 
 IN_SCRIPT = "Error running script (call to f_0a1b): @user_script:12: @user_script: 12: "
 
 
 @pytest.mark.parametrize("error", [
-    ReadOnlyError("You can't write against a read only replica.", status_code="READONLY"),
-    BusyLoadingError("Redis is loading", status_code="LOADING"),
-    ResponseError("BUSY Redis is busy running a script"),
-    ResponseError(f"{IN_SCRIPT}-READONLY You can't write", status_code="ERR"),
-    Lost("max number of clients reached", status_code="ERR"),
+    Said("READONLY You can't write against a read only replica."),
+    Said("LOADING Redis is loading"),
+    Said("BUSY Redis is busy running a script"),
+    Said(f"ERR {IN_SCRIPT}-READONLY You can't write"),
+    Said("ERR max number of clients reached"),
 ])  # fmt: skip
 def test_a_server_that_is_not_ready_will_be(error: Exception) -> None:
     assert passes(error)
@@ -31,10 +29,10 @@ def test_a_server_that_is_not_ready_will_be(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [
-    ResponseError("TORILTYPE bull:TASKS:wait is a string, not a list"),
-    ResponseError("TORILTYPE bull:BUSY MOVED -NOPERM NOAUTH:wait is a string, not a list"),
-    ResponseError("WRONGTYPE -READONLY LOADING NOPERM CERTIFICATE_VERIFY_FAILED"),
-    ResponseError(f"{IN_SCRIPT}-WRONGTYPE LOADING NOAUTH", status_code="ERR"),
+    Said("TORILTYPE bull:TASKS:wait is a string, not a list"),
+    Said("TORILTYPE bull:BUSY MOVED -NOPERM NOAUTH:wait is a string, not a list"),
+    Said("WRONGTYPE -READONLY LOADING NOPERM CERTIFICATE_VERIFY_FAILED"),
+    Said(f"ERR {IN_SCRIPT}-WRONGTYPE LOADING NOAUTH"),
     Lost("READONLY: the connection broke"),
 ])  # fmt: skip
 def test_a_word_in_a_name_means_nothing(error: Exception) -> None:

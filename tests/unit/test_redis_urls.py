@@ -6,6 +6,7 @@ import pytest
 
 from toril.engine import connect, redacted
 from toril.engines.redis.place import parse
+from toril.engines.redis.tls import Trust
 from toril.errors import InvalidOption
 
 
@@ -27,7 +28,7 @@ def test_nodes_of_a_cluster_are_asked_as_the_user_that_works_there() -> None:
     address = parse("rediss+cluster://:secret@one,two:7002?ssl_ca_certs=/ca.pem", prefix="{bull}")
 
     assert address.hosts == (("one", 6379), ("two", 7002))
-    assert address.connection.__name__ == "SSLConnection"
+    assert address.arguments["tls"] == Trust(ca_certs="/ca.pem")
     assert address.asking["password"] == "secret"
     assert "secret" not in repr(address)
 
@@ -42,6 +43,12 @@ def test_nodes_of_a_cluster_are_asked_as_the_user_that_works_there() -> None:
     ("redis+cluster://one?sentinel_password=x", "takes no 'sentinel_password'"),
     ("redis+cluster://", "it names no host"),
     ("redis://one/first", "its database is not a number"),
+    ("redis://one?db=first", "db must be a whole number"),
+    ("unix://", "it names no socket file"),
+    ("redis://one?ssl_ca_certs=/ca.pem", "ssl_ca_certs goes with rediss://"),
+    ("rediss://one?ssl_cert_reqs=sometimes", "ssl_cert_reqs must be one of none, optional, required"),
+    ("rediss://one?ssl_check_hostname=perhaps", "ssl_check_hostname must be 1 or 0"),
+    ("rediss://one?ssl_min_version=TLSv1.3", "ssl_min_version must be a whole number"),
     ("redis://one?replicas=2", "replicas goes with durability=replicated"),
     ("redis://one?durability=sometimes", "durability must be 'replicated'"),
     ("redis://one?durability=replicated&replicas=0", "replicas must be a whole number from 1 to 100"),

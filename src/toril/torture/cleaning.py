@@ -38,12 +38,13 @@ async def _obliterate(app: App, setting: Setting) -> None:
 
 async def _sweep(setting: Setting) -> None:
     """Workers, calls and leaders have keys too, which would go in an hour."""
-    from redis.asyncio import from_url  # noqa: PLC0415 - only where the store is Redis
+    from toril.engines.redis.line import lent  # noqa: PLC0415 - only where the store is Redis
+    from toril.engines.redis.place import parse  # noqa: PLC0415
+    from toril.engines.redis.way import ServerWay  # noqa: PLC0415
 
-    client = from_url(setting.url)
-    try:
-        found = [key async for key in client.scan_iter(f"{setting.prefix}:*", count=1000)]
-        for start in range(0, len(found), 1000):
-            await client.unlink(*found[start : start + 1000])
-    finally:
-        await client.aclose()
+    async with lent(ServerWay(parse(setting.url))) as line:
+        cursor = ""
+        while cursor != "0":
+            cursor, found = await line.ask("SCAN", cursor or "0", "MATCH", f"{setting.prefix}:*", "COUNT", 1000)
+            if found:
+                await line.ask("UNLINK", *found)

@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from redis.exceptions import RedisError
-
 from toril.clock import SYSTEM
 from toril.engines.redis.line import Line, Way, lent
+from toril.engines.redis.trouble import Trouble
 
 __all__ = ["Bell"]
 
@@ -92,7 +91,7 @@ class Bell:
                         self._ring_all()  # a marker may have been taken by a read whose answer was lost
                     rest = _FIRST_REST
                     await self._listen(line)
-            except (RedisError, OSError):
+            except (Trouble, OSError):
                 self._heard_by_server = frozenset()
             await self._way.rest(rest * SYSTEM.random())
             rest = min(rest * 2, _LONGEST_REST)

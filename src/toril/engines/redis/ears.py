@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from redis.exceptions import RedisError
-
 from toril.clock import SYSTEM
 from toril.engines.redis.line import Line, Way, lent
+from toril.engines.redis.trouble import Trouble
 
 __all__ = ["Ears"]
 
@@ -69,7 +68,7 @@ class Ears:
                 async with lent(self._way) as line:
                     rest = _FIRST_REST
                     await self._hear(line)
-            except (RedisError, OSError):
+            except (Trouble, OSError):
                 pass
             finally:
                 self._line, self._known = None, set()

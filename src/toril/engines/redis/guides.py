@@ -1,18 +1,16 @@
 """Those who know where the server is: Sentinels, and the nodes of a cluster."""
 
 import asyncio
+from binascii import crc_hqx
 from typing import Any, Final, Protocol
-
-from redis.crc import key_slot
-from redis.exceptions import ConnectionError as Lost
-from redis.exceptions import ResponseError
 
 from toril.engines.redis.line import connected
 from toril.engines.redis.place import Address, Place
-from toril.engines.redis.trouble import Misled
+from toril.engines.redis.trouble import Lost, Misled, Said
 
 __all__ = ["LIMIT", "Cluster", "Guide", "Sentinels", "guide_of"]
 
+_SLOTS: Final = 16384
 LIMIT: Final = 2.0  # seconds for a connection, where there may be another to try
 
 
@@ -50,7 +48,7 @@ class Sentinels:
         service = self._address.service
         try:
             place = await _asked(self._address, host, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)
-        except ResponseError as error:
+        except Said as error:
             if "unknown command" in str(error).lower():
                 raise Misled(f"{_shown(host)} is no Sentinel: write redis:// for a server itself") from None
             raise
@@ -64,7 +62,7 @@ class Cluster:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._slot = key_slot(address.prefix.encode())
+        self._slot = _slot(address.prefix.encode())
         self._learnt: list[Place] = []
 
     def hosts(self) -> list[Place]:
@@ -73,7 +71,7 @@ class Cluster:
     async def told(self, host: Place) -> Place:
         try:
             ranges = await _asked(self._address, host, "CLUSTER", "SLOTS")
-        except ResponseError as error:
+        except Said as error:
             if "cluster support disabled" in str(error):
                 raise Misled(f"{_shown(host)} is in no cluster: write redis:// for a server by itself") from None
             raise
@@ -84,6 +82,14 @@ class Cluster:
         raise Lost(f"no node serves slot {self._slot}, where the keys of {self._address.prefix!r} are")
 
 
+def _slot(key: bytes) -> int:
+    """Where a cluster puts a key: by what stands in its first braces, if anything does."""
+    opened = key.find(b"{")
+    closed = key.find(b"}", opened + 1)
+    tagged = opened >= 0 and closed > opened + 1
+    return crc_hqx(key[opened + 1 : closed] if tagged else key, 0) % _SLOTS
+
+
 def _node(node: Any, asked: Place) -> Place:
     """A node that does not know its own name is where we have found it."""
     return (str(node[0]) if node[0] else asked[0]), int(node[1])
@@ -92,7 +98,7 @@ def _node(node: Any, asked: Place) -> Place:
 async def _asked(address: Address, host: Place, *command: str) -> Any:
     arguments, limit = address.asking | {"host": host[0], "port": host[1]}, min(LIMIT, address.timeout)
     async with asyncio.timeout(limit):
-        line = await connected(address.connection, arguments, None, limit)
+        line = await connected(arguments, None, limit)
         try:
             return await line.ask(*command)
         finally:

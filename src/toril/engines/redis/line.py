@@ -1,6 +1,7 @@
-"""One connection: it connects, authenticates and encrypts as the library does; what comes in is handed on at once."""
+"""One connection: what comes in is handed on at once, and what is asked does not wait for what was asked before."""
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -8,51 +9,46 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import hiredis
-from redis.exceptions import ConnectionError as Lost
-from redis.exceptions import InvalidResponse
+
+from toril.engines.redis.tls import Trust
+from toril.engines.redis.trouble import Garbled, Lost, Said, said
 
 __all__ = ["Line", "Way", "connected", "lent"]
 
 Hear = Callable[[Any], None]
 
-# Certificates by the settings that name them: to read them takes longer than to connect.
-_trusted: Final[dict[tuple[tuple[str, str], ...], Any]] = {}
+_USUAL_PORT: Final = 6379
 _MORE: Final = object()
 
 
 class Line:
     """One connection. Requests may overlap; answers come in their order, to who waits for them or to who listens."""
 
-    def __init__(self, connection: type[Any], arguments: Mapping[str, Any], name: str | None, limit: float) -> None:
-        self._limit = limit
-        kind = type("_Line", (_Ours, connection), {})
-        self._connection: Any = kind(
-            **arguments, client_name=name, decode_responses=True, encoding_errors="replace", protocol=2,
-            socket_timeout=None, socket_connect_timeout=limit, driver_info=None,
-        )  # fmt: skip
-        if hasattr(self._connection, "socket_keepalive"):
-            self._connection.socket_keepalive = True
-        self._trusts = tuple(sorted((key, str(value)) for key, value in arguments.items() if key.startswith("ssl_")))
-        if hasattr(self._connection, "ssl_context"):
-            self._connection.ssl_context = _trusted.setdefault(self._trusts, self._connection.ssl_context)
-        self._transport: Any = None
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
         self._came: deque[Any] = deque()
         self._wanted: asyncio.Future[None] | None = None
         self._over: Exception | None = None
         self._hear: Hear = self._keep
         self._end: Callable[[Exception], None] = self._wake
 
-    async def connect(self) -> None:
+    async def connect(self, arguments: Mapping[str, Any], name: str | None) -> None:
+        """Connect as the arguments say, be let in, take this name, and choose the database."""
         try:
-            async with asyncio.timeout(self._limit):
-                await self._connection.connect()
-        except BaseException:
-            _trusted.pop(self._trusts, None)  # there may be new ones by the next time
+            self._transport = await _reached(partial(_Answers, self), arguments)
+        except OSError:
             raise
-        # From here on answers do not take the library's way, which is a task longer.
-        self._transport = self._connection.taken_over(partial(_Answers, self))
-        if self._transport.is_closing():
-            raise Lost("the connection broke")
+        except Exception as error:  # a host's name that cannot be one
+            raise Lost(str(error) or type(error).__name__) from error
+        greetings = _greetings(arguments, name)
+        for greeting in greetings:
+            self.send(*greeting)
+        for _ in greetings:
+            answer = await self.receive()
+            if isinstance(answer, Exception):
+                raise answer
+        if self._over is not None:
+            raise self._over
 
     def listen(self, hear: Hear, end: Callable[[Exception], None]) -> None:
         """Have every answer handed to `hear` when it comes, and to `end` why there will be no more."""
@@ -100,15 +96,15 @@ class Line:
     def drop(self) -> None:
         """Give it up."""
         self._over = self._over or Lost("closed")
+        self.cut()
         self._transport = None
-        self._connection.let_go()
 
     async def close(self) -> None:
         self.drop()
 
     def heard(self, answer: Any) -> None:
         """One more answer has come."""
-        if isinstance(answer, Lost):  # what the server says before it hangs up
+        if isinstance(answer, Said) and answer.is_last:
             self.ended(answer)
             self.cut()
         else:
@@ -129,30 +125,12 @@ class Line:
             self._wanted.set_result(None)
 
 
-class _Ours:
-    """What the library's connections lack for being used in another way than its own."""
-
-    _writer: Any
-    _parser: Any
-
-    def taken_over(self, answers: Callable[[Callable[[str], Exception]], asyncio.Protocol]) -> Any:
-        transport = self._writer.transport
-        transport.set_protocol(answers(self._parser.parse_error))
-        return transport
-
-    def let_go(self) -> None:
-        self._parser.on_disconnect()
-        writer, self._writer, self._reader = self._writer, None, None
-        if writer is not None:
-            writer.transport.abort()
-
-
 class _Answers(asyncio.Protocol):
     """The near end of a connection."""
 
-    def __init__(self, line: Line, complaint: Callable[[str], Exception]) -> None:
+    def __init__(self, line: Line) -> None:
         self._reader = hiredis.Reader(
-            protocolError=InvalidResponse, replyError=complaint, encoding="utf-8", errors="replace", notEnoughData=_MORE
+            protocolError=Garbled, replyError=said, encoding="utf-8", errors="replace", notEnoughData=_MORE
         )
         self._line = line
 
@@ -162,7 +140,7 @@ class _Answers(asyncio.Protocol):
         try:
             while (answer := reader.gets()) is not _MORE:
                 heard(answer)
-        except InvalidResponse as error:
+        except Garbled as error:
             self._line.ended(error)
             self._line.cut()
 
@@ -170,13 +148,45 @@ class _Answers(asyncio.Protocol):
         self._line.ended(Lost(str(error) if error else "Connection closed by server."))
 
 
-async def connected(connection: type[Any], arguments: Mapping[str, Any], name: str | None, limit: float) -> Line:
+async def _reached(answers: Callable[[], asyncio.Protocol], arguments: Mapping[str, Any]) -> asyncio.Transport:
+    """The far end of a new connection. A peer that is gone without a word is noticed by the system's probes."""
+    loop = asyncio.get_running_loop()
+    if "path" in arguments:
+        return (await loop.create_unix_connection(answers, arguments["path"]))[0]
+    trust: Trust | None = arguments.get("tls")
+    host, port = arguments.get("host", "localhost"), arguments.get("port", _USUAL_PORT)
+    if trust is None:
+        transport, _ = await loop.create_connection(answers, host, port)
+    else:
+        with trust.context() as context:
+            transport, _ = await loop.create_connection(answers, host, port, ssl=context)
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return transport
+
+
+def _greetings(arguments: Mapping[str, Any], name: str | None) -> list[tuple[Any, ...]]:
+    """What is said first, without waiting for an answer in between."""
+    user, password, database = (arguments.get(key) for key in ("username", "password", "db"))
+    greetings: list[tuple[Any, ...]] = []
+    if user or password:
+        greetings.append(("AUTH", user, password or "") if user else ("AUTH", password))
+    if name:
+        greetings.append(("CLIENT", "SETNAME", name))
+    if database:
+        greetings.append(("SELECT", database))
+    return greetings
+
+
+async def connected(arguments: Mapping[str, Any], name: str | None, limit: float) -> Line:
     """A new connection, which took no longer than `limit` seconds to make."""
-    line = Line(connection, arguments, name, limit)
+    line = Line()
     try:
-        await line.connect()
-    except BaseException:
+        async with asyncio.timeout(limit):
+            await line.connect(arguments, name)
+    except BaseException as error:
         line.drop()
+        if isinstance(error, TimeoutError) and not str(error):
+            raise TimeoutError(f"no connection within {limit:g} s") from None
         raise
     return line
 

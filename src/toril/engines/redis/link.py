@@ -4,12 +4,9 @@ import asyncio
 from collections import deque
 from typing import Any, Final
 
-from redis.exceptions import ConnectionError as Lost
-from redis.exceptions import RedisError
-
 from toril.clock import SYSTEM, Timer
 from toril.engines.redis.line import Line, Way
-from toril.engines.redis.trouble import is_answer
+from toril.engines.redis.trouble import Lost, Trouble, is_answer
 from toril.errors import EngineUnavailable
 
 __all__ = ["Link", "Unsent"]
@@ -78,7 +75,7 @@ class Link:
                 raise Unsent(str(self._refusal) or type(self._refusal).__name__) from self._refusal
             try:
                 line = self._line = await self._way.line()
-            except (RedisError, OSError) as error:  # a TimeoutError is an OSError
+            except (Trouble, OSError) as error:  # a TimeoutError is an OSError
                 self._refusal, self._not_before = error, SYSTEM.monotonic() + _AGAIN
                 raise Unsent(str(error) or type(error).__name__) from error
             line.listen(self._heard, lambda error: self._break(line, error))
@@ -123,7 +120,7 @@ class Link:
         """Nobody who waits for an answer on this connection will get one."""
         if self._line is line:
             waiting, self._waiting, self._line = self._waiting, deque(), None
-            reason = error if isinstance(error, RedisError) else Lost(str(error))
+            reason = error if isinstance(error, Trouble) else Lost(str(error))
             for future, _ in waiting:
                 if not future.done():
                     future.set_exception(reason)

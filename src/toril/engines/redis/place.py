@@ -3,10 +3,9 @@
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from redis.asyncio.connection import Connection, parse_url
-
+from toril.engines.redis.tls import DEMANDS, Trust
 from toril.errors import InvalidOption, shown
 from toril.names import check_prefix
 
@@ -16,13 +15,11 @@ Place: TypeAlias = tuple[str, int]  # host and port
 Kind: TypeAlias = Literal["one", "sentinel", "cluster"]
 
 _SWITCH: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-# What of the client library's settings a URL may name; the rest is Toril's to decide.
-_PASSED_ON: Final = frozenset(
-    {
-        "db", "username", "password", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile",
-        "ssl_check_hostname", "ssl_min_version",
-    }
-)  # fmt: skip
+_OF_SERVERS: Final = frozenset({"db", "username", "password"})
+_OF_TLS: Final = frozenset({
+    "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname",
+    "ssl_min_version",
+})  # fmt: skip
 _OWN: Final = frozenset({"timeout", "node_visibility", "allow_eviction", "durability", "replicas", "replicas_timeout"})
 _OF_SENTINELS: Final = frozenset({"sentinel_username", "sentinel_password"})
 _USUAL_PORT: Final = {"one": 6379, "sentinel": 26379, "cluster": 6379}
@@ -43,7 +40,6 @@ class Address:
     """
 
     shown: str
-    connection: type[Any]
     arguments: dict[str, Any] = field(repr=False)
     prefix: str = "bull"
     timeout: float = 5.0
@@ -79,7 +75,6 @@ def parse(url: str, *, prefix: str = "bull", durability: str | None = None) -> A
     own = said.own
     return Address(
         shown=said.shown,
-        connection=said.arguments.pop("connection_class", Connection),
         arguments=said.arguments,
         prefix=check_prefix(prefix),
         timeout=_seconds("timeout", own.get("timeout", "5")),
@@ -132,19 +127,59 @@ def _read(url: str, kind: Kind) -> _Said:
     scheme, _, rest = url.partition("://")
     parts = urlsplit(f"{scheme.partition('+')[0]}://{rest}")
     query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-    known = _PASSED_ON | _OWN | (_OF_SENTINELS if kind == "sentinel" else frozenset())
+    known = _OF_SERVERS | _OF_TLS | _OWN | (_OF_SENTINELS if kind == "sentinel" else frozenset())
     if unknown := query.keys() - known:
         raise InvalidOption(f"a Redis URL takes no {shown(min(unknown))}")
     own = {name: query.pop(name) for name in (_OWN | _OF_SENTINELS) & query.keys()}
     hosts, parts, service = ((), parts, "") if kind == "one" else _listed(parts, kind)
     if parts.scheme != "unix" and not _DATABASE.match(parts.path):
         raise ValueError("its database is not a number")
-    arguments: dict[str, Any] = dict(parse_url(urlunsplit(parts._replace(query=urlencode(query)))))
+    arguments = _arguments(parts, query)
     if kind == "cluster" and arguments.get("db", 0) != 0:
         raise ValueError("a cluster has one database, 0")
     place = ",".join(f"{host}:{port}" for host, port in hosts or [(parts.hostname or "localhost", parts.port or 6379)])
     place += "" if kind == "cluster" else f"/{service}/{arguments.get('db', 0)}".replace("//", "/")
     return _Said(f"{scheme}://{arguments.get('path') or place}", arguments, own, hosts, service)
+
+
+def _arguments(parts: SplitResult, query: dict[str, str]) -> dict[str, Any]:
+    """With what to connect to one server."""
+    found: dict[str, Any] = {name: query[name] for name in ("username", "password") if query.get(name)}
+    found |= {name: unquote(text) for name in ("username", "password") if (text := getattr(parts, name))}
+    database = query.get("db") or ("" if parts.scheme == "unix" else parts.path.replace("/", ""))
+    if database:
+        found["db"] = _number("db", database)
+    if parts.scheme == "unix":
+        found["path"] = unquote(parts.path)
+        if not found["path"]:
+            raise ValueError("it names no socket file")
+    if parts.scheme != "unix" and parts.hostname:
+        found["host"] = unquote(parts.hostname)
+    if parts.scheme != "unix" and parts.port:
+        found["port"] = parts.port
+    if parts.scheme == "rediss":
+        found["tls"] = _trust(query)
+    elif unused := query.keys() & _OF_TLS:
+        raise InvalidOption(f"{min(unused)} goes with rediss://, and this URL does not ask for TLS")
+    return found
+
+
+def _trust(query: dict[str, str]) -> Trust:
+    demand, least = query.get("ssl_cert_reqs") or "required", query.get("ssl_min_version")
+    if demand not in DEMANDS:
+        raise InvalidOption(f"ssl_cert_reqs must be one of {', '.join(DEMANDS)}, not {shown(demand)}")
+    return Trust(
+        cert_reqs=demand,
+        check_hostname=_switch("ssl_check_hostname", query.get("ssl_check_hostname") or "1"),
+        min_version=_number("ssl_min_version", least) if least else None,
+        **{name: query.get(f"ssl_{name}") or None for name in ("ca_certs", "ca_path", "certfile", "keyfile")},
+    )
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise InvalidOption(f"{name} must be a whole number, not {shown(text)}")
+    return int(text)
 
 
 def _listed(parts: SplitResult, kind: Kind) -> tuple[tuple[Place, ...], SplitResult, str]:

@@ -3,12 +3,11 @@
 import asyncio
 from typing import Final
 
-from redis.exceptions import RedisError
-
 from toril.clock import SYSTEM
 from toril.engines.redis.layout import client_name
 from toril.engines.redis.line import Way, lent
 from toril.engines.redis.place import Address
+from toril.engines.redis.trouble import Trouble
 
 __all__ = ["Presence"]
 
@@ -40,7 +39,7 @@ class Presence:
                 async with lent(self._way, name) as line:
                     rest = _FIRST_REST
                     await line.receive()  # nothing is asked, so this ends when the connection does
-            except (RedisError, OSError):
+            except (Trouble, OSError):
                 pass
             await self._way.rest(rest * (0.5 + SYSTEM.random() / 2))
             rest = min(rest * 2, _LONGEST_REST)

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from redis.exceptions import NoScriptError, RedisError, ResponseError
-
 from toril.clock import SYSTEM
 from toril.engines.redis.layout import FLEET, fleet_base
 from toril.engines.redis.line import Way
@@ -13,7 +11,7 @@ from toril.engines.redis.link import Link, Unsent
 from toril.engines.redis.place import Address
 from toril.engines.redis.replicas import Replicas, Unconfirmed
 from toril.engines.redis.scripts import Script
-from toril.engines.redis.trouble import is_refusal, passes, translated
+from toril.engines.redis.trouble import NoScript, Said, Trouble, is_refusal, passes, translated
 from toril.errors import EngineUnavailable, TorilError
 
 __all__ = ["Complaint", "Server"]
@@ -70,7 +68,7 @@ class Server:
                 return await once(until, command, script)
             except Unconfirmed:
                 raise
-            except (RedisError, OSError, EngineUnavailable) as error:  # a TimeoutError is an OSError
+            except (Trouble, OSError, EngineUnavailable) as error:  # a TimeoutError is an OSError
                 reason = reason if reason is not None and isinstance(error, TimeoutError) else error
                 if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
                     raise self._told(reason) from None
@@ -84,7 +82,7 @@ class Server:
         try:
             try:
                 return await self._link.ask(*command, until=until)
-            except NoScriptError:
+            except NoScript:
                 assert script is not None  # noqa: S101 - nothing else is called by its hash
                 return await self._link.ask("EVAL", script.source, *command[2:], until=until)
         except TimeoutError:
@@ -103,14 +101,14 @@ class Server:
         line = await self._sure.line()
         try:
             answer = await self._sure.ask(*command, on=line)
-        except NoScriptError:
+        except NoScript:
             assert script is not None  # noqa: S101 - nothing else is called by its hash
             answer = await self._sure.ask("EVAL", script.source, *command[2:], on=line)
         await self._replicas.confirm(line, answer)
         return answer
 
     def _told(self, error: BaseException) -> TorilError | Complaint:
-        if isinstance(error, ResponseError) and str(error).startswith("TORIL"):
+        if isinstance(error, Said) and str(error).startswith("TORIL"):
             return Complaint(str(error))
         cause = error.__cause__ if isinstance(error, Unsent) else error
         if isinstance(cause, Exception) and not isinstance(cause, TorilError):
@@ -125,4 +123,4 @@ def _may_pass(error: Exception, *, again: bool) -> bool:
         return False
     if isinstance(error, Unsent) or passes(error):
         return True
-    return again and not isinstance(error, ResponseError)
+    return again and not isinstance(error, Said)

@@ -8,14 +8,11 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from redis.exceptions import ConnectionError as Lost
-from redis.exceptions import RedisError
-
 from toril.clock import SYSTEM
 from toril.engines.redis.guides import LIMIT, Guide, Sentinels, guide_of
 from toril.engines.redis.line import Line, connected
 from toril.engines.redis.place import Address, Place, reached
-from toril.engines.redis.trouble import Misled, is_refusal
+from toril.engines.redis.trouble import Lost, Misled, Trouble, is_refusal
 
 __all__ = ["ServerWay"]
 
@@ -73,7 +70,7 @@ class ServerWay:
             tried.add(place)
             try:
                 line = await self._taking_writes(place, name)
-            except (RedisError, OSError) as error:  # a TimeoutError is an OSError
+            except (Trouble, OSError) as error:  # a TimeoutError is an OSError
                 if _is_final(error):
                     raise
                 trouble.append(error)
@@ -92,7 +89,7 @@ class ServerWay:
         for host in sorted(guide.hosts(), key=self._silent.__contains__):
             try:
                 place = await self._told(guide, host)
-            except (RedisError, OSError) as error:  # a TimeoutError is an OSError
+            except (Trouble, OSError) as error:  # a TimeoutError is an OSError
                 if _is_final(error):
                     raise
                 trouble.append(error)
@@ -112,7 +109,7 @@ class ServerWay:
                 for task in done:
                     try:
                         votes[task.result()] += 1
-                    except (RedisError, OSError) as error:
+                    except (Trouble, OSError) as error:
                         trouble.append(error)
                 if votes and max(votes.values()) * 2 > len(asked):
                     break
@@ -143,7 +140,7 @@ class ServerWay:
         return line
 
     async def _connected(self, arguments: dict[str, Any], name: str | None, limit: float) -> Line:
-        return await connected(self._address.connection, arguments, name, min(limit, self._address.timeout))
+        return await connected(arguments, name, min(limit, self._address.timeout))
 
     def _found(self, line: Line, place: Place) -> None:
         if self._place not in (None, place):
