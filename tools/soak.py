@@ -8,10 +8,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
 from typing import Any
 
 from tests.proof import prove
@@ -30,6 +28,7 @@ BATCH = 20  # seeds that a process does at a time
 
 def main() -> int:
     gate.main(["--new"])
+    gate.FOLDER.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     seed = int(os.environ.get("TORIL_SOAK_SEED", str(time.time_ns() // 1_000_000_000)))
     print(f"{MINUTES:g} minutes from seed {seed}", flush=True)
@@ -41,17 +40,18 @@ def main() -> int:
 
 def _tortured(seed: int, store: str, minutes: float) -> int:
     """Whether a torture of so many minutes broke a promise."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "report.json"
-        disk = ["--own-disk"] if store == "sqlite" and os.geteuid() == 0 else []
-        jobs = str(max(100, int(minutes * 60 * RATE)))
-        command = [sys.executable, "-m", "toril", "torture", "--seed", str(seed), "--url", store, "--jobs", jobs]
-        subprocess.run(  # noqa: S603 - this very interpreter
-            [*command, "--minutes", f"{max(0.1, minutes):.2f}", "--report", str(path), *disk], check=False
-        )
-        if not path.exists():
-            return 1
-        report: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    path = gate.FOLDER / f"torture-{store}.json"  # stays, for whoever wants to know what happened
+    path.unlink(missing_ok=True)
+    disk = ["--own-disk"] if store == "sqlite" and os.geteuid() == 0 else []
+    jobs = str(max(100, int(minutes * 60 * RATE)))
+    command = [sys.executable, "-m", "toril", "torture", "--seed", str(seed), "--url", store, "--jobs", jobs]
+    subprocess.run(  # noqa: S603 - this very interpreter
+        [*command, "--minutes", f"{max(0.1, minutes):.2f}", "--report", str(path), *disk], check=False
+    )
+    if not path.exists():
+        prove("T7", runs_without_a_report=1)
+        return 1
+    report: dict[str, Any] = json.loads(path.read_text("utf-8"))
     figures = report["figures"]
     prove("T4", jobs=figures["acknowledged"], faults=figures["faults"])
     prove("T5", cuts=figures["power cuts"], lost=figures["lost to power cuts"])
@@ -83,6 +83,7 @@ def _batch(first: int) -> int:
         prove_seed(result.tally, result.jobs)
         if result.violations:
             broken += 1
+            prove("T7", broken_seeds=1)
             print(result, flush=True)
             print(f"kept as {keep(seed)}", flush=True)
     return broken

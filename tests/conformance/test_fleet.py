@@ -56,9 +56,22 @@ async def test_nobody_orders_the_dead(engine: Store, clock: ManualClock) -> None
 
 async def test_dead_workers_are_pruned(engine: Store, clock: ManualClock) -> None:
     await engine.beat(W1, ttl=1000)
-    clock.advance(1000)
+    clock.advance(1000 + 300_000)
 
     assert await engine.prune("q") == 1
+    assert await engine.prune("q") == 0
+
+
+@pytest.mark.covers("F23")
+async def test_a_worker_that_stood_still_hears_what_it_was_told(engine: Store, clock: ManualClock) -> None:
+    await engine.beat(W1, ttl=1000)
+    await engine.signal("w1:host", Order.STOP)
+    clock.advance(300_999)
+
+    assert await engine.prune("q") == 0
+    assert await engine.workers() == []
+    assert await engine.beat(replace(W1, again=True), ttl=1000) == (Order.STOP,)
+    assert await engine.beat(replace(W1, again=True, heard=[Order.STOP]), ttl=1000) == ()
 
 
 @pytest.mark.covers("R155", "R160")

@@ -249,8 +249,11 @@ class _Run:
     # the end
 
     async def _drained(self, app: App) -> bool:
-        until = SYSTEM.monotonic() + self._run.drain
-        while await open_jobs(app, self._setting.tag):
+        """A slow machine may take its time, as long as ever fewer are left."""
+        fewest, until = None, SYSTEM.monotonic() + self._run.drain
+        while left := await open_jobs(app, self._setting.tag):
+            if fewest is None or left < fewest:
+                fewest, until = left, SYSTEM.monotonic() + self._run.drain
             if SYSTEM.monotonic() > until:
                 return False
             await SYSTEM.sleep(_LOOK)

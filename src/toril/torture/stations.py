@@ -16,7 +16,7 @@ __all__ = ["Role", "Station"]
 
 Role = Literal["worker", "supervised", "producer"]
 _RESTART = 0.2  # seconds
-_STOP = 30.0  # seconds that a process may take to end when it is asked to
+_STOP = 60.0  # seconds that a process may take to end when it is asked to
 
 
 class Station:
@@ -29,6 +29,7 @@ class Station:
         self._ledger = ledger
         self._process: asyncio.subprocess.Process | None = None
         self._lives = 0
+        self._asked: asyncio.subprocess.Process | None = None
         self._closing = False
         self._keeper: asyncio.Task[None] | None = None
 
@@ -91,17 +92,19 @@ class Station:
                 os.killpg(self._process.pid, number)
 
     async def term(self) -> int | None:
-        """Ask it to end, and see that it does; which."""
+        """Ask it to end, and see that it does; which. It is asked once: a second time would mean at once."""
         process = self._process
-        if process is None or process.returncode is not None or not self.pids():
+        if process is None or process is self._asked or process.returncode is not None or not self.pids():
             return None
+        self._asked = process
         process.terminate()
         try:
             code = await asyncio.wait_for(process.wait(), _STOP)
         except TimeoutError:
             self.strike_all(signal.SIGKILL)
-            code = -9
-        self.forced += code not in {0, -9}  # another blow may have killed it meanwhile
+            self.forced += 1
+        else:
+            self.forced += code not in {0, -9}  # another blow may have killed it meanwhile
         return process.pid
 
     async def close(self) -> None:

@@ -220,7 +220,8 @@ NUMBERS: Final = {
     "healed": 100,  # parents looked at in a round
     "walked": 10_000,  # entries of lists that a look for faults walks over in one step
     "patience": 5_000,  # ms after its deadline that a job may still be waiting to be taken back
-    "mourned": 120_000,  # ms after which a dead worker's entry should have been pruned
+    "ordered": 300_000,  # ms that orders outlive a worker's sign of life: its loop may stand still and go on
+    "mourned": 420_000,  # ms after which a dead worker's entry should have been pruned
     "orders": 5 * 10**15,  # where the order within a group begins, so that there is room before it
     "passes": 100,  # groups that a claim looks at beyond what it takes
     "tended": 100,  # seats that a round compares with the truth

@@ -17,7 +17,7 @@ _SQL = {name: statement("repairs", name) for name in (
     "taken", "dedup", "open",
 )}  # fmt: skip
 PATIENCE: Final = 5_000  # ms after its deadline that a job may still be waiting to be taken back
-MOURNED: Final = 120_000  # ms after which a dead worker's entry should have been pruned
+MOURNED: Final = 420_000  # ms after which a dead worker's entry should have been pruned
 _PAGE: Final = 1_000
 _ENDED: Final = 4  # the last place of a job that has not ended
 

@@ -27,6 +27,8 @@ _OLD_GROUP_STARTS = statement("groups", "old_starts")
 _LONGEST_RATE = 31 * 86_400_000  # the window of no rate is longer
 # A caller that has not sent its call again for this long has given up on it.
 _CALLS_KEPT = 3_600_000
+# A worker whose loop stood still for longer than its sign of life lasts still hears what it was told.
+_ORDERS_KEPT = 300_000
 
 
 def prune(tx: Tx, queue: str, limit: int) -> int:
@@ -34,7 +36,7 @@ def prune(tx: Tx, queue: str, limit: int) -> int:
     whole("limit", limit, 1, 10_000)
     removed = tx.run(_SQL["old_calls"], (tx.now - _CALLS_KEPT, limit))
     removed += tx.run(_SQL["old_pokes"], (tx.now - _CALLS_KEPT, limit))
-    removed += tx.run(_SQL["dead_workers"], (tx.now,))
+    removed += tx.run(_SQL["dead_workers"], (tx.now - _ORDERS_KEPT,))
     removed += tx.run(_SQL["old_onces"], (tx.now, limit))
     removed += prune_letters(tx, limit) + prune_circuits(tx)
     row = tx.find(queue)

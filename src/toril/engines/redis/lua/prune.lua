@@ -12,7 +12,7 @@ local mistake = wrong('hash', K.results, K.toril) or wrong('zset', K.results_til
 if mistake then return mistake end
 
 local limit = tonumber(ARGV[2])
-local dead = call('ZRANGEBYSCORE', W .. G.workers_till, '-inf', now, 'LIMIT', 0, limit)
+local dead = call('ZRANGEBYSCORE', W .. G.workers_till, '-inf', now - N.ordered, 'LIMIT', 0, limit)
 if #dead > 0 then
   call('ZREM', W .. G.workers_till, unpack(dead))
   call('HDEL', W .. G.workers, unpack(dead))
