@@ -1,10 +1,13 @@
 """An event loop that never waits: when nothing is ready, its time jumps to whatever is due next."""
 
 import asyncio
+import gc
 import heapq
 import selectors
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context, copy_context
+from itertools import count
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from tests.sim.node import LANE, Lane
@@ -67,6 +70,29 @@ class _Later(asyncio.TimerHandle):
             super()._run()
 
 
+class _Task(asyncio.Task[T]):
+    """A task whose place in a set depends on when it was made, not on where in memory it lies: asyncio cancels the
+    tasks of a group in the order of a set."""
+
+    def __init__(self, number: int, coro: Any, loop: "SimLoop", options: dict[str, Any]) -> None:
+        self._number = number
+        super().__init__(coro, loop=loop, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Future(asyncio.Future[T]):
+    """The same for what is waited for."""
+
+    def __init__(self, number: int, loop: "SimLoop") -> None:
+        self._number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class SimLoop(asyncio.SelectorEventLoop):
     """A loop on virtual time, in seconds from 0. One thread, no sockets, nothing outside it that could wake it; within
     it many simulated threads, each of which can be held up."""
@@ -78,10 +104,17 @@ class SimLoop(asyncio.SelectorEventLoop):
         self.virtual = 0.0
         selector = _NeverWaits()
         selector.loop = self
+        self._numbers = count(1)
         super().__init__(selector)
 
     def time(self) -> float:
         return self.virtual
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        return _Task(next(self._numbers), coro, self, options)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return _Future(next(self._numbers), self)
 
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
@@ -127,15 +160,28 @@ class SimLoop(asyncio.SelectorEventLoop):
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run to the end on a loop of its own; whatever is left over then is cancelled."""
     loop = SimLoop()
+    with _nothing_collected():
+        try:
+            return loop.run_until_complete(main)
+        finally:
+            left = sorted(asyncio.all_tasks(loop), key=hash)
+            for task in left:
+                task.cancel()
+            if left:
+                loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            loop.close()
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """What others have left behind may run code when it is collected; not in the middle of a simulation."""
+    collects = gc.isenabled()
+    gc.disable()
     try:
-        return loop.run_until_complete(main)
+        yield
     finally:
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-        loop.close()
+        if collects:
+            gc.enable()
 
 
 async def until(done: Callable[[], bool], seconds: float) -> bool:
