@@ -30,6 +30,7 @@ STRIKES = frozenset({Strike.KILL, Strike.FREEZE, Strike.FREEZE_ALL}) | LINK | SE
 # The peer, and the package that its requirements are named for; None: this very interpreter.
 PEERS: dict[str, str | None] = {
     "Toril": None, "BullMQ (Python)": "bullmq", "arq": "arq", "Celery": "celery", "Dramatiq": "dramatiq",
+    "SAQ": "saq",
 }  # fmt: skip
 
 

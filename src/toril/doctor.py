@@ -112,7 +112,8 @@ class Doctor:
         for fault in faults:
             if fault.kind is FaultKind.SCHEDULE:
                 view = (await self._store.schedules.get(fault.queue, fault.subject)).view
-                there[fault] = view is not None and await self._is_idle(view)
+                # One that has gone on since stands still no more, even if another of its runs has just ended.
+                there[fault] = view is not None and _of_schedule(view) == fault and await self._is_idle(view)
         return [fault for fault in faults if there[fault]]
 
     async def _is_idle(self, view: ScheduleView) -> bool:
@@ -122,15 +123,17 @@ class Doctor:
         (run,) = await self._store.jobs(view.queue, [run_id(view.schedule.id, view.slot)])
         if run is not None and run.state not in FINISHED:
             return False
-        now = (await self._store.health()).now
-        return view.slot > now or following(view.schedule, view.slot, now, view.count) is not None
+        look = await self._store.schedules.get(view.queue, view.schedule.id)
+        if look.view is None or look.view.slot != view.slot:
+            return False  # it went on between the two reads
+        return view.slot > look.now or following(view.schedule, view.slot, look.now, view.count) is not None
 
     async def _go_on(self, fault: Fault) -> bool:
         """Make the run that is missing: the one at its time, if that is still to come, else the next."""
         schedules = self._store.schedules
         look = await schedules.get(fault.queue, fault.subject)
         view = look.view
-        if view is None or not await self._is_idle(view):
+        if view is None or _of_schedule(view) != fault or not await self._is_idle(view):
             return False
         if view.slot > look.now:
             moved = await schedules.advance(fault.queue, fault.subject, since=view.slot, to=view.slot)
@@ -170,9 +173,11 @@ class Healer:
 
 
 def _of_schedule(view: ScheduleView) -> Fault:
+    """It names the run after which nothing came."""
     return Fault(
-        kind=FaultKind.SCHEDULE, queue=view.queue, subject=view.schedule.id, place=f"schedule {view.schedule.id}"
-    )
+        kind=FaultKind.SCHEDULE, queue=view.queue, subject=view.schedule.id,
+        place=f"run {run_id(view.schedule.id, view.slot)}",
+    )  # fmt: skip
 
 
 def _outcome(fault: Fault, mended: dict[Fault, bool], left: set[Fault]) -> Mending:

@@ -1,6 +1,6 @@
 """Repairs: every fault that is planted is found, by reading alone, and mended; a store that is well has none."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.claims import add, claim, claim_one, ids, job, settle
 from tests.conformance.dumps import unchanged
-from tests.conformance.plants import PLANTS, flow, nowhere, plant, tell, vanished
+from tests.conformance.plants import PLANTS, flow, idle, nowhere, plant, tell, vanished
 from tests.conftest import opened
 from tests.kinds import REDIS
 from toril.clock import SYSTEM
@@ -98,6 +98,38 @@ async def test_a_repair_of_what_is_well_by_now_changes_nothing(engine: Store, cl
 
     assert first[0].outcome is Mending.MENDED
     assert {each.outcome for each in again} == {Mending.GONE}
+
+
+class Meanwhile(ManualClock):
+    """A doctor's clock: between its two looks something happens."""
+
+    def __init__(self, happens: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self._happens = happens
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(round(seconds * 1000))
+        await self._happens()
+
+
+async def test_a_schedule_that_goes_on_all_the_time_is_not_taken_for_one_that_stands_still(
+    engine: Store, clock: ManualClock
+) -> None:
+    await idle(engine, clock, -5_000)
+    first = (await engine.schedules.get("q", "tick")).view
+    assert first is not None
+
+    async def another_run_begins_and_ends() -> None:
+        await engine.schedules.advance("q", "tick", since=first.slot, to=first.slot + 60_000)
+        await engine.remove("q", [f"repeat:tick:{first.slot + 60_000}"])
+
+    suspected = [fault async for look in doctor_of(engine).looks(["q"]) for fault in look]
+    found = await Doctor(engine, Meanwhile(another_run_begins_and_ends)).faults(["q"])
+
+    assert found == []
+    assert [(fault.kind, fault.place) for fault in suspected] == [(FaultKind.SCHEDULE, f"run repeat:tick:{first.slot}")]
+    assert await doctor_of(engine).mend(suspected) == [False]
+    assert [fault.kind for fault in await doctor_of(engine).faults(["q"])] == [FaultKind.SCHEDULE]
 
 
 async def test_a_job_that_was_lost_runs_once_after_the_repair(engine: Store, clock: ManualClock) -> None:
