@@ -9,13 +9,20 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from typing import Any
 
 from tests.proof import prove
+from tests.sim.agenda import keep_agenda
+from tests.sim.circuits import break_circuits
+from tests.sim.clock import stream
+from tests.sim.faults import draw_rough
 from tests.sim.figures import prove_seed
-from tests.sim.kept import keep
-from tests.sim.redis_store import RedisStore
+from tests.sim.kept import STORES, keep
+from tests.sim.loom import weave
+from tests.sim.plan import Plan
 from tests.sim.world import simulate
 
 from tools import gate
@@ -23,6 +30,8 @@ from toril.torture.checker import PROMISES
 
 MINUTES = float(os.environ.get("TORIL_SOAK_MINUTES", "60"))
 RATE = 40  # jobs a second, which two busy cores can do
+# None is the fleet's, whose plans come in kinds of their own.
+WORLDS: tuple[Callable[..., Any] | None, ...] = (None, None, None, keep_agenda, weave, break_circuits)
 BATCH = 20  # seeds that a process does at a time
 
 
@@ -76,17 +85,39 @@ def _simulated(first: int, until: float) -> int:
 
 
 def _batch(first: int) -> int:
-    """Every fourth on Redis."""
-    broken = 0
-    for seed in range(first, first + BATCH):
-        result = simulate(seed, store=RedisStore) if seed % 4 == 0 else simulate(seed)
-        prove_seed(result.tally, result.jobs)
-        if result.violations:
-            broken += 1
-            prove("T7", broken_seeds=1)
-            print(result, flush=True)
-            print(f"kept as {keep(seed)}", flush=True)
-    return broken
+    return sum(_is_broken(seed) for seed in range(first, first + BATCH))
+
+
+def _is_broken(seed: int) -> bool:
+    """One seed, of each world and weather in turn; every fourth on Redis."""
+    store = "redis" if seed % 4 == 0 else "memory"
+    world = WORLDS[seed // 4 % len(WORLDS)]
+    plan = None
+    if world is None:
+        plan = _plan(seed)
+        result: Any = simulate(seed, store=STORES[store], plan=plan)
+    else:
+        result = world(seed, store=STORES[store])
+    prove_seed(result.tally, getattr(result, "jobs", 0))
+    if result.violations:
+        prove("T7", broken_seeds=1)
+        print(result, flush=True)
+        print(f"kept as {keep(seed, store=store, plan=plan) if plan else None}", flush=True)
+    return bool(result.violations)
+
+
+def _plan(seed: int) -> Plan:
+    """As drawn; or with groups, or clocks that jump, or some who are well."""
+    plan = Plan.draw(seed)
+    match seed // 24 % 4:
+        case 0:
+            return replace(plan, grouped=True)
+        case 1:
+            return replace(plan, mix=plan.mix | draw_rough(stream(seed, "rough")))
+        case 2:
+            return Plan.lively(seed)
+        case _:
+            return plan
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Run:
     seconds: float
     every: float = 0.8
     workers: int = 3
-    drain: float = 120.0
+    drain: float = 300.0
 
 
 class _Peer(Station):

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.sim.agenda import keep_agenda
+from tests.sim.circuits import break_circuits
 from tests.sim.journal import Violation
 from tests.sim.loom import weave
 from tests.sim.mutants import MUTANTS, Mutant, planted
+from tests.sim.mutants_circuits import CIRCUIT_BUGS, CIRCUIT_MUTANTS
 from tests.sim.mutants_flows import FLOW_MUTANTS, GROUP_MUTANTS
 from tests.sim.mutants_scripts import FLEET_BUGS, FLOW_BUGS, Edit, planted_in
 from tests.sim.mutants_time import SCRIPT_BUGS, TIME_MUTANTS
@@ -51,6 +53,7 @@ def _seen(run: Callable[..., object], seed: int, **options: object) -> Sequence[
 _FLEET: World = partial(_seen, simulate)
 _AGENDA: World = partial(_seen, keep_agenda)
 _FLOWS: World = partial(_seen, weave)
+_CIRCUITS: World = partial(_seen, break_circuits)
 
 
 def _in_python(mutants: dict[str, Mutant], world: World, first: int = 0) -> Iterator[Bug]:
@@ -73,9 +76,11 @@ BUGS: dict[str, Bug] = {
         _in_python(TIME_MUTANTS, _AGENDA),
         _in_python(FLOW_MUTANTS, _FLOWS),
         _in_python(GROUP_MUTANTS, _FLEET, GROUPED),
+        _in_python(CIRCUIT_MUTANTS, _CIRCUITS),
         _in_scripts(FLEET_BUGS, simulate),
         _in_scripts(SCRIPT_BUGS, keep_agenda),
         _in_scripts(FLOW_BUGS, weave),
+        _in_scripts(CIRCUIT_BUGS, break_circuits),
     )
     for bug in bugs
 }

@@ -89,9 +89,9 @@ class FuseWatch(Watch):
     def saw(self, node: str, what: str, args: tuple[Any, ...], call: Call | None, answer: Any) -> None:
         match what:
             case "admit":
-                self._asked(args, answer)  # type: ignore[arg-type]
+                self._asked(args, answer)
             case "record":
-                self._told(args, answer)  # type: ignore[arg-type]
+                self._told(args, answer)
             case "trip":
                 self._fuses[args[0]].open(answer.till)
             case "reset":
@@ -257,6 +257,8 @@ class Works(Agenda):
             await clock.sleep(0.02 + clock.random() * 0.4)
             if self._is_down(ctx.data["key"]):
                 raise TransientError("the service is down")
+            if clock.random() < 0.1:
+                raise TransientError("now and then")
             if clock.random() < 0.05:
                 raise PermanentError("the service does not want it")
 

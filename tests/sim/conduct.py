@@ -82,7 +82,7 @@ class Conduct:
         run = Run(node=node, job=job, script=script, began=self.now(), delays=node.delays)
         self._runs[job.lease] = self._live.setdefault(node.name, {})[job.lease] = run
         self.starts.append(script.nonce)
-        company = self.company(node)
+        company = [] if node.dead else self.company(node)
         if len(company) > self.slots:
             self._violated("I7", f"{node.name} runs {len(company)} jobs in {self.slots} slots")
         if len(company) > 1 and any(each.job.suspect for each in company):
@@ -122,8 +122,8 @@ class Conduct:
 
     def exchanging(self, node: str, batch: Sequence[Settlement], claim: Claim) -> None:
         self._sent.update(settlement.lease for settlement in batch)
-        if node not in self.nodes or not claim.want:
-            return
+        if node not in self.nodes or self.nodes[node].dead or not claim.want:
+            return  # what a dead process still asks for reaches nobody
         company = self.company(self.nodes[node])
         if any(run.job.suspect for run in company):
             self._violated("G6", f"{node} claims more beside a suspect")
@@ -132,7 +132,7 @@ class Conduct:
 
     def renewing(self, node: str, leases: Sequence[Lease]) -> None:
         late = [lease.id for lease in leases if self.now() - self._settled.get(lease, self.now()) > 5]
-        if late and node in self.nodes and not self.nodes[node].held:
+        if late and node in self.nodes and not self.nodes[node].held and not self.nodes[node].dead:
             self._violated("renewal", f"{node} renews leases that it handed in long ago: {late}")
 
     def claimed(self, job: Claimed, claim: Claim) -> None:

@@ -12,12 +12,17 @@ from typing import Any
 
 from tests.sim.faults import Fault
 from tests.sim.plan import Plan, Terms
+from tests.sim.redis_store import RedisStore
 from tests.sim.script import Kind
+from tests.sim.store import MemoryStore, SimStore
 from tests.sim.world import Result, simulate
+from toril.clock import Clock
 
 __all__ = ["SEEDS", "Kept", "keep", "kept", "shrunk"]
 
 SEEDS = Path(__file__).parents[1] / "seeds"
+
+STORES: dict[str, Callable[[Clock], SimStore]] = {"memory": MemoryStore, "redis": RedisStore}
 
 Fails = Callable[[Plan], bool]
 
@@ -28,12 +33,14 @@ class Kept:
 
     plan: Plan
     wrong: str
+    store: str = "memory"
 
     def run(self) -> Result:
-        return simulate(self.plan.seed, plan=self.plan)
+        return simulate(self.plan.seed, plan=self.plan, store=STORES[self.store])
 
     def document(self) -> dict[str, Any]:
-        return {"wrong": self.wrong, "plan": asdict(self.plan) | {"healthy": sorted(self.plan.healthy)}}
+        plan = asdict(self.plan) | {"healthy": sorted(self.plan.healthy)}
+        return {"wrong": self.wrong, "store": self.store, "plan": plan}
 
     @classmethod
     def read(cls, path: Path) -> "Kept":
@@ -43,7 +50,7 @@ class Kept:
         told["terms"] = Terms(**told["terms"])
         told["mix"] = dict.fromkeys(Fault, 0.0) | {Fault(name): rate for name, rate in told["mix"].items()}
         told["weights"] = {Kind(name): weight for name, weight in told["weights"].items()}
-        return cls(Plan(**told), found["wrong"])
+        return cls(Plan(**told), found["wrong"], found.get("store", "memory"))
 
 
 def kept() -> dict[str, Kept]:
@@ -75,20 +82,20 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
             yield replace(plan, **{name: value})  # type: ignore[arg-type]
 
 
-def keep(seed: int, folder: Path = SEEDS) -> Path | None:
+def keep(seed: int, folder: Path = SEEDS, *, store: str = "memory", plan: Plan | None = None) -> Path | None:
     """Make the plan of a seed small, and keep it; None if it breaks nothing."""
 
     def fails(plan: Plan) -> bool:
-        return bool(simulate(seed, plan=plan).violations)
+        return bool(Kept(plan, "", store).run().violations)
 
-    plan = Plan.draw(seed)
+    plan = plan or Plan.draw(seed)
     if not fails(plan):
         return None
     plan = shrunk(plan, fails)
-    wrong = str(simulate(seed, plan=plan).violations[0])
+    wrong = str(Kept(plan, "", store).run().violations[0])
     folder.mkdir(exist_ok=True)
     path = folder / f"fleet-{seed}.json"
-    path.write_text(json.dumps(Kept(plan, wrong).document(), indent=1) + "\n", "utf-8")
+    path.write_text(json.dumps(Kept(plan, wrong, store).document(), indent=1) + "\n", "utf-8")
     return path
 
 

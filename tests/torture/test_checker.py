@@ -54,7 +54,7 @@ async def checked(setting: Setting, tmp_path: Path, tamper: Tamper = lambda line
     lines = tamper(setting.log.read_text().splitlines())
     (tmp_path / "p0.log").write_text("\n".join([*lines, ""]))
     async with App(setting.url) as app:
-        return await check(app, replace(setting, folder=str(tmp_path)), struck=Counter(), cut_off=Counter(), forced=0)
+        return await check(app, replace(setting, folder=str(tmp_path)), struck=Counter(), cut_off=Counter(), forced=[])
 
 
 def first(lines: list[str], *words: str) -> str:

@@ -55,18 +55,21 @@ class Report:
         }  # fmt: skip
 
 
-async def check(app: App, setting: Setting, *, struck: Counter[str], cut_off: Counter[str], forced: int) -> Report:
+async def check(
+    app: App, setting: Setting, *, struck: Counter[str], cut_off: Counter[str], forced: list[str]
+) -> Report:
     """Read everything, and count."""
     jobs = [job async for job in stored(app, setting.tag)]
     look = await app.store.schedules.get(queue_name(setting.tag, "ticks"), SCHEDULE)
     story = _Story(list(lines(setting.logs)), jobs)
     offenders = story.offenders() | {
         "schedule without its next run": [] if story.has_next_run(made=look.view is not None) else [SCHEDULE],
+        "did not stop when asked": forced,
     }
     figures = story.figures() | {promise: len(found) for promise, found in offenders.items()}
     figures |= {
         "power cuts": cut_off["cuts"], "lost to power cuts": cut_off["lost"],
-        "acknowledged at power cuts": cut_off["acknowledged"], "did not stop when asked": forced,
+        "acknowledged at power cuts": cut_off["acknowledged"],
         "faults": sum(struck.values()),
     }  # fmt: skip
     return Report(

@@ -98,7 +98,7 @@ class _Run:
         drained = produced and await self._drained(app)
         for station in self._workers:
             await station.close()
-        forced = sum(station.forced for station in self._workers)
+        forced = [each for station in self._workers for each in station.forced]
         report = await check(app, self._setting, struck=self._struck, cut_off=self._cut_off, forced=forced)
         return replace(
             report, seconds=round(SYSTEM.monotonic() - began, 1), drained=drained,

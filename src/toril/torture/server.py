@@ -16,7 +16,10 @@ _PATIENCE = 30.0  # seconds until it answers
 
 
 class OwnRedis:
-    """`redis-server` on a free port of loopback, with an append-only file synced every second."""
+    """`redis-server` on a free port of loopback, with an append-only file that is synced before each answer.
+
+    One that is synced each second may answer before it writes, while its disk is slow with the last sync: kill -9 then
+    loses what was acknowledged."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -31,7 +34,7 @@ class OwnRedis:
         self.folder.mkdir(exist_ok=True)
         self._process = await asyncio.create_subprocess_exec(
             binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
-            "--appendonly", "yes", "--appendfsync", "everysec", "--logfile", str(self.folder / "log"),
+            "--appendonly", "yes", "--appendfsync", "always", "--logfile", str(self.folder / "log"),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip

@@ -25,10 +25,11 @@ class Station:
     def __init__(self, role: Role, setting: Setting, ledger: Ledger) -> None:
         self.role = role
         self.setting = setting
-        self.forced = 0  # processes that did not end well when they were asked to
+        self.forced: list[str] = []  # processes that did not end well when they were asked to, and how they ended
         self._ledger = ledger
         self._process: asyncio.subprocess.Process | None = None
         self._lives = 0
+        self._killed = 0
         self._asked: asyncio.subprocess.Process | None = None
         self._closing = False
         self._keeper: asyncio.Task[None] | None = None
@@ -82,6 +83,7 @@ class Station:
         if not pids:
             return None
         pid = pids[int(target * 1000) % len(pids)]
+        self._killed += number is signal.SIGKILL
         with suppress(ProcessLookupError):
             os.kill(pid, number)
         return pid
@@ -96,15 +98,16 @@ class Station:
         process = self._process
         if process is None or process is self._asked or process.returncode is not None or not self.pids():
             return None
-        self._asked = process
+        self._asked, killed = process, self._killed
         process.terminate()
         try:
             code = await asyncio.wait_for(process.wait(), _STOP)
         except TimeoutError:
             self.strike_all(signal.SIGKILL)
-            self.forced += 1
+            self.forced.append(f"{self.setting.name} {process.pid} never")
         else:
-            self.forced += code not in {0, -9}  # another blow may have killed it meanwhile
+            if code != 0 and self._killed == killed:  # else another blow has struck it, or a child of it, meanwhile
+                self.forced.append(f"{self.setting.name} {process.pid} {code}")
         return process.pid
 
     async def close(self) -> None:
