@@ -17,6 +17,7 @@
     │   ├── EngineFull          the store has no room
     │   ├── EngineRefused       the store does not let us in, or is not what the URL says
     │   ├── QueueFull           the queue holds as many waiting jobs as it may
+    │   ├── CallTooLate         a later call of the same sender has been answered
     │   └── AddUncertain        it may be stored; too few replicas have confirmed it
     ├── EngineUnusable        stop: corrupt, newer schema, unsafe settings
     ├── PartialAdd            a large add stopped half-way; names what is stored
@@ -40,6 +41,7 @@ from datetime import timedelta
 
 __all__ = [
     "AddUncertain",
+    "CallTooLate",
     "Closed",
     "EngineFull",
     "EngineRefused",
@@ -153,6 +155,10 @@ class EngineRefused(EngineUnavailable):
 
 class QueueFull(EngineUnavailable):
     """The queue holds as many waiting jobs as it may; nothing was written."""
+
+
+class CallTooLate(EngineUnavailable):
+    """A later call of the same sender has been answered: this one will have no effect any more."""
 
 
 class AddUncertain(EngineUnavailable):

@@ -120,6 +120,7 @@ from toril.model.views import (
 from toril.model.work import (
     CANCELLED_KIND,
     EXPIRED_KIND,
+    LASTING,
     Added,
     AddOutcome,
     Call,
@@ -162,6 +163,7 @@ __all__ = [
     "EXPIRED_KIND",
     "HEALED",
     "KEEP_ALL",
+    "LASTING",
     "MAX_ATTEMPTS",
     "MAX_DELAY",
     "MAX_DEPTH",

@@ -22,6 +22,8 @@ from toril.model.value import hot
 from toril.names import check_worker_name
 from toril.states import State
 
+LASTING: Final = "outbox-"  # a sender whose name begins so may ask again at any time: its last answer is not pruned
+
 
 class AddOutcome(StrEnum):
     ADDED = "added"

@@ -88,7 +88,7 @@ KEYS: Final = {
 # that no key of ours ends as BullMQ's `…:meta` and `…:id`, by which dashboards find queues.
 FLEET: Final = {
     "queues": "queues",  # set
-    "call": "call:",  # + sender + ":call": number, space and packed answer of the last call; gone after an hour
+    "call": "call:",  # + sender + ":call": number, space, packed answer of the last call; an outbox's stays
     "workers": "workers",  # hash: worker -> when seen, and its beat as JSON
     "workers_till": "workers:till",  # zset: worker -> when it counts as dead
     "orders": "orders",  # hash: worker -> words

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Final
 
 from toril.engines.redis import layout
-from toril.model import DEAD_LETTERS, REAPER
+from toril.model import DEAD_LETTERS, LASTING, REAPER
 from toril.names import RESERVED_IDS
 
 __all__ = ["Script", "script", "scripts"]
@@ -21,6 +21,7 @@ _NAMED: Final = re.compile(r"\b([KGFN])\.(\w+)")
 _COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _TEXTS: Final = {
     "remembered": f"'{layout.NUMBERS['remembered']}'",
+    "lasting": f"('{LASTING}')",
     "dead_letters": f"'{DEAD_LETTERS}'",
     "reaper": f"'{REAPER}'",
     "reserved": f"(':{':'.join(sorted(RESERVED_IDS))}:')",

@@ -10,8 +10,8 @@ from toril.engines.redis.scripts import script
 from toril.engines.redis.server import Complaint, Server
 from toril.engines.redis.way import ServerWay
 from toril.errors import (
+    CallTooLate,
     Closed,
-    EngineUnavailable,
     EngineUnusable,
     InvalidOption,
     QueueFull,
@@ -85,7 +85,7 @@ def _understood(complaint: Complaint, queue: str) -> TorilError:
                 f"{refused} more were refused"
             )
         case ["TORILLATE", last]:
-            return EngineUnavailable(f"this call came too late: {last} of its sender has been answered already")
+            return CallTooLate(f"this call came too late: {last} of its sender has been answered already")
         case ["TORILRUNNING", count]:
             return WrongState(f"queue {queue!r} has {count} running jobs; stop them, or force it")
         case ["TORILTYPE", *words]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import Tx
-from toril.errors import EngineUnavailable
+from toril.errors import CallTooLate
 from toril.model import Call, Changed, Refused, Swept
 from toril.states import State
 
@@ -23,7 +23,7 @@ def answered(tx: Tx, call: Call | None) -> Any:
     if last is None or last[0] < call.seq:
         return None
     if last[0] > call.seq:
-        raise EngineUnavailable(f"call {call.seq} of {call.sender} came too late: {last[0]} has been answered already")
+        raise CallTooLate(f"call {call.seq} of {call.sender} came too late: {last[0]} has been answered already")
     return json.loads(last[1])
 
 

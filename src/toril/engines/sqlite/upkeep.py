@@ -13,7 +13,7 @@ from toril.engines.sqlite.options import load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.tx import Tx
-from toril.model import Beat, Order, whole
+from toril.model import LASTING, Beat, Order, whole
 from toril.policy.retention import MINUTES
 
 __all__ = ["beat", "lead", "once", "prune", "resign", "signal"]
@@ -34,7 +34,7 @@ _ORDERS_KEPT = 300_000
 def prune(tx: Tx, queue: str, limit: int) -> int:
     """Remove, up to `limit` of each kind, what has outlived its retention."""
     whole("limit", limit, 1, 10_000)
-    removed = tx.run(_SQL["old_calls"], (tx.now - _CALLS_KEPT, limit))
+    removed = tx.run(_SQL["old_calls"], (tx.now - _CALLS_KEPT, f"{LASTING}*", limit))
     removed += tx.run(_SQL["old_pokes"], (tx.now - _CALLS_KEPT, limit))
     removed += tx.run(_SQL["dead_workers"], (tx.now - _ORDERS_KEPT,))
     removed += tx.run(_SQL["old_onces"], (tx.now, limit))

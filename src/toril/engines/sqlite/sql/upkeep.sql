@@ -8,7 +8,7 @@ WHERE queue = ? AND id IN (SELECT id FROM results WHERE queue = ? AND till <= ? 
 DELETE FROM minutes WHERE queue = ? AND minute < ?
 
 -- name: old_calls
-DELETE FROM calls WHERE sender IN (SELECT sender FROM calls WHERE time <= ? LIMIT ?)
+DELETE FROM calls WHERE sender IN (SELECT sender FROM calls WHERE time <= ? AND sender NOT GLOB ? LIMIT ?)
 
 -- name: old_pokes
 DELETE FROM pokes WHERE worker IN (SELECT worker FROM pokes WHERE time <= ? LIMIT ?)

@@ -14,7 +14,11 @@ local function recalled()
 end
 
 local function remember(answer)
-  if ARGV[2] ~= '' then
-    call('SET', call_key, ARGV[3] .. ' ' .. cmsgpack.pack(answer), 'PX', N.remembered)
+  if ARGV[2] == '' then return end
+  local text = ARGV[3] .. ' ' .. cmsgpack.pack(answer)
+  if ARGV[2]:sub(1, #N.lasting) == N.lasting then
+    call('SET', call_key, text)
+  else
+    call('SET', call_key, text, 'PX', N.remembered)
   end
 end
