@@ -16,7 +16,7 @@ from toril.codec import Serializer
 from toril.crew import Crew
 from toril.declaring import UNSAID, check_workable, checked
 from toril.engine import Durability, Store
-from toril.errors import Closed, UnknownQueue, UsageError, shown
+from toril.errors import Closed, UsageError
 from toril.events import Events
 from toril.failing import Failing
 from toril.flow import Flowing
@@ -31,6 +31,8 @@ from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.policy.strategies import BUILT_IN, BackoffStrategy
 from toril.portal import Portal
 from toril.queue import Queue
+from toril.queues import Queues
+from toril.relaying import Relaying, Round, checked_outbox
 from toril.scanning import Scanning
 from toril.schedule import Timing, boot
 from toril.showing import Redact, Redaction
@@ -53,41 +55,17 @@ Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 DEFAULT_URL = "sqlite:///toril.db"
 
 
-class Queues(Mapping[str, Queue]):
-    """The declared queues by name; asking for another is an error that names them."""
-
-    def __init__(self) -> None:
-        self._queues: dict[str, Queue] = {}
-
-    def __getitem__(self, name: str) -> Queue:
-        if name not in self._queues:
-            known = ", ".join(map(repr, self._queues)) or "none"
-            raise UnknownQueue(f"there is no queue {shown(name)} in this app; it has {known}")
-        return self._queues[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._queues)
-
-    def __len__(self) -> int:
-        return len(self._queues)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._queues
-
-    def declare(self, queue: Queue) -> Queue:
-        self._queues[queue.name] = queue
-        return queue
-
-
-class App(Failing, Tended, Flowing, Scanning, Crew):
+class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
     """Declares queues, handlers and hooks. `async with app:` opens it for producing; `await app.run()` is a worker."""
 
     def __init__(
         self, url: str | None = None, *, prefix: str = "bull", durability: Durability | None = None,
         lifespan: Lifespan | None = None, clock: Clock = SYSTEM, redact: Redact | None = None,
+        outbox: str | None = None,
     ) -> None:  # fmt: skip
         self.url = (os.environ.get("TORIL_URL") or DEFAULT_URL) if url is None else url
         self.prefix = check_prefix(prefix)
+        self.outbox_url = checked_outbox(outbox)
         self.queues: Queues = Queues()
         self.redaction = Redaction(redact)
         self._events = Events()
@@ -290,9 +268,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew):
                         watch(self.events)
                     await boot(self._store.schedules, self.queues.values(), worked)
                     state = await resources.enter_async_context(self._lifespan(self)) if self._lifespan else None
-                    if not (self._given or self.url.startswith("memory:")):
-                        reaper = self._reaper(process.name, rest=_BESIDE, returned=process.suspects_wait)
-                        process.beside.append(reaper.run)
+                    process.beside += await self._beside(process, burst=burst)
                     code = await process.run(self._keeper(process, under), state, burst=burst)
                     await self.events.settle(seconds)
                     return code
@@ -310,6 +286,13 @@ class App(Failing, Tended, Flowing, Scanning, Crew):
         async with AsyncExitStack() as store:
             store.push_async_callback(self.close)
             await self._reaper(name, queues=queues, elected=elected, lease=term / 1000).serve()
+
+    async def _beside(self, process: "Process", *, burst: bool) -> list[Round]:
+        """What a worker process does beside its work: it looks after other queues, and relays what is in the outbox."""
+        rounds = await self._relays(process.name, burst=burst)
+        if not (self._given or self.url.startswith("memory:")):
+            rounds.append(self._reaper(process.name, rest=_BESIDE, returned=process.suspects_wait).run)
+        return rounds
 
     def _reaper(self, name: str, **options: Any) -> "Reaper":
         from toril.reaper import Reaper  # noqa: PLC0415 - as above

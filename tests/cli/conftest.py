@@ -18,7 +18,18 @@ from toril.cli.main import toril as command
 T = TypeVar("T")
 
 # What a terminal or a wish of the developer's might change.
-_OURS = ("TORIL_URL", "NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS", "LINES", "PYTHONIOENCODING", "LC_ALL", "LANG")
+_OURS = (
+    "TORIL_URL",
+    "TORIL_OUTBOX",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "TERM",
+    "COLUMNS",
+    "LINES",
+    "PYTHONIOENCODING",
+    "LC_ALL",
+    "LANG",
+)
 
 
 class Toril(Protocol):

@@ -66,6 +66,9 @@ ARROWS: dict[str, set[str]] = {
     "tended": PRODUCER | {"declaring", "doctor", "metrics", "queue"},
     "crew": PRODUCER,
     "scanning": PRODUCER | {"logs", "plan", "queue", "result", "schedule"},
+    "queues": {"errors", "queue"},
+    "outbox": PRODUCER | {"adding", "engines.sqlite", "events", "logs", "queue", "storing"},
+    "relaying": PRODUCER | {"events", "logs", "opening", "outbox", "plan", "queue", "storing", "worker"},
     "failing": PRODUCER | {"alerts", "breakers", "deadletters", "events", "plan", "queue", "showing"},
     "app": PRODUCER
     | {
@@ -82,7 +85,7 @@ ARROWS: dict[str, set[str]] = {
         "portal",
         "queue",
     }
-    | {"crew", "opening", "reaper", "scanning", "schedule", "showing", "tended", "worker"},
+    | {"crew", "opening", "queues", "reaper", "relaying", "scanning", "schedule", "showing", "tended", "worker"},
     "engine": BOTTOM | {"model", "protocols"},
     "protocols": {"model"},
     "engines": {"engine", "model", "policy"} | BOTTOM,
@@ -97,7 +100,7 @@ ARROWS: dict[str, set[str]] = {
     "documents": {"flow", "job", "metrics", "model", "searching", "showing"},
     "web": PRODUCER
     | {"", "app", "declaring", "documents", "deadletters", "job", "logs", "metrics", "queue", "schedule"}
-    | {"flow", "searching", "showing", "why"},
+    | {"flow", "outbox", "searching", "showing", "why"},
     "web.serving": PRODUCER | {"app", "logs", "supervisor", "web"},
     "torture": {"", "clock", "engine", "errors", "events", "model", "policy", "queue", "states"} | {"torture.cleaning"},
     "torture.cleaning": {"", "clock", "engines.redis", "errors", "torture"},
@@ -107,6 +110,7 @@ ARROWS: dict[str, set[str]] = {
     | {"showing"},
     "cli.top": {"", "cli", "clock", "documents", "metrics", "model"},
     "cli.run": {"", "cli", "engine", "supervisor", "web.serving"},
+    "cli.outbox": {"", "cli", "engine", "outbox"},
     "cli.torture": {"cli", "clock", "torture"},
     "cli.dashboard": {"", "cli", "clock", "web", "web.serving"},
     "cli.child": {"", "cli", "logs", "worker"},

@@ -52,7 +52,8 @@ def main(orders: str, descriptors: str) -> int:
         under.suspects = Suspects.MAKE_WAY
     elif under.suspects is Suspects.ONLY:
         queues = dict.fromkeys(queues, 1)
-    under.say(hello={"url": app.url, "prefix": app.prefix, "queues": queues, "sources": sources()})
+    place = {"url": app.url, "prefix": app.prefix, "outbox": app.outbox_url}
+    under.say(hello={**place, "queues": queues, "sources": sources()})
     return _worked(app, queues, given, under)
 
 

@@ -32,6 +32,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "schedules": ("schedules", "List, show, run, pause, resume or remove schedules."),
     "scan": ("scan", "Run a scanner of an app once, dry or in earnest."),
     "dlq": ("letters", "List, show, replay or discard dead letters."),
+    "outbox": ("outbox", "Create, list or relay the outbox in an application's database."),
     "breakers": ("breakers", "List, trip or reset circuit breakers."),
     "doctor": ("doctor", "Find what is wrong with a store, and mend it."),
     "torture": ("torture", "Count what is lost while processes are killed and cut off."),

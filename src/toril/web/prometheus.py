@@ -14,6 +14,7 @@ from starlette.responses import Response
 from toril.app import App
 from toril.clock import Clock
 from toril.model import Figures, QueueFigures, Window, WorkerView
+from toril.outbox.database import Standing
 from toril.policy.figures import AT_ONCE
 from toril.policy.histogram import merged, middle_of, quantile
 
@@ -54,6 +55,7 @@ class Exporter:
         leases = {name: queue.options.lease for name, queue in app.queues.items()}
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Fleet(found, leases, len(every) - len(names)))
+        registry.register(_Outbox(await app.outbox_standing()))
         return generate_latest(registry)
 
 
@@ -94,6 +96,22 @@ class _Fleet(Collector):
             if late is not None and each.name in self._leases:
                 share.add_metric([each.name], round(late / self._leases[each.name], 4))
         return share
+
+
+class _Outbox(Collector):
+    """What waits in the application's database; nothing where there is no outbox, or it cannot be asked."""
+
+    def __init__(self, found: Standing | None) -> None:
+        self._found = found
+
+    def collect(self) -> Iterator[Metric]:
+        if self._found is not None:
+            rows = GaugeMetricFamily("toril_outbox_rows", "Jobs in the outbox, up to 100,000.", labels=["state"])
+            rows.add_metric(["waiting"], self._found.waiting)
+            rows.add_metric(["refused"], self._found.refused)
+            oldest = GaugeMetricFamily("toril_outbox_oldest_seconds", "How long the oldest job there has waited.")
+            oldest.add_metric([], self._found.oldest / 1000)
+            yield from (rows, oldest)
 
 
 def _counters(queues: Iterable[QueueFigures]) -> Iterator[Metric]:

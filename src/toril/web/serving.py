@@ -72,7 +72,7 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
 def _app(supervisor: Supervisor) -> App:
     """The store that the workers use, without their code."""
     hello = supervisor.hello or {}
-    return App(hello["url"], prefix=hello["prefix"])
+    return App(hello["url"], prefix=hello["prefix"], outbox=hello.get("outbox"))
 
 
 def _refused(supervisor: Supervisor, reason: str) -> None:

@@ -1,0 +1,283 @@
+"""The relay's own connection to the application's database: short transactions, and nothing kept between them.
+
+No session state is used, neither locks nor prepared statements nor LISTEN, so a pooler that gives every transaction
+another connection does not matter.
+"""
+
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from toril.engine import redacted
+from toril.engines.sqlite.place import parse
+from toril.errors import EngineUnavailable, EngineUnusable, InvalidOption, NotFound, shown
+from toril.logs import log
+from toril.model import storable
+from toril.outbox.tables import DDL, Dialect, statements
+
+__all__ = ["Batch", "Database", "OutboxAway", "Row", "Standing", "Waiting", "check_url"]
+
+LEASE: Final = 10_000  # ms for which others leave a lane alone; it only saves work
+MOST: Final = 100  # rows in a batch
+_SIZE: Final = 1024 * 1024  # characters in a batch of more than one
+_LONGEST_ERROR: Final = 2_000  # bytes
+_PATIENCE: Final = 5  # seconds, for a lock or a connection
+
+
+class OutboxAway(EngineUnavailable):
+    """The database with the outbox does not answer, or does not have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job that waits, and for how many ms it has."""
+
+    id: int
+    request: str
+    age: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of one queue, handed over in one call: a lane has one under way, and its rows never change."""
+
+    lane: str
+    seq: int
+    queue: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A row as it is listed."""
+
+    id: int
+    queue: str
+    job_id: str
+    age: int
+    lane: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How many rows wait, how many were refused, and how long the oldest one has waited, in ms."""
+
+    waiting: int
+    refused: int
+    oldest: int
+
+
+def check_url(url: str) -> str:
+    """The URL of a database that can have an outbox."""
+    if not isinstance(url, str):
+        raise InvalidOption(f"an outbox's URL must be a string, not {shown(url)}")
+    scheme = url.partition("://")[0]
+    if scheme in {"postgresql", "postgres", "postgresql+psycopg"}:
+        return url
+    if scheme != "sqlite":
+        raise InvalidOption(f"an outbox is in postgresql:// or sqlite:///app.db, and {redacted(url)!r} is neither")
+    parse(url)
+    return url
+
+
+class Database:
+    """Used from one thread. Whatever goes wrong, the connection is dropped, and the next use makes another."""
+
+    def __init__(self, url: str) -> None:
+        self.url = check_url(url)
+        self._dialect: Dialect = "sqlite" if url.startswith("sqlite:") else "postgresql"
+        self._sql = statements(self._dialect)
+        self._connection: Any = None
+
+    def check_driver(self) -> None:
+        """`EngineUnusable` where what the URL needs is not installed."""
+        if self._dialect == "postgresql":
+            try:
+                import psycopg  # noqa: F401, PLC0415 - the user's choice
+            except ModuleNotFoundError:
+                raise EngineUnusable(
+                    "an outbox in postgresql:// needs the package 'psycopg': install it with  "
+                    "pip install 'toril[postgres]'"
+                ) from None
+
+    # what the relay does
+
+    def anything(self) -> bool:
+        """Whether there is something to hand over, or was left half-way."""
+        ((found,),) = self._look("anything")
+        return bool(found)
+
+    def take(
+        self, fresh: str, most: Mapping[str, int], held: Collection[str], wrong_with: Callable[[str], str | None]
+    ) -> Batch | None:
+        """The batch that a relay left which is gone; else a new one, of the oldest rows of a queue that is not `held`.
+        Rows with which something is wrong are put aside, and never become part of one. `fresh` is what a new lane is
+        called, if one is needed."""
+        with self._transaction():
+            free = self._run("lane")
+            name, seq = free[0] if free else (fresh, 0)
+            rows = self._run("batch", name) if free else []
+            if not rows:
+                chosen = self._sound(most, held, wrong_with)
+                if not chosen:
+                    return None
+                if not free:
+                    self._run("new_lane", name)
+                seq += 1
+                self._run("board", name, *chosen, ids=chosen)
+                rows = self._run("batch", name)
+            self._run("lease", seq, LEASE, name)
+        return Batch(name, seq, rows[0][1], tuple(Row(row, request, age) for row, _, request, age in rows))
+
+    def done(self, batch: Batch) -> None:
+        """It is handed over: its rows go, unless another relay has seen to it."""
+        with self._transaction():
+            if self._run("free", batch.seq, batch.lane, batch.seq):
+                self._run("delete", batch.lane)
+
+    def release(self, batch: Batch, errors: Mapping[int, str]) -> None:
+        """It was refused, and its number is passed over: its rows wait again, those with an error aside."""
+        with self._transaction():
+            if self._run("free", batch.seq + 1, batch.lane, batch.seq):
+                self._run("leave", batch.lane)
+                self._set_aside(errors)
+
+    def retire(self, batch: Batch) -> None:
+        """The lane's numbers are not what the store knows of it: its rows wait for another lane."""
+        with self._transaction():
+            if self._run("retire", batch.lane, batch.seq):
+                self._run("leave", batch.lane)
+
+    # what people ask for
+
+    def create(self) -> None:
+        """Make the tables, and a file for them if need be."""
+        if self._dialect == "sqlite":
+            with self._driver_errors():
+                self._connection = self._connection or sqlite3.connect(str(parse(self.url).path), isolation_level=None)
+        with self._transaction():
+            for statement in DDL[self._dialect]:
+                self._execute(statement, ())
+
+    def rows(self, after: int, limit: int) -> list[Waiting]:
+        return [Waiting(*row) for row in self._look("rows", after, limit)]
+
+    def again(self, row: int) -> None:
+        """Let a row that was refused be tried again."""
+        if not self._look("again", row):
+            raise NotFound(f"no row {row} was refused")
+
+    def standing(self) -> Standing:
+        ((waiting, refused, oldest),) = self._look("standing")
+        return Standing(waiting, refused, max(0, oldest or 0))
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):  # it may be broken, which is why it is closed
+                connection.close()
+
+    # how it is said
+
+    def _sound(
+        self, most: Mapping[str, int], held: Collection[str], wrong_with: Callable[[str], str | None]
+    ) -> list[int]:
+        while chosen := self._chosen(most, held):
+            found = [(row, wrong_with(text)) for row, text in self._run("requests", *chosen, ids=chosen)]
+            errors = {row: error for row, error in found if error is not None}
+            if not errors:
+                break
+            self._set_aside(errors)
+        return chosen
+
+    def _set_aside(self, errors: Mapping[int, str]) -> None:
+        for row, error in errors.items():
+            self._run("refuse", storable(error.replace("\0", " "), _LONGEST_ERROR), row)
+            log.error("row %s of the outbox cannot be handed over, and is kept aside: %s", row, error)
+
+    def _chosen(self, most: Mapping[str, int], held: Collection[str]) -> list[int]:
+        unheld = f"AND queue NOT IN ({_marks(held)})" if held else ""
+        found = self._run("waiting", *held, unheld=unheld)
+        if not found:
+            return []
+        queue = found[0][1]
+        chosen: list[int] = []
+        room = _SIZE
+        for row, of, size in found:
+            if of == queue:
+                room -= size
+                if len(chosen) == most.get(queue, MOST) or (chosen and room < 0):
+                    break
+                chosen.append(row)
+        return chosen
+
+    def _look(self, name: str, *parameters: Any) -> list[Any]:
+        """A statement that is a transaction by itself."""
+        with self._driver_errors():
+            return self._run(name, *parameters)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """What happens within is committed as one. On SQLite it begins as a writer: one that read first could not
+        become one later."""
+        begin = "BEGIN IMMEDIATE" if self._dialect == "sqlite" else "BEGIN ISOLATION LEVEL READ COMMITTED"
+        with self._driver_errors():
+            self._execute(begin, ())
+            yield
+            self._execute("COMMIT", ())
+
+    @contextmanager
+    def _driver_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.close()  # and with it what was not committed
+            if isinstance(error, OSError) or _is_driver_error(error):
+                raise OutboxAway(self._words(error)) from error
+            raise
+
+    def _words(self, error: BaseException) -> str:
+        said = (str(error) or type(error).__name__).strip().splitlines()[0]
+        hint = ""
+        if "toril_outbox" in said and ("no such table" in said or "does not exist" in said):
+            hint = "; make it with  toril outbox create URL"
+        return f"the outbox in {redacted(self.url)}: {said}{hint}"
+
+    def _run(self, name: str, *parameters: Any, ids: Sequence[int] = (), unheld: str = "") -> list[Any]:
+        return self._execute(self._sql[name].replace("$ids", _marks(ids)).replace("$unheld", unheld), parameters)
+
+    def _execute(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
+        """One statement. A commit is one, too."""
+        if self._connection is None:
+            self._connection = self._connected()
+        if self._dialect == "postgresql":
+            sql = sql.replace("?", "%s")
+        cursor = self._connection.execute(sql, parameters)
+        found: list[Any] = [] if cursor.description is None else cursor.fetchall()
+        cursor.close()
+        return found
+
+    def _connected(self) -> Any:
+        if self._dialect == "sqlite":
+            path = parse(self.url).path or Path()
+            return sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=_PATIENCE, isolation_level=None)
+        import psycopg  # noqa: PLC0415 - the user's choice
+        from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+
+        known: dict[str, Any] = {"connect_timeout": _PATIENCE, "tcp_user_timeout": 2000 * _PATIENCE}
+        known |= conninfo_to_dict(self.url.replace("postgresql+psycopg:", "postgresql:", 1))
+        return psycopg.connect("", autocommit=True, prepare_threshold=None, **known)
+
+
+def _marks(values: Collection[object]) -> str:
+    return ", ".join("?" for _ in values)
+
+
+def _is_driver_error(error: BaseException) -> bool:
+    return isinstance(error, sqlite3.Error) or any(
+        kind.__module__.startswith("psycopg") and kind.__name__ == "Error" for kind in type(error).__mro__
+    )

@@ -1,0 +1,211 @@
+"""The relay: hands over to the store what is in the outbox, each row exactly once."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from toril.clock import Clock
+from toril.engine import Engine
+from toril.errors import CallTooLate, QueueFull, TorilError, Undecodable, UsageError, words_of
+from toril.events import Events, JobEvent, WorkerEvent, trouble
+from toril.logs import log
+from toril.model import LASTING, Added, AddOutcome, Call, NewJob
+from toril.outbox.database import MOST, Batch, Database, OutboxAway
+from toril.outbox.requests import aged, read
+
+__all__ = ["Relay"]
+
+T = TypeVar("T")
+
+_FIRST_REST: Final = 0.02  # seconds: after something was written here, which will be committed in a moment
+_LONGEST_REST: Final = 1.0
+_AFTER_TROUBLE: Final = (0.5, 15.0)  # seconds, at first and at last
+_FULL: Final = 1.0  # seconds for which a full queue is left alone
+_LAST_ROUND: Final = 5.0  # seconds for a round to end when the worker stops
+
+
+class Relay:
+    """Takes a batch from the database, adds its jobs, deletes its rows. Whichever of these is the last that happened,
+    the next round goes on from there, here or in another process."""
+
+    def __init__(self, database: Database, store: Engine, clock: Clock, events: Events, name: str) -> None:
+        self._database = database
+        self._store = store
+        self._clock = clock
+        self._events = events
+        self._name = name
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="toril-outbox")
+        self._batch: Batch | None = None  # sent, perhaps, and not known to be done
+        self._most: dict[str, int] = {}  # rows in a batch, of queues that have refused more
+        self._full: dict[str, float] = {}  # queues that take nothing, and until when they are not asked
+        self.handed = 0  # jobs, since the beginning
+        self._away = False
+        self._home: asyncio.AbstractEventLoop | None = None
+        self._nudged = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until cancelled. Trouble with the database or the store is told once, and waited out."""
+        self._home = asyncio.get_running_loop()
+        rest = _FIRST_REST
+        try:
+            while True:
+                try:
+                    busy = await self._whole(self.round())
+                except TorilError as error:
+                    rest = _AFTER_TROUBLE[0] if not self._away else min(rest * 2, _AFTER_TROUBLE[1])
+                    self.tell(error)
+                else:
+                    rest = 0 if busy else max(_FIRST_REST, min(rest * 2, _LONGEST_REST))
+                    self._back()
+                if rest and await self._rested(rest):
+                    rest = _FIRST_REST
+        finally:
+            self._home = None
+            await self.close()
+
+    async def drain(self) -> int:
+        """Hand over all that there is now. Returns how many jobs that were."""
+        before = self.handed
+        while await self.round():
+            pass
+        return self.handed - before
+
+    async def round(self) -> bool:
+        """One batch, or what is left of one. False: there was none."""
+        if self._batch is None:
+            if not await self._do(self._database.anything):
+                return False
+            now = self._clock.monotonic()
+            self._full = {queue: until for queue, until in self._full.items() if until > now}
+            fresh = LASTING + self._clock.unique()[:20]
+            self._batch = await self._do(self._database.take, fresh, dict(self._most), list(self._full), _wrong_with)
+            if self._batch is None:
+                return False
+        try:
+            await self._hand_over(self._batch)
+        except Undecodable:  # a newer relay has begun with this, and has to end it: nobody else knows how far it got
+            self._batch = None
+            raise
+        self._batch = None
+        return True
+
+    def nudge(self) -> None:
+        """Something was written in this process, by any thread: look soon, and more often for a while."""
+        home = self._home
+        if home is not None and not home.is_closed():
+            home.call_soon_threadsafe(self._nudged.set)
+
+    async def close(self) -> None:
+        """Let go of the connection; a database that does not answer is not waited for."""
+        closing = asyncio.ensure_future(self._do(self._database.close))
+        await asyncio.wait([closing], timeout=_LAST_ROUND)
+        self._thread.shutdown(wait=False)
+
+    # one batch
+
+    async def _hand_over(self, batch: Batch) -> None:
+        jobs = [aged(read(row.request), row.age) for row in batch.rows]
+        try:
+            answers = await self._store.add(batch.queue, jobs, call=Call(batch.lane, batch.seq))
+        except CallTooLate:  # another relay has gone on from here; or the database was set back to an older state
+            await self._do(self._database.retire, batch)
+        except QueueFull:
+            await self._refuse(batch, {})
+            self._make_smaller(batch)
+        except UsageError as error:
+            only = len(batch.rows) == 1
+            await self._refuse(batch, {batch.rows[0].id: words_of(error)} if only else {})
+            if not only:
+                self._make_smaller(batch)
+        else:
+            if _is_of_others(jobs, answers):
+                log.error("the outbox's lane %s is used by two databases, of which one is a copy", batch.lane)
+                await self._do(self._database.retire, batch)
+                return
+            await self._do(self._database.done, batch)
+            self.handed += len(jobs)
+            if batch.queue in self._most:
+                self._most[batch.queue] = min(MOST, 2 * self._most[batch.queue])
+            self._added(batch.queue, jobs, answers)
+
+    async def _refuse(self, batch: Batch, errors: dict[int, str]) -> None:
+        """The store has taken nothing of it. First its number is used up, so that what is still under way from a relay
+        that was taken for dead comes too late; then its rows are free."""
+        with suppress(CallTooLate, UsageError):  # so it is already; or it is no queue, and was never sent
+            await self._store.remove(batch.queue, [], call=Call(batch.lane, batch.seq + 1))
+        await self._do(self._database.release, batch, errors)
+
+    def _make_smaller(self, batch: Batch) -> None:
+        """All or none did not fit: fewer may. A queue that does not take one is full, and left alone for a while."""
+        self._most[batch.queue] = max(1, len(batch.rows) // 2)
+        if len(batch.rows) == 1:
+            self._full[batch.queue] = self._clock.monotonic() + _FULL * (0.5 + self._clock.random())
+
+    def _added(self, queue: str, jobs: Sequence[NewJob], answers: Sequence[Added]) -> None:
+        if self._events.wanted("added"):
+            for job, answer in zip(jobs, answers, strict=False):
+                if answer.outcome in {AddOutcome.ADDED, AddOutcome.REPLACED}:
+                    self._events.emit("added", JobEvent(queue=queue, job_id=answer.id, job_name=job.name))
+
+    # waiting
+
+    async def _do(self, work: Callable[..., T], *arguments: Any) -> T:
+        """In the thread that has the connection."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    async def _whole(self, work: Any) -> Any:
+        """A round is not left half-way when the worker stops, unless it takes too long."""
+        task = asyncio.ensure_future(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task], timeout=_LAST_ROUND)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            raise
+
+    async def _rested(self, seconds: float) -> bool:
+        """Whether it was nudged before the time was over."""
+        waits = [
+            asyncio.ensure_future(self._nudged.wait()),
+            asyncio.ensure_future(self._clock.sleep(seconds * (0.75 + self._clock.random() / 2))),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        nudged = self._nudged.is_set()
+        self._nudged.clear()
+        return nudged
+
+    def tell(self, error: TorilError) -> None:
+        if not self._away:
+            self._away = True
+            event = trouble(error, self._name)
+            if isinstance(error, OutboxAway):
+                event = WorkerEvent(worker=self._name, error=str(error), kind=OutboxAway.__name__)
+            self._events.emit("error", event)
+
+    def _back(self) -> None:
+        if self._away:
+            self._away = False
+            log.info("the outbox is handed over again")
+
+
+def _wrong_with(request: str) -> str | None:
+    """Why a row can never be handed over, if so."""
+    try:
+        read(request)
+    except Undecodable as error:
+        return str(error)
+    return None
+
+
+def _is_of_others(jobs: Sequence[NewJob], answers: Sequence[Added]) -> bool:
+    """Whether this is the answer to a call of the same number with other jobs in it. Ids of those that may yield to
+    another job tell nothing."""
+    answered = {answer.id for answer in answers}
+    return any(job.dedup is None and job.id not in answered for job in jobs)

@@ -1,0 +1,107 @@
+"""A PostgreSQL server of our own: started when first needed, on a free loopback port, gone with the session."""
+
+import atexit
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.servers import free_port
+
+__all__ = ["Postgres", "postgres"]
+
+_names = count(1)
+
+
+class Postgres:
+    """One server in a folder of its own. It can be killed, and started again on the same data."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="toril-postgres-"))
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._user: dict[str, Any] = {}
+        if os.geteuid() == 0:  # which the server refuses to be
+            owner = next(user for user in pwd.getpwall() if user.pw_name in {"postgres", "nobody"})
+            os.chown(self.folder, owner.pw_uid, owner.pw_gid)
+            self._user = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+        self._call(
+            "initdb", "--pgdata", str(self.folder / "data"), "--username", "toril", "--auth", "trust", "--no-sync",
+            "--encoding", "UTF8", "--no-locale",
+        )  # fmt: skip
+
+    def start(self) -> "Postgres":
+        """Start it, and return when it answers."""
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "max_connections": 40,
+        }
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    _binary("postgres"), "-D", str(self.folder / "data"), "-p", str(self.port),
+                    *(f"--{name}={value}" for name, value in options.items()),
+                ],
+                stdout=log, stderr=log, cwd=self.folder, **self._user,
+            )  # fmt: skip
+        until = time.monotonic() + 120
+        while True:
+            try:
+                psycopg.connect(self.url(), connect_timeout=10).close()
+            except psycopg.OperationalError:
+                assert time.monotonic() < until, (self.folder / "log").read_text("utf-8", "replace")
+                time.sleep(0.05)
+            else:
+                return self
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://toril@127.0.0.1:{self.port}/{database}"
+
+    def database(self) -> str:
+        """The URL of a new, empty database."""
+        name = f"test_{next(_names)}"
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """End it: SIGINT cuts all connections off; SIGQUIT is a crash, from which it recovers."""
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+    def remove(self) -> None:
+        self.stop(signal.SIGQUIT)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _call(self, name: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [_binary(name), *arguments], capture_output=True, cwd=self.folder, check=False, **self._user
+        )
+        assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
+
+
+def _binary(name: str) -> str:
+    found = shutil.which(name) or next(map(str, sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))), None)
+    assert found is not None, f"{name} is not installed: run  make servers"
+    return found
+
+
+@cache
+def postgres() -> Postgres:
+    """The server that this test process shares. Tests use databases of their own in it."""
+    server = Postgres()
+    atexit.register(server.remove)
+    return server.start()
