@@ -8,6 +8,7 @@ from tests.conformance.claims import add, claim, claim_one, settle
 from toril.engine import Store
 from toril.metrics import metrics
 from toril.model import (
+    Claim,
     Claimed,
     Completed,
     Failed,
@@ -18,6 +19,7 @@ from toril.model import (
     Released,
     Replay,
     Retried,
+    Settlement,
     Snoozed,
     Window,
 )
@@ -201,6 +203,36 @@ async def test_percentiles_are_near_the_truth(engine: Store, clock: ManualClock)
         true = sorted(times)[max(0, -(-round(share * 60 * 100) // 100) - 1)] / 1000
         assert value == pytest.approx(true, rel=ERROR * 1.1)
     assert found.wait.p99 == 0.0
+
+
+async def test_every_one_of_very_many_in_a_minute_is_counted(engine: Store, clock: ManualClock) -> None:
+    for size in (1, *[100] * 14, 70, 1):
+        await add(engine, *(NewJob(name="n") for _ in range(size)))
+        clock.advance(size)
+        taken = (await claim(engine, size)).jobs
+        clock.advance(10)
+        nothing = Claim(want=0, token="t", lease=1, worker="w")
+        await engine.exchange("q", [Settlement(job.lease, Completed()) for job in taken], nothing)
+
+    total = (await look(engine)).total
+
+    assert total.runs == {bucket_of(10): 1472}
+    assert total.waits == {bucket_of(1): 2, bucket_of(100): 1400, bucket_of(70): 70}
+
+
+async def test_what_waits_and_runs_for_months_is_counted_too(engine: Store, clock: ManualClock) -> None:
+    waits = []
+    for days in (40, 45, 60):
+        await add(engine, NewJob(name="n"))
+        clock.advance(days * 86_400_000)
+        (job,) = (await claim(engine, 1, lease=200 * 86_400_000)).jobs
+        clock.advance(days * 86_400_000)
+        await settle(engine, job.lease)
+        waits.append(bucket_of(days * 86_400_000))
+
+    total = (await look(engine)).total
+
+    assert total.waits == total.runs == dict.fromkeys(waits, 1)
 
 
 async def test_a_replayed_job_did_not_wait_while_it_was_dead(engine: Store, clock: ManualClock) -> None:

@@ -51,7 +51,9 @@ def _figures_of(name: str, row: Sequence[Any], now: int, window: Window) -> Queu
 def _counted(flat: Sequence[str]) -> tuple[int | None, Counted]:
     """Which minute, and what was counted."""
     pairs = iter(flat)
-    found = {field: number(value) for field, value in zip(pairs, pairs, strict=True)}
+    found: Counted = {}
+    for field, value in zip(pairs, pairs, strict=True):  # one that comes twice is counted twice
+        found[field] = found.get(field, 0) + number(value)
     found.pop(_NAMES, None)
     return found.pop(_MINUTE, None), found
 

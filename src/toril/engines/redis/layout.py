@@ -78,6 +78,7 @@ KEYS: Final = {
     "group_starts": "toril:group-starts",  # hash: group -> packed times and counts of starts in its window
     "group_own": "toril:group-own",  # hash: group -> its own limits, and whether it is paused
     "figures": "toril:figures",  # hash: what was counted in the minute under way; see `lib/recording.lua`
+    "figures_noted": "toril:figures:noted",  # string: attempts not counted there yet; see `lib/noted.lua`
     "figures_past": "toril:figures:past",  # hash: "step:place" -> the same of a slice of so many minutes, as JSON
     "figures_all": "toril:figures:all",  # hash: the same of all minutes before
     "letters": "toril:letters",  # zset, of the dead letters' queue: letter -> when it failed
@@ -179,6 +180,8 @@ FIELDS: Final = {
     "scanned": "scanned",  # where a look for starts that are over goes on
     "tended_at": "tended_at",
     "tended": "tended",  # the group up to which seats were compared with the truth
+    "figures_minute": "minute",  # the minute under way of the figures
+    "completed_minute": "minute:completed",  # the last one in which jobs are known to have completed
     "ghosts": "ghosts",  # ids that had no hash
     "collected": "collected",  # up to which time failed jobs were looked through for dead letters
     "keep_letters": "keep",  # "count age" of dead letters, in their own queue's; -1 for no bound
@@ -230,6 +233,8 @@ NUMBERS: Final = {
     "exact": 100,  # starts up to which a group's rate is counted to the millisecond
     "next": 8,  # jobs, and priorities, among which the one is looked for that has waited longest
     "buckets": 256,  # of times: 49 days and more are one
+    "unknown": 255,  # a byte that stands for no bucket
+    "noted": 2048,  # bytes of attempts, from which on they are counted
     "slices": 240,  # of each length
     "names": 20,  # of jobs, whose failures are told apart in a slice
     "all_names": 100,  # the same in the sum of all

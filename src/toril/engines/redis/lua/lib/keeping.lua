@@ -1,3 +1,4 @@
+-- include recording
 -- include minutes
 -- What is kept of every job that ends: its run record, and the queue's figures.
 
@@ -7,8 +8,8 @@ local function run_of(id, job, cause, shown, whole, subject)
 end
 
 local function record_runs(ending, list)
-  local count, packed, runs, last, figures = #list, {}, P .. K.runs_completed, F.runs_completed, P .. K.metrics_completed
-  if ending == 'failed' then runs, last, figures = P .. K.runs_failed, F.runs_failed, P .. K.metrics_failed end
+  local count, packed, runs, last, key = #list, {}, P .. K.runs_completed, F.runs_completed, P .. K.metrics_completed
+  if ending == 'failed' then runs, last, key = P .. K.runs_failed, F.runs_failed, P .. K.metrics_failed end
   local number = call('HINCRBY', P .. K.toril, last, count) - count
   for i = math.max(1, count - N.runs + 1), count do
     list[i][1] = number + i
@@ -18,5 +19,5 @@ local function record_runs(ending, list)
   if math.floor(number / 100) ~= math.floor((number + count) / 100) then
     call('LTRIM', runs, 0, N.runs - 1)  -- readers look no further anyway
   end
-  count_minute(figures, count)
+  count_minute(key, count, ending == 'completed')
 end

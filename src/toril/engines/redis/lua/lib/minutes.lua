@@ -1,14 +1,16 @@
 -- BullMQ's figures: `count` in all; `prevTS` lies in the minute under way, `prevCount` is the count when that began; the
--- list has the minutes before, newest first.
-local function count_minute(key, count)
-  local total = call('HINCRBY', key, F.count, count)
+-- list has the minutes before, newest first. Of completed jobs it is noted in which minute that was looked at last.
+local function count_minute(key, count, noting)
+  local total, minute = call('HINCRBY', key, F.count, count), math.floor(now / 60000)
+  if noting and figures.completed == minute and total > count then return end
+  if noting then call('HSET', P .. K.toril, F.completed_minute, minute) end
   local before = call('HMGET', key, F.prev_ts, F.prev_count)
   local last = tonumber(before[1])
   if not last then
     call('HSET', key, F.prev_ts, now, F.prev_count, 0)
     return
   end
-  local passed = math.min(math.floor(now / 60000) - math.floor(last / 60000), N.minutes)
+  local passed = math.min(minute - math.floor(last / 60000), N.minutes)
   if passed < -N.leap then call('HSET', key, F.prev_ts, now) end  -- a clock was wrong for a while
   if passed <= 0 then return end
   local data = key .. K.metrics_data

@@ -1,52 +1,72 @@
 -- include jobs
+-- include noted
 -- include slicing
 -- What is counted of jobs beside BullMQ's figures: gathered in a step, then added to the minute under way. Nothing depends
 -- on it, so a key of a wrong type stops nobody.
 do
-  local floor, log = math.floor, math.log
+  local log, min, char, try = math.log, math.min, string.char, redis.pcall
   local SCALE = 8 / math.log(2)  -- buckets an octave, as in `policy.histogram`
-  local try = redis.pcall
-  local recorded, waits, runs, failures, happened = false, {}, {}, {}, {}
+  local start, started
+  local notes, noted_size, failures, happened, other = {}, 0, {}, {}, false
 
-  local function bucket_of(ms)
-    if ms < 1 then return 0 end
-    local bucket = floor(log(ms) * SCALE)
-    return bucket < N.buckets and bucket + 1 or N.buckets + 1
+  function figures.one(field)
+    other, happened[field] = true, (happened[field] or 0) + 1
+  end
+
+  -- The buckets of times of a month and more, which no byte has, are counted at once.
+  local function longest(bucket, field)
+    figures.one(field .. min(bucket - bucket % 1, N.buckets + 1))
+    return N.unknown
   end
 
   -- One attempt came back. How long a job waited is known of its first start; a parent waited for its children.
   function figures.attempt(job, kind)
-    local started = tonumber(job.started)
+    if job.started ~= start then  -- those of one claim share it
+      start, started = job.started, tonumber(job.started)
+    end
     if not started then return end
-    recorded = true
+    local wait, run, size = N.unknown, N.unknown, noted_size
     if job.starts == '1' and not job.parked then
-      local ready = job.ready or (tonumber(job.added) or started) + (tonumber(options_of(job.options).delay) or 0)
-      local bucket = bucket_of(started - ready)
-      waits[bucket] = (waits[bucket] or 0) + 1
+      local ready = tonumber(job.ready or job.added) or started
+      local delay = not job.ready and options_of(job.options).delay
+      if delay then ready = ready + (tonumber(delay) or 0) end
+      wait = started > ready and log(started - ready) * SCALE + 1 or 0
+      if wait >= N.unknown then wait = longest(wait, F.waits) end
     end
     if kind ~= 's' and kind ~= 'l' and kind ~= 'p' then
-      local bucket = bucket_of(now - started)
-      runs[bucket] = (runs[bucket] or 0) + 1
+      run = now > started and log(now - started) * SCALE + 1 or 0
+      if run >= N.unknown then run = longest(run, F.runs) end
     end
-  end
-
-  -- `field` is one of `F.retried`, `F.taken_back`, `F.run_out`.
-  function figures.one(field)
-    recorded, happened[field] = true, (happened[field] or 0) + 1
+    notes[size + 1], notes[size + 2], noted_size = wait - wait % 1, run - run % 1, size + 2
   end
 
   function figures.failure(name)
-    recorded, failures[name or ''] = true, (failures[name or ''] or 0) + 1
+    other, failures[name or ''] = true, (failures[name or ''] or 0) + 1
+  end
+
+  -- Where the clock went back a little, the minute under way goes on; where it was far ahead, it is the minute of now.
+  -- `figures.minute` is what the script knows of it.
+  local function begin_minute()
+    local minute = math.floor(now / 60000)
+    local last = tonumber(figures.minute or try('HGET', P .. K.figures, F.minute))
+    figures.minute = minute
+    if last and last >= minute and last <= minute + N.leap then return end
+    if last and last < minute then figures.book().put_by(last) end
+    try('HSET', P .. K.figures, F.minute, minute)
+    try('HSET', P .. K.toril, F.figures_minute, minute)
   end
 
   function figures.flush()
-    if not recorded then return end
-    local key = P .. K.figures
-    figures.begin_minute(key)
-    for bucket, count in pairs(waits) do try('HINCRBY', key, F.waits .. bucket, count) end
-    for bucket, count in pairs(runs) do try('HINCRBY', key, F.runs .. bucket, count) end
-    for field, count in pairs(happened) do try('HINCRBY', key, field, count) end
-    for name, count in pairs(failures) do figures.count_failures(key, name, count, N.names) end
-    recorded, waits, runs, failures, happened = false, {}, {}, {}, {}
+    if noted_size == 0 and not other then return end
+    begin_minute()
+    local size = noted_size > 0 and try('APPEND', P .. K.figures_noted, char(unpack(notes)))
+    if type(size) == 'number' and size >= N.noted then figures.book().post() end
+    if other then
+      local key = P .. K.figures
+      for field, count in pairs(happened) do try('HINCRBY', key, field, count) end
+      for name, count in pairs(failures) do figures.book().count_failures(key, name, count, N.names) end
+      other, failures, happened = false, {}, {}
+    end
+    notes, noted_size = {}, 0
   end
 end

@@ -1,12 +1,14 @@
 -- Minutes that are over are added to slices of 1, 3, 6 and 42 minutes, of which the last so many are kept, and to the sum of
 -- all. Each is fields and numbers: F.waits and F.runs with a bucket behind it, F.of_name with a name, and others.
 local figures = {}
-do  -- names of its own: a script may have 200
-  local try = redis.pcall
+
+-- What only some steps need, and so is defined by them alone.
+function figures.book()
+  local try, book = redis.pcall, {}
   local STEPS = {1, 3, 6, 42}
 
   -- Failures of so many names are told apart, the rest are F.of_others.
-  function figures.count_failures(key, name, count, most)
+  function book.count_failures(key, name, count, most)
     local field = F.of_name .. name
     if #name > N.name or try('HEXISTS', key, field) ~= 1 then
       local names = #name <= N.name and tonumber(try('HGET', key, F.names)) or 0
@@ -17,6 +19,12 @@ do  -- names of its own: a script may have 200
       end
     end
     try('HINCRBY', key, field, count)
+  end
+
+  -- What was only noted is counted.
+  function book.post()
+    for field, count in pairs(noted()) do try('HINCRBY', P .. K.figures, field, string.format('%d', count)) end
+    try('DEL', P .. K.figures_noted)
   end
 
   -- The slice with a minute's fields added; `before` is what its place held, maybe of a slice long ago.
@@ -32,11 +40,12 @@ do  -- names of its own: a script may have 200
     return cjson.encode(sum)
   end
 
-  local function put_by(key, minute)
-    local flat, fields = try('HGETALL', key), {}
+  function book.put_by(minute)
+    book.post()
+    local flat, fields = try('HGETALL', P .. K.figures), {}
     for i = 1, #flat, 2 do fields[flat[i]] = tonumber(flat[i + 1]) end
     fields[F.minute], fields[F.names] = nil, nil
-    call('DEL', key)
+    call('DEL', P .. K.figures)
     for _, step in ipairs(STEPS) do
       local slice = math.floor(minute / step)
       local place = step .. ':' .. slice % N.slices
@@ -45,18 +54,12 @@ do  -- names of its own: a script may have 200
     end
     for field, count in pairs(fields) do
       if field:sub(1, 1) == F.of_name then
-        figures.count_failures(P .. K.figures_all, field:sub(2), count, N.all_names)
+        book.count_failures(P .. K.figures_all, field:sub(2), count, N.all_names)
       else
         try('HINCRBY', P .. K.figures_all, field, count)
       end
     end
   end
 
-  -- Where the clock went back a little, the minute under way goes on; where it was far ahead, it is the minute of now.
-  function figures.begin_minute(key)
-    local minute, last = math.floor(now / 60000), tonumber(try('HGET', key, F.minute))
-    if last and last >= minute and last <= minute + N.leap then return end
-    if last and last < minute then put_by(key, last) end
-    try('HSET', key, F.minute, minute)
-  end
+  return book
 end
