@@ -46,7 +46,8 @@ PAGES = (
     "/api/v1/queues/waiting/jobs.csv?state=waiting&limit=100",
     "/api/v1/queues/failed/runs?status=failed&limit=100",
     "/api/v1/queues/completed/metrics?range=7d",
-    "/", "/queues/waiting", "/queues/failed", "/queues/failed?state=failed", "/dead-letters", "/workers", "/schedules",
+    "/", "/queues/waiting", "/queues/failed", "/queues/failed?state=failed", "/dead", "/dead?q=user", "/workers",
+    "/schedules", "/flows", "/groups", "/breakers", "/audit", "/find?q=77", "/queues/failed?state=failed&q=error:user",
 )  # fmt: skip
 
 _numbers = count()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toril.engines.redis.layout import FIELDS, KEYS
+from toril.engines.redis.layout import FIELDS, KEYS, NUMBERS
 from toril.engines.redis.nodes import link_of
 from toril.engines.redis.options import dump_backoff, load_failure, load_options, number
 from toril.engines.redis.store import RedisStore, bounded
@@ -41,9 +41,17 @@ class RedisDeadLetters(RedisStore):
     async def letters(self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50) -> Page[DeadLetter]:
         most = min(whole("limit", limit, 1, 2**53), _MOST)
         time, last = place_of(order, cursor)
-        rows, full = await self._read("letters", DEAD_LETTERS, [order, most + 1, time, last])
+        rows: list[Any] = []
+        room = NUMBERS["page"]
+        while True:  # in steps, each of which keeps the server but shortly
+            size = min(most + 1 - len(rows), NUMBERS["looks"])
+            found, taken = await self._read("letters", DEAD_LETTERS, [order, size, time, last])
+            rows, room = rows + found, room - taken
+            if len(rows) > most or room < 0 or (len(found) < size and taken <= NUMBERS["look"]):
+                break
+            last, time = rows[-1][:2]
         items = tuple(map(_letter, rows[:most]))
-        return Page(items, cursor_of(items[-1]) if full or len(rows) > most else None)
+        return Page(items, cursor_of(items[-1]) if room < 0 or len(rows) > most else None)
 
     async def letters_of(self, ids: Sequence[str]) -> list[DeadLetter | None]:
         bounded(ids)

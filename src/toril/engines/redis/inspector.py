@@ -119,10 +119,19 @@ class RedisInspector(RedisStore):
         limit = _limit(limit)
         state = known(State, state)
         place = _place(state, cursor)
-        ceiling, rows, full = await self._read("page", queue, [state.value, limit + 1, *place])
+        rows: list[Any] = []
+        room = NUMBERS["page"]
+        while True:  # in steps, each of which keeps the server but shortly
+            most = min(limit + 1 - len(rows), NUMBERS["looks"])
+            ceiling, found, size = await self._read("page", queue, [state.value, most, *place])
+            rows, room = rows + found, room - size
+            if len(rows) > limit or room < 0 or (len(found) < most and size <= NUMBERS["look"]):
+                break
+            place = [ceiling, *_after(rows)]
         shown_rows = rows[:limit]
         items = tuple(record_of(queue, row) for _, _, row in shown_rows)
-        return Page(items, _cursor(state, ceiling, shown_rows) if full or len(rows) > limit else None)
+        more = room < 0 or len(rows) > limit
+        return Page(items, _cursor([state.value, ceiling, *_after(shown_rows)]) if more else None)
 
     async def logs(self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100) -> Page[str]:
         queue = check_queue_name(queue)
@@ -190,13 +199,16 @@ def _number(cursor: object, default: int) -> int:
     raise InvalidOption(f"{shown(cursor)} is not a cursor that was given out")
 
 
-def _cursor(state: State, ceiling: int, rows: Sequence[Any]) -> str:
-    """Where a page ended: at a score and id, or in a list after some ids."""
+def _after(rows: Sequence[Any]) -> list[Any]:
+    """Where rows end: at a score and id, or in a list after some ids."""
     phase, score, record = rows[-1]
-    ids = [record[_ID]]
     if phase == "l":
-        ids = [row[_ID] for row_phase, _, row in reversed(rows[-_ANCHORS:]) if row_phase == "l"]
-    text = json.dumps([state.value, ceiling, phase, score, *ids])
+        return [phase, score, *(row[_ID] for each, _, row in reversed(rows[-_ANCHORS:]) if each == "l")]
+    return [phase, score, record[_ID]]
+
+
+def _cursor(place: list[Any]) -> str:
+    text = json.dumps(place)
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 

@@ -241,6 +241,8 @@ NUMBERS: Final = {
     "name": 100,  # bytes of a name that is told apart
     "leap": 60,  # minutes that figures may lie ahead: by more, a clock was wrong for a while
     "page": 4 * 1024 * 1024,  # bytes of jobs, from which on a page takes no more of them
+    "look": 512 * 1024,  # the same for one step of those that a page is put together from
+    "looks": 200,  # jobs in such a step
     "record": 27,  # fields that a reader is shown
 }
 

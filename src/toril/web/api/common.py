@@ -20,7 +20,7 @@ from toril.queue import Queue
 from toril.web.endpoint import Asking, Form
 
 __all__ = [
-    "SOON", "After", "Cursor", "Limit", "Moment", "Paging", "Search", "Searching", "StateName", "in_a_list",
+    "A_LOOK", "SOON", "After", "Cursor", "Limit", "Moment", "Paging", "Search", "Searching", "StateName", "in_a_list",
     "job_document", "job_documents", "job_of", "known_queue", "shortened",
 ]  # fmt: skip
 
@@ -35,6 +35,7 @@ Cursor = Annotated[str | None, Field(max_length=1024)]
 After = Annotated[str | None, Field(max_length=1024, validation_alias=AliasChoices("cursor", "after"))]
 Limit = Annotated[int, Field(ge=1, le=100)]
 SOON: Final = 0.15  # seconds of looking through jobs before someone gets an answer, and a cursor to go on with
+A_LOOK: Final = SOON / 3  # the same for each of the looks that one page of the dashboard is made of
 Search = Annotated[str | None, Field(max_length=200)]
 StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]
 

@@ -12,7 +12,7 @@ from toril.model import DeadLetter
 from toril.policy.errorgroups import ErrorGroup, Failed, grouped
 from toril.policy.letters import LetterFilter
 from toril.policy.redaction import redacted
-from toril.web.api.common import SOON, shortened
+from toril.web.api.common import A_LOOK, shortened
 from toril.web.api.letters import letter_document
 from toril.web.endpoint import Asking
 from toril.web.pages.page import Page, View
@@ -42,10 +42,10 @@ async def dead(asking: Asking) -> dict[str, Any]:
     view: DeadView = asking.query
     app, now = asking.app, (await asking.app.store.health()).now
     where, body = _meant(view, now)
-    page = await app.dead_letters.page(where, cursor=view.after or None, limit=_A_PAGE, patience=SOON)
+    page = await app.dead_letters.page(where, cursor=view.after or None, limit=_A_PAGE, patience=A_LOOK)
     total = await app.dead_letters.count()
     match, exact = (total, True) if where == LetterFilter() else await _counted(app, where)
-    newest = (await app.dead_letters.page(limit=_GROUPED, patience=SOON)).items
+    newest = (await app.dead_letters.page(limit=_GROUPED, patience=A_LOOK)).items
     return {
         "title": "Dead letters", "view": view, "total": total, "match": match, "exact": exact, "next": page.cursor,
         "rows": [letter_document(letter, app.redaction) | _more(letter) for letter in page.items],
@@ -80,7 +80,7 @@ def _about(view: DeadView) -> str:
 
 async def _counted(app: App, where: LetterFilter) -> tuple[int, bool]:
     """How many are meant; and whether that is all, for a count looks at so many and not at more."""
-    found = await app.dead_letters.page(where, limit=_COUNTED, patience=SOON)
+    found = await app.dead_letters.page(where, limit=_COUNTED, patience=A_LOOK)
     return len(found.items), found.cursor is None
 
 

@@ -14,7 +14,7 @@ from toril.policy.retention import RUNS
 from toril.queue import Queue
 from toril.searching import Failures
 from toril.states import State
-from toril.web.api.common import SOON, job_document
+from toril.web.api.common import A_LOOK, job_document
 from toril.web.api.jobs import run_document
 from toril.web.api.letters import letter_document
 from toril.web.pages.asked import Typed, typed
@@ -91,7 +91,7 @@ async def listed(
     buried = state is State.FAILED and failed > view.counts.failed
     if buried and (not view.counts.failed or (after or "").startswith(_LETTERS)):
         return await _letters(asking, found, asked)
-    jobs = await found.search(state, asked.filter, cursor=after, limit=asking.query.limit, patience=SOON)
+    jobs = await found.search(state, asked.filter, cursor=after, limit=asking.query.limit, patience=A_LOOK)
     match = await _matches(asking, found, state, asked)
     body = {"state": state.value, **asked.body(), "asked_at": match.asked_at}
     rows = [_row(job, asking.around.now) for job in jobs.items]
@@ -108,7 +108,7 @@ def _table(
 
 async def _matches(asking: Looking, found: Queue, state: State, asked: Typed) -> Counted:
     async def ask() -> Counted:
-        number = await found.count(state, asked.filter, patience=SOON)
+        number = await found.count(state, asked.filter, patience=A_LOOK)
         return Counted(number.count, more=number.cursor is not None, asked_at=number.asked_at)
 
     seconds = 0.0 if asked.filter.everything else _A_WHILE
@@ -122,7 +122,7 @@ def _buried(found: Queue, asked: Typed) -> LetterFilter:
 
 async def _letters_meant(asking: Looking, where: LetterFilter) -> Counted:
     async def ask() -> Counted:
-        number = await asking.app.dead_letters.counted(where, patience=SOON)
+        number = await asking.app.dead_letters.counted(where, patience=A_LOOK)
         return Counted(number.count, more=number.cursor is not None, asked_at=number.asked_at)
 
     # Few are counted anew each time, so that the count is that of the list.
@@ -132,7 +132,7 @@ async def _letters_meant(asking: Looking, where: LetterFilter) -> Counted:
 
 async def _letters(asking: Looking, found: Queue, asked: Typed) -> dict[str, Any]:
     where, cursor = _buried(found, asked), (asking.query.after or "").removeprefix(_LETTERS) or None
-    page = await asking.app.dead_letters.page(where, cursor=cursor, limit=asking.query.limit, patience=SOON)
+    page = await asking.app.dead_letters.page(where, cursor=cursor, limit=asking.query.limit, patience=A_LOOK)
     match = await _letters_meant(asking, where)
     body = {"where": {"queue": found.name, **asked.body()}, "asked_at": match.asked_at}
     rows = [_letter(asking, letter) for letter in page.items]
@@ -151,8 +151,8 @@ async def facets(asking: Looking, found: Queue, view: QueueView) -> list[Facet]:
 
     async def ask() -> Failures:
         if view.counts.failed:
-            return await found.failures(patience=SOON)
-        return await asking.app.dead_letters.groups(LetterFilter(queue=found.name), patience=SOON)
+            return await found.failures(patience=A_LOOK)
+        return await asking.app.dead_letters.groups(LetterFilter(queue=found.name), patience=A_LOOK)
 
     failures = await asking.recall(("failures", found.name, bool(view.counts.failed)), _A_WHILE, ask)
     most = sum(group.count for group in failures.groups)

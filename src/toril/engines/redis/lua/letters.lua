@@ -2,7 +2,7 @@
 -- KEYS    the dead letters' base, the fleet's base
 -- ARGV    now, `newest` or `oldest`, how many, the time and id after which it begins; or now, `of`, ids
 -- Returns rows: id, when, the job's own payload, queue, job, cause, a reader's fields; for ids false where there is none;
---         of a page also 1 if they were too large for more
+--         of a page also how many bytes they have; if more than N.look, there may be others
 -- Events  none
 -- include begin
 -- include letters
@@ -12,7 +12,7 @@ if ARGV[2] == 'of' then
   return rows
 end
 
-local newest, most, score, last, room = ARGV[2] == 'newest', tonumber(ARGV[3]), ARGV[4], ARGV[5], N.page
+local newest, most, score, last, bytes = ARGV[2] == 'newest', tonumber(ARGV[3]), ARGV[4], ARGV[5], 0
 local verb, edge, offset = newest and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE', newest and '-inf' or '+inf', 0
 
 -- Bytes decide, as in a sorted set; Lua's own comparison is that of the server's language.
@@ -30,10 +30,11 @@ while #rows < most do
   for i = 1, #found, 2 do
     local row = (tonumber(found[i + 1]) ~= tonumber(score) or is_after(found[i])) and letter_row(found[i], found[i + 1])
     if row and #rows < most then
-      rows[#rows + 1], room = row, room - #row[3]
-      if room < 0 then most = #rows end
+      rows[#rows + 1] = row
+      for field = 3, 6 + N.record do bytes = bytes + (row[field] and #row[field] or 0) end
+      if bytes > N.look then most = #rows end
     end
   end
   offset = offset + #found / 2
 end
-return {rows, room < 0 and 1 or 0}
+return {rows, bytes}

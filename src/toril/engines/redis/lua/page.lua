@@ -2,22 +2,22 @@
 -- out what was claimed since, so that a job that moves is not seen twice.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, state, how many, ceiling; where the last page ended: `s`, `l` or `p`, score, id; more ids before it
--- Returns the ceiling, rows (`s`, `l` or `p`, score, record), 1 if they were too large for more
+-- Returns the ceiling, rows (`s`, `l` or `p`, score or place, record), their bytes: if more than N.look, there may be others
 -- Events  none
 -- include begin
 -- include records
 -- include places
 local ZSET = {completed = K.completed, failed = K.failed, delayed = K.delayed, prioritized = K.prioritized,
   waiting_children = K.waiting_children, waiting = K.suspects}
-local state, most, rows, room = ARGV[2], tonumber(ARGV[3]), {}, N.page
+local state, most, rows, bytes = ARGV[2], tonumber(ARGV[3]), {}, 0
 local ceiling = tonumber(ARGV[4]) or tonumber(call('HGET', P .. K.toril, F.claims) or 0)
-local newest_first = state == 'completed' or state == 'failed'
+local phase, newest_first = ARGV[5], state == 'completed' or state == 'failed'
 
-local function show(phase, id, score)
+local function show(in_phase, id, score)
   local record = record_of(id, state, state == 'delayed' and score)
   if not record or has_moved(record, ceiling) then return end
-  rows[#rows + 1], room = {phase, score, record}, room - size_of(record)
-  if room < 0 then most = math.min(most, #rows) end
+  rows[#rows + 1], bytes = {in_phase, score, record}, bytes + size_of(record)
+  if bytes > N.look then most = math.min(most, #rows) end
 end
 
 -- Entries of equal score stand in the order of their ids.
@@ -41,9 +41,11 @@ end
 
 -- Where a walk over a list goes on, from its next end: after what was shown last, if some of it stands there still.
 local function place_in(key, anchors)
+  local place = phase == 'l' and #ARGV[6] < 16 and ARGV[6]:match('^-%d+$')
+  if place and call('LINDEX', key, place) == anchors[1] then return place - 1 end  -- nothing has moved
   for i = 1, #anchors do
-    local place = call('LPOS', key, anchors[i], 'RANK', -1)
-    if place then return place - call('LLEN', key) - 1 end
+    local found = call('LPOS', key, anchors[i], 'RANK', -1)
+    if found then return found - call('LLEN', key) - 1 end
   end
 end
 
@@ -52,8 +54,7 @@ local function walk_list(key, at)
     local found = call('LRANGE', key, at - most + 1, at)
     if #found == 0 then return end
     for i = #found, 1, -1 do
-      local suspect = state == 'waiting' and call('ZSCORE', P .. K.suspects, found[i])
-      if not suspect and #rows < most then show('l', found[i], '') end
+      if #rows < most and not (state == 'waiting' and call('ZSCORE', P .. K.suspects, found[i])) then show('l', found[i], string.format('%d', at - #found + i)) end
     end
     at = at - #found
   end
@@ -66,9 +67,8 @@ local function walk_parked(last)
   if #found > 0 and #rows < most then walk_parked(found[#found]) end  -- some were not to be shown
 end
 
-local phase, anchors = ARGV[5], {}
 if state ~= 'active' and (phase == '' or phase == 's') then walk_zset(P .. ZSET[state], ARGV[6], ARGV[7]) end
-for i = 7, phase == 'l' and #ARGV or 6 do anchors[#anchors + 1] = ARGV[i] end
+local anchors = {unpack(ARGV, 7, phase == 'l' and #ARGV or 6)}
 -- If all of what was shown last has left, so has what came before it: then the walk goes on at the end.
 if state == 'active' then walk_list(P .. K.active, place_in(P .. K.active, anchors) or -1) end
 if state == 'waiting' and phase ~= 'p' then
@@ -77,4 +77,4 @@ if state == 'waiting' and phase ~= 'p' then
   walk_list(P .. K.wait, at or -1)
 end
 if state == 'waiting' and groups.used() then walk_parked(phase == 'p' and ARGV[6] or '') end
-return {ceiling, rows, room < 0 and 1 or 0}
+return {ceiling, rows, bytes}
