@@ -36,7 +36,8 @@ class Serializer(Protocol):
 
 def encode(value: object, *, what: str = "data", limit: int = MAX_PAYLOAD) -> str:
     """`value` as JSON text. Refuses what JSON would bend: NaN, bytes, dates, non-string keys, cycles."""
-    if _room_left((value,), limit + 2, 0) < 0:
+    room = _room_left(value, limit, 1) if type(value) in _CONTAINERS else _room_left((value,), limit + 2, 0)
+    if room < 0:
         raise _refusal(value, what, limit)
     try:
         text = _dumps(value)

@@ -3,7 +3,6 @@
 import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, overload
 
 from toril.adding import AddOptions, Defaults, QueueOptions, WaitOptions, as_metadata, new_job, subject_of
@@ -16,6 +15,7 @@ from toril.events import Events, JobEvent
 from toril.handlers import Registry, handler, own_name
 from toril.job import Job
 from toril.model import BATCH, Added, AddOutcome, Call, JobRecord, NewJob
+from toril.model.value import hot
 from toril.names import check_job_name
 from toril.operations import QueueOperations
 from toril.payload import Payload, payload_for
@@ -38,7 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Item: TypeAlias = "Planned | tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]"
 
 
-@dataclass(frozen=True, slots=True)
+@hot
 class Planned:
     """A job made ready, to be added with others."""
 
@@ -303,21 +303,22 @@ class Queue(QueueOperations):
 
     def made(self, planned: Planned, answer: Added) -> Job[Any]:
         """The handle on a job that the store has answered for."""
-        added = answer.outcome in {AddOutcome.ADDED, AddOutcome.REPLACED}
+        outcome, name = answer.outcome, planned.job.name
+        added = outcome is AddOutcome.ADDED or outcome is AddOutcome.REPLACED
         if added and self.listeners.wanted("added"):
-            self.listeners.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=planned.job.name))
-        return Job(self, answer.id, planned.job.name, planned.data, added=added, outcome=answer.outcome)
+            self.listeners.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=name))
+        return Job(self, answer.id, name, planned.data, added=added, outcome=outcome)
 
     def _plan(self, index: int, item: Item) -> Planned:
         try:
             if isinstance(item, Planned):
                 return self._own(item)
-            if not isinstance(item, tuple) or len(item) not in {2, 3}:
+            if not isinstance(item, tuple) or not 2 <= len(item) <= 3:
                 raise InvalidOption(
                     f"a job to add is (job, data), (job, data, options) or queue.new(…), not {shown(item)}"
                 )
             job, data, options = item if len(item) == 3 else (*item, {})
-            if not isinstance(options, Mapping):
+            if type(options) is not dict and not isinstance(options, Mapping):
                 raise InvalidOption(f"the options of a job are a mapping, not {shown(options)}")
             return self.new(job, data, **options)
         except (TorilError, TypeError) as error:

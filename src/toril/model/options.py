@@ -156,10 +156,11 @@ class NewJob:
 
     def __post_init__(self) -> None:
         _replace(self, "name", check_job_name(self.name))
-        check_text("data", self.data)
-        for keep in (self.keep_completed, self.keep_failed):
-            if type(keep) is not Keep:
-                raise InvalidOption(f"what to keep must be a Keep(…), not {shown(keep)}")
+        if type(self.data) is not str or not self.data.isascii():
+            check_text("data", self.data)
+        if type(self.keep_completed) is not Keep or type(self.keep_failed) is not Keep:
+            odd = self.keep_failed if type(self.keep_completed) is Keep else self.keep_completed
+            raise InvalidOption(f"what to keep must be a Keep(…), not {shown(odd)}")
         if self.backoff is not None and type(self.backoff) is not Backoff:
             raise InvalidOption(f"a job's backoff must be a Backoff(…) or None, not {shown(self.backoff)}")
         whole("priority", self.priority, 0, MAX_PRIORITY)

@@ -143,8 +143,11 @@ class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, Re
             raise InvalidOption(f"one add takes at most {BATCH} jobs, not {len(jobs)}")
         plain = all(map(is_plain, jobs))
         arguments: list[Any] = [queue, len(jobs), "plain" if plain else "any"]
-        for job in jobs:
-            arguments += (job.name, job.data, dump_options(job)) if plain else _spelled_out(job)
+        if plain:
+            _gathered(jobs, arguments)
+        else:
+            for job in jobs:
+                arguments += _spelled_out(job)
         try:
             return _added(await self._write("add", queue, arguments, call, now), len(jobs))
         except Unconfirmed as error:
@@ -232,6 +235,19 @@ def _added(answer: Any, count: int) -> list[Added]:
     if isinstance(answer, int):
         return [Added(str(number), AddOutcome.ADDED, State.WAITING) for number in range(answer, answer + count)]
     return [Added(job_id, _OUTCOMES[outcome], State(state)) for job_id, outcome, state in answer]
+
+
+def _gathered(jobs: Sequence[NewJob], arguments: list[Any]) -> None:
+    """Plain jobs as `add.lua` takes them: those of one name and one set of options behind one another share these."""
+    before: tuple[str, str] | None = None
+    place = 0
+    for job in jobs:
+        kind = (job.name, dump_options(job))
+        if kind != before:
+            place, before = len(arguments) + 2, kind
+            arguments += (*kind, 0)
+        arguments[place] += 1
+        arguments.append(job.data)
 
 
 def _spelled_out(job: NewJob) -> tuple[Any, ...]:

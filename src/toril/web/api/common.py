@@ -34,7 +34,7 @@ Cursor = Annotated[str | None, Field(max_length=1024)]
 # Where a listing goes on; `after` is heard as well.
 After = Annotated[str | None, Field(max_length=1024, validation_alias=AliasChoices("cursor", "after"))]
 Limit = Annotated[int, Field(ge=1, le=100)]
-SOON: Final = 0.15  # seconds of looking through jobs before someone gets an answer, and a cursor to go on with
+SOON: Final = 0.12  # seconds of looking through jobs before someone gets an answer, and a cursor to go on with
 A_LOOK: Final = SOON / 3  # the same for each of the looks that one page of the dashboard is made of
 Search = Annotated[str | None, Field(max_length=200)]
 StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]

@@ -1,7 +1,7 @@
 -- Store new jobs, all or none, in this order. A taken id is left as it stands and answered.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, sender, number; the queue's name, how many jobs, `plain` or `any`;
---         for each plain job name, data, options; for any other fourteen arguments, see lib/adding
+--         plain ones by name, options, how many, data of each; for any other fourteen arguments, see lib/adding
 -- Returns for plain jobs the first number; for others {id, 0 | 1, state} each
 -- Errors  TORILFULL most held refused; TORILGROUP most held refused group
 -- Events  added, waiting, delayed, duplicated

@@ -1,18 +1,20 @@
 -- include events
--- Plain jobs: without an id, a time, a priority or whatever else of their own, they go to the end of the line.
+-- Plain jobs, those of a name and options behind one another: without an id, a time, a priority or whatever else of their own, they go to the end of the line.
 local function store_plain(number, longest)
-  local ids = {}
-  for i = 1, count do
-    local id, at = string.format('%d', number + i), 4 + 3 * i
-    ids[i] = id
-    call('HSET', P .. id, F.name, ARGV[at], F.data, ARGV[at + 1], F.opts, ARGV[at + 2], F.added_at, NOW, F.delay, '0', F.priority, '0')
-    if i == 1 then
-      call('XADD', EVENTS, 'MAXLEN', '~', longest_of(longest), '*', 'event', 'added', 'jobId', id, 'name', ARGV[at])
-    else
-      call('XADD', EVENTS, '*', 'event', 'added', 'jobId', id, 'name', ARGV[at])
+  local ids, at, i = {}, 7, 0
+  while i < count do
+    local name, options, many = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
+    for offset = 3, many + 2 do
+      i = i + 1
+      local id = string.format('%d', number + i)
+      ids[i] = id
+      call('HSET', P .. id, F.name, name, F.data, ARGV[at + offset], F.opts, options, F.added_at, NOW, F.delay, '0', F.priority, '0')
+      call('XADD', EVENTS, '*', 'event', 'added', 'jobId', id, 'name', name)
+      if i < count then call('XADD', EVENTS, '*', 'event', 'waiting', 'jobId', id) end
     end
-    call('XADD', EVENTS, '*', 'event', 'waiting', 'jobId', id)
+    at = at + many + 3
   end
+  call('XADD', EVENTS, 'MAXLEN', '~', longest_of(longest), '*', 'event', 'waiting', 'jobId', ids[count])
   call('LPUSH', P .. K.wait, unpack(ids))
 end
 
