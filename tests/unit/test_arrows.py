@@ -41,6 +41,7 @@ ARROWS: dict[str, set[str]] = {
     "storing": {"model", "portal"},
     "together": {"errors", "model"},
     "telemetry": {"app", "clock", "errors", "events", "model"},
+    "integrations": {"app", "errors", "events", "policy", "queue", "web"},
     "groups": PRODUCER | {"operations"},
     "opening": PRODUCER | {"logs"},
     "portal": PRODUCER | {"events", "showing", "storing"},

@@ -24,6 +24,14 @@ def test_no_heavy_module_comes_along(use: str) -> None:
     assert not set(HEAVY) & set(loaded)
 
 
+def test_no_integration_comes_along_with_an_app() -> None:
+    loaded = run("import sys, toril; toril.App('memory://').queue('q').sync; print(*sys.modules)").split()
+
+    packages = {name.partition(".")[0] for name in loaded}
+    assert not [name for name in loaded if name.startswith("toril.integrations")]
+    assert not packages & {"starlette", "fastapi", "django", "flask", "sentry_sdk", "structlog"}
+
+
 def test_the_import_takes_less_than_a_tenth_of_a_second() -> None:
     code = "import time; start = time.process_time(); import toril; print(time.process_time() - start)"
 

@@ -1,0 +1,51 @@
+"""A shop on FastAPI: orders are taken by HTTP, and packed by a worker.
+
+uvicorn shop:web                 the site, with the dashboard at /jobs/
+toril run shop:app               the worker, in another terminal
+curl -X POST localhost:8000/orders/17
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, HTTPException
+
+from toril import App, JobContext, Queue
+from toril.integrations.starlette import lifespan, mount, queue_of
+from toril.web import Open
+
+app = App()  # the store is $TORIL_URL, else a file here
+
+
+async def pack(ctx: JobContext[int]) -> str:
+    return f"order {ctx.data} is packed"
+
+
+app.queue("orders", [pack])
+
+
+@asynccontextmanager
+async def own(_: FastAPI) -> AsyncIterator[dict[str, str]]:
+    """What the shop itself opens and closes; the queues are open in here."""
+    yield {"shop": "open"}
+
+
+Orders = Annotated[Queue, Depends(queue_of(app, "orders", about=lambda request: {"path": request.url.path}))]
+
+web = FastAPI(lifespan=lifespan(app, own))
+mount(web, app, "/jobs", access=Open())  # whoever is on this machine; see toril.web for tokens and roles
+
+
+@web.post("/orders/{number}", status_code=202)
+async def order(number: int, orders: Orders) -> dict[str, str]:
+    job = await orders.add(pack, number, job_id=f"order-{number}", keep_completed=1000)
+    return {"job": job.id}
+
+
+@web.get("/orders/{number}")
+async def state(number: int, orders: Orders) -> dict[str, str]:
+    job = await orders.job(f"order-{number}")
+    if job is None:
+        raise HTTPException(404, "there is no such order")
+    return {"state": await job.state() or "gone", "from": job.metadata["path"]}

@@ -1,0 +1,43 @@
+"""Log lines that say which job they were written in. The handler does not name it; its context does."""
+
+import asyncio
+
+import structlog
+
+from toril import App, JobContext, SyncJobContext
+from toril.integrations.structlog import instrument
+
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,  # this is where the job's facts come in
+        structlog.processors.add_log_level,
+        structlog.processors.JSONRenderer(sort_keys=True),
+    ]
+)
+log = structlog.get_logger()
+
+app = App("memory://")
+instrument(app)
+
+
+async def send(ctx: JobContext[str]) -> None:
+    log.info("sending", to=ctx.data)
+
+
+def resize(ctx: SyncJobContext[int]) -> None:
+    log.info("resizing", width=ctx.data)  # in a thread, and no different
+
+
+mail = app.queue("mail", [send, resize])
+
+
+async def main() -> None:
+    async with app:
+        await mail.add(send, "ada@example.org")
+        await mail.add(resize, 800)
+        await app.run(burst=True)
+    log.info("done")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,132 @@
+"""Sentry: jobs that failed for good, each told of once, with the error itself. It needs sentry-sdk, initialised by the
+program. Of a job's payload nothing is sent unless that is asked for, not even as a local variable."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import sentry_sdk
+from sentry_sdk.scope import Scope, add_global_event_processor, use_isolation_scope
+from sentry_sdk.utils import event_from_exception
+
+from toril.app import App
+from toril.errors import JobCancelled, LeaseLost, RateLimited, Resting, Snooze
+from toril.events import STALLED_OUT, EventName, JobEvent
+from toril.policy.redaction import redacted
+
+if TYPE_CHECKING:
+    from sentry_sdk.types import Event, Hint
+
+__all__ = ["instrument"]
+
+# The job is put off, waits for its children, or is over: nothing has failed.
+_NO_ERROR: Final = (Snooze, RateLimited, Resting, JobCancelled, LeaseLost, asyncio.CancelledError)
+_OTHERWISE: Final[tuple[EventName, ...]] = ("completed", "snoozed", "released", "parked", "cancelled", "lease_lost")
+
+
+def instrument(app: App, *, every: Literal["failure", "attempt"] = "failure", payload: bool = False) -> None:
+    """Report jobs that failed for good, or `every="attempt"` that failed, with the tags `toril.queue`, `toril.job_id`,
+    `toril.job_name` and `toril.attempt`, which whatever else a handler sends has too. `payload=True` sends the payload
+    as `App(redact=…)` shows it, and the handler's local variables. Call it before other middleware is declared."""
+    reports = _Reports(app, payload=payload)
+    app.middleware(reports.watching)
+    app.on("failed", reports.report)
+    app.on("stalled", reports.stalled)
+    app.on("retrying", reports.report if every == "attempt" else reports.forget)
+    for name in _OTHERWISE:
+        app.on(name, reports.forget)
+    _tell_once()
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """What an attempt raised, until it is known what becomes of its job."""
+
+    error: BaseException
+    scope: Scope
+    data: Any
+
+
+class _Reports:
+    """One app's failures on their way to Sentry."""
+
+    def __init__(self, app: App, *, payload: bool) -> None:
+        self._app = app
+        self._payload = payload
+        self._raised: dict[tuple[str, str], _Raised] = {}
+
+    async def watching(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Around an attempt: a scope of its own, and a look at what is raised."""
+        with sentry_sdk.isolation_scope() as scope:
+            _tag(scope, ctx.queue_name, ctx.job_id, ctx.job_name, ctx.attempt)
+            try:
+                return await call_next(ctx)
+            except BaseException as error:
+                if not isinstance(error, _NO_ERROR):
+                    self._raised[ctx.queue_name, ctx.job_id] = _Raised(error, scope, ctx.data)
+                raise
+
+    def forget(self, event: JobEvent) -> None:
+        self._raised.pop((event.queue, event.job_id), None)
+
+    def stalled(self, event: JobEvent) -> None:
+        """Its workers died under it: there is no error, but it may have been the last time."""
+        if event.error == STALLED_OUT:
+            self.report(event)
+
+    def report(self, event: JobEvent) -> None:
+        raised = self._raised.pop((event.queue, event.job_id), None)
+        scope = sentry_sdk.get_isolation_scope().fork() if raised is None else raised.scope
+        with use_isolation_scope(scope):
+            _tag(scope, event.queue, event.job_id, event.job_name, event.attempt)
+            # What was raised in another process, and what ended the job from outside, is known by its words alone.
+            known = raised is not None and type(raised.error).__name__ == event.kind
+            made, hint = _from_error(raised.error) if raised is not None and known else self._from_words(event)
+            for value in made["exception"]["values"]:
+                self._cover(value, event)
+            if self._payload and raised is not None:
+                seen = self._app.redaction.seen(raised.data, "data", event.queue, event.job_name)
+                made["extra"] = {**made.get("extra", {}), "payload": seen}
+            sentry_sdk.capture_event(made, hint)
+
+    def _cover(self, value: dict[str, Any], event: JobEvent) -> None:
+        text = redacted(value.get("value") or "")
+        value["value"] = self._app.redaction.text(text, "error", event.queue, event.job_name)
+        for frame in (value.get("stacktrace") or {}).get("frames", []):
+            if not self._payload:
+                frame.pop("vars", None)
+
+    def _from_words(self, event: JobEvent) -> "tuple[Event, Hint]":
+        value = {
+            "type": event.kind or "JobFailed", "value": event.error, "mechanism": {"type": "toril", "handled": False}
+        }  # fmt: skip
+        made: Event = {"level": "error", "exception": {"values": [value]}}
+        if event.detail:
+            trace = self._app.redaction.text(str(event.detail), "traceback", event.queue, event.job_name)
+            made["extra"] = {"traceback": trace}
+        return made, {}
+
+
+def _from_error(error: BaseException) -> "tuple[Event, Hint]":
+    options = sentry_sdk.get_client().options
+    return event_from_exception(error, client_options=options, mechanism={"type": "toril", "handled": False})
+
+
+def _tag(scope: Scope, queue: str, job_id: str, name: str, attempt: int) -> None:
+    scope.set_transaction_name(f"{queue}/{name}", source="task")
+    facts = {"toril.queue": queue, "toril.job_id": job_id, "toril.job_name": name, "toril.attempt": attempt}
+    scope.set_tags(facts)
+
+
+@cache
+def _tell_once() -> None:
+    add_global_event_processor(_told_already)
+
+
+def _told_already(event: "Event", hint: "Hint") -> "Event | None":
+    """Sentry makes events of log lines too: that of a job which failed tells what was just reported."""
+    record = hint.get("log_record")
+    line = getattr(record, "args", None)
+    return None if getattr(record, "name", "") == "toril" and line and line[0] == "job failed" else event
