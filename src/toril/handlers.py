@@ -119,6 +119,7 @@ class Registry:
         self._serializer = serializer
         self._entries: dict[str, Entry] = {}
         self._names: dict[Hashable, str] = {}
+        self._otherwise: str | None = None
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
@@ -135,7 +136,8 @@ class Registry:
             entry.result.prepare()
 
     def find(self, name: str) -> Entry | None:
-        return self._entries.get(name)
+        entry = self._entries.get(name)
+        return entry if entry is not None or self._otherwise is None else self._entries[self._otherwise]
 
     def register_all(self, handlers: Mapping[str, Function] | Iterable[Function]) -> None:
         """A mapping of names to functions, or functions that are called by their own names."""
@@ -171,6 +173,18 @@ class Registry:
                 raise InvalidOption(f"queue {self._queue!r} has two handlers for {shown(known)}")
         self._entries.update(dict.fromkeys(names, entry))
         self._names.setdefault(_key(made.fn), name)
+
+    def otherwise(self, name: str, fn: Function) -> None:
+        """Give a name to a function that also runs all jobs whose names nobody else has."""
+        self.register(name, fn)
+        self._otherwise = name
+
+    def around_threads(self, around: Callable[[Function], Function]) -> None:
+        """Have what `around` makes of each function that runs in a thread run in its place. Jobs are still added by the
+        function itself."""
+        for name, entry in self._entries.items():
+            if entry.handler.runs_in == "thread":
+                self._entries[name] = replace(entry, handler=replace(entry.handler, fn=around(entry.handler.fn)))
 
     def name_of(self, fn: Function) -> str:
         """The name on the wire of a registered function."""

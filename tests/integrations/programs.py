@@ -16,7 +16,7 @@ import httpx
 __all__ = ["EXAMPLES", "Program", "answer", "started", "until"]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-LIMIT = 90.0  # seconds: a machine may be slow, and no test is to fail for that
+LIMIT = 180.0  # seconds: a machine may be slow, and no test is to fail for that
 
 T = TypeVar("T")
 
@@ -42,6 +42,10 @@ class Program:
             return None if match is None else match[1]
 
         return until(found, lambda: self.output)
+
+    def wait(self) -> int:
+        """See it end by itself."""
+        return self._process.wait(LIMIT)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Tell it to end, and see it do so, with all that it has started."""
@@ -78,7 +82,7 @@ def until(look: Callable[[], T | None], otherwise: Callable[[], Any] = lambda: "
     end = time.monotonic() + LIMIT
     while (found := look()) is None:
         assert time.monotonic() < end, otherwise()
-        time.sleep(0.05)
+        time.sleep(0.2)
     return found
 
 

@@ -42,6 +42,7 @@ ARROWS: dict[str, set[str]] = {
     "together": {"errors", "model"},
     "telemetry": {"app", "clock", "errors", "events", "model"},
     "integrations": {"app", "errors", "events", "policy", "queue", "web"},
+    "integrations.django": PRODUCER | {"adding", "app", "cli", "events", "queue"},
     "groups": PRODUCER | {"operations"},
     "opening": PRODUCER | {"logs"},
     "portal": PRODUCER | {"events", "showing", "storing"},

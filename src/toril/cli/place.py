@@ -38,7 +38,9 @@ def store_options(fn: Callable[..., T]) -> Callable[..., T]:
     """Give a command `--url`, `--prefix` and `--wait`, as its argument `place`."""
 
     @click.option("--url", metavar="URL", help="The store. [default: $TORIL_URL, else sqlite:///toril.db]")
-    @click.option("--prefix", default="bull", show_default=True, help="What its keys begin with.")
+    @click.option(
+        "--prefix", default="bull", envvar="TORIL_PREFIX", show_default=True, help="What its keys begin with."
+    )
     @click.option("--wait", type=duration, default="0", help="Wait for the store for so long.")
     @functools.wraps(fn)
     def command(*, url: str | None, prefix: str, wait: float, **rest: Any) -> T:

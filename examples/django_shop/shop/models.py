@@ -1,0 +1,8 @@
+"""What the shop remembers."""
+
+from django.db import models
+
+
+class Order(models.Model):
+    number = models.IntegerField(unique=True)
+    packed = models.BooleanField(default=False)

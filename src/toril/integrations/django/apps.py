@@ -1,0 +1,13 @@
+"""The application as Django registers it: it has a command, and no models."""
+
+from django.apps import AppConfig
+
+__all__ = ["TorilConfig"]
+
+
+class TorilConfig(AppConfig):
+    """`INSTALLED_APPS = ["toril.integrations.django"]`."""
+
+    name = "toril.integrations.django"
+    label = "toril"
+    verbose_name = "Toril"

@@ -1,0 +1,84 @@
+"""Runs tasks of django-tasks: one handler for all of them, which finds each by its name."""
+
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from asgiref.sync import sync_to_async
+from django.utils import timezone
+from django_tasks import DEFAULT_TASK_QUEUE_NAME, task_backends
+from django_tasks.base import Task, TaskContext, TaskResult, TaskResultStatus
+from django_tasks.exceptions import TaskResultDoesNotExist
+from django_tasks.signals import task_finished, task_started
+from django_tasks.utils import get_exception_traceback, get_module_path, normalize_json
+
+from toril.app import App
+from toril.context import SyncJobContext
+from toril.errors import JobCancelled, LeaseLost, RateLimited, Snooze, TorilError
+from toril.events import JobEvent
+from toril.integrations.django.backend import TorilBackend
+from toril.integrations.django.results import task_named
+from toril.integrations.django.serving import worker_id
+from toril.policy.redaction import redacted
+
+__all__ = ["run_tasks"]
+
+_NAME: Final = "django-task"  # what the handler is called; jobs are called like their tasks
+_NO_ERROR: Final = (Snooze, RateLimited, JobCancelled, LeaseLost)
+_NOTED: Final = 10  # errors of a task that are kept
+_LONGEST: Final = 10_000  # characters of each
+
+
+def run_tasks(app: App) -> None:
+    """Work the queues of every backend that is ours."""
+    for backend in task_backends.all():
+        if isinstance(backend, TorilBackend):
+            # One without queues of its own takes tasks for any.
+            names = backend.queues or {DEFAULT_TASK_QUEUE_NAME, *app.queues}
+            fresh = frozenset(name for name in names if _NAME not in app.queue(name).handlers)
+            for name in fresh:
+                app.queue(name).handlers.otherwise(_NAME, partial(_run, backend))
+            app.on("failed", partial(_failed, app, backend, fresh))
+
+
+def _run(backend: TorilBackend, ctx: SyncJobContext[Any]) -> Any:
+    task = task_named(ctx.job_name)
+    result = _running(backend, task, ctx)
+    task_started.send(type(backend), task_result=result)
+    first = [TaskContext(task_result=result)] if task.takes_context else []
+    try:
+        value = normalize_json(task.call(*first, *result.args, **result.kwargs))
+    except BaseException as error:
+        if not isinstance(error, _NO_ERROR):
+            _note(ctx, error)
+        raise
+    ended = {"status": TaskResultStatus.SUCCESSFUL, "finished_at": timezone.now(), "_return_value": value}
+    for name, known in ended.items():
+        object.__setattr__(result, name, known)  # it is frozen for those who get it
+    task_finished.send(type(backend), task_result=result)
+    return value
+
+
+def _running(backend: TorilBackend, task: Task[Any, Any], ctx: SyncJobContext[Any]) -> TaskResult[Any]:
+    now = timezone.now()
+    return TaskResult(
+        task=task.using(queue_name=ctx.queue_name), id=f"{ctx.queue_name}:{ctx.job_id}", backend=backend.alias,
+        status=TaskResultStatus.RUNNING, enqueued_at=None, started_at=now, finished_at=None, last_attempted_at=now,
+        args=ctx.data["args"], kwargs=ctx.data["kwargs"], errors=[], worker_ids=[worker_id()] * ctx.attempt,
+    )  # fmt: skip
+
+
+def _note(ctx: SyncJobContext[Any], error: BaseException) -> None:
+    """Where `get_result` finds it: the store has an error's name alone, and tasks tell its whole path."""
+    trace = redacted(get_exception_traceback(error))[-_LONGEST:]
+    with suppress(TorilError):
+        ctx.checkpoint([*(ctx.last_checkpoint or []), (get_module_path(type(error)), trace)][-_NOTED:])
+
+
+async def _failed(app: App, backend: TorilBackend, queues: frozenset[str], event: JobEvent) -> None:
+    """Whether an error was the last is known when the store has said so."""
+    entry = app.queues[event.queue].handlers.find(event.job_name) if event.queue in queues else None
+    if entry is not None and entry.name == _NAME:
+        with suppress(TaskResultDoesNotExist):
+            result = await backend.aget_result(f"{event.queue}:{event.job_id}")
+            await sync_to_async(task_finished.send)(type(backend), task_result=result)

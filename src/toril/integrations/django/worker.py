@@ -1,0 +1,12 @@
+"""What `manage.py toril run` has its processes load: Django set up, and the app of the settings ready to work."""
+
+import django
+
+django.setup()
+
+from toril.integrations.django.configured import get_app  # noqa: E402 - settings come first
+from toril.integrations.django.serving import serve  # noqa: E402 - as above
+
+__all__ = ["app"]
+
+app = serve(get_app())
