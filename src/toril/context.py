@@ -96,6 +96,11 @@ class _Facts(Generic[T]):
         return self._claimed.attempts_made + 1
 
     @property
+    def is_last_attempt(self) -> bool:
+        """Whether a failure now is the job's end. A permanent error is one on every attempt."""
+        return self.attempt >= self._claimed.attempts
+
+    @property
     def fence(self) -> int:
         """A number that grows with every start of this job, so that others can refuse an older one."""
         return self._claimed.fence

@@ -189,8 +189,8 @@ class Queue(QueueOperations):
     def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
         """A job made ready and checked, to be added later or with others."""
         name = check_job_name(job) if isinstance(job, str) else self.handlers.name_of(job)
-        if self.options.subject is not None:
-            options.setdefault("subject", subject_of(self.options.subject, data))
+        if self.options.subject is not None and "subject" not in options:
+            options["subject"] = subject_of(self.options.subject, data)
         if self._metadata:
             options["metadata"] = {**self._metadata, **as_metadata(options.get("metadata"))}
         return Planned(self, new_job(name, self.encoded(name, data), options, self._defaults_for(name)), data)

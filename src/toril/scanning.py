@@ -104,7 +104,9 @@ class Scanning:
             return await self._scan(made, dry=bool((ctx.data or {}).get("dry_run")), go_on=ctx.raise_if_cancelled)
 
         home.handlers.register(name, run)
-        home.schedule(name, name, {"dry_run": False}, every=every, attempts=1, priority=PRIORITY, overlap="skip")
+        home.schedule(
+            name, name, {"dry_run": False}, every=every, attempts=1, priority=PRIORITY, overlap="skip", subject=name
+        )
         self._plan.scanners[name] = made
         return made
 

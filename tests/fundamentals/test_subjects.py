@@ -78,3 +78,17 @@ async def test_the_subject_is_a_field_a_function_or_said_with_the_job() -> None:
     assert [record.subject for record in told if record is not None] == ["7", "no. 7", "someone else"]
     with pytest.raises(InvalidOption, match="subject"):
         app.queue("odd", subject=5)  # type: ignore[arg-type]
+
+
+async def test_a_scanner_may_live_in_a_queue_whose_jobs_have_a_subject() -> None:
+    app = App("memory://")
+
+    async def bill(ctx: JobContext[Invoice]) -> None: ...
+
+    queue = app.queue("bills", {"bill": bill}, subject="account")
+    app.scanner("unpaid", every=900, find=lambda _: [], reset=lambda _: None, queue=queue)
+    async with memory(app, on_failure="raise") as test:
+        await test.drain()
+        (run,) = (await queue.runs("completed", subject="unpaid")).items
+
+    assert run.name == "unpaid"

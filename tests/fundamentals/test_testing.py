@@ -27,6 +27,25 @@ async def test_a_handler_is_tested_without_a_store() -> None:
     assert (ctx.recorded.logs, ctx.recorded.progress, ctx.recorded.checkpoints) == (["greeting ada"], [50], [{"at": 1}])
 
 
+@pytest.mark.covers("R025")
+async def test_a_handler_knows_its_last_attempt() -> None:
+    last = [context("ada", attempt=attempt, attempts=3).is_last_attempt for attempt in (1, 2, 3)]
+    told: list[bool] = []
+    app = App("memory://")
+
+    async def fail(ctx: JobContext[None]) -> None:
+        told.append(ctx.is_last_attempt)
+        raise ConnectionError("away")
+
+    queue = app.queue("q", [fail], retry=Retry(2, Fixed(60)))
+    async with memory(app) as test:
+        await queue.add(fail)
+        await test.after("2m")
+
+    assert last == [False, False, True]
+    assert told == [False, True]
+
+
 async def test_a_handler_is_tested_for_its_cancellation() -> None:
     ctx = context("ada")
     ctx.cancel("enough")

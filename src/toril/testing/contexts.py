@@ -102,38 +102,38 @@ class SyncTestContext(SyncJobContext[T]):
 
 
 def context(
-    data: T, *, job_id: str = "1", job_name: str = "job", queue: str = "test", attempt: int = 1,
+    data: T, *, job_id: str = "1", job_name: str = "job", queue: str = "test", attempt: int = 1, attempts: int = 5,
     metadata: Mapping[str, Any] | None = None, checkpoint: Any = None, state: Any = None,
     children: Mapping[str, Any] | None = None,
 ) -> TestContext[T]:  # fmt: skip
     """A context with no store behind it. What the handler reports is in its `recorded`."""
     recorded = Recorded()
     recorded.children_given = children or {}
-    claimed = _claimed(job_id, job_name, queue, attempt, metadata, checkpoint)
+    claimed = _claimed(job_id, job_name, queue, attempt, attempts, metadata, checkpoint)
     made = TestContext(data, claimed, recorded, Signal(), state)
     made.recorded = recorded
     return made
 
 
 def sync_context(
-    data: T, *, job_id: str = "1", job_name: str = "job", queue: str = "test", attempt: int = 1,
+    data: T, *, job_id: str = "1", job_name: str = "job", queue: str = "test", attempt: int = 1, attempts: int = 5,
     metadata: Mapping[str, Any] | None = None, checkpoint: Any = None, state: Any = None,
     children: Mapping[str, Any] | None = None,
 ) -> SyncTestContext[T]:  # fmt: skip
     """The same for plain `def` handlers."""
     recorded = Recorded()
     recorded.children_given = children or {}
-    claimed = _claimed(job_id, job_name, queue, attempt, metadata, checkpoint)
+    claimed = _claimed(job_id, job_name, queue, attempt, attempts, metadata, checkpoint)
     made = SyncTestContext(data, claimed, recorded, Signal(), state, _at_once)
     made.recorded = recorded
     return made
 
 
 def _claimed(
-    job_id: str, name: str, queue: str, attempt: int, metadata: Mapping[str, Any] | None, checkpoint: Any
+    job_id: str, name: str, queue: str, attempt: int, attempts: int, metadata: Mapping[str, Any] | None, checkpoint: Any
 ) -> Claimed:
     return Claimed(
-        Lease(queue, job_id, "test"), name, "null", attempt, attempt, attempt, attempt - 1, 0, 0, 0, 0, None, None,
+        Lease(queue, job_id, "test"), name, "null", attempt, attempt, attempts, attempt - 1, 0, 0, 0, 0, None, None,
         None if metadata is None else encode(dict(metadata)), None if checkpoint is None else encode(checkpoint),
     )  # fmt: skip
 
