@@ -28,6 +28,10 @@ setup: $(BIN)/.installed ## Make the virtual environment and install what is nee
 demo: setup ## Watch a small shop of queues at work, for ten seconds
 	@$(BIN)/toril demo
 
+.PHONY: example
+example: setup ## Watch the worker of a support product for some seconds: 25 queues; on Redis with TORIL_URL=redis://…
+	@cd examples && ../$(BIN)/python -m helpdesk
+
 .PHONY: servers
 servers: ## Install what the tests start for themselves: redis-server, PostgreSQL, Chromium
 	@PATH="$$PATH:$$(echo /usr/lib/postgresql/*/bin | tr ' ' ':')"; missing=""; \

@@ -1,0 +1,171 @@
+"""Mailboxes that are polled, and the stages in which one can be.
+
+    idle ──> list_pending ──> list ──> import_pending ──> import ──> idle
+                                └────────> failed <─────────┘
+
+A scanner moves what is due to `list_pending` and asks for a job. The job makes it `list` while it fetches the list of
+messages; a second job makes it `import` while it fetches the messages. Each step is an UPDATE that says from where, so
+that of two who try one succeeds, and nobody moves what has moved on. A worker that dies leaves its mailbox in `list` or
+`import`, where a scanner finds it.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from helpdesk.database import Connection
+from helpdesk.settings import seconds
+from helpdesk.tables import BATCH
+
+__all__ = [
+    "HOPELESS", "acknowledge", "begin", "cached", "claim_batch", "due", "end", "fail", "listed", "recover", "relaunch",
+    "relaunchable", "stuck", "unstick",
+]  # fmt: skip
+
+HOPELESS: Final = ("invalid_grant", "revoked_access", "insufficient_scope")  # only the user can mend these
+INTERVAL: Final = 300  # seconds between two polls of a mailbox
+COOL_DOWN: Final = 30  # seconds after which a job that was asked for may be asked for again
+MOST_RELAUNCHES: Final = 5
+
+
+# polling
+
+
+def due(db: Connection) -> list[tuple[str, str]]:
+    """Mailboxes to poll now, with their stage. They are taken: whoever asks within the cool-down gets others."""
+    now = time.time()
+    db.execute(
+        "UPDATE mailboxes SET stage = 'list_pending', since = ?1"
+        " WHERE stage = 'idle' AND auth = 'ok' AND retry_at <= ?1 AND synced <= ?2",
+        (now, now - seconds(INTERVAL)),
+    )
+    return db.execute(
+        "UPDATE mailboxes SET queued = ?1 WHERE stage IN ('list_pending', 'import_pending') AND queued <= ?2"
+        " RETURNING id, stage",
+        (now, now - seconds(COOL_DOWN)),
+    ).fetchall()
+
+
+def begin(db: Connection, mailbox: str, stage: str, job: str) -> bool:
+    """Enter an active stage from the one before it, or again after a failure of the same job."""
+    return _moved(
+        db,
+        "UPDATE mailboxes SET stage = ?2, since = ?3, holder = ?4"
+        " WHERE id = ?1 AND (stage = ?2 || '_pending' OR (stage = ?2 AND holder = ?4))",
+        (mailbox, stage, time.time(), job),
+    )
+
+
+def listed(db: Connection, mailbox: str, job: str, messages: Sequence[str]) -> bool:
+    """The first stage is done: remember what there is to import, but for what was imported before."""
+    db.executemany(
+        "INSERT INTO to_import (mailbox, message) SELECT ?1, ?2"
+        " WHERE NOT EXISTS (SELECT 1 FROM messages WHERE mailbox = ?1 AND message = ?2) ON CONFLICT DO NOTHING",
+        [(mailbox, message) for message in messages],
+    )
+    return _moved(
+        db,
+        "UPDATE mailboxes SET stage = 'import_pending', since = ?3, queued = ?3, holder = NULL"
+        " WHERE id = ?1 AND stage = 'list' AND holder = ?2",
+        (mailbox, job, time.time()),
+    )
+
+
+def claim_batch(db: Connection, mailbox: str, job: str) -> list[str]:
+    """Some messages to fetch next, and a sign of life for the scanner. None if the mailbox was given to another job."""
+    alive = "UPDATE mailboxes SET since = ?3 WHERE id = ?1 AND holder = ?2 AND stage = 'import'"
+    if not _moved(db, alive, (mailbox, job, time.time())):
+        return []
+    rows = db.execute(
+        "UPDATE to_import SET job = ?2 WHERE (mailbox, message) IN"
+        " (SELECT mailbox, message FROM to_import WHERE mailbox = ?1 ORDER BY message LIMIT ?3) RETURNING message",
+        (mailbox, job, BATCH),
+    ).fetchall()
+    return [message for (message,) in rows]
+
+
+def acknowledge(db: Connection, mailbox: str, subjects: dict[str, str]) -> None:
+    """These are imported. A second time changes nothing."""
+    db.executemany(
+        "INSERT INTO messages VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        [(mailbox, message, subject) for message, subject in subjects.items()],
+    )
+    db.executemany(
+        "DELETE FROM to_import WHERE mailbox = ? AND message = ?", [(mailbox, message) for message in subjects]
+    )
+
+
+def end(db: Connection, mailbox: str, job: str) -> bool:
+    """Both stages are done."""
+    return _moved(
+        db,
+        "UPDATE mailboxes SET stage = 'idle', since = ?3, synced = ?3, holder = NULL, failures = 0, relaunches = 0"
+        " WHERE id = ?1 AND stage = 'import' AND holder = ?2",
+        (mailbox, job, time.time()),
+    )
+
+
+# trouble
+
+
+def fail(db: Connection, mailbox: str, job: str, auth: str = "ok") -> bool:
+    """The job has failed for good: leave the mailbox alone for 30 s, each time twice as long, at most for an hour."""
+    return _moved(
+        db,
+        "UPDATE mailboxes SET stage = 'failed', since = ?3, auth = ?4, holder = NULL, failures = failures + 1,"
+        " retry_at = ?3 + min(?6, ?5 * (1 << min(failures, 20))) WHERE id = ?1 AND holder = ?2",
+        (mailbox, job, time.time(), auth, seconds(30), seconds(3600)),
+    )
+
+
+def recover(db: Connection, mailbox: str) -> bool:
+    """The worker has lost its job: let the stage begin anew; the first one if there is nothing to import. Only if the
+    mailbox is still in an active stage: it may have moved on meanwhile."""
+    stage = "import_pending" if cached(db, mailbox) else "list_pending"
+    return _moved(
+        db,
+        "UPDATE mailboxes SET stage = ?2, since = ?3, queued = 0, holder = NULL"
+        " WHERE id = ?1 AND stage IN ('list', 'import')",
+        (mailbox, stage, time.time()),
+    )
+
+
+def stuck(db: Connection, before: float) -> list[str]:
+    """Mailboxes in an active stage of which nothing was heard since."""
+    rows = db.execute("SELECT id FROM mailboxes WHERE stage IN ('list', 'import') AND since < ?", (before,))
+    return [mailbox for (mailbox,) in rows]
+
+
+def unstick(db: Connection, mailbox: str, before: float) -> bool:
+    """The same as after a lost job, unless it gave a sign of life since it was found."""
+    return mailbox in stuck(db, before) and recover(db, mailbox)
+
+
+def relaunchable(db: Connection, now: float) -> list[str]:
+    """Mailboxes that failed and may be tried again: not too soon, not for ever, and not without the user's help."""
+    rows = db.execute(
+        "SELECT id, auth FROM mailboxes WHERE stage = 'failed' AND retry_at <= ? AND relaunches < ?",
+        (now, MOST_RELAUNCHES),
+    )
+    return [mailbox for mailbox, auth in rows if auth not in HOPELESS]
+
+
+def relaunch(db: Connection, mailbox: str) -> bool:
+    stage = "import_pending" if cached(db, mailbox) else "list_pending"
+    return _moved(
+        db,
+        "UPDATE mailboxes SET stage = ?2, since = ?3, queued = 0, relaunches = relaunches + 1"
+        " WHERE id = ?1 AND stage = 'failed'",
+        (mailbox, stage, time.time()),
+    )
+
+
+def cached(db: Connection, mailbox: str) -> int:
+    """How many messages are known and not imported yet."""
+    (number,) = db.execute("SELECT count(*) FROM to_import WHERE mailbox = ?", (mailbox,)).fetchone()
+    return int(number)
+
+
+def _moved(db: Connection, statement: str, values: tuple[object, ...]) -> bool:
+    """Whether the row was where the statement expects it."""
+    return db.execute(statement, values).rowcount == 1

@@ -1,0 +1,69 @@
+"""A document becomes a flow: its segments are embedded in batches, side by side, and when the last batch has ended the
+document is finished."""
+
+from datetime import datetime
+
+from helpdesk import database, documents
+from helpdesk.desk import app, declared
+from helpdesk.queues.embedding import Batch, embed_batch
+from helpdesk.queues.embedding import queue as embedding
+from helpdesk.settings import seconds
+from helpdesk.tables import BATCH
+from toril import JobContext, Result
+
+__all__ = ["finish_document", "process_document", "queue"]
+
+
+async def process_document(ctx: JobContext[str]) -> Result:
+    """Cut it, and hand it on. The flow's jobs have ids made of the document's: a second run adds no second flow."""
+    document = ctx.data
+    segments = await database.run(documents.cut, document)
+    if not segments:
+        await database.run(documents.end, document, "ready")
+        return Result(f"{document} is empty", warnings=["nothing to embed"])
+    starts = range(0, segments, BATCH)
+    batches = [
+        Batch(document=document, index=index, of=len(starts), first=start, last=min(start + BATCH, segments) - 1)
+        for index, start in enumerate(starts)
+    ]
+    await app.flow(
+        queue.new(finish_document, document, job_id=f"finish-{document}"),
+        [embedding.new(embed_batch, batch, job_id=f"embed-{document}-{batch.index}") for batch in batches],
+        on_failure="ignore",  # so that the document is told of it, and does not wait for ever
+    )
+    return Result(f"{document} has {segments} segments", counts={"segments": segments, "batches": len(batches)})
+
+
+async def finish_document(ctx: JobContext[str]) -> Result:
+    """Runs when all batches have ended, well or not."""
+    document, failed = ctx.data, await ctx.failed_children()
+    embedded = sum((await ctx.children_values()).values())
+    missing = await database.run(documents.unfinished, document)
+    if missing:
+        await database.run(documents.end, document, "failed")
+        return Result(f"{document} is not searchable", warnings=[f"{job}: {why}" for job, why in failed.items()])
+    await database.run(documents.end, document, "ready")
+    return Result(f"{document} is searchable: {embedded} segments", counts={"segments": embedded})
+
+
+queue = declared(
+    "document-processing",
+    {"process_document": process_document, "finish_document": finish_document},
+    subject=str,
+)
+
+
+def forgotten(before: datetime) -> list[str]:
+    return database.done(documents.forgotten, before.timestamp())
+
+
+async def restart(document: str) -> bool:
+    if not await database.run(documents.restart, document):
+        return False
+    await queue.add(process_document, document, job_id=f"process-{document}")
+    return True
+
+
+app.scanner(
+    "forgotten-documents", every=seconds(900), threshold=seconds(900), find=forgotten, reset=restart, queue=queue,
+)  # fmt: skip

@@ -1,0 +1,36 @@
+"""Segments of documents get their vectors, twenty at a time."""
+
+from pydantic import BaseModel
+
+from helpdesk import database, documents
+from helpdesk.desk import declared
+from helpdesk.outside import Outside
+from toril import JobContext
+
+__all__ = ["Batch", "embed_batch", "queue"]
+
+
+class Batch(BaseModel):
+    """Segments `first` to `last` of a document; the batch number `index` of so many."""
+
+    document: str
+    index: int
+    of: int
+    first: int
+    last: int
+
+
+async def embed_batch(ctx: JobContext[Batch]) -> int:
+    """What it returns, the document's own job reads: how many segments were embedded."""
+    outside: Outside = ctx.state
+    batch = ctx.data
+    numbers = range(batch.first, batch.last + 1)
+    await ctx.log(f"batch {batch.index + 1} of {batch.of} of {batch.document}")
+    texts = await database.run(documents.texts, batch.document, numbers)
+    ctx.raise_if_cancelled()  # the last moment before it costs money
+    vectors = await outside.post("/embeddings", key=ctx.job_id, body=texts)
+    await database.run(documents.save_vectors, batch.document, dict(zip(numbers, vectors, strict=True)))
+    return len(texts)
+
+
+queue = declared("embedding", {"embed_batch": embed_batch}, subject="document")

@@ -1,0 +1,119 @@
+"""Mailboxes are polled in two stages: first the list of messages, then the messages. `mailboxes.py` has the stages.
+
+Three things mend what goes wrong, and none of them needs to know how it went wrong: a hook for when this process loses
+a job, a scanner for mailboxes that are stuck in a stage, and a scanner for those that have failed.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel
+
+from helpdesk import database, mailboxes
+from helpdesk.desk import app, declared
+from helpdesk.outside import Outside
+from helpdesk.settings import seconds
+from toril import Dedup, GroupLimits, Job, JobContext, PermanentError, Result
+
+__all__ = ["Poll", "fetch_list", "import_messages", "queue", "scan_mailboxes"]
+
+
+class Poll(BaseModel):
+    mailbox: str
+
+
+async def scan_mailboxes(ctx: JobContext[None]) -> Result:  # noqa: ARG001 - it looks at all of them
+    """Ask for a job for each mailbox that is due, or whose next stage nobody has begun."""
+    due = await database.run(mailboxes.due)
+    for mailbox, stage in due:
+        await _ask_for(mailbox, stage)
+    return Result(f"{len(due)} mailboxes are polled", counts={"polled": len(due)})
+
+
+async def fetch_list(ctx: JobContext[Poll]) -> Result:
+    """The first stage."""
+    outside: Outside = ctx.state
+    mailbox = ctx.data.mailbox
+    if not await database.run(mailboxes.begin, mailbox, "list", ctx.job_id):
+        return Result(f"{mailbox} has moved on")
+    async with _failing(ctx, mailbox):
+        ids = await outside.get(f"/mailboxes/{mailbox}")
+    if await database.run(mailboxes.listed, mailbox, ctx.job_id, ids):
+        await _ask_for(mailbox, "import_pending")
+    return Result(f"{mailbox} has {len(ids)} messages", counts={"listed": len(ids)})
+
+
+async def import_messages(ctx: JobContext[Poll]) -> Result:
+    """The second stage, in batches, so that it can stop between two of them and go on later."""
+    outside: Outside = ctx.state
+    mailbox, imported = ctx.data.mailbox, 0
+    if not await database.run(mailboxes.begin, mailbox, "import", ctx.job_id):
+        return Result(f"{mailbox} has moved on")
+    async with _failing(ctx, mailbox):
+        while batch := await database.run(mailboxes.claim_batch, mailbox, ctx.job_id):
+            ctx.raise_if_cancelled()
+            subjects = await outside.get(f"/mailboxes/{mailbox}/messages", ids=",".join(batch))
+            await database.run(mailboxes.acknowledge, mailbox, subjects)
+            imported += len(batch)
+            await ctx.update_progress({"imported": imported})
+    ended = await database.run(mailboxes.end, mailbox, ctx.job_id)
+    warnings = [] if ended else ["another job has taken over"]
+    return Result(f"{imported} messages imported", counts={"imported": imported}, warnings=warnings)
+
+
+queue = declared(
+    "polling-sync",
+    {"scan_mailboxes": scan_mailboxes, "fetch_list": fetch_list, "import_messages": import_messages},
+    groups=GroupLimits(concurrency=1),  # of one mailbox never two jobs at once, over all processes
+    subject="mailbox",
+)
+
+
+async def _ask_for(mailbox: str, stage: str) -> None:
+    """At most one job for a stage of a mailbox waits or runs."""
+    job = fetch_list if stage == "list_pending" else import_messages
+    await queue.add(job, Poll(mailbox=mailbox), group=mailbox, dedup=Dedup(f"{stage}-{mailbox}"))
+
+
+@asynccontextmanager
+async def _failing(ctx: JobContext[Poll], mailbox: str) -> AsyncIterator[None]:
+    """Say so in the mailbox when the job fails for good. Until then its stage stays: the next attempt goes on in it."""
+    try:
+        yield
+    except PermanentError:
+        await database.run(mailboxes.fail, mailbox, ctx.job_id, "invalid_grant")  # the provider refuses us
+        raise
+    except Exception:
+        if ctx.is_last_attempt:
+            await database.run(mailboxes.fail, mailbox, ctx.job_id)
+        raise
+
+
+async def recover(job: Job[Any]) -> None:
+    """This process has lost a job, by a pause or a cut network. At best effort: what it misses the scanner finds."""
+    await database.run(mailboxes.recover, job.data.mailbox)
+
+
+def stuck(before: datetime) -> list[tuple[str, float]]:
+    return [(mailbox, before.timestamp()) for mailbox in database.done(mailboxes.stuck, before.timestamp())]
+
+
+def unstick(found: tuple[str, float]) -> bool:
+    return database.done(mailboxes.unstick, *found)
+
+
+def failed(_: datetime) -> list[str]:
+    return database.done(mailboxes.relaunchable, datetime.now(UTC).timestamp())
+
+
+def relaunch(mailbox: str) -> bool:
+    return database.done(mailboxes.relaunch, mailbox)
+
+
+queue.on_lease_lost(recover, when=lambda job: isinstance(job.data, Poll))
+app.scanner(
+    "stale-mailboxes", every=seconds(900), threshold=seconds(900), find=stuck, reset=unstick, queue=queue,
+)  # fmt: skip
+app.scanner("failed-mailboxes", every=seconds(1800), find=failed, reset=relaunch, queue=queue)

@@ -1,0 +1,83 @@
+-- The product's own tables. Whoever opens the database brings them about.
+
+CREATE TABLE IF NOT EXISTS mailboxes (
+    id         TEXT PRIMARY KEY,
+    stage      TEXT NOT NULL DEFAULT 'idle',  -- see mailboxes.py
+    since      REAL NOT NULL DEFAULT 0,       -- of the stage
+    queued     REAL NOT NULL DEFAULT 0,       -- when a job was last asked for
+    holder     TEXT,                          -- the job that is at it
+    auth       TEXT NOT NULL DEFAULT 'ok',
+    failures   INTEGER NOT NULL DEFAULT 0,
+    retry_at   REAL NOT NULL DEFAULT 0,
+    relaunches INTEGER NOT NULL DEFAULT 0,
+    synced     REAL NOT NULL DEFAULT 0
+) STRICT;
+
+-- Messages that are known and not imported yet. The job is the one that is at it.
+CREATE TABLE IF NOT EXISTS to_import (
+    mailbox TEXT NOT NULL,
+    message TEXT NOT NULL,
+    job     TEXT,
+    PRIMARY KEY (mailbox, message)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS messages (
+    mailbox TEXT NOT NULL,
+    message TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    PRIMARY KEY (mailbox, message)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS credentials (
+    id       TEXT PRIMARY KEY,
+    provider TEXT NOT NULL,
+    token    TEXT,
+    expires  REAL NOT NULL DEFAULT 0,
+    auth     TEXT NOT NULL DEFAULT 'ok'
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS documents (
+    id     TEXT PRIMARY KEY,
+    text   TEXT NOT NULL,
+    status TEXT NOT NULL DEFAULT 'uploaded',  -- embedding, ready, failed
+    since  REAL NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS segments (
+    document TEXT NOT NULL,
+    number   INTEGER NOT NULL,
+    text     TEXT NOT NULL,
+    vector   TEXT,
+    PRIMARY KEY (document, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS events (
+    job    TEXT PRIMARY KEY,
+    kind   TEXT NOT NULL,
+    ticket INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS contacts (
+    id    INTEGER PRIMARY KEY,
+    email TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS workflows (
+    id      TEXT PRIMARY KEY,
+    enabled INTEGER NOT NULL DEFAULT 1,
+    due     REAL NOT NULL DEFAULT 0
+) STRICT;
+
+-- Whatever is thrown away after a while: files, media, thumbnails, bundles, accounts of a demo.
+CREATE TABLE IF NOT EXISTS leftovers (
+    id      INTEGER PRIMARY KEY,
+    kind    TEXT NOT NULL,
+    expires REAL NOT NULL
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS alerts (
+    at    REAL NOT NULL,
+    kind  TEXT NOT NULL,
+    queue TEXT,
+    text  TEXT NOT NULL
+) STRICT;

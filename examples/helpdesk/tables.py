@@ -1,0 +1,60 @@
+"""How each queue is worked: how many at once in a process, how long a lease, how failures are retried, and why.
+
+Short backoff for what is ours (a busy database is free again in a second), long backoff for what is others': a mail
+provider that answers 429 does so in a second, too.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from helpdesk.settings import seconds
+from toril import Exponential, Retry
+
+__all__ = ["BATCH", "ONE_IN_THE_FLEET", "QUEUES", "Row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One queue."""
+
+    concurrency: int
+    why: str
+    attempts: int = 5
+    backoff: float = 1  # seconds before the second attempt; doubled with each further one
+    lease: float = 30
+
+    @property
+    def retry(self) -> Retry:
+        return Retry(self.attempts, Exponential(seconds(self.backoff)))
+
+
+QUEUES: Final = {
+    "events": Row(1, "in the order in which things happened"),
+    "event-handlers": Row(1, "side effects one after the other"),
+    "maintenance": Row(1, "low volume", attempts=3, backoff=60),
+    "webhooks": Row(1, "one after the other, as customers expect them", backoff=10),
+    "storefront": Row(1, "orders of a shop in their order"),
+    "oauth2-refresh": Row(1, "low volume; token endpoints recover slowly", attempts=3, backoff=60),
+    "message-processing": Row(1, "scheduled sends, one after the other", attempts=3, backoff=5),
+    "message-sync": Row(5, "long: whole mailboxes", attempts=3, backoff=30, lease=300),
+    "polling-sync": Row(10, "many mailboxes at once; providers limit rates", attempts=3, backoff=60, lease=300),
+    "workflow-delay": Row(10, "many and short", attempts=3, backoff=2),
+    "scheduled-trigger": Row(1, "one after the other", attempts=3, backoff=2),
+    "app-trigger": Row(10, "hands work on", attempts=3, backoff=5),
+    "app-polling-trigger": Row(10, "asks others whether there is news", attempts=3, backoff=5),
+    "recording-bot": Row(10, "waits for meetings", attempts=3, backoff=30),
+    "document-processing": Row(5, "parsing", attempts=3, backoff=5),
+    "embedding": Row(3, "as many as the model's provider bears", attempts=3, backoff=2),
+    "dataset-maintenance": Row(1, "low volume", attempts=1),
+    "thumbnail": Row(1, "works the CPU", attempts=3, backoff=2),
+    "data-import": Row(2, "heavy on the database", attempts=3, backoff=5),
+    "email": Row(5, "in parallel is fine", attempts=3, backoff=5),
+    "ai-agent": Row(5, "not to be repeated: it uses tools", attempts=1),
+    "ai-autofill": Row(5, "short calls of a model", attempts=1),
+    "calendar-sync": Row(5, "calls of calendar providers", attempts=3, backoff=60),
+    "recording-processing": Row(3, "large files", attempts=3, backoff=30),
+    "kb-sync": Row(4, "articles into the search index", attempts=3, backoff=5),
+}
+
+ONE_IN_THE_FLEET: Final = ("events", "event-handlers")  # however many processes there are
+BATCH: Final = 20  # segments of a document that are embedded by one job, messages that are fetched by one call

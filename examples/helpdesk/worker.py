@@ -1,0 +1,6 @@
+"""The whole of it: `toril run helpdesk.worker:app`."""
+
+from helpdesk import queues, schedules
+from helpdesk.desk import app
+
+__all__ = ["app", "queues", "schedules"]

@@ -1,0 +1,1 @@
+"""The example application, and what it shows of the whole."""

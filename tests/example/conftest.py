@@ -1,0 +1,20 @@
+"""A helpdesk whose database is empty, and whose outside world does what the test says."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helpdesk import database
+from helpdesk.fake_api import FakeApi
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
+    """The outside world, well behaved until told otherwise."""
+    with FakeApi() as served:
+        monkeypatch.setenv("HELPDESK_API", served.url)
+        monkeypatch.setenv("HELPDESK_DATABASE", str(tmp_path / "helpdesk.db"))
+        monkeypatch.delenv("HELPDESK_MODE", raising=False)
+        database.prepare()
+        yield served

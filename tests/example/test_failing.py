@@ -1,0 +1,114 @@
+"""The outside world fails, and the example gets through it."""
+
+import pytest
+
+from helpdesk import database
+from helpdesk.database import Connection
+from helpdesk.fake_api import BROKEN, FakeApi, Trouble
+from helpdesk.queues.events import Event, publish
+from helpdesk.queues.maintenance import queue as maintenance
+from helpdesk.queues.oauth2_refresh import queue as oauth2_refresh
+from helpdesk.queues.webhooks import Delivery, deliver_webhook
+from helpdesk.queues.webhooks import queue as webhooks
+from helpdesk.worker import app
+from toril.testing import memory
+
+
+@pytest.mark.covers("R053", "R065", "R067")
+async def test_a_subscriber_that_asks_for_two_minutes_is_left_alone_for_two_minutes(api: FakeApi) -> None:
+    api.next["/hooks"] = [Trouble(429, retry_after=120)]
+    async with memory(app) as test:
+        await webhooks.add(deliver_webhook, Delivery(subscriber="crm", ticket=7), job_id="crm-7")
+        await test.drain()
+        await test.after(119)
+        asked = api.calls["/hooks"]
+        await test.after(2)
+
+    assert asked == 1
+    assert api.calls["/hooks"] == 2
+    assert api.done["/hooks"] == {"crm-7"}
+
+
+@pytest.mark.covers("R083", "R084")
+async def test_what_was_done_before_the_line_was_cut_is_not_done_twice(api: FakeApi) -> None:
+    api.next["/hooks"] = [Trouble(0, lost=True)]
+    async with memory(app) as test:
+        await webhooks.add(deliver_webhook, Delivery(subscriber="crm", ticket=7), job_id="crm-7")
+        await test.drain()
+        await test.after(10)
+
+    assert api.calls["/hooks"] == 2
+    assert api.done["/hooks"] == {"crm-7"}
+
+
+@pytest.mark.covers("R225", "R226")
+async def test_a_provider_that_is_down_is_left_alone_until_it_is_up_and_others_go_on(api: FakeApi) -> None:
+    api.down["/oauth/postbox"] = BROKEN
+    await database.run(_sign_in, 8)
+    async with memory(app) as test:
+        await maintenance.add("refresh_tokens")
+        await test.drain()
+        circuits = [(circuit.key, circuit.state.value) for circuit in await app.breakers.list()]
+        calls = api.calls["/oauth"]
+        put_off = [(await job.refresh()).attempts for job in (await oauth2_refresh.jobs("delayed")).items]
+        fresh = await database.run(_fresh)
+
+        api.down.clear()
+        await test.after("8m")
+        afterwards = [circuit.state.value for circuit in await app.breakers.list()]
+
+    assert circuits == [("oauth:postbox", "open")]
+    assert calls == 5 + 1, "five of postbox, after which nobody asks it any more, and one of letterbox"
+    assert sorted(put_off) == [0, 0, 0, 1, 1, 1, 1, 1], "an open circuit spends no attempt"
+    assert fresh == ["letterbox-0"]
+    assert await database.run(_fresh) == ["letterbox-0", *(f"postbox-{n}" for n in range(8))]
+    assert set(afterwards) <= {"closed"}
+
+
+async def test_a_token_that_was_revoked_is_refused_once_and_marked(api: FakeApi) -> None:
+    await database.run(lambda db: db.execute("INSERT INTO credentials (id, provider) VALUES ('revoked-1', 'postbox')"))
+    async with memory(app) as test:
+        await maintenance.add("refresh_tokens")
+        await test.after("5m")
+        letters = (await app.dead_letters.page()).items
+
+    assert api.calls["/oauth"] == 1
+    assert [(letter.queue, letter.attempts_made) for letter in letters] == [("oauth2-refresh", 1)]
+
+
+@pytest.mark.covers("R088", "R089", "R091")
+async def test_someone_hears_of_a_job_that_failed_for_good(api: FakeApi) -> None:
+    api.down["/hooks/crm"] = Trouble(404)
+    async with memory(app) as test:
+        await webhooks.add(deliver_webhook, Delivery(subscriber="crm", ticket=7))
+        await test.drain()
+        await app.events.settle(60)
+
+    alerts = await database.run(lambda db: db.execute("SELECT kind, queue FROM alerts ORDER BY kind").fetchall())
+    assert alerts == [("exhausted", "webhooks"), ("first failure", "webhooks")]
+
+
+@pytest.mark.covers("R033")
+async def test_a_ticket_is_followed_through_all_its_queues_and_a_second_time_changes_nothing(api: FakeApi) -> None:
+    async with memory(app, on_failure="raise") as test:
+        job = await publish(Event(kind="created", ticket=3))
+        await publish(Event(kind="solved", ticket=3))
+        await test.deliver_twice(job)
+        await test.after("2m")
+        run = (await app.queues["events"].runs("completed")).items[-1]
+
+    assert api.done["/email"] >= {"email-confirmation-3", "email-survey-3"}
+    assert api.done["/hooks"] == {"crm-3", "chat-3"}
+    assert api.done["/workflows"] == {"triggered-3", "resumed-3"}
+    assert api.done["/agent"] == {"draft-3"}
+    assert run.text in {"ticket 3 created", "ticket 3 solved"}
+    assert await database.run(lambda db: db.execute("SELECT count(*) FROM events").fetchone()) == (2,)
+
+
+def _sign_in(db: Connection, many: int) -> None:
+    names = [("letterbox-0", "letterbox"), *((f"postbox-{n}", "postbox") for n in range(many))]
+    db.executemany("INSERT INTO credentials (id, provider) VALUES (?, ?)", names)
+
+
+def _fresh(db: Connection) -> list[str]:
+    return [name for (name,) in db.execute("SELECT id FROM credentials WHERE token IS NOT NULL ORDER BY id")]
