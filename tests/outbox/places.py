@@ -26,6 +26,7 @@ class Place:
         self.url = url
         self.is_sqlite = url.startswith("sqlite")
         self._connections: list[Any] = []
+        self._own: Any = None
 
     def connect(self) -> Any:
         """A plain connection of the driver, as an application has it."""
@@ -43,14 +44,12 @@ class Place:
 
     def all(self, sql: str, *parameters: Any) -> list[Any]:
         """What a statement finds, in a transaction of its own."""
-        connection = self.connect()
-        try:
-            cursor = connection.execute(sql if self.is_sqlite else sql.replace("?", "%s"), parameters)
-            found = cursor.fetchall() if cursor.description is not None else []
-            connection.commit()
-            return list(found)
-        finally:
-            connection.close()
+        if self._own is None or (not self.is_sqlite and self._own.closed):
+            self._own = self.connect()
+        cursor = self._own.execute(sql if self.is_sqlite else sql.replace("?", "%s"), parameters)
+        found = cursor.fetchall() if cursor.description is not None else []
+        self._own.commit()
+        return list(found)
 
     def left(self) -> list[str]:
         """The ids of jobs that are in the outbox still."""

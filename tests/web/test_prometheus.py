@@ -1,6 +1,9 @@
 """`/metrics`, and what an autoscaler asks for."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -61,6 +64,24 @@ async def test_prometheus_reads_what_happened(here: Served) -> None:
     for name in ("toril_workers", "toril_slots", "toril_slots_used", "toril_loop_lag_seconds", "toril_leader"):
         assert found[name,] == 0
     assert 0 <= found["toril_run_p95_lease_ratio", "email"] < 0.5
+
+
+async def test_what_waits_in_the_outbox_is_told(here: Served, tmp_path: Path) -> None:
+    assert not [name for name, *_ in await samples(here) if name.startswith("toril_outbox")]
+    with closing(sqlite3.connect(tmp_path / "app.db")) as connection:
+        outbox = here.app.outbox(connection)
+        outbox.create()
+        outbox.add("x", queue=here.app.queue("email"))
+        outbox.add("y", queue=here.app.queue("email"))
+        connection.execute("UPDATE toril_outbox SET created_at = created_at - 90000")
+        connection.execute("UPDATE toril_outbox SET error = 'no' WHERE id = 2")
+        connection.commit()
+    async with served() as other:
+        other.app.outbox_url = f"sqlite:///{tmp_path / 'app.db'}"
+        found = await samples(other)
+
+    assert (found["toril_outbox_rows", "waiting"], found["toril_outbox_rows", "refused"]) == (1, 1)
+    assert found["toril_outbox_oldest_seconds",] >= 90
 
 
 async def test_scrapes_of_many_are_one_question(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:

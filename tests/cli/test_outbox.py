@@ -1,0 +1,60 @@
+"""`toril outbox`: the outbox of an application, from the shell."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Toril, documents, on
+from toril import App
+
+OUTBOX = "sqlite:///shop.db"
+
+
+@pytest.fixture
+def outbox(toril: Toril, folder: Path) -> Path:
+    """One job waits, and a row that is none."""
+    assert toril("outbox", "create", OUTBOX).stdout == "There is an outbox in sqlite:///shop.db.\n"
+    connection = sqlite3.connect("shop.db")
+    app = App("memory://")
+    app.queue("mail")
+    app.outbox(connection).add("confirm", {"order": 7}, job_id="good")
+    connection.execute("INSERT INTO toril_outbox (queue, job_id, request) VALUES ('mail', 'bad', '{')")
+    connection.commit()
+    connection.close()
+    return folder
+
+
+def test_what_waits_is_listed_handed_over_and_what_cannot_be_is_shown(toril: Toril, url: str, outbox: Path) -> None:
+    before = documents(toril("outbox", "list", OUTBOX, "--json").stdout)
+    told = toril("outbox", "relay", OUTBOX, "--once", "--log-level", "error").stdout
+    (left,) = documents(toril("outbox", "list", OUTBOX, "--refused", "--json").stdout)
+    job = on(url, lambda app: app.queue("mail").job("good"))
+
+    assert [(row["job_id"], row["state"]) for row in before] == [("good", "waiting"), ("bad", "waiting")]
+    assert told == "1 handed over.\n"
+    assert (left["job_id"], left["state"], left["queue"]) == ("bad", "refused", "mail")
+    assert "no job that this version knows" in left["error"]
+    assert job is not None
+    assert job.data == {"order": 7}
+
+
+def test_what_was_refused_is_tried_again_when_asked(toril: Toril, url: str, outbox: Path) -> None:
+    toril("outbox", "relay", OUTBOX, "--once", "--log-level", "error")
+    with sqlite3.connect("shop.db") as connection:
+        connection.execute("""UPDATE toril_outbox SET request = '{"name": "n", "id": "mended"}'""")
+    connection.close()
+
+    assert "refused" in toril("outbox", "list", OUTBOX).stdout
+    assert toril("outbox", "retry", OUTBOX, "2").stdout == "1 will be tried again.\n"
+    assert "no row 2 was refused" in toril("outbox", "retry", OUTBOX, "2", code=1).stderr
+    assert toril("outbox", "relay", OUTBOX, "--once").stdout == "1 handed over.\n"
+    assert "Nothing is in the outbox." in toril("outbox", "list", OUTBOX).stderr
+
+
+def test_what_is_no_outbox_is_said_in_a_line(toril: Toril, folder: Path) -> None:
+    assert "unable to open" in toril("outbox", "list", "sqlite:///none.db", code=1).stderr
+    (folder / "empty.db").touch()
+    assert "toril outbox create URL" in toril("outbox", "list", "sqlite:///empty.db", code=1).stderr
+    assert "is neither" in toril("outbox", "list", "mysql://host/db", code=2).stderr
+    assert not (folder / "none.db").exists()
