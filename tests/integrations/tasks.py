@@ -13,6 +13,8 @@ _folder = tempfile.TemporaryDirectory(prefix="toril-django-")  # in memory, a co
 atexit.register(_folder.cleanup)
 settings.configure(
     USE_TZ=True,
+    TIME_ZONE="UTC",
+    LOGGING_CONFIG=None,  # else Django closes the handlers of all others
     INSTALLED_APPS=["django_tasks", "toril.integrations.django"],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{_folder.name}/shop.db"}},
     TASKS={"default": {"BACKEND": "toril.integrations.django.backend.TorilBackend", "QUEUES": ["default", "mail"]}},
