@@ -45,17 +45,18 @@ async def _gives_up(self: Loop, batch: Any, claim: Any, call: Call) -> Exchange:
 
 
 async def _new_number(self: Loop, batch: Any, claim: Any, call: Call) -> Exchange:
+    lane = next(lane for lane in self._lanes if lane.sender == call.sender)
     while True:
         try:
-            return await self._engine.exchange(self._terms.queue, batch, claim, call=Call(self._sender, self._seq))
+            return await self._engine.exchange(self._terms.queue, batch, claim, call=Call(lane.sender, lane.seq))
         except EngineUnavailable:
             await self._clock.sleep(0.05)
-            self._seq += 1
+            lane.seq += 1
 
 
 def _one_token(original: Callable[..., Any]) -> Callable[..., Any]:
     async def send(self: Loop, batch: Any, claim: Any, call: Call) -> Exchange:
-        answer: Exchange = await original(self, batch, replace(claim, token=self._sender), call)
+        answer: Exchange = await original(self, batch, replace(claim, token=call.sender), call)
         return answer
 
     return send

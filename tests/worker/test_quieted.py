@@ -65,6 +65,8 @@ async def test_a_spare_process_looks_in_time_whatever_falls_due_later(due: int |
     terms = Terms(queue="q", worker="w", concurrency=1, lease=1, max_stalls=1, limits=Limits(), suspects=Suspects.ONLY)
     loop = Loop(terms, connect("memory://"), ManualClock(), cast("Any", None), lambda _: None)
 
-    loop._note(Exchange((), (), now=0, wake_at=due), Claim(want=1, token="t", lease=1, worker="w"), asked_at=0.0)
+    loop._note(
+        Exchange((), (), now=0, wake_at=due), Claim(want=1, token="t", lease=1, worker="w"), asked_at=0.0, looks=0
+    )
 
     assert loop._wake_at == look

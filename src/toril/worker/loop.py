@@ -1,7 +1,8 @@
 """One queue's loop: hand in what finished, take what fits, rest until something happens.
 
 While an exchange is under way finished jobs gather, and the next exchange carries them all: batches grow with the load
-by themselves.
+by themselves. Where they are large, a second exchange goes out beside the first: the store works on one half of the
+slots' jobs while this process runs the other.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ _REST: Final = 60_000  # ms that a wait for news lasts at most
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.5  # all go on within two seconds of the store's return
 _LAST_PAUSE: Final = 0.5  # the longest while the worker is to stop: it has not much time left
+_CROWD: Final = 8  # jobs that have ended while an exchange is under way, from which on they do not wait for it
 _SPARE_LOOK: Final = 5.0  # seconds after which a spare process looks, should nobody have told it to
 
 
@@ -69,6 +71,21 @@ class Slots(Protocol):
         """There is nothing to hand in and nothing to take just now."""
 
 
+class _Lane:
+    """One exchange at a time. Each has a sender of its own, as the store takes a sender's calls in their order."""
+
+    __slots__ = ("busy", "sender", "seq")
+
+    def __init__(self, sender: str) -> None:
+        self.sender = sender
+        self.seq = 0
+        self.busy = False
+
+    def call(self) -> Call:
+        self.seq += 1
+        return Call(self.sender, self.seq)
+
+
 class Loop:
     """Moves jobs between the store and the slots. `run` returns when it was told to stop and all is handed in."""
 
@@ -83,9 +100,15 @@ class Loop:
         self._outbox: list[Settlement] = []
         self._news = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
-        self._seq = 0
         # Without the queue's name, which may be as long as a sender's may, and have spaces.
-        self._sender = f"{terms.worker}/{clock.unique()[:8]}"
+        sender = f"{terms.worker}/{clock.unique()[:8]}"
+        self._first, self._second = self._lanes = (_Lane(sender), _Lane(f"{sender}b"))
+        self._share = min(EXCHANGE, (terms.concurrency + 1) // 2) if terms.concurrency >= 2 * _CROWD else 0
+        self._helper: asyncio.Task[None] | None = None
+        self._crowded = asyncio.Event()
+        self._flowing = False  # whether the last claim brought all that it wanted
+        self._wanted = 0  # jobs that are asked for just now
+        self._looks = 0  # how often it was said that something may have arrived
         self._exhausted = False
         self._blocked = False
         self._worked = False
@@ -101,12 +124,15 @@ class Loop:
         """An attempt has ended."""
         self._outbox.append(settlement)
         self._news.set()
+        if self._flowing and len(self._outbox) >= _CROWD:
+            self._crowded.set()
 
     def slot_freed(self) -> None:
         self._news.set()
 
     def look_again(self) -> None:
         """Something may have arrived."""
+        self._looks += 1
         self._exhausted = False
         self._news.set()
 
@@ -131,14 +157,17 @@ class Loop:
         try:
             await self._turn()
         finally:
-            if self._watcher is not None:
-                self._watcher.cancel()
+            for task in (self._watcher, self._helper):
+                if task is not None:
+                    task.cancel()
 
     async def _turn(self) -> None:
         while not self._is_over():
+            if self._helper is not None and self._helper.done():
+                await self._helper  # it ends by what is wrong
             self._news.clear()
             if self._outbox or self._may_claim():
-                await self._exchange()
+                await self._exchange(self._first)
                 if self._outbox or self._may_claim():
                     continue
             self._tell_if_drained()
@@ -146,10 +175,29 @@ class Loop:
             if not self._is_over():
                 await self._rest()
 
+    async def _help(self) -> None:
+        """The second lane: what gathers while the first is busy."""
+        try:
+            while True:
+                await self._crowded.wait()
+                self._crowded.clear()
+                while self._is_crowded():
+                    await self._exchange(self._second)
+                    self._news.set()
+        except Exception:
+            self._news.set()
+            raise
+
+    def _is_crowded(self) -> bool:
+        if self._quiet or not self._flowing or not self._first.busy or len(self._outbox) < _CROWD:
+            return False
+        return self._may_claim()
+
     @property
     def empty(self) -> bool:
         """Whether the last claim found nothing more, and nothing runs or waits to be handed in."""
-        return self._exhausted and not self._outbox and self._slots.idle() and not self._unlooked
+        busy = self._first.busy or self._second.busy
+        return self._exhausted and not busy and not self._outbox and self._slots.idle() and not self._unlooked
 
     @property
     def wake_at(self) -> float | None:
@@ -162,10 +210,14 @@ class Loop:
             self._slots.drained()
 
     def _is_over(self) -> bool:
-        return self._stopping and not self._outbox and self._slots.idle()
+        return self._stopping and not self._second.busy and not self._outbox and self._slots.idle()
+
+    def _free(self) -> int:
+        """Slots that are neither taken nor asked for."""
+        return self._slots.free() - self._wanted
 
     def _may_claim(self) -> bool:
-        if self._quiet or not self._slots.free():
+        if self._quiet or self._free() <= 0:
             return False
         if self._spare:
             return not self._exhausted and self._slots.solitary()
@@ -178,22 +230,23 @@ class Loop:
         """Whether suspects may wait that no claim for one alone has looked for."""
         return self._quarantine.waiting and not self._alone
 
-    async def _exchange(self) -> None:
-        batch = self._outbox[:EXCHANGE]
-        want = min(self._slots.free(), EXCHANGE) if self._may_claim() else 0
+    async def _exchange(self, lane: _Lane) -> None:
+        most = self._share if self._flowing and self._share and not self._quiet else EXCHANGE
+        batch = self._outbox[:most]
+        del self._outbox[:most]
+        want = min(self._free(), most) if self._may_claim() else 0
         # What has stalled runs with nothing beside it.
         alone = want > 0 and (self._spare or self._quarantine.waiting) and self._slots.solitary()
-        self._seq += 1
+        call, looks = lane.call(), self._looks
         asked_at = self._clock.monotonic()
         terms = self._terms
         claim = Claim(
-            want=want, token=f"{self._sender}:{self._seq}", lease=terms.lease, worker=terms.worker,
+            want=want, token=f"{call.sender}:{call.seq}", lease=terms.lease, worker=terms.worker,
             alone=alone, max_stalls=terms.max_stalls, limits=terms.limits, only_suspects=self._spare,
         )  # fmt: skip
         if want:
             self._slots.claiming(alone=alone)
-        answer = await self._send(batch, claim, Call(self._sender, self._seq))
-        del self._outbox[: len(batch)]
+        answer = await self._answered(lane, batch, claim, call)
         for settlement, verdict in zip(batch, answer.verdicts, strict=True):
             self._slots.settled(settlement, verdict)
         for job in answer.jobs:
@@ -201,9 +254,21 @@ class Loop:
         self._worked = self._worked or bool(answer.jobs)
         if want:
             self._slots.looked(answer)
-            self._note(answer, claim, asked_at)
+            self._note(answer, claim, asked_at, looks)
             taken = bool(answer.jobs) and answer.jobs[0].suspect
             self._slots.claimed(suspect=taken, make_way=self._quarantine.until)
+
+    async def _answered(self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
+        """The answer; meanwhile the lane is busy, and what it has asked for is nobody else's to ask for."""
+        lane.busy = True
+        self._wanted += claim.want
+        if self._flowing and len(self._outbox) >= _CROWD:
+            self._crowded.set()
+        try:
+            return await self._send(batch, claim, call)
+        finally:
+            self._wanted -= claim.want
+            lane.busy = False
 
     async def _send(self, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
         """The answer, however often it takes: the same call again has no second effect."""
@@ -224,13 +289,17 @@ class Loop:
         timer.cancel()
         self._nap = None
 
-    def _note(self, answer: Exchange, claim: Claim, asked_at: float) -> None:
+    def _note(self, answer: Exchange, claim: Claim, asked_at: float, looks: int) -> None:
         """What the answer says about the next claim."""
         took_suspect = bool(answer.jobs) and answer.jobs[0].suspect
-        self._exhausted = len(answer.jobs) < claim.want and not took_suspect
+        # What was said to have arrived while the claim was under way may have come after it.
+        self._exhausted = len(answer.jobs) < claim.want and not took_suspect and looks == self._looks
         self._alone = claim.alone
         self._blocked = answer.blocked_by is not None
         self._quarantine.note(waiting=answer.suspects, taken=took_suspect)
+        self._flowing = len(answer.jobs) == claim.want and not (took_suspect or self._blocked or answer.suspects)
+        if self._flowing and self._share and self._helper is None:
+            self._helper = asyncio.get_running_loop().create_task(self._help())
         self._wake_at = None
         if self._exhausted and answer.wake_at is not None:
             # Counted from when it was asked for: the next claim is on its way for as long as this one was, and so
@@ -243,11 +312,11 @@ class Loop:
     async def _rest(self) -> None:
         """Until something finishes, arrives, or falls due."""
         waits = not self._spare  # else it would take the news away from those who can do something about it
-        if waits and self._exhausted and self._watcher is None and not self._quiet and self._slots.free():
+        if waits and self._exhausted and self._watcher is None and not self._quiet and self._free() > 0:
             self._watcher = asyncio.get_running_loop().create_task(self._watch())
         times = [time for time in (self._wake_at, self._quarantine.until) if time is not None]
         timer = None
-        if times and not self._quiet and self._slots.free():  # else there is nothing to do when they come
+        if times and not self._quiet and self._free() > 0:  # else there is nothing to do when they come
             timer = self._clock.later(max(0.0, min(times) - self._clock.monotonic()), self._due)
         await self._news.wait()
         if timer is not None:
@@ -255,6 +324,7 @@ class Loop:
 
     def _due(self) -> None:
         """What could not be had before may be had now."""
+        self._looks += 1
         self._exhausted = False
         self._wake_at = None
         self._news.set()
@@ -267,5 +337,6 @@ class Loop:
             await self._clock.sleep(_FIRST_PAUSE)  # the next exchange will say what is wrong
         finally:
             self._watcher = None
+        self._looks += 1
         self._exhausted = False
         self._news.set()

@@ -1,0 +1,42 @@
+"""Two exchanges of one worker at the same time, which only large batches bring about: no seed breaks a promise."""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.sim.plan import Plan
+from tests.sim.redis_store import RedisStore
+from tests.sim.store import MemoryStore
+from tests.sim.world import simulate
+from toril.worker import loop
+
+SEEDS = int(os.environ.get("TORIL_SIM_SEEDS", "100"))
+
+
+@pytest.mark.parametrize(("store", "seeds"), [(MemoryStore, SEEDS // 5), (RedisStore, SEEDS // 20)])
+@pytest.mark.covers("G1", "G2", "G3")
+def test_no_seed_breaks_a_promise_with_two_lanes(
+    store: Callable[..., Any], seeds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One job that has ended is crowd enough here."""
+    used: Counter[bool] = Counter()
+    original = loop.Loop._answered
+
+    async def counted(self: loop.Loop, lane: Any, *rest: Any) -> Any:
+        used[lane is self._second] += 1
+        return await original(self, lane, *rest)
+
+    monkeypatch.setattr(loop, "_CROWD", 1)
+    monkeypatch.setattr(loop.Loop, "_answered", counted)
+    for seed in range(5, 5 + seeds):
+        drawn = Plan.draw(seed)
+        plan = replace(drawn, jobs=60, workers=min(drawn.workers, 2), terms=replace(drawn.terms, slots=6))
+        result = simulate(seed, store=store, plan=plan)
+
+        assert result.violations == (), str(result)
+
+    assert used[True] > 0
