@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["App", "Queues"]
 
-_BESIDE = 5.0  # seconds that a worker's reaper rests: its own queues are looked after more often
+_BESIDE = 15.0  # seconds that a worker's reaper rests: its own queues are looked after by the process itself
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])

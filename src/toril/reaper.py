@@ -25,7 +25,8 @@ __all__ = ["LEASE", "Election", "Reaper", "check_electable"]
 
 LEASE: Final = 30.0  # seconds; renewed at a third of it, and tried for at a sixth
 _LONGEST_REST: Final = 1.0  # seconds: a lease that began after the last look is found this late at most
-_NAMES: Final = 10.0  # seconds between looks for new queues
+_NAMES: Final = 4  # rests between looks for new queues
+_LEAST_NAMES: Final = 10.0  # seconds
 _PRUNE: Final = 60.0
 _HEAL: Final = 300.0  # seconds between looks for what can be mended without asking
 _LOOKS: Final = 200  # in one of these: some twenty thousand ids on Redis
@@ -151,11 +152,11 @@ class Reaper:
         return self._election is None or self._election.leads
 
     async def _sweeps(self) -> None:
-        looked = None
+        looked, names = None, max(_LEAST_NAMES, _NAMES * self._rest)
         while True:
             await self._led.wait()
             try:
-                if self._named is None and (looked is None or self._clock.monotonic() - looked >= _NAMES):
+                if self._named is None and (looked is None or self._clock.monotonic() - looked >= names):
                     self._queues, looked = await self._store.queues(), self._clock.monotonic()
                 rest = await self._sweep()
             except TorilError as error:

@@ -15,7 +15,7 @@ from toril.schedule import move_on
 __all__ = ["Runs"]
 
 _ROUND: Final = 2.0  # seconds between two looks for schedules without a next run
-_SELDOM: Final = 15  # rounds between two looks into a queue for which this program declares none
+_SELDOM: Final = 30  # rounds between two looks into a queue for which this program declares none
 _AT_ONCE: Final = 100
 _AGAIN: Final = 1_000  # ms after which a run that waits for the one before is offered again
 

@@ -17,9 +17,9 @@ from toril.worker.leases import Keeper
 __all__ = ["Upkeep"]
 
 _PRUNE: Final = 60.0
-_BEAT: Final = 10.0
-_BEAT_TTL: Final = 30_000
-_LATE: Final = 6  # beats: a minute
+_BEAT: Final = 15.0
+_BEAT_TTL: Final = 45_000
+_LATE: Final = 4  # beats: a minute
 _AFTER_AN_ERROR: Final = 5.0
 _LISTEN: Final = 60_000
 

@@ -57,7 +57,7 @@ from toril.states import State
 __all__ = ["RedisEngine"]
 
 _POLL: Final = (
-    10.0  # seconds after which a queue is looked at without news: a marker may have been lost with its reader
+    20.0  # seconds after which a queue is looked at without news: a marker may have been lost with its reader
 )
 _LOOK: Final = 1.0  # seconds after which a result is looked for without news: other libraries' workers do not tell
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
