@@ -107,6 +107,24 @@ def test_a_higher_log_level_is_quieter(fresh: Fresh, toril: Toril) -> None:
     assert ended(fresh("run", "jobs:app", "--burst", "--log-level", "warning")) == ""
 
 
+def test_worker_processes_have_the_loop_that_is_asked_for(fresh: Fresh, toril: Toril, folder: Path) -> None:
+    """A package of that name makes it; here one that says so."""
+    says = "    logging.getLogger('mine').warning('another loop')\n    return asyncio.new_event_loop()\n"
+    (folder / "uvloop.py").write_text(f"import asyncio, logging\n\ndef new_event_loop():\n{says}")
+    toril("add", "email", "greet", '{"name": "ada"}')
+
+    log = ended(fresh("run", "jobs:app", "--burst", "--loop", "uvloop"))
+
+    assert log.count("another loop") == 1
+    assert "job completed" in log
+
+
+def test_a_loop_that_is_not_installed_is_refused(toril: Toril, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toril.cli.run.find_spec", lambda _: None)
+
+    assert "pip install 'toril[uvloop]'" in toril("run", "jobs:app", "--loop", "uvloop", code=2).output
+
+
 def test_only_the_chosen_queues_are_worked(fresh: Fresh, toril: Toril, url: str) -> None:
     toril("add", "email", "greet", '{"name": "ada"}')
     toril("add", "other", "greet", '{"name": "ada"}')
@@ -245,6 +263,7 @@ def test_every_option_of_a_worker_can_be_a_variable(monkeypatch: pytest.MonkeyPa
         "TORIL_HTTP_PROXY": ("10.0.0.1", ("10.0.0.1",)),
         "TORIL_HTTP_ORIGIN": ("https://a.example", "https://a.example"),
         "TORIL_UNREADY_AFTER": ("3", 3.0),
+        "TORIL_LOOP": ("uvloop", "uvloop"),
         "TORIL_LOG_LEVEL": ("debug", "debug"),
     }
     for name, (written, _) in given.items():

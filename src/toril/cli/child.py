@@ -2,6 +2,7 @@
 
 import asyncio
 import faulthandler
+import importlib
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import signal
 import sys
 import sysconfig
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -66,11 +68,17 @@ def sources() -> list[str]:
 
 def _worked(app: App, queues: dict[str, int], given: dict[str, Any], under: Under) -> int:
     try:
-        return asyncio.run(app.run(queues=queues, grace=given["grace"], burst=given["burst"], under=under))
+        with asyncio.Runner(loop_factory=_loop_factory(given["loop"])) as runner:
+            return runner.run(app.run(queues=queues, grace=given["grace"], burst=given["burst"], under=under))
     except BaseExceptionGroup as group:
         return _failed(_innermost(group), under)
     except Exception as error:
         return _failed(error, under)
+
+
+def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop; nothing, where Python's own is to do."""
+    return None if name == "asyncio" else importlib.import_module(name).new_event_loop
 
 
 def _failed(error: BaseException, under: Under) -> int:

@@ -18,6 +18,7 @@ from toril.supervisor import Listen, Plan, Supervisor, Suspects, reload, serve
 __all__ = ["run"]
 
 _LEVELS: Final = ("debug", "info", "warning", "error")
+_LOOPS: Final = ("asyncio", "uvloop")
 _TYPED: Final = click.core.ParameterSource.COMMANDLINE
 _UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
@@ -69,6 +70,13 @@ def size(written: str) -> int:
 @click.option(
     "--unready-after", type=duration, default="10", help="Not ready once the store is away for so long. [default: 10s]"
 )
+@click.option(
+    "--loop",
+    type=click.Choice(_LOOPS),
+    default="asyncio",
+    show_default=True,
+    help="The event loop of worker processes.",
+)
 @click.option("--log-level", type=click.Choice(_LEVELS, case_sensitive=False), default="info", show_default=True)
 def run(
     *, target: str, log_level: str, http_token: str | None, http_read_token: str | None, http_host: tuple[str, ...],
@@ -95,11 +103,15 @@ def run(
 
 def _plan(
     target: str, log_level: str, *, chosen: tuple[Any, ...], grace: float, burst: bool, http: tuple[str, int] | None,
-    no_http: bool, http_origin: str | None, **rest: Any,
+    no_http: bool, http_origin: str | None, loop: str, **rest: Any,
 ) -> Plan:  # fmt: skip
+    if loop != "asyncio" and find_spec(loop) is None:
+        raise click.UsageError(
+            f"--loop {loop} needs the package {loop!r}: install it with  pip install 'toril[{loop}]'"
+        )
     if http is not None and no_http and click.get_current_context().get_parameter_source("http") is _TYPED:
         raise click.UsageError("--http and --no-http exclude each other")
-    orders = {"target": target, "queues": chosen, "grace": grace, "burst": burst, "log_level": log_level}
+    orders = {"target": target, "queues": chosen, "grace": grace, "burst": burst, "log_level": log_level, "loop": loop}
     usual = Suspects.MAKE_WAY if burst else Suspects.LEAVE if rest["processes"] == 1 else Suspects.WHEN_IDLE
     command, spare = (_command(orders | {"suspects": suspects.name}) for suspects in (usual, Suspects.ONLY))
     listen = None if no_http else Listen(*(http or DEFAULT), asked_for=http is not None, origin=http_origin)
