@@ -80,6 +80,11 @@ class Events:
             raise TypeError(f"a listener must be callable, not {shown(listener)}")
         self._listeners.setdefault(name, []).append(listener)
 
+    @property
+    def any(self) -> bool:
+        """Whether anyone listens for anything."""
+        return bool(self._listeners)
+
     def wanted(self, name: EventName) -> bool:
         """Whether anyone listens; if not, the event need not be made."""
         return name in self._listeners

@@ -133,8 +133,11 @@ class _Typed:
         adapter = self._adapter or self._make()
         if len(text) > MAX_PAYLOAD:
             decode(text, what=self._what)  # refuses it, with the sizes
-        with _naming(self._what):
+        try:
             return adapter.validate_json(text)
+        except Exception as error:
+            with _naming(self._what):
+                raise error from None
 
     def prepare(self) -> None:
         with contextlib.suppress(Exception):  # a type that cannot be checked fails its jobs, which say so

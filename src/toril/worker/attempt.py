@@ -24,6 +24,7 @@ __all__ = ["ChildFailed", "Dropped", "Invoke", "Rules", "Unfit", "judged", "outc
 # Calls the handler with its payload, wherever it runs.
 Invoke = Callable[[Entry, Any], Awaitable[Any]]
 
+_NOTHING = Completed()  # what most handlers return
 _UNKNOWN_DELAY = 5_000  # before another worker, which may know the name, is offered the job
 
 
@@ -112,7 +113,7 @@ def told_to_stop(signal: Signal, job: Claimed, rules: Rules) -> Outcome:
 def completed(entry: Entry, result: Any) -> Completed:
     """The work is done. A result that cannot be kept does not undo that: it is dropped, and the record says so."""
     if result is None:
-        return Completed()
+        return _NOTHING
     if isinstance(result, Unfit):
         return _not_kept(entry, result.why)
     try:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from toril.calls import Caller
@@ -25,48 +26,49 @@ from toril.model import (
 )
 from toril.protocols import Flows
 
-__all__ = ["AttemptReports"]
+__all__ = ["AttemptReports", "Desk"]
 
 _INTERVAL: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What the reports of all attempts at one queue need. `job` makes what users see of a job; `progressed` hears of
+    progress that was written."""
+
+    queue: str
+    engine: Engine
+    clock: Clock
+    caller: Caller
+    job: Callable[[Claimed], Job[Any]]
+    progressed: Callable[[Claimed, str], None]
+
+    @property
+    def flows(self) -> Flows:
+        return self.engine  # type: ignore[return-value]
 
 
 class AttemptReports:
     """One attempt's way to the store. Progress that comes too fast is held back, and the last of it written soon."""
 
-    __slots__ = (
-        "_caller",
-        "_clock",
-        "_engine",
-        "_flows",
-        "_job",
-        "_pending",
-        "_progressed",
-        "_queue",
-        "_sent",
-        "_timer",
-        "_turns",
-        "_writing",
-    )
+    __slots__ = ("_claimed", "_desk", "_pending", "_sent", "_timer", "_turns", "_writing")
 
-    def __init__(
-        self, queue: str, engine: Engine, clock: Clock, caller: Caller, job: Callable[[Claimed], Job[Any]],
-        progressed: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        self._queue = queue
-        self._engine = engine
-        self._flows: Flows = engine  # type: ignore[assignment]
-        self._clock = clock
-        self._caller = caller
-        self._job = job
-        self._progressed = progressed
+    def __init__(self, desk: Desk, claimed: Claimed) -> None:
+        self._desk = desk
+        self._claimed = claimed
         self._pending: Progress | None = None
         self._sent: float | None = None
         self._timer: Timer | None = None
         self._turns = 0
         self._writing: asyncio.Task[None] | None = None
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether there may be something to flush."""
+        return self._sent is not None
+
     def job(self, claimed: Claimed) -> Job[Any]:
-        return self._job(claimed)
+        return self._desk.job(claimed)
 
     async def report(self, report: Report) -> Verdict:
         """Progress and log lines are told as well as can be: a store that is away fails no job for them. Data and
@@ -80,15 +82,15 @@ class AttemptReports:
                 return await self._write(report)
 
     async def family(self, claimed: Claimed) -> Family:
-        return await self._caller.send(lambda _: self._flows.family(_ref(claimed)))
+        return await self._desk.caller.send(lambda _: self._desk.flows.family(_ref(claimed)))
 
     async def children(self, claimed: Claimed) -> list[Child]:
         found: list[Child] = []
         cursor: str | None = None
         while True:
             after = cursor
-            page = await self._caller.send(
-                lambda _, after=after: self._flows.children(_ref(claimed), cursor=after, limit=1000)  # type: ignore[misc]
+            page = await self._desk.caller.send(
+                lambda _, after=after: self._desk.flows.children(_ref(claimed), cursor=after, limit=1000)  # type: ignore[misc]
             )
             found += page.items
             cursor = page.cursor
@@ -96,20 +98,20 @@ class AttemptReports:
                 return found
 
     async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict:
-        return await self._caller.send(lambda call: self._flows.add_children(claimed.lease, nodes, call=call))
+        return await self._desk.caller.send(lambda call: self._desk.flows.add_children(claimed.lease, nodes, call=call))
 
     def turn(self) -> int:
         self._turns += 1
         return self._turns - 1
 
     async def _progress(self, report: Progress) -> Verdict:
-        now = self._clock.monotonic()
+        now = self._desk.clock.monotonic()
         if self._sent is None or now - self._sent >= _INTERVAL:
             self._sent, self._pending = now, None
             return await self._try_to_write(report)
         self._pending = report
         if self._timer is None:
-            self._timer = self._clock.later(self._sent + _INTERVAL - now, self._catch_up)
+            self._timer = self._desk.clock.later(self._sent + _INTERVAL - now, self._catch_up)
         return Verdict.OK
 
     async def flush(self) -> None:
@@ -123,7 +125,7 @@ class AttemptReports:
     def _catch_up(self) -> None:
         self._timer = None
         if self._pending is not None and (self._writing is None or self._writing.done()):
-            self._sent = self._clock.monotonic()
+            self._sent = self._desk.clock.monotonic()
             self._writing = asyncio.ensure_future(self._write_pending())
 
     async def _write_pending(self) -> None:
@@ -142,9 +144,11 @@ class AttemptReports:
             return Verdict.OK
 
     async def _write(self, report: Report) -> Verdict:
-        (verdict,) = await self._caller.send(lambda call: self._engine.report(self._queue, [report], call=call))
+        (verdict,) = await self._desk.caller.send(
+            lambda call: self._desk.engine.report(self._desk.queue, [report], call=call)
+        )
         if isinstance(report, Progress) and verdict is Verdict.OK:
-            self._progressed(report.value)
+            self._desk.progressed(self._claimed, report.value)
         return verdict
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +20,11 @@ class Running:
     job: Claimed
     signal: Signal
     started: float
+    over_by: Callable[["Running", BaseException], None]
     task: "asyncio.Task[None] | None" = None
     timers: list[Timer] = field(default_factory=list)
     outcome: Outcome | None = None
+    begun: bool = False
     over: bool = False
 
     @property
@@ -51,8 +54,15 @@ class Running:
         return "".join("".join(traceback.format_stack(frame, limit=1)) for frame in frames)
 
     def cancel(self) -> None:
-        if self.task is not None:
-            self.task.cancel()
+        if self.task is None:
+            return
+        if not self.begun:  # nothing of the attempt will run that could tell
+            self.task.add_done_callback(self._never_began)
+        self.task.cancel()
+
+    def _never_began(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled() and not self.begun:
+            self.over_by(self, asyncio.CancelledError())
 
 
 async def with_job(call: Any, ctx: Any) -> Any:

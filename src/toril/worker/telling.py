@@ -89,6 +89,8 @@ class Telling:
         if verdict is not Verdict.OK:
             self.lost(job, duration)
             return
+        if not self._events.any:
+            return
         match settlement.outcome:
             case Completed(_, summary):
                 self._tell("completed", job, duration, detail=summary)

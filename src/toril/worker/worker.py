@@ -26,7 +26,7 @@ from toril.worker.breaking import Breaking
 from toril.worker.children import Children
 from toril.worker.leases import Keeper
 from toril.worker.loop import Loop, Terms
-from toril.worker.reports import AttemptReports
+from toril.worker.reports import AttemptReports, Desk
 from toril.worker.rescue import Rescue
 from toril.worker.running import Running, with_job
 from toril.worker.schedules import Runs
@@ -69,6 +69,7 @@ class Worker:
         self._running: dict[int, Running] = {}
         self._rescue = Rescue(queue, self._job)
         self._telling = Telling(queue.name, around, self._rescue.lost)
+        self._desk = Desk(queue.name, around.engine, around.clock, around.caller, self._job, self._telling.progress)
         precedence = Precedence.PRIORITY_FIRST if options.priority_first else Precedence.PLAIN_FIRST
         terms = Terms(
             queue=queue.name, worker=around.name, concurrency=self.concurrency, lease=options.lease,
@@ -85,7 +86,7 @@ class Worker:
         self._breaking = Breaking(queue, around, self._rules.table_for)
         self._threads = Threads(queue.name, self.concurrency)
         self._children = Children()
-        self._attempts: set[asyncio.Task[None]] = set()
+        self._attempts: set[asyncio.Task[None] | None] = set()
         self._home: asyncio.AbstractEventLoop | None = None
         self._leaving = False
         self.started = 0  # jobs, since the beginning
@@ -101,7 +102,7 @@ class Worker:
         finally:
             self._leaving = True
             await self._breaking.settle()
-            for attempt in self._attempts:  # those that were told to stop, and did not
+            for attempt in filter(None, self._attempts):  # those that were told to stop, and did not
                 attempt.cancel()
             await self._rescue.close()
             self._threads.close()
@@ -158,7 +159,7 @@ class Worker:
         if self._loop.stopping:  # it was claimed before the stop, and the answer took its time
             self._hand_in(job, Released(), 0)
             return
-        running = Running(job, Signal(), self._around.clock.monotonic())
+        running = Running(job, Signal(), self._around.clock.monotonic(), self._over)
         self._running[id(running)] = running
         self.started += 1
         self._around.solitude.begin()
@@ -166,9 +167,8 @@ class Worker:
         self._around.keeper.hold(
             job.lease, ttl=options.lease, renew=options.renew, since=asked_at, tell=self._heard_elsewhere
         )
-        running.task = asyncio.get_running_loop().create_task(self._attempt(running))
-        self._attempts.add(running.task)
-        running.task.add_done_callback(partial(self._over, running))
+        running.task = task = asyncio.get_running_loop().create_task(self._attempt(running))
+        self._attempts.add(task)
 
     def settled(self, settlement: Settlement, verdict: Verdict) -> None:
         # Only now: while the outcome waits to be handed in, its lease has to hold, or the job would run again.
@@ -189,32 +189,38 @@ class Worker:
     # attempts
 
     async def _attempt(self, running: Running) -> None:
-        job = running.job
-        current.set((job.lease.queue, job.lease.id, job.name, job.attempts_made + 1))
-        self._telling.started(job)
-        reports = self._reports(job)
-        self._arm(running)
+        """In a task of its own. It sees to its end by itself: to be called back would be a turn of the loop a job."""
+        running.begun, job = True, running.job
         try:
+            current.set((job.lease.queue, job.lease.id, job.name, job.attempts_made + 1))
+            self._telling.started(job)
+            reports = AttemptReports(self._desk, job)
+            self._arm(running)
             runs = self._around.runs if job.lease.id.startswith("repeat:") else None
             outcome = (await runs.turn(job) if runs is not None else None) or await outcome_of(
                 job, running.signal, self._rules, partial(self._invoke, running, reports)
             )
+            running.ends_with(outcome)
+            if reports.unwritten:
+                await reports.flush()
+            self._settle_unless_over(running, outcome)
         except Dropped:
             self._drop(running)
-            return
-        running.ends_with(outcome)
-        await reports.flush()
-        self._settle_unless_over(running, outcome)
+        except BaseException as error:
+            self._over(running, error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._attempts.discard(running.task)
 
-    def _over(self, running: Running, task: "asyncio.Task[None]") -> None:
-        """The task has ended. An error that comes this far is ours, and its job is not to be lost with it; nor is that
+    def _over(self, running: Running, error: BaseException) -> None:
+        """The task ends by this. An error that comes so far is ours, and its job is not to be lost with it; nor is that
         of a handler that has cancelled its own task."""
-        self._attempts.discard(task)
-        if task.cancelled():
+        if isinstance(error, asyncio.CancelledError):
             if not self._leaving:
                 cancelled = asyncio.CancelledError("the handler's task was cancelled")
                 self._settle_unless_over(running, judged(cancelled, running.job, self._rules))
-        elif (error := task.exception()) is not None:
+        else:
             self._error(f"an attempt of job {running.lease.id} broke: {error!r}")
             self._settle_unless_over(running, judged(error, running.job, self._rules))
 
@@ -266,11 +272,6 @@ class Worker:
         stack = order.stack()
         if stack is not None:
             self._telling.stuck(job, stack)
-
-    def _reports(self, job: Claimed) -> AttemptReports:
-        around = self._around
-        told = partial(self._telling.progress, job)
-        return AttemptReports(self.queue.name, around.engine, around.clock, around.caller, self._job, told)
 
     def _job(self, job: Claimed) -> Job[Any]:
         entry = self.queue.handlers.find(job.name)
