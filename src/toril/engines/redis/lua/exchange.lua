@@ -52,7 +52,7 @@ for i, held in ipairs(holds(ids, tokens)) do
     verdicts[i] = (seen or call('EXISTS', P .. id) == 1) and LOST or MISSING
   end
 end
-local mistake = wrong('zset', K.marker) or wrong('stream', K.events) or (count == 0 and wrong('zset', K.deadlines))
+local mistake = wrong('zset', K.marker) or wrong('stream', K.events) or ((count == 0 or slack == 0) and wrong('zset', K.deadlines))
   or (kinds.completed and wrong_for_ending('completed', kinds.kept))
   or ((kinds.failed or own[3]) and wrong_for_ending('failed', true))
   or ((kinds.failed or prioritized + delayed > 0) and wrong('string', K.pc))

@@ -2,11 +2,13 @@
 -- time: then keys that expire outlive it by `slack`, and what counts is the time written beside them.
 local P, W = KEYS[1], KEYS[2]
 local call = redis.call
-local now, slack = tonumber(ARGV[1]), N.slack
-if not now then
-  local time = call('TIME')
-  now, slack = time[1] * 1000 + math.floor(time[2] / 1000), 0
-end
+local now, slack, NOW = tonumber(ARGV[1]), N.slack, ARGV[1]
 -- A number becomes an argument by way of `%.17g`, which is slow; texts of those that come often are made once.
 -- Not by `%d`: where the server is one of 32 bits, no time in ms fits.
-local NOW = string.format('%.0f', now)
+if now then
+  NOW = string.format('%.0f', now)
+else
+  local time = call('TIME')
+  local ms = math.floor(time[2] / 1000)
+  now, slack, NOW = time[1] * 1000 + ms, 0, time[1] .. string.format('%03d', ms)
+end

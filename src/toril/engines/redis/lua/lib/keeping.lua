@@ -10,7 +10,7 @@ end
 local function record_runs(ending, list)
   local count, packed, runs, last, key = #list, {}, P .. K.runs_completed, F.runs_completed, P .. K.metrics_completed
   if ending == 'failed' then runs, last, key = P .. K.runs_failed, F.runs_failed, P .. K.metrics_failed end
-  local number = call('HINCRBY', P .. K.toril, last, count) - count
+  local number = call('HINCRBY', P .. K.toril, last, string.format('%d', count)) - count
   for i = math.max(1, count - N.runs + 1), count do
     list[i][1] = number + i
     packed[#packed + 1] = cmsgpack.pack(list[i])

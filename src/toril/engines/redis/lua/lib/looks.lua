@@ -26,7 +26,7 @@ end
 -- Those to be claimed, and whether there are more; nil if one is not as usual. One that stands in the line twice, or has
 -- just ended, must be looked at again after what is done to it first.
 local function usual_next(seen)
-  local line, found = call('LRANGE', P .. K.wait, -want - 1, -1), {}
+  local line, found = call('LRANGE', P .. K.wait, string.format('%d', -want - 1), '-1'), {}
   for i = #line, math.max(1, #line - want + 1), -1 do
     local row, name, options, starts = redis.pcall('HGETALL', P .. line[i]), nil, nil, nil
     for j = 1, #row, 2 do

@@ -30,19 +30,19 @@ end
 
 local function usually()
   if ARGV[8] ~= '' or ARGV[11] ~= '' or meta[1] or meta[2] or meta[3] or own[5] or (tonumber(own[4] or nil) or 0) > now then return end
-  local due = call('ZRANGE', P .. K.delayed, 0, 0, 'WITHSCORES')[2]
+  local due = call('ZRANGE', P .. K.delayed, '0', '0', 'WITHSCORES')[2]
   due = due and math.floor(due / N.ties)
   if (due and due <= now) or call('EXISTS', P .. K.prioritized, P .. K.suspects, P .. K.stalled) > 0 then return end
   local ending, ids, seen = usual_endings()
   if not ending then return end
   local next_ones, more = usual_next(seen)
   if not next_ones then return end
-  if not fits('XLEN', K.events) or (count == 0 and not fits('ZCARD', K.deadlines))
+  if not fits('XLEN', K.events) or ((count == 0 or slack == 0) and not fits('ZCARD', K.deadlines))
     or (count > 0 and not (fits('LLEN', K.runs_completed) and fits('HLEN', K.metrics_completed))) then return end
   local running, marked = call('LLEN', P .. K.active), redis.pcall('ZSCORE', P .. K.marker, '0')
   if type(marked) == 'table' then return end
   if count > 0 then end_all(ending, ids, running) else call('DEL', P .. K.lock) end
-  if #next_ones > 0 then call('RPOP', P .. K.wait, #next_ones) end
+  if #next_ones > 0 then call('RPOP', P .. K.wait, string.format('%d', #next_ones)) end
   for i = 1, #next_ones do hand_out(unpack(next_ones[i], 1, 4)) end
   note_taken()
   if count > 0 and #taken == 0 then
