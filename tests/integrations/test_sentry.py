@@ -1,8 +1,9 @@
 """Sentry hears once of a job that failed for good, with its error, and sees nothing of its payload."""
 
+import asyncio
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -150,13 +151,38 @@ async def test_what_a_handler_sends_itself_has_the_tags_and_the_log_line_is_no_s
 async def test_what_no_handler_raised_is_reported_in_its_words(sent: list[dict[str, Any]]) -> None:
     app = App("memory://")
     instrument(app)
-    app.queue("apart", {"misbehave": handler(misbehave, executor="process")}, retry=Retry(1))
+
+    async def endless(ctx: JobContext[None]) -> None:
+        await asyncio.Event().wait()
+
+    handlers: dict[str, Callable[..., Any]] = {
+        "misbehave": handler(misbehave, executor="process"),
+        "endless": handler(endless, timeout=0.05),
+    }
+    app.queue("apart", handlers, retry=Retry(1))
 
     async with app:
-        await app.queues["apart"].add("misbehave", "nested")
-        await app.queues["apart"].add("nobody knows this one")
+        for name, data in (("misbehave", "nested"), ("endless", None), ("nobody knows this one", None)):
+            await app.queues["apart"].add(name, data)
         await app.run(burst=True)
 
-    assert {kind for kind, _ in errors(sent)} == {"UnknownJob", "URLError"}
+    assert {kind for kind, _ in errors(sent)} == {"UnknownJob", "TimeoutError", "URLError"}
     (apart,) = (event for event in sent if event["exception"]["values"][0]["type"] == "URLError")
     assert "misbehave" in apart["extra"]["traceback"]
+    assert apart["tags"]["toril.job_name"] == "misbehave"
+
+
+async def test_a_job_whose_workers_died_too_often_is_reported(sent: list[dict[str, Any]]) -> None:
+    app = App("memory://")
+    instrument(app)
+    queue = app.queue("shop", [calm], max_stalls=0)
+
+    async with memory(app) as test:
+        job = await queue.add(calm, "")
+        test.kill("claimed", job)
+        await test.after("10m")
+
+    (event,) = sent
+    assert errors(sent) == [("JobFailed", "stalled once more than it may, and was ended")]
+    assert event["transaction"] == "shop"
+    assert {**event["tags"]} == {"toril.queue": "shop", "toril.job_id": job.id}, "no more is known of it"

@@ -115,9 +115,10 @@ def _from_error(error: BaseException) -> "tuple[Event, Hint]":
 
 
 def _tag(scope: Scope, queue: str, job_id: str, name: str, attempt: int) -> None:
-    scope.set_transaction_name(f"{queue}/{name}", source="task")
+    """What is known: of a job that its worker left behind, no more than where it was."""
+    scope.set_transaction_name(f"{queue}/{name}" if name else queue, source="task")
     facts = {"toril.queue": queue, "toril.job_id": job_id, "toril.job_name": name, "toril.attempt": attempt}
-    scope.set_tags(facts)
+    scope.set_tags({tag: value for tag, value in facts.items() if value})
 
 
 @cache
