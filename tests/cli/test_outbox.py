@@ -1,11 +1,12 @@
 """`toril outbox`: the outbox of an application, from the shell."""
 
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Toril, documents, on
+from tests.cli.conftest import Fresh, Toril, documents, on
 from toril import App
 
 OUTBOX = "sqlite:///shop.db"
@@ -58,3 +59,19 @@ def test_what_is_no_outbox_is_said_in_a_line(toril: Toril, folder: Path) -> None
     assert "toril outbox create URL" in toril("outbox", "list", "sqlite:///empty.db", code=1).stderr
     assert "is neither" in toril("outbox", "list", "mysql://host/db", code=2).stderr
     assert not (folder / "none.db").exists()
+
+
+def test_a_relay_is_a_process_that_ends_by_a_signal(toril: Toril, fresh: Fresh, url: str, outbox: Path) -> None:
+    process = fresh("outbox", "relay", OUTBOX)
+    try:
+        until = time.monotonic() + 120
+        while len(documents(toril("outbox", "list", OUTBOX, "--json").stdout)) != 1:
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    finally:
+        process.terminate()
+        _, errors = process.communicate(timeout=120)
+
+    assert process.returncode == 0, errors
+    assert on(url, lambda app: app.queue("mail").job("good")) is not None

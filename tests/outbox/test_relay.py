@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import opened
+from tests.kinds import redis_of
 from tests.outbox.places import QUEUES, Place, finished, relay_of
 from tests.postgres import postgres
 from toril import App
@@ -178,6 +179,27 @@ class Held:
 
     async def remove(self, *given: Any, **options: Any) -> Any:
         return await self._store.remove(*given, **options)
+
+
+@pytest.mark.covers("F122")
+async def test_redis_knows_a_batch_that_was_handed_over_and_not_deleted(place: Place, clock: ManualClock) -> None:
+    write(place, "a", "b")
+    store = redis_of("redis", clock)
+    await store.open()
+    relay, runs = relay_of(place, store), Counter[str]()
+    done = relay._database.done
+    relay._database.done = lambda _: None  # type: ignore[method-assign, assignment]
+    await relay.round()
+    await finished(store, runs)
+    relay._database.done = done  # type: ignore[method-assign]
+    place.time_passes()
+
+    assert await drained(relay) == 2
+
+    await finished(store, runs)
+    await store.close()
+    assert runs == {"a": 1, "b": 1}
+    assert place.left() == []
 
 
 @pytest.mark.covers("F122")

@@ -16,7 +16,7 @@ from toril.clock import SYSTEM
 from toril.engine import connect
 
 LONG = 120.0
-KILLS = int(os.environ.get("TORIL_OUTBOX_KILLS", "3"))  # processes killed, for each kind of database
+KILLS = int(os.environ.get("TORIL_OUTBOX_KILLS", "2"))  # processes killed, for each kind of database
 
 
 async def test_a_worker_goes_on_without_an_outbox_and_runs_what_is_written(place: Place, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from tests.outbox.places import Place
 from tests.postgres import postgres
@@ -99,10 +100,14 @@ def test_the_queue_is_told_or_the_only_one_that_can_be_meant(app: App, tmp_path:
     place.close()
 
 
-@pytest.mark.parametrize("kind", ["connection", "session"])
+@pytest.mark.parametrize("kind", ["connection", "session", "scoped"])
 def test_sqlalchemy_writes_in_its_own_transaction(app: App, place: Place, kind: str) -> None:
     engine = create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
-    with engine.connect() if kind == "connection" else Session(engine) as connection:
+    makers: dict[str, Any] = {"connection": engine.connect, "session": partial(Session, engine)}
+    makers["scoped"] = scoped_session(sessionmaker(engine))
+    with makers[kind]() as connection:
+        if kind == "scoped":
+            connection = makers[kind]  # noqa: PLW2901 - which stands for the session of the thread
         kept = app.outbox(connection).add("n", {"colon": ":name ? %s"}, queue="mail")
         connection.commit()
         app.outbox(connection).add("n", queue="mail")
