@@ -50,6 +50,9 @@ PAGES = (
     "/schedules", "/flows", "/groups", "/breakers", "/audit", "/find?q=77", "/queues/failed?state=failed&q=error:user",
 )  # fmt: skip
 
+# What goes through the whole store, as the command of that name does: no page.
+WALKS = ("/doctor",)
+
 _numbers = count()
 
 
@@ -109,7 +112,7 @@ async def addresses(app: App) -> list[str]:
 
 def _endpoints(job: str, letter: str) -> Iterator[str]:
     for endpoint in ENDPOINTS:
-        if endpoint.method == "GET":
+        if endpoint.method == "GET" and endpoint.path not in WALKS:
             path = endpoint.path.replace("/dead-letters/{id}", f"/dead-letters/{letter}")
             path = path.replace("{queue}", "failed").replace("/jobs/{id}", f"/jobs/{job}").replace("{id}", "none")
             yield "/api/v1" + path.replace("{worker}", "worker-1").replace("{group}", "none").replace("{key}", "none")

@@ -25,7 +25,7 @@ __all__ = ["AppDeadLetters", "Replayed"]
 T = TypeVar("T")
 
 _A_CALL: Final = 100  # moved or deleted in one step
-_A_PAGE: Final = 200
+_A_PAGE: Final = 100
 
 Which: TypeAlias = LetterFilter | Sequence[str] | str
 Edit: TypeAlias = Callable[[Any], Any]

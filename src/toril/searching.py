@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 StateName = Literal["waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed"]
 
-_A_PAGE: Final = 200
+_A_PAGE: Final = 100
 LOOKED: Final = 5_000  # jobs looked through in one call
 PATIENCE: Final = 2.0  # seconds that one call takes, and the page that it is at
 _SAMPLE: Final = 2_000  # failures that are put together
