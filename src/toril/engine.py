@@ -54,7 +54,7 @@ from toril.model import (
     Verdict,
     WorkerView,
 )
-from toril.protocols import Audits, Breakers, DeadLetters, Flows, Groups, Measures, Repairs
+from toril.protocols import Audits, Breakers, DeadLetters, Flows, Groups, Measures, Moves, Repairs
 from toril.states import State
 
 __all__ = ["Durability", "Engine", "Inspector", "Schedules", "Store", "connect", "redacted"]
@@ -280,7 +280,7 @@ class Schedules(Protocol):
         """Remove those that were declared in code and are not among `keep`. Returns their ids."""
 
 
-class Store(Engine, Inspector, DeadLetters, Breakers, Audits, Repairs, Flows, Groups, Measures, Protocol):
+class Store(Engine, Inspector, DeadLetters, Breakers, Audits, Repairs, Flows, Groups, Measures, Moves, Protocol):
     """Both sides of one store, as `connect` gives it."""
 
     @property

@@ -5,8 +5,10 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from toril.model import (
     BUILDING,
+    LOAD,
     Added,
     Admission,
+    Arrival,
     Audited,
     Call,
     Changed,
@@ -24,7 +26,9 @@ from toril.model import (
     JobRef,
     Keep,
     Lease,
+    Load,
     Page,
+    Part,
     Replay,
     SetGroup,
     Sign,
@@ -32,7 +36,7 @@ from toril.model import (
     Window,
 )
 
-__all__ = ["Audits", "Breakers", "DeadLetters", "Flows", "Groups", "Measures", "Order", "Repairs"]
+__all__ = ["Audits", "Breakers", "DeadLetters", "Flows", "Groups", "Measures", "Moves", "Order", "Repairs"]
 
 Order: TypeAlias = Literal["newest", "oldest"]
 
@@ -173,3 +177,31 @@ class Measures(Protocol):
 
     async def figures(self, queues: Sequence[str], window: Window, *, now: int | None = None) -> Figures:
         """These queues, at most 50, at one moment and in one step."""
+
+
+@runtime_checkable
+class Moves(Protocol):
+    """Leaving for another store, and coming from one. A load is taken out of this store by one step and put into the
+    other by another; between them it is in neither, and claimable in none. One is on its way at a time: whoever asks
+    for the next before it is forgotten gets the same again, and a store that is given one again knows that it has it.
+    So a move can be broken off anywhere, and gone on with by anybody."""
+
+    async def identity(self) -> str:
+        """A name that no other store has."""
+
+    async def departure(self, queue: str) -> str | None:
+        """The store for which a queue leaves, or has left; until it comes back."""
+
+    async def pack(
+        self, part: Part, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
+    ) -> Load | None:
+        """Take something out: the queue's settings (once; and the queue is paused), jobs that do not run, schedules,
+        what was recorded; or dead letters, or what belongs to the whole store. None: there is nothing, for now.
+        `WrongState` while there is something on its way to another store than `to`."""
+
+    async def unload(self, load: Load, *, sender: str, now: int | None = None) -> Arrival:
+        """Store what another store has sent, unless that was done. Settings replace those of here, and the numbers of
+        new jobs begin far behind those of there; figures are added up."""
+
+    async def forget(self, load: Load, *, now: int | None = None) -> bool:
+        """The load has arrived. False: it is not the one that is on its way."""

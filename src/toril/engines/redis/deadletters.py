@@ -30,7 +30,7 @@ from toril.policy.letters import cursor_of, place_of
 from toril.protocols import Order
 from toril.states import State
 
-__all__ = ["RedisDeadLetters"]
+__all__ = ["RedisDeadLetters", "letter_of"]
 
 _MOST: Final = 1_000  # in one page
 
@@ -50,13 +50,13 @@ class RedisDeadLetters(RedisStore):
             if len(rows) > most or room < 0 or (len(found) < size and taken <= NUMBERS["look"]):
                 break
             last, time = rows[-1][:2]
-        items = tuple(map(_letter, rows[:most]))
+        items = tuple(map(letter_of, rows[:most]))
         return Page(items, cursor_of(items[-1]) if room < 0 or len(rows) > most else None)
 
     async def letters_of(self, ids: Sequence[str]) -> list[DeadLetter | None]:
         bounded(ids)
         rows = await self._read("letters", DEAD_LETTERS, ["of", *ids]) if ids else []
-        return [None if row is None else _letter(row) for row in rows]
+        return [None if row is None else letter_of(row) for row in rows]
 
     async def count_letters(self) -> int:
         self._check_open()
@@ -118,7 +118,7 @@ def _changed(answer: Sequence[Any]) -> Changed:
     )
 
 
-def _letter(row: Sequence[Any]) -> DeadLetter:
+def letter_of(row: Sequence[Any]) -> DeadLetter:
     (identity, when, data, queue, job, cause, name, _, added, opts, made, stalls, _, _, priority, _, metadata,
      checkpoint, _, _, _, _, reason, kind, traces, stall_cause, _, worker, started, _,
      made_before, link, group) = row  # fmt: skip

@@ -15,6 +15,7 @@ from toril.engines.redis.figures import RedisFigures
 from toril.engines.redis.flows import RedisFlows
 from toril.engines.redis.groups import RedisGroups
 from toril.engines.redis.layout import FLEET, KEYS, may_be_id
+from toril.engines.redis.moves import RedisMoves
 from toril.engines.redis.opening import check_server, keeps_well
 from toril.engines.redis.options import dump_options, is_plain
 from toril.engines.redis.place import Address, parse
@@ -63,7 +64,9 @@ _LOOK: Final = 1.0  # seconds after which a result is looked for without news: o
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
 
-class RedisEngine(RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, RedisFlows, RedisGroups, RedisFigures):
+class RedisEngine(
+    RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, RedisFlows, RedisGroups, RedisFigures, RedisMoves
+):
     """A store on a Redis server, shared by any number of machines, and with BullMQ."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM) -> None:

@@ -70,6 +70,7 @@ KEYS: Final = {
     "building": "toril:building",  # zset: parent held back -> when to believe that the rest of its flow never comes
     "ages": "toril:ages",  # zset: finished job -> when its retention is over
     "schedules": "toril:schedules",  # hash: what BullMQ's schedulers do not have; see `lib/schedules.lua`
+    "departed": "toril:departed",  # set: schedules that have left for another store
     "parked": "toril:parked",  # zset of one score: group, 1, priority and order, id; jobs that wait beside the line
     "seats": "toril:seats",  # the same: group, 1 (in the line) or 2 (started, or put off and keeping its seat), id
     "put_off": "toril:put-off",  # the same: group, 1, id; jobs in `delayed`
@@ -98,6 +99,9 @@ FLEET: Final = {
     "once": "once:",  # + key + ":once": "till owner"
     "circuits": "circuits",  # hash: key -> a breaker's state as JSON
     "audit": "audit",  # stream: who has changed what over HTTP
+    "van": "van",  # list: packed parcels, which have left their place and may not have arrived in another store yet
+    "moving": "moving",  # hash: the load's number, mark and target; this store's name; queue -> where it has left for
+    "arrived": "arrived",  # hash: store -> number and mark of the last load that has come from it
     "confirm": "confirm:",  # + a name of the process + ":confirm": written last, so that replicas are waited for
     "wake": "wake:",  # + a name of the process + ":wake": wakes the process's own blocking connection
 }

@@ -7,16 +7,32 @@ from functools import lru_cache
 from math import isnan
 from typing import Any
 
-from toril.errors import InvalidName
-from toril.model import KEEP_ALL, MAX_ATTEMPTS, MAX_DELAY, MAX_TRACE, REMOVE, Backoff, Dedup, Failure, Keep, NewJob
+from toril.errors import InvalidName, TorilError
+from toril.model import (
+    KEEP_ALL,
+    MAX_ATTEMPTS,
+    MAX_DELAY,
+    MAX_TRACE,
+    REMOVE,
+    Backoff,
+    DeadLetter,
+    Dedup,
+    Failure,
+    JobParcel,
+    Keep,
+    NewJob,
+)
 from toril.names import check_circuit_key
 
 __all__ = [
     "Options",
     "dump_backoff",
+    "dump_letter",
     "dump_options",
+    "dump_parcel",
     "dump_trace",
     "is_plain",
+    "load_dedup",
     "load_failure",
     "load_options",
     "number",
@@ -87,6 +103,34 @@ def dump_options(job: NewJob) -> str:
     return f"{json.dumps(own, ensure_ascii=False)[:-1]}, {shared[1:]}"
 
 
+def dump_parcel(job: JobParcel, prefix: str) -> str:
+    """The text for the options of a job from another store."""
+    own: dict[str, Any] = {} if job.id.isdecimal() else {"jobId": job.id}
+    if job.priority:
+        own["priority"] = job.priority
+    if job.delay:
+        own["delay"] = job.delay
+    if job.dedup is not None:
+        own["de"] = _dump_dedup(job.dedup)
+    if job.trace is not None:
+        own["tm"] = job.trace
+    if job.parent is not None:
+        own["parent"] = {"id": job.parent.id, "queue": f"{prefix}:{job.parent.queue}"}
+    shared = _dump(
+        job.attempts, job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl,
+        job.breaker, job.subject,
+    )  # fmt: skip
+    return f"{json.dumps(own, ensure_ascii=False)[:-1]}, {shared[1:]}" if own else shared
+
+
+def dump_letter(letter: DeadLetter) -> str:
+    """The text for the options of a job that failed for good in another store."""
+    return _dump(
+        letter.attempts, letter.backoff, letter.timeout, letter.keep_completed, REMOVE, letter.keep_logs,
+        letter.result_ttl, letter.breaker, letter.subject,
+    )  # fmt: skip
+
+
 @lru_cache(maxsize=512)
 def _dump(
     attempts: int, backoff: Backoff | None, timeout: int | None, completed: Keep, failed: Keep, logs: int,
@@ -114,6 +158,18 @@ def _dump_dedup(dedup: Dedup) -> dict[str, Any]:
     words = {"extend": ("extend",), "replace": ("extend", "replace"), "reschedule": ("reschedule",)}
     given |= dict.fromkeys(words.get(dedup.mode, ()), True)
     return given | ({"keepLastIfActive": True} if dedup.mode == "keep_last" else {})
+
+
+def load_dedup(text: str | None) -> Dedup | None:
+    """The deduplication that options ask for; None where they ask for none, or for what Toril does not know."""
+    try:
+        given = json.loads(text or "{}").get("de")
+        ttl = given.get("ttl")
+        modes = {"keepLastIfActive": "keep_last", "reschedule": "reschedule", "replace": "replace", "extend": "extend"}
+        mode = next((mode for word, mode in modes.items() if given.get(word)), "drop")
+        return Dedup(str(given["id"]), None if ttl is None else ttl / 1000, mode)  # type: ignore[arg-type]
+    except (ValueError, TypeError, AttributeError, KeyError, TorilError):
+        return None
 
 
 def dump_backoff(backoff: Backoff) -> dict[str, Any]:

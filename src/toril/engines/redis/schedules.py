@@ -10,7 +10,7 @@ from toril.model import MAX_PRIORITY, MIN_EVERY, CatchUp, Look, Moved, NewJob, O
 from toril.model import ScheduleView as View
 from toril.names import check_queue_name
 
-__all__ = ["RedisSchedules"]
+__all__ = ["RedisSchedules", "fields_of", "own_of", "view_of"]
 
 _OWN = ("offset", "jitter", "min_interval", "window", "overlap", "catch_up", "origin")
 
@@ -33,26 +33,26 @@ class RedisSchedules:
     async def get(self, queue: str, schedule: str, *, now: int | None = None) -> Look:
         queue = check_queue_name(queue)
         moment, found = await self._run("schedule_look", queue, ["these", schedule], now)
-        return Look(moment, _view(queue, found[0]) if found else None)
+        return Look(moment, view_of(queue, found[0]) if found else None)
 
     async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[View]:
         queue = check_queue_name(queue)
         limit = min(whole("limit", limit, 1, 2**53), 1000)
         names = sorted(name for name in await self._names(queue) if cursor is None or name > cursor)
         _, found = await self._run("schedule_look", queue, ["these", *names[:limit]])
-        return Page(tuple(_view(queue, row) for row in found), names[limit - 1] if len(names) > limit else None)
+        return Page(tuple(view_of(queue, row) for row in found), names[limit - 1] if len(names) > limit else None)
 
     async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[View]:
         queue = check_queue_name(queue)
         _, found = await self._run("schedule_look", queue, ["overdue", limit], now)
-        return [_view(queue, row) for row in found]
+        return [view_of(queue, row) for row in found]
 
     async def put(
         self, queue: str, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
     ) -> Moved:
         queue = check_queue_name(queue)
-        at = ["" if expects is None else expects, json.dumps(_own(schedule))]
-        arguments = [queue, schedule.id, slot, *at, *_fields(schedule, slot)]
+        at = ["" if expects is None else expects, json.dumps(own_of(schedule))]
+        arguments = [queue, schedule.id, slot, *at, *fields_of(schedule, slot)]
         return Moved(await self._run("schedule_put", queue, arguments, now))
 
     async def advance(
@@ -81,7 +81,7 @@ class RedisSchedules:
         return done
 
 
-def _fields(schedule: Schedule, slot: int) -> list[Any]:
+def fields_of(schedule: Schedule, slot: int) -> list[Any]:
     """Fields and values of the scheduler's hash."""
     job = schedule.job
     given = {
@@ -92,14 +92,14 @@ def _fields(schedule: Schedule, slot: int) -> list[Any]:
     return [part for name, value in given.items() if value is not None for part in (FIELDS[name], value)]
 
 
-def _own(schedule: Schedule) -> dict[str, Any]:
+def own_of(schedule: Schedule) -> dict[str, Any]:
     """What BullMQ's hash has no place for, or where another writer may change it."""
     own = {name: getattr(schedule, name) for name in _OWN}
     own |= {"expires": schedule.job.expires, "metadata": schedule.job.metadata, "group": schedule.job.group}
     return {name: value for name, value in own.items() if value is not None}  # a script takes null for something
 
 
-def _view(queue: str, row: Sequence[Any]) -> View:
+def view_of(queue: str, row: Sequence[Any]) -> View:
     schedule, slot, paused, over, busy, own, fields = row
     f = dict(zip(SCHEDULE_FIELDS, fields, strict=True))
     return View(

@@ -72,7 +72,7 @@ class RedisStore:
             raise _understood(complaint, queue) from None
 
 
-def _understood(complaint: Complaint, queue: str) -> TorilError:
+def _understood(complaint: Complaint, queue: str) -> TorilError:  # noqa: PLR0911 - an arm a refusal
     """What our own scripts refuse."""
     match complaint.words:
         case ["TORILFULL", most, held, refused]:
@@ -88,6 +88,8 @@ def _understood(complaint: Complaint, queue: str) -> TorilError:
             return CallTooLate(f"this call came too late: {last} of its sender has been answered already")
         case ["TORILRUNNING", count]:
             return WrongState(f"queue {queue!r} has {count} running jobs; stop them, or force it")
+        case ["TORILMOVING"]:
+            return WrongState("a move to another store has not come to its end: finish that one first")
         case ["TORILTYPE", *words]:
             return EngineUnusable(f"{' '.join(words)}: another program writes under this prefix; give the App its own")
         case _:

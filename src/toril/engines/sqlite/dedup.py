@@ -11,7 +11,7 @@ from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.model import Dedup, EventKind, NewJob
 from toril.states import State
 
-__all__ = ["Owner", "kept_jobs", "left_by", "owner_of", "repeated", "take"]
+__all__ = ["Owner", "dump_kept", "kept_job", "kept_jobs", "left_by", "owner_of", "repeated", "take"]
 
 _SQL = {name: statement("dedup", name) for name in ("owner", "take", "extend", "keep", "next", "left", "let_go")}
 _SET_DELAY = statement("control", "set_delay")
@@ -71,7 +71,7 @@ def repeated(step: Step, job: NewJob, owner: Owner) -> bool:
             step.delay(owner.key, due)
             step.event(EventKind.DELAYED, owner.id, delay=str(due))
         case "keep_last" if owner.state is State.ACTIVE:
-            tx.run(_SQL["keep"], (_dump(job), queue, dedup.key))
+            tx.run(_SQL["keep"], (dump_kept(job), queue, dedup.key))
         case _:
             pass
     return False
@@ -86,18 +86,18 @@ def kept_jobs(tx: Tx, row: QueueRow, ended: list[tuple[int, str]]) -> list[NewJo
         if found is not None:
             tx.run(_SQL["let_go"], (row.key, name))
             if found[0] is not None:
-                kept.append(_load(found[0]))
+                kept.append(kept_job(found[0]))
     return kept
 
 
-def _dump(job: NewJob) -> str:
+def dump_kept(job: NewJob) -> str:
     return json.dumps([
         job.name, job.data, job.id, job.delay, job.priority, job.lifo, job.attempts, job.expires, job.metadata,
         options_of(job), job.group,
     ])  # fmt: skip
 
 
-def _load(text: str) -> NewJob:
+def kept_job(text: str) -> NewJob:
     name, data, chosen, delay, priority, lifo, attempts, expires, metadata, options, *group = json.loads(text)
     made = load_options(options)
     return NewJob(

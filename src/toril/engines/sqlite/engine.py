@@ -19,6 +19,7 @@ from toril.engines.sqlite.deadletters import SqliteDeadLetters
 from toril.engines.sqlite.exchange import exchange
 from toril.engines.sqlite.families import SqliteFlows
 from toril.engines.sqlite.groupviews import SqliteGroups
+from toril.engines.sqlite.moves import SqliteMoves
 from toril.engines.sqlite.place import Address, parse
 from toril.engines.sqlite.repairs import SqliteRepairs
 from toril.engines.sqlite.runners import Inline, Reader, Runner, Threaded
@@ -54,8 +55,9 @@ T = TypeVar("T")
 
 
 class SqliteEngine(
-    SqliteControls, SqliteDeadLetters, SqliteBreakers, SqliteAudits, SqliteRepairs, SqliteFlows, SqliteGroups
-):
+    SqliteControls, SqliteDeadLetters, SqliteBreakers, SqliteAudits, SqliteRepairs, SqliteFlows, SqliteGroups,
+    SqliteMoves,
+):  # fmt: skip
     """A store in a file, shared by any number of processes of one machine; or in the memory of this one."""
 
     def __init__(self, address: Address, *, clock: Clock = SYSTEM, inline: bool = False) -> None:

@@ -35,7 +35,7 @@ from toril.policy.letters import cursor_of, place_of
 from toril.protocols import Order
 from toril.states import State
 
-__all__ = ["count", "discard", "keep_letters", "of_ids", "page", "prune_letters", "replay"]
+__all__ = ["count", "discard", "keep_letters", "letter_of", "of_ids", "page", "prune_letters", "replay"]
 
 _SQL: Final = {name: statement("letters", name) for name in (
     "newest", "oldest", "of_ids", "family", "count", "delete", "taken", "id_taken", "insert_job", "insert_id",
@@ -52,7 +52,7 @@ def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLette
     for row in tx.each(_SQL[order], (*place, limit + 1)):
         if len(items) == limit or room < 0:
             return Page(tuple(items), cursor_of(items[-1]))
-        items.append(_letter(row))
+        items.append(letter_of(row))
         room -= len(items[-1].data)
     return Page(tuple(items))
 
@@ -69,11 +69,11 @@ def count(tx: Tx) -> int:
 def _found(tx: Tx, ids: Sequence[str]) -> dict[str, DeadLetter]:
     if len(ids) > BATCH:
         raise InvalidOption(f"one call takes at most {BATCH} dead letters, not {len(ids)}")
-    letters = map(_letter, tx.all(_SQL["of_ids"], (json.dumps(list(ids)),)))
+    letters = map(letter_of, tx.all(_SQL["of_ids"], (json.dumps(list(ids)),)))
     return {letter.id: letter for letter in letters}
 
 
-def _letter(row: tuple[Any, ...]) -> DeadLetter:
+def letter_of(row: tuple[Any, ...]) -> DeadLetter:
     (identity, queue, job, name, data, cause, failure, failed_at, attempts, made, stalls, stall_cause, worker, added_at,
      started_at, priority, text, metadata, checkpoint, group) = row  # fmt: skip
     options = load_options(text)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from toril.model import KEEP_ALL, REMOVE, Backoff, DeadLetter, Dedup, Failure, Keep, NewJob, RateLimit, whole
+from toril.model import KEEP_ALL, REMOVE, Backoff, DeadLetter, Dedup, Failure, JobParcel, Keep, NewJob, RateLimit, whole
 
 __all__ = [
     "DEFAULTS",
@@ -13,6 +13,7 @@ __all__ = [
     "Options",
     "dump_failure",
     "dump_options",
+    "dump_parcel",
     "dump_rate",
     "load_failure",
     "load_options",
@@ -100,6 +101,28 @@ def dump_options(letter: DeadLetter, ready: int) -> str | None:
         letter.subject,
     )
     return json.dumps(json.loads(with_family(text, parent=parent) or "{}") | {"ready": ready})
+
+
+def dump_parcel(job: JobParcel) -> str | None:
+    """The text for the options of a job that comes from another store. What could not be read there cannot be here."""
+    if job.wire is not None and not _is_object(job.wire):
+        return job.wire
+    text = _dump(
+        job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl, job.dedup,
+        job.breaker, job.subject,
+    )  # fmt: skip
+    parent = None if job.parent is None else Link(job.parent.queue, job.parent.id, job.on_failure.value)
+    own = {"trace": job.trace, "deferred": job.deferred, "ready": job.ready}
+    said = {name: value for name, value in own.items() if value is not None}
+    text = with_family(text, parent=parent, parked=job.parked)
+    return json.dumps(json.loads(text or "{}") | said) if said else text
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def with_family(text: str | None, *, parent: Link | None = None, parked: int | None = None) -> str | None:

@@ -12,7 +12,7 @@ from toril.policy.figures import LEAP, SLICES, STEPS
 from toril.policy.histogram import bucket_of
 from toril.policy.tallies import ALL_NAMES, NAMES, Counted, sliced
 
-__all__ = ["MINUTE", "count_attempt", "record"]
+__all__ = ["MINUTE", "add_to_slice", "count_attempt", "put_by", "record"]
 
 _SQL: Final = {name: statement("figures", name) for name in ("slice", "put_slice", "old_slices")}
 _LENGTHS: Final = sorted(set(STEPS.values()))
@@ -43,21 +43,21 @@ def record(tx: Tx, row: QueueRow, counted: Counted) -> None:
     if last > minute + LEAP:
         last = minute
     if last < minute:
-        _put_by(tx, row, last, under_way)
+        put_by(tx, row, last, under_way)
         last, under_way = minute, {}
     row.figures = json.dumps({MINUTE: last, **sliced(under_way, counted)}, ensure_ascii=False)
 
 
-def _put_by(tx: Tx, row: QueueRow, minute: int, counted: Counted) -> None:
+def put_by(tx: Tx, row: QueueRow, minute: int, counted: Counted) -> None:
     """Add a minute that is over to its slices, and to the sum of all."""
     for step in _LENGTHS:
         slice_ = minute // step
-        _add(tx, (row.key, step, slice_), counted, NAMES)
+        add_to_slice(tx, (row.key, step, slice_), counted, NAMES)
         tx.run(_SQL["old_slices"], (row.key, step, slice_ - SLICES))
-    _add(tx, (row.key, 0, 0), counted, ALL_NAMES)
+    add_to_slice(tx, (row.key, 0, 0), counted, ALL_NAMES)
 
 
-def _add(tx: Tx, place: tuple[int, int, int], counted: Counted, names: int) -> None:
+def add_to_slice(tx: Tx, place: tuple[int, int, int], counted: Counted, names: int) -> None:
     before = tx.one(_SQL["slice"], place)
     total = sliced({} if before is None else json.loads(before[0]), counted, names)
     tx.run(_SQL["put_slice"], (*place, json.dumps(total, ensure_ascii=False)))

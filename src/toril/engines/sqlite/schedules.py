@@ -30,7 +30,7 @@ from toril.model import (
 )
 from toril.names import check_queue_name
 
-__all__ = ["SqliteSchedules"]
+__all__ = ["SqliteSchedules", "drop_run", "run_job", "template_of", "timing_of", "view_of", "waiting_run"]
 
 T = TypeVar("T")
 
@@ -105,19 +105,19 @@ def _get(tx: Tx, queue: str, schedule: str) -> Look:
 
 def _found(tx: Tx, row: QueueRow, schedule: str) -> ScheduleView | None:
     entry = tx.one(_SQL["find"], (row.key, schedule))
-    return None if entry is None else _view(row.name, entry)
+    return None if entry is None else view_of(row.name, entry)
 
 
 def _page(tx: Tx, queue: str, after: str, limit: int) -> Page[ScheduleView]:
     row = tx.find(queue)
     found = tx.all(_SQL["page"], (row.key, after, limit + 1)) if row else []
-    items = tuple(_view(queue, entry) for entry in found[:limit])
+    items = tuple(view_of(queue, entry) for entry in found[:limit])
     return Page(items, items[-1].schedule.id if len(found) > limit else None)
 
 
 def _overdue(tx: Tx, queue: str, limit: int) -> list[ScheduleView]:
     row = tx.find(queue)
-    return [_view(queue, entry) for entry in tx.all(_SQL["overdue"], (row.key, tx.now, limit))] if row else []
+    return [view_of(queue, entry) for entry in tx.all(_SQL["overdue"], (row.key, tx.now, limit))] if row else []
 
 
 def _put(tx: Tx, queue: str, schedule: Schedule, slot: int, expects: int | None) -> Moved:
@@ -125,17 +125,16 @@ def _put(tx: Tx, queue: str, schedule: Schedule, slot: int, expects: int | None)
     before = _found(tx, row, schedule.id)
     if (before.slot if before else None) != expects:
         return Moved.STALE
-    waiting = _waiting_run(tx, row, schedule.id)
+    waiting = waiting_run(tx, row, schedule.id)
     # A slot whose run has started has had its run, even if nothing of it is left.
     used = before is not None and before.slot == slot and waiting is None and not before.paused
     if used or _is_taken(tx, row, run_id(schedule.id, slot), waiting):
         return Moved.TAKEN
-    _drop_run(Step(tx, row), schedule.id)
+    drop_run(Step(tx, row), schedule.id)
     paused = before is not None and before.paused
-    run = None if paused else place_job(tx, row, _run(schedule, slot))
-    tx.run(
-        _SQL["put"], (row.key, schedule.id, slot, run, schedule.origin.value, _timing(schedule), _template(schedule))
-    )
+    run = None if paused else place_job(tx, row, run_job(schedule, slot))
+    texts = (schedule.origin.value, timing_of(schedule), template_of(schedule))
+    tx.run(_SQL["put"], (row.key, schedule.id, slot, run, *texts))
     return Moved.DONE
 
 
@@ -153,7 +152,7 @@ def _advance(tx: Tx, queue: str, schedule: str, since: int, to: int | None, *, s
         return Moved.DONE
     if _is_taken(tx, row, run_id(schedule, to)):
         return Moved.TAKEN
-    run = place_job(tx, row, _run(view.schedule, to))
+    run = place_job(tx, row, run_job(view.schedule, to))
     tx.run(_SQL["advance"], (to, run, row.key, schedule))
     return Moved.DONE
 
@@ -162,7 +161,7 @@ def _pause(tx: Tx, queue: str, schedule: str) -> bool:
     row = tx.find(queue)
     if row is None or _found(tx, row, schedule) is None:
         return False
-    _drop_run(Step(tx, row), schedule)
+    drop_run(Step(tx, row), schedule)
     tx.run(_SQL["pause"], (row.key, schedule))
     return True
 
@@ -177,7 +176,7 @@ def _resume(tx: Tx, queue: str, schedule: str, since: int, to: int | None) -> Mo
         return Moved.DONE
     if _is_taken(tx, row, run_id(schedule, to)):
         return Moved.TAKEN
-    run = place_job(tx, row, _run(view.schedule, to))
+    run = place_job(tx, row, run_job(view.schedule, to))
     tx.run(_SQL["resume"], (to, run, row.key, schedule))
     return Moved.DONE
 
@@ -186,7 +185,7 @@ def _remove(tx: Tx, queue: str, schedule: str) -> bool:
     row = tx.find(queue)
     if row is None:
         return False
-    _drop_run(Step(tx, row), schedule)
+    drop_run(Step(tx, row), schedule)
     return tx.run(_SQL["remove"], (row.key, schedule)) > 0
 
 
@@ -202,15 +201,15 @@ def _is_taken(tx: Tx, row: QueueRow, identity: str, but: tuple[Any, ...] | None 
     return owner is not None and (but is None or owner[0] != but[0])
 
 
-def _waiting_run(tx: Tx, row: QueueRow, schedule: str) -> tuple[Any, ...] | None:
+def waiting_run(tx: Tx, row: QueueRow, schedule: str) -> tuple[Any, ...] | None:
     """The current run, unless it has started: key, id, logs, place, rank."""
     found = tx.one(_SQL["run"], (row.key, schedule))
     return None if found is None or found[5] or found[3] > Place.DELAYED else found[:5]
 
 
-def _drop_run(step: Step, schedule: str) -> None:
+def drop_run(step: Step, schedule: str) -> None:
     """Remove the current run, unless it has started."""
-    found = _waiting_run(step.tx, step.row, schedule)
+    found = waiting_run(step.tx, step.row, schedule)
     if found is not None:
         key, chosen, logs, place, rank = found
         step.leave(key, place, rank)
@@ -219,7 +218,7 @@ def _drop_run(step: Step, schedule: str) -> None:
         step.flush()
 
 
-def _run(schedule: Schedule, slot: int) -> NewJob:
+def run_job(schedule: Schedule, slot: int) -> NewJob:
     job = schedule.job
     return NewJob(
         name=job.name, data=job.data, id=run_id(schedule.id, slot), due=slot, priority=job.priority,
@@ -229,18 +228,18 @@ def _run(schedule: Schedule, slot: int) -> NewJob:
     )  # fmt: skip
 
 
-def _timing(schedule: Schedule) -> str:
+def timing_of(schedule: Schedule) -> str:
     return json.dumps([getattr(schedule, name) for name in _TIMING])
 
 
-def _template(schedule: Schedule) -> str:
+def template_of(schedule: Schedule) -> str:
     job = schedule.job
     return json.dumps([
         job.name, job.data, job.priority, job.attempts, job.expires, job.metadata, options_of(job), job.group,
     ])  # fmt: skip
 
 
-def _view(queue: str, entry: Sequence[Any]) -> ScheduleView:
+def view_of(queue: str, entry: Sequence[Any]) -> ScheduleView:
     schedule, slot, count, paused, over, origin, timing, template, busy = entry
     given = dict(zip(_TIMING, json.loads(timing), strict=True))
     given["overlap"], given["catch_up"] = Overlap(given["overlap"]), CatchUp(given["catch_up"])

@@ -54,9 +54,9 @@ local function head_of(id, job, cause, reason, kind)
   return '{' .. table.concat(facts, ',')
 end
 
--- `fields` of the failure are written with it; `reason` is what is shown of it.
-local function bury(id, job, cause, reason, fields)
-  local key, letter = P .. id, letter_of(id)
+-- `fields` of the failure are written with it; `reason` is what is shown of it; `from` is where it lies, if not in its place.
+local function bury(id, job, cause, reason, fields, from)
+  local key, letter = from or P .. id, letter_of(id)
   call('HSET', key, F.attempts_made, job.made, F.stalls, job.stalls, F.finished_at, NOW, unpack(fields))
   local f = call('HMGET', key, F.data, F.kind)
   local data, head = f[1] or '', head_of(id, job, cause, reason, f[2])

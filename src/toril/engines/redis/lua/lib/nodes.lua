@@ -4,15 +4,9 @@
 -- include known
 -- include marks
 -- include guard
+-- include elsewhere
 -- Jobs of a flow, in any queues: first what becomes of each is decided, then it is written.
 local nodes, families, left_out, fresh = {}, {}, {}, {}
-
--- From here on the other parts speak of the queue with this base.
-local function at(base)
-  if base == P then return end
-  groups.flush()
-  P, EVENTS, tops, groups.level, groups.known = base, base .. K.events, {}, nil, {}
-end
 
 -- {queue, id, name, data, options, delay, due, priority, lifo, expires, metadata, `1` if it waits, its parent's queue and
 -- id, flag of the policy, its group}

@@ -40,17 +40,12 @@ function figures.book()
     return cjson.encode(sum)
   end
 
-  function book.put_by(minute)
-    book.post()
-    local flat, fields = try('HGETALL', P .. K.figures), {}
-    for i = 1, #flat, 2 do fields[flat[i]] = tonumber(flat[i + 1]) end
-    fields[F.minute], fields[F.names] = nil, nil
-    call('DEL', P .. K.figures)
-    for _, step in ipairs(STEPS) do
-      local slice = math.floor(minute / step)
+  -- Add what was counted to a slice, or where that has no length to the sum of all.
+  function book.add(step, slice, fields)
+    if step > 0 then
       local place = step .. ':' .. slice % N.slices
       local before = try('HGET', P .. K.figures_past, place)
-      try('HSET', P .. K.figures_past, place, added(type(before) == 'string' and before or '', slice, fields))
+      return try('HSET', P .. K.figures_past, place, added(type(before) == 'string' and before or '', slice, fields))
     end
     for field, count in pairs(fields) do
       if field:sub(1, 1) == F.of_name then
@@ -59,6 +54,16 @@ function figures.book()
         try('HINCRBY', P .. K.figures_all, field, count)
       end
     end
+  end
+
+  function book.put_by(minute)
+    book.post()
+    local flat, fields = try('HGETALL', P .. K.figures), {}
+    for i = 1, #flat, 2 do fields[flat[i]] = tonumber(flat[i + 1]) end
+    fields[F.minute], fields[F.names] = nil, nil
+    call('DEL', P .. K.figures)
+    for _, step in ipairs(STEPS) do book.add(step, math.floor(minute / step), fields) end
+    book.add(0, 0, fields)
   end
 
   return book

@@ -1,0 +1,60 @@
+-- Take what a queue has counted and recorded.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, the queue's name, the store it is for, a mark; deduplication keys
+-- Returns number, mark, parcels, now; nothing if there is nothing
+-- Errors  TORILMOVING
+-- Events  none
+-- include begin
+-- include guard
+-- include van
+-- include slicing
+-- include reading
+local before = on_its_way()
+if before then return before end
+local mistake = wrong('hash', K.toril, K.metrics_completed, K.metrics_failed, K.results, K.figures, K.figures_past, K.figures_all)
+  or wrong('list', K.runs_completed, K.runs_failed) or wrong('zset', K.results_till)
+if mistake then return mistake end
+
+local minute = tonumber(call('HGET', P .. K.figures, F.minute) or nil)
+if minute then figures.put_by(P .. K.figures, minute) end
+
+local function runs_of(name)
+  local found = call('LRANGE', P .. name, 0, N.runs - 1)
+  for i = 1, #found do
+    found[i] = cmsgpack.unpack(found[i])
+    found[i][12] = found[i][12] and 1 or 0
+    for n = 1, 13 do found[i][n] = found[i][n] or false end
+  end
+  return found
+end
+
+-- Keys that are owned for a time by jobs that are gone.
+local function ownerless()
+  local found = {}
+  for i = 5, #ARGV do
+    local name = P .. K.dedup .. ':' .. ARGV[i]
+    local owner, left = redis.pcall('GET', name), redis.pcall('PTTL', name)
+    if type(owner) == 'string' and left > 0 and call('EXISTS', P .. owner) == 0 then
+      local till = tonumber(call('HGET', P .. K.toril, 'de:' .. ARGV[i]) or nil) or now + left
+      found[#found + 1] = {ARGV[i], owner, string.format('%.0f', till)}
+      call('DEL', name, P .. K.dedup_next .. ':' .. ARGV[i])
+      call('HDEL', P .. K.toril, 'de:' .. ARGV[i])
+    end
+  end
+  return found
+end
+
+local results = {}
+for _, id in ipairs(call('ZRANGE', P .. K.results_till, 0, -1)) do
+  local text = call('HGET', P .. K.results, id)
+  if text then results[#results + 1] = {id, call('ZSCORE', P .. K.results_till, id), unpack(cmsgpack.unpack(text))} end
+end
+local parcel = {'ledger', ARGV[2], minutes_of(K.metrics_completed, N.minutes), minutes_of(K.metrics_failed, N.minutes),
+  runs_of(K.runs_completed), runs_of(K.runs_failed), call('HGETALL', P .. K.figures_past), call('HGETALL', P .. K.figures_all),
+  results, ownerless()}
+local some = parcel[3][1] or parcel[4][1] or #parcel[7] + #parcel[8] + #results + #parcel[10] > 0
+for _, name in ipairs({K.metrics_completed, K.metrics_failed, K.runs_completed, K.runs_failed, K.figures_past, K.figures_all,
+  K.results, K.results_till}) do
+  call('DEL', P .. name, P .. name .. K.metrics_data)
+end
+return send(some and {parcel} or {})

@@ -1,0 +1,114 @@
+"""Moving to another store and from one: a script a part."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toril.clock import SYSTEM
+from toril.engines.redis import bales
+from toril.engines.redis.crates import parcel_of
+from toril.engines.redis.layout import FLEET, KEYS
+from toril.engines.redis.store import RedisStore
+from toril.errors import InvalidOption
+from toril.model import (
+    DEAD_LETTERS,
+    LOAD,
+    Arrival,
+    FactsParcel,
+    JobParcel,
+    JobRef,
+    LedgerParcel,
+    LetterParcel,
+    Load,
+    Parcel,
+    Part,
+    ScheduleParcel,
+    SettingsParcel,
+    Unloaded,
+    known,
+    whole,
+)
+from toril.names import check_queue_name
+
+__all__ = ["RedisMoves"]
+
+_STORE: Final = "store"  # in the hash of what moves: the name of this store
+
+
+class RedisMoves(RedisStore):
+    """The moves of the seam. Each of its steps can be sent twice."""
+
+    async def identity(self) -> str:
+        self._check_open()
+        await self._server.ask("HSETNX", self._moving, _STORE, SYSTEM.unique())
+        return str(await self._server.ask("HGET", self._moving, _STORE))
+
+    async def departure(self, queue: str) -> str | None:
+        self._check_open()
+        found = await self._server.ask("HGET", self._moving, f"queue:{check_queue_name(queue)}")
+        return None if found is None else str(found).partition(" ")[0]
+
+    async def pack(
+        self, part: Part, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
+    ) -> Load | None:
+        part, limit = known(Part, part), whole("limit", limit, 1, 10_000)
+        queue = check_queue_name(queue) if queue else DEAD_LETTERS
+        more = await self._keys(queue) if part is Part.LEDGER else [limit]
+        found = await self._read(f"pack_{part.value}", queue, [queue, to, mark, *more], now)
+        if found is None:
+            return None
+        number, old_mark, rows, moment = found
+        parcels = (parcel_of(row, prefix=self._address.prefix, now=moment) for row in rows)
+        return Load(number, old_mark, to, tuple(parcels))
+
+    async def unload(self, load: Load, *, sender: str, now: int | None = None) -> Arrival:
+        name, queue, arguments = self._arguments(load.parcels)
+        outcome, refs = await self._read(name, queue, [sender, load.number, load.mark, *arguments], now)
+        return Arrival(Unloaded(outcome), tuple(JobRef(*ref) for ref in refs))
+
+    async def forget(self, load: Load, *, now: int | None = None) -> bool:
+        return bool(await self._read("forget", DEAD_LETTERS, [load.number, load.mark, load.to], now))
+
+    @property
+    def _moving(self) -> str:
+        return self._fleet + FLEET["moving"]
+
+    async def _keys(self, queue: str) -> list[str]:
+        """The queue's deduplication keys, which stand in no list."""
+        first = f"{self._base(queue)}{KEYS['dedup']}:"
+        cursor, found = "0", []
+        while True:
+            cursor, keys = await self._server.ask("SCAN", cursor, "MATCH", _literally(first) + "*", "COUNT", 1000)
+            found += [key[len(first) :] for key in keys]
+            if cursor == "0":
+                return found
+
+    def _arguments(self, parcels: Sequence[Parcel]) -> tuple[str, str, list[Any]]:
+        """The script that unloads these, of which queue it speaks, and what it takes."""
+        match parcels:
+            case (SettingsParcel() as settings,):
+                return "unload_settings", settings.queue, [bales.settings(settings)]
+            case (LedgerParcel() as ledger,):
+                return "unload_ledger", ledger.queue, [bales.ledger(ledger), ledger.queue]
+            case (FactsParcel() as facts,):
+                return "unload_facts", DEAD_LETTERS, bales.facts(facts)
+            case _:
+                return self._many(parcels)
+
+    def _many(self, parcels: Sequence[Parcel]) -> tuple[str, str, list[Any]]:
+        prefix, queue, arguments = self._address.prefix, "", []
+        for parcel in parcels:
+            match parcel:
+                case JobParcel():
+                    arguments += ["job", bales.job(parcel, prefix)]
+                case LetterParcel():
+                    arguments += ["letter", bales.letter(parcel, prefix)]
+                case ScheduleParcel():
+                    queue = parcel.view.queue
+                    arguments += ["schedule", bales.schedule(parcel)]
+                case SettingsParcel() | LedgerParcel() | FactsParcel():
+                    raise InvalidOption("settings, figures and facts come in loads of their own")
+        return ("unload_schedules", queue, arguments) if queue else ("unload_jobs", DEAD_LETTERS, arguments)
+
+
+def _literally(text: str) -> str:
+    return "".join(f"\\{sign}" if sign in "*?[]\\" else sign for sign in text)
