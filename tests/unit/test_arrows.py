@@ -65,6 +65,7 @@ ARROWS: dict[str, set[str]] = {
     "breakers": PRODUCER | {"events"},
     "deadletters": PRODUCER | {"protocols", "queue", "searching", "showing"},
     "doctor": PRODUCER | {"protocols", "schedule"},
+    "moving": PRODUCER,
     "tended": PRODUCER | {"declaring", "doctor", "metrics", "queue"},
     "crew": PRODUCER,
     "scanning": PRODUCER | {"logs", "plan", "queue", "result", "schedule"},
@@ -111,6 +112,7 @@ ARROWS: dict[str, set[str]] = {
     "cli": {"", "clock", "documents", "history", "deadletters", "engine", "events", "logs", "model", "policy"}
     | {"showing"},
     "cli.top": {"", "cli", "clock", "documents", "metrics", "model"},
+    "cli.move": {"cli", "clock", "engine", "errors", "model", "moving"},
     "cli.run": {"", "cli", "engine", "supervisor", "web.serving"},
     "cli.outbox": {"", "cli", "engine", "outbox"},
     "cli.torture": {"cli", "clock", "torture"},

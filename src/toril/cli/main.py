@@ -35,6 +35,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "outbox": ("outbox", "Create, list or relay the outbox in an application's database."),
     "breakers": ("breakers", "List, trip or reset circuit breakers."),
     "doctor": ("doctor", "Find what is wrong with a store, and mend it."),
+    "move": ("move", "Move everything from one store to another, while they work."),
     "torture": ("torture", "Count what is lost while processes are killed and cut off."),
     "bench": ("bench.command", "Measure what a store does on this machine."),
     "pause": ("switch", "Start nothing new in a queue, anywhere."),

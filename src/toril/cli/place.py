@@ -18,7 +18,7 @@ from toril.cli.times import duration
 from toril.clock import SYSTEM
 from toril.engine import redacted
 
-__all__ = ["Place", "declared", "on_store", "store_options"]
+__all__ = ["Place", "check_there", "declared", "on_store", "store_options"]
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ async def _worked(place: Place, work: Callable[[App], Awaitable[T]], *, missing:
     while True:
         try:
             if missing == "refuse":
-                _check_there(app.url, named=bool(place.url or os.environ.get("TORIL_URL")))
+                check_there(app.url, named=bool(place.url or os.environ.get("TORIL_URL")))
             await app.open()
             break
         except (Failure, EngineUnavailable) as error:
@@ -80,7 +80,7 @@ async def _worked(place: Place, work: Callable[[App], Awaitable[T]], *, missing:
         await app.close()
 
 
-def _check_there(url: str, *, named: bool) -> None:
+def check_there(url: str, *, named: bool) -> None:
     parts = urlsplit(url)
     if parts.scheme == "memory":
         raise click.UsageError("memory:// is a store within one process, which other commands cannot see")

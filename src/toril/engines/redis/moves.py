@@ -32,6 +32,7 @@ from toril.names import check_queue_name
 __all__ = ["RedisMoves"]
 
 _STORE: Final = "store"  # in the hash of what moves: the name of this store
+_OF_THE_STORE: Final = {Part.LETTERS, Part.FACTS}
 
 
 class RedisMoves(RedisStore):
@@ -51,7 +52,7 @@ class RedisMoves(RedisStore):
         self, part: Part, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
     ) -> Load | None:
         part, limit = known(Part, part), whole("limit", limit, 1, 10_000)
-        queue = check_queue_name(queue) if queue else DEAD_LETTERS
+        queue = DEAD_LETTERS if part in _OF_THE_STORE else check_queue_name(queue)
         more = await self._keys(queue) if part is Part.LEDGER else [limit]
         found = await self._read(f"pack_{part.value}", queue, [queue, to, mark, *more], now)
         if found is None:

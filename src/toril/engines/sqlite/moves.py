@@ -14,6 +14,7 @@ from toril.names import check_queue_name
 __all__ = ["SqliteMoves"]
 
 T = TypeVar("T")
+_OF_THE_STORE = {Part.LETTERS, Part.FACTS}
 
 
 class SqliteMoves:
@@ -35,7 +36,7 @@ class SqliteMoves:
         self, part: Part, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
     ) -> Load | None:
         part, limit = known(Part, part), whole("limit", limit, 1, 10_000)
-        queue = queue and check_queue_name(queue)
+        queue = "" if part in _OF_THE_STORE else check_queue_name(queue)
         return await self._write(partial(packing.pack, part=part, queue=queue, to=to, mark=mark, limit=limit), now)
 
     async def unload(self, load: Load, *, sender: str, now: int | None = None) -> Arrival:

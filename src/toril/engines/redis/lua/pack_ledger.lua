@@ -7,6 +7,7 @@
 -- include begin
 -- include guard
 -- include van
+-- include noted
 -- include slicing
 -- include reading
 local before = on_its_way()
@@ -16,7 +17,8 @@ local mistake = wrong('hash', K.toril, K.metrics_completed, K.metrics_failed, K.
 if mistake then return mistake end
 
 local minute = tonumber(call('HGET', P .. K.figures, F.minute) or nil)
-if minute then figures.put_by(P .. K.figures, minute) end
+if minute then figures.book().put_by(minute) end
+call('HDEL', P .. K.toril, F.figures_minute, F.completed_minute)
 
 local function runs_of(name)
   local found = call('LRANGE', P .. name, 0, N.runs - 1)

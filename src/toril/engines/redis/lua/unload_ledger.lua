@@ -8,6 +8,7 @@
 -- include guard
 -- include arriving
 -- include known
+-- include noted
 -- include slicing
 -- include summing
 local before = seen_before()
@@ -22,7 +23,8 @@ add_minutes(P .. K.metrics_completed, completed[1], completed[2])
 add_minutes(P .. K.metrics_failed, failed[1], failed[2])
 add_runs(K.runs_completed, F.runs_completed, completed[3])
 add_runs(K.runs_failed, F.runs_failed, failed[3])
-for _, each in ipairs(slices) do figures.add(each[1], each[2], each[3]) end
+local book = figures.book()
+for _, each in ipairs(slices) do book.add(each[1], each[2], each[3]) end
 for _, each in ipairs(results) do
   call('HSET', P .. K.results, each[1], cmsgpack.pack({each[3], each[4]}))
   call('ZADD', P .. K.results_till, each[2], each[1])

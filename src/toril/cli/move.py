@@ -1,0 +1,150 @@
+"""`toril move`: from one store to another, beside workers of both."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from toril.cli.endings import Failure, say
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
+from toril.cli.output import Column, json_option, table
+from toril.cli.place import check_there
+from toril.clock import SYSTEM
+from toril.engine import Store, connect, redacted
+from toril.errors import InvalidOption
+from toril.model import JobRef
+from toril.moving import Mover, Moving, Outlook
+
+__all__ = ["move"]
+
+_OFTEN: Final = 10.0  # seconds between lines where there is no terminal
+_SHOWN: Final = 10
+
+
+@click.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option("--prefix", default="bull", show_default=True, help="What the keys of FROM begin with, on Redis.")
+@click.option("--to-prefix", metavar="TEXT", help="What the keys of TO begin with, if that differs.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be moved, and what stands in the way.")
+@json_option
+def move(*, source: str, target: str, prefix: str, to_prefix: str | None, dry_run: bool, as_json: bool) -> int:
+    """Move everything that is in the store FROM to the store TO: jobs in every state, schedules, dead letters,
+    settings, records. Workers of both may go on working.
+
+    The queues of FROM are paused first. Jobs that run there are left until they end; what is added there meanwhile
+    follows. If it is broken off, by whatever, say the same again: it goes on where it was.
+    """
+    for url in (source, target):
+        if redacted(url) != url:
+            say("Warning: a password on the command line is seen by others on this machine")
+    check_there(source, named=True)
+    if target.startswith("memory:"):
+        raise InvalidOption("memory:// is gone when this command ends: move to a file or to Redis")
+    prefixes = (prefix, prefix if to_prefix is None else to_prefix)
+    return asyncio.run(_moved((source, target), prefixes, dry_run=dry_run, as_json=as_json))
+
+
+async def _moved(urls: tuple[str, str], prefixes: tuple[str, str], *, dry_run: bool, as_json: bool) -> int:
+    began = SYSTEM.monotonic()
+    async with _opened(urls[0], prefixes[0]) as source, _opened(urls[1], prefixes[1]) as target:
+        if dry_run:
+            outlook = await Mover(source, target, SYSTEM).outlook()
+            _foretell(outlook, as_json=as_json)
+            return 1 if outlook.clashes else 0
+        with _watched(as_json=as_json) as tell:
+            moved = await Mover(source, target, SYSTEM, tell=tell).move()
+    _tell(moved, redacted(urls[1]), SYSTEM.monotonic() - began, as_json=as_json)
+    return 0
+
+
+@asynccontextmanager
+async def _opened(url: str, prefix: str) -> AsyncIterator[Store]:
+    store = connect(url, prefix=prefix)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _foretell(outlook: Outlook, *, as_json: bool) -> None:
+    queues = {
+        queue: {"jobs": jobs, "running": running, "schedules": schedules}
+        for queue, (jobs, running, schedules) in outlook.queues.items()
+    }
+    if as_json:
+        click.echo(on_a_line({"queues": queues, "dead_letters": outlook.letters, "clashes": _refs(outlook.clashes)}))
+        return
+    if queues:
+        columns = [Column("queue"), Column("jobs", numbers=True), Column("running", numbers=True)]
+        rows = [[queue, *map(str, counts.values())] for queue, counts in queues.items()]
+        table([*columns, Column("schedules", numbers=True)], rows)
+    click.echo(f"Would move {_many(outlook.jobs, 'job')} and {_many(outlook.letters, 'dead letter')}.")
+    for ref in outlook.clashes[:_SHOWN]:
+        say(f"In the way: TO has a job {ref.id!r} in queue {ref.queue!r} too; remove it there, or finish it")
+    if outlook.clashes:
+        raise Failure(f"{_many(len(outlook.clashes), 'id')} would clash")
+
+
+def _refs(refs: tuple[JobRef, ...] | list[JobRef]) -> list[dict[str, str]]:
+    return [{"queue": ref.queue, "id": ref.id} for ref in refs]
+
+
+@contextmanager
+def _watched(*, as_json: bool) -> Iterator[Callable[[Moving], None]]:
+    """A bar where someone watches; else a line now and then."""
+    if as_json or sys.stderr is None or not sys.stderr.isatty():
+        yield _Lines(quiet=as_json).tell
+        return
+    from rich.console import Console  # noqa: PLC0415 - only where there is a terminal
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("moving", total=None)
+
+        def tell(moving: Moving) -> None:
+            waits = f"moving ({moving.running} still run)" if moving.running else "moving"
+            bar.update(task, description=waits, completed=moving.jobs, total=moving.jobs + moving.left)
+
+        yield tell
+
+
+class _Lines:
+    """What is said where nobody watches."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._told = SYSTEM.monotonic()
+
+    def tell(self, moving: Moving) -> None:
+        if not self._quiet and SYSTEM.monotonic() - self._told >= _OFTEN:
+            self._told = SYSTEM.monotonic()
+            say(f"moved {moving.jobs} jobs; {moving.left} are left, {moving.running} of them running")
+
+
+def _tell(moved: Moving, target: str, seconds: float, *, as_json: bool) -> None:
+    if as_json:
+        document: dict[str, Any] = {
+            "jobs": moved.jobs, "schedules": moved.schedules, "dead_letters": moved.letters,
+            "already_there": _refs(moved.taken), "seconds": round(seconds, 3),
+        }  # fmt: skip
+        click.echo(on_a_line(document))
+        return
+    kinds = f"{_many(moved.schedules, 'schedule')} and {_many(moved.letters, 'dead letter')}"
+    click.echo(f"Moved {_many(moved.jobs, 'job')}, {kinds} in {seconds:.1f} s.")
+    for ref in moved.taken[:_SHOWN]:
+        click.echo(plain(f"Left out: {ref.id} of {ref.queue}, since there is one of that id"))
+    if len(moved.taken) > _SHOWN:
+        click.echo(f"Left out: {len(moved.taken) - _SHOWN} more")
+    say(f"The old store is empty, and its queues are paused. Point workers and producers at {target};")
+    say("say the same again for what is still added to the old one.")
+
+
+def _many(many: int, word: str) -> str:
+    return f"{many} {word}{'' if many == 1 else 's'}"

@@ -1,0 +1,589 @@
+"""Moving: whatever a store holds arrives in another as it was, once, and is claimable in one of them at a time."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from tests.conformance.claims import add, claim, claim_one, ids, job, settle
+from toril import WrongState
+from toril.engine import Store
+from toril.engines.sqlite import SqliteEngine
+from toril.engines.sqlite.place import parse
+from toril.model import (
+    HEADROOM,
+    KEEP_ALL,
+    Backoff,
+    Checkpoint,
+    ChildState,
+    CircuitTerms,
+    Completed,
+    Dedup,
+    Ending,
+    Failed,
+    Failure,
+    FlowNode,
+    GroupLimits,
+    JobParcel,
+    JobRecord,
+    JobRef,
+    Keep,
+    LetterParcel,
+    Load,
+    LogLine,
+    NewJob,
+    OnFailure,
+    Overlap,
+    Parked,
+    Part,
+    Pause,
+    Progress,
+    RateLimit,
+    Replay,
+    Resume,
+    Retried,
+    Schedule,
+    SetConcurrency,
+    SetGroup,
+    SetGroups,
+    SetMaxWaiting,
+    SetRateLimit,
+    Sign,
+    Unloaded,
+    Window,
+    run_id,
+)
+from toril.moving import Mover
+from toril.states import State
+from toril.testing import ManualClock
+
+WHY = Failure("no such user", "LookupError", "Traceback: here")
+MINUTE = 60_000
+PARTS = (Part.SETTINGS, Part.SCHEDULES, Part.JOBS, Part.LETTERS, Part.LEDGER, Part.FACTS)
+
+
+@pytest.fixture
+async def other(clock: ManualClock) -> AsyncIterator[Store]:
+    """The other end of the move."""
+    store = SqliteEngine(parse("memory://"), clock=clock)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture(params=["from", "to"])
+def ends(request: pytest.FixtureRequest, engine: Store, other: Store) -> tuple[Store, Store]:
+    """From the engine to another, and from another to it."""
+    return (engine, other) if request.param == "from" else (other, engine)
+
+
+async def packed(source: Store, target: Store, part: Part, queue: str = "q") -> Load | None:
+    return await source.pack(part, queue, to=await target.identity(), mark="mark")
+
+
+async def carried(source: Store, target: Store, *queues: str) -> list[Load]:
+    """All loads of these queues, each put into the target."""
+    loads = []
+    for part in PARTS:
+        for queue in queues or ("q",):
+            while (load := await packed(source, target, part, queue)) is not None:
+                assert (await target.unload(load, sender=await source.identity())).outcome is Unloaded.STORED
+                assert await source.forget(load)
+                loads.append(load)
+    return loads
+
+
+async def records(store: Store, queue: str = "q") -> dict[str, JobRecord]:
+    found = {}
+    for state in State:
+        for each in (await store.page(queue, state, limit=1000)).items:
+            found[each.id] = each
+    return found
+
+
+async def sound(store: Store, *queues: str) -> None:
+    async for look in store.faults(queues):
+        assert list(look) == []
+
+
+FULL = NewJob(
+    name="greet", data='{"to": "é\\u0000"}', id="full", attempts=4, priority=3, keep_completed=Keep(5, 60.0),
+    backoff=Backoff(kind="exponential", delay=100, cap=900, jitter=0.5, strategy="mine", on=("a.B",)), timeout=5_000,
+    expires=3_600_000, keep_failed=Keep(7), keep_logs=7, result_ttl=1_000, metadata='{"a": 1}', breaker="api",
+    subject="ä co", trace="00-x",
+)  # fmt: skip
+
+
+async def test_jobs_of_every_state_arrive_as_they_were(ends: tuple[Store, Store], clock: ManualClock) -> None:
+    source, target = ends
+    await add(source, NewJob(name="done", id="done", keep_completed=KEEP_ALL))
+    await settle(source, (await claim_one(source)).lease, Completed('{"r": 1}'))
+    await add(source, NewJob(name="bad", id="bad", keep_failed=Keep(9, 100.0)))
+    await settle(source, (await claim_one(source)).lease, Failed(WHY))
+    await add(source, replace(FULL, id="again", priority=0))
+    started = await claim_one(source)
+    lease = started.lease
+    await source.report("q", [Progress(lease, "7"), LogLine(lease, "one"), LogLine(lease, "två")])
+    await source.report("q", [Checkpoint(lease, '"here"')])
+    clock.advance(5)
+    await settle(source, started.lease, Retried(WHY, 90_000))
+    await add(source, NewJob(name="lost"))
+    await claim_one(source, lease=10)
+    clock.advance(20)
+    assert (await source.recover("q")).returned == ("4",)
+    await add(source, FULL, NewJob(name="plain"), NewJob(name="later", delay=50_000), NewJob(name="first", lifo=True))
+    before = await records(source)
+    assert {each.state for each in before.values()} == set(State) - {State.ACTIVE, State.WAITING_CHILDREN}
+
+    await carried(source, target)
+
+    assert await records(target) == before
+    assert await records(source) == {}
+    assert (await target.logs("q", "again")).items == ("one", "två")
+    await sound(source, "q")
+    await sound(target, "q")
+    assert ids((await claim(target, alone=True)).jobs) == ["4"], "which has stalled, and runs alone"
+    assert ids((await claim(target)).jobs) == [
+        next(each.id for each in before.values() if each.name == name) for name in ("first", "plain", "greet")
+    ]  # fmt: skip
+    assert (await claim(source)).jobs == ()
+
+
+async def test_the_order_of_the_line_is_kept_over_many_loads(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(source, *(NewJob(name="n", priority=n % 3) for n in range(60)))
+    loads = 0
+    to, sender = await target.identity(), await source.identity()
+    while (load := await source.pack(Part.JOBS, "q", to=to, mark=f"m{loads}", limit=7)) is not None:
+        assert len(load.parcels) <= 7
+        await target.unload(load, sender=sender)
+        await source.forget(load)
+        loads += 1
+
+    assert loads == 9
+    order = [str(n + 1) for remainder in range(3) for n in range(60) if n % 3 == remainder]
+    assert ids((await claim(target, 60)).jobs) == order
+
+
+async def test_a_load_is_the_same_until_it_is_forgotten_and_stored_once(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(source, NewJob(name="a"), NewJob(name="b"))
+    sender, to = await source.identity(), await target.identity()
+    first = await source.pack(Part.JOBS, "q", to=to, mark="m1", limit=1)
+    assert first is not None
+
+    assert await source.pack(Part.SETTINGS, "q", to=to, mark="m2") == first, "whatever is asked for"
+    assert (await claim(source)).jobs[0].lease.id == "2", "the other one is where it was"
+    assert (await target.unload(first, sender=sender)).outcome is Unloaded.STORED
+    taken = await claim_one(target)
+    await settle(target, taken.lease)
+    assert (await target.unload(first, sender=sender)).outcome is Unloaded.AGAIN, "though nothing of it is left"
+    assert await source.forget(first)
+    assert not await source.forget(first)
+    assert (await claim(target)).jobs == ()
+
+
+async def test_a_load_for_one_store_is_not_given_to_another(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(source, NewJob(name="a"))
+    load = await packed(source, target, Part.JOBS)
+    assert load is not None
+
+    with pytest.raises(WrongState, match="finish that one first"):
+        await source.pack(Part.JOBS, "q", to="elsewhere", mark="m")
+
+
+async def test_an_older_load_than_the_last_is_not_stored(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(source, NewJob(name="a"))
+    load = (await carried(source, target))[-1]
+
+    late = await target.unload(replace(load, mark="another"), sender=await source.identity())
+
+    assert late.outcome is Unloaded.STALE
+    assert len(await records(target)) == 1
+
+
+async def test_a_number_that_is_taken_is_a_clash_and_nothing_is_stored(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(source, NewJob(name="a"), NewJob(name="b"))
+    await add(target, NewJob(name="mine"))
+    load = await packed(source, target, Part.JOBS)
+    assert load is not None
+
+    arrival = await target.unload(load, sender=await source.identity())
+
+    assert (arrival.outcome, arrival.taken) == (Unloaded.CLASH, (JobRef("q", "1"),))
+    assert [each.name for each in (await records(target)).values()] == ["mine"]
+    await target.remove("q", ["1"])
+    assert (await target.unload(load, sender=await source.identity())).outcome is Unloaded.STORED
+
+
+async def test_a_chosen_id_that_is_taken_is_left_out_as_an_add_would(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(source, NewJob(name="a", id="x"), NewJob(name="b", id="y"))
+    await add(target, NewJob(name="mine", id="x"))
+    load = await packed(source, target, Part.JOBS)
+    assert load is not None
+
+    arrival = await target.unload(load, sender=await source.identity())
+
+    assert (arrival.outcome, arrival.taken) == (Unloaded.STORED, (JobRef("q", "x"),))
+    assert {each.id: each.name for each in (await records(target)).values()} == {"x": "mine", "y": "b"}
+
+
+async def test_what_runs_stays_until_it_has_ended(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(source, NewJob(name="a", attempts=2), NewJob(name="b"))
+    running = await claim_one(source)
+
+    await carried(source, target)
+    assert set(await records(target)) == {"2"}
+    assert (await job(source, "1")).state is State.ACTIVE
+    await settle(source, running.lease, Retried(WHY, 1_000))
+    await carried(source, target)
+
+    assert set(await records(target)) == {"1", "2"}
+    again = await job(target, "1")
+    assert (again.attempts_made, again.starts, again.failure) == (1, 1, WHY)
+
+
+async def test_a_queue_leaves_paused_and_arrives_as_it_was_set(ends: tuple[Store, Store], clock: ManualClock) -> None:
+    source, target = ends
+    rate = RateLimit(5, 60.0)
+    await add(source, *(NewJob(name="n") for _ in range(3)))
+    await source.configure("q", [SetMaxWaiting(900), SetRateLimit(rate)])
+    await settle(source, (await claim_one(source)).lease)
+    clock.advance(10)
+    before = await source.configure("q", [])
+
+    await carried(source, target)
+
+    assert await target.configure("q", []) == before
+    assert (await source.configure("q", [])).paused
+    assert await source.departure("q") == await target.identity()
+    (added,) = await add(target, NewJob(name="new"))
+    assert int(added.id) > 3 + HEADROOM, "there may still come some from the source"
+    taken = await claim(target, 10)
+    assert len(taken.jobs) == 3, "of five in a minute, one has started there"
+    assert taken.jobs[0].fence == 2, "fences go on"
+
+
+async def test_a_pause_is_carried_and_what_the_target_sets_later_is_not_undone(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(source, NewJob(name="a"))
+    await source.configure("q", [Pause(), SetConcurrency(3)])
+
+    await carried(source, target)
+    assert (await target.configure("q", [])).paused
+    await target.configure("q", [Resume(), SetConcurrency(4)])
+    await add(source, NewJob(name="late"))
+    await carried(source, target)
+
+    after = await target.configure("q", [])
+    assert (after.paused, after.concurrency) == (False, 4)
+    assert len((await claim(target)).jobs) == 2
+
+
+async def test_what_comes_back_goes_on_where_it_was(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(source, NewJob(name="a"))
+    await carried(source, target)
+
+    await carried(target, source)
+
+    assert not (await source.configure("q", [])).paused
+    assert await source.departure("q") is None
+    assert ids((await claim(source)).jobs) == ["1"]
+
+
+async def test_groups_keep_their_turns_limits_and_pauses(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await source.configure("q", [SetGroups(GroupLimits(concurrency=1))])
+    for name in ("a", "b", "a", "c", "a"):
+        await add(source, NewJob(name=name, group=name, attempts=2))
+    await source.set_group("q", SetGroup(name="c", paused=True, limits=GroupLimits(weight=3)))
+    first = await claim_one(source)
+    await carried(source, target)
+    assert await records(target) == {}, "while something runs nothing leaves that may have to wait for it"
+    await settle(source, first.lease, Retried(WHY, 0))
+
+    await carried(source, target)
+
+    await sound(target, "q")
+    started = (await claim(target)).jobs
+    assert sorted(each.name for each in started) == ["a", "b"], "one of each that is not paused"
+    assert next(each.lease.id for each in started if each.name == "a") == first.lease.id, "the oldest of its group"
+    stopped = await target.group("q", "c")
+    assert (stopped.paused, stopped.own.weight, stopped.limits.concurrency, stopped.waiting) == (True, 3, 1, 1)
+    assert (await target.group("q", "a")).waiting + (await target.group("q", "a")).running == 3
+
+
+async def test_a_key_goes_with_its_owner(ends: tuple[Store, Store], clock: ManualClock) -> None:
+    source, target = ends
+    await add(source, NewJob(name="n", dedup=Dedup("open")), NewJob(name="n", dedup=Dedup("timed", 60.0, "extend")))
+    await add(source, NewJob(name="gone", dedup=Dedup("throttle", 60.0), lifo=True))
+    await settle(source, (await claim_one(source)).lease)
+    await add(source, NewJob(name="last", attempts=2, dedup=Dedup("last", mode="keep_last"), lifo=True))
+    runs = await claim_one(source)
+    await add(source, NewJob(name="kept", data='"kept"', dedup=Dedup("last", mode="keep_last")))
+    await settle(source, runs.lease, Retried(WHY, 0))
+
+    await carried(source, target)
+
+    keys = [Dedup("open"), Dedup("timed", 60.0, "extend"), Dedup("throttle", 60.0)]
+    answers = await add(target, *(NewJob(name="n", dedup=key) for key in keys))
+    assert [answer.outcome for answer in answers] == ["deduplicated"] * 3
+    for each in (await claim(target)).jobs:
+        await settle(target, each.lease)
+    (following,) = (await claim(target)).jobs
+    assert (following.name, following.data) == ("kept", '"kept"')
+    clock.advance(61_000)
+    answers = await add(target, *(NewJob(name="n", dedup=key) for key in keys))
+    assert [answer.outcome for answer in answers] == ["added"] * 3
+
+
+def node(name: str, queue: str, under: str | None = None, **options: object) -> FlowNode:
+    ref = None if under is None else JobRef("p", under)
+    policy = OnFailure(str(options.pop("on_failure", "fail")))
+    new = NewJob(name=name, id=name, **options)  # type: ignore[arg-type]
+    return FlowNode(queue=queue, job=new, parent=ref, waits=queue == "p", on_failure=policy)
+
+
+async def test_a_family_leaves_together_and_goes_on_together(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await source.add_flow(
+        [node("top", "p"), node("mid", "p", "top"), node("a", "q", "mid"), node("b", "q", "top", attempts=2)]
+    )
+    await settle(source, (await claim_one(source)).lease, Completed('"a"'))
+    await settle(source, (await claim_one(source, queue="p")).lease, Parked())
+    running = await claim_one(source)
+    assert running.lease.id == "b"
+    await carried(source, target, "q", "p")
+    assert await records(target, "p") == {}, "one of them runs"
+    await settle(source, running.lease, Retried(WHY, 0))
+
+    await carried(source, target, "q", "p")
+
+    for store in ends:
+        await sound(store, "q", "p")
+    children = {each.ref.id: each.state for each in (await target.children(JobRef("p", "top"))).items}
+    assert children == {"mid": ChildState.OPEN, "b": ChildState.OPEN}
+    assert (await target.children(JobRef("p", "mid"))).items[0].text == '"a"'
+    await settle(target, (await claim_one(target)).lease, Completed('"b"'))
+    await settle(target, (await claim_one(target, queue="p")).lease, Completed('"mid"'))
+    top = await claim_one(target, queue="p")
+    assert top.lease.id == "top"
+    texts = {each.ref.id: each.text for each in (await target.children(JobRef("p", "top"))).items}
+    assert texts == {"mid": '"mid"', "b": '"b"'}
+
+
+async def test_a_flow_that_is_still_being_added_stays(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    top = JobRef("p", "top")
+    await source.add_flow([node("top", "p"), node("a", "q", "top")], held=[top])
+
+    await carried(source, target, "q", "p")
+    assert await records(target, "q") == {}
+    await source.add_flow([node("b", "q", "top")], closed=[top])
+    await carried(source, target, "q", "p")
+
+    assert set(await records(target, "q")) == {"a", "b"}
+    assert (await target.family(top)).open == 2
+
+
+async def test_a_letter_that_is_waited_for_leaves_with_who_waits(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await source.add_flow([node("top", "p"), node("a", "q", "top", on_failure="wait")])
+    await settle(source, (await claim_one(source)).lease, Failed(WHY))
+    assert await packed(source, target, Part.LETTERS, "") is None
+
+    loads = await carried(source, target, "q", "p")
+
+    (together,) = [load for load in loads if any(isinstance(each, LetterParcel) for each in load.parcels)]
+    assert {type(each) for each in together.parcels} == {LetterParcel, JobParcel}
+    assert await target.prune("p") == 0, "nothing is taken for gone"
+    assert (await target.replay("q", [Replay("q/a")])).done == ("q/a",)
+    await settle(target, (await claim_one(target)).lease, Completed('"better"'))
+    assert (await claim_one(target, queue="p")).lease.id == "top"
+
+
+async def test_dead_letters_arrive_whole_and_can_be_replayed(ends: tuple[Store, Store], clock: ManualClock) -> None:
+    source, target = ends
+    await add(source, replace(FULL, attempts=1, expires=None, keep_failed=Keep(0), trace=None), NewJob(name="two"))
+    await add(source, NewJob(name="grouped", data="no json {", group="g"))
+    for each in (await claim(source)).jobs:
+        await settle(source, each.lease, Failed(WHY))
+        clock.advance(7)
+    before = (await source.letters()).items
+    assert len(before) == 3
+
+    await carried(source, target)
+
+    assert (await target.letters()).items == before
+    assert await source.count_letters() == 0
+    assert (await target.replay("q", [Replay(each.id) for each in before])).refused == ()
+    assert {each.name for each in (await claim(target)).jobs} == {"greet", "two", "grouped"}
+    await sound(target, "q")
+
+
+async def test_schedules_go_on_without_a_slot_twice_or_left_out(ends: tuple[Store, Store], clock: ManualClock) -> None:
+    source, target = ends
+    start = clock.now() // MINUTE * MINUTE + MINUTE
+    tick = Schedule(
+        id="tick", job=NewJob(name="n", data='{"v": 1}', priority=2, attempts=2), every=MINUTE, overlap=Overlap.SKIP
+    )
+    await source.schedules.put("q", tick, start, expects=None)
+    still = Schedule(id="still", job=NewJob(name="s"), cron="0 2 * * *", tz="Europe/Berlin")
+    await source.schedules.put("q", still, start + 60 * MINUTE, expects=None)
+    await source.schedules.pause("q", "still")
+    clock.advance(MINUTE)
+    first = await claim_one(source)
+    await source.schedules.advance("q", "tick", since=start, to=start + MINUTE, started=first.lease.id)
+    await carried(source, target)
+    assert (await target.schedules.get("q", "tick")).view is None, "its run is still running"
+    await settle(source, first.lease, Retried(WHY, 5_000))
+    before = (await source.schedules.get("q", "tick")).view
+    assert before is not None
+    assert before.busy
+
+    await carried(source, target)
+
+    assert (await source.schedules.page("q")).items == ()
+    assert (await target.schedules.get("q", "tick")).view == before, "even that the last run has not ended"
+    paused = (await target.schedules.get("q", "still")).view
+    assert paused is not None
+    assert (paused.paused, paused.schedule) == (True, still)
+    assert set(await records(target)) == {run_id("tick", start), run_id("tick", start + MINUTE)}
+    clock.advance(MINUTE)
+    assert sorted(ids((await claim(target)).jobs)) == [run_id("tick", start), run_id("tick", start + MINUTE)]
+
+
+async def test_a_schedule_that_is_declared_again_where_it_left_is_dropped(
+    ends: tuple[Store, Store], clock: ManualClock
+) -> None:
+    source, target = ends
+    slot = clock.now() + 5 * MINUTE
+    tick = Schedule(id="tick", job=NewJob(name="n"), every=MINUTE)
+    await target.schedules.put("q", tick, slot + MINUTE, expects=None)  # by a worker that is there already
+    await source.schedules.put("q", tick, slot, expects=None)
+    await carried(source, target)
+    assert set(await records(target)) == {run_id("tick", slot)}
+
+    await source.schedules.put("q", tick, slot + 9 * MINUTE, expects=None)
+    await carried(source, target)
+
+    assert await records(source) == {}
+    assert (await source.schedules.page("q")).items == ()
+    assert set(await records(target)) == {run_id("tick", slot)}
+
+
+async def test_a_schedule_that_was_changed_in_the_target_stays_as_it_is_there(
+    ends: tuple[Store, Store], clock: ManualClock
+) -> None:
+    source, target = ends
+    slot = clock.now() + 5 * MINUTE
+    await source.schedules.put("q", Schedule(id="tick", job=NewJob(name="n"), every=MINUTE), slot, expects=None)
+    newer = Schedule(id="tick", job=NewJob(name="n"), every=2 * MINUTE)
+    await target.schedules.put("q", newer, slot + MINUTE, expects=None)
+
+    await carried(source, target)
+
+    view = (await target.schedules.get("q", "tick")).view
+    assert view is not None
+    assert (view.schedule.every, view.slot) == (2 * MINUTE, slot + MINUTE)
+    assert await records(source) == {}
+
+
+async def figures(store: Store) -> tuple[object, ...]:
+    (found,) = (await store.figures(["q"], Window(60, 3, 240))).queues
+    return found.completed_total, found.failed_total, found.minutes, found.slices, found.total
+
+
+async def test_records_figures_and_results_are_added_up(ends: tuple[Store, Store], clock: ManualClock) -> None:
+    source, target = ends
+    for n in range(6):
+        await add(source, NewJob(name=f"n{n}", id=f"j{n}", result_ttl=10 * MINUTE))
+        clock.advance(MINUTE // 2 + 100 * n)
+        taken = await claim_one(source)
+        clock.advance(50 * n)
+        await settle(source, taken.lease, Failed(WHY) if n % 3 == 2 else Completed(f'"r{n}"'))
+    before = await figures(source)
+    runs = {ending: (await source.runs("q", ending, limit=50)).items for ending in Ending}
+    await carried(source, target)
+    assert await figures(target) == before
+    assert {ending: (await target.runs("q", ending, limit=50)).items for ending in Ending} == runs
+    (ended,) = await target.finished("q", ["j1"], timeout=0)
+    assert ended.ended == Completed('"r1"')
+
+    await add(target, NewJob(name="there"))
+    await settle(target, (await claim_one(target)).lease)
+    await add(source, NewJob(name="late"))
+    await carried(source, target)
+    await settle(target, (await claim_one(target)).lease)
+
+    assert (await figures(target))[:2] == (6, 2)
+    names = [run.name for run in (await target.runs("q", Ending.COMPLETED, limit=50)).items]
+    assert names == ["late", "there", "n4", "n3", "n1", "n0"]
+    assert (await figures(source))[:2] == (0, 0)
+
+
+async def test_records_of_both_are_kept_by_their_time(ends: tuple[Store, Store], clock: ManualClock) -> None:
+    source, target = ends
+    for name, store in (("1", source), ("2", target), ("3", source), ("4", target)):
+        await add(store, NewJob(name=name, id=f"job-{name}"))
+        await settle(store, (await claim_one(store)).lease)
+        clock.advance(70_000)
+
+    await carried(source, target)
+
+    assert [run.name for run in (await target.runs("q", Ending.COMPLETED)).items] == ["4", "3", "2", "1"]
+    minutes = (await target.metrics("q", minutes=10)).completed
+    assert (sum(minutes), max(minutes)) == (4, 1)
+
+
+async def test_what_belongs_to_the_whole_store_comes_too(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    terms = CircuitTerms(failures=2, window=300_000, pause=60_000, probes=1)
+    await source.keep_letters(Keep(7, 3600.0))
+    for holder in ("a", "b"):
+        await source.record("host", terms, holder, Sign.BAD)
+    before = await source.circuits()
+
+    await carried(source, target)
+
+    assert await target.circuits() == before
+    assert await source.circuits() == []
+    assert await target.keep_letters(None) == Keep(7, 3600.0)
+
+
+async def test_a_whole_move_leaves_nothing_behind(ends: tuple[Store, Store], clock: ManualClock) -> None:
+    source, target = ends
+    await add(source, *(NewJob(name="n", data=f"{n}") for n in range(20)))
+    await source.add_flow([node("top", "p"), node("a", "q", "top")])
+    await source.schedules.put(
+        "p", Schedule(id="s", job=NewJob(name="s"), every=MINUTE), clock.now() + 1, expects=None
+    )  # fmt: skip
+    mover = Mover(source, target, clock)
+    outlook = await mover.outlook()
+    assert outlook.queues == {"p": (2, 0, 1), "q": (21, 0, 0)}
+    assert (outlook.letters, outlook.clashes, outlook.jobs) == (0, (), 23)
+
+    moved = await mover.move()
+
+    assert (moved.jobs, moved.schedules, moved.left, moved.taken) == (22, 1, 0, [])
+    assert len(await records(target)) == 21
+    assert len(await records(target, "p")) == 2
+    again = await Mover(source, target, clock).move()
+    assert (again.jobs, again.schedules) == (0, 0)
+
+
+async def test_a_move_that_would_mix_up_jobs_is_refused_before_it_begins(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(source, NewJob(name="a"))
+    await add(target, NewJob(name="b"))
+
+    assert (await Mover(source, target, ManualClock()).outlook()).clashes == (JobRef("q", "1"),)
+    with pytest.raises(WrongState, match="both stores have a job '1' of queue 'q'"):
+        await Mover(source, target, ManualClock()).move()
+    assert not (await source.configure("q", [])).paused
