@@ -13,6 +13,7 @@ from toril.engine import Store
 from toril.errors import InvalidOption, WrongState
 from toril.model import (
     BUILDING,
+    LOAD,
     Arrival,
     JobParcel,
     JobRef,
@@ -71,11 +72,13 @@ class Mover:
     """Moves everything from one open store to another. Two of them do no harm, and no good."""
 
     def __init__(
-        self, source: Store, target: Store, clock: Clock, *, tell: Callable[[Moving], None] = lambda _: None
-    ) -> None:
+        self, source: Store, target: Store, clock: Clock, *, load: int = LOAD,
+        tell: Callable[[Moving], None] = lambda _: None,
+    ) -> None:  # fmt: skip
         self._source = source
         self._target = target
         self._clock = clock
+        self._limit = load
         self._tell = tell
         self._from = self._to = ""
         self._stale: Load | None = None
@@ -133,7 +136,7 @@ class Mover:
     async def _carry(self, part: Part, queue: str = "") -> None:
         """Load after load of one part; and first of all the one that was on its way."""
         while True:
-            load = await self._source.pack(part, queue, to=self._to, mark=self._clock.unique())
+            load = await self._source.pack(part, queue, to=self._to, mark=self._clock.unique(), limit=self._limit)
             if load is None:
                 return
             arrival = await self._target.unload(load, sender=self._from)

@@ -24,9 +24,11 @@ from toril.model import (
     JobRef,
     Keep,
     Lease,
+    Load,
     LogLine,
     NewJob,
     Order,
+    Part,
     Pause,
     Progress,
     Replay,
@@ -49,7 +51,8 @@ NEXT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A store with a job in every state, a flow, a group, a letter, a circuit, a schedule and a worker."""
+    """A store with a job in every state, a flow, a group, a letter, a circuit, a schedule, a worker, and a load that
+    is on its way to another store."""
 
     store: Store
     held: Lease
@@ -75,6 +78,8 @@ async def furnished(store: Store, *, elects: bool = True) -> Room:
     await store.schedules.put("q", _schedule("tick"), now + NEXT, expects=None)
     await store.schedules.put("q", _schedule("asleep"), now + NEXT, expects=None)
     await store.schedules.pause("q", "asleep")
+    await store.add("away", [NewJob(name="leaves"), NewJob(name="too", group="tenant")])
+    await store.pack(Part.JOBS, "away", to="there", mark="first")
     if elects:
         await store.lead("reaper", "boss", ttl=LEASE)
     return Room(store, held.lease, parent.lease, now + NEXT)
@@ -111,6 +116,19 @@ def _add_children(room: Room, call: Call) -> Awaitable[Any]:
     parent = JobRef(room.parent.queue, room.parent.id)
     child = FlowNode(queue="q", job=NewJob(name="late", id="late"), parent=parent)
     return room.store.add_children(room.parent, [child], call=call)
+
+
+async def _pack(room: Room, _: Call) -> Load | None:
+    """The load that is on its way has arrived; the next."""
+    await room.store.forget(Load(1, "first", "there", ()))
+    return await room.store.pack(Part.JOBS, "q", to="there", mark="second")
+
+
+async def _unload(room: Room, _: Call) -> None:
+    """What has left comes back, as if from another store."""
+    load = await room.store.pack(Part.JOBS, "away", to="there", mark="any")
+    assert load is not None
+    await room.store.unload(load, sender="there")
 
 
 Operation = Callable[[Room, Call], Awaitable[Any]]
@@ -151,6 +169,10 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "add_flow": lambda room, call: room.store.add_flow(_flow(), call=call),
     "add_children": _add_children,
     "set_group": lambda room, call: room.store.set_group("q", SetGroup(name="tenant", paused=True), call=call),
+    "identity": lambda room, _: room.store.identity(),
+    "pack": _pack,
+    "unload": _unload,
+    "forget": lambda room, _: room.store.forget(Load(1, "first", "there", ())),
     "schedules.put": lambda room, _: room.store.schedules.put("q", _schedule("new"), room.slot, expects=None),
     "schedules.advance": lambda room, _: room.store.schedules.advance(
         "q", "tick", since=room.slot, to=room.slot + NEXT
@@ -165,8 +187,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
 READS: Final = frozenset({
     "open", "close", "twin", "health", "wait", "finished", "queues", "queue", "counts", "jobs", "page", "logs",
     "events", "workers", "runs", "metrics", "explain", "letters", "letters_of", "count_letters", "circuits", "notes",
-    "checkup", "faults", "family", "children", "group", "groups", "figures", "schedules.get", "schedules.page",
-    "schedules.overdue", "schedules",
+    "checkup", "departure", "faults", "family", "children", "group", "groups", "figures", "schedules.get",
+    "schedules.page", "schedules.overdue", "schedules",
 })  # fmt: skip
 
 # A second sending of these counts again: an entry, a sign, a call to wake up. Nothing hangs on their number.

@@ -17,7 +17,7 @@ from toril.cli.place import check_there
 from toril.clock import SYSTEM
 from toril.engine import Store, connect, redacted
 from toril.errors import InvalidOption
-from toril.model import JobRef
+from toril.model import LOAD, JobRef
 from toril.moving import Mover, Moving, Outlook
 
 __all__ = ["move"]
@@ -31,9 +31,14 @@ _SHOWN: Final = 10
 @click.argument("target", metavar="TO")
 @click.option("--prefix", default="bull", show_default=True, help="What the keys of FROM begin with, on Redis.")
 @click.option("--to-prefix", metavar="TEXT", help="What the keys of TO begin with, if that differs.")
+@click.option(
+    "--load", type=click.IntRange(1, 10_000), default=LOAD, show_default=True, help="How many jobs are moved at once."
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be moved, and what stands in the way.")
 @json_option
-def move(*, source: str, target: str, prefix: str, to_prefix: str | None, dry_run: bool, as_json: bool) -> int:
+def move(
+    *, source: str, target: str, prefix: str, to_prefix: str | None, load: int, dry_run: bool, as_json: bool
+) -> int:
     """Move everything that is in the store FROM to the store TO: jobs in every state, schedules, dead letters,
     settings, records. Workers of both may go on working.
 
@@ -47,10 +52,10 @@ def move(*, source: str, target: str, prefix: str, to_prefix: str | None, dry_ru
     if target.startswith("memory:"):
         raise InvalidOption("memory:// is gone when this command ends: move to a file or to Redis")
     prefixes = (prefix, prefix if to_prefix is None else to_prefix)
-    return asyncio.run(_moved((source, target), prefixes, dry_run=dry_run, as_json=as_json))
+    return asyncio.run(_moved((source, target), prefixes, load, dry_run=dry_run, as_json=as_json))
 
 
-async def _moved(urls: tuple[str, str], prefixes: tuple[str, str], *, dry_run: bool, as_json: bool) -> int:
+async def _moved(urls: tuple[str, str], prefixes: tuple[str, str], load: int, *, dry_run: bool, as_json: bool) -> int:
     began = SYSTEM.monotonic()
     async with _opened(urls[0], prefixes[0]) as source, _opened(urls[1], prefixes[1]) as target:
         if dry_run:
@@ -58,7 +63,7 @@ async def _moved(urls: tuple[str, str], prefixes: tuple[str, str], *, dry_run: b
             _foretell(outlook, as_json=as_json)
             return 1 if outlook.clashes else 0
         with _watched(as_json=as_json) as tell:
-            moved = await Mover(source, target, SYSTEM, tell=tell).move()
+            moved = await Mover(source, target, SYSTEM, load=load, tell=tell).move()
     _tell(moved, redacted(urls[1]), SYSTEM.monotonic() - began, as_json=as_json)
     return 0
 
