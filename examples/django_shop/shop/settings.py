@@ -10,6 +10,7 @@ DEBUG = True
 ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
 ROOT_URLCONF = "shop.urls"
 USE_TZ = True
+TIME_ZONE = "UTC"
 INSTALLED_APPS = ["shop", "django_tasks", "toril.integrations.django"]
 DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": FOLDER / "shop.db"}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
