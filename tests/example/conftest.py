@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpdesk import database
+from helpdesk import database, mailboxes
 from helpdesk.fake_api import FakeApi
 
 
@@ -16,5 +16,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
         monkeypatch.setenv("HELPDESK_API", served.url)
         monkeypatch.setenv("HELPDESK_DATABASE", str(tmp_path / "helpdesk.db"))
         monkeypatch.delenv("HELPDESK_MODE", raising=False)
+        for pause in ("COOL_DOWN", "INTERVAL"):  # these go by the system's clock: a slow machine must not reach them
+            monkeypatch.setattr(mailboxes, pause, 86_400)
         database.prepare()
         yield served

@@ -6,7 +6,6 @@ from helpdesk import database
 from helpdesk.database import Connection
 from helpdesk.fake_api import BROKEN, FakeApi, Trouble
 from helpdesk.queues.events import Event, publish
-from helpdesk.queues.maintenance import queue as maintenance
 from helpdesk.queues.oauth2_refresh import queue as oauth2_refresh
 from helpdesk.queues.webhooks import Delivery, deliver_webhook
 from helpdesk.queues.webhooks import queue as webhooks
@@ -46,8 +45,7 @@ async def test_a_provider_that_is_down_is_left_alone_until_it_is_up_and_others_g
     api.down["/oauth/postbox"] = BROKEN
     await database.run(_sign_in, 8)
     async with memory(app) as test:
-        await maintenance.add("refresh_tokens")
-        await test.drain()
+        await test.drain()  # the schedule that looks for tokens has its first run when a worker boots
         circuits = [(circuit.key, circuit.state.value) for circuit in await app.breakers.list()]
         calls = api.calls["/oauth"]
         put_off = [(await job.refresh()).attempts for job in (await oauth2_refresh.jobs("delayed")).items]
@@ -68,7 +66,6 @@ async def test_a_provider_that_is_down_is_left_alone_until_it_is_up_and_others_g
 async def test_a_token_that_was_revoked_is_refused_once_and_marked(api: FakeApi) -> None:
     await database.run(lambda db: db.execute("INSERT INTO credentials (id, provider) VALUES ('revoked-1', 'postbox')"))
     async with memory(app) as test:
-        await maintenance.add("refresh_tokens")
         await test.after("5m")
         letters = (await app.dead_letters.page()).items
 

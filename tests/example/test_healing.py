@@ -67,6 +67,7 @@ async def test_a_mailbox_that_has_failed_is_relaunched_when_its_time_has_come(ap
         await test.drain()
         await test.after("4m")
         failed = await _row("ada")
+        await database.run(lambda db: db.execute("UPDATE mailboxes SET retry_at = retry_at + 3600"))
         throttled = await app.scan("failed-mailboxes")
         await database.run(lambda db: db.execute("UPDATE mailboxes SET retry_at = 0"))
         api.down.clear()
@@ -145,13 +146,13 @@ async def test_a_document_is_embedded_in_batches_of_twenty_and_then_finished(api
 
 async def test_a_document_whose_batch_fails_for_good_is_told_so_and_does_not_wait(api: FakeApi) -> None:
     api.next["/embeddings"] = [Trouble(400)]
-    await database.run(_upload, {"handbook": 50})
+    await database.run(_upload, {"handbook": 60})
     async with memory(app) as test:
         await document_processing.add(process_document, "handbook")
         await test.drain()
         (run, *_) = (await document_processing.runs("completed")).items
 
-    assert (await database.run(_embedded))["handbook"] == ("failed", 30)
+    assert (await database.run(_embedded))["handbook"] == ("failed", 40)
     assert run.text == "handbook is not searchable (1 warning)"
 
 

@@ -14,7 +14,7 @@ from toril import JobContext, Retry
 from toril.testing import memory
 
 FILES = sorted(Path(str(helpdesk.__file__)).parent.glob("queues/[a-z]*.py"))
-PATIENCE = 120  # seconds
+PATIENCE = 240  # seconds
 CONCURRENCY = {
     **dict.fromkeys(
         ["events", "event-handlers", "maintenance", "webhooks", "thumbnail", "oauth2-refresh", "dataset-maintenance",
