@@ -22,7 +22,7 @@ class Crew:
 
     def __init__(self, log: Path, **env: str) -> None:
         self._log = log
-        self._env = os.environ | env | {"PYTHONPATH": str(ROOT / "examples")}
+        self._env = os.environ | env | {"PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT / "examples")))}
         self.alive: list[int] = []
 
     def __enter__(self) -> "Crew":
