@@ -88,7 +88,7 @@ def _understood(complaint: Complaint, queue: str) -> TorilError:  # noqa: PLR091
             return CallTooLate(f"this call came too late: {last} of its sender has been answered already")
         case ["TORILRUNNING", count]:
             return WrongState(f"queue {queue!r} has {count} running jobs; stop them, or force it")
-        case ["TORILMOVING"]:
+        case ["TORILMOVING", *_]:
             return WrongState("a move to another store has not come to its end: finish that one first")
         case ["TORILTYPE", *words]:
             return EngineUnusable(f"{' '.join(words)}: another program writes under this prefix; give the App its own")

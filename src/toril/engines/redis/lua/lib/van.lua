@@ -12,7 +12,7 @@ end
 local function on_its_way()
   local f = call('HMGET', MOVING, 'under_way', 'to')
   if not f[1] then return nil end
-  return f[2] == ARGV[3] and loaded() or redis.error_reply('TORILMOVING')
+  return f[2] == ARGV[3] and loaded() or redis.error_reply('TORILMOVING to another')
 end
 
 local function send(parcels)

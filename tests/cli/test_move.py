@@ -1,0 +1,86 @@
+"""`toril move`: what it says, what it refuses, and that it moves."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Toril, documents, on
+from tests.conformance.claims import claim_one, settle
+from toril import App
+from toril.model import Counts, Failed, Failure
+
+
+@pytest.fixture
+def ends(folder: Path) -> tuple[str, str]:
+    return f"sqlite:///{folder / 'old.db'}", f"sqlite:///{folder / 'new.db'}"
+
+
+def fill(url: str, count: int = 3, queue: str = "mail") -> None:
+    async def add(app: App) -> None:
+        await app.queue(queue).add_many([("send", {"n": n}) for n in range(count)])
+
+    on(url, add)
+
+
+def counts(url: str, queue: str = "mail") -> Counts:
+    return on(url, lambda app: app.queue(queue).counts())
+
+
+def test_everything_is_moved_and_the_old_store_paused(toril: Toril, ends: tuple[str, str]) -> None:
+    fill(ends[0])
+
+    said = toril("move", *ends)
+
+    assert "Moved 3 jobs, 0 schedules and 0 dead letters" in said.output
+    assert (counts(ends[1]).waiting, counts(ends[1]).paused) == (3, False)
+    assert (counts(ends[0]).waiting, counts(ends[0]).paused) == (0, True)
+    fill(ends[0], 1)
+    (document,) = documents(toril("move", *ends, "--json").stdout)
+    assert (document["jobs"], document["already_there"]) == (1, [])
+    assert counts(ends[1]).waiting == 4
+
+
+def test_a_dry_run_says_what_there_is_and_changes_nothing(toril: Toril, ends: tuple[str, str]) -> None:
+    fill(ends[0])
+
+    said = toril("move", *ends, "--dry-run")
+
+    assert "Would move 3 jobs and 0 dead letters." in said.output
+    assert (counts(ends[0]).waiting, counts(ends[0]).paused) == (3, False)
+    (document,) = documents(toril("move", *ends, "--dry-run", "--json").stdout)
+    assert document == {
+        "queues": {"mail": {"jobs": 3, "running": 0, "schedules": 0}}, "dead_letters": 0, "clashes": [],
+    }  # fmt: skip
+
+
+def test_a_clash_is_named_before_anything_is_moved(toril: Toril, ends: tuple[str, str]) -> None:
+    fill(ends[0])
+    fill(ends[1], 1)
+
+    assert "TO has a job '1' in queue 'mail' too" in toril("move", *ends, "--dry-run", code=1).output
+    assert "both stores have a job '1' of queue 'mail'" in toril("move", *ends, code=1).output
+    assert (counts(ends[0]).waiting, counts(ends[0]).paused) == (3, False)
+    toril("job", "remove", "mail", "1", "--url", ends[1], "--yes")
+    toril("move", *ends)
+    assert counts(ends[1]).waiting == 3
+
+
+def test_what_cannot_be_moved_is_said(toril: Toril, ends: tuple[str, str]) -> None:
+    assert "there is no store at" in toril("move", *ends, code=1).output
+    fill(ends[0])
+    assert "both ends are the same store" in toril("move", ends[0], ends[0], code=2).output
+    assert "memory:// is gone" in toril("move", ends[0], "memory://", code=2).output
+    assert "begins with its kind" in toril("move", ends[0], "nowhere", code=2).output
+
+
+def test_dead_letters_come_along(toril: Toril, ends: tuple[str, str]) -> None:
+    fill(ends[0], 1)
+
+    async def fail(app: App) -> None:
+
+        await settle(app.store, (await claim_one(app.store, queue="mail")).lease, Failed(Failure("no")))
+
+    on(ends[0], fail)
+
+    assert "Moved 0 jobs, 0 schedules and 1 dead letter in" in toril("move", *ends).output
+    assert on(ends[1], lambda app: app.dead_letters.count()) == 1
