@@ -192,3 +192,20 @@ async def test_options_of_any_shape_are_read(server: RedisServer, engine: RedisE
     assert set(verdicts) == {Verdict.OK}
     assert {job.attempts for job in taken} == {1}
     assert all(found is not None for found in await engine.jobs("q", ["odd0", "odd3"]))
+
+
+@pytest.mark.parametrize("waited", [0.5, -0.5, 1e300, "nan"])
+async def test_a_delay_from_elsewhere_that_is_no_whole_number_stops_nobody(
+    server: RedisServer, engine: RedisEngine, waited: float | str
+) -> None:
+    job_id = (await add(engine, NewJob(name="n")))[0].id
+    lease = (await claim_one(engine)).lease
+    (record,) = await engine.jobs("q", [job_id])
+    assert record is not None
+    assert record.started_at is not None
+    delay = f'"{waited}"' if isinstance(waited, str) else repr(record.started_at - record.added_at - waited)
+    server.tell("HSET", f"bull:q:{job_id}", "opts", f'{{"removeOnComplete": true, "delay": {delay}}}')
+
+    assert await settle(engine, lease, Completed("1")) is Verdict.OK
+
+    assert server.tell("EXISTS", f"bull:q:{job_id}") == b":0"

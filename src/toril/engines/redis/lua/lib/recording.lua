@@ -13,9 +13,14 @@ do
     other, happened[field] = true, (happened[field] or 0) + 1
   end
 
-  -- The buckets of times of a month and more, which no byte has, are counted at once.
-  local function longest(bucket, field)
-    figures.one(field .. min(bucket - bucket % 1, N.buckets + 1))
+  -- Delays from elsewhere may be fractions, or no time at all. The buckets of times of a month and more, which no byte
+  -- has, are counted at once.
+  local function bucket_of(ms, field)
+    if not (ms >= 1) then return 0 end
+    local bucket = min(log(ms) * SCALE + 1, N.buckets + 1)
+    bucket = bucket - bucket % 1
+    if bucket < N.unknown then return bucket end
+    figures.one(field .. bucket)
     return N.unknown
   end
 
@@ -30,14 +35,12 @@ do
       local ready = tonumber(job.ready or job.added) or started
       local delay = not job.ready and options_of(job.options).delay
       if delay then ready = ready + (tonumber(delay) or 0) end
-      wait = started > ready and log(started - ready) * SCALE + 1 or 0
-      if wait >= N.unknown then wait = longest(wait, F.waits) end
+      wait = bucket_of(started - ready, F.waits)
     end
     if kind ~= 's' and kind ~= 'l' and kind ~= 'p' then
-      run = now > started and log(now - started) * SCALE + 1 or 0
-      if run >= N.unknown then run = longest(run, F.runs) end
+      run = bucket_of(now - started, F.runs)
     end
-    notes[size + 1], notes[size + 2], noted_size = wait - wait % 1, run - run % 1, size + 2
+    notes[size + 1], notes[size + 2], noted_size = wait, run, size + 2
   end
 
   function figures.failure(name)
