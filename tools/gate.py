@@ -7,6 +7,7 @@ figure that is merely smaller than what a release wants is no failure. `--new` f
 import json
 import os
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +18,7 @@ __all__ = ["Row", "main", "rows", "totals"]
 
 FOLDER: Final = Path(os.environ.get("TORIL_PROOF", Path(__file__).parents[1] / ".proof"))
 FIGURES: Final = FOLDER / "figures.jsonl"
+BEGAN: Final = FOLDER / "began"
 GATE: Final = FOLDER / "gate.json"
 
 Totals = Mapping[str, Mapping[str, float]]
@@ -82,7 +84,9 @@ def rows(found: Totals) -> list[Row]:
 
 def main(arguments: list[str] | None = None) -> int:
     if "--new" in (sys.argv[1:] if arguments is None else arguments):
-        FIGURES.unlink(missing_ok=True)
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        FIGURES.write_text("", "utf-8")
+        BEGAN.write_text(str(time.time()), "utf-8")
         return 0
     if not FIGURES.exists():
         print(f"there are no figures in {FIGURES}: run the tests first", file=sys.stderr)
@@ -94,7 +98,13 @@ def main(arguments: list[str] | None = None) -> int:
             f"{row.id:4} {row.what:56} {row.found:>22}   {row.release:>12}  {'BROKEN' if row.broken else ''}".rstrip()
         )
     faults = Counter({name: int(value) for name, value in found.get("kinds of fault", {}).items()})
-    document = {"rows": [asdict(row) for row in table], "figures": found, "faults": dict(faults.most_common())}
+    minutes = (time.time() - float(BEGAN.read_text("utf-8"))) / 60 if BEGAN.exists() else 0.0
+    document = {
+        "minutes": round(minutes, 1),
+        "rows": [asdict(row) for row in table],
+        "figures": found,
+        "faults": dict(faults.most_common()),
+    }
     GATE.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     return int(any(row.broken for row in table))
 

@@ -37,7 +37,6 @@ BATCH = 20  # seeds that a process does at a time
 
 def main() -> int:
     gate.main(["--new"])
-    gate.FOLDER.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     seed = int(os.environ.get("TORIL_SOAK_SEED", str(time.time_ns() // 1_000_000_000)))
     print(f"{MINUTES:g} minutes from seed {seed}", flush=True)

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from tests.sim.conduct import Conduct, Run
+from tests.sim.faults import KIND
 from tests.sim.node import Node
 from tests.sim.script import Kind, Script, script_from
 from toril.clock import Clock
@@ -45,6 +46,7 @@ class Actor:
                 await self._hear_nothing(script, run)
             case Kind.BLOCKS:
                 await self._clock.sleep(0.01)
+                self._conduct.journal.tally[f"{KIND}event loop blocked"] += 1
                 await self._node.block(script.ms / 1000)
             case Kind.MARATHON | Kind.SLEEPER if script.times == 1:
                 await self._wait_to_be_told(script, ctx)
@@ -56,6 +58,7 @@ class Actor:
         await self._clock.sleep(script.ms / 2000)
         if script.kind is Kind.POISON or (script.kind is Kind.SCARE and ctx._claimed.starts == 1):
             self._conduct.journal.tally["killed by a job"] += 1
+            self._conduct.journal.tally[f"{KIND}killed by its own job"] += 1
             self._node.kill()
         self._node.check()
         for _ in range(_SLICES):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal
 
 from tests.sim.clock import EPOCH, stream
-from tests.sim.faults import Fault
+from tests.sim.faults import KIND, Fault
 from tests.sim.loop import until
 from tests.sim.node import Node
 
@@ -64,12 +64,17 @@ class Chaos:
         spared = getattr(self._world.plan, "healthy", ())  # of the other worlds none is
         return [node for name, node in self._world.nodes.items() if name not in spared]
 
+    def _counts(self, kind: str) -> None:
+        """Of which kind exactly a fault was."""
+        self._world.journal.tally[f"{KIND}{kind}"] += 1
+
     def _note(self, text: str) -> None:
         self._world.journal.note(f"{self._world.witness.now() - EPOCH} {text}")
 
     async def _kill(self) -> None:
         victim = self._victim()
         self._note(f"kill {victim.name}")
+        self._counts("worker killed" if victim.stop is not None else "other process killed")
         victim.kill()
 
     async def _pause(self) -> None:
@@ -78,6 +83,7 @@ class Chaos:
         seconds = self._chance.uniform(0.2, 2.5) * self._world.plan.terms.lease / 1000
         self._note(f"pause {[victim.name for victim in victims]} for {seconds:.3f} s")
         self._world.journal.tally["whole machine paused"] += len(victims) > 1
+        self._counts("whole machine paused" if len(victims) > 1 else "process paused")
         for victim in victims:
             victim.pause()
         await asyncio.sleep(seconds)
@@ -88,6 +94,7 @@ class Chaos:
         victim = self._victim()
         way: Literal["request", "reply"] = "request" if self._chance.random() < 0.5 else "reply"
         self._note(f"cut {victim.name}, {way}s are lost")
+        self._counts("connection cut one way" if way == "request" else "connection cut the other way")
         self._world.storm.cut(victim.name, way)
         await asyncio.sleep(self._chance.uniform(0.1, 2.0) * self._world.plan.terms.lease / 1000)
         self._world.storm.mend(victim.name)
@@ -97,6 +104,7 @@ class Chaos:
         names = [node.name for node in self._victims()]
         chosen = self._chance.sample(names, self._chance.randint(1, len(names)))
         self._note(f"swizzle {chosen}")
+        self._counts("connections cut one by one")
         pause = 0.3 * self._world.plan.terms.lease / 1000
         for name in chosen:
             self._world.storm.cut(name, "request" if self._chance.random() < 0.5 else "reply")
@@ -109,6 +117,7 @@ class Chaos:
         """Of one process: nothing may hang on it."""
         victim, ms = self._victim(), self._chance.choice((-7_200_000, -1500, 1500, 7_200_000))
         self._note(f"the clock of {victim.name} steps by {ms} ms")
+        self._counts(f"wall clock {'back' if ms < 0 else 'ahead'} by {'hours' if abs(ms) > 1500 else 'a second'}")
         clock = self._world.clocks.get(victim.name)
         if clock is not None:
             clock.step(ms)
@@ -117,6 +126,7 @@ class Chaos:
         """Forward leases run out early, backward they live longer; nobody is to blame for a lease lost by that."""
         ms = int(self._chance.uniform(-1, 1) * self._world.plan.terms.lease)
         self._note(f"the clock of the store jumps by {ms} ms")
+        self._counts(f"store's clock {'back' if ms < 0 else 'ahead'}")
         for node in self._world.nodes.values():
             node.delays += 1
         self._world.store_clock.step(ms)
@@ -128,7 +138,9 @@ class Chaos:
             return
         self._note(f"stop {victim.name}")
         victim.stop()
-        if self._chance.random() < 0.3:
+        twice = self._chance.random() < 0.3
+        self._counts("stopped in a hurry" if twice else "stopped")
+        if twice:
             await asyncio.sleep(self._chance.random())
             victim.stop()
 
@@ -138,6 +150,7 @@ class Chaos:
         self._note("store down")
         self._restarting, store.up, store.epoch = True, False, store.epoch + 1
         long = self._chance.random() < 0.2  # longer than anyone's patience
+        self._counts("store away for long" if long else "store restarted")
         await asyncio.sleep(self._chance.uniform(5, 12) if long else self._chance.uniform(0.02, 0.5))
         await store.restart()
         store.up, self._restarting = True, False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, Protocol
 
-__all__ = ["CALM", "ROUGH", "Fate", "Fault", "Point", "Storm", "Weather", "draw_mix", "draw_rough"]
+__all__ = ["CALM", "KIND", "ROUGH", "Fate", "Fault", "Point", "Storm", "Weather", "draw_mix", "draw_rough"]
 
 
 class Fault(StrEnum):
@@ -29,6 +29,7 @@ class Fault(StrEnum):
     STORE_CLOCK = "store clock jump"
 
 
+KIND: Final = "kind of fault: "  # before the name by which a fault is counted once more, and more exactly
 PER_CALL: Final = frozenset(list(Fault)[:5])
 ROUGH: Final = (Fault.SWIZZLE, Fault.WALL_CLOCK, Fault.STORE_CLOCK)
 
@@ -116,13 +117,16 @@ class Storm:
             return Fate(request, reply, lost=self._cut[node])
         if draws[2] < self._mix[Fault.SLOW]:
             self.tally[Fault.SLOW] += 1
+            self.tally[f"{KIND}slow call"] += 1
             request, reply = request + draws[7] * 0.4, reply + draws[8] * 0.4
         outlives = draws[6] < 0.5
         fault = self._strikes(draws[3], draws[4])
         if what in _RESTS and fault in {Fault.LATE_REQUEST, Fault.CRASH_POINT}:
             fault = None  # nothing to take effect late, nothing to die within
+        point = list(Point)[int(draws[5] * 3)]
         if fault is not None:
             self.tally[fault] += 1
+            self.tally[KIND + (f"death {point}" if fault is Fault.CRASH_POINT else fault)] += 1
         match fault:
             case Fault.LOST_REQUEST:
                 return Fate(request, reply, lost="request", outlives=outlives)
@@ -131,7 +135,7 @@ class Storm:
             case Fault.LATE_REQUEST:
                 return Fate(request, reply, late=draws[5] * self._lateness, outlives=outlives)
             case Fault.CRASH_POINT:
-                return Fate(request, reply, crash=list(Point)[int(draws[5] * 3)], outlives=outlives)
+                return Fate(request, reply, crash=point, outlives=outlives)
             case _:
                 return Fate(request, reply, outlives=outlives)
 

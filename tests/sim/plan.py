@@ -44,6 +44,7 @@ class Plan:
     farewell: Literal["none", "stop", "force", "order"]
     clerk: bool = False
     grouped: bool = False
+    look_every: int = 8  # effects between two looks into the whole store
     healthy: frozenset[str] = frozenset()  # processes that nothing befalls: they must get on while the others suffer
 
     @classmethod
@@ -55,6 +56,16 @@ class Plan:
             drawn, workers=3, jobs=60, storm=180.0, operator=False, clerk=False, concurrency=None, farewell="none",
             mix=drawn.mix | {Fault.KILL: 0.6, Fault.PAUSE: 0.6, Fault.CUT: 0.6} | hard,
             weights={Kind.QUICK: 2, Kind.LONG: 2, Kind.FLAKY: 1}, healthy=frozenset({"w0", "w1", "p0", "p1"}),
+        )  # fmt: skip
+
+    @classmethod
+    def crowd(cls, seed: int) -> "Plan":
+        """Many short jobs for a few large workers. What a person would do to single jobs is for the other seeds."""
+        drawn = cls.draw(seed)
+        few = {Kind.QUICK: 90, Kind.FLAKY: 6, Kind.FATAL: 1, Kind.SNOOZES: 2, Kind.GIVEN_BACK: 1}
+        return replace(
+            drawn, workers=4, producers=4, jobs=1000, storm=40.0, operator=False, clerk=False, concurrency=None,
+            weights=few, terms=replace(drawn.terms, slots=16, max_stalls=100), look_every=800,
         )  # fmt: skip
 
     @classmethod

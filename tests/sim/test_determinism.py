@@ -13,7 +13,7 @@ from tests.sim.replay import main
 from tests.sim.world import simulate
 
 ROOT = Path(__file__).parents[2]
-SAMPLE = (1, 5, 11, 47, 128)
+SAMPLE = (1, 5, 11, 47, 128, *range(200, 195 + int(os.environ.get("TORIL_SIM_REPLAYS", "5"))))
 
 
 @cache

@@ -31,7 +31,6 @@ from toril.model import GroupLimits, Lease, Resume, SetConcurrency, SetGroups
 
 __all__ = ["Result", "World", "simulate"]
 
-_LOOK_EVERY: Final = 8  # effects between two looks into the store
 _RESTART: Final = 0.15  # seconds until a killed process is started again
 
 
@@ -93,7 +92,7 @@ class World:
         clock = self.store_clock = SimClock(stream(plan.seed, "store"))
         self.clocks: dict[str, SimClock] = {}
         self.store = store(clock)
-        self.witness = Witness(self.journal, self.store, clock, every=_LOOK_EVERY)
+        self.witness = Witness(self.journal, self.store, clock, every=plan.look_every)
         self.conduct = self.witness.conduct
         self.storm = Storm(
             stream(plan.seed, "calls"), plan.mix, patience=plan.patience, lateness=self._lateness, spared=plan.healthy

@@ -1,6 +1,6 @@
 """`toril torture`, in real processes: a short run on each kind of store keeps every promise.
 
-TORIL_TORTURE_MINUTES makes them longer.
+TORIL_TORTURE_MINUTES makes them longer, TORIL_TORTURE_JOBS fuller.
 """
 
 import json
@@ -17,7 +17,7 @@ from tests.servers import running
 from toril.torture.checker import PROMISES
 
 MINUTES = os.environ.get("TORIL_TORTURE_MINUTES", "0.1")
-JOBS = str(int(2500 * float(MINUTES)))
+JOBS = os.environ.get("TORIL_TORTURE_JOBS") or str(int(2500 * float(MINUTES)))
 
 
 def tortured(*words: str, folder: Path, code: int = 0) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def tortured(*words: str, folder: Path, code: int = 0) -> dict[str, Any]:
     path = folder / "report.json"
     ended = subprocess.run(
         [sys.executable, "-m", "toril", "torture", "--report", str(path), *words],
-        cwd=folder, capture_output=True, text=True, timeout=float(MINUTES) * 60 + 400, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=float(MINUTES) * 60 + 900, check=False,
     )  # fmt: skip
     assert ended.returncode == code, ended.stdout + ended.stderr
     document: dict[str, Any] = json.loads(path.read_text())

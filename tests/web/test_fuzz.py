@@ -9,6 +9,7 @@ import random
 from typing import Any
 from urllib.parse import quote
 
+from tests.proof import prove
 from tests.web.conftest import Served
 from toril.web.api import ENDPOINTS
 from toril.web.endpoint import Endpoint
@@ -101,6 +102,7 @@ async def test_no_request_is_answered_with_a_5xx(here: Served) -> None:
         answers[status] = answers.get(status, 0) + 1
         if status >= 500:
             wrong.append((status, sent[:400], answer[-400:]))
+    prove("T13", requests=REQUESTS, failures=len(wrong))
     async with here.client() as client:
         alive = await client.get("/queues")
 

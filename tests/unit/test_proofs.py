@@ -1,0 +1,50 @@
+"""The figures in the docs are those of the runs that were kept."""
+
+import pytest
+from tools.proofs import KINDS, PAGE, kept, rendered, shown
+
+DOCUMENT = {
+    "minutes": 12.4, "machine": "2 cores", "note": "quiet",
+    "rows": [
+        {"id": "T1", "what": "simulated jobs", "found": "150,000", "release": "10,000,000", "broken": False},
+        {"id": "T5", "what": "power cuts", "found": "not run", "release": "400", "broken": False},
+    ],
+    "faults": {"kill": 12345},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_shows_what_was_kept(kind: str) -> None:
+    page, document = PAGE.read_text("utf-8"), kept(kind)
+
+    assert document is not None
+    assert f"<!-- {kind}: begin -->" in page
+    assert shown(page, kind, document) == page, "run  python -m tools.proofs"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_promise_was_broken_in_what_is_shown(kind: str) -> None:
+    document = kept(kind)
+
+    assert document is not None
+    assert [row["id"] for row in document["rows"] if row["broken"]] == []
+
+
+def test_what_was_not_run_is_left_out() -> None:
+    table = rendered(DOCUMENT)
+
+    assert "12 minutes on 2 cores; quiet." in table
+    assert "| T1 | simulated jobs | 150,000 | 10,000,000 |" in table
+    assert "T5" not in table
+    assert "kill 12,345" in table
+
+
+def test_a_table_replaces_the_one_before_it() -> None:
+    page = "a\n<!-- gate: begin -->\nold\n<!-- gate: end -->\nb\n"
+
+    once = shown(page, "gate", DOCUMENT)
+
+    assert "old" not in once
+    assert once.startswith("a\n<!-- gate: begin -->\n")
+    assert once.endswith("\n<!-- gate: end -->\nb\n")
+    assert shown(once, "gate", DOCUMENT) == once

@@ -1,0 +1,90 @@
+"""Figures of the gate and of the soak, kept in `tools/figures/` and shown in `docs/reliability.md`.
+
+python -m tools.proofs gate|soak --note TEXT     keep what `.proof/gate.json` has, and show it
+python -m tools.proofs                           only show again what is kept
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tools import gate
+
+__all__ = ["KINDS", "PAGE", "kept", "rendered", "shown"]
+
+ROOT: Final = Path(__file__).parents[1]
+PAGE: Final = ROOT / "docs" / "reliability.md"
+KINDS: Final = ("gate", "soak")
+
+
+def kept(kind: str) -> dict[str, Any] | None:
+    """The figures of the last run that was kept, if there was one."""
+    path = _path(kind)
+    if not path.exists():
+        return None
+    document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return document
+
+
+def rendered(document: Mapping[str, Any]) -> str:
+    lines = [
+        f"{document['minutes']:,.0f} minutes on {document['machine']}; {document['note']}.",
+        "",
+        "| | what | found | a release wants |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['id']} | {row['what']} | {row['found']} | {row['release']} |"
+        for row in document["rows"]
+        if row["found"] != "not run"
+    ]
+    faults = ", ".join(f"{name} {count:,}" for name, count in document["faults"].items())
+    return "\n".join([*lines, "", f"Faults of the simulator by kind: {faults}."])
+
+
+def shown(page: str, kind: str, document: Mapping[str, Any]) -> str:
+    """The page with this table between its marks."""
+    begin, end = f"<!-- {kind}: begin -->", f"<!-- {kind}: end -->"
+    before, found, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n{rendered(document)}\n{end}{after}" if found else page
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", nargs="?", choices=KINDS)
+    parser.add_argument("--note", default="nothing else ran on it")
+    chosen = parser.parse_args()
+    if chosen.kind is not None:
+        _keep(chosen.kind, chosen.note)
+    page = PAGE.read_text("utf-8")
+    for kind in KINDS:
+        document = kept(kind)
+        page = page if document is None else shown(page, kind, document)
+    PAGE.write_text(page, "utf-8")
+
+
+def _keep(kind: str, note: str) -> None:
+    found = json.loads(gate.GATE.read_text("utf-8"))
+    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()  # noqa: S607
+    document = {
+        "when": time.strftime("%Y-%m-%d"), "commit": commit, "note": note, "minutes": found["minutes"],
+        "machine": f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}",
+        "rows": found["rows"], "faults": found["faults"],
+    }  # fmt: skip
+    _path(kind).parent.mkdir(exist_ok=True)
+    _path(kind).write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+
+
+def _path(kind: str) -> Path:
+    return ROOT / "tools" / "figures" / f"{kind}.json"
+
+
+if __name__ == "__main__":
+    main()
