@@ -23,7 +23,7 @@ def rendered(document: Mapping[str, Any]) -> str:
         f"{document['seeds']} seeds of {document['minutes']:g} minutes and {document['jobs']:,} jobs, "
         f"on {document['machine']}.",
         "",
-        "| | acknowledged | lost | ran to its end twice | recovered after kills | median, longest recovery | faults |",
+        "| | acknowledged | late or lost | ran to its end twice | recovered after kills | median, longest recovery | faults |",  # noqa: E501
         "|---|---|---|---|---|---|---|",
     ]
     for peer, told in document["peers"].items():

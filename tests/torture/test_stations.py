@@ -1,0 +1,95 @@
+"""The processes of a torture: each is asked to end once, and what another blow did to it is not held against it."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from toril.torture.ledger import Ledger, lines
+from toril.torture.setting import Setting
+from toril.torture.stations import Station
+
+# Says hello for a child of its own, which is what can be struck; notes each SIGTERM, and ends with the code it is told.
+SCRIPT = """
+import os, signal, subprocess, sys, time
+path, code = sys.argv[1], int(sys.argv[2])
+
+def note(word, pid):
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(handle, f"{word} {time.monotonic():.4f} {pid}\\n".encode())
+
+child = subprocess.Popen(["sleep", "600"])
+asked = []
+
+def term(*_):
+    note("asked", os.getpid())
+    asked.append(1)
+
+signal.signal(signal.SIGTERM, term)
+note("hello", child.pid)
+while not asked:
+    time.sleep(0.01)
+time.sleep(0.5)
+child.kill()
+sys.exit(code)
+"""
+
+
+class Polite(Station):
+    """A process that ends half a second after it was asked to, with this code."""
+
+    code = 0
+
+    def command(self, setting: Setting) -> tuple[list[str], dict[str, str]]:
+        return [sys.executable, "-c", SCRIPT, str(setting.log), str(self.code)], dict(os.environ)
+
+
+async def until(done: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not done():  # noqa: ASYNC110 - it is another process
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def started(folder: Path, code: int) -> AsyncIterator[Polite]:
+    station = Polite("worker", Setting(folder=str(folder), name="w"), Ledger(folder / "driver.log"))
+    station.code = code
+    station.start()
+    try:
+        await until(station.pids)
+        yield station
+    finally:
+        await station.kill()
+
+
+def asked(folder: Path) -> list[int]:
+    return [line.pid for line in lines(folder, "w.*.log") if line.word == "asked"]
+
+
+async def test_two_blows_ask_a_process_once(tmp_path: Path) -> None:
+    async with started(tmp_path, code=0) as station:
+        ended = await asyncio.gather(station.term(), station.term())
+
+        assert len([pid for pid in ended if pid is not None]) == 1
+        assert len(asked(tmp_path)) == 1
+        assert station.forced == []
+
+
+async def test_a_process_that_ends_badly_is_named(tmp_path: Path) -> None:
+    async with started(tmp_path, code=1) as station:
+        pid = await station.term()
+
+        assert station.forced == [f"w {pid} 1"]
+
+
+async def test_whose_child_was_killed_meanwhile_may_end_badly(tmp_path: Path) -> None:
+    async with started(tmp_path, code=1) as station:
+        term = asyncio.create_task(station.term())
+        await until(lambda: asked(tmp_path))
+        station.strike(0.0, signal.SIGKILL)
+        await term
+
+        assert station.forced == []
