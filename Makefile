@@ -61,7 +61,7 @@ test: setup servers node lint types ## Everything that must be green: lint, type
 
 # What the gate runs, and how much of it: about 14 minutes on two quiet cores.
 GATE := TORIL_SIM_SEEDS=400 TORIL_SIM_CROWDS=200 TORIL_SIM_REPLAYS=20 TORIL_MACHINE_EXAMPLES=200 TORIL_HTTP_FUZZ=20000 \
-	TORIL_TORTURE_MINUTES=3 TORIL_TORTURE_JOBS=15500 TORIL_POWER_CUTS=10 TORIL_INTEROP_KILLS=12
+	TORIL_TORTURE_MINUTES=3 TORIL_TORTURE_JOBS=15500 TORIL_TORTURE_EVERY=1 TORIL_POWER_CUTS=10 TORIL_INTEROP_KILLS=12
 PROOFS := tests/sim tests/torture tests/conformance/test_crash_points.py tests/conformance/test_machine.py \
 	tests/faults/test_power.py tests/faults/test_supervisor.py tests/faults/test_redis_trouble.py \
 	tests/interop/test_fleet.py tests/web/test_fuzz.py tests/web/test_schema.py

@@ -56,6 +56,7 @@ def rows(found: Totals) -> list[Row]:
 
     promises = found.get("T7", {})
     bad = {name: value for name, value in promises.items() if value}
+    told = ", ".join(f"{name} {value:,.0f}" for name, value in bad.items())
     planted, caught = of("T9", "planted"), of("T9", "caught")
     executions = of("T11", "executions") / (of("T11", "jobs") or 1)
     kinds = len(found.get("kinds of fault", {}))
@@ -67,7 +68,7 @@ def rows(found: Totals) -> list[Row]:
         Row("T5", "power cuts; acknowledged and lost", f"{count('T5', 'cuts')}; {count('T5', 'lost')}", "400; 0",
             of("T5", "lost") > 0),
         Row("T6", "crash points", count("T6", "points"), "all"),
-        Row("T7", "lost, unexpected, finished twice, stuck, unexplained", str(bad) if bad else "0", "0", bool(bad)),
+        Row("T7", "lost, unexpected, finished twice, stuck, unexplained", told or "0", "0", bool(bad)),
         Row("T8", "replays with the same trace", count("T8", "replays"), "1,000"),
         Row("T9", "planted bugs caught; longest", f"{caught:.0f} of {planted:.0f}; {of('T9', 'longest'):.0f} s",
             "all, 60 s", caught < planted),

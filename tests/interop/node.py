@@ -17,7 +17,7 @@ from typing import Any
 from tests.servers import RedisServer
 
 FOLDER = Path(__file__).parent / "node"
-DEADLINE = 15.0
+DEADLINE = 60.0
 PACKAGES = {6: "bullmq", 5: "bullmq5"}  # by major
 
 Script = Mapping[str, Sequence[Mapping[str, Any]]]

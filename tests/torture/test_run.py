@@ -1,6 +1,6 @@
 """`toril torture`, in real processes: a short run on each kind of store keeps every promise.
 
-TORIL_TORTURE_MINUTES makes them longer, TORIL_TORTURE_JOBS fuller.
+TORIL_TORTURE_MINUTES makes them longer, TORIL_TORTURE_JOBS fuller, TORIL_TORTURE_EVERY is the time between two faults.
 """
 
 import json
@@ -18,6 +18,7 @@ from toril.torture.checker import PROMISES
 
 MINUTES = os.environ.get("TORIL_TORTURE_MINUTES", "0.1")
 JOBS = os.environ.get("TORIL_TORTURE_JOBS") or str(int(2500 * float(MINUTES)))
+EVERY = os.environ.get("TORIL_TORTURE_EVERY", "0.25")
 
 
 def tortured(*words: str, folder: Path, code: int = 0) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def tortured(*words: str, folder: Path, code: int = 0) -> dict[str, Any]:
 @pytest.mark.covers("T4", "F04", "F27", "F43", "G1", "G2", "G3", "G5", "G7")
 def test_a_torture_breaks_no_promise(store: str, tmp_path: Path) -> None:
     report = tortured(
-        "--seed", "5", "--url", store, "--jobs", JOBS, "--minutes", MINUTES, "--lease", "1", "--every", "0.25",
+        "--seed", "5", "--url", store, "--jobs", JOBS, "--minutes", MINUTES, "--lease", "1", "--every", EVERY,
         folder=tmp_path,
     )  # fmt: skip
 

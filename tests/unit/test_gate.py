@@ -33,7 +33,7 @@ def test_what_was_not_run_is_not_told_as_nothing() -> None:
 
 
 def test_what_is_lost_or_not_caught_is_broken() -> None:
-    assert told({"figure": "T7", "lost": 1})["T7"] == ("{'lost': 1}", True)
+    assert told({"figure": "T7", "lost": 1})["T7"] == ("lost 1", True)
     assert told({"figure": "T9", "planted": 1, "caught": 0})["T9"][1]
     assert told({"figure": "T11", "jobs": 1, "executions": 4})["T11"] == ("2.00", True)
     assert told({"figure": "T5", "cuts": 1, "lost": 2})["T5"][1]

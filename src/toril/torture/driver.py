@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,9 +94,9 @@ class _Run:
         began = SYSTEM.monotonic()
         await self._staff(url)
         await self._strike_all()
-        produced = await self._until(lambda: all(each.done for each in self._producers))
+        produced = await self._produced()
         drained = produced and await self._drained(app)
-        for station in self._workers:
+        for station in (*self._producers, *self._workers):
             await station.close()
         forced = [each for station in self._workers for each in station.forced]
         report = await check(app, self._setting, struck=self._struck, cut_off=self._cut_off, forced=forced)
@@ -259,9 +259,13 @@ class _Run:
             await SYSTEM.sleep(_LOOK)
         return True
 
-    async def _until(self, done: Callable[[], bool]) -> bool:
-        until = SYSTEM.monotonic() + self._run.drain
-        while not done():
+    async def _produced(self) -> bool:
+        """Nor are producers hurried, as long as they get on."""
+        told, until = 0, SYSTEM.monotonic() + self._run.drain
+        while not all(each.done for each in self._producers):
+            now = sum(path.stat().st_size for path in self._run.folder.glob("p*.log"))
+            if now > told:
+                told, until = now, SYSTEM.monotonic() + self._run.drain
             if SYSTEM.monotonic() > until:
                 return False
             await SYSTEM.sleep(_LOOK)

@@ -16,6 +16,7 @@ __all__ = ["Role", "Station"]
 
 Role = Literal["worker", "supervised", "producer"]
 _RESTART = 0.2  # seconds
+_FROZEN = 6.0  # seconds: no blow lasts longer
 _STOP = 60.0  # seconds that a process may take to end when it is asked to
 
 
@@ -29,7 +30,7 @@ class Station:
         self._ledger = ledger
         self._process: asyncio.subprocess.Process | None = None
         self._lives = 0
-        self._killed = 0
+        self._struck_at = float("-inf")
         self._asked: asyncio.subprocess.Process | None = None
         self._closing = False
         self._keeper: asyncio.Task[None] | None = None
@@ -83,12 +84,13 @@ class Station:
         if not pids:
             return None
         pid = pids[int(target * 1000) % len(pids)]
-        self._killed += number is signal.SIGKILL
+        self._struck_at = SYSTEM.monotonic()
         with suppress(ProcessLookupError):
             os.kill(pid, number)
         return pid
 
     def strike_all(self, number: signal.Signals) -> None:
+        self._struck_at = SYSTEM.monotonic()
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -98,7 +100,7 @@ class Station:
         process = self._process
         if process is None or process is self._asked or process.returncode is not None or not self.pids():
             return None
-        self._asked, killed = process, self._killed
+        self._asked, asked_at = process, SYSTEM.monotonic()
         process.terminate()
         try:
             code = await asyncio.wait_for(process.wait(), _STOP)
@@ -106,7 +108,7 @@ class Station:
             self.strike_all(signal.SIGKILL)
             self.forced.append(f"{self.setting.name} {process.pid} never")
         else:
-            if code != 0 and self._killed == killed:  # else another blow has struck it, or a child of it, meanwhile
+            if code != 0 and self._struck_at < asked_at - _FROZEN:  # else another blow held it up, or killed a child
                 self.forced.append(f"{self.setting.name} {process.pid} {code}")
         return process.pid
 
