@@ -64,6 +64,16 @@ class FakeApi:
         self._thread.join()
         self._server.server_close()
 
+    def so_far(self) -> defaultdict[str, set[str]]:
+        """What was done, as of now, while it goes on."""
+        with self._lock:
+            return defaultdict(set, {service: set(keys) for service, keys in self.done.items()})
+
+    def asked(self) -> int:
+        """How many calls there were."""
+        with self._lock:
+            return self.calls.total()
+
     def answer(self, method: str, path: str, query: dict[str, str], key: str, body: Any) -> Trouble | Any:
         """What a call is answered with."""
         service = "/" + path.split("/")[1]

@@ -59,20 +59,20 @@ class Workload:
 
     def missing(self, api: FakeApi) -> dict[str, object]:
         """What has not happened yet that must, and what has happened that must not."""
-        tickets, found = self.tickets, database.done(_found)
+        tickets, done, found = self.tickets, api.so_far(), database.done(_found)
         replies = {f"reply-{n}" for n in tickets}
         mails = {f"email-{kind}-{n}" for kind in ("confirmation", "survey") for n in tickets}
-        sent = {key for key in api.done["/email"] if not key.startswith("email-trial")}
+        sent = {key for key in done["/email"] if not key.startswith("email-trial")}
         hooks = {f"{subscriber}-{n}" for subscriber in SUBSCRIBERS for n in tickets}
         flows = {f"{half}-{n}" for half in ("triggered", "resumed") for n in tickets}
         checks: dict[str, tuple[object, object]] = {
             "events": (found["events"], 2 * len(tickets)),
             "mail": (sent ^ (mails | replies), set()),
-            "webhooks": (api.done["/hooks"] ^ hooks, set()),
-            "drafts": (api.done["/agent"] ^ {f"draft-{n}" for n in tickets}, set()),
-            "workflows": (flows - api.done["/workflows"], set()),
-            "orders": (len(api.done["/shops"]), len(SHOPS) * self.size),
-            "articles": (len(api.done["/index"]) >= self.size, True),
+            "webhooks": (done["/hooks"] ^ hooks, set()),
+            "drafts": (done["/agent"] ^ {f"draft-{n}" for n in tickets}, set()),
+            "workflows": (flows - done["/workflows"], set()),
+            "orders": (len(done["/shops"]), len(SHOPS) * self.size),
+            "articles": (len(done["/index"]) >= self.size, True),
             "documents": (found["documents"], [(name, "ready", n, n) for name, n in sorted(self.documents.items())]),
             "messages": (found["messages"], [(box, MESSAGES) for box in sorted(self.mailboxes + self.connected)]),
             "mailboxes": (found["mailboxes"], []),

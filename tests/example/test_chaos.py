@@ -22,7 +22,7 @@ from toril import App, LetterFilter
 
 SIZE = int(os.environ.get("TORIL_EXAMPLE_SIZE", "2"))
 FAULTS = max(3, SIZE)
-BETWEEN = 20  # calls of the outside world from one fault to the next
+BETWEEN = 10  # calls of the outside world from one fault to the next
 WORKERS = 3
 FROZEN = 3.0  # seconds: longer than a lease
 PATIENCE = 240.0 + 30 * SIZE
@@ -41,8 +41,8 @@ class Chaos:
     async def reign(self) -> None:
         """One fault after the other, each after some work was done."""
         for number in range(FAULTS):
-            enough = self._api.calls.total() + BETWEEN
-            await until(lambda enough=enough: self._api.calls.total() >= enough)  # type: ignore[misc]
+            enough = self._api.asked() + BETWEEN
+            await until(lambda enough=enough: self._api.asked() >= enough)  # type: ignore[misc]
             victim = self._chance.choice([pid for pid in self._crew.alive if pid not in self._frozen])
             if number % 3 == 1:
                 await self._freeze(victim)
