@@ -114,7 +114,7 @@ class Loop:
         self._worked = False
         self._alone = False  # whether the last claim was made by a worker that ran nothing
         self._wake_at: float | None = None
-        self._nap: asyncio.Event | None = None
+        self._naps = set[asyncio.Event]()  # of lanes that cannot reach the store
         self._spare = terms.suspects is Suspects.ONLY
         self._quarantine = Quarantine(clock, terms.suspects)
         self._quiet = False
@@ -145,8 +145,8 @@ class Loop:
         """Return once everything is handed in."""
         self._quiet = self._stopping = True
         self._news.set()
-        if self._nap is not None:
-            self._nap.set()
+        for nap in self._naps:
+            nap.set()
 
     @property
     def stopping(self) -> bool:
@@ -163,8 +163,7 @@ class Loop:
 
     async def _turn(self) -> None:
         while not self._is_over():
-            if self._helper is not None and self._helper.done():
-                await self._helper  # it ends by what is wrong
+            await self._check_helper()
             self._news.clear()
             if self._outbox or self._may_claim():
                 await self._exchange(self._first)
@@ -174,6 +173,11 @@ class Loop:
             self._slots.resting()
             if not self._is_over():
                 await self._rest()
+        await self._check_helper()  # what it could not hand in is not over
+
+    async def _check_helper(self) -> None:
+        if self._helper is not None and self._helper.done():
+            await self._helper  # it ends by what is wrong
 
     async def _help(self) -> None:
         """The second lane: what gathers while the first is busy."""
@@ -283,11 +287,14 @@ class Loop:
 
     async def _pause(self, seconds: float) -> None:
         """Between two tries; whoever wants the worker to stop ends it."""
-        self._nap = asyncio.Event()
-        timer = self._clock.later(seconds, self._nap.set)
-        await self._nap.wait()
-        timer.cancel()
-        self._nap = None
+        nap = asyncio.Event()
+        timer = self._clock.later(seconds, nap.set)
+        self._naps.add(nap)
+        try:
+            await nap.wait()
+        finally:
+            self._naps.discard(nap)
+            timer.cancel()
 
     def _note(self, answer: Exchange, claim: Claim, asked_at: float, looks: int) -> None:
         """What the answer says about the next claim."""

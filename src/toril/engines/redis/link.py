@@ -74,10 +74,14 @@ class Link:
             if SYSTEM.monotonic() < self._not_before:
                 raise Unsent(str(self._refusal) or type(self._refusal).__name__) from self._refusal
             try:
-                line = self._line = await self._way.line()
+                line = await self._way.line()
             except (Trouble, OSError) as error:  # a TimeoutError is an OSError
                 self._refusal, self._not_before = error, SYSTEM.monotonic() + _AGAIN
                 raise Unsent(str(error) or type(error).__name__) from error
+            if self._closed:  # meanwhile
+                line.drop()
+                raise Unsent("closed")
+            self._line = line
             line.listen(self._heard, lambda error: self._break(line, error))
             if self._line is not line:
                 raise Unsent("the connection broke")
