@@ -80,7 +80,8 @@ class Engine(Protocol):
     async def add(
         self, queue: str, jobs: Sequence[NewJob], *, call: Call | None = None, now: int | None = None
     ) -> list[Added]:
-        """Store up to 1,000 jobs, all or none, in this order. A taken id is left as it stands and answered."""
+        """Store up to 1,000 jobs, all or none, in this order. A taken id is left as it stands and answered. A call
+        without jobs is answered and remembered as any other: after it, no job comes by that number any more."""
 
     async def exchange(
         self,

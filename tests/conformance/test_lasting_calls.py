@@ -6,8 +6,8 @@ from tests import servers
 from tests.conformance.claims import claim, settle
 from toril.engine import Store
 from toril.engines.redis import RedisEngine
-from toril.errors import CallTooLate
-from toril.model import LASTING, Call, NewJob
+from toril.errors import CallTooLate, QueueFull
+from toril.model import LASTING, Call, NewJob, SetMaxWaiting
 from toril.testing import ManualClock
 
 SENDER = f"{LASTING}lane"
@@ -44,6 +44,37 @@ async def test_a_removal_of_nothing_shuts_out_what_was_sent_before(engine: Store
     with pytest.raises(CallTooLate, match="came too late: 8"):
         await engine.add("q", [NewJob(name="n", id="a")], call=Call(SENDER, 7))
 
+    assert (await engine.counts("q")).waiting == 0
+
+
+async def test_a_number_given_to_no_jobs_is_never_given_to_any(engine: Store) -> None:
+    assert await engine.add("q", [], call=Call(SENDER, 7)) == []
+
+    assert await engine.add("q", [NewJob(name="n", id="a")], call=Call(SENDER, 7)) == []
+    assert await engine.jobs("q", ["a"]) == [None]
+    assert "q" not in await engine.queues(), "a queue that nothing was added to is none"
+    with pytest.raises(CallTooLate):
+        await engine.add("q", [], call=Call(SENDER, 6))
+
+
+async def test_a_number_of_jobs_that_were_added_is_not_given_to_none(engine: Store) -> None:
+    first = await engine.add("q", [NewJob(name="n", id="a")], call=Call(SENDER, 7))
+
+    assert await engine.add("q", [], call=Call(SENDER, 7)) == first
+    assert (await engine.counts("q")).waiting == 1
+
+
+async def test_what_a_full_queue_refused_is_refused_for_good_by_an_add_of_nothing(engine: Store) -> None:
+    await engine.configure("q", [SetMaxWaiting(1)])
+    await engine.add("q", [NewJob(name="n", id="first")])
+    jobs = [NewJob(name="n", id="a")]
+    with pytest.raises(QueueFull):
+        await engine.add("q", jobs, call=Call(SENDER, 1))
+    assert await engine.add("q", [], call=Call(SENDER, 1)) == []
+    (taken,) = (await claim(engine)).jobs
+    await settle(engine, taken.lease)
+
+    assert await engine.add("q", jobs, call=Call(SENDER, 1)) == []
     assert (await engine.counts("q")).waiting == 0
 
 

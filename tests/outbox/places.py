@@ -14,9 +14,10 @@ from toril.model import Claim, Completed, Settlement
 from toril.outbox.database import Database
 from toril.outbox.relay import Relay
 
-__all__ = ["QUEUES", "Place", "finished", "relay_of"]
+__all__ = ["LONG", "QUEUES", "Place", "drained", "finished", "outbox_of", "relay_of", "write"]
 
 QUEUES = ("mail", "reports")
+LONG = 120.0  # seconds that a test waits at most for what should come at once
 
 
 class Place:
@@ -79,3 +80,27 @@ async def finished(store: Store, runs: Counter[str]) -> None:
             batch = [Settlement(job.lease, Completed()) for job in claimed.jobs]
             await store.exchange(queue, batch, Claim(want=0, token=SYSTEM.unique(), lease=1, worker="w"))
             runs.update(job.lease.id for job in claimed.jobs)
+
+
+def outbox_of(connection: Any) -> Any:
+    app = App("memory://")
+    for name in QUEUES:
+        app.queue(name)
+    return app.outbox(connection)
+
+
+def write(place: Place, *jobs: str, queue: str = "mail", **options: Any) -> list[str]:
+    """Jobs of these ids, in one transaction."""
+    connection = place.connect()
+    outbox = outbox_of(connection)
+    made = [outbox.add("n", queue=queue, job_id=job, **options) for job in jobs]
+    connection.commit()
+    connection.close()
+    return made
+
+
+async def drained(relay: Relay) -> int:
+    try:
+        return await relay.drain()
+    finally:
+        await relay.close()

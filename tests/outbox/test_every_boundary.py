@@ -60,14 +60,8 @@ class MortalStore:
         self._life = life
 
     async def add(self, *given: Any, **options: Any) -> Any:
-        return await self._around("add", given, options)
-
-    async def remove(self, *given: Any, **options: Any) -> Any:
-        return await self._around("remove", given, options)
-
-    async def _around(self, name: str, given: Any, options: Any) -> Any:
         self._life.boundary()
-        answer = await getattr(self._store, name)(*given, **options)
+        answer = await self._store.add(*given, **options)
         self._life.boundary()
         return answer
 

@@ -10,47 +10,20 @@ import pytest
 
 from tests.conftest import opened
 from tests.kinds import redis_of
-from tests.outbox.places import QUEUES, Place, finished, relay_of
+from tests.outbox.places import LONG, Place, drained, finished, outbox_of, relay_of, write
 from tests.postgres import postgres
 from toril import App
 from toril.engine import Store
 from toril.errors import EngineUnavailable, NotFound
 from toril.model import NewJob, SetMaxWaiting
 from toril.outbox.database import Database, OutboxAway
-from toril.outbox.relay import Relay
 from toril.testing import ManualClock
-
-LONG = 120.0  # seconds that a test waits at most for what should come at once
 
 
 @pytest.fixture
 async def store(clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
     async with opened("memory", clock, tmp_path) as store:
         yield store
-
-
-def outbox_of(connection: Any) -> Any:
-    app = App("memory://")
-    for name in QUEUES:
-        app.queue(name)
-    return app.outbox(connection)
-
-
-def write(place: Place, *jobs: str, queue: str = "mail", **options: Any) -> list[str]:
-    """Jobs of these ids, in one transaction."""
-    connection = place.connect()
-    outbox = outbox_of(connection)
-    made = [outbox.add("n", queue=queue, job_id=job, **options) for job in jobs]
-    connection.commit()
-    connection.close()
-    return made
-
-
-async def drained(relay: Relay) -> int:
-    try:
-        return await relay.drain()
-    finally:
-        await relay.close()
 
 
 async def order_of(store: Store, queue: str = "mail") -> list[str]:
@@ -176,9 +149,6 @@ class Held:
         self.reached.set()
         await self.go_on.wait()
         return await self._store.add(*given, **options)
-
-    async def remove(self, *given: Any, **options: Any) -> Any:
-        return await self._store.remove(*given, **options)
 
 
 @pytest.mark.covers("F122")

@@ -140,7 +140,7 @@ class Database:
                 self._run("delete", batch.lane)
 
     def release(self, batch: Batch, errors: Mapping[int, str]) -> None:
-        """It was refused, and its number is passed over: its rows wait again, those with an error aside."""
+        """It was refused for good: its rows wait again, those with an error aside."""
         with self._transaction():
             if self._run("free", batch.seq + 1, batch.lane, batch.seq):
                 self._run("leave", batch.lane)

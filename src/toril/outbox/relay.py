@@ -8,7 +8,19 @@ from typing import Any, Final, TypeVar
 
 from toril.clock import Clock
 from toril.engine import Engine
-from toril.errors import CallTooLate, QueueFull, TorilError, Undecodable, UsageError, words_of
+from toril.errors import (
+    CallTooLate,
+    InvalidName,
+    InvalidOption,
+    InvalidPayload,
+    NotSerializable,
+    PayloadTooLarge,
+    QueueFull,
+    TorilError,
+    Undecodable,
+    UsageError,
+    words_of,
+)
 from toril.events import Events, JobEvent, WorkerEvent, trouble
 from toril.logs import log
 from toril.model import LASTING, Added, AddOutcome, Call, NewJob
@@ -23,6 +35,7 @@ _FIRST_REST: Final = 0.02  # seconds: after something was written here, which wi
 _LONGEST_REST: Final = 1.0
 _AFTER_TROUBLE: Final = (0.5, 15.0)  # seconds, at first and at last
 _FULL: Final = 1.0  # seconds for which a full queue is left alone
+_OF_THE_ROW: Final = (InvalidName, InvalidOption, InvalidPayload, NotSerializable, PayloadTooLarge)  # what stays wrong
 _LAST_ROUND: Final = 5.0  # seconds for a round to end when the worker stops
 
 
@@ -38,6 +51,7 @@ class Relay:
         self._name = name
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="toril-outbox")
         self._batch: Batch | None = None  # sent, perhaps, and not known to be done
+        self._taken_at = 0.0  # by the clock's monotonic: the ages of its rows are of this moment
         self._most: dict[str, int] = {}  # rows in a batch, of queues that have refused more
         self._full: dict[str, float] = {}  # queues that take nothing, and until when they are not asked
         self.handed = 0  # jobs, since the beginning
@@ -81,6 +95,7 @@ class Relay:
             self._full = {queue: until for queue, until in self._full.items() if until > now}
             fresh = LASTING + self._clock.unique()[:20]
             self._batch = await self._do(self._database.take, fresh, dict(self._most), list(self._full), _wrong_with)
+            self._taken_at = self._clock.monotonic()
             if self._batch is None:
                 return False
         try:
@@ -106,36 +121,44 @@ class Relay:
     # one batch
 
     async def _hand_over(self, batch: Batch) -> None:
-        jobs = [aged(read(row.request), row.age) for row in batch.rows]
+        waited = int(1000 * (self._clock.monotonic() - self._taken_at))  # the store may have been away since
+        jobs = [aged(read(row.request), row.age + waited) for row in batch.rows]
         try:
-            answers = await self._store.add(batch.queue, jobs, call=Call(batch.lane, batch.seq))
+            answers, error = await self._sent(batch, jobs)
         except CallTooLate:  # another relay has gone on from here; or the database was set back to an older state
             await self._do(self._database.retire, batch)
-        except QueueFull:
-            await self._refuse(batch, {})
-            self._make_smaller(batch)
-        except UsageError as error:
-            only = len(batch.rows) == 1
-            await self._refuse(batch, {batch.rows[0].id: words_of(error)} if only else {})
-            if not only:
-                self._make_smaller(batch)
+            return
+        if not answers:
+            await self._refuse(batch, error)
+        elif _is_of_others(jobs, answers):
+            log.error("the outbox's lane %s is used by two databases, of which one is a copy", batch.lane)
+            await self._do(self._database.retire, batch)
         else:
-            if _is_of_others(jobs, answers):
-                log.error("the outbox's lane %s is used by two databases, of which one is a copy", batch.lane)
-                await self._do(self._database.retire, batch)
-                return
             await self._do(self._database.done, batch)
             self.handed += len(jobs)
             if batch.queue in self._most:
                 self._most[batch.queue] = min(MOST, 2 * self._most[batch.queue])
             self._added(batch.queue, jobs, answers)
 
-    async def _refuse(self, batch: Batch, errors: dict[int, str]) -> None:
-        """The store has taken nothing of it. First its number is used up, so that what is still under way from a relay
-        that was taken for dead comes too late; then its rows are free."""
-        with suppress(CallTooLate, UsageError):  # so it is already; or it is no queue, and was never sent
-            await self._store.remove(batch.queue, [], call=Call(batch.lane, batch.seq + 1))
-        await self._do(self._database.release, batch, errors)
+    async def _sent(self, batch: Batch, jobs: Sequence[NewJob]) -> tuple[list[Added], TorilError | None]:
+        """What the store says to this number, which it says to every relay that asks; nothing if it has no jobs, and
+        never will. A refusal alone does not last: the same call of a relay that was taken for dead may come when there
+        is room. So the number is given to no jobs, unless it belongs to these by now."""
+        call = Call(batch.lane, batch.seq)
+        try:
+            return await self._store.add(batch.queue, jobs, call=call), None
+        except (QueueFull, *_OF_THE_ROW) as error:
+            with suppress(InvalidName):  # of a queue that cannot be: nobody has sent this
+                return await self._store.add(batch.queue, [], call=call), error
+            return [], error
+
+    async def _refuse(self, batch: Batch, error: TorilError | None) -> None:
+        """The store has taken nothing of it, and will not: its rows are free. Without an error, another relay was told
+        why, and did not get to say it."""
+        alone = len(batch.rows) == 1 and isinstance(error, UsageError)
+        await self._do(self._database.release, batch, {batch.rows[0].id: words_of(error)} if error and alone else {})
+        if error is not None and not alone:
+            self._make_smaller(batch)
 
     def _make_smaller(self, batch: Batch) -> None:
         """All or none did not fit: fewer may. A queue that does not take one is full, and left alone for a while."""

@@ -139,7 +139,7 @@ class RedisEngine(
     async def add(
         self, queue: str, jobs: Sequence[NewJob], *, call: Call | None = None, now: int | None = None
     ) -> list[Added]:
-        if not jobs:
+        if not jobs and call is None:
             return []
         queue = check_queue_name(queue)
         if len(jobs) > BATCH:
@@ -155,6 +155,8 @@ class RedisEngine(
             return _added(await self._write("add", queue, arguments, call, now), len(jobs))
         except Unconfirmed as error:
             ids = [each.id for each in _added(error.answer, len(jobs))]
+            if not ids:  # it only used up a number
+                raise
             raise uncertain(self._address.shown, error, ids) from None
 
     async def exchange(

@@ -35,6 +35,9 @@ def add(tx: Tx, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[A
         return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in _spelled_out(before)]
     if len(jobs) > BATCH:
         raise InvalidOption(f"one add takes at most {BATCH} jobs, not {len(jobs)}")
+    if not jobs:
+        remember(tx, call, [])
+        return []
     row = tx.queue(queue)
     plain = all(_is_plain(job) for job in jobs)
     if plain:

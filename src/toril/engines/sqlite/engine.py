@@ -125,10 +125,10 @@ class SqliteEngine(
     async def add(
         self, queue: str, jobs: Sequence[NewJob], *, call: Call | None = None, now: int | None = None
     ) -> list[Added]:
-        if not jobs:
+        if not jobs and call is None:
             return []
         queue = check_queue_name(queue)
-        return await self._write(partial(add, queue=queue, jobs=jobs, call=call), now, grows=True)
+        return await self._write(partial(add, queue=queue, jobs=jobs, call=call), now, grows=bool(jobs))
 
     async def exchange(
         self,

@@ -2,7 +2,7 @@
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, sender, number; the queue's name, how many jobs, `plain` or `any`;
 --         plain ones by name, options, how many, data of each; for any other fourteen arguments, see lib/adding
--- Returns for plain jobs the first number; for others {id, 0 | 1, state} each
+-- Returns for plain jobs the first number; for others, and for none, {id, 0 | 1, state} each
 -- Errors  TORILFULL most held refused; TORILGROUP most held refused group
 -- Events  added, waiting, delayed, duplicated
 -- include begin
@@ -12,6 +12,7 @@ local count, plain = tonumber(ARGV[5]), ARGV[6] == 'plain'
 local before, late = recalled()
 if late then return late end
 if before then return before end
+if count == 0 then remember({}) return {} end
 -- include plain
 local added = plain and plainly()
 if added then return added end
