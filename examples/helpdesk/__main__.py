@@ -47,10 +47,13 @@ async def morning(api: FakeApi) -> int:
                 await app.dead_letters.replay(failed)  # as an operator does who knows that it will go well now
         app.stop()
         await worker
+        doubles = await workload.doubles(app)
         print(await summary(app, time.monotonic() - start))
     for what, state in missing.items():
         print(f"missing: {what}: {state}")
-    return 1 if missing else 0
+    for job, times in doubles.items():
+        print(f"{times} times: {job}")
+    return 1 if missing or doubles else 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from helpdesk import database, settings
 from helpdesk.outside import Outside
 from helpdesk.settings import seconds
 from helpdesk.tables import ONE_IN_THE_FLEET, QUEUES
-from toril import App, Breaker, GroupLimits, Queue, RateLimit, only_if
+from toril import App, Breaker, GroupLimits, Keep, Queue, RateLimit, only_if
 from toril.alerts import Alert, AlertRules
 
 __all__ = ["app", "declared", "hosted_only"]
@@ -40,7 +40,10 @@ def declared(name: str, handlers: Mapping[str, Callable[..., Any]], **special: U
     """A queue, worked as its row of the table says."""
     row = QUEUES[name]
     lease = max(2.0, seconds(row.lease))
-    return app.queue(name, handlers, concurrency=row.concurrency, retry=row.retry, lease=lease, **special)
+    kept = Keep(age=row.keep) if row.keep else Keep(count=0)
+    return app.queue(
+        name, handlers, concurrency=row.concurrency, retry=row.retry, lease=lease, keep_completed=kept, **special
+    )
 
 
 def hosted_only(fn: Any) -> Any:

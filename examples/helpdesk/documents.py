@@ -51,12 +51,11 @@ def forgotten(db: Connection, before: float) -> list[str]:
     return [document for (document,) in rows]
 
 
-def restart(db: Connection, document: str) -> bool:
-    """Let it begin anew, unless it has ended meanwhile."""
-    return (
-        db.execute(
-            "UPDATE documents SET status = 'uploaded', since = ? WHERE id = ? AND status IN ('uploaded', 'embedding')",
-            (time.time(), document),
-        ).rowcount
-        == 1
-    )
+def restart(db: Connection, document: str) -> float | None:
+    """Let it begin anew, and say since when; None if it has ended meanwhile."""
+    row = db.execute(
+        "UPDATE documents SET status = 'uploaded', since = ? WHERE id = ? AND status IN ('uploaded', 'embedding')"
+        " RETURNING since",
+        (time.time(), document),
+    ).fetchone()
+    return None if row is None else float(row[0])

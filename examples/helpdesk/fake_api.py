@@ -36,13 +36,14 @@ CUT: Final = Trouble(0, lost=True)
 class FakeApi:
     """`with FakeApi(trouble=0.2) as api:` serves at `api.url`. One call in five goes wrong, at its first time only, and
     always the same ones. `api.next["/hooks"]` has what goes wrong next, whatever chance says; `api.down` what always
-    does. `api.done` has the keys of what was done, by path."""
+    does. `api.done` has the keys of what was done, by path; `api.times` how often each was asked for."""
 
     def __init__(self, trouble: float = 0.0, seed: int = 0) -> None:
         self._share, self._seed = round(trouble * 100), seed
         self._lock = threading.Lock()
         self.calls: Counter[str] = Counter()
         self.done: defaultdict[str, set[str]] = defaultdict(set)
+        self.times: Counter[str] = Counter()
         self.next: defaultdict[str, list[Trouble]] = defaultdict(list)
         self.down: dict[str, Trouble] = {}
         self._seen: set[str] = set()
@@ -84,6 +85,7 @@ class FakeApi:
                 return trouble
             if method == "POST":
                 self.done[service].add(key)
+                self.times[key] += 1
         return trouble or _content(method, path, query, body)
 
     def _trouble(self, path: str, service: str, call: str) -> Trouble | None:
@@ -107,7 +109,7 @@ def _content(method: str, path: str, query: dict[str, str], body: Any) -> Any:  
         case "GET", ["calendars"]:
             return ["ada", "grace"]
         case "GET", ["meetings"]:
-            return ["standup", "review"]
+            return ["standup-on-monday", "review-on-tuesday"]
         case "GET", _:
             return []
         case _, ["embeddings"]:

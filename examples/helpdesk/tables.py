@@ -22,37 +22,42 @@ class Row:
     attempts: int = 5
     backoff: float = 1  # seconds before the second attempt; doubled with each further one
     lease: float = 30
+    keep: float = 0  # seconds for which a job that has completed is kept
 
     @property
     def retry(self) -> Retry:
         return Retry(self.attempts, Exponential(seconds(self.backoff)))
 
 
+# A job's id keeps a second one away for as long as the job is stored. Who adds a job by its id may be killed before the
+# own end is stored, and run again when that job has long completed: so it is kept, for longer than that may take.
+A_DAY: Final = 86_400
+
 QUEUES: Final = {
-    "events": Row(1, "in the order in which things happened"),
-    "event-handlers": Row(1, "side effects one after the other"),
+    "events": Row(1, "in the order in which things happened", keep=A_DAY),
+    "event-handlers": Row(1, "side effects one after the other", keep=A_DAY),
     "maintenance": Row(1, "low volume", attempts=3, backoff=60),
-    "webhooks": Row(1, "one after the other, as customers expect them", backoff=10),
+    "webhooks": Row(1, "one after the other, as customers expect them", backoff=10, keep=A_DAY),
     "storefront": Row(1, "orders of a shop in their order"),
     "oauth2-refresh": Row(1, "low volume; token endpoints recover slowly", attempts=3, backoff=60),
     "message-processing": Row(1, "scheduled sends, one after the other", attempts=3, backoff=5),
     "message-sync": Row(5, "long: whole mailboxes", attempts=3, backoff=30, lease=300),
     "polling-sync": Row(10, "many mailboxes at once; providers limit rates", attempts=3, backoff=60, lease=300),
-    "workflow-delay": Row(10, "many and short", attempts=3, backoff=2),
-    "scheduled-trigger": Row(1, "one after the other", attempts=3, backoff=2),
-    "app-trigger": Row(10, "hands work on", attempts=3, backoff=5),
+    "workflow-delay": Row(10, "many and short", attempts=3, backoff=2, keep=A_DAY),
+    "scheduled-trigger": Row(1, "one after the other", attempts=3, backoff=2, keep=A_DAY),
+    "app-trigger": Row(10, "hands work on", attempts=3, backoff=5, keep=A_DAY),
     "app-polling-trigger": Row(10, "asks others whether there is news", attempts=3, backoff=5),
-    "recording-bot": Row(10, "waits for meetings", attempts=3, backoff=30),
-    "document-processing": Row(5, "parsing", attempts=3, backoff=5),
-    "embedding": Row(3, "as many as the model's provider bears", attempts=3, backoff=2),
+    "recording-bot": Row(10, "waits for meetings", attempts=3, backoff=30, keep=A_DAY),
+    "document-processing": Row(5, "parsing", attempts=3, backoff=5, keep=A_DAY),
+    "embedding": Row(3, "as many as the model's provider bears", attempts=3, backoff=2, keep=A_DAY),
     "dataset-maintenance": Row(1, "low volume", attempts=1),
     "thumbnail": Row(1, "works the CPU", attempts=3, backoff=2),
     "data-import": Row(2, "heavy on the database", attempts=3, backoff=5),
-    "email": Row(5, "in parallel is fine", attempts=3, backoff=5),
-    "ai-agent": Row(5, "not to be repeated: it uses tools", attempts=1),
-    "ai-autofill": Row(5, "short calls of a model", attempts=1),
+    "email": Row(5, "in parallel is fine", attempts=3, backoff=5, keep=A_DAY),
+    "ai-agent": Row(5, "not to be repeated: it uses tools", attempts=1, keep=A_DAY),
+    "ai-autofill": Row(5, "short calls of a model", attempts=1, keep=A_DAY),
     "calendar-sync": Row(5, "calls of calendar providers", attempts=3, backoff=60),
-    "recording-processing": Row(3, "large files", attempts=3, backoff=30),
+    "recording-processing": Row(3, "large files", attempts=3, backoff=30, keep=A_DAY),
     "kb-sync": Row(4, "articles into the search index", attempts=3, backoff=5),
 }
 

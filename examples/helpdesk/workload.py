@@ -1,6 +1,7 @@
 """A busy morning: customers write, colleagues upload, mailboxes are connected. And what must have come of it."""
 
 import time
+from collections import Counter
 from datetime import UTC, datetime
 
 from helpdesk import database
@@ -19,6 +20,8 @@ from helpdesk.queues.message_sync import queue as message_sync
 from helpdesk.queues.message_sync import sync_mailbox
 from helpdesk.queues.storefront import Order, order_changed
 from helpdesk.queues.thumbnail import Picture, picture_uploaded
+from helpdesk.tables import QUEUES
+from toril import App
 
 __all__ = ["Workload"]
 
@@ -28,7 +31,8 @@ ROWS = 200  # contacts in a file
 
 
 class Workload:
-    """So many of everything. `add` asks for it; `missing` says what is not there yet, or not right."""
+    """So many of everything. `add` asks for it; `missing` says what is not there yet, or not right; `doubles`
+    what was added twice."""
 
     def __init__(self, size: int = 4) -> None:
         self.size = size
@@ -65,6 +69,7 @@ class Workload:
         sent = {key for key in done["/email"] if not key.startswith("email-trial")}
         hooks = {f"{subscriber}-{n}" for subscriber in SUBSCRIBERS for n in tickets}
         flows = {f"{half}-{n}" for half in ("triggered", "resumed") for n in tickets}
+        flows |= {f"report-{n}-at-0" for n in self._numbers}
         checks: dict[str, tuple[object, object]] = {
             "events": (found["events"], 2 * len(tickets)),
             "mail": (sent ^ (mails | replies), set()),
@@ -80,6 +85,18 @@ class Workload:
             "credentials": (found["credentials"], [("invalid_grant", 1), ("ok", 2 * self.size)]),
         }
         return {what: actual for what, (actual, wanted) in checks.items() if actual != wanted}
+
+    async def doubles(self, app: App) -> dict[str, int]:
+        """Jobs that have completed more than once, which none can whose id is kept: it was added twice. That a job runs
+        twice before it completes is nothing wrong."""
+        ended: Counter[str] = Counter()
+        for name in (name for name, row in QUEUES.items() if row.keep):
+            cursor, runs = None, app.queue(name).runs
+            while (page := await runs("completed", cursor, limit=200)).items:
+                ended.update(f"{name}: {run.id}" for run in page.items)
+                if (cursor := page.cursor) is None:
+                    break
+        return {job: times for job, times in ended.items() if times > 1}
 
     def _insert(self, db: Connection) -> None:
         db.executemany("INSERT INTO mailboxes (id) VALUES (?)", [(mailbox,) for mailbox in self.mailboxes])

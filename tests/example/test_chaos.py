@@ -103,10 +103,12 @@ async def test_processes_die_the_world_fails_and_nothing_is_lost(
                 reign.cancel()
                 await asyncio.gather(reign, return_exceptions=True)
             codes = [crew.end(pid, signal.SIGTERM) for pid in list(crew.alive)]
+            doubles = await workload.doubles(app)
             faults = [finding for finding in await app.doctor() if finding.fault is not None]
 
     assert chaos.kills + chaos.freezes == FAULTS
-    assert all(code >= 0 for code in codes), codes
+    assert codes == [0] * WORKERS, crew.log()
+    assert doubles == {}
     assert faults == []
 
 

@@ -1,15 +1,20 @@
 """The outside world fails, and the example gets through it."""
 
+from collections import Counter
+from typing import Any, Literal
+
 import pytest
 
 from helpdesk import database
 from helpdesk.database import Connection
 from helpdesk.fake_api import BROKEN, FakeApi, Trouble
+from helpdesk.queues import scheduled_trigger
 from helpdesk.queues.events import Event, publish
 from helpdesk.queues.oauth2_refresh import queue as oauth2_refresh
 from helpdesk.queues.webhooks import Delivery, deliver_webhook
 from helpdesk.queues.webhooks import queue as webhooks
 from helpdesk.worker import app
+from helpdesk.workload import Workload
 from toril.testing import memory
 
 
@@ -100,6 +105,52 @@ async def test_a_ticket_is_followed_through_all_its_queues_and_a_second_time_cha
     assert api.done["/agent"] == {"draft-3"}
     assert run.text in {"ticket 3 created", "ticket 3 solved"}
     assert await database.run(lambda db: db.execute("SELECT count(*) FROM events").fetchone()) == (2,)
+
+
+@pytest.mark.parametrize("kind", ["created", "solved"])
+async def test_an_event_that_is_recorded_again_when_all_of_it_was_handled_adds_nothing(
+    kind: Literal["created", "solved"], api: FakeApi
+) -> None:
+    async with memory(app, on_failure="raise") as test:
+        job = await publish(Event(kind=kind, ticket=3))
+        await test.deliver_twice(job)  # what it has added has run by then
+        await test.after("2m")
+        await publish(Event(kind=kind, ticket=3))
+        await test.drain()
+        added = Counter(job.id for job in test.added if job.id.endswith(("-3", "-handled")))
+        doubles = await Workload().doubles(app)
+
+    assert test.deaths == 1
+    assert set(added.values()) == {1}
+    assert len(added) == {"created": 6, "solved": 4}[kind]
+    assert {key: times for key, times in api.times.items() if times > 1} == {}
+    assert doubles == {}
+
+
+async def test_workflows_whose_starter_is_killed_run_once_each_all_the_same(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added: list[str] = []
+    await database.run(lambda db: db.executemany("INSERT INTO workflows (id) VALUES (?)", [("daily",), ("weekly",)]))
+    async with memory(app) as test:
+        add = scheduled_trigger.queue.add
+
+        async def dying(*job: Any, **options: Any) -> Any:
+            added.append(options["job_id"])
+            if len(added) == 1:
+                test.kill_here()
+            answer = await add(*job, **options)
+            if len(added) == 2:
+                test.kill_here()
+            return answer
+
+        monkeypatch.setattr(scheduled_trigger.queue, "add", dying)
+        await test.after("5m")
+
+    assert test.deaths == 2
+    assert added == ["daily-at-0", "daily-at-0", "daily-at-0", "weekly-at-0"]
+    assert api.done["/workflows"] == {"daily-at-0", "weekly-at-0"}
+    assert [api.times[key] for key in sorted(api.done["/workflows"])] == [1, 1]
 
 
 def _sign_in(db: Connection, many: int) -> None:

@@ -131,7 +131,7 @@ async def test_a_lost_job_lets_its_stage_begin_anew_unless_the_mailbox_has_moved
 async def test_a_document_is_embedded_in_batches_of_twenty_and_then_finished(api: FakeApi) -> None:
     lines = {"empty": 0, "line": 1, "full": 20, "more": 21, "handbook": 95}
     await database.run(_upload, lines)
-    async with memory(app, on_failure="raise") as test:
+    async with memory(app, start=datetime.now(UTC), on_failure="raise") as test:
         await document_processing.add_many([(process_document, name) for name in lines])
         await test.drain()
         sizes = [job.data["last"] - job.data["first"] + 1 for job in test.assert_added(embed_batch)]
@@ -147,7 +147,7 @@ async def test_a_document_is_embedded_in_batches_of_twenty_and_then_finished(api
 async def test_a_document_whose_batch_fails_for_good_is_told_so_and_does_not_wait(api: FakeApi) -> None:
     api.next["/embeddings"] = [Trouble(400)]
     await database.run(_upload, {"handbook": 60})
-    async with memory(app) as test:
+    async with memory(app, start=datetime.now(UTC)) as test:
         await document_processing.add(process_document, "handbook")
         await test.drain()
         (run, *_) = (await document_processing.runs("completed")).items
@@ -163,6 +163,23 @@ async def test_a_document_that_nobody_has_begun_with_is_found() -> None:
         await test.drain()
 
     assert await database.run(_embedded) == {"forgotten": ("ready", 25)}
+
+
+async def test_a_second_run_adds_no_second_flow_and_a_restart_does(api: FakeApi) -> None:
+    await database.run(_upload, {"handbook": 45})
+    async with memory(app, start=datetime.now(UTC), on_failure="raise") as test:
+        job = await document_processing.add(process_document, "handbook", job_id="process-handbook")
+        await test.deliver_twice(job)  # its flow has ended by then
+        before = len(test.assert_added(embed_batch))
+        await database.run(lambda db: db.execute("UPDATE segments SET vector = NULL WHERE number = 7"))
+        await database.run(lambda db: db.execute("UPDATE documents SET status = 'embedding', since = 0"))
+        await app.scan("forgotten-documents")
+        await test.drain()
+        after = len(test.assert_added(embed_batch))
+
+    assert (before, after) == (3, 6)
+    assert api.done["/embeddings"] == {"handbook-0", "handbook-1", "handbook-2"}
+    assert await database.run(_embedded) == {"handbook": ("ready", 45)}
 
 
 async def _mailbox(name: str, **columns: object) -> None:

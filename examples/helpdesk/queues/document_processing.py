@@ -15,7 +15,8 @@ __all__ = ["finish_document", "process_document", "queue"]
 
 
 async def process_document(ctx: JobContext[str]) -> Result:
-    """Cut it, and hand it on. The flow's jobs have ids made of the document's: a second run adds no second flow."""
+    """Cut it, and hand it on. The flow's jobs have ids made of this one's, and are kept: a second run adds no second
+    flow, and a restart, which is a job of its own, does."""
     document = ctx.data
     segments = await database.run(documents.cut, document)
     if not segments:
@@ -27,8 +28,8 @@ async def process_document(ctx: JobContext[str]) -> Result:
         for index, start in enumerate(starts)
     ]
     await app.flow(
-        queue.new(finish_document, document, job_id=f"finish-{document}"),
-        [embedding.new(embed_batch, batch, job_id=f"embed-{document}-{batch.index}") for batch in batches],
+        queue.new(finish_document, document, job_id=f"{ctx.job_id}-finish"),
+        [embedding.new(embed_batch, batch, job_id=f"{ctx.job_id}-embed-{batch.index}") for batch in batches],
         on_failure="ignore",  # so that the document is told of it, and does not wait for ever
     )
     return Result(f"{document} has {segments} segments", counts={"segments": segments, "batches": len(batches)})
@@ -58,10 +59,10 @@ def forgotten(before: datetime) -> list[str]:
 
 
 async def restart(document: str) -> bool:
-    if not await database.run(documents.restart, document):
-        return False
-    await queue.add(process_document, document, job_id=f"process-{document}")
-    return True
+    since = await database.run(documents.restart, document)
+    if since is not None:
+        await queue.add(process_document, document, job_id=f"process-{document}-since-{since:.3f}")
+    return since is not None
 
 
 app.scanner(

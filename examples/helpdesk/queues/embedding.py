@@ -28,7 +28,8 @@ async def embed_batch(ctx: JobContext[Batch]) -> int:
     await ctx.log(f"batch {batch.index + 1} of {batch.of} of {batch.document}")
     texts = await database.run(documents.texts, batch.document, numbers)
     ctx.raise_if_cancelled()  # the last moment before it costs money
-    vectors = await outside.post("/embeddings", key=ctx.job_id, body=texts)
+    key = f"{batch.document}-{batch.index}"  # a restart of the document has other jobs, and costs nothing more
+    vectors = await outside.post("/embeddings", key=key, body=texts)
     await database.run(documents.save_vectors, batch.document, dict(zip(numbers, vectors, strict=True)))
     return len(texts)
 

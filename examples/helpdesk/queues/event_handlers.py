@@ -18,7 +18,7 @@ SUBSCRIBERS = ("crm", "chat")
 
 
 async def on_ticket_created(ctx: JobContext[int]) -> Result:
-    """Everything has an id made of the ticket's, so that a second run adds nothing twice."""
+    """Everything has an id made of the ticket's, and is kept for a while, so that a second run adds nothing twice."""
     ticket = ctx.data
     await send(Email(kind="confirmation", to=f"customer-{ticket}@example.org", about=str(ticket)))
     await ai_agent.add(draft_answer, ticket, job_id=f"draft-{ticket}")

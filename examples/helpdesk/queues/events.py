@@ -20,7 +20,8 @@ class Event(BaseModel):
 
 
 async def record_event(ctx: JobContext[Event]) -> Result:
-    """Write it down, once, and have it handled. The job's own id keeps a second run from doing either twice."""
+    """Write it down, once, and have it handled. The job's own id keeps a second run from doing either twice: the row
+    has it for good, and the job that handles it is kept for a day."""
     event = ctx.data
     await database.run(record, ctx.job_id, event)
     react = on_ticket_created if event.kind == "created" else on_ticket_solved

@@ -13,9 +13,12 @@ __all__ = ["queue", "run_workflow", "start_due_workflows"]
 
 
 async def start_due_workflows(ctx: JobContext[None]) -> Result:  # noqa: ARG001 - it looks at all of them
+    """First the job, then the row: who dies in between leaves the workflow due, and the next run finds its job by the
+    id, which is made of the time at which it was due. The other way round that run would be lost."""
     found = await database.run(due)
     for workflow, slot in found:
-        await queue.add(run_workflow, workflow, job_id=f"{workflow}-at-{slot}")
+        await queue.add(run_workflow, workflow, job_id=f"{workflow}-at-{slot * 1000:.0f}")
+        await database.run(put_off, workflow, slot)
     return Result(f"{len(found)} workflows started", counts={"started": len(found)})
 
 
@@ -25,12 +28,14 @@ async def run_workflow(ctx: JobContext[str]) -> Result:
     return Result(f"workflow {ctx.data} has run")
 
 
-def due(db: Connection) -> list[tuple[str, int]]:
-    """Workflows whose time has come, with that time; they are due again in an hour."""
-    now = time.time()
-    rows = db.execute("SELECT id, due FROM workflows WHERE enabled AND due <= ?", (now,)).fetchall()
-    db.execute("UPDATE workflows SET due = ? WHERE enabled AND due <= ?", (now + seconds(3600), now))
-    return [(workflow, int(at)) for workflow, at in rows]
+def due(db: Connection) -> list[tuple[str, float]]:
+    """Workflows whose time has come, with that time."""
+    return db.execute("SELECT id, due FROM workflows WHERE enabled AND due <= ?", (time.time(),)).fetchall()
+
+
+def put_off(db: Connection, workflow: str, slot: float) -> None:
+    """It is due again in an hour, unless another has said so already."""
+    db.execute("UPDATE workflows SET due = ? WHERE id = ? AND due = ?", (time.time() + seconds(3600), workflow, slot))
 
 
 queue = declared("scheduled-trigger", {"start_due_workflows": start_due_workflows, "run_workflow": run_workflow})
