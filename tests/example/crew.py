@@ -76,7 +76,7 @@ def main() -> None:
     from helpdesk.workload import Workload
 
     async def work() -> None:
-        await app.run(grace=10)
+        await app.run(grace=60)  # far more than it takes: who was asked to end has ended well, and not by force
 
     async def produce() -> None:
         async with app:
