@@ -67,6 +67,8 @@ class Relaying:
         try:
             with Watchdog(GRACE, partial(_cancel, work)).watching():
                 await asyncio.wait([work])
+            if not work.cancelled():
+                work.result()  # it ends by a signal, else by an error that nobody foresaw
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -87,8 +89,9 @@ class Relaying:
         if self.outbox_url is None:
             return None
         from toril.outbox.database import Database, OutboxAway  # noqa: PLC0415 - as above
+        from toril.outbox.thread import OwnThread  # noqa: PLC0415 - as above
 
-        database = Database(self.outbox_url)
+        database, thread = Database(self.outbox_url), OwnThread("toril-outbox-standing")
 
         def look() -> "Standing":
             try:
@@ -97,9 +100,11 @@ class Relaying:
                 database.close()
 
         try:
-            return await asyncio.to_thread(look)
+            return await thread.do(look)
         except OutboxAway:
             return None
+        finally:
+            thread.close()
 
     async def _relays(self, name: str, *, burst: bool) -> list[Round]:
         """What a worker process runs beside its workers. A burst begins with all that is in the outbox."""

@@ -303,7 +303,7 @@ class Pooled(Database):
 
     def _execute(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
         found = super()._execute(sql, parameters)
-        if sql == "COMMIT" or sql.lstrip().startswith("SELECT EXISTS"):
+        if sql == "COMMIT":
             super()._execute("DISCARD ALL", ())
             self.discarded += 1
         return found

@@ -24,7 +24,10 @@ LEASE: Final = 10_000  # ms for which others leave a lane alone; it only saves w
 MOST: Final = 100  # rows in a batch
 _SIZE: Final = 1024 * 1024  # characters in a batch of more than one
 _LONGEST_ERROR: Final = 2_000  # bytes
-_PATIENCE: Final = 5  # seconds, for a lock or a connection
+_PATIENCE: Final = 5  # seconds, for a connection, or for a writer on SQLite
+_LOCKED, _LONGEST = 5_000, 15_000  # ms on PostgreSQL, for a lock and for a statement
+# A server that is gone without a word is noticed, whether it owes us an answer or we have sent something.
+_ALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3}
 
 
 class OutboxAway(EngineUnavailable):
@@ -217,16 +220,15 @@ class Database:
 
     def _look(self, name: str, *parameters: Any) -> list[Any]:
         """A statement that is a transaction by itself."""
-        with self._driver_errors():
+        with self._driver_errors() if self._dialect == "sqlite" else self._transaction():
             return self._run(name, *parameters)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """What happens within is committed as one. On SQLite it begins as a writer: one that read first could not
-        become one later."""
-        begin = "BEGIN IMMEDIATE" if self._dialect == "sqlite" else "BEGIN ISOLATION LEVEL READ COMMITTED"
+        become one later. On PostgreSQL it ends if another keeps it waiting, who may never go on."""
         with self._driver_errors():
-            self._execute(begin, ())
+            self._execute("BEGIN IMMEDIATE" if self._dialect == "sqlite" else _begin(), ())
             yield
             self._execute("COMMIT", ())
 
@@ -268,9 +270,17 @@ class Database:
         import psycopg  # noqa: PLC0415 - the user's choice
         from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
 
-        known: dict[str, Any] = {"connect_timeout": _PATIENCE, "tcp_user_timeout": 2000 * _PATIENCE}
+        known: dict[str, Any] = {"connect_timeout": _PATIENCE, "tcp_user_timeout": 2000 * _PATIENCE, **_ALIVE}
         known |= conninfo_to_dict(self.url.replace("postgresql+psycopg:", "postgresql:", 1))
         return psycopg.connect("", autocommit=True, prepare_threshold=None, **known)
+
+
+def _begin() -> str:
+    """In one message. It is local to the transaction: a pooler would refuse an option of the connection."""
+    return (
+        "BEGIN ISOLATION LEVEL READ COMMITTED; "
+        f"SET LOCAL lock_timeout = {_LOCKED}; SET LOCAL statement_timeout = {_LONGEST}"
+    )
 
 
 def _marks(values: Collection[object]) -> str:

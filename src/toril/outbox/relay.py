@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -26,6 +25,7 @@ from toril.logs import log
 from toril.model import LASTING, Added, AddOutcome, Call, NewJob
 from toril.outbox.database import MOST, Batch, Database, OutboxAway
 from toril.outbox.requests import aged, read
+from toril.outbox.thread import OwnThread
 
 __all__ = ["Relay"]
 
@@ -49,7 +49,7 @@ class Relay:
         self._clock = clock
         self._events = events
         self._name = name
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="toril-outbox")
+        self._thread = OwnThread("toril-outbox")
         self._batch: Batch | None = None  # sent, perhaps, and not known to be done
         self._taken_at = 0.0  # by the clock's monotonic: the ages of its rows are of this moment
         self._most: dict[str, int] = {}  # rows in a batch, of queues that have refused more
@@ -116,7 +116,7 @@ class Relay:
         """Let go of the connection; a database that does not answer is not waited for."""
         closing = asyncio.ensure_future(self._do(self._database.close))
         await asyncio.wait([closing], timeout=_LAST_ROUND)
-        self._thread.shutdown(wait=False)
+        self._thread.close()
 
     # one batch
 
@@ -176,7 +176,7 @@ class Relay:
 
     async def _do(self, work: Callable[..., T], *arguments: Any) -> T:
         """In the thread that has the connection."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+        return await self._thread.do(work, *arguments)
 
     async def _whole(self, work: Any) -> Any:
         """A round is not left half-way when the worker stops, unless it takes too long."""
