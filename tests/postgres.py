@@ -27,8 +27,9 @@ class Postgres:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="toril-postgres-"))
-        self.port = free_port()
+        self.port = 0  # chosen by the first start, and kept: URLs name it
         self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
         self._user: dict[str, Any] = {}
         if os.geteuid() == 0:  # which the server refuses to be
             owner = next(user for user in pwd.getpwall() if user.pw_name in {"postgres", "nobody"})
@@ -40,43 +41,69 @@ class Postgres:
         )  # fmt: skip
 
     def start(self) -> "Postgres":
-        """Start it, and return when it answers."""
+        """Start it, and return when it answers. A port that another has taken meanwhile is tried again, or, as long as
+        nobody knows it, left to them."""
+        until, first = time.monotonic() + 120, self.port == 0
+        while True:
+            if first:
+                self.port = free_port()
+            self._process = self._launched()
+            self._watcher = _watching(self._process.pid)
+            while self._process.poll() is None:
+                if self._answers():
+                    return self
+                assert time.monotonic() < until, self._log()
+                time.sleep(0.05)
+            self.stop()
+            assert time.monotonic() < until, self._log()
+            assert "Address already in use" in self._log(), self._log()
+            time.sleep(0.05)
+
+    def _launched(self) -> "subprocess.Popen[bytes]":
         options = {
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
             "fsync": "off",
             "max_connections": 40,
         }
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+        with (self.folder / "log").open("wb") as log:
+            return subprocess.Popen(
                 [
                     _binary("postgres"), "-D", str(self.folder / "data"), "-p", str(self.port),
                     *(f"--{name}={value}" for name, value in options.items()),
                 ],
                 stdout=log, stderr=log, cwd=self.folder, **self._user,
             )  # fmt: skip
-        until = time.monotonic() + 120
-        while True:
-            try:
-                psycopg.connect(self.url(), connect_timeout=10).close()
-            except psycopg.OperationalError:
-                assert time.monotonic() < until, (self.folder / "log").read_text("utf-8", "replace")
-                time.sleep(0.05)
-            else:
-                return self
+
+    def _answers(self) -> bool:
+        """Whether this server does, and not another that has got the port."""
+        try:
+            with psycopg.connect(self.url(), connect_timeout=10) as connection:
+                found = connection.execute("SHOW data_directory").fetchone()
+        except psycopg.Error:
+            return False
+        return found == (str(self.folder / "data"),)
+
+    def _log(self) -> str:
+        return (self.folder / "log").read_text("utf-8", "replace")
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://toril@127.0.0.1:{self.port}/{database}"
 
     def database(self) -> str:
         """The URL of a new, empty database."""
-        name = f"test_{next(_names)}"
+        name = f"test_{os.getpid()}_{next(_names)}"
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """End it: SIGINT cuts all connections off; SIGQUIT is a crash, from which it recovers."""
+        if self._watcher is not None and self._watcher.stdin is not None:
+            self._watcher.kill()  # first: the server's number may soon be another's
+            self._watcher.wait()
+            self._watcher.stdin.close()
+            self._watcher = None
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait()
@@ -91,6 +118,14 @@ class Postgres:
             [_binary(name), *arguments], capture_output=True, cwd=self.folder, check=False, **self._user
         )
         assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
+
+
+def _watching(server: int) -> "subprocess.Popen[bytes]":
+    """Who ends the server when this process is gone, however it went: then nobody can write to the pipe any more."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", 'cat >/dev/null; kill -QUIT "$0"', str(server)],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
 
 
 def _binary(name: str) -> str:
