@@ -125,6 +125,18 @@ async def test_only_what_is_wrong_with_a_row_puts_it_aside(place: Place, store: 
     assert place.all("SELECT error FROM toril_outbox") == [("too large",)]
 
 
+async def test_a_row_that_somebody_wrote_without_an_id_is_kept_aside(place: Place, store: Store) -> None:
+    place.all("INSERT INTO toril_outbox (queue, job_id, request) VALUES (?, ?, ?)", "mail", "a", '{"name": "n"}')
+    write(place, "b")
+
+    async with asyncio.timeout(LONG):
+        assert await drained(relay_of(place, store)) == 1
+
+    ((error,),) = place.all("SELECT error FROM toril_outbox")
+    assert "no id" in error
+    assert (await store.counts("mail")).waiting == 1
+
+
 async def test_a_row_grows_older_while_the_store_is_away(place: Place, store: Store, clock: ManualClock) -> None:
     write(place, "a", delay=3600, expires=7200)
     raising: Any = Raising(store, EngineUnavailable("away"))

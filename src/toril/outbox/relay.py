@@ -221,10 +221,10 @@ class Relay:
 def _wrong_with(request: str) -> str | None:
     """Why a row can never be handed over, if so."""
     try:
-        read(request)
+        job = read(request)
     except Undecodable as error:
         return str(error)
-    return None
+    return "it has no id, by which it would be known again" if job.id is None else None
 
 
 def _is_of_others(jobs: Sequence[NewJob], answers: Sequence[Added]) -> bool:
