@@ -5,27 +5,35 @@
 
 A scanner moves what is due to `list_pending` and asks for a job. The job makes it `list` while it fetches the list of
 messages; a second job makes it `import` while it fetches the messages. Each step is an UPDATE that says from where, so
-that of two who try one succeeds, and nobody moves what has moved on. A worker that dies leaves its mailbox in `list` or
-`import`, where a scanner finds it.
+that of two who try one succeeds, and nobody moves what has moved on. A mailbox is held by a start of a job: one that
+was lost, while the job runs elsewhere, has an older fence, and changes nothing more. A worker that dies leaves its
+mailbox in `list` or `import`, where a scanner finds it.
 """
 
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from helpdesk.database import Connection
 from helpdesk.settings import seconds
 from helpdesk.tables import BATCH
 
 __all__ = [
-    "HOPELESS", "acknowledge", "begin", "cached", "claim_batch", "due", "end", "fail", "listed", "recover", "relaunch",
-    "relaunchable", "stuck", "unstick",
+    "HOPELESS", "Start", "acknowledge", "begin", "cached", "claim_batch", "due", "end", "fail", "listed", "recover",
+    "relaunch", "relaunchable", "stuck", "unstick",
 ]  # fmt: skip
 
 HOPELESS: Final = ("invalid_grant", "revoked_access", "insufficient_scope")  # only the user can mend these
 INTERVAL: Final = 300  # seconds between two polls of a mailbox
 COOL_DOWN: Final = 30  # seconds after which a job that was asked for may be asked for again
 MOST_RELAUNCHES: Final = 5
+
+
+class Start(NamedTuple):
+    """One run of a job: an attempt, or one more after its worker was lost."""
+
+    job: str
+    fence: int
 
 
 # polling
@@ -46,17 +54,17 @@ def due(db: Connection) -> list[tuple[str, str]]:
     ).fetchall()
 
 
-def begin(db: Connection, mailbox: str, stage: str, job: str) -> bool:
-    """Enter an active stage from the one before it, or again after a failure of the same job."""
+def begin(db: Connection, mailbox: str, stage: str, start: Start) -> bool:
+    """Enter an active stage from the one before it, or again after an earlier start of the same job."""
     return _moved(
         db,
-        "UPDATE mailboxes SET stage = ?2, since = ?3, holder = ?4"
-        " WHERE id = ?1 AND (stage = ?2 || '_pending' OR (stage = ?2 AND holder = ?4))",
-        (mailbox, stage, time.time(), job),
+        "UPDATE mailboxes SET stage = ?2, since = ?3, holder = ?4, fence = ?5"
+        " WHERE id = ?1 AND (stage = ?2 || '_pending' OR (stage = ?2 AND holder = ?4 AND fence < ?5))",
+        (mailbox, stage, time.time(), *start),
     )
 
 
-def listed(db: Connection, mailbox: str, job: str, messages: Sequence[str]) -> bool:
+def listed(db: Connection, mailbox: str, start: Start, messages: Sequence[str]) -> bool:
     """The first stage is done: remember what there is to import, but for what was imported before."""
     db.executemany(
         "INSERT INTO to_import (mailbox, message) SELECT ?1, ?2"
@@ -65,21 +73,21 @@ def listed(db: Connection, mailbox: str, job: str, messages: Sequence[str]) -> b
     )
     return _moved(
         db,
-        "UPDATE mailboxes SET stage = 'import_pending', since = ?3, queued = ?3, holder = NULL"
-        " WHERE id = ?1 AND stage = 'list' AND holder = ?2",
-        (mailbox, job, time.time()),
+        "UPDATE mailboxes SET stage = 'import_pending', since = ?4, queued = ?4, holder = NULL"
+        " WHERE id = ?1 AND stage = 'list' AND holder = ?2 AND fence = ?3",
+        (mailbox, *start, time.time()),
     )
 
 
-def claim_batch(db: Connection, mailbox: str, job: str) -> list[str]:
-    """Some messages to fetch next, and a sign of life for the scanner. None if the mailbox was given to another job."""
-    alive = "UPDATE mailboxes SET since = ?3 WHERE id = ?1 AND holder = ?2 AND stage = 'import'"
-    if not _moved(db, alive, (mailbox, job, time.time())):
+def claim_batch(db: Connection, mailbox: str, start: Start) -> list[str]:
+    """Some messages to fetch next, and a sign of life for the scanner. None if another has the mailbox."""
+    alive = "UPDATE mailboxes SET since = ?4 WHERE id = ?1 AND holder = ?2 AND fence = ?3 AND stage = 'import'"
+    if not _moved(db, alive, (mailbox, *start, time.time())):
         return []
     rows = db.execute(
         "UPDATE to_import SET job = ?2 WHERE (mailbox, message) IN"
         " (SELECT mailbox, message FROM to_import WHERE mailbox = ?1 ORDER BY message LIMIT ?3) RETURNING message",
-        (mailbox, job, BATCH),
+        (mailbox, start.job, BATCH),
     ).fetchall()
     return [message for (message,) in rows]
 
@@ -95,32 +103,38 @@ def acknowledge(db: Connection, mailbox: str, subjects: dict[str, str]) -> None:
     )
 
 
-def end(db: Connection, mailbox: str, job: str) -> bool:
+def end(db: Connection, mailbox: str, start: Start) -> bool:
     """Both stages are done."""
     return _moved(
         db,
-        "UPDATE mailboxes SET stage = 'idle', since = ?3, synced = ?3, holder = NULL, failures = 0, relaunches = 0"
-        " WHERE id = ?1 AND stage = 'import' AND holder = ?2",
-        (mailbox, job, time.time()),
+        "UPDATE mailboxes SET stage = 'idle', since = ?4, synced = ?4, holder = NULL, failures = 0, relaunches = 0"
+        " WHERE id = ?1 AND stage = 'import' AND holder = ?2 AND fence = ?3",
+        (mailbox, *start, time.time()),
     )
 
 
 # trouble
 
 
-def fail(db: Connection, mailbox: str, job: str, auth: str = "ok") -> bool:
+def fail(db: Connection, mailbox: str, start: Start, auth: str = "ok") -> bool:
     """The job has failed for good: leave the mailbox alone for 30 s, each time twice as long, at most for an hour."""
     return _moved(
         db,
-        "UPDATE mailboxes SET stage = 'failed', since = ?3, auth = ?4, holder = NULL, failures = failures + 1,"
-        " retry_at = ?3 + min(?6, ?5 * (1 << min(failures, 20))) WHERE id = ?1 AND holder = ?2",
-        (mailbox, job, time.time(), auth, seconds(30), seconds(3600)),
+        "UPDATE mailboxes SET stage = 'failed', since = ?4, auth = ?5, holder = NULL, failures = failures + 1,"
+        " retry_at = ?4 + min(?7, ?6 * (1 << min(failures, 20))) WHERE id = ?1 AND holder = ?2 AND fence = ?3",
+        (mailbox, *start, time.time(), auth, seconds(30), seconds(3600)),
     )
 
 
-def recover(db: Connection, mailbox: str) -> bool:
-    """The worker has lost its job: let the stage begin anew; the first one if there is nothing to import. Only if the
-    mailbox is still in an active stage: it may have moved on meanwhile."""
+def recover(db: Connection, mailbox: str, start: Start) -> bool:
+    """The worker has lost its job: let the stage begin anew, if the start that was lost still holds it. The next one
+    may be at it by now."""
+    held = db.execute("SELECT holder, fence FROM mailboxes WHERE id = ?", (mailbox,)).fetchone()
+    return held == start and _reset(db, mailbox)
+
+
+def _reset(db: Connection, mailbox: str) -> bool:
+    """Back from an active stage to the one before it; to the first one if there is nothing to import."""
     stage = "import_pending" if cached(db, mailbox) else "list_pending"
     return _moved(
         db,
@@ -138,7 +152,7 @@ def stuck(db: Connection, before: float) -> list[str]:
 
 def unstick(db: Connection, mailbox: str, before: float) -> bool:
     """The same as after a lost job, unless it gave a sign of life since it was found."""
-    return mailbox in stuck(db, before) and recover(db, mailbox)
+    return mailbox in stuck(db, before) and _reset(db, mailbox)
 
 
 def relaunchable(db: Connection, now: float) -> list[str]:

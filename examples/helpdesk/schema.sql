@@ -5,7 +5,8 @@ CREATE TABLE IF NOT EXISTS mailboxes (
     stage      TEXT NOT NULL DEFAULT 'idle',  -- see mailboxes.py
     since      REAL NOT NULL DEFAULT 0,       -- of the stage
     queued     REAL NOT NULL DEFAULT 0,       -- when a job was last asked for
-    holder     TEXT,                          -- the job that is at it
+    holder     TEXT,                          -- the job that is at it,
+    fence      INTEGER NOT NULL DEFAULT 0,    -- and which start of it
     auth       TEXT NOT NULL DEFAULT 'ok',
     failures   INTEGER NOT NULL DEFAULT 0,
     retry_at   REAL NOT NULL DEFAULT 0,

@@ -39,16 +39,17 @@ class Job(Generic[R]):
     """One job. `added` is False if one of the same id, or deduplication key, was there already and nothing was added;
     `outcome` says which.
 
-    The fields `progress`, `attempts`, `stalls`, `error`, `worker`, `added_at`, `started_at` and `finished_at` are as of
-    the last `refresh()`; right after an `add` they are not known yet.
+    The fields `progress`, `attempts`, `stalls`, `fence`, `error`, `worker`, `added_at`, `started_at` and `finished_at`
+    are as of the last `refresh()`; right after an `add` they are not known yet.
     """
 
     def __init__(
         self, queue: "Queue", job_id: str, name: str, data: Any = None, *, added: bool = True,
-        record: JobRecord | None = None, outcome: AddOutcome = AddOutcome.ADDED,
+        record: JobRecord | None = None, outcome: AddOutcome = AddOutcome.ADDED, fence: int = 0,
     ) -> None:  # fmt: skip
         self._queue = queue
         self._record = record
+        self._fence = fence
         self.id = job_id
         self.name = name
         self.data = data
@@ -75,6 +76,11 @@ class Job(Generic[R]):
     def stalls(self) -> int:
         """How often its worker was lost while running it."""
         return 0 if self._record is None else self._record.stalls
+
+    @property
+    def fence(self) -> int:
+        """That of the start which `on_lease_lost` tells of, or which a context is of; else of the last one known."""
+        return self._fence or (0 if self._record is None else self._record.fence)
 
     @property
     def error(self) -> str | None:

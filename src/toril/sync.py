@@ -89,6 +89,11 @@ class SyncJob(Generic[R]):
         return self._job.stalls
 
     @property
+    def fence(self) -> int:
+        """That of the start which `on_lease_lost` tells of, or which a context is of; else of the last one known."""
+        return self._job.fence
+
+    @property
     def error(self) -> str | None:
         """The reason of the last failure."""
         return self._job.error

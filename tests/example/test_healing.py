@@ -1,6 +1,7 @@
 """Mailboxes and documents that are stuck, or have failed, are found and go on."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -10,9 +11,10 @@ from helpdesk.fake_api import BROKEN, MESSAGES, FakeApi, Trouble
 from helpdesk.queues.document_processing import process_document
 from helpdesk.queues.document_processing import queue as document_processing
 from helpdesk.queues.embedding import embed_batch
-from helpdesk.queues.polling_sync import Poll, import_messages, recover
+from helpdesk.queues.polling_sync import Poll, recover
 from helpdesk.queues.polling_sync import queue as polling_sync
 from helpdesk.worker import app
+from toril import Job
 from toril.testing import memory
 
 MINUTE = 60
@@ -83,9 +85,9 @@ async def test_a_mailbox_that_has_failed_is_relaunched_when_its_time_has_come(ap
 @pytest.mark.usefixtures("api")
 async def test_a_mailbox_is_left_alone_for_twice_as_long_each_time_and_at_most_an_hour() -> None:
     waits = []
-    await _mailbox("ada", stage="list", holder="job")
+    await _mailbox("ada", stage="list", holder="job", fence=1)
     for _ in range(10):
-        await database.run(mailboxes.fail, "ada", "job")
+        await database.run(mailboxes.fail, "ada", mailboxes.Start("job", 1))
         waits.append(await database.run(_wait_of_ada))
         await database.run(lambda db: db.execute("UPDATE mailboxes SET stage = 'list', holder = 'job'"))
 
@@ -108,23 +110,39 @@ async def test_a_mailbox_whose_owner_has_to_sign_in_is_not_relaunched(api: FakeA
 @pytest.mark.covers("R110", "R111", "R112")
 @pytest.mark.usefixtures("api")
 async def test_a_lost_job_lets_its_stage_begin_anew_unless_the_mailbox_has_moved_on() -> None:
-    await _mailbox("listing", stage="list", holder="1")
-    await _mailbox("importing", stage="import", holder="2")
-    await _mailbox("done", stage="idle")
+    await _mailbox("listing", stage="list", holder="1", fence=4)
+    await _mailbox("importing", stage="import", holder="2", fence=4)
+    await _mailbox("done", stage="idle", fence=4)
+    await _mailbox("taken over", stage="list", holder="4", fence=5)  # by the next start of the same job
+    await _mailbox("another's", stage="list", holder="6", fence=4)
     await database.run(lambda db: db.execute("INSERT INTO to_import VALUES ('importing', 'm1', '2')"))
+    names = ("listing", "importing", "done", "taken over", "another's")
     ((_, when),) = polling_sync.lease_hooks
     assert when is not None
-    async with memory(app):
-        jobs = [
-            await polling_sync.add(import_messages, Poll(mailbox=name)) for name in ("listing", "importing", "done")
-        ]
-        scan = await polling_sync.add("scan_mailboxes", subject="all")
-        for job in filter(when, [*jobs, scan]):  # a scan has no mailbox of its own
-            await recover(job)
+    lost = [
+        Job[Any](polling_sync, str(number), "import_messages", Poll(mailbox=name), fence=4)
+        for number, name in enumerate(names, start=1)
+    ]
+    scan = Job[Any](polling_sync, "6", "scan_mailboxes", fence=4)
+    for job in filter(when, [*lost, scan]):  # a scan has no mailbox of its own
+        await recover(job)
 
-    assert [(await _row(each))[0] for each in ("listing", "importing", "done")] == [
-        "list_pending", "import_pending", "idle",
-    ]  # fmt: skip
+    assert [(await _row(each))[0] for each in names] == ["list_pending", "import_pending", "idle", "list", "list"]
+
+
+@pytest.mark.usefixtures("api")
+async def test_of_two_starts_of_a_job_only_the_later_has_the_mailbox() -> None:
+    await _mailbox("ada", stage="import_pending")
+    await database.run(lambda db: db.execute("INSERT INTO to_import VALUES ('ada', 'm1', NULL)"))
+    lost, later = mailboxes.Start("7", 1), mailboxes.Start("7", 2)
+    begun = [await database.run(mailboxes.begin, "ada", "import", start) for start in (lost, later, lost)]
+    batches = [await database.run(mailboxes.claim_batch, "ada", start) for start in (lost, later)]
+    ended = [await database.run(step, "ada", start) for step in (mailboxes.end, mailboxes.fail) for start in (lost,)]
+
+    assert begun == [True, True, False]
+    assert batches == [[], ["m1"]]
+    assert ended == [False, False]
+    assert await database.run(mailboxes.end, "ada", later)
 
 
 @pytest.mark.covers("R220", "R221", "X20")

@@ -17,8 +17,10 @@ from toril.states import State
 async def test_a_lost_job_is_told_to_its_handler_and_to_the_hooks_that_want_it(app: App) -> None:
     seen, told, started = Seen(app, "lease_lost", "completed"), list[str](), asyncio.Event()
     reasons: list[str | None] = []
+    fences: list[int] = []
 
     async def work(ctx: JobContext[dict[str, Any]]) -> None:
+        fences.append(ctx.fence)
         started.set()
         try:
             await asyncio.Event().wait()
@@ -32,6 +34,7 @@ async def test_a_lost_job_is_told_to_its_handler_and_to_the_hooks_that_want_it(a
 
     async def mend(job: Job[Any]) -> None:
         told.append(f"{job.name} {job.data['id']}")
+        fences.append(job.fence)
 
     queue.on_lease_lost(failing)
     queue.on_lease_lost(mend, when=lambda job: "id" in job.data)
@@ -44,6 +47,8 @@ async def test_a_lost_job_is_told_to_its_handler_and_to_the_hooks_that_want_it(a
         await seen.until("lease_lost")
 
     assert told == ["n 7"]
+    assert fences == [fences[0]] * 2, "the hook knows which start was lost"
+    assert fences[0] > 0
     assert reasons == ["the lease was lost"]
     assert seen.of("completed") == []
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from helpdesk import database, mailboxes
 from helpdesk.desk import app, declared
+from helpdesk.mailboxes import Start
 from helpdesk.outside import Outside
 from helpdesk.settings import seconds
 from toril import Dedup, GroupLimits, Job, JobContext, PermanentError, Result
@@ -36,11 +37,11 @@ async def fetch_list(ctx: JobContext[Poll]) -> Result:
     """The first stage."""
     outside: Outside = ctx.state
     mailbox = ctx.data.mailbox
-    if not await database.run(mailboxes.begin, mailbox, "list", ctx.job_id):
+    if not await database.run(mailboxes.begin, mailbox, "list", _start(ctx)):
         return Result(f"{mailbox} has moved on")
     async with _failing(ctx, mailbox):
         ids = await outside.get(f"/mailboxes/{mailbox}")
-    if await database.run(mailboxes.listed, mailbox, ctx.job_id, ids):
+    if await database.run(mailboxes.listed, mailbox, _start(ctx), ids):
         await _ask_for(mailbox, "import_pending")
     return Result(f"{mailbox} has {len(ids)} messages", counts={"listed": len(ids)})
 
@@ -49,17 +50,17 @@ async def import_messages(ctx: JobContext[Poll]) -> Result:
     """The second stage, in batches, so that it can stop between two of them and go on later."""
     outside: Outside = ctx.state
     mailbox, imported = ctx.data.mailbox, 0
-    if not await database.run(mailboxes.begin, mailbox, "import", ctx.job_id):
+    if not await database.run(mailboxes.begin, mailbox, "import", _start(ctx)):
         return Result(f"{mailbox} has moved on")
     async with _failing(ctx, mailbox):
-        while batch := await database.run(mailboxes.claim_batch, mailbox, ctx.job_id):
+        while batch := await database.run(mailboxes.claim_batch, mailbox, _start(ctx)):
             ctx.raise_if_cancelled()
             subjects = await outside.get(f"/mailboxes/{mailbox}/messages", ids=",".join(batch))
             await database.run(mailboxes.acknowledge, mailbox, subjects)
             imported += len(batch)
             await ctx.update_progress({"imported": imported})
-    ended = await database.run(mailboxes.end, mailbox, ctx.job_id)
-    warnings = [] if ended else ["another job has taken over"]
+    ended = await database.run(mailboxes.end, mailbox, _start(ctx))
+    warnings = [] if ended else ["another has taken over"]
     return Result(f"{imported} messages imported", counts={"imported": imported}, warnings=warnings)
 
 
@@ -77,23 +78,27 @@ async def _ask_for(mailbox: str, stage: str) -> None:
     await queue.add(job, Poll(mailbox=mailbox), group=mailbox, dedup=Dedup(f"{stage}-{mailbox}"))
 
 
+def _start(ctx: JobContext[Poll]) -> Start:
+    return Start(ctx.job_id, ctx.fence)
+
+
 @asynccontextmanager
 async def _failing(ctx: JobContext[Poll], mailbox: str) -> AsyncIterator[None]:
     """Say so in the mailbox when the job fails for good. Until then its stage stays: the next attempt goes on in it."""
     try:
         yield
     except PermanentError:
-        await database.run(mailboxes.fail, mailbox, ctx.job_id, "invalid_grant")  # the provider refuses us
+        await database.run(mailboxes.fail, mailbox, _start(ctx), "invalid_grant")  # the provider refuses us
         raise
     except Exception:
         if ctx.is_last_attempt:
-            await database.run(mailboxes.fail, mailbox, ctx.job_id)
+            await database.run(mailboxes.fail, mailbox, _start(ctx))
         raise
 
 
 async def recover(job: Job[Any]) -> None:
     """This process has lost a job, by a pause or a cut network. At best effort: what it misses the scanner finds."""
-    await database.run(mailboxes.recover, job.data.mailbox)
+    await database.run(mailboxes.recover, job.data.mailbox, Start(job.id, job.fence))
 
 
 def stuck(before: datetime) -> list[tuple[str, float]]:

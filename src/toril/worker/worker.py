@@ -276,7 +276,7 @@ class Worker:
     def _job(self, job: Claimed) -> Job[Any]:
         entry = self.queue.handlers.find(job.name)
         data = entry.payload.decode(job.data) if entry else job.data
-        return Job(self.queue, job.lease.id, job.name, data)
+        return Job(self.queue, job.lease.id, job.name, data, fence=job.fence)
 
     # what ends an attempt from outside
 
