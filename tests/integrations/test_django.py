@@ -73,12 +73,22 @@ def test_the_example_takes_orders_and_a_worker_packs_them(tmp_path: Path) -> Non
             return told if told["text"] else None
 
         receipt = until(written, lambda: worker.output)
+        unknown = answer("GET", f"{base}/receipts/default:none/")
+        without = answer("POST", f"{base}/orders/99/receipt/").json()["result"]
+
+        def refused_too() -> Any:
+            told = answer("GET", f"{base}/receipts/{without}/")
+            return told if told.status_code != 200 else None
+
+        failed = until(refused_too, lambda: worker.output)
     store = App(f"sqlite:///{tmp_path / 'jobs.db'}")
     figures = store.queue("orders").sync.metrics()
     store.portal().close()
 
     assert (refused.status_code, taken.status_code) == (400, 202)
     assert receipt == {"status": "SUCCESSFUL", "text": "order 17: packed"}
+    assert (unknown.status_code, unknown.json()) == (404, {"error": "there is no such receipt"})
+    assert (failed.status_code, failed.json()) == (409, {"status": "FAILED", "text": None})
     assert (figures.completed, figures.failed) == (1, 0), "the order that was refused has no job"
 
 

@@ -3,9 +3,12 @@
 from django_tasks import task
 
 from shop.models import Order
+from toril import PermanentError
 
 
 @task(priority=10)
 def receipt(number: int) -> str:
-    packed = Order.objects.get(number=number).packed
-    return f"order {number}: {'packed' if packed else 'not yet packed'}"
+    order = Order.objects.filter(number=number).first()
+    if order is None:
+        raise PermanentError(f"there is no order {number}")  # nor will there be one at the next attempt
+    return f"order {number}: {'packed' if order.packed else 'not yet packed'}"

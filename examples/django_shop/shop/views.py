@@ -3,6 +3,8 @@
 from django.db import transaction
 from django.http import HttpRequest, JsonResponse
 from django.shortcuts import get_object_or_404
+from django_tasks.base import TaskResultStatus
+from django_tasks.exceptions import TaskResultDoesNotExist, TaskResultMismatch
 
 from shop.jobs import orders, pack
 from shop.models import Order
@@ -37,5 +39,10 @@ def ask_for_receipt(_: HttpRequest, number: int) -> JsonResponse:
 
 
 def show_receipt(_: HttpRequest, result: str) -> JsonResponse:
-    found = receipt.get_result(result)
+    try:
+        found = receipt.get_result(result)
+    except (TaskResultDoesNotExist, TaskResultMismatch):
+        return JsonResponse({"error": "there is no such receipt"}, status=404)
+    if found.status == TaskResultStatus.FAILED:
+        return JsonResponse({"status": found.status, "text": None}, status=409)
     return JsonResponse({"status": found.status, "text": found.return_value if found.is_finished else None})
