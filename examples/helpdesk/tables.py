@@ -10,7 +10,7 @@ from typing import Final
 from helpdesk.settings import seconds
 from toril import Exponential, Retry
 
-__all__ = ["BATCH", "ONE_IN_THE_FLEET", "QUEUES", "Row"]
+__all__ = ["A_DAY", "BATCH", "ONE_IN_THE_FLEET", "QUEUES", "Row"]
 
 
 @dataclass(frozen=True, slots=True)

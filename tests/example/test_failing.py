@@ -15,6 +15,7 @@ from helpdesk.queues.webhooks import Delivery, deliver_webhook
 from helpdesk.queues.webhooks import queue as webhooks
 from helpdesk.worker import app
 from helpdesk.workload import Workload
+from toril import LetterFilter
 from toril.testing import memory
 
 
@@ -125,6 +126,20 @@ async def test_an_event_that_is_recorded_again_when_all_of_it_was_handled_adds_n
     assert len(added) == {"created": 6, "solved": 4}[kind]
     assert {key: times for key, times in api.times.items() if times > 1} == {}
     assert doubles == {}
+
+
+async def test_a_draft_that_has_failed_is_made_again_only_if_a_person_says_so(api: FakeApi) -> None:
+    api.next["/agent"] = [BROKEN]
+    async with memory(app) as test:
+        for _ in range(2):  # as after a kill
+            await app.queues["event-handlers"].add("on_ticket_created", 3)
+            await test.drain()
+        asked = api.calls["/agent"]
+        replayed = await app.dead_letters.replay(LetterFilter(queue="ai-agent"))
+        await test.drain()
+
+    assert (asked, replayed.count) == (1, 1)
+    assert api.done["/agent"] == {"draft-3"}
 
 
 async def test_workflows_whose_starter_is_killed_run_once_each_all_the_same(

@@ -10,7 +10,8 @@ from helpdesk.queues.app_trigger import run_triggered
 from helpdesk.queues.email import Email, send
 from helpdesk.queues.webhooks import Delivery, deliver_webhook
 from helpdesk.queues.webhooks import queue as webhooks
-from toril import JobContext, Result
+from helpdesk.tables import A_DAY
+from toril import Dedup, JobContext, Result
 
 __all__ = ["SUBSCRIBERS", "on_ticket_created", "on_ticket_solved", "queue"]
 
@@ -21,7 +22,8 @@ async def on_ticket_created(ctx: JobContext[int]) -> Result:
     """Everything has an id made of the ticket's, and is kept for a while, so that a second run adds nothing twice."""
     ticket = ctx.data
     await send(Email(kind="confirmation", to=f"customer-{ticket}@example.org", about=str(ticket)))
-    await ai_agent.add(draft_answer, ticket, job_id=f"draft-{ticket}")
+    draft = f"draft-{ticket}"  # as a key it outlasts a failure, too: nobody but a person has a draft made again
+    await ai_agent.add(draft_answer, ticket, job_id=draft, dedup=Dedup(draft, ttl=A_DAY))
     await ai_autofill.add(fill_fields, ticket, job_id=f"fields-{ticket}")
     await app_trigger.add(run_triggered, ticket, job_id=f"triggered-{ticket}")
     return Result(f"ticket {ticket} is confirmed", counts={"added": 4})
