@@ -34,7 +34,7 @@ def app(tmp_path: Path) -> Iterator[App]:
     """The app of this test's settings."""
     with override_settings(TORIL={"URL": f"sqlite:///{tmp_path / 'jobs.db'}"}):
         app = get_app()
-        app.queue("default", retry=Retry(2, Fixed(0.01)))
+        app.queue("default", retry=Retry(2, Fixed(0)))
         yield app
         app.portal().close()
         connections.close_all()

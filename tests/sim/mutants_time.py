@@ -78,7 +78,7 @@ def _mutants() -> Iterator[Mutant]:
     yield Mutant("next_from_anywhere", "who is late makes a next run too", ((schedules, "_advance", _from_anywhere),))
     yield Mutant("put_from_anywhere", "a change does not look at what is", ((schedules, "_put", _always_expected),))
     yield Mutant(
-        "old_run_stays", "a change, a pause and a removal leave the run", ((schedules, "_drop_run", instead(nothing)),)
+        "old_run_stays", "a change, a pause and a removal leave the run", ((schedules, "drop_run", instead(nothing)),)
     )
     yield Mutant("nobody_tends", "what a dead worker left undone stays so", ((Runs, "tend", instead(_soon)),))
     yield Mutant(
