@@ -99,6 +99,7 @@ class Mover:
         """Everything, until the source is empty. Jobs that run are left until they end; what is added meanwhile
         follows."""
         await self._meet()
+        await self._take_back()
         async for ref in self._clashes():
             raise _clash((ref,))
         last = self._clock.monotonic()
@@ -120,6 +121,17 @@ class Mover:
         self._from, self._to = await self._source.identity(), await self._target.identity()
         if self._from == self._to:
             raise InvalidOption("both ends are the same store: there is nothing to move")
+
+    async def _take_back(self) -> None:
+        """What the target has on its way to the source, from a move the other way that was broken off."""
+        nowhere = f"nowhere-{self._from}"  # a queue that no store has: nothing new is packed
+        load = await self._target.pack(Part.JOBS, nowhere, to=self._from, mark=self._clock.unique())
+        if load is None:
+            return
+        arrival = await self._source.unload(load, sender=self._to)
+        if arrival.outcome is Unloaded.CLASH:
+            raise _clash(arrival.taken)
+        await self._target.forget(load)
 
     async def _round(self) -> bool:
         """Carry what can be carried now. False: nothing could."""
@@ -195,7 +207,11 @@ class Mover:
             )
 
     async def _clashes(self) -> AsyncIterator[JobRef]:
-        """Jobs that are in both stores before the first of their queue has left. Runs of schedules are made anew."""
+        """Jobs and dead letters that are in both stores before the first of their queue has left. Runs of schedules are
+        made anew."""
+        async for ref in self._letters_of_both():
+            if await self._source.departure(ref.queue) != self._to:
+                yield ref
         for queue in await self._source.queues():
             there = await self._target.counts(queue)
             if not sum(there.values()) or await self._source.departure(queue) == self._to:
@@ -205,6 +221,15 @@ class Mover:
                     for found in await self._target.jobs(queue, ids):
                         if found is not None:
                             yield JobRef(queue, found.id)
+
+    async def _letters_of_both(self) -> AsyncIterator[JobRef]:
+        cursor, more = None, bool(await self._target.count_letters())
+        while more:
+            page = await self._source.letters(cursor=cursor, limit=_PAGE)
+            for found in await self._target.letters_of([letter.id for letter in page]):
+                if found is not None:
+                    yield JobRef(found.queue, found.job_id)
+            cursor, more = page.cursor, page.cursor is not None
 
     async def _ids(self, queue: str, state: State) -> AsyncIterator[list[str]]:
         cursor = None
@@ -220,6 +245,6 @@ def _clash(refs: tuple[JobRef, ...]) -> WrongState:
     some = ", ".join(f"{ref.id!r} of queue {ref.queue!r}" for ref in refs[:_SHOWN])
     more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""
     return WrongState(
-        f"both stores have a job {some}{more}, and they are not the same: remove or finish the target's "
-        "(toril job remove QUEUE ID --url TARGET), then move again; nothing of this load was stored"
+        f"both stores have a job {some}{more}, or its dead letter, and they are not the same: remove or finish the "
+        "target's (toril job remove QUEUE ID --url TARGET), then move again; nothing of this load was stored"
     )

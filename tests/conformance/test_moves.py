@@ -587,3 +587,32 @@ async def test_a_move_that_would_mix_up_jobs_is_refused_before_it_begins(ends: t
     with pytest.raises(WrongState, match="both stores have a job '1' of queue 'q'"):
         await Mover(source, target, ManualClock()).move()
     assert not (await source.configure("q", [])).paused
+
+
+async def test_a_letter_of_a_number_that_the_target_has_a_letter_of_is_not_dropped(ends: tuple[Store, Store]) -> None:
+    for store, why in zip(ends, ("here", "there"), strict=True):
+        await add(store, NewJob(name=why))
+        await settle(store, (await claim_one(store)).lease, Failed(WHY))
+    source, target = ends
+
+    with pytest.raises(WrongState, match="both stores have a job '1' of queue 'q', or its dead letter"):
+        await Mover(source, target, ManualClock()).move()
+
+    assert [(await store.letters()).items[0].name for store in ends] == ["here", "there"]
+
+
+async def test_a_schedule_leaves_again_for_a_second_target(ends: tuple[Store, Store], clock: ManualClock) -> None:
+    source, first = ends
+    tick = Schedule(id="tick", job=NewJob(name="n"), every=MINUTE)
+    slot = clock.now() + MINUTE
+    await source.schedules.put("q", tick, slot, expects=None)
+    await carried(source, first)
+    await source.schedules.put("q", tick, slot + MINUTE, expects=None)  # the first target was given up
+
+    second = SqliteEngine(parse("memory://"), clock=clock)
+    await second.open()
+    try:
+        await carried(source, second)
+        assert set(await records(second)) == {run_id("tick", slot + MINUTE)}
+    finally:
+        await second.close()

@@ -21,7 +21,20 @@ from toril.engine import Store, connect
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.place import parse
-from toril.model import Call, CatchUp, Completed, Failed, Failure, FlowNode, JobRef, Load, NewJob, Schedule
+from toril.model import (
+    Call,
+    CatchUp,
+    Completed,
+    Failed,
+    Failure,
+    FlowNode,
+    JobRef,
+    Load,
+    NewJob,
+    Part,
+    Schedule,
+    Unloaded,
+)
 from toril.moving import Mover
 from toril.testing import ManualClock
 
@@ -78,6 +91,46 @@ async def ends(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncItera
             stack.push_async_callback(store.close)
             stores.append(store)
         yield stores[0], stores[1]
+
+
+class Cut(BaseException):
+    """The move ends here."""
+
+
+@dataclass
+class CutOff:
+    """A store to which nothing is brought."""
+
+    store: Store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def unload(self, _load: Load, **_: Any) -> Any:
+        raise Cut
+
+
+@pytest.mark.parametrize("jobs", [1, 12])
+async def test_a_load_on_its_way_comes_back_with_the_rest(
+    ends: tuple[Store, Store], clock: ManualClock, jobs: int
+) -> None:
+    here, there = ends
+    await add(here, *(NewJob(name="n", data=f"{n}") for n in range(jobs)))
+    with pytest.raises(Cut):
+        await Mover(here, cast("Store", CutOff(there)), clock).move()
+    with pytest.raises(Cut):  # the first was the queue's settings
+        await Mover(here, cast("Store", CutOff(there)), clock).move()
+    load = await here.pack(Part.JOBS, "q", to=await there.identity(), mark="m")
+    assert load is not None
+    assert (await there.unload(load, sender=await here.identity())).outcome is Unloaded.STORED
+    assert await here.forget(load)
+    assert await here.pack(Part.JOBS, "q", to=await there.identity(), mark="n") is not None
+    assert (await here.counts("q")).waiting + (await there.counts("q")).waiting == 0, "they are in neither"
+
+    await Mover(there, here, clock).move()
+
+    assert (await here.counts("q")).waiting == jobs
+    assert sum((await there.counts("q")).values()) == 0
 
 
 async def furnish(store: Store, clock: ManualClock) -> None:

@@ -54,7 +54,7 @@ class RedisMoves(RedisStore):
         part, limit = known(Part, part), whole("limit", limit, 1, 10_000)
         queue = DEAD_LETTERS if part in _OF_THE_STORE else check_queue_name(queue)
         more = await self._keys(queue) if part is Part.LEDGER else [limit]
-        found = await self._read(f"pack_{part.value}", queue, [queue, to, mark, *more], now)
+        found = await self._surely(f"pack_{part.value}", queue, [queue, to, mark, *more], now)
         if found is None:
             return None
         number, old_mark, rows, moment = found
@@ -63,11 +63,15 @@ class RedisMoves(RedisStore):
 
     async def unload(self, load: Load, *, sender: str, now: int | None = None) -> Arrival:
         name, queue, arguments = self._arguments(load.parcels)
-        outcome, refs = await self._read(name, queue, [sender, load.number, load.mark, *arguments], now)
+        outcome, refs = await self._surely(name, queue, [sender, load.number, load.mark, *arguments], now)
         return Arrival(Unloaded(outcome), tuple(JobRef(*ref) for ref in refs))
 
     async def forget(self, load: Load, *, now: int | None = None) -> bool:
         return bool(await self._read("forget", DEAD_LETTERS, [load.number, load.mark, load.to], now))
+
+    async def _surely(self, name: str, queue: str, arguments: Sequence[Any], now: int | None) -> Any:
+        """A step that may be sent again, and that replicas confirm where adds are: the other store acts upon it."""
+        return await self._run(name, queue, (self._now(now), *arguments), again=True, sure=True)
 
     @property
     def _moving(self) -> str:

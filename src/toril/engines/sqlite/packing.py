@@ -22,7 +22,7 @@ from toril.model import Ending, EventKind, Load, Part
 __all__ = ["departure", "forget", "identity", "pack"]
 
 _SQL: Final = {name: statement("moving", name) for name in (
-    "fact", "set_fact", "load", "loaded", "empty", "departure", "depart", "has_departed", "has_left", "line",
+    "fact", "set_fact", "load", "loaded", "empty", "departure", "depart", "has_departed", "has_left", "is_back", "line",
     "schedules", "letter", "letters", "is_open", "groups", "starts", "group_starts", "minutes", "run_records", "slices",
     "results", "ownerless", "forget_ownerless", "all_circuits", "forget_circuits", "forget_fact",
 )}  # fmt: skip
@@ -95,6 +95,7 @@ def _settings(tx: Tx, queue: str, to: str, _limit: int) -> list[str]:
     if target == to:
         return []
     tx.run(_SQL["depart"], (row.key, to, paused))
+    tx.run(_SQL["is_back"], (row.key,))  # what has left for another store may be here again
     counted = [row.last_number, row.claims]
     settings = [paused, row.concurrency, row.rate, row.max_waiting, row.held_till, row.groups_set, row.groups_declared]
     more = [tx.all(_SQL[name], (row.key,)) for name in ("groups", "starts", "group_starts")]

@@ -22,6 +22,7 @@ call('DEL', P .. K.marker)
 while call('LMOVE', P .. K.paused, P .. K.wait, 'LEFT', 'RIGHT') do end
 if target == ARGV[3] then return false end
 call('HSET', MOVING, 'queue:' .. ARGV[2], ARGV[3] .. ' ' .. paused)
+call('DEL', P .. K.departed)  -- what has left for another store may be here again
 
 local own = call('HMGET', P .. K.toril, F.window, F.max_waiting, F.held_till, F.groups_set, F.groups_declared, F.claims)
 local of_groups = call('HGETALL', P .. K.group_starts)
