@@ -4,7 +4,7 @@
 -- What is counted of jobs beside BullMQ's figures: gathered in a step, then added to the minute under way. Nothing depends
 -- on it, so a key of a wrong type stops nobody.
 do
-  local log, min, char, try = math.log, math.min, string.char, redis.pcall
+  local log, floor, char, try = math.log, math.floor, string.char, redis.pcall
   local SCALE = 8 / math.log(2)  -- buckets an octave, as in `policy.histogram`
   local start, started
   local notes, noted_size, failures, happened, other = {}, 0, {}, {}, false
@@ -17,10 +17,9 @@ do
   -- has, are counted at once.
   local function bucket_of(ms, field)
     if not (ms >= 1) then return 0 end
-    local bucket = min(log(ms) * SCALE + 1, N.buckets + 1)
-    bucket = bucket - bucket % 1
-    if bucket < N.unknown then return bucket end
-    figures.one(field .. bucket)
+    local bucket = log(ms) * SCALE + 1
+    if bucket < N.unknown then return bucket - bucket % 1 end
+    figures.one(field .. floor(math.min(bucket, N.buckets + 1)))
     return N.unknown
   end
 
@@ -50,7 +49,7 @@ do
   -- Where the clock went back a little, the minute under way goes on; where it was far ahead, it is the minute of now.
   -- `figures.minute` is what the script knows of it.
   local function begin_minute()
-    local minute = math.floor(now / 60000)
+    local minute = floor(now / 60000)
     local last = tonumber(figures.minute or try('HGET', P .. K.figures, F.minute))
     figures.minute = minute
     if last and last >= minute and last <= minute + N.leap then return end
@@ -62,7 +61,7 @@ do
   function figures.flush()
     if noted_size == 0 and not other then return end
     begin_minute()
-    local size = noted_size > 0 and try('APPEND', P .. K.figures_noted, char(unpack(notes)))
+    local size = noted_size > 0 and try('APPEND', P .. K.figures_noted, char(unpack(notes, 1, noted_size)))
     if type(size) == 'number' and size >= N.noted then figures.book().post() end
     if other then
       local key = P .. K.figures
@@ -70,6 +69,6 @@ do
       for name, count in pairs(failures) do figures.book().count_failures(key, name, count, N.names) end
       other, failures, happened = false, {}, {}
     end
-    notes, noted_size = {}, 0
+    noted_size = 0  -- the table is filled anew from its beginning
   end
 end
