@@ -1,9 +1,11 @@
 """What is measured, as data: one line a case."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Literal
 
 from bench.installing import ROOT, Unusable
@@ -16,7 +18,8 @@ __all__ = ["CASES", "Case", "Sample", "run"]
 MOST = 20_000  # jobs
 IO_JOBS = 2_000
 LIGHT_JOBS = 150
-GROWTH_JOBS = 10_000
+GROWTH_JOBS = 20_000
+GROWTH_ROUNDS = 5  # what is to be seen is smaller than what rounds differ by
 BOTH = ("toril", "bullmq-node")
 APPEND_ONLY = ("--save", "", "--appendonly", "yes", "--appendfsync", "everysec")
 
@@ -36,7 +39,7 @@ class Case:
     bulk: Literal["needed", ""] = ""
     server: tuple[str, ...] = ()
     rounds: int | None = None
-    server_for: Literal["a round", "all rounds"] = "a round"  # what hashes weigh depends on a server's random seed
+    beside: str = ""  # cases of one such name are measured by turns, each on a server of its own
 
     def fits(self, peer: Peer) -> bool:
         return (
@@ -132,8 +135,8 @@ CASES = {
         *(
             Case(
                 name=f"grow-{shape}-{size}", title=f"worked off with {size} {shape}",
-                measure=_grown(shape, SIZES[size]), peers=BOTH, server_for="all rounds",
-                rounds=1 if size == "100k" else None,
+                measure=_grown(shape, SIZES[size]), peers=BOTH, beside=f"grow-{shape}",
+                rounds=1 if size == "100k" else GROWTH_ROUNDS,
             )
             for shape in SHAPES
             for size in SIZES
@@ -146,28 +149,54 @@ def run(
     cases: list[Case], peers: list[Peer], *, rounds: int, scale: float, tell: Callable[[str], None]
 ) -> Iterator[Sample]:
     """Case after case; in each, round after round; in each of these every peer once, by turns. Who fails is out."""
-    for case in cases:
-        chosen = [peer for peer in peers if case.fits(peer)]
-        turns = range(1, (case.rounds or rounds) + 1)
-        for some in [turns] if case.server_for == "all rounds" else [[turn] for turn in turns]:
-            samples = _together(case, chosen) if case.name == "idle" else _by_turns(case, chosen, some, scale)
-            for sample in samples:
-                tell(_line(sample))
-                chosen = [peer for peer in chosen if peer.name != sample.peer or not sample.failed]
-                yield sample
+    for _, some in groupby(cases, key=lambda case: case.beside or case.name):
+        group = list(some)
+        chosen = [peer for peer in peers if group[0].fits(peer)]
+        for sample in _all_rounds(group, chosen, rounds, scale):
+            tell(_line(sample))
+            if sample.failed:
+                chosen[:] = [peer for peer in chosen if peer.name != sample.peer]
+            yield sample
 
 
-def _by_turns(case: Case, peers: list[Peer], turns: Iterable[int], scale: float) -> Iterator[Sample]:
-    """On one server, every peer once a round."""
+def _all_rounds(cases: list[Case], peers: list[Peer], rounds: int, scale: float) -> Iterator[Sample]:
+    case = cases[0]
+    if case.beside:
+        yield from _side_by_side(cases, peers, rounds, scale)
+    elif case.name == "idle":
+        yield from _together(case, peers)
+    else:
+        for turn in range(1, (case.rounds or rounds) + 1):
+            yield from _by_turns(case, peers, turn, scale)
+
+
+def _by_turns(case: Case, peers: list[Peer], turn: int, scale: float) -> Iterator[Sample]:
+    """Every peer once, on a new server: what hashes weigh depends on its random seed."""
     if not peers:
         return
     stand = Stand(persistence=case.server) if case.server else Stand()
     try:
-        for turn in turns:
-            for peer in peers:
-                yield _sample(case, peer, turn, partial(case.measure, stand, peer, scale))
+        for peer in peers[:]:  # those that fail are taken out
+            yield _sample(case, peer, turn, partial(case.measure, stand, peer, scale))
     finally:
         stand.close()
+
+
+def _side_by_side(cases: list[Case], peers: list[Peer], rounds: int, scale: float) -> Iterator[Sample]:
+    """Cases that are to be compared: each on a server of its own for all rounds, one right after the other.
+
+    Before the first round, one peer goes through all of them uncounted: that makes the backlogs.
+    """
+    with ExitStack() as stack:
+        stands = {case.name: stack.enter_context(closing(Stand())) for case in cases if peers}
+        for turn in range(max(case.rounds or rounds for case in cases) + 1):
+            for peer in peers[:] if turn > 0 else peers[:1]:
+                for case in cases if turn % 2 == 0 else cases[::-1]:  # none is always the first
+                    if turn > (case.rounds or rounds):
+                        continue
+                    sample = _sample(case, peer, turn, partial(case.measure, stands[case.name], peer, scale))
+                    if turn > 0 or sample.failed:
+                        yield sample
 
 
 def _together(case: Case, peers: list[Peer]) -> Iterator[Sample]:

@@ -62,7 +62,8 @@ def behind(stand: Stand, peer: Peer, slots: int, jobs: int, shape: str, backlog:
     ready = {"prioritized": ("ZCARD", "bull:bench:prioritized")}.get(shape, ("LLEN", "bull:bench:wait"))
     missing = jobs + (0 if shape == "delayed" else backlog) - int(server.tell(*ready)[1:])
     stand.add(filler, server.url, "many", missing, BENCH_SHAPE="waiting" if shape == "delayed" else shape)
-    with stand.worker(peer, server.url, slots, jobs) as worker:
+    stand.settle()
+    with stand.worker(peer, server.url, slots, jobs + jobs // 4, end="by itself") as worker:
         return _worked_off(worker, jobs, "noop")
 
 

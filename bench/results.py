@@ -73,6 +73,19 @@ class Results:
         found = self.spread(case, peer, figure)
         return None if found is None else found.median
 
+    def compared(self, case: str, other: str, peer: str, figure: str = "rate") -> Spread | None:
+        """One case by another, round for round: what slows the machine for a while slows both of a round."""
+        found = {
+            name: {
+                s.turn: s.figures[figure]
+                for s in self.samples
+                if (s.case, s.peer) == (name, peer) and figure in s.figures
+            }
+            for name in (case, other)
+        }
+        ratios = [found[case][turn] / found[other][turn] for turn in found[case].keys() & found[other].keys()]
+        return Spread.of(ratios) if ratios else None
+
     def peers(self, case: str) -> list[str]:
         """Those that took part, in the order of the roster."""
         took_part = {sample.peer for sample in self.samples if sample.case == case}

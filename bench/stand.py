@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tests.servers import RedisServer
 
@@ -21,7 +22,12 @@ from toril.cli.bench.board import Boards
 __all__ = ["Stand", "Usage", "Worker", "server_commands"]
 
 _LOOK = 0.01  # seconds between looks at the boards
+_QUIET = 0.2  # seconds in which a server uses next to nothing
+_SETTLED = 10.0  # seconds at most
+_LEFT = 60.0
 _SCRIPTS = ("cmdstat_evalsha", "cmdstat_eval", "cmdstat_fcall")
+
+End = Literal["at once", "by itself"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +46,8 @@ class Stand:
     def __init__(self, *, persistence: Sequence[str] = ("--save", "", "--appendonly", "no")) -> None:
         self.server = RedisServer(*persistence).start()
         self.held: tuple[str, int] | None = None  # the backlog that lies there, if one was made
-        self._files = KEPT / "files"
-        self._files.mkdir(parents=True, exist_ok=True)  # on the disk of the clone: /tmp may be memory
+        KEPT.mkdir(parents=True, exist_ok=True)
+        self._files = Path(tempfile.mkdtemp(prefix="files-", dir=KEPT))  # on the disk of the clone: /tmp may be memory
 
     def close(self) -> None:
         self.server.stop()
@@ -73,8 +79,19 @@ class Stand:
         told: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
         return told
 
+    def settle(self) -> None:
+        """Until the server has done what it puts off, such as moving its keys to a larger table."""
+        until, used = time.monotonic() + _SETTLED, _redis_time(self.server)
+        while time.monotonic() < until:
+            time.sleep(_QUIET)
+            before, used = used, _redis_time(self.server)
+            if used - before < _QUIET / 100:
+                break
+
     @contextmanager
-    def worker(self, peer: Peer, url: str, slots: int, room: int, processes: int = 1) -> Iterator["Worker"]:
+    def worker(
+        self, peer: Peer, url: str, slots: int, room: int, processes: int = 1, end: End = "at once"
+    ) -> Iterator["Worker"]:
         """The peer's worker while it lasts, with room for what so many jobs write down."""
         with tempfile.TemporaryDirectory(prefix="toril-bench-") as folder:
             board = {"TORIL_BENCH_BOARD": folder, "TORIL_BENCH_SLOTS": str(room)}
@@ -90,6 +107,9 @@ class Stand:
                 ]
                 try:
                     yield Worker(started, Boards(Path(folder), room), self.server, Path(folder, "output"))
+                    if end == "by itself":
+                        for process in started:
+                            _leave(process)
                 finally:
                     for process in started:
                         _end(process)
@@ -191,6 +211,13 @@ def _resident(pid: int) -> float:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     except OSError:
         return 0.0
+
+
+def _leave(process: "subprocess.Popen[bytes]") -> None:
+    """By itself: what it runs is brought to its end, so that the next worker on this server meets none of it."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_LEFT)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

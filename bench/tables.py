@@ -144,11 +144,12 @@ def growth(results: Results) -> str:
             case = f"grow-{shape}-{size}"
             row = [f"{SIZES[size]:,} {shape}"]
             for name in ("toril", NODE):
-                row += [spread(results.spread(case, name))]
+                least = None if size == "1k" else results.compared(case, f"grow-{shape}-1k", name)
+                row += [spread(results.spread(case, name)), "" if size == "1k" else spread(least)]
                 row += [number(results.median(case, name, key)) for key in ("redis", "commands")]
             rows.append(row)
-    columns = ["behind them", "Toril /s", "Redis µs", "commands", "BullMQ /s", "Redis µs", "commands"]
-    return table(columns, rows)
+    own = ("of that with 1,000", "Redis µs", "commands")
+    return table(["behind them", "Toril /s", *own, "BullMQ /s", *own], rows)
 
 
 def persistent(results: Results) -> str:

@@ -78,9 +78,11 @@ def _picked_up(figure: str) -> Callable[[Results], float | None]:
 
 
 def _grown(shape: str) -> Callable[[Results], float | None]:
-    return lambda results: ratio(
-        results.median(f"grow-{shape}-1m", "toril"), results.median(f"grow-{shape}-1k", "toril")
-    )
+    def found(results: Results) -> float | None:
+        compared = results.compared(f"grow-{shape}-1m", f"grow-{shape}-1k", "toril")
+        return None if compared is None else compared.median
+
+    return found
 
 
 def _of(case: str, figure: str, peer: str = "toril", scale: float = 1.0) -> Callable[[Results], float | None]:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from bench.cases import CASES, run
+from bench.cases import CASES, Case, run
 from bench.measuring import adding, behind, draining, latency
 from bench.measuring import waiting as rate_of
-from bench.roster import PEERS
+from bench.roster import PEERS, Peer
 from bench.stand import Stand
 
 
@@ -41,6 +41,26 @@ def test_jobs_are_worked_off_while_a_backlog_stays(stand: Stand) -> None:
     assert found["rate"] > 0
     assert stand.server.tell("ZCARD", "bull:bench:delayed") == b":200"
     assert stand.held == ("delayed", 200)
+    assert stand.server.tell("LLEN", "bull:bench:active") == b":0"  # the next worker finds nothing of this one's
+
+
+def test_what_is_compared_is_measured_by_turns_each_on_its_own_server() -> None:
+    order: list[tuple[str, int]] = []
+
+    def case(size: str, rounds: int) -> Case:
+        def measure(stand: Stand, _: Peer, __: float) -> dict[str, float]:
+            order.append((size, stand.server.port))
+            return {"rate": 1.0}
+
+        return replace(CASES[f"grow-waiting-{size}"], measure=measure, rounds=rounds)
+
+    found = list(run([case("1k", 2), case("1m", 1)], [PEERS["toril"]], rounds=3, scale=1, tell=lambda _: None))
+
+    small, large = dict(order)["1k"], dict(order)["1m"]
+    assert small != large
+    made, first, second = [("1k", small), ("1m", large)], [("1m", large), ("1k", small)], [("1k", small)]
+    assert order == [*made, *first, *second]
+    assert [(sample.case[-2:], sample.turn) for sample in found] == [("1m", 1), ("1k", 1), ("1k", 2)]
 
 
 def test_a_peer_that_cannot_run_is_shown_and_stops_nobody() -> None:

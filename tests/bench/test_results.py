@@ -47,6 +47,20 @@ def test_a_target_is_met_or_not_or_not_measured() -> None:
     assert target.met(results(*drained("toril", 169))) is None
 
 
+def test_growth_is_compared_round_for_round() -> None:
+    found = results()
+    rates = {"1k": (100.0, 50.0, 80.0), "1m": (90.0, 48.0, 40.0)}  # the machine was slow in the second round
+    for size, of_rounds in rates.items():
+        for turn, rate in enumerate(of_rounds, 1):
+            found.samples.append(Sample(f"grow-waiting-{size}", "toril", turn, {"rate": rate}))
+
+    assert found.compared("grow-waiting-1m", "grow-waiting-1k", "toril") == Spread(0.9, 0.5, 0.96)
+    assert found.compared("grow-waiting-1m", "grow-waiting-1k", "huey") is None
+    target = next(target for target in TARGETS if target.what == "no-op jobs with 1,000,000 waiting")
+    assert target.met(found) is True
+    assert "| 1,000,000 waiting | 48.0 (40.0 to 90.0) | 0.90 (0.50 to 0.96) |" in TABLES["growth"](found)
+
+
 def test_a_failure_is_told_and_has_no_figures() -> None:
     found = results(*drained("toril", 2))
     found.samples.append(Sample("drain-100", "huey", 1, {}, "could not be installed"))

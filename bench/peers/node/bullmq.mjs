@@ -53,7 +53,7 @@ function work() {
   }
   const worker = new Worker('bench', handler, { connection, concurrency: wanted })
   worker.on('error', () => {})
-  process.on('SIGTERM', () => process.exit(0))
+  process.on('SIGTERM', async () => { await worker.close(); process.exit(0) }) // what it runs has ended
 }
 
 const adding = {
