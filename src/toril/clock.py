@@ -4,10 +4,11 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from types import coroutine
 from typing import Protocol
 
-__all__ = ["SYSTEM", "Clock", "SystemClock", "Timer"]
+__all__ = ["SYSTEM", "Clock", "SystemClock", "Timer", "turn"]
 
 
 class Timer(Protocol):
@@ -70,3 +71,9 @@ class SystemClock:
 
 
 SYSTEM = SystemClock()
+
+
+@coroutine
+def turn() -> Generator[None, None, None]:
+    """Let all that is ready now go first."""
+    yield

@@ -56,6 +56,7 @@ RESERVED_IDS = frozenset(
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")  # nearly every name; the long road is for the rest
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}\Z")  # the same for workers' names
 _KEY_SYNTAX = {
     ":": "it separates the parts of a key",
     "{": "it would move the queue to another cluster slot",
@@ -114,7 +115,7 @@ def check_group(name: object) -> str:
 
 def check_worker_name(name: object) -> str:
     """A worker's name: one printable word of up to 128 bytes. It may have any separators, `:` among them."""
-    if type(name) is str and _PLAIN_NAME.match(name):
+    if type(name) is str and _PLAIN_WORD.match(name):
         return name
     if not isinstance(name, str):
         raise InvalidName(f"a worker's name must be a string, not {shown(name)}")

@@ -18,7 +18,7 @@ from toril.model.options import (
     storable,
     whole,
 )
-from toril.model.value import hot
+from toril.model.value import hot, hot_by_keyword
 from toril.names import check_worker_name
 from toril.states import State
 
@@ -41,7 +41,7 @@ class Added:
     state: State
 
 
-@dataclass(frozen=True, slots=True)
+@hot
 class Call:
     """Which call this is, so that a store can tell a repeated one. A sender has one call under way at a time."""
 
@@ -62,7 +62,7 @@ class Lease:
     token: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@hot_by_keyword
 class Claim:
     """A request for work. `alone` says that the claimer runs nothing else: only then is a job that has
     stalled handed out, and with nothing beside it, so that whatever crashes next is known to be guilty. With
@@ -234,7 +234,7 @@ class Unstarted:
     failure: Failure
 
 
-@dataclass(frozen=True, slots=True)
+@hot
 class Exchange:
     """The answer to an exchange: a verdict for each settlement, the jobs claimed, those ended on the way, and, where
     there were fewer than wanted, when to come back (`wake_at`) and what stood in the way."""

@@ -1,8 +1,7 @@
 """One queue's loop: hand in what finished, take what fits, rest until something happens.
 
-While an exchange is under way finished jobs gather, and the next exchange carries them all: batches grow with the load
-by themselves. Where they are large, a second exchange goes out beside the first: the store works on one half of the
-slots' jobs while this process runs the other.
+While an exchange is under way finished jobs gather, and the next one carries them all: batches grow with the load by
+themselves. Where they are large, a second goes out beside it: the store works on one half while the other runs here.
 """
 
 import asyncio
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from toril.clock import Clock
+from toril.clock import Clock, turn
 from toril.engine import Engine
 from toril.errors import EngineUnavailable, TorilError
 from toril.model import EXCHANGE, Call, Claim, Claimed, Exchange, Limits, Settlement, Verdict
@@ -167,6 +166,8 @@ class Loop:
             self._news.clear()
             if self._outbox or self._may_claim():
                 await self._exchange(self._first)
+                if not self._outbox:
+                    await turn()  # what ends at once is handed in without another one
                 if self._outbox or self._may_claim():
                     continue
             self._tell_if_drained()

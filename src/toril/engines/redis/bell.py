@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from toril.clock import SYSTEM
+from toril.engines.redis.answer import Answer
 from toril.engines.redis.line import Line, Way, lent
 from toril.engines.redis.trouble import Trouble
 
@@ -16,7 +17,7 @@ _RETURN: Final = 0.002  # seconds in which who was woken usually waits again
 _FIRST_REST: Final = 0.05
 _LONGEST_REST: Final = 2.0
 
-Waiter = asyncio.Future[set[str]]
+Waiter = Answer[set[str]]
 
 
 class Bell:
@@ -38,7 +39,7 @@ class Bell:
         keys = list(keys)
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="toril-redis-bell")
-        waiter: Waiter = asyncio.get_running_loop().create_future()
+        waiter: Waiter = Answer(asyncio.get_running_loop())
         for key in keys:
             self._waiting.setdefault(key, set()).add(waiter)
         self._changed.set()
@@ -79,7 +80,7 @@ class Bell:
     def _ring(self, key: str) -> bool:
         waiting = [waiter for waiter in self._waiting.get(key, ()) if not waiter.done()]
         for waiter in waiting:
-            waiter.set_result({key} if self._task is not None else set())
+            waiter.come({key} if self._task is not None else set())
         return bool(waiting)
 
     async def _run(self) -> None:

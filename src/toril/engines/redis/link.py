@@ -5,6 +5,7 @@ from collections import deque
 from typing import Any, Final
 
 from toril.clock import SYSTEM, Timer
+from toril.engines.redis.answer import Answer
 from toril.engines.redis.line import Line, Way
 from toril.engines.redis.trouble import Lost, Trouble, is_answer
 from toril.errors import EngineUnavailable
@@ -15,7 +16,7 @@ _AGAIN: Final = 0.2  # seconds for which a refusal holds for all callers, howeve
 _EVER: Final = float("inf")
 
 # Who waits for an answer, and until when.
-_Waiting = deque[tuple[asyncio.Future[Any], float]]
+_Waiting = deque[tuple[Answer[Any], float]]
 
 
 class Unsent(EngineUnavailable):
@@ -52,7 +53,7 @@ class Link:
                 line = await self._connected(loop)
         if on is not None and line is not on:
             raise Lost("the connection broke")
-        answer: asyncio.Future[Any] = loop.create_future()
+        answer: Answer[Any] = Answer(loop)
         try:
             line.send(*arguments)
         except (Lost, OSError) as error:
@@ -97,7 +98,7 @@ class Link:
         if isinstance(answer, Exception):
             future.set_exception(answer)
         else:
-            future.set_result(answer)
+            future.come(answer)
 
     def _ring_at(self, until: float) -> None:
         """One timer for all: whoever is asked for in time never meets it."""

@@ -1,0 +1,118 @@
+"""An answer wakes who waits for it when it comes, and is a future like any other for all else."""
+
+import asyncio
+from contextvars import ContextVar
+
+import pytest
+
+from toril.clock import turn
+from toril.engines.redis.answer import Answer
+
+
+def _answer() -> Answer[int]:
+    return Answer(asyncio.get_running_loop())
+
+
+async def _waited(answer: Answer[int], seen: list[object]) -> None:
+    try:
+        seen.append(await answer)
+    except BaseException as error:
+        seen.append(error)
+        raise
+
+
+async def _off_any_task(callback: object, *values: object) -> None:
+    """Have it called by the loop itself, as it calls who reads from a connection."""
+    done = asyncio.Event()
+
+    def call() -> None:
+        callback(*values)  # type: ignore[operator]
+        done.set()
+
+    asyncio.get_running_loop().call_soon(call)
+    await done.wait()
+
+
+async def test_who_waits_goes_on_before_come_returns() -> None:
+    answer, seen = _answer(), list[object]()
+    task = asyncio.create_task(_waited(answer, seen))
+    await turn()
+    at_return = list[object]()
+
+    def come() -> None:
+        answer.come(5)
+        at_return.extend(seen)
+
+    await _off_any_task(come)
+    assert at_return == seen == [5]
+    await task
+
+
+async def test_within_a_task_it_wakes_as_any_future_does() -> None:
+    answer, seen = _answer(), list[object]()
+    task = asyncio.create_task(_waited(answer, seen))
+    await turn()
+    answer.come(5)
+    assert seen == []
+    await task
+    assert seen == [5]
+
+
+async def test_one_that_came_before_it_was_awaited_is_there() -> None:
+    answer = _answer()
+    await _off_any_task(answer.come, 5)
+    assert await answer == 5
+
+
+async def test_a_task_that_waits_for_it_can_be_cancelled() -> None:
+    answer, seen = _answer(), list[object]()
+    task = asyncio.create_task(_waited(answer, seen))
+    await turn()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert answer.cancelled()
+
+
+async def test_an_error_is_raised_where_it_is_awaited() -> None:
+    answer, seen = _answer(), list[object]()
+    task = asyncio.create_task(_waited(answer, seen))
+    await turn()
+    answer.set_exception(OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        await task
+
+
+async def test_all_who_wait_for_it_get_it() -> None:
+    answer, seen = _answer(), list[object]()
+    tasks = [asyncio.create_task(_waited(answer, seen)) for _ in range(3)]
+    await turn()
+    await _off_any_task(answer.come, 5)
+    await asyncio.gather(*tasks)
+    assert seen == [5, 5, 5]
+
+
+async def test_who_gave_up_is_not_woken() -> None:
+    answer = _answer()
+    seen = list[object]()
+    answer.add_done_callback(seen.append)
+    assert answer.remove_done_callback(seen.append) == 1
+    await _off_any_task(answer.come, 5)
+    assert seen == []
+
+
+async def test_who_goes_on_finds_his_own_context() -> None:
+    mark: ContextVar[str] = ContextVar("mark", default="nobody's")
+    answer, seen = _answer(), list[str]()
+
+    async def wait() -> None:
+        mark.set("mine")
+        await answer
+        seen.append(mark.get())
+
+    task = asyncio.create_task(wait())
+    await turn()
+    await _off_any_task(answer.come, 5)
+    await task
+    assert seen == ["mine"]
+    assert mark.get() == "nobody's"
