@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -21,6 +22,7 @@ from toril.torture.driver import torture as tortured
 __all__ = ["torture"]
 
 _FIRST: Final = ("attempted", "acknowledged", "completed")
+_STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command()
@@ -48,7 +50,7 @@ def torture(
     """Run jobs in real processes while they are killed, stopped and cut off, and count what was lost.
 
     Uses queues of its own in the store, and removes them. Only a store that it starts itself is killed. Ends with 0 if
-    every promise was kept, with 1 if one was broken.
+    every promise was kept, with 1 if one was broken. A signal ends it early, and nothing of it is left.
     """
     if own_disk and url != "sqlite":
         raise click.UsageError("--own-disk belongs to --url sqlite")
@@ -62,12 +64,39 @@ def torture(
         every=every, own_disk=own_disk,
     )  # fmt: skip
     try:
-        return _foretold(run) if dry_run else _told(asyncio.run(tortured(run)), report, as_json=as_json)
+        if dry_run:
+            return _foretold(run)
+        came = asyncio.run(_until_asked_to_stop(run))
+        return _stopped(came) if isinstance(came, signal.Signals) else _told(came, report, as_json=as_json)
     finally:
         if keep:
             say(f"The ledgers are in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _until_asked_to_stop(run: Torture) -> Report | signal.Signals:
+    """What came of it; or the signal that came first, once all that was started is gone."""
+    loop, running, came = asyncio.get_running_loop(), asyncio.ensure_future(tortured(run)), list[signal.Signals]()
+
+    def stop(number: signal.Signals) -> None:
+        if not came:
+            running.cancel()
+        came.append(number)
+
+    for number in _STOPS:
+        loop.add_signal_handler(number, stop, number)
+    try:
+        return await running
+    except asyncio.CancelledError:
+        if not came:
+            raise
+        return came[0]
+
+
+def _stopped(number: signal.Signals) -> int:
+    say(f"Stopped by {number.name} before anything was counted")
+    return 128 + number
 
 
 def _foretold(run: Torture) -> int:

@@ -23,7 +23,6 @@ class Disk:
         self.place = self.folder / "disk"
         self._image = self.folder / "disk.img"
         self._cuts = 0
-        self._mounted: list[Path] = []
 
     async def start(self) -> None:
         with self._image.open("wb") as file:
@@ -34,7 +33,6 @@ class Disk:
     async def _mount(self, image: Path, place: Path) -> None:
         place.mkdir()  # noqa: ASYNC240 - in memory
         await _made("mount", "-o", "loop", str(image), str(place))
-        self._mounted.append(place)
 
     async def fill(self) -> None:
         """Leave no room on it."""
@@ -64,11 +62,10 @@ class Disk:
     async def discard(self, place: Path) -> None:
         """A cut has been looked at."""
         await _made("umount", "--lazy", str(place))
-        self._mounted.remove(place)
         place.with_suffix(".img").unlink()
 
     async def stop(self) -> None:
-        for place in self._mounted:
+        for place in [path for path in self.folder.iterdir() if path.is_mount()]:
             await _made("umount", "--lazy", str(place))
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -79,6 +76,10 @@ async def _made(*command: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
-    _, complaint = await process.communicate()
+    try:
+        _, complaint = await process.communicate()
+    except asyncio.CancelledError:
+        await process.wait()  # or nobody would know of what it is about to mount
+        raise
     if process.returncode:
         raise EngineUnusable(f"a disk of our own needs root: {command[0]} says {complaint.decode().strip()!r}")

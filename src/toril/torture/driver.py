@@ -90,7 +90,8 @@ class _Run:
         )  # fmt: skip
         app = App(url, prefix=self._setting.prefix)
         await self._stack.enter_async_context(app)
-        self._stack.push_async_callback(clean, app, self._setting)
+        if url == self._run.url:  # what is ours alone goes with its folder
+            self._stack.push_async_callback(clean, app, self._setting)
         began = SYSTEM.monotonic()
         await self._staff(url)
         await self._strike_all()

@@ -1,9 +1,11 @@
 """A Redis server of the run's own, with its log on disk, which can be killed and started again."""
 
 import asyncio
+import os
 import shutil
 import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from toril.clock import SYSTEM
@@ -13,6 +15,7 @@ from toril.torture.plan import Blow, Strike
 __all__ = ["OwnRedis"]
 
 _PATIENCE = 300.0  # seconds until it answers: a busy machine reads a long log slowly
+_GUARDED = '"$@" & read -r _; kill -9 0'  # it ends with its input, so that it does not outlive the driver
 
 
 class OwnRedis:
@@ -33,9 +36,10 @@ class OwnRedis:
             raise EngineUnusable("--url redis starts a server of its own, and there is no redis-server on the path")
         self.folder.mkdir(exist_ok=True)
         self._process = await asyncio.create_subprocess_exec(
-            binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
-            "--appendonly", "yes", "--appendfsync", "always", "--logfile", str(self.folder / "log"),
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+            "sh", "-c", _GUARDED, "sh", binary, "--port", str(self.port), "--bind", "127.0.0.1",
+            "--dir", str(self.folder), "--save", "", "--appendonly", "yes", "--appendfsync", "always",
+            "--logfile", str(self.folder / "log"),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
         until = SYSTEM.monotonic() + _PATIENCE
@@ -77,12 +81,15 @@ class OwnRedis:
 
     def signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(number)
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
 
     async def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+        """Returns once it is gone: its output ends when nobody has it open any more."""
+        if self._process is not None:
+            self.signal(signal.SIGKILL)
+            await self._process.communicate()
+            self._process = None
 
 
 def _free_port() -> int:
