@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
@@ -259,14 +260,16 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
                 resources.callback(self._over)
                 for hook in reversed(self._plan.on_stop):
                     resources.push_async_callback(last, hook)
-                if not await opened_or_stopped(self.open, self._clock, process.stopped, patient=not burst):
+                patiently = partial(opened_or_stopped, clock=self._clock, stopped=process.stopped, patient=not burst)
+                if not await patiently(self.open):
                     return 0
                 async with AsyncExitStack() as store:
                     store.push_async_callback(self._release)
                     if not self._watched:
                         self._watched = True
                         watch(self.events)
-                    await boot(self._store.schedules, self.queues.values(), worked)
+                    if not await patiently(partial(boot, self._store.schedules, self.queues.values(), worked)):
+                        return 0
                     state = await resources.enter_async_context(self._lifespan(self)) if self._lifespan else None
                     process.beside += await self._beside(process, burst=burst)
                     code = await process.run(self._keeper(process, under), state, burst=burst)

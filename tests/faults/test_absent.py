@@ -3,11 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.servers import RedisServer
 from toril import App, EngineRefused, EngineUnavailable, EngineUnusable, JobContext
+from toril.engines.sqlite.engine import SqliteEngine
+from toril.engines.sqlite.schedules import SqliteSchedules
 from toril.opening import opened_or_stopped
 from toril.testing import ManualClock
 
@@ -27,6 +31,16 @@ def worker(url: str) -> tuple[App, asyncio.Event]:
 
     app.queue("q", {"n": handler})
     return app, ran
+
+
+def booting(folder: Path) -> tuple[App, asyncio.Event]:
+    """One whose boot has something to declare and something to set."""
+    app, ran = worker(f"sqlite:///{folder / 'q.db'}")
+    app.queue("bounded", {"n": _nothing}, max_waiting=10)
+    return app, ran
+
+
+async def _nothing(ctx: JobContext[int]) -> None: ...
 
 
 @pytest.mark.covers("F45")
@@ -60,6 +74,52 @@ async def test_who_waits_can_be_stopped(server: RedisServer, caplog: pytest.LogC
 
     async with asyncio.timeout(60):
         assert await working == 0
+
+
+@pytest.mark.covers("F45")
+@pytest.mark.parametrize("broken", [(SqliteSchedules, "sync"), (SqliteEngine, "configure")])
+async def test_a_store_that_goes_away_during_the_boot_is_waited_for(
+    broken: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, ran = booting(tmp_path)
+    really, away = getattr(*broken), iter((True, True))
+
+    async def call(*args: Any, **options: Any) -> Any:
+        if next(away, False):
+            raise EngineUnavailable("it is away")
+        return await really(*args, **options)
+
+    monkeypatch.setattr(*broken, call)
+    working = asyncio.create_task(app.run())
+    async with app, asyncio.timeout(60):
+        await app.queues["q"].add("n", 1)
+        await ran.wait()
+
+    app.stop()
+    assert await working == 0
+    assert next(away, None) is None
+
+
+@pytest.mark.covers("F45")
+@pytest.mark.parametrize("broken", [(SqliteSchedules, "sync"), (SqliteEngine, "configure")])
+async def test_who_waits_for_it_during_the_boot_can_be_stopped(
+    broken: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, ran = booting(tmp_path)
+    tried = asyncio.Event()
+
+    async def call(*_: Any, **__: Any) -> None:
+        tried.set()
+        raise EngineUnavailable("it is away")
+
+    monkeypatch.setattr(*broken, call)
+    working = asyncio.create_task(app.run())
+    async with asyncio.timeout(60):
+        await tried.wait()
+        app.stop()
+
+        assert await working == 0
+    assert not ran.is_set()
 
 
 @pytest.mark.covers("F45")

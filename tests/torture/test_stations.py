@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from toril.torture import stations
 from toril.torture.ledger import Ledger, lines
 from toril.torture.setting import Setting
 from toril.torture.stations import Station
@@ -81,6 +84,28 @@ async def test_two_blows_ask_a_process_once(tmp_path: Path) -> None:
 async def test_a_process_that_ends_badly_is_named(tmp_path: Path) -> None:
     async with started(tmp_path, code=1) as station:
         pid = await station.term()
+
+        assert station.forced == [f"w {pid} 1"]
+
+
+async def test_who_cannot_reach_the_store_may_give_up_when_its_grace_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stations, "GRACE", 0.4)  # it takes half a second
+    async with started(tmp_path, code=1) as station:
+        with station.cut_off():
+            await station.term()
+
+        assert station.forced == []
+
+
+async def test_who_cannot_reach_the_store_is_named_if_it_gives_up_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stations, "GRACE", 3600)
+    async with started(tmp_path, code=1) as station:
+        with station.cut_off():
+            pid = await station.term()
 
         assert station.forced == [f"w {pid} 1"]
 

@@ -40,7 +40,7 @@ _STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 )
 @click.option("--own-disk", is_flag=True, help="With --url sqlite, as root: a disk that fills up and loses its power.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write all figures there, as JSON.")
-@click.option("--keep", is_flag=True, help="Keep the ledgers of the processes.")
+@click.option("--keep", is_flag=True, help="Keep the ledgers of the processes, also if all went well.")
 @click.option("--dry-run", is_flag=True, help="Only print the faults that the seed stands for.")
 @json_option
 def torture(
@@ -67,7 +67,10 @@ def torture(
         if dry_run:
             return _foretold(run)
         came = asyncio.run(_until_asked_to_stop(run))
-        return _stopped(came) if isinstance(came, signal.Signals) else _told(came, report, as_json=as_json)
+        if isinstance(came, signal.Signals):
+            return _stopped(came)
+        keep = keep or bool(came.broken)  # whoever wants to know how it came about needs them
+        return _told(came, report, as_json=as_json)
     finally:
         if keep:
             say(f"The ledgers are in {folder}")

@@ -5,7 +5,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -188,16 +188,21 @@ class _Run:
                 return await self._on_store(blow)
 
     async def _on_store(self, blow: Blow) -> object | None:
+        everyone = [*self._workers, *self._producers]
         if blow.strike in LINK:
-            proxy = self._proxies[blow.of(len(self._proxies))]
-            await proxy.struck(blow)
-            return proxy.port
-        if blow.strike in DISK:
-            return await self._on_disk(blow)
-        if self._server is None:
-            return None
-        await self._server.struck(blow)
-        return "server"
+            wire = blow.of(len(self._proxies))  # each has one of its own
+            with everyone[wire].cut_off():
+                await self._proxies[wire].struck(blow)
+            return self._proxies[wire].port
+        with ExitStack() as away:
+            for station in everyone:
+                away.enter_context(station.cut_off())
+            if blow.strike in DISK:
+                return await self._on_disk(blow)
+            if self._server is None:
+                return None
+            await self._server.struck(blow)
+            return "server"
 
     async def _freeze(self, station: Station, blow: Blow) -> int | None:
         pid = station.strike(blow.target, signal.SIGSTOP)

@@ -4,11 +4,13 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Literal
 
 from toril.clock import SYSTEM
+from toril.plan import GRACE
 from toril.torture.ledger import Ledger, lines
 from toril.torture.setting import Setting
 
@@ -30,7 +32,8 @@ class Station:
         self._ledger = ledger
         self._process: asyncio.subprocess.Process | None = None
         self._lives = 0
-        self._struck_at = float("-inf")
+        self._struck_at = self._reached_at = float("-inf")
+        self._away = 0
         self._asked: asyncio.subprocess.Process | None = None
         self._closing = False
         self._keeper: asyncio.Task[None] | None = None
@@ -101,6 +104,7 @@ class Station:
         if process is None or process is self._asked or process.returncode is not None or not self.pids():
             return None
         self._asked, asked_at = process, SYSTEM.monotonic()
+        self._ledger.note("asked", self.setting.name, process.pid)
         process.terminate()
         try:
             code = await asyncio.wait_for(process.wait(), _STOP)
@@ -108,9 +112,27 @@ class Station:
             self.strike_all(signal.SIGKILL)
             self.forced.append(f"{self.setting.name} {process.pid} never")
         else:
-            if code != 0 and self._struck_at < asked_at - _FROZEN:  # else another blow held it up, or killed a child
+            if code != 0 and not self._is_excused(asked_at):
                 self.forced.append(f"{self.setting.name} {process.pid} {code}")
         return process.pid
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """Meanwhile it cannot reach its store."""
+        self._away += 1
+        try:
+            yield
+        finally:
+            self._away -= 1
+            self._reached_at = SYSTEM.monotonic()
+
+    def _is_excused(self, asked_at: float) -> bool:
+        """Another blow held it up, or killed a child. Or it could not hand in what it had, and tried until its grace
+        was over: who gives up earlier has no such excuse."""
+        if self._struck_at >= asked_at - _FROZEN:
+            return True
+        patient = SYSTEM.monotonic() - asked_at >= GRACE
+        return patient and (self._away > 0 or self._reached_at >= asked_at)
 
     async def close(self) -> None:
         """End it for good, and well if that can be."""

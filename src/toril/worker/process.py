@@ -13,6 +13,7 @@ from toril.errors import TorilError, UnknownQueue
 from toril.events import Events, JobEvent, WorkerEvent, trouble
 from toril.logs import log
 from toril.model import Order, whole
+from toril.opening import opened_or_stopped
 from toril.plan import GRACE, Hook, Plan
 from toril.queue import Queue
 from toril.schedule import boot
@@ -93,7 +94,7 @@ class Process:
                 worker.stop()
         async with AsyncExitStack() as shutdown:
             shutdown.push_async_callback(self._each, self._plan.on_flush, "on_flush")
-            await self._set_bounds()
+            await opened_or_stopped(self._set_bounds, self._clock, self.stopped, patient=not burst)
             self._booted("configuration")
             for hook in self._plan.on_start:
                 await _called(hook)
