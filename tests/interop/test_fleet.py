@@ -109,9 +109,9 @@ async def test_a_mixed_fleet_loses_nothing_when_some_of_it_dies(
                     await asyncio.sleep(0.05)
             for turn in range(KILLS):
                 await add_batch(node, queue, turn * BATCH)
-                await events.until("completed", times=turn * BATCH + BATCH // 6, deadline=60)
+                await events.until("completed", times=turn * BATCH + BATCH // 6, deadline=120)
                 await fleet.kill_one(turn)
-        completed = await events.until("completed", times=KILLS * BATCH, deadline=60)
+        completed = await events.until("completed", times=KILLS * BATCH, deadline=60 + 15 * KILLS)
     finally:
         await fleet.end()
 

@@ -8,9 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
-from toril.torture import stations
 from toril.torture.ledger import Ledger, lines
 from toril.torture.setting import Setting
 from toril.torture.stations import Station
@@ -57,8 +54,8 @@ async def until(done: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def started(folder: Path, code: int) -> AsyncIterator[Polite]:
-    station = Polite("worker", Setting(folder=str(folder), name="w"), Ledger(folder / "driver.log"))
+async def started(folder: Path, code: int, grace: float = 10) -> AsyncIterator[Polite]:
+    station = Polite("worker", Setting(folder=str(folder), name="w", grace=grace), Ledger(folder / "driver.log"))
     station.code = code
     station.start()
     try:
@@ -88,22 +85,16 @@ async def test_a_process_that_ends_badly_is_named(tmp_path: Path) -> None:
         assert station.forced == [f"w {pid} 1"]
 
 
-async def test_who_cannot_reach_the_store_may_give_up_when_its_grace_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stations, "GRACE", 0.4)  # it takes half a second
-    async with started(tmp_path, code=1) as station:
+async def test_who_cannot_reach_the_store_may_give_up_when_its_grace_is_over(tmp_path: Path) -> None:
+    async with started(tmp_path, code=1, grace=0.4) as station:
         with station.cut_off():
             await station.term()
 
         assert station.forced == []
 
 
-async def test_who_cannot_reach_the_store_is_named_if_it_gives_up_early(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stations, "GRACE", 3600)
-    async with started(tmp_path, code=1) as station:
+async def test_who_cannot_reach_the_store_is_named_if_it_gives_up_early(tmp_path: Path) -> None:
+    async with started(tmp_path, code=1, grace=3600) as station:
         with station.cut_off():
             pid = await station.term()
 

@@ -26,7 +26,7 @@ def main() -> int:
     threading.Thread(target=_end_with_the_driver, daemon=True).start()
     match sys.argv[1]:
         case "worker":
-            return asyncio.run(app.run())
+            return asyncio.run(app.run(grace=work.setting.grace))
         case "producer":
             asyncio.run(_Producer(work).run())
             return 0
@@ -44,7 +44,8 @@ def _supervise() -> int:
     """`toril run`, which starts processes of its own."""
     from toril.cli.main import main as toril  # noqa: PLC0415 - the other roles do without the commands
 
-    sys.argv = ["toril", "run", "toril.torture.work:app", "--processes", "2", "--log-level", "error"]
+    options = ["--processes", "2", "--grace", f"{work.setting.grace}s", "--log-level", "error"]
+    sys.argv = ["toril", "run", "toril.torture.work:app", *options]
     toril()
     return 0
 

@@ -21,6 +21,7 @@ class Setting:
     jobs: int = 0
     seconds: float = 1.0
     lease: float = 2.0
+    grace: float = 10.0
     folder: str = ""
     name: str = "none"
     producers: int = 1

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Literal
 
 from toril.clock import SYSTEM
-from toril.plan import GRACE
 from toril.torture.ledger import Ledger, lines
 from toril.torture.setting import Setting
 
@@ -131,7 +130,7 @@ class Station:
         was over: who gives up earlier has no such excuse."""
         if self._struck_at >= asked_at - _FROZEN:
             return True
-        patient = SYSTEM.monotonic() - asked_at >= GRACE
+        patient = SYSTEM.monotonic() - asked_at >= self.setting.grace
         return patient and (self._away > 0 or self._reached_at >= asked_at)
 
     async def close(self) -> None:

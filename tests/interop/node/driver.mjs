@@ -39,23 +39,29 @@ class Record {
 
   note(entry) {
     this.entries.push(entry)
-    this.#waiting = this.#waiting.filter(look => !look())
+    this.#waiting = this.#waiting.filter(look => !look(entry))
   }
 
   matching(wanted) {
-    return this.entries.filter(entry => Object.entries(wanted).every(([key, value]) => entry[key] === value))
+    return this.entries.filter(entry => fits(entry, wanted))
   }
 
+  // What came before is counted once: a long run has many thousands.
   until(wanted, count) {
     return new Promise(resolve => {
-      const look = () => {
-        const found = this.matching(wanted)
-        if (found.length >= count) resolve(found)
-        return found.length >= count
+      let left = count - this.matching(wanted).length
+      const look = entry => {
+        if (entry && fits(entry, wanted)) left--
+        if (left <= 0) resolve(this.matching(wanted))
+        return left <= 0
       }
       if (!look()) this.#waiting.push(look)
     })
   }
+}
+
+function fits(entry, wanted) {
+  return Object.entries(wanted).every(([key, value]) => entry[key] === value)
 }
 
 // One step after the other, as the test wrote them down for jobs of this name.
