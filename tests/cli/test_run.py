@@ -119,6 +119,16 @@ def test_worker_processes_have_the_loop_that_is_asked_for(fresh: Fresh, toril: T
     assert "job completed" in log
 
 
+def test_collecting_garbage_leaves_alone_what_was_loaded(fresh: Fresh, toril: Toril, folder: Path) -> None:
+    """It would take milliseconds each time, in which no job goes on."""
+    (folder / "jobs.py").write_text(JOBS.replace('"holding"', '"frozen: %s", __import__("gc").get_freeze_count()'))
+    toril("add", "email", "hold", "0")
+
+    log = ended(fresh("run", "jobs:app", "--burst"))
+
+    assert int(log.partition("frozen: ")[2].split()[0].strip('",')) > 10_000
+
+
 def test_a_loop_that_is_not_installed_is_refused(toril: Toril, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toril.cli.run.find_spec", lambda _: None)
 

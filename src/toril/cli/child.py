@@ -2,6 +2,7 @@
 
 import asyncio
 import faulthandler
+import gc
 import importlib
 import json
 import logging
@@ -56,6 +57,8 @@ def main(orders: str, descriptors: str) -> int:
         queues = dict.fromkeys(queues, 1)
     place = {"url": app.url, "prefix": app.prefix, "outbox": app.outbox_url}
     under.say(hello={**place, "queues": queues, "sources": sources()})
+    gc.collect()
+    gc.freeze()  # what is loaded stays: to look through it again would hold up jobs for milliseconds each time
     return _worked(app, queues, given, under)
 
 
