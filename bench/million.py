@@ -46,12 +46,10 @@ PAGES = (
     "/api/v1/queues/waiting/jobs.csv?state=waiting&limit=100",
     "/api/v1/queues/failed/runs?status=failed&limit=100",
     "/api/v1/queues/completed/metrics?range=7d",
+    "/metrics", "/api/v1/openapi.json",
     "/", "/queues/waiting", "/queues/failed", "/queues/failed?state=failed", "/dead", "/dead?q=user", "/workers",
     "/schedules", "/flows", "/groups", "/breakers", "/audit", "/find?q=77", "/queues/failed?state=failed&q=error:user",
 )  # fmt: skip
-
-# What goes through the whole store, as the command of that name does: no page.
-WALKS = ("/doctor",)
 
 _numbers = count()
 
@@ -76,6 +74,7 @@ async def fill(app: App, total: int) -> None:
     await end(app, "buried")
     beat = Beat(worker="worker-1", queues=tuple(SHARES), slots=50, running=50)
     await app.store.beat(beat, ttl=3_600_000)
+    await app.queue("failed").schedules.put("nightly", "job", cron="0 2 * * *")
     await app.store.exchange("waiting", [], Claim(want=50, token="held", lease=3_600_000, worker="worker-1"))
 
 
@@ -107,14 +106,22 @@ async def addresses(app: App) -> list[str]:
     for _ in range(20):  # a page in the middle of many
         page = await app.queue("waiting").jobs("waiting", deep, 1000)
         deep = page.cursor
-    return [*found, f"/api/v1/queues/waiting/jobs?state=waiting&cursor={deep}", *PAGES]
+    walks = [f"/api/v1/doctor?cursor={cursor}" for cursor in await _on_the_way(app)]
+    shown = [f"/queues/failed/jobs/{job}", f"/dead/{letter}"]
+    return [*found, f"/api/v1/queues/waiting/jobs?state=waiting&cursor={deep}", *walks, *shown, *PAGES]
+
+
+async def _on_the_way(app: App) -> list[str]:
+    """Where a doctor stands after a while: along the lines of the queues, and on Redis among the keys."""
+    parts = [await app.look_over(patience=1), await app.look_over([], patience=0.2)]
+    return [part.cursor for part in parts if part.cursor is not None]
 
 
 def _endpoints(job: str, letter: str) -> Iterator[str]:
     for endpoint in ENDPOINTS:
-        if endpoint.method == "GET" and endpoint.path not in WALKS:
+        if endpoint.method == "GET":
             path = endpoint.path.replace("/dead-letters/{id}", f"/dead-letters/{letter}")
-            path = path.replace("{queue}", "failed").replace("/jobs/{id}", f"/jobs/{job}").replace("{id}", "none")
+            path = path.replace("{queue}", "failed").replace("/jobs/{id}", f"/jobs/{job}").replace("{id}", "nightly")
             yield "/api/v1" + path.replace("{worker}", "worker-1").replace("{group}", "none").replace("{key}", "none")
 
 

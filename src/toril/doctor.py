@@ -15,6 +15,7 @@ from toril.model import (
     Finding,
     Mending,
     Moved,
+    Page,
     Repaired,
     ScheduleView,
     Severity,
@@ -22,13 +23,15 @@ from toril.model import (
 )
 from toril.policy.doctor import finding_of, judged
 from toril.policy.schedules import following
+from toril.policy.walks import Course, cursor_of, unknown
 from toril.schedule import move_on
 from toril.states import FINISHED
 
 __all__ = ["Doctor", "Healer"]
 
 _BETWEEN: Final = 1.0  # seconds between the two looks
-_SCHEDULES: Final = 100  # a look
+_SCHEDULES: Final = 20  # a look
+_SUSPECTS: Final = 100  # with so many a part has enough
 
 
 class Doctor:
@@ -43,9 +46,25 @@ class Doctor:
         """All that is wrong with the store, and with these queues or all; the worst first."""
         names = await self._store.queues() if queues is None else queues
         found = judged(await self._store.checkup())
-        found += [finding_of(fault) for fault in await self.faults(names)]
-        order = list(Severity)
-        return sorted(found, key=lambda finding: order.index(finding.severity))
+        return _worst_first([*found, *map(finding_of, await self.faults(names))])
+
+    async def part(
+        self, queues: Sequence[str] | None = None, *, cursor: str | None = None, patience: float, quick: bool
+    ) -> Page[Finding]:
+        """As much of that as can be looked at in so many seconds. The first part has what is wrong with the server or
+        file; that is not read through for damage, and if it is to be `quick`, nothing is counted."""
+        names = await self._store.queues() if queues is None else queues
+        found = judged(await self._store.checkup(quick=True)) if cursor is None else []
+        suspected: list[Fault] = []
+        until = self._clock.monotonic() + patience
+        async with aclosing(self.looks(names, cursor=cursor, quick=quick)) as looks:
+            async for look in looks:
+                suspected += look
+                cursor = look.cursor
+                if len(suspected) >= _SUSPECTS or self._clock.monotonic() > until:
+                    break
+        faults = await self.confirmed(suspected)
+        return Page(tuple(_worst_first([*found, *map(finding_of, faults)])), cursor)
 
     async def faults(self, queues: Sequence[str]) -> list[Fault]:
         """What is wrong with the layout of these queues, and of what belongs to the fleet."""
@@ -85,24 +104,30 @@ class Doctor:
         answers |= dict(zip(others, await self._store.mend(others, mode="mend"), strict=True))
         return [answers[fault] for fault in faults]
 
-    async def looks(self, queues: Sequence[str]) -> AsyncGenerator[Sequence[Fault], None]:
-        """What may be wrong, a bounded look at a time."""
-        for queue in queues:
-            cursor: str | None = None
-            while True:
-                try:
-                    page = await self._store.schedules.page(queue, cursor=cursor, limit=_SCHEDULES)
-                    yield [_of_schedule(view) for view in page.items if await self._is_idle(view)]
-                except EngineUnusable as error:
-                    place = f"schedules of {queue}"
-                    yield [Fault(kind=FaultKind.FOREIGN, queue=queue, subject=str(error), place=place)]
-                    break
-                cursor = page.cursor
-                if cursor is None:
-                    break
-        async with aclosing(self._store.faults(queues)) as looks:
+    async def looks(
+        self, queues: Sequence[str], *, cursor: str | None = None, quick: bool = False
+    ) -> AsyncGenerator[Page[Fault], None]:
+        """What may be wrong, a bounded look at a time, and the cursor with which another walk goes on after it."""
+        course = Course(queues, ["schedules"], ["layout"])
+        spot = course.first(cursor)
+        if not isinstance(spot.at, str | None):
+            raise unknown(cursor)
+        while spot.queue:
+            found, at = await self._idle(spot.queue, spot.at)
+            spot = course.after(spot, at) or spot
+            yield Page(found, cursor_of(spot))
+        async with aclosing(self._store.faults(queues, cursor=spot.at, quick=quick)) as looks:
             async for look in looks:
-                yield look
+                yield Page(look.items, look.cursor and cursor_of(course.after(spot, look.cursor)))
+
+    async def _idle(self, queue: str, cursor: str | None) -> tuple[tuple[Fault, ...], str | None]:
+        """Some schedules of a queue that have no run to come, and where their list goes on."""
+        try:
+            page = await self._store.schedules.page(queue, cursor=cursor, limit=_SCHEDULES)
+            return tuple([_of_schedule(view) for view in page.items if await self._is_idle(view)]), page.cursor
+        except EngineUnusable as error:
+            place = f"schedules of {queue}"
+            return (Fault(kind=FaultKind.FOREIGN, queue=queue, subject=str(error), place=place),), None
 
     async def _there(self, faults: Sequence[Fault]) -> list[Fault]:
         """Those of them that are there."""
@@ -148,7 +173,7 @@ class Healer:
     def __init__(self, doctor: Doctor, looks: int) -> None:
         self._doctor = doctor
         self._looks = looks
-        self._walk: AsyncGenerator[Sequence[Fault], None] | None = None
+        self._walk: AsyncGenerator[Page[Fault], None] | None = None
 
     async def close(self) -> None:
         """Leave the walk where it is."""
@@ -170,6 +195,11 @@ class Healer:
         faults = await self._doctor.confirmed(suspected)
         mended = await self._doctor.mend(faults)
         return [fault for fault, done in zip(faults, mended, strict=True) if done]
+
+
+def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
+    order = list(Severity)
+    return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
 def _of_schedule(view: ScheduleView) -> Fault:

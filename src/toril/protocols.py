@@ -109,13 +109,16 @@ class Audits(Protocol):
 class Repairs(Protocol):
     """What is wrong with the layout, and how it is mended. All of it may be done beside workers that are busy."""
 
-    async def checkup(self) -> Checkup:
-        """The facts of the server or the file that jobs are entrusted to."""
+    async def checkup(self, *, quick: bool = False) -> Checkup:
+        """The facts of the server or the file that jobs are entrusted to. `quick` leaves out, here and in `faults`,
+        what takes the longer the more jobs there are."""
 
-    def faults(self, queues: Sequence[str]) -> AsyncGenerator[Sequence[Fault], None]:
-        """Go through these queues, and what belongs to the fleet. Each item is what one bounded look has found, often
-        nothing; so one may rest between looks, and stop after any. What one look takes for a fault may be a moment
-        of a store that moves: `mend` tells."""
+    def faults(
+        self, queues: Sequence[str], *, cursor: str | None = None, quick: bool = False
+    ) -> AsyncGenerator[Page[Fault], None]:
+        """Go through these queues by their names, and through what belongs to the fleet. Each item is what one bounded
+        look has found, often nothing; so one may rest between looks, and stop after any: with its cursor another walk
+        goes on there. What one look takes for a fault may be a moment of a store that moves: `mend` tells."""
 
     async def mend(
         self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None

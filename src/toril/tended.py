@@ -2,16 +2,20 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from toril.clock import Clock
 from toril.declaring import PLAIN
 from toril.doctor import Doctor
 from toril.engine import Store
 from toril.metrics import Overview, overview
-from toril.model import Finding, Repaired
+from toril.model import Finding, Page, Repaired
 from toril.queue import Queue
 
 __all__ = ["Tended"]
+
+_PATIENCE: Final = 2.0  # seconds that one call looks for
+_SOONER: Final = 0.1  # seconds between two looks, where someone waits for the answer
 
 
 class Tended:
@@ -36,6 +40,18 @@ class Tended:
         """Look the store over, and these queues or all: what is wrong, the worst first, each with its fix. Only reads;
         what it finds is there at two looks a second apart."""
         return await Doctor(self.store, self._clock).findings(queues)
+
+    async def look_over(
+        self, queues: Sequence[str] | None = None, *, cursor: str | None = None, patience: float = _PATIENCE,
+        quick: bool = True,
+    ) -> Page[Finding]:  # fmt: skip
+        """A part of what `doctor` looks at: as much as can be looked at in so many seconds, however large the store is.
+        With the cursor the next part is asked for, until there is none. What takes the longer the more jobs there are
+        is left out, and a notice says so: an SQLite file is not read through for damage, and its jobs are only counted
+        if it need not be `quick`. The two looks are a tenth of a second apart."""
+        return await Doctor(self.store, self._clock, between=_SOONER).part(
+            queues, cursor=cursor, patience=patience, quick=quick
+        )
 
     async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:
         """Mend what `doctor` has found and can be mended. Safe beside workers: each repair looks again in the step that

@@ -245,6 +245,15 @@ async def nowhere(engine: Store, parent: str) -> None:
         await run(engine, "UPDATE jobs SET place = 99 WHERE name = ?", parent)
 
 
+async def unlisted(engine: Store) -> None:
+    """All that waits, taken out of the line."""
+    if isinstance(engine, RedisEngine):
+        await tell(engine, "DEL", Q + "wait")
+    else:
+        assert isinstance(engine, SqliteEngine)
+        await run(engine, "DELETE FROM line")
+
+
 async def vanished(engine: Store, running: str) -> None:
     """A running job, deleted by another program."""
     if isinstance(engine, RedisEngine):

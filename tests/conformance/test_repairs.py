@@ -1,6 +1,9 @@
 """Repairs: every fault that is planted is found, by reading alone, and mended; a store that is well has none."""
 
+import base64
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +11,7 @@ import pytest
 
 from tests.conformance.claims import add, claim, claim_one, ids, job, settle
 from tests.conformance.dumps import unchanged
-from tests.conformance.plants import PLANTS, flow, idle, nowhere, plant, tell, vanished
+from tests.conformance.plants import PLANTS, flow, idle, nowhere, plant, tell, unlisted, vanished
 from tests.conftest import opened
 from tests.kinds import REDIS
 from toril.clock import SYSTEM
@@ -16,12 +19,14 @@ from toril.doctor import Doctor, Healer
 from toril.engine import Store
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
+from toril.errors import InvalidOption
 from toril.model import (
     HEALED,
     Completed,
     Dedup,
     Failed,
     Failure,
+    Fault,
     FaultKind,
     Finding,
     FlowNode,
@@ -47,6 +52,18 @@ CASES = [
 ]
 
 
+# Of a walk's cursor: what neither engine has ever given out.
+ODD_SPOTS: list[Any] = [
+    None, [], {}, "q", ["q"], ["q", "active"], ["q", "no", None], ["", "active", None], [1, "active", None],
+    ["q", "active", -1], ["q", "active", 1.5], ["q", "active", [2**70]], ["q", "active", [True]], ["q", "active", {}],
+    ["q", "active", "-1"], ["q", "active", "9" * 30], ["", "workers", ["x"]], ["", "layout", 7], ["q", "schedules", []],
+]  # fmt: skip
+
+
+def _packed(spot: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(spot).encode()).decode().rstrip("=")
+
+
 def doctor_of(engine: Store) -> Doctor:
     return Doctor(engine, SYSTEM, between=0.01)
 
@@ -54,6 +71,19 @@ def doctor_of(engine: Store) -> Doctor:
 async def layout(engine: Store) -> list[Finding]:
     """What is wrong with the layout."""
     return [finding_of(fault) for fault in await doctor_of(engine).faults(await engine.queues())]
+
+
+async def in_parts(engine: Store) -> list[Finding]:
+    """The same, by a walk that is broken off after each look, and goes on by its cursor."""
+    names, cursor = await engine.queues(), None
+    suspected: list[Fault] = []
+    while True:
+        async with aclosing(doctor_of(engine).looks(names, cursor=cursor)) as looks:
+            look = await anext(looks)
+        suspected += look.items
+        cursor = look.cursor
+        if cursor is None:
+            return [finding_of(fault) for fault in await doctor_of(engine).confirmed(suspected)]
 
 
 @pytest.fixture
@@ -77,6 +107,7 @@ async def test_a_planted_fault_is_found_and_mended(
 
         async with unchanged(engine):
             found = await layout(engine)
+            assert set(await in_parts(engine)) == set(found)
 
         assert kind.value in [finding.code for finding in found]
         assert all(finding.summary and finding.where and finding.fix for finding in found)
@@ -86,6 +117,73 @@ async def test_a_planted_fault_is_found_and_mended(
         assert {each.finding.code for each in repaired if each.outcome is Mending.MENDED} >= {kind.value}
         assert [each for each in repaired if each.outcome is Mending.FAILED] == []
         assert await layout(engine) == []
+
+
+class Hurried(ManualClock):
+    """A clock by which every look takes a second."""
+
+    def monotonic(self) -> float:
+        self.advance(1000)
+        return super().monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        self.pause(seconds)
+
+
+async def test_a_doctor_in_a_hurry_looks_at_a_part_and_says_where_to_go_on(engine: Store, clock: ManualClock) -> None:
+    await plant(engine, clock, FaultKind.ORPHAN)
+    for _ in range(2):
+        await add(engine, *(NewJob(name="n") for _ in range(600)), queue="z")
+    doctor, found, parts, cursor = Doctor(engine, Hurried()), [], 0, None
+    while parts == 0 or cursor is not None:
+        part = await doctor.part(cursor=cursor, patience=0.5, quick=True)
+        found += [(finding.code, parts) for finding in part.items]
+        cursor = part.cursor
+        parts += 1
+    whole = await doctor.part(patience=10**6, quick=True)
+
+    assert parts > 12
+    assert whole.cursor is None
+    assert sorted(finding.code for finding in whole.items) == sorted(code for code, _ in found)
+    assert [code for code, _ in found].count("orphan") == 1
+    assert all((part == 0) == (code in {"unread", "persistence"}) for code, part in found)
+
+
+async def test_a_part_ends_with_the_look_that_has_found_much(engine: Store) -> None:
+    await add(engine, *(NewJob(name="n", id=f"job-{number}") for number in range(250)))
+    await unlisted(engine)
+    doctor, found, parts, cursor = doctor_of(engine), set(), 0, None
+    while parts == 0 or cursor is not None:
+        part = await doctor.part(cursor=cursor, patience=10**6, quick=True)
+        found |= {finding.fault.subject for finding in part.items if finding.fault}
+        cursor = part.cursor
+        parts += 1
+
+    assert found == {f"job-{number}" for number in range(250)}
+    assert parts > 1
+
+
+async def test_a_walk_goes_on_with_the_next_queue_where_its_own_is_gone(engine: Store, clock: ManualClock) -> None:
+    await plant(engine, clock, FaultKind.ORPHAN)
+    await add(engine, NewJob(name="n"), queue="a")
+    async with aclosing(engine.faults(["a", "q"])) as looks:
+        first = await anext(looks)
+
+    rest = [fault.kind async for look in engine.faults(["q"], cursor=first.cursor) for fault in look]
+    none = [look async for look in engine.faults([], cursor=first.cursor)]
+
+    assert FaultKind.ORPHAN in rest
+    assert none[-1].cursor is None
+
+
+@pytest.mark.parametrize("spot", ["", "é", "x" * 300, *map(_packed, ODD_SPOTS)])
+async def test_a_cursor_that_was_not_given_out_is_refused(engine: Store, spot: str) -> None:
+    await add(engine, NewJob(name="n"))
+
+    with pytest.raises(InvalidOption, match="cursor"):
+        _ = [look async for look in engine.faults(["q"], cursor=spot)]
+    with pytest.raises(InvalidOption, match="cursor"):
+        await doctor_of(engine).part(["q"], cursor=spot, patience=1, quick=True)
 
 
 async def test_a_repair_of_what_is_well_by_now_changes_nothing(engine: Store, clock: ManualClock) -> None:

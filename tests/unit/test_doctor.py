@@ -59,6 +59,7 @@ def test_each_fact_that_endangers_jobs_is_a_finding(facts: dict[str, Any], code:
     ("facts", "code", "severity"),
     [
         ({"damage": ("row 3 missing from index",)}, "damage", "error"),
+        ({"damage": None}, "unread", "notice"),
         ({"journal": "delete"}, "journal", "error"),
         ({"synchronous": "normal"}, "synchronous", "notice"),
         ({"log": 2**30}, "log", "warning"),

@@ -171,11 +171,36 @@ async def test_what_happened_is_told(here: Served) -> None:
 
 
 async def test_a_store_is_looked_over(here: Served) -> None:
+    await here.app.queue("email").add("x")
     async with here.client() as client:
         found = await ask(client, "GET", "/doctor")
         repaired = await ask(client, "POST", "/doctor/repair", {})
+        odd = await client.get("/doctor?cursor=x")
 
-    assert (found, repaired) == ({"items": []}, {"items": []})
+    assert [(each["code"], each["severity"]) for each in found["items"]] == [("unread", "notice")]
+    assert repaired["items"] == []
+    assert (odd.status_code, odd.json()["error"]["code"]) == (422, "invalid")
+
+
+async def test_a_large_store_is_looked_over_and_mended_in_parts(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toril.web.api.doctor.SOON", -1.0)  # so each look is a part
+    store: Any = here.app.store
+    for number in range(3):
+        await here.app.queue("email").add("x", job_id=f"lost-{number}")
+    await store._write(lambda tx: tx.run("DELETE FROM line"), None)
+    found, cursor, parts = [], None, 0
+    async with here.client() as client:
+        while parts == 0 or cursor is not None:
+            part = await ask(client, "GET", "/doctor" + (f"?cursor={cursor}" if cursor else ""))
+            found += [each["code"] for each in part["items"]]
+            cursor, parts = part["cursor"], parts + 1
+        repaired = await ask(client, "POST", "/doctor/repair", {"queues": ["email"]})
+    rest = await here.app.doctor()
+
+    assert sorted(found) == ["orphan"] * 3 + ["unread"]
+    assert parts > 3
+    assert [each["code"] for each in repaired["items"] if each["outcome"] == "mended"] == ["orphan"] * 3
+    assert (repaired["cursor"], rest) == (None, [])
 
 
 async def test_schedules_are_made_run_paused_and_removed(here: Served) -> None:

@@ -110,7 +110,7 @@ class FileFacts:
 
     place: str
     version: str
-    damage: tuple[str, ...]
+    damage: tuple[str, ...] | None  # None: the file was not read through
     journal: str
     synchronous: str
     log: int  # bytes of the write-ahead log

@@ -144,7 +144,12 @@ def _manners(facts: ServerFacts) -> Iterator[Finding]:
 
 def _file(facts: FileFacts) -> Iterator[Finding]:
     place = facts.place
-    for each in facts.damage:
+    if facts.damage is None:
+        yield _notice(
+            "unread", place, "the file was not read through for damage, nor were its jobs counted: that takes the "
+            "longer the larger it is", "toril doctor, or app.doctor() of a store in memory",
+        )  # fmt: skip
+    for each in facts.damage or ():
         yield _error("damage", place, f"the file is damaged: {each}", f"sqlite3 {place} .recover, into a new file")
     if facts.journal not in {"wal", "memory"}:
         yield _error(

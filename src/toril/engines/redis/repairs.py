@@ -8,7 +8,7 @@ from toril.engines.redis.checkup import server_facts
 from toril.engines.redis.upkeep import RedisUpkeep
 from toril.engines.redis.walk import Walk
 from toril.errors import EngineUnusable
-from toril.model import Fault, FaultKind, ServerFacts
+from toril.model import Fault, FaultKind, Page, ServerFacts
 
 __all__ = ["RedisRepairs"]
 
@@ -19,13 +19,20 @@ _LATER: Final = -1
 class RedisRepairs(RedisUpkeep):
     """Repairs of the seam."""
 
-    async def checkup(self) -> ServerFacts:
+    async def checkup(self, *, quick: bool = False) -> ServerFacts:  # noqa: ARG002 - it never takes long
         self._check_open()
         return await server_facts(self._server, self._address.shown)
 
-    def faults(self, queues: Sequence[str]) -> AsyncGenerator[Sequence[Fault], None]:
+    def faults(
+        self,
+        queues: Sequence[str],
+        *,
+        cursor: str | None = None,
+        quick: bool = False,  # noqa: ARG002 - each look is
+    ) -> AsyncGenerator[Page[Fault], None]:
         self._check_open()
-        return Walk(self._address.prefix, self._fleet, self._server.ask, self._read, self._there).faults(queues)
+        walk = Walk(self._address.prefix, self._fleet, self._server.ask, self._read, self._there)
+        return walk.faults(queues, cursor)
 
     async def mend(
         self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None

@@ -2,21 +2,25 @@
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
 from typing import Any, Final
 
 from toril.engines.redis.layout import FLEET, KEYS, NUMBERS, may_be_id
 from toril.errors import EngineUnusable
-from toril.model import Fault, FaultKind
+from toril.model import Fault, FaultKind, Page
+from toril.policy.walks import Course, Spot, cursor_of, unknown
 
 __all__ = ["Walk"]
 
 _LISTS: Final = ("active", "wait", "paused")
 _SETS: Final = ("prioritized", "delayed", "waiting_children", "completed", "failed")
+_STEPS: Final = ("lists", *_LISTS, *_SETS, "line")  # of a queue; one with the name of a place goes along that
+_LAST: Final = ("keys", "workers")
 _PAGE: Final = 100  # ids a look
-_KEYS: Final = 500  # keys a step of the scan
+_LISTED: Final = 1000  # ids of a list that are only read
+_KEYS: Final = 100  # keys a step of the scan
+_WORKERS: Final = 500
 
-Looked = Sequence[Fault]
+Looked = list[Fault]
 Checked = Callable[[Sequence[Fault]], Awaitable[list[Fault]]]
 
 
@@ -32,52 +36,67 @@ class Walk:
         self._ask = ask
         self._run = run
         self._there = there
-        self._listed: dict[str, set[str] | None] = {}  # for each queue the ids in its lists; None: too many
+        # For each queue that this walk went through the ids in its lists, so that they need not be asked for by name;
+        # None: too many.
+        self._listed: dict[str, set[str] | None] = {}
 
-    async def faults(self, queues: Sequence[str]) -> AsyncGenerator[Looked, None]:
+    async def faults(self, queues: Sequence[str], cursor: str | None) -> AsyncGenerator[Page[Fault], None]:
         """What each look finds."""
-        for queue in queues:
-            async with aclosing(self._along(queue)) as looks:
-                async for found in looks:
-                    yield found
-        async with aclosing(self._keys(frozenset(self._listed))) as looks:
-            async for found in looks:
-                yield found
-        workers = await self._ask("ZRANGE", self._fleet + FLEET["workers_till"], 0, _KEYS)
-        yield await self._there([
+        course = Course(queues, _STEPS, _LAST)
+        spot: Spot | None = course.first(cursor)
+        while spot is not None:
+            if not (spot.at is None or _is_number(spot.at)):
+                raise unknown(cursor)
+            found, at = await self._look(spot, frozenset(queues))
+            spot = course.after(spot, at)
+            yield Page(tuple(found), cursor_of(spot))
+
+    async def _look(self, spot: Spot, queues: frozenset[str]) -> tuple[Looked, str | None]:
+        """What is found at a spot, and where its step goes on."""
+        if spot.step == "keys":
+            return await self._keys(queues, spot.at or "0")
+        if spot.step == "workers":
+            return await self._workers(), None
+        try:
+            if spot.step == "lists":
+                return await self._twice(spot.queue), None
+            if spot.step == "line":
+                return await self._of_the_line(spot.queue), None
+            return await self._along(spot.queue, spot.step, spot.at or "0")
+        except EngineUnusable as error:  # the other places can still be looked at
+            return [self._foreign(spot.queue, error)], None
+
+    async def _along(self, queue: str, place: str, at: str) -> tuple[Looked, str | None]:
+        following, faults = await self._run("survey", queue, [KEYS[place], at, _PAGE])
+        found = [self._fault(kind, queue, subject, place) for kind, subject in faults]
+        return found, None if following == "0" else following
+
+    async def _twice(self, queue: str) -> Looked:
+        """Who stands in the lists more than once."""
+        self._listed[queue] = None
+        length = sum([int(await self._ask("LLEN", self._key(queue, each))) for each in _LISTS])
+        if length > NUMBERS["walked"]:
+            return []
+        seen: set[str] = set()
+        twice: list[Fault] = []
+        for name in _LISTS:
+            for start in range(0, length, _LISTED):
+                ids = await self._ask("LRANGE", self._key(queue, name), start, start + _LISTED - 1)
+                for each in ids:
+                    if each in seen:
+                        twice.append(self._fault(FaultKind.DOUBLE, queue, each, name))
+                    seen.add(each)
+                if len(ids) < _LISTED:
+                    break
+        self._listed[queue] = seen
+        return await self._there(twice)
+
+    async def _workers(self) -> Looked:
+        workers = await self._ask("ZRANGE", self._fleet + FLEET["workers_till"], 0, _WORKERS)
+        return await self._there([
             Fault(kind=FaultKind.WORKER, queue="", subject=each, place=self._fleet + FLEET["workers"])
             for each in workers
         ])  # fmt: skip
-
-    async def _along(self, queue: str) -> AsyncGenerator[Looked, None]:
-        seen: set[str] | None = None
-        try:
-            length = sum([int(await self._ask("LLEN", self._key(queue, each))) for each in _LISTS])
-            seen = set() if length <= NUMBERS["walked"] else None
-        except EngineUnusable as error:
-            yield [self._foreign(queue, error)]
-        for name in (*_LISTS, *_SETS):
-            cursor = "0"
-            while True:
-                try:
-                    cursor, ids, faults = await self._run("survey", queue, [KEYS[name], cursor, _PAGE])
-                except EngineUnusable as error:  # the other places can still be looked at
-                    seen = None if name in _LISTS else seen
-                    yield [self._foreign(queue, error)]
-                    break
-                found = [self._fault(kind, queue, subject, name) for kind, subject in faults]
-                if name in _LISTS and seen is not None:
-                    twice = [each for index, each in enumerate(ids) if each in seen or each in ids[:index]]
-                    found += [self._fault(FaultKind.DOUBLE, queue, each, name) for each in twice]
-                    seen.update(ids)
-                yield found
-                if cursor == "0":
-                    break
-        self._listed[queue] = seen
-        try:
-            yield await self._of_the_line(queue)
-        except EngineUnusable as error:
-            yield [self._foreign(queue, error)]
 
     async def _of_the_line(self, queue: str) -> Looked:
         """What sleepers are told of, and who is said to wait alone."""
@@ -88,35 +107,41 @@ class Walk:
         faults += [self._fault(FaultKind.MARKER, queue, each, "marker") for each in ready]
         return await self._there(faults)
 
-    async def _keys(self, queues: frozenset[str]) -> AsyncGenerator[Looked, None]:
+    async def _keys(self, queues: frozenset[str], cursor: str) -> tuple[Looked, str | None]:
         """Jobs, locks and deduplication keys, which are found by their names alone. Other keys are left alone."""
-        pattern, cursor = re.sub(r"([*?\[\]\\])", r"\\\1", self._prefix) + ":*", "0"
-        while True:
-            cursor, keys = await self._ask("SCAN", cursor, "MATCH", pattern, "COUNT", _KEYS)
-            jobs: dict[str, list[str]] = {}
-            faults: list[Fault] = []
-            for key in keys:
-                queue, _, rest = key[len(self._prefix) + 1 :].partition(":")
-                if queue not in queues:
-                    continue
-                if rest.endswith(KEYS["lock"]):
-                    faults.append(_of_key(FaultKind.LOCK, queue, rest.removesuffix(KEYS["lock"]), key))
-                elif rest.startswith(KEYS["dedup"] + ":"):
-                    faults.append(_of_key(FaultKind.DEDUP, queue, rest.removeprefix(KEYS["dedup"] + ":"), key))
-                elif may_be_id(rest) and (listed := self._listed[queue]) is not None and rest not in listed:
-                    jobs.setdefault(queue, []).append(rest)
-            yield await self._there(faults)
-            for queue, ids in jobs.items():
-                for start in range(0, len(ids), _PAGE):
-                    try:
-                        found = await self._run("survey_jobs", queue, ids[start : start + _PAGE])
-                    except EngineUnusable as error:
-                        yield [self._foreign(queue, error)]
-                        break
-                    lost = [_of_key(FaultKind.ORPHAN, queue, each, self._key(queue) + each) for each in found]
-                    yield await self._there(lost)
-            if cursor == "0":
-                return
+        pattern = re.sub(r"([*?\[\]\\])", r"\\\1", self._prefix) + ":*"
+        following, keys = await self._ask("SCAN", cursor, "MATCH", pattern, "COUNT", _KEYS)
+        jobs: dict[str, list[str]] = {}
+        faults: list[Fault] = []
+        for key in keys:
+            queue, _, rest = key[len(self._prefix) + 1 :].partition(":")
+            if queue not in queues:
+                continue
+            if rest.endswith(KEYS["lock"]):
+                faults.append(_of_key(FaultKind.LOCK, queue, rest.removesuffix(KEYS["lock"]), key))
+            elif rest.startswith(KEYS["dedup"] + ":"):
+                faults.append(_of_key(FaultKind.DEDUP, queue, rest.removeprefix(KEYS["dedup"] + ":"), key))
+            elif may_be_id(rest) and self._may_be_lost(queue, rest):
+                jobs.setdefault(queue, []).append(rest)
+        found = await self._there(faults)
+        for queue, ids in jobs.items():
+            found += await self._orphans(queue, ids)
+        return found, None if following == "0" else following
+
+    def _may_be_lost(self, queue: str, identity: str) -> bool:
+        listed = self._listed.get(queue, set())
+        return listed is not None and identity not in listed
+
+    async def _orphans(self, queue: str, ids: Sequence[str]) -> list[Fault]:
+        """Which of these are jobs that stand nowhere."""
+        lost: list[Fault] = []
+        for start in range(0, len(ids), _PAGE):
+            try:
+                found = await self._run("survey_jobs", queue, ids[start : start + _PAGE])
+            except EngineUnusable as error:
+                return [self._foreign(queue, error)]
+            lost += [_of_key(FaultKind.ORPHAN, queue, each, self._key(queue) + each) for each in found]
+        return await self._there(lost)
 
     def _key(self, queue: str, name: str | None = None) -> str:
         return f"{self._prefix}:{queue}:{'' if name is None else KEYS[name]}"
@@ -130,3 +155,7 @@ class Walk:
 
 def _of_key(kind: FaultKind, queue: str, subject: str, key: str) -> Fault:
     return Fault(kind=kind, queue=queue, subject=subject, place=key)
+
+
+def _is_number(at: object) -> bool:
+    return isinstance(at, str) and at.isascii() and at.isdigit() and int(at) < 2**64

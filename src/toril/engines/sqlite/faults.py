@@ -1,6 +1,6 @@
 """What does not fit together in the file: one bounded look at a time, each at one moment of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from toril.engines.sqlite.family import is_gone
@@ -10,7 +10,10 @@ from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import COUNTERS, QueueRow, Tx
 from toril.model import Fault, FaultKind
 
-__all__ = ["LOOKS", "MOURNED", "PATIENCE", "dead_workers", "is_there", "numbers_of", "true_counts"]
+__all__ = [
+    "GROWING", "LOOKS", "MOURNED", "PATIENCE", "Looked", "dead_workers", "is_place", "is_there", "numbers_of",
+    "true_counts",
+]  # fmt: skip
 
 _SQL = {name: statement("repairs", name) for name in (
     "jobs", "line", "active", "ids", "dedups", "places", "running", "workers", "worker", "entry", "job", "held",
@@ -21,20 +24,20 @@ MOURNED: Final = 420_000  # ms after which a dead worker's entry should have bee
 _PAGE: Final = 1_000
 _ENDED: Final = 4  # the last place of a job that has not ended
 
-Place: TypeAlias = tuple[Any, ...] | None  # where a look goes on; None: from the beginning
+Place: TypeAlias = Sequence[Any] | None  # where a look goes on; None: from the beginning
 Looked: TypeAlias = tuple[list[Fault], Place]
 
 
 def _jobs(tx: Tx, row: QueueRow, after: Place) -> Looked:
     """Jobs that stand nowhere, or in a place that there is not."""
-    start, end = (first_key(row.key),) if after is None else after, first_key(row.key + 1)
+    start, end = [first_key(row.key)] if after is None else after, first_key(row.key + 1)
     found = tx.all(_SQL["jobs"], (row.key, *start, end, _PAGE))
     lost = [
         Fault(kind=FaultKind.ORPHAN, queue=row.name, subject=job_id(key, chosen), place=f"jobs:{key}")
         for key, chosen, place, running, entries in found
         if not running and (not entries or place not in STATE_OF)
     ]
-    return lost, (found[-1][0],) if len(found) == _PAGE else None
+    return lost, [found[-1][0]] if len(found) == _PAGE else None
 
 
 def _line(tx: Tx, row: QueueRow, after: Place) -> Looked:
@@ -48,7 +51,7 @@ def _line(tx: Tx, row: QueueRow, after: Place) -> Looked:
         if kind is not None:
             where = f"line:{key}:{place}:{rank}"
             faults.append(Fault(kind=kind, queue=row.name, subject=job_id(key, chosen), place=where))
-    return faults, found[-1][:3] if len(found) == _PAGE else None
+    return faults, list(found[-1][:3]) if len(found) == _PAGE else None
 
 
 def is_stuck(tx: Tx, parent: int) -> bool:
@@ -68,7 +71,7 @@ def _active(tx: Tx, row: QueueRow, after: Place) -> Looked:
         for key, known, chosen, deadline in found
         if not known or deadline + PATIENCE < tx.now
     ]  # fmt: skip
-    return faults, (found[-1][0],) if len(found) == _PAGE else None
+    return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
 def _ids(tx: Tx, row: QueueRow, after: Place) -> Looked:
@@ -76,13 +79,13 @@ def _ids(tx: Tx, row: QueueRow, after: Place) -> Looked:
     faults = [
         Fault(kind=FaultKind.ID, queue=row.name, subject=identity, place="ids") for identity, stale in found if stale
     ]
-    return faults, (found[-1][0],) if len(found) == _PAGE else None
+    return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
 def _dedups(tx: Tx, row: QueueRow, after: Place) -> Looked:
     found = tx.all(_SQL["dedups"], (row.key, *(after or ("",)), _PAGE))
     faults = [Fault(kind=FaultKind.DEDUP, queue=row.name, subject=key, place="dedups") for key, stale in found if stale]
-    return faults, (found[-1][0],) if len(found) == _PAGE else None
+    return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
 def _counts(tx: Tx, row: QueueRow, _: Place) -> Looked:
@@ -90,7 +93,21 @@ def _counts(tx: Tx, row: QueueRow, _: Place) -> Looked:
     return [Fault(kind=FaultKind.COUNT, queue=row.name, subject=name, place="queues") for name in wrong], None
 
 
-LOOKS: Final[tuple[Callable[[Tx, QueueRow, Place], Looked], ...]] = (_jobs, _line, _active, _ids, _dedups, _counts)
+LOOKS: Final[dict[str, Callable[[Tx, QueueRow, Place], Looked]]] = {
+    "jobs": _jobs, "line": _line, "active": _active, "ids": _ids, "dedups": _dedups, "counts": _counts,
+}  # fmt: skip
+GROWING: Final = frozenset({"counts"})  # takes the longer the more jobs there are
+_PLACES: Final = {"jobs": (int,), "line": (int, int, int), "active": (int,), "ids": (str,), "dedups": (str,)}
+
+
+def is_place(look: str, after: object) -> bool:
+    """Whether a look can go on there."""
+    kinds = _PLACES.get(look, ())
+    return (
+        isinstance(after, list)
+        and [type(each) for each in after] == [*kinds]
+        and all(isinstance(each, str) or -(2**63) <= each < 2**63 for each in after)
+    )
 
 
 def true_counts(tx: Tx, row: QueueRow) -> dict[str, int]:

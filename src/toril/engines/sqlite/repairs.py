@@ -5,12 +5,21 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from toril.clock import SYSTEM
 from toril.engines.sqlite.core import Op
 from toril.engines.sqlite.family import free_if_done
-from toril.engines.sqlite.faults import LOOKS, dead_workers, is_there, numbers_of, true_counts
+from toril.engines.sqlite.faults import (
+    GROWING,
+    LOOKS,
+    Looked,
+    dead_workers,
+    is_place,
+    is_there,
+    numbers_of,
+    true_counts,
+)
 from toril.engines.sqlite.layout import STATE_OF, Place
 from toril.engines.sqlite.leases import recover
 from toril.engines.sqlite.place import Address, filesystem_of, is_network
@@ -18,7 +27,8 @@ from toril.engines.sqlite.room import free_bytes, size_of
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.tx import QueueRow, Tx
-from toril.model import Fault, FaultKind, FileFacts
+from toril.model import Fault, FaultKind, FileFacts, Page
+from toril.policy.walks import Course, Spot, cursor_of, unknown
 
 __all__ = ["SqliteRepairs"]
 
@@ -42,19 +52,20 @@ class SqliteRepairs:
     @abstractmethod
     async def _read(self, op: Op[T], now: int | None = None) -> T: ...
 
-    async def checkup(self) -> FileFacts:
-        return await self._read(partial(_facts, address=self._address))
+    async def checkup(self, *, quick: bool = False) -> FileFacts:
+        return await self._read(partial(_facts, address=self._address, quick=quick))
 
-    async def faults(self, queues: Sequence[str]) -> AsyncGenerator[Sequence[Fault], None]:
-        for queue in queues:
-            for look in LOOKS:
-                after: tuple[Any, ...] | None = None
-                while True:
-                    found, after = await self._read(partial(_looked, look=look, queue=queue, after=after))
-                    yield found
-                    if after is None:
-                        break
-        yield await self._read(dead_workers)
+    async def faults(
+        self, queues: Sequence[str], *, cursor: str | None = None, quick: bool = False
+    ) -> AsyncGenerator[Page[Fault], None]:
+        course = Course(queues, [name for name in LOOKS if not (quick and name in GROWING)], ["workers"])
+        spot: Spot | None = course.first(cursor)
+        while spot is not None:
+            if spot.at is not None and not is_place(spot.step, spot.at):
+                raise unknown(cursor)
+            found, at = await self._read(partial(_looked, spot=spot))
+            spot = course.after(spot, at)
+            yield Page(tuple(found), cursor_of(spot))
 
     async def mend(
         self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None
@@ -71,9 +82,11 @@ class SqliteRepairs:
         return [answers[fault] for fault in faults]
 
 
-def _looked(tx: Tx, look: Any, queue: str, after: tuple[Any, ...] | None) -> Any:
-    row = tx.find(queue)
-    return ([], None) if row is None else look(tx, row, after)
+def _looked(tx: Tx, spot: Spot) -> Looked:
+    if not spot.queue:
+        return dead_workers(tx), None
+    row = tx.find(spot.queue)
+    return ([], None) if row is None else LOOKS[spot.step](tx, row, spot.at)
 
 
 def _looked_for(tx: Tx, faults: Sequence[Fault]) -> list[bool]:
@@ -134,19 +147,20 @@ def _put_back(tx: Tx, row: QueueRow, key: int) -> None:
     tx.run(_SQL["enter"], (row.key, place, rank, key, row.moves))
 
 
-def _facts(tx: Tx, address: Address) -> FileFacts:
+def _facts(tx: Tx, address: Address, *, quick: bool) -> FileFacts:
     path = address.path
     pings = []
     for _ in range(5):
         began = SYSTEM.monotonic()
         tx.one("SELECT 1")
         pings.append((SYSTEM.monotonic() - began) * 1000)
-    damage = [line for (line,) in tx.all(f"PRAGMA integrity_check({_DAMAGE})") if line != "ok"]
+    lines = () if quick else tx.all(f"PRAGMA integrity_check({_DAMAGE})")
+    damage = None if quick else tuple(line for (line,) in lines if line != "ok")
     kind = "" if path is None else filesystem_of(path.resolve().parent)
     return FileFacts(
         place="memory://" if path is None else str(path),
         version=sqlite3.sqlite_version,
-        damage=tuple(damage),
+        damage=damage,
         journal=tx.one("PRAGMA journal_mode")[0],
         synchronous=address.synchronous,
         log=0 if path is None else size_of(path.with_name(path.name + "-wal")),

@@ -6,31 +6,46 @@ from pydantic import Field
 
 from toril.documents import of_finding
 from toril.web.access import Role
+from toril.web.api.common import SOON
 from toril.web.endpoint import Asking, Endpoint, Form
 
 __all__ = ["DOCTOR"]
 
+Far = Annotated[str | None, Field(max_length=2048)]  # names a queue, and maybe a job: longer than other cursors
+
+
+class LookingOver(Form):
+    """Where to go on: the cursor of the part before."""
+
+    cursor: Far = None
+
 
 async def look_over(asking: Asking) -> dict[str, Any]:
-    return {"items": [of_finding(finding) for finding in await asking.app.doctor()]}
+    part = await asking.app.look_over(cursor=asking.query.cursor, patience=SOON)
+    return {"items": [of_finding(finding) for finding in part.items], "cursor": part.cursor}
 
 
 class Repairing(Form):
-    """Only findings of these queues; of all if none is named."""
+    """Only findings of these queues; of all if none is named. Ask again with the cursor until there is none."""
 
     queues: Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], Field(max_length=100)] | None = None
+    cursor: Far = None
 
 
 async def repair_store(asking: Asking) -> dict[str, Any]:
-    findings = await asking.app.doctor(asking.body.queues)
-    repaired = await asking.app.repair(findings)
-    return {"items": [of_finding(each.finding) | {"outcome": each.outcome.value} for each in repaired]}
+    part = await asking.app.look_over(asking.body.queues, cursor=asking.body.cursor, quick=False)
+    repaired = await asking.app.repair(part.items)
+    items = [of_finding(each.finding) | {"outcome": each.outcome.value} for each in repaired]
+    return {"items": items, "cursor": part.cursor}
 
 
 DOCTOR: Final = (
-    Endpoint(method="GET", path="/doctor", role=Role.READ, run=look_over, does="What is wrong with the store."),
+    Endpoint(
+        method="GET", path="/doctor", role=Role.READ, run=look_over, query=LookingOver,
+        does="What is wrong with the store, a part at a time: ask again with the cursor until there is none.",
+    ),
     Endpoint(
         method="POST", path="/doctor/repair", role=Role.ADMIN, run=repair_store, body=Repairing,
-        does="Mend what can be mended.",
+        does="Mend what can be mended, a part at a time: ask again with the cursor until there is none.",
     ),
 )  # fmt: skip

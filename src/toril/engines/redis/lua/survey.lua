@@ -1,7 +1,7 @@
 -- Look at some of the ids that stand in one place.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, the place, where to go on (`0` to begin), how many
--- Returns where to go on, `0` at the end; the ids; for each fault its kind and the id
+-- Returns where to go on, `0` at the end; for each fault its kind and the id
 -- Events  none
 -- include begin
 -- include guard
@@ -34,4 +34,4 @@ for _, id in ipairs(ids) do
     end
   end
 end
-return {following, ids, faults}
+return {following, faults}

@@ -1,15 +1,16 @@
--- Which of these keys are jobs that stand in no sorted set.
+-- Which of these keys are jobs that stand nowhere: in no sorted set, and in no list. Of a queue with long lists none is.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now; ids
 -- Returns ids
 -- Events  none
 -- include begin
 -- include guard
--- include states
-local mistake = wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed)
+-- include faults
+local mistake = wrong('list', K.wait, K.active, K.paused)
+  or wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed)
 if mistake then return mistake end
 
-local found = {}
+local found, listed = {}, {}
 for i = 2, #ARGV do
   local f, stands = redis.pcall('HMGET', P .. ARGV[i], F.name, F.added_at), false
   if f[1] and f[2] then
@@ -17,4 +18,12 @@ for i = 2, #ARGV do
     if not stands then found[#found + 1] = ARGV[i] end
   end
 end
-return found
+if #found == 0 or not can_walk() then return {} end
+for i = 1, #LISTS do
+  for _, id in ipairs(call('LRANGE', P .. LISTS[i], 0, -1)) do listed[id] = true end
+end
+local nowhere = {}
+for i = 1, #found do
+  if not listed[found[i]] then nowhere[#nowhere + 1] = found[i] end
+end
+return nowhere
