@@ -35,6 +35,12 @@ def test_what_is_added_is_weighed(stand: Stand) -> None:
     assert 300 < adding(stand, PEERS["toril"], "many", 500)["bytes"] < 3000
 
 
+def test_whoever_comes_first_does_not_bear_what_the_server_keeps_for_itself(stand: Stand) -> None:
+    first, second = (adding(stand, PEERS["toril"], "many", 500)["bytes"] for _ in range(2))
+
+    assert abs(first - second) < 300  # its figures of a dozen commands would be a thousand bytes a job
+
+
 def test_jobs_are_worked_off_while_a_backlog_stays(stand: Stand) -> None:
     found = behind(stand, PEERS["toril"], 10, 50, "delayed", 200)
 

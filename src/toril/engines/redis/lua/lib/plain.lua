@@ -8,7 +8,10 @@ local function store_plain(number, longest)
       i = i + 1
       local id = string.format('%d', number + i)
       ids[i] = id
-      call('HSET', P .. id, F.name, name, F.data, ARGV[at + offset], F.opts, options, F.added_at, NOW, F.delay, '0', F.priority, '0')
+      -- The last two are said twice: a hash moves to a larger table with its fifth field, a part at each look into it, and
+      -- would keep the old one, of 32 bytes, for as long as the job waits.
+      call('HSET', P .. id, F.name, name, F.data, ARGV[at + offset], F.opts, options, F.added_at, NOW, F.delay, '0', F.priority, '0',
+        F.delay, '0', F.priority, '0')
       call('XADD', EVENTS, '*', 'event', 'added', 'jobId', id, 'name', name)
       if i < count then call('XADD', EVENTS, '*', 'event', 'waiting', 'jobId', id) end
     end
