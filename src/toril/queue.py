@@ -2,20 +2,20 @@
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, overload
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from toril.adding import AddOptions, Defaults, QueueOptions, WaitOptions, as_metadata, new_job, subject_of
 from toril.bounds import Bound
+from toril.bulk import Chunk, Item, Kind, Kinds, Planned, chunks, handles
 from toril.codec import Undecodable
 from toril.context import JobContext, SyncJobContext
 from toril.engine import Store
-from toril.errors import EngineUnavailable, InvalidOption, InvalidPayload, PartialAdd, TorilError, UsageError, shown
+from toril.errors import EngineUnavailable, InvalidOption, InvalidPayload, PartialAdd, UsageError, shown
 from toril.events import Events, JobEvent
 from toril.handlers import Registry, handler, own_name
 from toril.job import Job
-from toril.model import BATCH, Added, AddOutcome, Call, JobRecord, NewJob
-from toril.model.value import hot
+from toril.model import Added, AddOutcome, Call, JobRecord, NewJob
 from toril.names import check_job_name
 from toril.operations import QueueOperations
 from toril.payload import Payload, payload_for
@@ -29,22 +29,11 @@ from toril.together import Together
 if TYPE_CHECKING:
     from toril.sync import SyncQueue
 
-__all__ = ["Planned", "Queue", "QueueOptions"]
+__all__ = ["Item", "Planned", "Queue", "QueueOptions"]
 
 T = TypeVar("T")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-
-Item: TypeAlias = "Planned | tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]"
-
-
-@hot
-class Planned:
-    """A job made ready, to be added with others."""
-
-    queue: "Queue"
-    job: NewJob
-    data: Any
 
 
 class Queue(QueueOperations):
@@ -150,7 +139,7 @@ class Queue(QueueOperations):
         """Store one job, by its handler or by its name. Returns once it is kept."""
         planned = self.new(job, data, **options)
         answer = await self._together.add(self._store, planned.job, alone=self._home.tracing is not None)
-        return (await self._kept([planned], [answer]))[0]
+        return (await self._kept([self.made(planned, answer)]))[0]
 
     async def add_many(self, jobs: Iterable[Item]) -> list[Job[Any]]:
         """Store many, as `(job, data)`, `(job, data, options)` or `queue.new(…)`. Up to 1,000 all or none; beyond
@@ -158,7 +147,7 @@ class Queue(QueueOperations):
         made: list[Job[Any]] = []
         sending: asyncio.Task[list[Job[Any]]] | None = None
         try:
-            for chunk in self._chunks(jobs):
+            for chunk in chunks(jobs, self._plan, self._kinds()):
                 if sending is not None:
                     made += await sending
                 sending = asyncio.ensure_future(self._add_chunk(chunk))
@@ -176,19 +165,9 @@ class Queue(QueueOperations):
             stored = [job.id for job in made]
             raise PartialAdd(f"{len(stored)} jobs are stored, the rest is not: {error}", stored=stored) from error
 
-    def _chunks(self, jobs: Iterable[Item]) -> Iterator[list[Planned]]:
-        planned: list[Planned] = []
-        for index, item in enumerate(jobs):
-            planned.append(self._plan(index, item))
-            if len(planned) == BATCH:
-                yield planned
-                planned = []
-        if planned:
-            yield planned
-
     def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
         """A job made ready and checked, to be added later or with others."""
-        name = check_job_name(job) if isinstance(job, str) else self.handlers.name_of(job)
+        name = self._name_of(job)
         if self.options.subject is not None and "subject" not in options:
             options["subject"] = subject_of(self.options.subject, data)
         if self._metadata:
@@ -258,17 +237,15 @@ class Queue(QueueOperations):
 
     def encoded(self, name: str, data: Any) -> str:
         """A payload as text, checked against the handler's type where that is known."""
-        entry = self.handlers.find(name)
         try:
-            return (entry.payload if entry else self._plain).encode(data)
+            return self._payload_of(name).encode(data)
         except InvalidPayload as error:
             raise InvalidPayload(f"job {name!r}: {error}") from None
 
     def decoded(self, record: JobRecord) -> Any:
         """A stored payload; the text itself where it is not what the handler declares."""
-        entry = self.handlers.find(record.name)
         try:
-            return (entry.payload if entry else self._plain).decode(record.data)
+            return self._payload_of(record.name).decode(record.data)
         except (Undecodable, InvalidPayload):
             return record.data
 
@@ -280,11 +257,10 @@ class Queue(QueueOperations):
         await self._bound.tell(self._home)
         return await stored(self._home, self._name, jobs)
 
-    async def _add_chunk(self, planned: list[Planned]) -> list[Job[Any]]:
-        return await self._kept(planned, await self._store([each.job for each in planned]))
+    async def _add_chunk(self, chunk: Chunk) -> list[Job[Any]]:
+        return await self._kept(handles(self, chunk, await self._store(chunk.jobs)))
 
-    async def _kept(self, planned: list[Planned], answers: Sequence[Added]) -> list[Job[Any]]:
-        made = [self.made(each, answer) for each, answer in zip(planned, answers, strict=True)]
+    async def _kept(self, made: list[Job[Any]]) -> list[Job[Any]]:
         return made if all(job.added for job in made) else await self._as_they_stand(made)
 
     async def _as_they_stand(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
@@ -309,21 +285,29 @@ class Queue(QueueOperations):
             self.listeners.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=name))
         return Job(self, answer.id, name, planned.data, added=added, outcome=outcome)
 
-    def _plan(self, index: int, item: Item) -> Planned:
-        try:
-            if isinstance(item, Planned):
-                return self._own(item)
-            if not isinstance(item, tuple) or not 2 <= len(item) <= 3:
-                raise InvalidOption(
-                    f"a job to add is (job, data), (job, data, options) or queue.new(…), not {shown(item)}"
-                )
-            job, data, options = item if len(item) == 3 else (*item, {})
-            if type(options) is not dict and not isinstance(options, Mapping):
-                raise InvalidOption(f"the options of a job are a mapping, not {shown(options)}")
-            return self.new(job, data, **options)
-        except (TorilError, TypeError) as error:
-            error.add_note(f"in item {index} of add_many")
-            raise
+    def _plan(self, item: Item) -> Planned:
+        if isinstance(item, Planned):
+            return self._own(item)
+        if not isinstance(item, tuple) or not 2 <= len(item) <= 3:
+            raise InvalidOption(f"a job to add is (job, data), (job, data, options) or queue.new(…), not {shown(item)}")
+        job, data, options = item if len(item) == 3 else (*item, {})
+        if type(options) is not dict and not isinstance(options, Mapping):
+            raise InvalidOption(f"the options of a job are a mapping, not {shown(options)}")
+        return self.new(job, data, **options)
+
+    def _kinds(self) -> Kinds | None:
+        """Jobs of one name are of one kind, unless each has fields of its own beside its payload."""
+        return None if self._metadata or self.options.subject is not None else Kinds(self._name_of, self._kind_of)
+
+    def _kind_of(self, name: str) -> Kind:
+        return Kind(new_job(name, "null", {}, self._defaults_for(name)), self._payload_of(name).encode)
+
+    def _name_of(self, job: Any) -> str:
+        return check_job_name(job) if isinstance(job, str) else self.handlers.name_of(job)
+
+    def _payload_of(self, name: str) -> Payload:
+        entry = self.handlers.find(name)
+        return entry.payload if entry else self._plain
 
     def _with(self, **changed: Any) -> "Queue":
         """The same queue, seen in another way."""

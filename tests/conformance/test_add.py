@@ -1,6 +1,8 @@
 """Engine.add: all or none, in order, a taken id answered."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from toril.model import (
     Keep,
     Limits,
     NewJob,
+    NewJobs,
     Precedence,
     SetMaxWaiting,
 )
@@ -41,6 +44,28 @@ async def test_a_thousand_jobs_leave_in_the_order_in_which_they_came(engine: Sto
         seen += [int(each.data) for each in (await claim(engine, 100)).jobs]
 
     assert seen == list(range(1000))
+
+
+@pytest.mark.covers("R017", "R041")
+@pytest.mark.parametrize("beside", [{}, {"delay": 50}, {"priority": 2}, {"id": "own"}], ids=str)
+async def test_jobs_of_a_kind_are_stored_as_if_each_had_been_given(engine: Store, beside: dict[str, Any]) -> None:
+    many, few = NewJob(name="many", data="0", attempts=3), NewJob(name="few", timeout=7)
+    jobs = NewJobs([
+        (many, ["0", "1", "2"]), (NewJob(name="one", data="3", **beside), ["3"]), (many, ["4"]), (few, ["5", "6"]),
+    ])  # fmt: skip
+
+    answers = await engine.add("q", jobs)
+    single = [answer for each in jobs for answer in await engine.add("single", [each])]
+    records = await engine.jobs("q", [answer.id for answer in answers])
+
+    assert answers == single
+    assert [record.data for record in records if record] == ["0", "1", "2", "3", "4", "5", "6"]
+    alone = await engine.jobs("single", [answer.id for answer in single])
+    assert records == [replace(each, queue="q") for each in alone if each]
+    told, apart = [
+        sorted((event.kind, event.job_id) for event in (await engine.events(queue)).items) for queue in ("q", "single")
+    ]
+    assert told == apart
 
 
 @pytest.mark.covers("R041", "R179")

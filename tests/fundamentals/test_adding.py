@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from toril import (
     App,
     Fixed,
     InvalidOption,
+    InvalidPayload,
     JobCancelled,
     JobContext,
     JobFailed,
@@ -23,7 +25,9 @@ from toril import (
     ResultGone,
     Retry,
     Snooze,
+    handler,
 )
+from toril.adding import AddOptions
 
 AT_ONCE = Retry(attempts=3, backoff=Fixed(0))
 
@@ -42,6 +46,46 @@ async def test_an_added_job_can_be_fetched_at_once_from_another_connection(tmp_p
     assert (job.added, job.name, job.data) == (True, "send", {"n": 1})
     assert found is not None
     assert (found.id, found.name, found.data) == (job.id, "send", {"n": 1})
+
+
+@pytest.mark.covers("R038", "B71")
+async def test_many_jobs_are_what_each_would_be_if_added_alone(app: App) -> None:
+    async def once(ctx: JobContext[int]) -> None: ...
+
+    queue = app.queue("kinds", {"once": handler(once, retry=Retry(attempts=1))})
+    heard: list[str] = []
+    app.on("added", lambda event: heard.append(event.job_id))
+    options: AddOptions = {}
+
+    def items() -> Iterator[Any]:
+        for n in range(1_100):
+            yield ("send", n, {}) if n % 3 else (once, n)
+        for priority in range(3):
+            options["priority"] = priority  # one mapping, changed in place
+            yield ("send", -1 - priority, options)
+        yield queue.new("last", None)
+
+    jobs = await queue.add_many(items())
+    found = [await queue.job(job.id) for job in jobs[995:]]
+
+    assert [job.data for job in jobs] == [*range(1_100), -1, -2, -3, None]
+    assert [job.name for job in jobs] == [*("send" if n % 3 else "once" for n in range(1_100)), *["send"] * 3, "last"]
+    assert heard == [job.id for job in jobs] == [str(number) for number in range(1, 1_105)]
+    assert [(each.name, each.data) for each in found if each] == [(job.name, job.data) for job in jobs[995:]]
+    records = [each.record for each in found if each and each.record]
+    assert [record.attempts for record in records] == [1 if record.name == "once" else 5 for record in records]
+    assert [record.priority for record in records[-4:]] == [0, 1, 2, 0]
+
+
+@pytest.mark.covers("B71")
+async def test_data_that_a_handler_does_not_take_are_named_with_their_job_and_item(app: App) -> None:
+    async def count(ctx: JobContext[int]) -> None: ...
+
+    queue = app.queue("typed", [count])
+    async with unchanged(app):
+        with pytest.raises(InvalidPayload, match="job 'count': data: ") as caught:
+            await queue.add_many([(count, 1), (count, 2), (count, "many")])
+    assert caught.value.__notes__ == ["in item 2 of add_many"]
 
 
 @pytest.mark.covers("R041")

@@ -48,8 +48,10 @@ ARROWS: dict[str, set[str]] = {
     "portal": PRODUCER | {"events", "showing", "storing"},
     "schedule": PRODUCER | {"adding", "job", "queue"},
     "bounds": PRODUCER,
+    "bulk": {"errors", "events", "job", "model", "queue"},
     "queue": PRODUCER
-    | {"adding", "bounds", "events", "job", "operations", "plan", "portal", "schedule", "sync", "storing", "together"},
+    | {"adding", "bounds", "bulk", "events", "job", "operations", "plan", "portal", "schedule", "sync", "storing"}
+    | {"together"},
     "sync": PRODUCER
     | {"adding", "groups", "job", "metrics", "operations", "portal", "queue", "schedule", "searching", "why"},
     "declaring": PRODUCER | {"adding", "queue"},

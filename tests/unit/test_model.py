@@ -24,6 +24,7 @@ from toril.model import (
     Lease,
     LogLine,
     NewJob,
+    NewJobs,
     Progress,
     RateLimit,
     Retried,
@@ -298,3 +299,14 @@ def test_the_type_checker_reports_a_change_of_a_hot_value(tmp_path: Path, pytest
     wanted = [line for line, text in enumerate(SNIPPET.splitlines(), 1) if " = " in text or text == 'NewJob("n")']
     assert [int(line.split(":")[1]) for line in output.splitlines() if ": error: " in line] == wanted
     assert output.count("read-only") == 6
+
+
+def test_new_jobs_by_runs_are_a_sequence_of_jobs() -> None:
+    first, second = new_job("a", data="1", attempts=3), new_job("b", data="4")
+    jobs = NewJobs([(first, ["1", "2", "3"]), (second, ["4"])])
+
+    assert list(jobs) == [new_job("a", data=text, attempts=3) for text in "123"] + [second]
+    assert (len(jobs), jobs[1], jobs[-1]) == (4, new_job("a", data="2", attempts=3), second)
+    assert jobs[2:] == [new_job("a", data="3", attempts=3), second]
+    assert list(jobs.names()) == ["a", "a", "a", "b"]
+    assert not NewJobs([])

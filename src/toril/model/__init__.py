@@ -77,6 +77,7 @@ from toril.model.moves import (
     SettingsParcel,
     Unloaded,
 )
+from toril.model.newjobs import NewJobs
 from toril.model.options import (
     BATCH,
     EXCHANGE,
@@ -268,6 +269,7 @@ __all__ = [
     "Minutes",
     "Moved",
     "NewJob",
+    "NewJobs",
     "OnFailure",
     "Order",
     "Origin",

@@ -52,6 +52,7 @@ from toril.model import (
     Verdict,
     whole,
 )
+from toril.model.newjobs import Run, runs_of
 from toril.names import check_queue_name
 from toril.states import State
 
@@ -144,13 +145,15 @@ class RedisEngine(
         queue = check_queue_name(queue)
         if len(jobs) > BATCH:
             raise InvalidOption(f"one add takes at most {BATCH} jobs, not {len(jobs)}")
-        plain = all(map(is_plain, jobs))
+        runs = runs_of(jobs)
+        plain = all(is_plain(job) for job, _ in runs)
         arguments: list[Any] = [queue, len(jobs), "plain" if plain else "any"]
         if plain:
-            _gathered(jobs, arguments)
+            _gathered(runs, arguments)
         else:
-            for job in jobs:
-                arguments += _spelled_out(job)
+            for job, texts in runs:
+                for text in texts:
+                    arguments += _spelled_out(job, text)
         try:
             return _added(await self._write("add", queue, arguments, call, now), len(jobs))
         except Unconfirmed as error:
@@ -238,28 +241,29 @@ class RedisEngine(
 def _added(answer: Any, count: int) -> list[Added]:
     """What `add.lua` answers: for plain jobs their first number."""
     if isinstance(answer, int):
-        return [Added(str(number), AddOutcome.ADDED, State.WAITING) for number in range(answer, answer + count)]
+        outcome, state = AddOutcome.ADDED, State.WAITING
+        return [Added(str(number), outcome, state) for number in range(answer, answer + count)]
     return [Added(job_id, _OUTCOMES[outcome], State(state)) for job_id, outcome, state in answer]
 
 
-def _gathered(jobs: Sequence[NewJob], arguments: list[Any]) -> None:
+def _gathered(runs: Sequence[Run], arguments: list[Any]) -> None:
     """Plain jobs as `add.lua` takes them: those of one name and one set of options behind one another share these."""
     before: tuple[str, str] | None = None
     place = 0
-    for job in jobs:
+    for job, texts in runs:
         kind = (job.name, dump_options(job))
         if kind != before:
             place, before = len(arguments) + 2, kind
             arguments += (*kind, 0)
-        arguments[place] += 1
-        arguments.append(job.data)
+        arguments[place] += len(texts)
+        arguments += texts
 
 
-def _spelled_out(job: NewJob) -> tuple[Any, ...]:
+def _spelled_out(job: NewJob, data: str) -> tuple[Any, ...]:
     """A job of any kind, as `add.lua` takes it."""
     dedup = ("", "", "") if job.dedup is None else (job.dedup.key, job.dedup.mode, job.dedup.ttl_ms or "")
     return (
-        job.id or "", job.name, job.data, dump_options(job), job.delay, "" if job.due is None else job.due,
+        job.id or "", job.name, data, dump_options(job), job.delay, "" if job.due is None else job.due,
         job.priority, "1" if job.lifo else "", "" if job.expires is None else job.expires, job.metadata or "", *dedup,
         job.group or "",
     )  # fmt: skip

@@ -15,6 +15,7 @@ from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.errors import InvalidOption, QueueFull
 from toril.model import BATCH, Added, AddOutcome, Call, EventKind, NewJob
+from toril.model.newjobs import Run, runs_of
 from toril.states import State
 
 __all__ = ["add", "let_go", "place_job", "place_nodes", "refuse_overflow", "rest_nodes", "state_of"]
@@ -39,9 +40,11 @@ def add(tx: Tx, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[A
         remember(tx, call, [])
         return []
     row = tx.queue(queue)
-    plain = all(_is_plain(job) for job in jobs)
+    runs = runs_of(jobs)
+    plain = all(_is_plain(job) for job, _ in runs)
+    jobs = jobs if plain else list(jobs)
     if plain:
-        answers = _add_plain(Step(tx, row), jobs)
+        answers = _add_plain(Step(tx, row), runs, len(jobs))
     elif any(job.dedup is not None for job in jobs):
         answers = _add_one_by_one(tx, row, jobs)
     else:
@@ -107,20 +110,24 @@ def _is_plain(job: NewJob) -> bool:
     )
 
 
-def _add_plain(step: Step, jobs: Sequence[NewJob]) -> list[Added]:
-    row, now, count = step.row, step.tx.now, len(jobs)
+def _add_plain(step: Step, runs: Sequence[Run], count: int) -> list[Added]:
+    row, now = step.row, step.tx.now
     number, move = row.last_number, row.moves
     base, queue, waiting = first_key(row.key), row.key, Place.WAITING
     row.last_number, row.moves, row.waiting = number + count, move + count, row.waiting + count
     refuse_overflow(row, count)
-    step.tx.run_all(_INSERT_JOB, [
-        (base + number + n, None, job.name, waiting, move + n, job.attempts, 0, 0, now,
-         None if job.expires is None else now + job.expires, options_of(job), job.metadata, job.data)
-        for n, job in enumerate(jobs, 1)
-    ])  # fmt: skip
+    rows: list[tuple[Any, ...]] = []
+    for job, texts in runs:
+        expires, options = None if job.expires is None else now + job.expires, options_of(job)
+        rows += [
+            (base + number + n, None, job.name, waiting, move + n, job.attempts, 0, 0, now, expires, options,
+             job.metadata, text)
+            for n, text in enumerate(texts, len(rows) + 1)
+        ]  # fmt: skip
+    step.tx.run_all(_INSERT_JOB, rows)
     step.write("enter", [(queue, waiting, move + n, base + number + n, move + n) for n in range(1, count + 1)])
     ids = [str(number + n) for n in range(1, count + 1)]
-    step.events(EventKind.ADDED, ids, name=[job.name for job in jobs])
+    step.events(EventKind.ADDED, ids, name=[job.name for job, texts in runs for _ in texts])
     step.events(EventKind.WAITING, ids)
     step.arrived()
     step.flush()
