@@ -125,8 +125,9 @@ screenshots: setup servers ## Take the pictures of the dashboard that the docs s
 	$(BIN)/python -m tools.screenshots
 
 .PHONY: soak
-soak: setup servers node ## The long run: torture and the simulator for TORIL_SOAK_MINUTES, then all of interop
+soak: setup servers node ## The long run: torture and the simulator for TORIL_SOAK_MINUTES, into docs/reliability.md; then all of interop
 	TORIL_SOAK_MINUTES=$(TORIL_SOAK_MINUTES) $(BIN)/python -m tools.soak
+	@$(BIN)/python -m tools.proofs soak $(if $(NOTE),--note "$(NOTE)")
 	TORIL_INTEROP_ALL=1 TORIL_INTEROP_KILLS=10 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/interop
 	TORIL_BROWSER_ALL=1 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/dashboard
 

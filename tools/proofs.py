@@ -1,7 +1,7 @@
 """Figures of the gate and of the soak, kept in `tools/figures/` and shown in `docs/reliability.md`.
 
-python -m tools.proofs gate|soak --note TEXT     keep what `.proof/gate.json` has, and show it
-python -m tools.proofs                           only show again what is kept
+python -m tools.proofs gate|soak [--note TEXT] [--remark TEXT]     keep what `.proof/gate.json` has, and show it
+python -m tools.proofs                                             only show again what is kept
 """
 
 import argparse
@@ -45,7 +45,8 @@ def rendered(document: Mapping[str, Any]) -> str:
         if row["found"] != "not run"
     ]
     faults = ", ".join(f"{name} {count:,}" for name, count in document["faults"].items())
-    return "\n".join([*lines, "", f"Faults of the simulator by kind: {faults}."])
+    remark = document.get("remark")  # of this run alone: it goes with the run's figures
+    return "\n".join([*lines, "", f"Faults of the simulator by kind: {faults}.", *(["", remark] if remark else [])])
 
 
 def shown(page: str, kind: str, document: Mapping[str, Any]) -> str:
@@ -60,9 +61,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", nargs="?", choices=KINDS)
     parser.add_argument("--note", default="nothing else ran on it")
+    parser.add_argument("--remark", default="", help="what readers have to know of this run")
     chosen = parser.parse_args()
     if chosen.kind is not None:
-        _keep(chosen.kind, chosen.note)
+        _keep(chosen.kind, chosen.note, chosen.remark)
     page = PAGE.read_text("utf-8")
     for kind in KINDS:
         document = kept(kind)
@@ -70,11 +72,12 @@ def main() -> None:
     PAGE.write_text(page, "utf-8")
 
 
-def _keep(kind: str, note: str) -> None:
+def _keep(kind: str, note: str, remark: str) -> None:
     found = json.loads(gate.GATE.read_text("utf-8"))
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()  # noqa: S607
     document = {
-        "when": time.strftime("%Y-%m-%d"), "commit": commit, "note": note, "minutes": found["minutes"],
+        "when": time.strftime("%Y-%m-%d"), "commit": commit, "note": note, "remark": remark,
+        "minutes": found["minutes"],
         "machine": f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}",
         "rows": found["rows"], "faults": found["faults"],
     }  # fmt: skip

@@ -106,15 +106,17 @@ def _is_broken(seed: int) -> bool:
 
 
 def _plan(seed: int) -> Plan:
-    """As drawn; or with groups, or clocks that jump, or some who are well."""
+    """As drawn; or with groups, or clocks that jump, or some who are well, or a supervisor's rules."""
     plan = Plan.draw(seed)
-    match seed // 24 % 4:
+    match seed // 24 % 5:
         case 0:
             return replace(plan, grouped=True)
         case 1:
             return replace(plan, mix=plan.mix | draw_rough(stream(seed, "rough")))
         case 2:
             return Plan.lively(seed)
+        case 3:
+            return plan.with_posts()
         case _:
             return plan
 

@@ -16,10 +16,11 @@ from tests.sim.loom import weave
 from tests.sim.mutants import MUTANTS, Mutant, planted
 from tests.sim.mutants_circuits import CIRCUIT_BUGS, CIRCUIT_MUTANTS
 from tests.sim.mutants_flows import FLOW_MUTANTS, GROUP_MUTANTS
+from tests.sim.mutants_posts import POST_MUTANTS
 from tests.sim.mutants_scripts import FLEET_BUGS, FLOW_BUGS, Edit, planted_in
 from tests.sim.mutants_time import SCRIPT_BUGS, TIME_MUTANTS
 from tests.sim.mutants_worker import WORKER_MUTANTS
-from tests.sim.plan import GROUPED
+from tests.sim.plan import GROUPED, POSTED
 from tests.sim.redis_store import RedisStore
 from tests.sim.world import simulate
 
@@ -77,6 +78,7 @@ BUGS: dict[str, Bug] = {
         _in_python(FLOW_MUTANTS, _FLOWS),
         _in_python(GROUP_MUTANTS, _FLEET, GROUPED),
         _in_python(CIRCUIT_MUTANTS, _CIRCUITS),
+        _in_python(POST_MUTANTS, _FLEET, POSTED),
         _in_scripts(FLEET_BUGS, simulate),
         _in_scripts(SCRIPT_BUGS, keep_agenda),
         _in_scripts(FLOW_BUGS, weave),

@@ -155,8 +155,12 @@ class Controls:
             self._ledger.remove(entry, what)
 
     def configured(self, node: str, call: Call | None, answer: Settings) -> None:
-        if self._witness.is_new(call, answer):
+        """Who asks again changes nothing, and hears how it is by now."""
+        if self._witness.is_new(call, "settings"):
             self._ledger.paused, self._ledger.concurrency = answer.paused, answer.concurrency
+        else:
+            known = (self._ledger.paused, self._ledger.concurrency)
+            self._compare("settings, asked for again", known, (answer.paused, answer.concurrency))
         self._witness.saw(node, "configure", f"{answer}")
 
     def _compare(self, what: str, right: object, seen: object) -> None:

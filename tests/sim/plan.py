@@ -8,9 +8,10 @@ from tests.sim.clock import stream
 from tests.sim.faults import Fault, draw_mix, draw_rough
 from tests.sim.script import QUEUE, Kind, draw_weights
 
-__all__ = ["GROUPED", "QUEUE", "ROUGH_FROM", "Plan", "Terms"]
+__all__ = ["GROUPED", "POSTED", "QUEUE", "ROUGH_FROM", "Plan", "Terms"]
 
 GROUPED = 5_000  # from this seed on jobs are of groups, of which one runs at a time
+POSTED, POSTED_TO = 9_000, 9_900  # of these seeds the supervisor's rules say when a dead worker is replaced
 ROUGH_FROM, ROUGH_TO = 8_000, 9_000  # seeds of rough weather: clocks jump, and connections go one by one
 
 
@@ -44,6 +45,7 @@ class Plan:
     farewell: Literal["none", "stop", "force", "order"]
     clerk: bool = False
     grouped: bool = False
+    posted: bool = False
     look_every: int = 8  # effects between two looks into the whole store
     healthy: frozenset[str] = frozenset()  # processes that nothing befalls: they must get on while the others suffer
 
@@ -56,6 +58,15 @@ class Plan:
             drawn, workers=3, jobs=60, storm=180.0, operator=False, clerk=False, concurrency=None, farewell="none",
             mix=drawn.mix | {Fault.KILL: 0.6, Fault.PAUSE: 0.6, Fault.CUT: 0.6} | hard,
             weights={Kind.QUICK: 2, Kind.LONG: 2, Kind.FLAKY: 1}, healthy=frozenset({"w0", "w1", "p0", "p1"}),
+        )  # fmt: skip
+
+    def with_posts(self) -> "Plan":
+        """Supervised workers that are killed again and again, often before they have done anything."""
+        chance = stream(self.seed, "posts")
+        harder = {Fault.KILL: chance.choice((0.3, 0.8, 2.0)), Fault.STOP: chance.choice((1.0, 4.0))}
+        return replace(
+            self, workers=chance.choice((1, 2, 3)), jobs=chance.randint(10, 30), storm=40.0, mix=self.mix | harder,
+            supervised=True, posted=True,
         )  # fmt: skip
 
     @classmethod
@@ -78,7 +89,7 @@ class Plan:
             max_stalls=chance.choice((0, 1, 1, 1, 2)),
             grace=chance.choice((0.2, 2.0, 10.0)),
         )
-        return cls(
+        drawn = cls(
             seed=seed,
             workers=chance.choice((1, 1, 2, 2, 3, 5)),
             producers=chance.choice((1, 1, 2)),
@@ -96,3 +107,4 @@ class Plan:
             grouped=GROUPED <= seed < ROUGH_FROM,
             clerk=seed % 10 in {5, 6},  # not drawn: the others stay as they are known
         )
+        return drawn.with_posts() if POSTED <= seed < POSTED_TO else drawn

@@ -61,6 +61,11 @@ class KeptAside(Keeper):
         super().__init__(engine, clock)
         self._node = node
         self._task: asyncio.Task[None] | None = None
+        self.ended = 0  # jobs, as the table counts them that a supervisor reads
+
+    def release(self, lease: Lease) -> None:
+        super().release(lease)
+        self.ended += 1
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self.keep(), context=self._node.aside.context())

@@ -18,6 +18,7 @@ from tests.sim.link import Link
 from tests.sim.loop import Deadlock, run, until
 from tests.sim.node import Node
 from tests.sim.plan import QUEUE, Plan
+from tests.sim.posts import LONGEST, Post
 from tests.sim.script import Kind
 from tests.sim.station import Home, Station, queue_of
 from tests.sim.store import MemoryStore, SimStore
@@ -28,10 +29,12 @@ from toril.engine import Engine
 from toril.errors import EngineUnavailable
 from toril.logs import log
 from toril.model import GroupLimits, Lease, Resume, SetConcurrency, SetGroups
+from toril.supervisor.fleet import FleetKeeper
 
 __all__ = ["Result", "World", "simulate"]
 
-_RESTART: Final = 0.15  # seconds until a killed process is started again
+_RESTART: Final = 0.15  # seconds until a killed process is started again, where no supervisor decides
+_PATIENCE: Final = 30.0  # seconds for which a supervisor tries to give jobs back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +241,8 @@ class World:
     def _bound(self) -> float:
         """Seconds that the rest may take on a single slot: three rounds of recovery, all work, all delays; claims held
         back for suspects; a job that kills needs a lease and a new process for each stall that it is allowed."""
-        terms, cycle = self.plan.terms, self.plan.terms.lease / 1000 + _RESTART + 1
+        restart = LONGEST if self.plan.posted else _RESTART
+        terms, cycle = self.plan.terms, self.plan.terms.lease / 1000 + restart + 1
         total = 3 * cycle + 90
         for entry in self.witness.ledger.entries:
             script = entry.script
@@ -262,7 +266,10 @@ class World:
         self, name: str, work: Callable[[Node], Coroutine[Any, Any, None]], over: Callable[[], bool] = lambda: False
     ) -> None:
         """Start a process, and start another in its place when it has died or stopped, with nothing in its memory."""
+        post = self._post(name) if self.plan.posted and work == self._worker else None
         while not over() and not self._closing:
+            if post is not None:
+                post.filled()
             self._births[name] += 1
             node = self.nodes[name] = Node(f"{name}.{self._births[name]}")
             node.root = self._start(self._live_on(node, work), node.main.context())
@@ -272,7 +279,11 @@ class World:
             how = "died" if node.dead else "stopped"
             self.journal.tally[f"process {how}"] += 1
             self.journal.note(f"{self.witness.now() - EPOCH} {node.name} {how}")
-            await asyncio.sleep(_RESTART)
+            ended = self.stations[name].keeper.ended if post is not None else 0
+            await asyncio.sleep(post.emptied(ended=ended, told_to_go=node.stopping) if post is not None else _RESTART)
+
+    def _post(self, name: str) -> Post:
+        return Post(name, self.journal, stream(self.plan.seed, f"post {name}").random)
 
     async def _live_on(self, node: Node, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
         try:
@@ -312,7 +323,11 @@ class World:
     async def _bury(self, leases: list[Lease], name: str) -> None:
         """The supervisor saw the process die and gives its jobs back before their leases run out."""
         try:
-            await self._link(Node(f"supervisor of {name}")).recover(QUEUE, dead=leases, cause="killed")
+            link = self._link(Node(f"supervisor of {name}"))
+            if self.plan.posted:
+                await FleetKeeper(link, self.store_clock, name, lambda: ()).give_back(leases, "killed", _PATIENCE)
+            else:
+                await link.recover(QUEUE, dead=leases, cause="killed")
         except EngineUnavailable:
             self.journal.tally["burial failed"] += 1  # the leases run out by themselves
 

@@ -47,3 +47,12 @@ def test_a_table_replaces_the_one_before_it() -> None:
     assert once.startswith("a\n<!-- gate: begin -->\n")
     assert once.endswith("\n<!-- gate: end -->\nb\n")
     assert shown(once, "gate", DOCUMENT) == once
+
+
+def test_a_remark_goes_with_the_run_that_it_is_about() -> None:
+    page = "<!-- gate: begin -->\n<!-- gate: end -->\n"
+
+    remarked = shown(page, "gate", {**DOCUMENT, "remark": "One part was left out."})
+
+    assert remarked.endswith("\n\nOne part was left out.\n<!-- gate: end -->\n")
+    assert shown(remarked, "gate", DOCUMENT) == shown(page, "gate", DOCUMENT)
