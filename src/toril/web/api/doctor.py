@@ -11,7 +11,7 @@ from toril.web.endpoint import Asking, Endpoint, Form
 
 __all__ = ["DOCTOR"]
 
-Far = Annotated[str | None, Field(max_length=2048)]  # names a queue, and maybe a job: longer than other cursors
+Far = Annotated[str | None, Field(max_length=8192)]  # names a queue, and maybe a job: longer than other cursors
 
 
 class LookingOver(Form):
