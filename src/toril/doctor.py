@@ -53,10 +53,10 @@ class Doctor:
     ) -> Page[Finding]:
         """As much of that as can be looked at in so many seconds. The first part has what is wrong with the server or
         file; that is not read through for damage, and if it is to be `quick`, nothing is counted."""
+        until = self._clock.monotonic() + patience
         names = await self._store.queues() if queues is None else queues
         found = judged(await self._store.checkup(quick=True)) if cursor is None else []
         suspected: list[Fault] = []
-        until = self._clock.monotonic() + patience
         async with aclosing(self.looks(names, cursor=cursor, quick=quick)) as looks:
             async for look in looks:
                 suspected += look
