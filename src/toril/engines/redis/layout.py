@@ -165,6 +165,7 @@ FIELDS: Final = {
     "concurrency": "concurrency",
     "rate_max": "max",
     "rate_ms": "duration",
+    "version": "version",  # of the last library of BullMQ's that has opened the queue
     # `toril`
     "claims": "claims",  # the last fence
     "stood": "stalls",  # the last number of a suspect
@@ -185,6 +186,7 @@ FIELDS: Final = {
     "tended_at": "tended_at",
     "tended": "tended",  # the group up to which seats were compared with the truth
     "figures_minute": "minute",  # the minute under way of the figures
+    "beside": "beside",  # 1 once a job was found to have logs or children
     "completed_minute": "minute:completed",  # the last one in which jobs are known to have completed
     "ghosts": "ghosts",  # ids that had no hash
     "collected": "collected",  # up to which time failed jobs were looked through for dead letters
@@ -219,6 +221,7 @@ NUMBERS: Final = {
     "expired": 200,  # ended a claim
     "passed": 1_000,  # suspects that a claim which may not take them walks past
     "trimmed": 1_000,  # a step
+    "few": 4,  # jobs that end in a step, each of which is looked at for what it has beside its own keys
     "looked_at": 20_000,  # jobs that a sweep passes over
     "strangers": 1_000,  # running jobs of other libraries' workers, a look for lost ones
     "told": 1_000,  # events among which the end of a job is looked for

@@ -12,7 +12,7 @@
 local before, late = recalled()
 if late then return late end
 if before then return before end
-local mistake = wrong('stream', K.events) or wrong('zset', K.deadlines) or wrong('hash', K.meta)
+local mistake = wrong('stream', K.events) or wrong('zset', K.deadlines) or wrong('hash', K.meta, K.toril)
 if mistake then return mistake end
 
 local function write_log(id, line)
@@ -21,6 +21,7 @@ local function write_log(id, line)
   if keep > 0 then
     call('RPUSH', key, line)
     call('LTRIM', key, -keep, -1)
+    call('HSETNX', P .. K.toril, F.beside, 1)
   end
 end
 

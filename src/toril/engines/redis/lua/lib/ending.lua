@@ -45,7 +45,7 @@ local function end_job(ending, id, job, cause, text, shown, whole, fields)
   end
   if job.parent then told[#told + 1] = {P .. id, job.parent, ending, text, buried or count ~= 0} end
   if buried or count == 0 then
-    forget(id)
+    forget(id, job.bare)
     return
   end
   call('ZADD', STATE[ending], ended_score(ending), id)

@@ -56,10 +56,7 @@ end
 local function put_job(job)
   local id, priority, order = job[2], tonumber(job[6]), nil
   at(base_of(job[1]))
-  if call('EXISTS', P .. id) == 1 then
-    left_out[#left_out + 1] = {job[1], id}
-    return
-  end
+  if call('EXISTS', P .. id) == 1 then return table.insert(left_out, {job[1], id}) end
   know_queue(job[1])
   bases[P] = true
   call('HSET', P .. id, unpack(job[9]))
@@ -75,6 +72,7 @@ local function put_job(job)
   PLACES[job[3]](job, id, priority, order)
   filled('RPUSH', P .. id .. K.logs, job[10])
   if job[11] ~= cjson.null then put_kin(P .. id, job[11]) end
+  call('HSET', P .. K.toril, F.beside, 1)  -- with what it may have brought
   hold(id, job[12])
   if job[13] ~= '' then call('ZADD', P .. K.ages, job[13], id) end
 end

@@ -18,6 +18,7 @@ local function usual_endings()
     found[i] = {
       name = f[1], added = f[2], started = f[3], made = (tonumber(f[4]) or 0) + 1, stalls = tonumber(f[5]) or 0,
       worker = f[6], options = f[7], subject = own and own.subject, starts = f[11], ready = f[12], parked = f[13],
+      bare = bare.is(ids[i], options, f[11], f[13]),
     }
   end
   return found, ids, seen

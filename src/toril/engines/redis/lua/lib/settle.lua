@@ -1,6 +1,7 @@
 -- include endings
 -- include places
 -- include parking
+-- include bare
 -- Jobs that come back from those who ran them. Each counts only while its lease holds.
 local OK, LOST, MISSING = 0, 1, 2
 local FAILS = {f = 'failed', x = 'cancelled'}
@@ -13,7 +14,7 @@ local function running_job(id)
   return {
     name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = tonumber(f[5]) or 0, worker = f[6],
     options = f[7], priority = tonumber(f[8]) or 0, cancelling = f[9], parent = f[10], deferred = f[11], group = f[12],
-    parked = f[14], starts = f[15], ready = f[16], suspect = (f[13] or ''):match('^%d+ 1 '),
+    parked = f[14], starts = f[15], ready = f[16], suspect = (f[13] or ''):match('^%d+ 1 '), bare = bare.is(id, options_of(f[7]), f[15], f[14]),
   }
 end
 
@@ -51,7 +52,7 @@ local function settle_one(id, job, kind, text, shown, extra, trace)
   elseif kind == 'p' then
     local rests, refusal = park(id, text, tonumber(extra))
     if rests then return job.group and groups.give_up_seat(id, job.group) end
-    job.suspect = nil
+    job.suspect, job.bare = nil, nil
     kind = refusal and 'f' or 'l'
     if refusal then text, shown, whole, extra, trace = refusal, refusal, true, 'WrongState', '' end
   end

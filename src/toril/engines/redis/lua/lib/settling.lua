@@ -5,6 +5,7 @@ if #settled > 0 then
   local leaving = {}
   for n = 1, #settled do leaving[n] = ids[settled[n]] end
   leave_active(leaving, running)
+  bare.note()
   for n = 1, #locks do gone[n] = locks[n] end
   running = running - #leaving
   call('ZREM', P .. K.deadlines, unpack(leaving))

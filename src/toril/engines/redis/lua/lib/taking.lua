@@ -37,9 +37,10 @@ if want > 0 then
   end
 end
 
-local changed = #settled > 0 or #taken > 0 or ended_early > 0
-if changed and ready + prioritized + running == 0 and call('ZCARD', P .. K.delayed) == 0 and not groups.any_parked() then event('drained') end
-if changed and #taken == 0 then trim_events(meta[5]) end
+if #settled > 0 or #taken > 0 or ended_early > 0 then
+  if ready + prioritized + running == 0 and call('ZCARD', P .. K.delayed) == 0 and not groups.any_parked() then event('drained') end
+  if #taken == 0 then trim_events(meta[5]) end
+end
 if delayed_some then
   local due = call('ZRANGE', P .. K.delayed, 0, 0, 'WITHSCORES')
   if due[2] then call('ZADD', P .. K.marker, math.floor(due[2] / N.ties), '1') end

@@ -3,6 +3,7 @@
 -- include recording
 -- include keeping
 -- include handing
+-- include bare
 -- The usual exchange: jobs that have completed and are not kept, of a queue without groups, limits, priorities and
 -- suspects, whose next jobs can start. It does what all the parts after it would do, which a script has to define before
 -- it can call them: for a few jobs that takes longer than the work. Whatever it is not sure of it leaves to them, unchanged.
@@ -13,6 +14,7 @@ do
 local function end_all(jobs, ids, running)
   local runs = {}
   leave_active(ids, running)
+  bare.note()
   call('ZREM', P .. K.deadlines, unpack(ids))
   for i = 1, count do
     local at = first + (i - 1) * 7
@@ -20,7 +22,7 @@ local function end_all(jobs, ids, running)
     call('XADD', EVENTS, '*', 'event', 'completed', 'jobId', ids[i], 'returnvalue', text, 'prev', 'active')
     runs[i] = run_of(ids[i], jobs[i], 'completed', shown == '=' and text or shown:sub(2), shown == '=', jobs[i].subject)
     figures.attempt(jobs[i], 'c')
-    forget(ids[i])
+    forget(ids[i], jobs[i].bare)
   end
   figures.flush()
   record_runs('completed', runs)
