@@ -129,8 +129,10 @@ def _ready(stand: Stand, peer: Peer, url: str, slots: int, room: int) -> Iterato
 
 
 def _weight(server: RedisServer) -> float:
-    """Bytes, without those of loaded scripts and of the server's own figures: it keeps some 40 KB for each command
-    from its first use on, which whoever comes first would have to bear. What it has counted is lost."""
+    """Bytes, without those of loaded scripts and of what the server notes for itself: some 40 KB of figures for each
+    command from its first use on, which whoever comes first would have to bear, and calls that were slow because the
+    machine was busy. What it has counted is lost."""
+    server.tell("SLOWLOG", "RESET")
     server.tell("CONFIG", "RESETSTAT")
     told = server.facts("memory")
     return float(told["used_memory"]) - float(told.get("used_memory_scripts", 0))
