@@ -36,6 +36,7 @@ from toril.worker.process import Process
 __all__ = ["Agenda", "AgendaPlan", "Outcome", "keep_agenda"]
 
 _RESTART: Final = 0.15  # seconds until a killed process is started again
+_CATCH_UP: Final = 30  # seconds for schedules that are behind when the faults are over
 _DEDUPS: Final = (
     Dedup("until-end"), Dedup("until-end"), Dedup("last", mode="keep_last"), Dedup("last", mode="keep_last"),
     Dedup("throttle", ttl=1.5), Dedup("debounce", ttl=1.0, mode="replace"), Dedup("later", mode="reschedule"),
@@ -178,6 +179,7 @@ class Agenda:
         if any(view.schedule.id == "made" for view in (await dynamic.schedules.list()).items):
             await dynamic.schedules.resume("made")
         await until(self._is_broken, 2 * self._lateness + self.plan.rest)
+        await self._catch_up()
         self._closing = True
         for node in self.nodes.values():
             if node.stop is not None and not node.dead:
@@ -187,6 +189,15 @@ class Agenda:
         if not self._is_broken():
             await check_schedules(self.journal, self.witness, self.store.view())
             await check_keys(self.journal, self.witness, self.store.view())
+
+    async def _catch_up(self) -> None:
+        """Who makes up for every time that was missed, one run after the other, may need longer; but not for ever."""
+        for _ in range(_CATCH_UP):
+            views = (await self.store.view().schedules.page(QUEUE)).items
+            behind = [view for view in views if not view.paused and not view.over and view.slot < self.witness.calm_at]
+            if not behind or self._is_broken():
+                return
+            await asyncio.sleep(1.0)
 
     def _is_broken(self) -> bool:
         return bool(self.journal.violations)

@@ -45,6 +45,11 @@ def test_no_seed_breaks_a_promise_of_schedules_or_keys(first: int) -> None:
         assert not result.violations, str(result)
 
 
+def test_a_schedule_that_is_far_behind_gets_the_time_to_catch_up() -> None:
+    """Runs that wait for one another were eight seconds behind when the faults of this seed were over."""
+    assert not keep_agenda(777000877093).violations
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS // 3, CHUNK))
 @pytest.mark.covers("R214", "R219", "R086")
 def test_no_seed_breaks_a_promise_of_schedules_or_keys_on_redis(first: int) -> None:
