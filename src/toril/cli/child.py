@@ -3,7 +3,6 @@
 import asyncio
 import faulthandler
 import gc
-import importlib
 import json
 import logging
 import os
@@ -11,7 +10,6 @@ import signal
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -21,6 +19,7 @@ import click
 from toril import App, TorilError
 from toril.cli.loading import load
 from toril.cli.loglines import write_logs
+from toril.cli.loops import loop_factory
 from toril.logs import outages
 from toril.worker.quarantine import Suspects
 from toril.worker.under import Under
@@ -71,17 +70,12 @@ def sources() -> list[str]:
 
 def _worked(app: App, queues: dict[str, int], given: dict[str, Any], under: Under) -> int:
     try:
-        with asyncio.Runner(loop_factory=_loop_factory(given["loop"])) as runner:
+        with asyncio.Runner(loop_factory=loop_factory(given["loop"])) as runner:
             return runner.run(app.run(queues=queues, grace=given["grace"], burst=given["burst"], under=under))
     except BaseExceptionGroup as group:
         return _failed(_innermost(group), under)
     except Exception as error:
         return _failed(error, under)
-
-
-def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the event loop; nothing, where Python's own is to do."""
-    return None if name == "asyncio" else importlib.import_module(name).new_event_loop
 
 
 def _failed(error: BaseException, under: Under) -> int:
