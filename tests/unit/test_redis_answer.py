@@ -116,3 +116,18 @@ async def test_who_goes_on_finds_his_own_context() -> None:
     await task
     assert seen == ["mine"]
     assert mark.get() == "nobody's"
+
+
+async def test_a_callback_that_fails_is_told_to_the_loop_and_harms_nobody() -> None:
+    answer, told = _answer(), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    wrong = LookupError("a callback's own")
+
+    def fail(_: object) -> None:
+        raise wrong
+
+    answer.add_done_callback(fail)
+    await _off_any_task(answer.come, 5)
+
+    assert told == [wrong]
+    assert answer.result() == 5

@@ -94,7 +94,8 @@ class Process:
                 worker.stop()
         async with AsyncExitStack() as shutdown:
             shutdown.push_async_callback(self._each, self._plan.on_flush, "on_flush")
-            await opened_or_stopped(self._set_bounds, self._clock, self.stopped, patient=not burst)
+            if not await opened_or_stopped(self._set_bounds, self._clock, self.stopped, patient=not burst):
+                return 0
             self._booted("configuration")
             for hook in self._plan.on_start:
                 await _called(hook)

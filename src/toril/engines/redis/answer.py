@@ -38,11 +38,7 @@ class Answer(asyncio.Future[T]):
         waits, self._waits = self._waits, None
         super().set_result(value)
         if waits is not None:
-            go_on, context = waits
-            if context is None:
-                go_on(self)
-            else:
-                context.run(go_on, self)
+            self._go_on(*waits)
 
     def set_result(self, value: T, /) -> None:
         self._wait_as_usual()
@@ -55,6 +51,17 @@ class Answer(asyncio.Future[T]):
     def cancel(self, msg: Any | None = None) -> bool:
         self._wait_as_usual()
         return super().cancel(msg)
+
+    def _go_on(self, callback: Callable[[Any], object], context: Context | None) -> None:
+        """As the event loop would call it: what it raises is no fault of whoever brought the answer."""
+        try:
+            if context is None:
+                callback(self)
+            else:
+                context.run(callback, self)
+        except Exception as error:
+            told = {"message": f"a callback of {self!r} failed", "exception": error, "future": self}
+            self.get_loop().call_exception_handler(told)
 
     def _wait_as_usual(self) -> None:
         waits, self._waits = self._waits, None

@@ -80,7 +80,8 @@ class Bell:
     def _ring(self, key: str) -> bool:
         waiting = [waiter for waiter in self._waiting.get(key, ()) if not waiter.done()]
         for waiter in waiting:
-            waiter.come({key} if self._task is not None else set())
+            if not waiter.done():  # still: one who goes on may have ended the wait of another
+                waiter.come({key} if self._task is not None else set())
         return bool(waiting)
 
     async def _run(self) -> None:

@@ -72,7 +72,7 @@ local function put_job(job)
   PLACES[job[3]](job, id, priority, order)
   filled('RPUSH', P .. id .. K.logs, job[10])
   if job[11] ~= cjson.null then put_kin(P .. id, job[11]) end
-  call('HSET', P .. K.toril, F.beside, 1)  -- with what it may have brought
+  if #job[10] > 0 or job[11] ~= cjson.null then call('HSET', P .. K.toril, F.beside, 1) end
   hold(id, job[12])
   if job[13] ~= '' then call('ZADD', P .. K.ages, job[13], id) end
 end

@@ -1,0 +1,52 @@
+"""Whoever waits for a key is woken when it rings, whatever others do who are woken before."""
+
+import asyncio
+from typing import Any
+
+from toril.clock import turn
+from toril.engines.redis.bell import Bell
+from toril.engines.redis.line import Line
+
+
+class NoServer:
+    """A way on which no connection ever comes about."""
+
+    async def line(self, name: str | None = None) -> Line:
+        await asyncio.Event().wait()
+        raise AssertionError(name)
+
+    async def rest(self, seconds: float) -> None:
+        raise AssertionError(seconds)
+
+
+async def _asked(*_: Any) -> None: ...
+
+
+async def test_one_who_is_woken_may_end_the_wait_of_another() -> None:
+    bell, heard = Bell(NoServer(), "own", _asked), list[str]()
+    waiting = list[asyncio.Task[None]]()
+
+    async def wait(name: str) -> None:
+        await bell.wait(["key"], 60)
+        heard.append(name)
+        for other in waiting:
+            if other is not asyncio.current_task():
+                other.cancel()
+
+    waiting += [asyncio.create_task(wait(name)) for name in ("a", "b")]
+    for _ in range(3):
+        await turn()
+    rung = asyncio.Event()
+
+    def ring() -> None:
+        try:
+            bell._heard(["key", "0", "0"])
+        finally:
+            rung.set()
+
+    asyncio.get_running_loop().call_soon(ring)
+    await rung.wait()
+
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert len(heard) == 1
+    await bell.close()
