@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from toril.torture.plan import Blow, Strike
 from toril.torture.proxy import Proxy
 
 
@@ -71,3 +72,16 @@ async def test_a_silent_wire_passes_nothing_on_and_is_reset_when_it_heals() -> N
         assert heard == [b"first\n"]
         assert await said(proxy, b"after\n") == b"after\n"
         writer.transport.abort()
+
+
+async def test_the_first_blow_to_end_ends_those_beside_it() -> None:
+    async with echoing() as (proxy, _):
+        long = asyncio.create_task(proxy.struck(Blow(0, Strike.BLACKHOLE, 0, 3600)))
+        await asyncio.sleep(0)
+        assert proxy.silent
+
+        await proxy.struck(Blow(0, Strike.DELAY, 0, 0.01))
+
+        await asyncio.wait_for(long, 60)
+        assert not proxy.silent
+        assert await said(proxy, b"after\n", timeout=60) == b"after\n"

@@ -8,11 +8,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from toril.torture import stations
 from toril.torture.ledger import Ledger, lines
 from toril.torture.setting import Setting
-from toril.torture.stations import Station
+from toril.torture.stations import Station, is_excused
 
-# Says hello for a child of its own, which is what can be struck; notes each SIGTERM, and ends with the code it is told.
+# Says hello for a child of its own, which is what can be struck; notes each SIGTERM, and ends with the code it is told,
+# not before a file `stay` beside its ledger is gone.
 SCRIPT = """
 import os, signal, subprocess, sys, time
 path, code = sys.argv[1], int(sys.argv[2])
@@ -33,6 +37,8 @@ note("hello", child.pid)
 while not asked:
     time.sleep(0.01)
 time.sleep(0.5)
+while os.path.exists(os.path.join(os.path.dirname(path), "stay")):
+    time.sleep(0.01)
 child.kill()
 sys.exit(code)
 """
@@ -99,6 +105,43 @@ async def test_who_cannot_reach_the_store_is_named_if_it_gives_up_early(tmp_path
             pid = await station.term()
 
         assert station.forced == [f"w {pid} 1"]
+
+
+async def test_who_has_its_store_back_for_long_enough_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stations, "_AGAIN", 0.1)
+    stay = tmp_path / "stay"
+    stay.touch()
+    async with started(tmp_path, code=1, grace=0.4) as station:
+        term = asyncio.create_task(station.term())
+        await until(lambda: asked(tmp_path))
+        with station.cut_off():
+            pass
+        await asyncio.sleep(0.3)
+        stay.unlink()
+        pid = await term
+
+        assert station.forced == [f"w {pid} 1"]
+
+
+NEVER, AWAY = float("-inf"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("ended", "struck", "back", "excused"),
+    [
+        pytest.param(110.5, NEVER, AWAY, True, id="the store is away at the end"),
+        pytest.param(110.5, NEVER, 109.0, True, id="the store came back just before the end"),
+        pytest.param(110.5, NEVER, 103.0, False, id="the store was away for a while and came back early"),
+        pytest.param(110.5, NEVER, 99.0, False, id="the store came back before it was asked"),
+        pytest.param(110.5, NEVER, NEVER, False, id="the store was never away"),
+        pytest.param(104.0, NEVER, AWAY, False, id="it gave up before its grace was over"),
+        pytest.param(104.0, 102.0, NEVER, True, id="another blow struck it meanwhile"),
+        pytest.param(104.0, 96.0, NEVER, True, id="another blow had struck it just before"),
+        pytest.param(110.5, 90.0, NEVER, False, id="another blow had struck it long before"),
+    ],
+)
+def test_who_may_end_badly(ended: float, struck: float, back: float, excused: bool) -> None:
+    assert is_excused(100.0, ended, struck=struck, back=back, grace=10.0) is excused
 
 
 async def test_whose_child_was_killed_meanwhile_may_end_badly(tmp_path: Path) -> None:

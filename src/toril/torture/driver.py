@@ -4,8 +4,8 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from toril.torture.checker import Report, check
 from toril.torture.cleaning import clean
 from toril.torture.disk import Disk
 from toril.torture.ledger import Ledger
-from toril.torture.plan import DISK, LINK, SERVER, Blow, Strike, draw
+from toril.torture.plan import DISK, LINK, MUTE, SERVER, Blow, Strike, draw
 from toril.torture.proxy import Proxy
 from toril.torture.reading import acknowledged, open_jobs, refs_in
 from toril.torture.server import OwnRedis
@@ -81,6 +81,7 @@ class _Run:
         self._producers: list[Station] = []
         self._cut_off: Counter[str] = Counter()
         self._still = asyncio.Lock()
+        self._full = asyncio.Lock()
 
     async def run(self) -> Report:
         url = await self._store()
@@ -188,21 +189,29 @@ class _Run:
                 return await self._on_store(blow)
 
     async def _on_store(self, blow: Blow) -> object | None:
-        everyone = [*self._workers, *self._producers]
         if blow.strike in LINK:
-            wire = blow.of(len(self._proxies))  # each has one of its own
-            with everyone[wire].cut_off():
+            wire = blow.of(len(self._proxies))
+            with self._everyone[wire].cut_off() if blow.strike in MUTE else nullcontext():
                 await self._proxies[wire].struck(blow)
             return self._proxies[wire].port
+        if blow.strike in DISK:
+            return await self._on_disk(blow)
+        if self._server is None:
+            return None
+        await self._server.struck(blow, self._all_cut_off)
+        return "server"
+
+    @property
+    def _everyone(self) -> list[Station]:
+        """In the order of their wires, where they have some."""
+        return [*self._workers, *self._producers]
+
+    @contextmanager
+    def _all_cut_off(self) -> Iterator[None]:
         with ExitStack() as away:
-            for station in everyone:
+            for station in self._everyone:
                 away.enter_context(station.cut_off())
-            if blow.strike in DISK:
-                return await self._on_disk(blow)
-            if self._server is None:
-                return None
-            await self._server.struck(blow)
-            return "server"
+            yield
 
     async def _freeze(self, station: Station, blow: Blow) -> int | None:
         pid = station.strike(blow.target, signal.SIGSTOP)
@@ -215,14 +224,13 @@ class _Run:
 
     async def _all_still(self, meanwhile: Coroutine[Any, Any, T]) -> T:
         """As a machine that sleeps."""
-        everyone = [*self._workers, *self._producers]
         async with self._still:
-            for station in everyone:
+            for station in self._everyone:
                 station.strike_all(signal.SIGSTOP)
             try:
                 return await meanwhile
             finally:
-                for station in everyone:
+                for station in self._everyone:
                     station.strike_all(signal.SIGCONT)
 
     async def _on_disk(self, blow: Blow) -> str | None:
@@ -230,10 +238,12 @@ class _Run:
         if disk is None:
             return None
         if blow.strike is Strike.FILL_DISK:
-            await disk.fill()
-            await SYSTEM.sleep(blow.seconds)
-            disk.empty()
-        else:
+            async with self._full:
+                with self._all_cut_off():
+                    await disk.fill()
+                    await SYSTEM.sleep(blow.seconds)
+                    disk.empty()
+        else:  # which strikes them all: they stand still meanwhile
             await self._cut_power(disk)
         return "disk"
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["DISK", "LINK", "SERVER", "Blow", "Strike", "draw"]
+__all__ = ["DISK", "LINK", "MUTE", "SERVER", "Blow", "Strike", "draw"]
 
 
 class Strike(StrEnum):
@@ -31,6 +31,7 @@ class Strike(StrEnum):
 
 
 LINK = frozenset({Strike.CUT, Strike.CUT_REPLIES, Strike.DELAY, Strike.BLACKHOLE, Strike.DEAF})
+MUTE = frozenset({Strike.BLACKHOLE, Strike.DEAF})  # no answer arrives for as long as they last
 SERVER = frozenset({Strike.KILL_SERVER, Strike.FREEZE_SERVER, Strike.FLUSH_SCRIPTS, Strike.KILL_CLIENTS})
 DISK = frozenset({Strike.FILL_DISK, Strike.CUT_POWER})
 

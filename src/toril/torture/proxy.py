@@ -26,6 +26,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ends: set[asyncio.StreamWriter] = set()
         self._holed: set[asyncio.StreamWriter] = set()
+        self._healed = asyncio.Event()
 
     @property
     def port(self) -> int:
@@ -54,7 +55,7 @@ class Proxy:
         self._doomed += count
 
     async def struck(self, blow: Blow) -> None:
-        """For as long as the blow lasts; then the wire is as it was."""
+        """For as long as the blow lasts; then the wire is as it was. The first blow to end ends those beside it."""
         match blow.strike:
             case Strike.CUT:
                 self.cut()
@@ -67,14 +68,19 @@ class Proxy:
             case _:
                 self.deaf = True
         if blow.seconds:
-            await SYSTEM.sleep(blow.seconds)
-            self.heal()
+            self._healed.clear()
+            try:
+                async with asyncio.timeout(blow.seconds):
+                    await self._healed.wait()
+            except TimeoutError:
+                self.heal()
 
     def heal(self) -> None:
         self.delay, self.silent, self.deaf, self._doomed = 0.0, False, False, 0
         for end in list(self._holed):
             _reset(end)
         self._holed.clear()
+        self._healed.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

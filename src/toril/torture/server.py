@@ -5,7 +5,8 @@ import os
 import shutil
 import signal
 import socket
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from toril.clock import SYSTEM
@@ -62,18 +63,21 @@ class OwnRedis:
         finally:
             writer.transport.abort()
 
-    async def struck(self, blow: Blow) -> None:
-        """For as long as the blow lasts; then it serves again. One blow at a time."""
+    async def struck(self, blow: Blow, away: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        """For as long as the blow lasts; then it serves again. One blow at a time. `away` is entered while it does not
+        serve: not while a blow waits for its turn, nor for one that clients get over at once."""
         async with self._struck:
             match blow.strike:
                 case Strike.KILL_SERVER:
-                    await self.kill()
-                    await SYSTEM.sleep(blow.seconds)
-                    await self.start()
+                    with away():
+                        await self.kill()
+                        await SYSTEM.sleep(blow.seconds)
+                        await self.start()
                 case Strike.FREEZE_SERVER:
-                    self.signal(signal.SIGSTOP)
-                    await SYSTEM.sleep(blow.seconds)
-                    self.signal(signal.SIGCONT)
+                    with away():
+                        self.signal(signal.SIGSTOP)
+                        await SYSTEM.sleep(blow.seconds)
+                        self.signal(signal.SIGCONT)
                 case Strike.FLUSH_SCRIPTS:
                     await self.tell("SCRIPT", "FLUSH")
                 case _:

@@ -13,12 +13,15 @@ from toril.clock import SYSTEM
 from toril.torture.ledger import Ledger, lines
 from toril.torture.setting import Setting
 
-__all__ = ["Role", "Station"]
+__all__ = ["Role", "Station", "is_excused"]
 
 Role = Literal["worker", "supervised", "producer"]
 _RESTART = 0.2  # seconds
 _FROZEN = 6.0  # seconds: no blow lasts longer
 _STOP = 60.0  # seconds that a process may take to end when it is asked to
+# Seconds for which a store has to be back before nobody is held up by it any more: up to two until it is tried again,
+# one from the end of the grace to that of the process, and one because the machine is loaded.
+_AGAIN = 4.0
 
 
 class Station:
@@ -31,7 +34,7 @@ class Station:
         self._ledger = ledger
         self._process: asyncio.subprocess.Process | None = None
         self._lives = 0
-        self._struck_at = self._reached_at = float("-inf")
+        self._struck_at = self._back_at = float("-inf")
         self._away = 0
         self._asked: asyncio.subprocess.Process | None = None
         self._closing = False
@@ -111,7 +114,9 @@ class Station:
             self.strike_all(signal.SIGKILL)
             self.forced.append(f"{self.setting.name} {process.pid} never")
         else:
-            if code != 0 and not self._is_excused(asked_at):
+            back = float("inf") if self._away else self._back_at
+            facts = {"struck": self._struck_at, "back": back, "grace": self.setting.grace}
+            if code != 0 and not is_excused(asked_at, SYSTEM.monotonic(), **facts):
                 self.forced.append(f"{self.setting.name} {process.pid} {code}")
         return process.pid
 
@@ -123,15 +128,7 @@ class Station:
             yield
         finally:
             self._away -= 1
-            self._reached_at = SYSTEM.monotonic()
-
-    def _is_excused(self, asked_at: float) -> bool:
-        """Another blow held it up, or killed a child. Or it could not hand in what it had, and tried until its grace
-        was over: who gives up earlier has no such excuse."""
-        if self._struck_at >= asked_at - _FROZEN:
-            return True
-        patient = SYSTEM.monotonic() - asked_at >= self.setting.grace
-        return patient and (self._away > 0 or self._reached_at >= asked_at)
+            self._back_at = SYSTEM.monotonic()
 
     async def close(self) -> None:
         """End it for good, and well if that can be."""
@@ -150,6 +147,17 @@ class Station:
             await asyncio.gather(self._keeper, return_exceptions=True)
         if self._process is not None:
             await self._process.wait()
+
+
+def is_excused(asked: float, ended: float, *, struck: float, back: float, grace: float) -> bool:
+    """Whether a process may have ended badly: another blow held it up, or killed a child. Or it tried until its grace
+    was over to hand in what it had, and its store was away, or had not been back for long enough to be found.
+
+    All are seconds: `struck` is when the last blow ended that was its own, `back` when its store came back, infinity if
+    that is still away."""
+    if struck >= asked - _FROZEN:
+        return True
+    return ended - asked >= grace and back >= ended - _AGAIN
 
 
 def _booted(setting: Setting, name: str) -> list[int]:

@@ -1,0 +1,99 @@
+"""Who counts as cut off from its store: only those who cannot reach it, and only for as long as they cannot."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from toril.torture.disk import Disk
+from toril.torture.driver import Torture, _Run
+from toril.torture.ledger import Ledger
+from toril.torture.plan import LINK, SERVER, Blow, Strike
+from toril.torture.proxy import Proxy
+from toril.torture.server import OwnRedis
+from toril.torture.setting import Setting
+from toril.torture.stations import Station
+
+KEPT_AWAY = {Strike.BLACKHOLE, Strike.DEAF, Strike.KILL_SERVER, Strike.FREEZE_SERVER, Strike.FILL_DISK}
+
+
+class Watched(Station):
+    """Counts how often it was cut off, and how often at the same time."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__("worker", Setting(folder=str(folder), name=name), Ledger(folder / f"{name}.log"))
+        self.outages = self.deepest = 0
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        with super().cut_off():
+            self.outages += 1
+            self.deepest = max(self.deepest, self._away)
+            yield
+
+
+class NoDisk(Disk):
+    """One that is neither filled nor emptied."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def fill(self) -> None:
+        await asyncio.sleep(0)
+
+    def empty(self) -> None:
+        pass
+
+
+@pytest.fixture
+async def run(tmp_path: Path) -> AsyncIterator[_Run]:
+    """Two processes that were never started, each with a wire that leads nowhere."""
+    made = _Run(
+        Torture(seed=1, url="redis", jobs=1, seconds=0.0, folder=tmp_path, tag="t", own_disk=True), AsyncExitStack()
+    )
+    made._workers = [Watched(tmp_path, "w0")]
+    made._producers = [Watched(tmp_path, "p0")]
+    made._proxies = [await Proxy("127.0.0.1", 1).start() for _ in range(2)]
+    made._disk = NoDisk()
+    yield made
+    for proxy in made._proxies:
+        await proxy.stop()
+
+
+def outages(run: _Run) -> list[int]:
+    return [station.outages for station in run._everyone if isinstance(station, Watched)]
+
+
+@pytest.mark.parametrize("strike", sorted(LINK))
+async def test_a_wire_cuts_off_its_own_process_while_it_is_mute(run: _Run, strike: Strike) -> None:
+    await run._on_store(Blow(0, strike, 0.0, 0.01))
+
+    assert outages(run) == [int(strike in KEPT_AWAY), 0]
+
+
+async def test_a_full_disk_cuts_off_everyone_once_at_a_time(run: _Run) -> None:
+    await asyncio.gather(*(run._on_store(Blow(0, Strike.FILL_DISK, 0.0, 0.01)) for _ in range(2)))
+
+    assert outages(run) == [2, 2]
+    assert [station.deepest for station in run._everyone if isinstance(station, Watched)] == [1, 1]
+
+
+async def test_a_server_cuts_off_everyone_while_it_does_not_serve(run: _Run, tmp_path: Path) -> None:
+    run._server = OwnRedis(tmp_path / "redis")
+    try:
+        await run._server.start()
+        await asyncio.gather(*(run._on_store(Blow(0, strike, 0.0, 0.05)) for strike in sorted(SERVER)))
+    finally:
+        await run._server.kill()
+
+    assert outages(run) == [len(SERVER & KEPT_AWAY)] * 2
+    assert [station.deepest for station in run._everyone if isinstance(station, Watched)] == [1, 1]
+
+
+async def test_who_has_no_such_store_is_not_cut_off(run: _Run) -> None:
+    for strike in SERVER:
+        assert await run._on_store(Blow(0, strike, 0.0, 0.01)) is None
+
+    assert outages(run) == [0, 0]
