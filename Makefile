@@ -66,12 +66,15 @@ PROOFS := tests/sim tests/torture tests/conformance/test_crash_points.py tests/c
 	tests/faults/test_power.py tests/faults/test_supervisor.py tests/faults/test_redis_trouble.py \
 	tests/interop/test_fleet.py tests/web/test_fuzz.py tests/web/test_schema.py
 
+# What readers are told of a run that is published, which it is whether it kept its promises or not.
+SAID = $(if $(NOTE),--note "$$NOTE") $(if $(REMARK),--remark "$$REMARK")
+export NOTE REMARK
+
 .PHONY: gate
 gate: setup servers node ## The figures T1 to T15 at their full size: a table, .proof/gate.json and docs/reliability.md
 	@$(BIN)/python -m tools.gate --new
-	$(GATE) $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) --dist worksteal $(PROOFS)
-	@$(BIN)/python -m tools.gate
-	@$(BIN)/python -m tools.proofs gate $(if $(NOTE),--note "$(NOTE)")
+	$(GATE) $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) --dist worksteal $(PROOFS); code=$$?; \
+		$(BIN)/python -m tools.gate || code=1; $(BIN)/python -m tools.proofs gate --code $$code $(SAID) && exit $$code
 
 .PHONY: lint
 lint: setup ## Style and formatting
@@ -126,8 +129,8 @@ screenshots: setup servers ## Take the pictures of the dashboard that the docs s
 
 .PHONY: soak
 soak: setup servers node ## The long run: torture and the simulator for TORIL_SOAK_MINUTES, into docs/reliability.md; then all of interop
-	TORIL_SOAK_MINUTES=$(TORIL_SOAK_MINUTES) $(BIN)/python -m tools.soak
-	@$(BIN)/python -m tools.proofs soak $(if $(NOTE),--note "$(NOTE)")
+	TORIL_SOAK_MINUTES=$(TORIL_SOAK_MINUTES) $(BIN)/python -m tools.soak; code=$$?; \
+		$(BIN)/python -m tools.proofs soak --code $$code $(SAID) && exit $$code
 	TORIL_INTEROP_ALL=1 TORIL_INTEROP_KILLS=10 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/interop
 	TORIL_BROWSER_ALL=1 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/dashboard
 

@@ -87,6 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     if "--new" in (sys.argv[1:] if arguments is None else arguments):
         FOLDER.mkdir(parents=True, exist_ok=True)
         FIGURES.write_text("", "utf-8")
+        GATE.unlink(missing_ok=True)  # of a run that breaks off nothing is shown, least of all what another found
         BEGAN.write_text(str(time.time()), "utf-8")
         return 0
     if not FIGURES.exists():

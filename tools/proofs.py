@@ -1,7 +1,7 @@
 """Figures of the gate and of the soak, kept in `tools/figures/` and shown in `docs/reliability.md`.
 
-python -m tools.proofs gate|soak [--note TEXT] [--remark TEXT]     keep what `.proof/gate.json` has, and show it
-python -m tools.proofs                                             only show again what is kept
+python -m tools.proofs gate|soak [--code CODE] [--note TEXT] [--remark TEXT]   keep `.proof/gate.json`, and show it
+python -m tools.proofs                                                         only show again what is kept
 """
 
 import argparse
@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,9 +45,12 @@ def rendered(document: Mapping[str, Any]) -> str:
         for row in document["rows"]
         if row["found"] != "not run"
     ]
+    code = document.get("code")
+    failed = f"The run ended with code {code}: a promise was broken, or a test failed." if code else None
     faults = ", ".join(f"{name} {count:,}" for name, count in document["faults"].items())
     remark = document.get("remark")  # of this run alone: it goes with the run's figures
-    return "\n".join([*lines, "", f"Faults of the simulator by kind: {faults}.", *(["", remark] if remark else [])])
+    said = [words for words in (f"Faults of the simulator by kind: {faults}.", failed, remark) if words]
+    return "\n".join(lines) + "".join(f"\n\n{words}" for words in said)
 
 
 def shown(page: str, kind: str, document: Mapping[str, Any]) -> str:
@@ -60,11 +64,14 @@ def shown(page: str, kind: str, document: Mapping[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", nargs="?", choices=KINDS)
+    parser.add_argument("--code", type=int, default=0, help="what the run ended with")
     parser.add_argument("--note", default="nothing else ran on it")
     parser.add_argument("--remark", default="", help="what readers have to know of this run")
     chosen = parser.parse_args()
     if chosen.kind is not None:
-        _keep(chosen.kind, chosen.note, chosen.remark)
+        if not gate.GATE.exists():
+            sys.exit(f"there is no {gate.GATE}: the run broke off, and nothing is kept of it")
+        _keep(chosen.kind, chosen.note, chosen.remark, chosen.code)
     page = PAGE.read_text("utf-8")
     for kind in KINDS:
         document = kept(kind)
@@ -72,11 +79,11 @@ def main() -> None:
     PAGE.write_text(page, "utf-8")
 
 
-def _keep(kind: str, note: str, remark: str) -> None:
+def _keep(kind: str, note: str, remark: str, code: int) -> None:
     found = json.loads(gate.GATE.read_text("utf-8"))
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()  # noqa: S607
     document = {
-        "when": time.strftime("%Y-%m-%d"), "commit": commit, "note": note, "remark": remark,
+        "when": time.strftime("%Y-%m-%d"), "commit": commit, "note": note, "remark": remark, "code": code,
         "minutes": found["minutes"],
         "machine": f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}",
         "rows": found["rows"], "faults": found["faults"],

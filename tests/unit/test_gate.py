@@ -50,3 +50,16 @@ def test_the_table_is_printed_and_written(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "simulated jobs" in done.stdout
     assert json.loads((tmp_path / "gate.json").read_text())["figures"]["T1"] == {"jobs": 42}
+
+
+def test_a_new_run_forgets_what_was_found_before(tmp_path: Path) -> None:
+    for name in ("figures.jsonl", "gate.json"):
+        (tmp_path / name).write_text("{}")
+
+    subprocess.run(
+        [sys.executable, "-m", "tools.gate", "--new"], cwd=ROOT, env={**os.environ, "TORIL_PROOF": str(tmp_path)},
+        check=True,
+    )  # fmt: skip
+
+    assert (tmp_path / "figures.jsonl").read_text() == ""
+    assert not (tmp_path / "gate.json").exists()

@@ -27,6 +27,7 @@ def test_no_promise_was_broken_at_the_gate() -> None:
 
     assert document is not None
     assert [row["id"] for row in document["rows"] if row["broken"]] == []
+    assert not document.get("code"), "a test failed"
 
 
 def test_what_was_not_run_is_left_out() -> None:
@@ -56,3 +57,8 @@ def test_a_remark_goes_with_the_run_that_it_is_about() -> None:
 
     assert remarked.endswith("\n\nOne part was left out.\n<!-- gate: end -->\n")
     assert shown(remarked, "gate", DOCUMENT) == shown(page, "gate", DOCUMENT)
+
+
+def test_a_run_that_failed_says_so() -> None:
+    assert "The run ended with code 1: a promise was broken, or a test failed." in rendered({**DOCUMENT, "code": 1})
+    assert "ended with" not in rendered({**DOCUMENT, "code": 0})
