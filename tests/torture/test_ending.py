@@ -10,6 +10,21 @@ from pathlib import Path
 
 import pytest
 
+# Starts a server as a torture does, and is killed while that stands still.
+DRIVER = """
+import asyncio, signal, sys
+from pathlib import Path
+from toril.torture.server import OwnRedis
+
+async def main():
+    server = OwnRedis(Path(sys.argv[1]))
+    await server.start()
+    server.signal(signal.SIGSTOP)
+    print("frozen", flush=True)
+    await asyncio.sleep(3600)
+
+asyncio.run(main())
+"""
 _PATIENCE = 120.0  # seconds
 
 
@@ -62,3 +77,27 @@ def test_a_torture_that_is_ended_leaves_nothing_running(number: signal.Signals, 
     else:
         assert code == 128 + number
         assert list(tmp_path.iterdir()) == []
+
+
+def still(pid: int) -> bool:
+    """Whether a process was stopped, by its state after the name in brackets."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_server_that_stands_still_does_not_outlive_its_driver(tmp_path: Path) -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(tmp_path / "redis")], cwd=tmp_path, stdout=subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"frozen\n"
+        until(lambda: sum(still(pid) for pid in within(tmp_path)) == 1)
+        assert len(within(tmp_path)) == 3  # the driver, the server and its guard
+        driver.kill()
+        until(lambda: within(tmp_path) == [])
+    finally:
+        driver.kill()
+        driver.communicate()
+        for pid in within(tmp_path):
+            os.kill(pid, signal.SIGKILL)

@@ -16,7 +16,8 @@ from toril.torture.plan import Blow, Strike
 __all__ = ["OwnRedis"]
 
 _PATIENCE = 300.0  # seconds until it answers: a busy machine reads a long log slowly
-_GUARDED = '"$@" & read -r _; kill -9 0'  # it ends with its input, so that it does not outlive the driver
+# A guard tells which process the server is, and ends it with its own input: so it does not outlive the driver.
+_GUARDED = '"$@" & echo $!; read -r _; kill -9 0'
 
 
 class OwnRedis:
@@ -28,7 +29,8 @@ class OwnRedis:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = _free_port()
-        self._process: asyncio.subprocess.Process | None = None
+        self._guard: asyncio.subprocess.Process | None = None
+        self._pid = 0
         self._struck = asyncio.Lock()
 
     async def start(self) -> None:
@@ -36,13 +38,15 @@ class OwnRedis:
         if binary is None:
             raise EngineUnusable("--url redis starts a server of its own, and there is no redis-server on the path")
         self.folder.mkdir(exist_ok=True)
-        self._process = await asyncio.create_subprocess_exec(
+        self._guard = guard = await asyncio.create_subprocess_exec(
             "sh", "-c", _GUARDED, "sh", binary, "--port", str(self.port), "--bind", "127.0.0.1",
             "--dir", str(self.folder), "--save", "", "--appendonly", "yes", "--appendfsync", "always",
             "--logfile", str(self.folder / "log"),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
+        assert guard.stdout is not None  # noqa: S101 - it is piped
+        self._pid = int(await guard.stdout.readline())
         until = SYSTEM.monotonic() + _PATIENCE
         while await self.tell("PING") != "+PONG":
             if SYSTEM.monotonic() > until:
@@ -84,16 +88,18 @@ class OwnRedis:
                     await self.tell("CLIENT", "KILL", "TYPE", "normal")
 
     def signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.returncode is None:
+        """To the server alone: a guard that stands still guards nothing."""
+        if self._pid:
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
+                os.kill(self._pid, number)
 
     async def kill(self) -> None:
-        """Returns once it is gone: its output ends when nobody has it open any more."""
-        if self._process is not None:
-            self.signal(signal.SIGKILL)
-            await self._process.communicate()
-            self._process = None
+        """Returns once it is gone, and its guard: their output ends when nobody has it open any more."""
+        guard, self._guard, self._pid = self._guard, None, 0
+        if guard is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(guard.pid, signal.SIGKILL)
+            await guard.communicate()
 
 
 def _free_port() -> int:
