@@ -47,6 +47,7 @@ class Node:
         self.name = name
         self.dead = False
         self.stopping = False
+        self.failed = False  # it could not start
         self.over = False
         self.clean = False  # it has stopped and left nothing behind
         self.delays = 0  # how often it was kept from running

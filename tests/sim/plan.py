@@ -46,6 +46,7 @@ class Plan:
     clerk: bool = False
     grouped: bool = False
     posted: bool = False
+    unfit: float = 0.0  # for so long no worker process can start
     look_every: int = 8  # effects between two looks into the whole store
     healthy: frozenset[str] = frozenset()  # processes that nothing befalls: they must get on while the others suffer
 

@@ -12,13 +12,24 @@ from typing import Final
 from tests.sim.journal import Journal
 from toril.supervisor.restarts import Restarts
 
-__all__ = ["LONGEST", "Post"]
+__all__ = ["LONGEST", "Post", "Unfit", "booted"]
 
 LONGEST: Final = 38.0  # seconds that a post may stay empty: half a minute, and a quarter of that by chance
 _AT_ONCE: Final = 0.5
 _ABOUT_A_SECOND: Final = 1.5
 _LEAST: Final = 0.7  # of a first pause, which is doubled each time
 _LONG_LIFE: Final = 60.0
+_UPDATE: Final = 5.0  # seconds after which the application becomes one that cannot start, where it does
+
+
+class Unfit(Exception):
+    """The application cannot start."""
+
+
+def booted(unfit: float) -> None:
+    """A process starts, unless the application is for so many seconds one that cannot."""
+    if _UPDATE <= _now() < _UPDATE + unfit:
+        raise Unfit("its update is broken")
 
 
 @dataclass(slots=True)

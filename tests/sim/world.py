@@ -18,7 +18,7 @@ from tests.sim.link import Link
 from tests.sim.loop import Deadlock, run, until
 from tests.sim.node import Node
 from tests.sim.plan import QUEUE, Plan
-from tests.sim.posts import LONGEST, Post
+from tests.sim.posts import LONGEST, Post, Unfit, booted
 from tests.sim.script import Kind
 from tests.sim.station import Home, Station, queue_of
 from tests.sim.store import MemoryStore, SimStore
@@ -274,9 +274,9 @@ class World:
             node = self.nodes[name] = Node(f"{name}.{self._births[name]}")
             node.root = self._start(self._live_on(node, work), node.main.context())
             await asyncio.wait({node.root})
-            if not node.dead and not node.stopping:
+            if not node.dead and not node.stopping and not node.failed:
                 return
-            how = "died" if node.dead else "stopped"
+            how = "died" if node.dead else "could not start" if node.failed else "stopped"
             self.journal.tally[f"process {how}"] += 1
             self.journal.note(f"{self.witness.now() - EPOCH} {node.name} {how}")
             ended = self.stations[name].keeper.ended if post is not None else 0
@@ -288,8 +288,8 @@ class World:
     async def _live_on(self, node: Node, work: Callable[[Node], Coroutine[Any, Any, None]]) -> None:
         try:
             await work(node)
-        except EngineUnavailable as error:
-            node.stopping = node.over = True  # its first call was not answered: whoever started it does so again
+        except (EngineUnavailable, Unfit) as error:
+            node.failed = node.over = True  # its first call was not answered: whoever started it does so again
             self.journal.note(f"{node.name} could not start: {error}")
         except Exception as error:
             if not node.dead:
@@ -314,6 +314,7 @@ class World:
             node, self._link(node), self._link(node), self._clock(node), self.plan.terms, self.conduct
         )  # fmt: skip
         self.stations[node.name.partition(".")[0]] = station
+        booted(self.plan.unfit)
         try:
             await station.run()
         finally:
