@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,38 @@ async def test_a_walk_goes_on_with_the_next_queue_where_its_own_is_gone(engine: 
 
     assert FaultKind.ORPHAN in rest
     assert none[-1].cursor is None
+
+
+async def test_a_walk_goes_on_in_a_queue_that_was_removed_and_made_again(engine: Store) -> None:
+    for queue, number in (("a", 600), ("a", 600), ("b", 3)):
+        await add(engine, *(NewJob(name="n") for _ in range(number)), queue=queue)
+    cursors = [look.cursor async for look in engine.faults(["a", "b"])]
+    while (await engine.obliterate("a")).more:
+        pass
+    await add(engine, NewJob(name="again"), queue="a")
+
+    suspected = [
+        fault
+        for cursor in cursors
+        if cursor is not None
+        async for look in engine.faults(["a", "b"], cursor=cursor)
+        for fault in look
+    ]
+
+    assert suspected == []
+    assert len((await claim(engine, queue="a")).jobs) == 1
+    assert len((await claim(engine, queue="b")).jobs) == 3
+
+
+async def test_a_job_is_put_back_into_no_line_but_that_of_its_own_queue(sqlite: Store, clock: ManualClock) -> None:
+    await plant(sqlite, clock, FaultKind.ORPHAN)
+    await add(sqlite, NewJob(name="n"), queue="b")
+    (lost,) = [fault for fault in await doctor_of(sqlite).faults(["q"]) if fault.kind is FaultKind.ORPHAN]
+    astray = replace(lost, queue="b")
+
+    async with unchanged(sqlite):
+        assert await sqlite.mend([astray], mode="mend") == [False]
+    assert await sqlite.mend([lost], mode="mend") == [True]
 
 
 @pytest.mark.parametrize("spot", ["", "é", "x" * 300, *map(_packed, ODD_SPOTS)])

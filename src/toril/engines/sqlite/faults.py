@@ -29,9 +29,10 @@ Looked: TypeAlias = tuple[list[Fault], Place]
 
 
 def _jobs(tx: Tx, row: QueueRow, after: Place) -> Looked:
-    """Jobs that stand nowhere, or in a place that there is not."""
-    start, end = [first_key(row.key)] if after is None else after, first_key(row.key + 1)
-    found = tx.all(_SQL["jobs"], (row.key, *start, end, _PAGE))
+    """Jobs that stand nowhere, or in a place that there is not. A queue that was removed and made again since the look
+    before has other keys: it is looked at from its beginning."""
+    start, end = max([first_key(row.key), *(after or ())]), first_key(row.key + 1)
+    found = tx.all(_SQL["jobs"], (row.key, start, end, _PAGE))
     lost = [
         Fault(kind=FaultKind.ORPHAN, queue=row.name, subject=job_id(key, chosen), place=f"jobs:{key}")
         for key, chosen, place, running, entries in found
@@ -161,7 +162,8 @@ def _of_a_job(tx: Tx, row: QueueRow, fault: Fault) -> bool:
         case FaultKind.PARENT:
             return job is not None and stands and job[2:4] == tuple(entry) and is_stuck(tx, key)
         case FaultKind.ORPHAN:
-            lost = job is not None and held is None
+            own = first_key(row.key) < key < first_key(row.key + 1)  # in the line of another queue it has no place
+            lost = own and job is not None and held is None
             return lost and (job[2] not in STATE_OF or tx.one(_SQL["entry"], (row.key, *job[2:4], key)) is None)
         case FaultKind.LOST:
             return job is not None and held is not None and held[0] + PATIENCE < tx.now
