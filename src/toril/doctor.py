@@ -30,7 +30,8 @@ from toril.states import FINISHED
 __all__ = ["Doctor", "Healer"]
 
 _BETWEEN: Final = 1.0  # seconds between the two looks
-_SCHEDULES: Final = 20  # a look
+_SCHEDULES: Final = 100  # a look
+_FEW_SCHEDULES: Final = 20  # where someone waits: each is asked for
 _SUSPECTS: Final = 100  # with so many a part has enough
 
 
@@ -55,7 +56,7 @@ class Doctor:
         file; that is not read through for damage, and if it is to be `quick`, nothing is counted."""
         until = self._clock.monotonic() + patience
         names = await self._store.queues() if queues is None else queues
-        found = judged(await self._store.checkup(quick=True)) if cursor is None else []
+        found = judged(await self._store.checkup(quick=True), counted=not quick) if cursor is None else []
         suspected: list[Fault] = []
         async with aclosing(self.looks(names, cursor=cursor, quick=quick)) as looks:
             async for look in looks:
@@ -113,17 +114,17 @@ class Doctor:
         if not isinstance(spot.at, str | None):
             raise unknown(cursor)
         while spot.queue:
-            found, at = await self._idle(spot.queue, spot.at)
+            found, at = await self._idle(spot.queue, spot.at, _FEW_SCHEDULES if quick else _SCHEDULES)
             spot = course.after(spot, at) or spot
             yield Page(found, cursor_of(spot))
         async with aclosing(self._store.faults(queues, cursor=spot.at, quick=quick)) as looks:
             async for look in looks:
                 yield Page(look.items, look.cursor and cursor_of(course.after(spot, look.cursor)))
 
-    async def _idle(self, queue: str, cursor: str | None) -> tuple[tuple[Fault, ...], str | None]:
-        """Some schedules of a queue that have no run to come, and where their list goes on."""
+    async def _idle(self, queue: str, cursor: str | None, most: int) -> tuple[tuple[Fault, ...], str | None]:
+        """Which of some schedules of a queue have no run to come, and where their list goes on."""
         try:
-            page = await self._store.schedules.page(queue, cursor=cursor, limit=_SCHEDULES)
+            page = await self._store.schedules.page(queue, cursor=cursor, limit=most)
             return tuple([_of_schedule(view) for view in page.items if await self._is_idle(view)]), page.cursor
         except EngineUnusable as error:
             place = f"schedules of {queue}"

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
@@ -19,6 +20,7 @@ from toril.clock import SYSTEM
 from toril.doctor import Doctor, Healer
 from toril.engine import Store
 from toril.engines.redis import RedisEngine
+from toril.engines.redis.walk import Walk
 from toril.engines.sqlite import SqliteEngine
 from toril.errors import InvalidOption
 from toril.model import (
@@ -36,6 +38,7 @@ from toril.model import (
     Mending,
     NewJob,
     Outcome,
+    Page,
     Pause,
     RateLimit,
     Retried,
@@ -58,11 +61,16 @@ ODD_SPOTS: list[Any] = [
     None, [], {}, "q", ["q"], ["q", "active"], ["q", "no", None], ["", "active", None], [1, "active", None],
     ["q", "active", -1], ["q", "active", 1.5], ["q", "active", [2**70]], ["q", "active", [True]], ["q", "active", {}],
     ["q", "active", "-1"], ["q", "active", "9" * 30], ["", "workers", ["x"]], ["", "layout", 7], ["q", "schedules", []],
+    ["q", "active", str(2**53)], ["q", "active", "9" * 5000],
 ]  # fmt: skip
 
 
 def _packed(spot: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(spot).encode()).decode().rstrip("=")
+
+
+def _unpacked(cursor: str) -> Any:
+    return json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
 
 
 def doctor_of(engine: Store) -> Doctor:
@@ -207,6 +215,78 @@ async def test_a_job_is_put_back_into_no_line_but_that_of_its_own_queue(sqlite: 
     async with unchanged(sqlite):
         assert await sqlite.mend([astray], mode="mend") == [False]
     assert await sqlite.mend([lost], mode="mend") == [True]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+async def test_a_cursor_of_a_quick_walk_is_good_for_a_whole_one_and_the_other_way_round(
+    engine: Store, quick: bool
+) -> None:
+    await add(engine, NewJob(name="n"))
+    doctor = doctor_of(engine)
+    cursors = [look.cursor async for look in doctor.looks(["q"], quick=quick)]
+    assert len(cursors) > 5
+    for cursor in cursors[:-1]:
+        part = await doctor.part(["q"], cursor=cursor, patience=10**6, quick=not quick)
+
+        assert part == Page(())
+
+
+async def test_only_what_is_not_quick_counts_and_says_what_it_left_out(sqlite: Store, clock: ManualClock) -> None:
+    await plant(sqlite, clock, FaultKind.COUNT)
+    doctor = doctor_of(sqlite)
+
+    quick = await doctor.part(patience=10**6, quick=True)
+    whole = await doctor.part(patience=10**6, quick=False)
+
+    (unread,) = quick.items
+    assert "nor were its jobs counted" in unread.summary
+    assert [finding.code for finding in whole.items] == ["wrong_count", "wrong_count", "unread"]
+    assert "not read through" in whole.items[-1].summary
+    assert "counted" not in whole.items[-1].summary
+
+
+async def test_where_nobody_waits_a_look_takes_more_schedules(engine: Store, clock: ManualClock) -> None:
+    for number in range(60):
+        schedule = Schedule(id=f"tick-{number}", job=NewJob(name="n"), every=60_000)
+        await engine.schedules.put("q", schedule, clock.now() + 60_000, expects=None)
+
+    looks = {quick: [look async for look in doctor_of(engine).looks(["q"], quick=quick)] for quick in (True, False)}
+
+    assert len(looks[True]) >= len(looks[False]) + 2
+    assert not any(look.items for each in looks.values() for look in each)
+
+
+async def test_a_look_goes_over_many_keys_if_it_has_little_to_ask(redis: Store) -> None:
+    assert isinstance(redis, RedisEngine)
+    scans, asked = Counter[str](), Counter[str]()
+
+    async def ask(*words: Any) -> Any:
+        scans[words[0]] += 1
+        return await redis._server.ask(*words)
+
+    async def run(script: str, queue: str, words: Any) -> Any:
+        asked[script] += 1
+        return await redis._read(script, queue, words)
+
+    async def walked(queue: str) -> int:
+        """How many looks it takes to go over the keys."""
+        scans.clear()
+        asked.clear()
+        walk = Walk(redis._address.prefix, redis._fleet, ask, run, redis._there)
+        steps = [_unpacked(look.cursor)[1] async for look in walk.faults([queue], None) if look.cursor]
+        return steps.count("keys")
+
+    for _ in range(2):
+        await add(redis, *(NewJob(name="n") for _ in range(1000)))
+    in_line = await walked("q")
+    assert scans["SCAN"] > 10
+    assert in_line <= scans["SCAN"] // 5 + 1
+    assert asked["survey_jobs"] == 0
+
+    await add(redis, *(NewJob(name="n", delay=60_000) for _ in range(1000)), queue="later")
+    later = await walked("later")
+    assert later > 4
+    assert asked["survey_jobs"] <= 3 * (later + 1)
 
 
 @pytest.mark.parametrize("spot", ["", "é", "x" * 300, *map(_packed, ODD_SPOTS)])

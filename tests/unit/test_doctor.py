@@ -74,6 +74,14 @@ def test_each_fact_that_endangers_a_file_is_a_finding(facts: dict[str, Any], cod
     assert (finding.code, finding.severity) == (code, Severity(severity))
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_what_was_left_out_is_told_and_nothing_else(counted: bool) -> None:
+    (finding,) = judged(replace(FILE, damage=None), counted=counted)
+
+    assert "not read through for damage" in finding.summary
+    assert ("nor were its jobs counted" in finding.summary) is not counted
+
+
 @pytest.mark.parametrize("kind", list(FaultKind))
 def test_every_fault_has_its_sentence_and_its_fix(kind: FaultKind) -> None:
     finding = finding_of(Fault(kind=kind, queue="q", subject="j7", place="bull:q:wait"))

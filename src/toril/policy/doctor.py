@@ -48,13 +48,14 @@ def finding_of(fault: Fault) -> Finding:
     )  # fmt: skip
 
 
-def judged(facts: Checkup) -> list[Finding]:
-    """The findings that the facts of a server or a file are. Of a sound one there are none."""
+def judged(facts: Checkup, *, counted: bool = True) -> list[Finding]:
+    """The findings that the facts of a server or a file are, beside which its jobs are `counted` or not. Of a sound one
+    that was read through there are none."""
     match facts:
         case ServerFacts():
             return [*_memory(facts), *_persistence(facts), *_replication(facts), *_manners(facts)]
         case FileFacts():
-            return list(_file(facts))
+            return list(_file(facts, counted=counted))
 
 
 def _memory(facts: ServerFacts) -> Iterator[Finding]:
@@ -142,12 +143,13 @@ def _manners(facts: ServerFacts) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _file(facts: FileFacts) -> Iterator[Finding]:
+def _file(facts: FileFacts, *, counted: bool) -> Iterator[Finding]:
     place = facts.place
     if facts.damage is None:
+        uncounted = "" if counted else ", nor were its jobs counted"
         yield _notice(
-            "unread", place, "the file was not read through for damage, nor were its jobs counted: that takes the "
-            "longer the larger it is", "toril doctor, or app.doctor() of a store in memory",
+            "unread", place, f"the file was not read through for damage{uncounted}: that takes the longer the larger "
+            "it is", "toril doctor, or app.doctor() of a store in memory",
         )  # fmt: skip
     for each in facts.damage or ():
         yield _error("damage", place, f"the file is damaged: {each}", f"sqlite3 {place} .recover, into a new file")

@@ -17,8 +17,12 @@ _STEPS: Final = ("lists", *_LISTS, *_SETS, "line")  # of a queue; one with the n
 _LAST: Final = ("keys", "workers")
 _PAGE: Final = 100  # ids a look
 _LISTED: Final = 1000  # ids of a list that are only read
-_KEYS: Final = 100  # keys a step of the scan
+_KEYS: Final = 100  # keys a step of the scan, and with so many to ask for a look has enough
+_SCANS: Final = 5  # steps a look, if there is little to ask for
 _WORKERS: Final = 500
+_LONGEST: Final = 2**53  # of a list: up to here scripts count exactly
+_SCANNED: Final = 2**64
+_DIGITS: Final = 20  # of that
 
 Looked = list[Fault]
 Checked = Callable[[Sequence[Fault]], Awaitable[list[Fault]]]
@@ -45,7 +49,7 @@ class Walk:
         course = Course(queues, _STEPS, _LAST)
         spot: Spot | None = course.first(cursor)
         while spot is not None:
-            if not (spot.at is None or _is_number(spot.at)):
+            if not (spot.at is None or _is_number(spot.at, _LONGEST if spot.step in _LISTS else _SCANNED)):
                 raise unknown(cursor)
             found, at = await self._look(spot, frozenset(queues))
             spot = course.after(spot, at)
@@ -110,9 +114,22 @@ class Walk:
     async def _keys(self, queues: frozenset[str], cursor: str) -> tuple[Looked, str | None]:
         """Jobs, locks and deduplication keys, which are found by their names alone. Other keys are left alone."""
         pattern = re.sub(r"([*?\[\]\\])", r"\\\1", self._prefix) + ":*"
-        following, keys = await self._ask("SCAN", cursor, "MATCH", pattern, "COUNT", _KEYS)
         jobs: dict[str, list[str]] = {}
         faults: list[Fault] = []
+        for _ in range(_SCANS):
+            cursor, keys = await self._ask("SCAN", cursor, "MATCH", pattern, "COUNT", _KEYS)
+            self._sort(keys, queues, jobs, faults)
+            if cursor == "0" or len(faults) + sum(map(len, jobs.values())) >= _KEYS:
+                break
+        found = await self._there(faults)
+        for queue, ids in jobs.items():
+            found += await self._orphans(queue, ids)
+        return found, None if cursor == "0" else cursor
+
+    def _sort(
+        self, keys: Sequence[str], queues: frozenset[str], jobs: dict[str, list[str]], faults: list[Fault]
+    ) -> None:
+        """Put those that have to be asked for with the jobs of their queue, or with what may be a fault."""
         for key in keys:
             queue, _, rest = key[len(self._prefix) + 1 :].partition(":")
             if queue not in queues:
@@ -123,10 +140,6 @@ class Walk:
                 faults.append(_of_key(FaultKind.DEDUP, queue, rest.removeprefix(KEYS["dedup"] + ":"), key))
             elif may_be_id(rest) and self._may_be_lost(queue, rest):
                 jobs.setdefault(queue, []).append(rest)
-        found = await self._there(faults)
-        for queue, ids in jobs.items():
-            found += await self._orphans(queue, ids)
-        return found, None if following == "0" else following
 
     def _may_be_lost(self, queue: str, identity: str) -> bool:
         listed = self._listed.get(queue, set())
@@ -157,5 +170,5 @@ def _of_key(kind: FaultKind, queue: str, subject: str, key: str) -> Fault:
     return Fault(kind=kind, queue=queue, subject=subject, place=key)
 
 
-def _is_number(at: object) -> bool:
-    return isinstance(at, str) and at.isascii() and at.isdigit() and int(at) < 2**64
+def _is_number(at: object, end: int) -> bool:
+    return isinstance(at, str) and len(at) <= _DIGITS and at.isascii() and at.isdigit() and int(at) < end
