@@ -124,7 +124,8 @@ async def test_an_event_that_is_recorded_again_when_all_of_it_was_handled_adds_n
     assert test.deaths == 1
     assert set(added.values()) == {1}
     assert len(added) == {"created": 6, "solved": 4}[kind]
-    assert {key: times for key, times in api.times.items() if times > 1} == {}
+    # Runs of schedules that the killed worker had under way just then are run again, as they should be.
+    assert {key: times for key, times in api.times.items() if times > 1 and "-repeat:" not in key} == {}
     assert doubles == {}
 
 
