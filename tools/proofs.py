@@ -35,6 +35,7 @@ def kept(kind: str) -> dict[str, Any] | None:
 
 def rendered(document: Mapping[str, Any]) -> str:
     lines = [
+        f"{document['when']}, commit {document['commit']}: "
         f"{document['minutes']:,.0f} minutes on {document['machine']}; {document['note']}.",
         "",
         "| | what | found | a release wants |",

@@ -4,7 +4,7 @@ import pytest
 from tools.proofs import KINDS, PAGE, kept, rendered, shown
 
 DOCUMENT = {
-    "minutes": 12.4, "machine": "2 cores", "note": "quiet",
+    "when": "2026-11-16", "commit": "abc1234", "minutes": 12.4, "machine": "2 cores", "note": "quiet",
     "rows": [
         {"id": "T1", "what": "simulated jobs", "found": "150,000", "release": "10,000,000", "broken": False},
         {"id": "T5", "what": "power cuts", "found": "not run", "release": "400", "broken": False},
@@ -33,7 +33,7 @@ def test_no_promise_was_broken_at_the_gate() -> None:
 def test_what_was_not_run_is_left_out() -> None:
     table = rendered(DOCUMENT)
 
-    assert "12 minutes on 2 cores; quiet." in table
+    assert "2026-11-16, commit abc1234: 12 minutes on 2 cores; quiet." in table
     assert "| T1 | simulated jobs | 150,000 | 10,000,000 |" in table
     assert "T5" not in table
     assert "kill 12,345" in table
