@@ -29,6 +29,8 @@ class Watch:
         self.owners: defaultdict[str, set[str]] = defaultdict(set)
         self.last_kept: dict[str, str] = {}
         self.started: set[str] = set()
+        self.given_up: set[str] = set()  # data of jobs that stalled more often than they may, be it before they ran
+        self._handed_out: dict[str, str] = {}
         self.calm_at = 0
         self._store = store
         self._clock = clock
@@ -56,6 +58,10 @@ class Watch:
 
     def saw(self, node: str, what: str, args: tuple[Any, ...], call: Call | None, answer: Any) -> None:
         self.note(node, what, f"{args[1:] if what.startswith('schedules') else ''} {answer}")
+        if what == "exchange":
+            self._handed_out.update((job.lease.id, job.data) for job in answer.jobs)
+        if what == "recover":
+            self.given_up.update(self._handed_out.get(identity, "") for identity in answer.failed)
         if what == "add" and (call is None or self._newest.get(call.sender) != call.seq):
             self._added(args[1], answer)
         if call is not None:

@@ -50,6 +50,11 @@ def test_a_schedule_that_is_far_behind_gets_the_time_to_catch_up() -> None:
     assert not keep_agenda(777000877093).violations
 
 
+def test_a_kept_job_may_be_given_up_before_it_ran() -> None:
+    """In this seed the answer to its only claim was lost, and a job that stalls once has failed."""
+    assert not keep_agenda(794833427820, store=RedisStore).violations
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS // 3, CHUNK))
 @pytest.mark.covers("R214", "R219", "R086")
 def test_no_seed_breaks_a_promise_of_schedules_or_keys_on_redis(first: int) -> None:
