@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_WORKERS ?= 3
+export PYTEST_WORKERS
+unexport PYTHONDONTWRITEBYTECODE  # or each process that a test starts compiles Toril anew
+PARALLEL := --numprocesses $(PYTEST_WORKERS) --dist worksteal
 NODE := tests/interop/node
 
 .DEFAULT_GOAL := help
@@ -54,10 +57,14 @@ $(NODE)/node_modules/.installed: $(NODE)/package.json $(NODE)/package-lock.json
 node: $(NODE)/node_modules/.installed ## Install what the tests with BullMQ for Node need
 
 .PHONY: test
-test: setup servers node lint types ## Everything that must be green: lint, types, tests; and the figures of the gate
+test: setup servers node lint types ## What a change needs to be green: lint, types, and the tests of every layer
 	@$(BIN)/python -m tools.gate --new
-	@$(MAKE) --no-print-directory unit
-	@$(BIN)/python -m tools.gate
+	@$(BIN)/python -m tools.suite quick; code=$$?; $(BIN)/python -m tools.gate || code=1; exit $$code
+
+.PHONY: test-all
+test-all: setup servers node ## The rest of the tests, in stages: every Redis, real processes, planted bugs, all of interop. STAGES="stores interop" for some
+	@$(BIN)/python -m tools.gate --new
+	@$(BIN)/python -m tools.suite $(STAGES); code=$$?; $(BIN)/python -m tools.gate || code=1; exit $$code
 
 # What the gate runs, and how much of it: about 14 minutes on two quiet cores.
 GATE := TORIL_SIM_SEEDS=400 TORIL_SIM_CROWDS=200 TORIL_SIM_REPLAYS=20 TORIL_MACHINE_EXAMPLES=200 TORIL_HTTP_FUZZ=20000 \
@@ -73,7 +80,7 @@ export NOTE REMARK
 .PHONY: gate
 gate: setup servers node ## The figures T1 to T15 at their full size: a table, .proof/gate.json and docs/reliability.md
 	@$(BIN)/python -m tools.gate --new
-	$(GATE) $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) --dist worksteal $(PROOFS); code=$$?; \
+	$(GATE) $(BIN)/pytest --quiet $(PARALLEL) $(PROOFS); code=$$?; \
 		$(BIN)/python -m tools.gate || code=1; $(BIN)/python -m tools.proofs gate --code $$code $(SAID) && exit $$code
 
 .PHONY: lint
@@ -84,10 +91,6 @@ lint: setup ## Style and formatting
 .PHONY: types
 types: setup ## Static types
 	$(BIN)/mypy
-
-.PHONY: unit
-unit: setup servers node ## The tests
-	$(BIN)/python -m tools.suite --numprocesses $(PYTEST_WORKERS) --dist worksteal
 
 .PHONY: format
 format: setup ## Put the code into shape
@@ -132,7 +135,6 @@ soak: setup servers node ## The long run: torture and the simulator for TORIL_SO
 	TORIL_SOAK_MINUTES=$(TORIL_SOAK_MINUTES) $(BIN)/python -m tools.soak; code=$$?; \
 		$(BIN)/python -m tools.proofs soak --code $$code $(SAID) && exit $$code
 	TORIL_INTEROP_ALL=1 TORIL_INTEROP_KILLS=10 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/interop
-	TORIL_BROWSER_ALL=1 $(BIN)/pytest --quiet --numprocesses $(PYTEST_WORKERS) tests/dashboard
 
 .PHONY: bench
 bench: setup servers ## Toril beside its peers, about 15 minutes: PEERS=toril,huey CASES=drain-100,latency ROUNDS=3 for a part

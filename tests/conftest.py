@@ -9,7 +9,8 @@ from zlib import crc32
 
 import pytest
 
-from tests.kinds import ASKED_FOR, GUARDED, REDIS, redis_of
+from tests.kinds import ASKED_FOR, GUARDED, KINDS, REDIS, redis_of
+from tests.tiers import THOROUGH_KINDS, is_thorough
 from toril.engine import Store
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.place import parse
@@ -28,47 +29,47 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-# Of what costs more than it tells every run has one case of each test; and of the last three, which run the scripts of
-# redis, each test is on one. TORIL_ENGINES=valkey, or another, runs all of it.
-_PARTS = {
-    "memory": "tests/conformance/",  # the same engine as sqlite, without a file
-    "tls": "tests/conformance/test_exchange",
-    "redis6": "tests/conformance/",
-    "valkey": "tests/conformance/",
-    "strict": "tests/conformance/",
-}
+# Of these kinds each test function of conformance runs one case. The last three run the scripts of redis on another
+# server, and take turns: each test function is on one of them. TORIL_ENGINES=valkey, or another, runs all of it.
+_ONE_CASE = {"memory", "tls", "redis6", "valkey", "strict"}
 _TURNS = ("redis6", "valkey", "strict")
-_WHOLE_ELSEWHERE = {"memory", "redis6", "valkey"}  # only conformance has so many cases
+_CONFORMANCE = "tests/conformance/"
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of some kinds of engine only a part of conformance; or what was asked for."""
-    firsts: dict[tuple[str, str | None], str] = {}  # of a test function and a kind, the case that stands for all
+    """Leave out what no run needs, and mark what `make test` does not need."""
+    firsts: dict[tuple[str, str], str] = {}  # of a test function and a kind, the case that stands for all
     for item in items:
         kind = _kind_of(item)
-        if _PARTS.get(kind or "", "nothing") in item.nodeid:
+        if kind in _ONE_CASE:
             which = (item.nodeid.partition("[")[0], kind)
             firsts[which] = min(firsts.get(which, item.nodeid), item.nodeid)
 
     def wanted(item: pytest.Item) -> bool:
-        kind = _kind_of(item)
-        if ASKED_FOR:
-            return kind is None or kind in ASKED_FOR
-        if kind not in _PARTS or (kind in _WHOLE_ELSEWHERE and _PARTS[kind] not in item.nodeid):
-            return kind not in GUARDED
-        function = item.nodeid.partition("[")[0]
+        kind, function = _kind_of(item), item.nodeid.partition("[")[0]
+        if ASKED_FOR or kind not in _ONE_CASE:
+            return True
+        if not function.startswith(_CONFORMANCE):
+            return kind != "tls"
+        if kind == "tls" and "test_exchange" not in function:
+            return False
         turn = _TURNS[crc32(function.encode()) % len(_TURNS)]
-        return firsts.get((function, kind)) == item.nodeid and (kind not in _TURNS or kind == turn)
+        return firsts[function, kind] == item.nodeid and (kind not in _TURNS or kind == turn)
 
     config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
     items[:] = [item for item in items if wanted(item)]
+    for item in items:
+        if _kind_of(item) in THOROUGH_KINDS or is_thorough(item.nodeid):
+            item.add_marker("thorough")
 
 
 def _kind_of(item: pytest.Item) -> str | None:
     """Which engine this is a case for."""
     given = getattr(item, "callspec", None)
-    names = ("engine", "shared_engine")
-    return None if given is None else next((given.params[name] for name in names if name in given.params), None)
+    names = ("engine", "shared_engine", "timed")
+    found = None if given is None else next((given.params[name] for name in names if name in given.params), None)
+    return found if isinstance(found, str) else None
 
 
 def engine_of(kind: str, clock: ManualClock, folder: Path) -> Store:
@@ -90,17 +91,14 @@ async def opened(kind: str, clock: ManualClock, folder: Path) -> AsyncIterator[S
         await store.close()
 
 
-SHARED = ["sqlite", *REDIS]  # engines that several processes can use at once
-
-
-@pytest.fixture(params=["memory", *SHARED, *GUARDED])
+@pytest.fixture(params=KINDS)
 async def engine(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
     """Every engine there is."""
     async with opened(request.param, clock, tmp_path) as store:
         yield store
 
 
-@pytest.fixture(params=[*SHARED, *GUARDED])
+@pytest.fixture(params=[kind for kind in KINDS if kind != "memory"])
 async def shared_engine(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> AsyncIterator[Store]:
     """Every engine that several processes can share."""
     async with opened(request.param, clock, tmp_path) as store:

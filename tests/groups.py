@@ -30,7 +30,8 @@ class Sentinel(RedisServer):
         (self.folder / "sentinel.conf").write_text(
             f"sentinel monitor {SERVICE} 127.0.0.1 {port} 2\n"
             f"sentinel down-after-milliseconds {SERVICE} {down_after}\n"
-            f"sentinel failover-timeout {SERVICE} 1000\n"
+            # Also how long a replica may follow nobody before the Sentinels put it right: longer than `cut_off` needs.
+            f"sentinel failover-timeout {SERVICE} 10000\n"
         )
         self._options = ("--sentinel",)
         return self
@@ -42,7 +43,7 @@ class Sentinel(RedisServer):
 class Pair:
     """A server and its replica, and three Sentinels that replace the one by the other."""
 
-    def __init__(self, *, down_after: int = 1000) -> None:
+    def __init__(self, *, down_after: int = 3000) -> None:
         self.servers = [RedisServer(*_QUICK), RedisServer(*_QUICK)]
         self._down_after = down_after
         self.sentinels: list[Sentinel] = []
@@ -98,7 +99,7 @@ def _knows(sentinel: Sentinel, port: int | None = None) -> bool:
 
 
 @contextmanager
-def pair(*, down_after: int = 1000) -> Iterator[Pair]:
+def pair(*, down_after: int = 3000) -> Iterator[Pair]:
     made = Pair(down_after=down_after)
     try:
         yield made.start()

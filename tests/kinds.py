@@ -13,13 +13,15 @@ from tests.servers import RedisServer, free_port
 from toril.clock import Clock
 from toril.engines.redis import RedisEngine
 
-__all__ = ["ASKED_FOR", "GUARDED", "REDIS", "acl_line", "redis_of"]
+__all__ = ["ASKED_FOR", "GUARDED", "KINDS", "REDIS", "acl_line", "redis_of"]
 
 REDIS = ["redis", "redis6", "valkey"]  # 7.0 of Debian; 6.2 and Valkey 9 as packages
-# A cluster of three; a user with the rights of docs/redis.md; TLS; and such a user in a cluster. Every run has one case
-# of each test function for the last one, and a few for TLS; TORIL_ENGINES=cluster,acl,tls runs everything on those.
+# A cluster of three; a user with the rights of docs/redis.md; TLS; and such a user in a cluster.
 GUARDED = ["cluster", "acl", "tls", "strict"]
 ASKED_FOR = [kind for kind in os.environ.get("TORIL_ENGINES", "").split(",") if kind]
+# `make test` sets TORIL_QUICK, so that what it leaves to `make test-all` is not even collected.
+_QUICK = bool(os.environ.get("TORIL_QUICK"))
+KINDS = ASKED_FOR or (["memory", "sqlite", "redis"] if _QUICK else ["memory", "sqlite", *REDIS, "tls", "strict"])
 _DOCUMENT = Path(__file__).parents[1] / "docs" / "redis.md"
 
 

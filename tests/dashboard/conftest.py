@@ -6,8 +6,6 @@ A test that changes something makes its own jobs; what `seed` has made is for al
 """
 
 import asyncio
-import os
-import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,8 +17,6 @@ from playwright.async_api import Browser, async_playwright
 from tests.dashboard.guests import Guest, launched
 from tests.dashboard.stage import Stage
 from tests.servers import RedisServer
-
-KINDS = ("sqlite", "redis")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -57,16 +53,13 @@ def staged(kind: str, stages: dict[str, Stage], folder: Path, redis: RedisServer
     return stages[kind]
 
 
-@pytest.fixture(params=KINDS if os.environ.get("TORIL_BROWSER_ALL") else ["either"])
+@pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.thorough)])
 def stage(
     request: pytest.FixtureRequest, redis_of_ours: RedisServer, stages: dict[str, Stage],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Stage:  # fmt: skip
-    """The helpdesk on one of the kinds of store, by the name of the test; with TORIL_BROWSER_ALL on each."""
-    by_name = KINDS[zlib.crc32(request.node.originalname.encode()) % len(KINDS)]
-    return staged(
-        request.param if request.param in KINDS else by_name, stages, tmp_path_factory.mktemp("stage"), redis_of_ours
-    )
+    """The helpdesk on each kind of store."""
+    return staged(request.param, stages, tmp_path_factory.mktemp("stage"), redis_of_ours)
 
 
 @pytest.fixture

@@ -139,12 +139,16 @@ async def test_a_control_that_no_replica_confirms_is_not_known_to_have_happened(
 
 
 async def test_an_app_asks_for_it_by_name(servers: tuple[RedisServer, RedisServer]) -> None:
-    app = App(servers[0].url, durability="replicated")
-    queue = app.queue("q")
-    async with app:
+    patient = App(f"{servers[0].url}?timeout=30&replicas_timeout=20", durability="replicated")
+    queue = patient.queue("q")
+    async with patient:
         job = await queue.add("n", 1)
         assert servers[1].tell("EXISTS", f"bull:q:{job.id}") == b":1"
-        servers[1].signal(signal.SIGSTOP)
+
+    servers[1].signal(signal.SIGSTOP)
+    usual = App(servers[0].url, durability="replicated")
+    queue = usual.queue("q")
+    async with usual:
         with pytest.raises(AddUncertain):
             await queue.add("n", 2)
 

@@ -10,16 +10,17 @@ from tests.interop.node import Driver, Node
 from tests.interop.side import Toril
 from tests.servers import RedisServer
 
-MAJORS = (6, 5)
 ALL = bool(os.environ.get("TORIL_INTEROP_ALL"))
+NEWEST = pytest.param(6, id="bullmq6")
+BEFORE = pytest.param(5, id="bullmq5", marks=pytest.mark.thorough)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every test runs against both majors; a module whose jobs are written by hand says `ONE_MAJOR`, and runs against
     the second one only with TORIL_INTEROP_ALL=1."""
     if "major" in metafunc.fixturenames:
-        majors = MAJORS[:1] if hasattr(metafunc.module, "ONE_MAJOR") and not ALL else MAJORS
-        metafunc.parametrize("major", majors, ids=[f"bullmq{major}" for major in majors])
+        only_one = hasattr(metafunc.module, "ONE_MAJOR") and not ALL
+        metafunc.parametrize("major", [NEWEST] if only_one else [NEWEST, BEFORE])
 
 
 @pytest.fixture(scope="session")

@@ -1,76 +1,114 @@
-"""The second look at tests that failed beside others."""
+"""The stages of the test suite: what fails twice fails the suite, what passes at last is noted as unsteady."""
 
 import os
-import subprocess
-import sys
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from tools.suite import LOOKS, MOST
+from tools import suite
+from tools.suite import MOST_UNSTEADY, QUICK, STAGES, Stage, run_stage, unsteady_problems
 
 ROOT = Path(__file__).parents[2]
+TODAY = date(2026, 11, 16)
+STAGE = Stage("given", ("test_given.py",), 1)
 
-UNSTEADY = """
+# Fails in the runs whose numbers are given.
+FAILING = """
+import pytest
 from pathlib import Path
 
+@pytest.mark.thorough
 def test_steady() -> None:
     pass
 
-def test_unsteady() -> None:
+@pytest.mark.thorough
+def test_given() -> None:
     runs = Path("runs")
     before = runs.read_text() if runs.exists() else ""
     runs.write_text(before + "x")
-    assert len(before) not in {wrong}, "it was disturbed"
-"""
-MANY = """
-import pytest
-from pathlib import Path
-
-@pytest.mark.parametrize("number", range({many}))
-def test_once(number: int) -> None:
-    mark = Path(f"ran-{{number}}")
-    if not mark.exists():
-        mark.touch()
-        raise AssertionError("it was disturbed")
+    assert len(before) not in {runs_that_fail}, "it was disturbed"
 """
 
 
-def suite(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # half of a second instead of several
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = thorough\naddopts = -ra\n")
+    return tmp_path
+
+
+def stage_with(folder: Path, text: str, stage: Stage = STAGE) -> suite.Outcome:
     (folder / "test_given.py").write_text(text)
-    (folder / "pytest.ini").write_text("[pytest]\n")
-    return subprocess.run(
-        [sys.executable, "-m", "tools.suite"], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return run_stage(stage, root=folder, logs=folder / "logs")
 
 
-def test_what_passes_by_itself_is_named_and_lets_the_suite_pass(tmp_path: Path) -> None:
-    done = suite(tmp_path, UNSTEADY.replace("{wrong}", "{0}"))
-
-    assert done.returncode == 0
-    assert "it was disturbed" in done.stdout
-    assert "UNSTEADY" in done.stdout
-    assert done.stdout.rstrip().endswith("test_given.py::test_unsteady")
-    assert len((tmp_path / "runs").read_text()) == 1 + LOOKS
+def failing_in(*runs: int) -> str:
+    return FAILING.replace("{runs_that_fail}", repr(runs))
 
 
-@pytest.mark.parametrize("again", range(1, 1 + LOOKS))
-def test_what_fails_once_more_fails_the_suite(tmp_path: Path, again: int) -> None:
-    done = suite(tmp_path, UNSTEADY.replace("{wrong}", f"{{0, {again}}}"))
+def test_a_test_that_passes_the_second_time_is_unsteady(folder: Path) -> None:
+    found = stage_with(folder, failing_in(0))
 
-    assert done.returncode == 1
-    assert "failed by itself too, 1 of 3 times" in done.stdout
-
-
-def test_many_failures_are_no_coincidence(tmp_path: Path) -> None:
-    done = suite(tmp_path, MANY.format(many=MOST + 1))
-
-    assert done.returncode == 1
-    assert "again" not in done.stdout
+    assert found.failed == ()
+    assert found.unsteady == ("test_given.py::test_given",)
+    assert (folder / "runs").read_text() == "xx"
+    assert "it was disturbed" in found.log.read_text()
+    assert "UNSTEADY test_given.py::test_given" in (folder / "logs" / "given.failed").read_text()
 
 
-def test_a_run_that_goes_wrong_itself_is_not_looked_at_again(tmp_path: Path) -> None:
-    done = suite(tmp_path, "import nothing_of_that_name\n")
+def test_a_test_that_fails_twice_fails_the_stage(folder: Path) -> None:
+    found = stage_with(folder, failing_in(0, 1))
 
-    assert done.returncode not in {0, 1}
-    assert "again" not in done.stdout
+    assert found.failed == ("test_given.py::test_given",)
+    assert found.unsteady == ()
+    assert found.passed == 1
+
+
+def test_nothing_is_run_twice_in_make_test(folder: Path) -> None:
+    quick = Stage("given", ("test_given.py",), 1, marks="thorough", is_quick=True)
+
+    found = stage_with(folder, failing_in(0), quick)
+
+    assert found.failed == ("test_given.py::test_given",)
+    assert (folder / "runs").read_text() == "x"
+
+
+def test_a_run_that_breaks_off_fails_the_stage(folder: Path) -> None:
+    found = stage_with(folder, "import nothing_of_that_name\n")
+
+    assert len(found.failed) == 1
+    assert "nothing_of_that_name" in found.log.read_text()
+
+
+def test_a_few_recent_unsteady_tests_are_tolerated_and_no_more() -> None:
+    recent = {f"test_{number}": TODAY for number in range(MOST_UNSTEADY)}
+
+    assert unsteady_problems(recent, TODAY) == []
+    assert unsteady_problems(recent | {"test_more": TODAY}, TODAY) != []
+    assert unsteady_problems({"test_old": TODAY - timedelta(days=7)}, TODAY) == []
+    assert "test_old" in unsteady_problems({"test_old": TODAY - timedelta(days=8)}, TODAY)[0]
+
+
+def test_an_unsteady_test_keeps_its_first_date_and_the_file_its_heading(tmp_path: Path) -> None:
+    path = tmp_path / "unsteady.toml"
+    path.write_text("# what this is\n")
+
+    suite._noted(path, ['tests/a.py::test["b"]'], TODAY)
+    known = suite._noted(path, ['tests/a.py::test["b"]', "tests/c.py::test"], TODAY + timedelta(days=1))
+
+    assert known == {'tests/a.py::test["b"]': TODAY, "tests/c.py::test": TODAY + timedelta(days=1)}
+    assert path.read_text().startswith("# what this is\n")
+    assert suite._noted(path, [], TODAY) == known
+
+
+def test_every_thorough_test_belongs_to_one_stage() -> None:
+    """Stages share no file, and together they are the whole folder."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        name = str(path.relative_to(ROOT))
+        owners = [stage.name for stage in STAGES if _within(name, stage.paths) and not _within(name, stage.leaving_out)]
+        assert len(owners) == 1, f"{name} is run by {owners}"
+    assert QUICK.marks == f"not {STAGES[0].marks}"
+
+
+def _within(name: str, paths: tuple[str, ...]) -> bool:
+    return any(name == path or name.startswith(path + os.sep) for path in paths)

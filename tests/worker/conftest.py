@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SHARED, engine_of
+from tests.conftest import engine_of
+from tests.kinds import GUARDED, KINDS
 from toril import App
 from toril.events import EventName
 from toril.testing import ManualClock, Memory
@@ -50,7 +51,7 @@ def app(tmp_path: Path) -> App:
     return App(f"sqlite:///{tmp_path / 'jobs.db'}")
 
 
-@pytest.fixture(params=["memory", *SHARED])
+@pytest.fixture(params=[kind for kind in KINDS if kind not in GUARDED])
 def timed(request: pytest.FixtureRequest, tmp_path: Path) -> Timed:
     """What `toril.testing.memory` is, on every engine: the app on an empty store, and time that passes when told to."""
 
