@@ -17,6 +17,7 @@ _THOROUGH: Final = (
     "tests/bench/test_measuring.py",
     "tests/cli/test_bench.py",
     "tests/cli/test_demo.py::test_the_demo",
+    "tests/conformance/test_machine.py::TestSqlite",  # the same engine as in memory, on a file
     "tests/dashboard/test_acts.py",
     "tests/dashboard/test_every_page.py",
     "tests/dashboard/test_hostile.py",
