@@ -49,8 +49,10 @@ def rendered(document: Mapping[str, Any]) -> str:
     code = document.get("code")
     failed = f"The run ended with code {code}: a promise was broken, or a test failed." if code else None
     faults = ", ".join(f"{name} {count:,}" for name, count in document["faults"].items())
+    seeds = ", ".join(f"`{name}`" for name in document.get("seeds", ()))
+    kept = f"Kept in `tests/seeds/`, for what they broke: {seeds}." if seeds else None
     remark = document.get("remark")  # of this run alone: it goes with the run's figures
-    said = [words for words in (f"Faults of the simulator by kind: {faults}.", failed, remark) if words]
+    said = [words for words in (f"Faults of the simulator by kind: {faults}.", failed, kept, remark) if words]
     return "\n".join(lines) + "".join(f"\n\n{words}" for words in said)
 
 
@@ -87,7 +89,7 @@ def _keep(kind: str, note: str, remark: str, code: int) -> None:
         "when": time.strftime("%Y-%m-%d"), "commit": commit, "note": note, "remark": remark, "code": code,
         "minutes": found["minutes"],
         "machine": f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}",
-        "rows": found["rows"], "faults": found["faults"],
+        "rows": found["rows"], "faults": found["faults"], "seeds": sorted(found["figures"].get("kept seeds", ())),
     }  # fmt: skip
     _path(kind).parent.mkdir(exist_ok=True)
     _path(kind).write_text(json.dumps(document, indent=1) + "\n", "utf-8")

@@ -1,6 +1,7 @@
 """The long run: `python -m tools.soak`, for TORIL_SOAK_MINUTES (60): torture on both kinds of store, then new seeds.
 
-A seed that breaks a promise is made as small as it can be and kept in `tests/seeds/`. The figures are printed as those
+A seed that breaks a promise is made as small as it can be and kept in `tests/seeds/`; the command that replays it is
+printed. The figures are printed as those
 of the gate are, and written to `.proof/gate.json`.
 """
 
@@ -9,29 +10,20 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
 from typing import Any
 
 from tests.proof import prove
-from tests.sim.agenda import keep_agenda
-from tests.sim.circuits import break_circuits
-from tests.sim.clock import stream
-from tests.sim.faults import draw_rough
 from tests.sim.figures import prove_seed
-from tests.sim.kept import STORES, keep
-from tests.sim.loom import weave
-from tests.sim.plan import Plan
-from tests.sim.world import simulate
+from tests.sim.kept import Trial, command, keep
 
 from tools import gate
 from toril.torture.checker import PROMISES
 
 MINUTES = float(os.environ.get("TORIL_SOAK_MINUTES", "60"))
 RATE = 40  # jobs a second, which two busy cores can do
-# None is the fleet's, whose plans come in kinds of their own.
-WORLDS: tuple[Callable[..., Any] | None, ...] = (None, None, None, keep_agenda, weave, break_circuits)
+WORLDS = ("fleet", "fleet", "fleet", "agenda", "flows", "circuits")  # half of the seeds are the fleet's
+FLEETS = ("grouped", "rough", "lively", "posts", "plain")  # whose plans come in kinds of their own
 BATCH = 20  # seeds that a process does at a time
 
 
@@ -88,37 +80,25 @@ def _batch(first: int) -> int:
 
 
 def _is_broken(seed: int) -> bool:
-    """One seed, of each world and weather in turn; every fourth on Redis."""
-    store = "redis" if seed % 4 == 0 else "memory"
-    world = WORLDS[seed // 4 % len(WORLDS)]
-    plan = None
-    if world is None:
-        plan = _plan(seed)
-        result: Any = simulate(seed, store=STORES[store], plan=plan)
-    else:
-        result = world(seed, store=STORES[store])
-    prove_seed(result.tally, getattr(result, "jobs", 0))
+    """One seed, of each kind of plan in turn; every fourth on Redis."""
+    trial = Trial.draw(_kind(seed), seed, "redis" if seed % 4 == 0 else "memory")
+    result = trial.run()
+    prove_seed(result.tally, result.jobs)
     if result.violations:
         prove("T7", broken_seeds=1)
         print(result, flush=True)
-        print(f"kept as {keep(seed, store=store, plan=plan) if plan else None}", flush=True)
+        path = keep(trial)
+        if path is None:
+            print(f"{trial.name} does not replay: run again, it broke nothing", flush=True)
+        else:
+            prove("kept seeds", **{path.name: 1})
+            print(f"kept as {path.name}; replay with  {command(path)}", flush=True)
     return bool(result.violations)
 
 
-def _plan(seed: int) -> Plan:
-    """As drawn; or with groups, or clocks that jump, or some who are well, or a supervisor's rules."""
-    plan = Plan.draw(seed)
-    match seed // 24 % 5:
-        case 0:
-            return replace(plan, grouped=True)
-        case 1:
-            return replace(plan, mix=plan.mix | draw_rough(stream(seed, "rough")))
-        case 2:
-            return Plan.lively(seed)
-        case 3:
-            return plan.with_posts()
-        case _:
-            return plan
+def _kind(seed: int) -> str:
+    world = WORLDS[seed // 4 % len(WORLDS)]
+    return FLEETS[seed // 24 % len(FLEETS)] if world == "fleet" else world
 
 
 if __name__ == "__main__":

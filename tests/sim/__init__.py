@@ -6,7 +6,9 @@
   `crew`: producers, with the real queue, and an operator
 - `journal`, `ledger`, `witness`, `controls`: what happened, and after every effect whether it may have; `conduct`,
   `outcomes`: whether workers did what follows from what their handlers did; `checker`: the total at the end
-- `plan`, `world`: what a seed stands for, and one run of it; `replay`: the same from the command line
+- `plan`, `world`: what a seed stands for, and one run of it; `agenda`, `loom`, `circuits`: worlds of schedules, flows
+  and circuit breakers; `result`: what came of a run, whichever the world
+- `kept`: plans as files, made small; `replay`: runs one again from the command line
 - `stage`, `scenario`, `brittle`: one fault at a time, at every point of every call; `mutants` (of the store),
   `mutants_loop`, `mutants_worker`: bugs to plant
 """

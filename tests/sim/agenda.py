@@ -7,17 +7,17 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextvars import Context
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.sim.chaos import Chaos
 from tests.sim.clock import SimClock, stream
-from tests.sim.faults import Fault, Storm, Weather, draw_mix
-from tests.sim.journal import Journal, Violation
+from tests.sim.faults import CALM, Fate, Storm, Weather
+from tests.sim.journal import Journal
 from tests.sim.line import Line, Watch
-from tests.sim.loop import Deadlock, run, until
+from tests.sim.loop import until
 from tests.sim.node import Node
-from tests.sim.plan import QUEUE, Terms
+from tests.sim.plan import QUEUE, AgendaPlan, StruckCall
+from tests.sim.result import Result, played
 from tests.sim.station import Home, KeptAside
 from tests.sim.store import MemoryStore, SimStore
 from tests.sim.tidy import check_keys, check_schedules
@@ -25,7 +25,6 @@ from toril.clock import Clock
 from toril.context import JobContext
 from toril.errors import EngineUnavailable, TransientError
 from toril.events import Events
-from toril.logs import log
 from toril.model import REMOVE, Dedup
 from toril.plan import Plan as Hooks
 from toril.policy.retry import Fixed, Retry
@@ -33,7 +32,7 @@ from toril.queue import Queue, QueueOptions
 from toril.schedule import boot
 from toril.worker.process import Process
 
-__all__ = ["Agenda", "AgendaPlan", "Outcome", "keep_agenda"]
+__all__ = ["Agenda", "is_struck", "keep_agenda"]
 
 _RESTART: Final = 0.15  # seconds until a killed process is started again
 _CATCH_UP: Final = 30  # seconds for schedules that are behind when the faults are over
@@ -43,90 +42,46 @@ _DEDUPS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgendaPlan:
-    """What a seed stands for here. Times are seconds."""
-
-    seed: int
-    workers: int
-    terms: Terms
-    storm: float
-    patience: float
-    mix: dict[Fault, float]
-    skew: int = 0
-    meddler: bool = False
-    rest: float = 5.0
-    tasks: int = 14
-
-    @classmethod
-    def calm(cls) -> "AgendaPlan":
-        """A short day on which nothing happens by itself."""
-        none = dict.fromkeys(Fault, 0.0)
-        terms = Terms(slots=4, lease=600, max_stalls=1, grace=3.0)
-        return cls(seed=0, workers=1, terms=terms, storm=1.2, patience=0.1, mix=none, rest=2.0, tasks=4)
-
-    @classmethod
-    def draw(cls, seed: int) -> "AgendaPlan":
-        chance = stream(seed, "agenda")
-        lease = chance.choice((1000, 2000, 3000))
-        return cls(
-            seed=seed,
-            workers=chance.choice((1, 2, 2, 3)),
-            terms=Terms(slots=chance.choice((2, 4)), lease=lease, max_stalls=chance.choice((0, 1, 2)), grace=3.0),
-            storm=chance.uniform(2, 5),
-            patience=chance.choice((0.1, 0.5)),
-            mix=draw_mix(chance),
-            skew=chance.choice((0, 0, -7_200_000, 7_200_000)),
-            meddler=chance.random() < 0.6,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a seed."""
-
-    seed: int
-    violations: tuple[Violation, ...]
-    tally: Counter[str]
-    tail: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return "\n  ".join([f"seed {self.seed}", *map(str, self.violations[:5]), "last steps", *self.tail])
-
-
 def keep_agenda(
-    seed: int, *, store: Callable[[Clock], SimStore] = MemoryStore, plan: AgendaPlan | None = None,
-    weather: Weather | None = None,
-) -> Outcome:  # fmt: skip
+    seed: int, *, store: Callable[[Clock], SimStore] = MemoryStore, plan: AgendaPlan | None = None, trace: bool = False
+) -> Result:
     """Run one seed to its end, on a loop of its own."""
-    return outcome_of(Agenda(plan or AgendaPlan.draw(seed), store, weather))
+    return played("agenda", Agenda(plan or AgendaPlan.draw(seed), store, trace=trace))
 
 
-def outcome_of(world: "Agenda") -> Outcome:
-    """What comes of a world that is run to its end."""
-    log.disabled = True
-    try:
-        run(world.run())
-    except Deadlock as error:
-        world.journal.violated("I15", str(error))
-    finally:
-        log.disabled = False
-    journal = world.journal
-    return Outcome(world.plan.seed, tuple(journal.violations), journal.tally + world.storm.tally, tuple(journal.tail))
+def is_struck(what: str) -> bool:
+    """Whether a plan with a single fault counts calls like this one."""
+    return what.startswith("schedules") or what in {"exchange", "add", "recover"}
+
+
+class OneCall:
+    """The weather of a plan with a single fault: calm, but for one call of the first worker."""
+
+    patience = 0.1
+
+    def __init__(self, fault: StruckCall) -> None:
+        self._fault = fault
+        self._calls = 0
+
+    def fate(self, node: str, what: str) -> Fate:
+        if node != "w0" or not is_struck(what):
+            return CALM
+        self._calls += 1
+        return self._fault.fate if self._calls - 1 == self._fault.at else CALM
 
 
 class Agenda:
     """The fleet, its schedules and its keys."""
 
-    def __init__(self, plan: AgendaPlan, store: Callable[[Clock], SimStore], weather: Weather | None = None) -> None:
+    def __init__(self, plan: AgendaPlan, store: Callable[[Clock], SimStore], *, trace: bool = False) -> None:
         self.plan = plan
-        self.journal = Journal()
+        self.journal = Journal(lines=[] if trace else None)
         clock = SimClock(stream(plan.seed, "store"))
         self.store = store(clock)
         self.witness = Watch(self.journal, self.store, clock)
         self.storm = Storm(stream(plan.seed, "calls"), plan.mix, patience=plan.patience, lateness=self._lateness)
         self.nodes: dict[str, Node] = {}
-        self._weather = weather or self.storm
+        self._weather: Weather = self.storm if plan.struck_call is None else OneCall(plan.struck_call)
         self._births: Counter[str] = Counter()
         self._tasks: list[asyncio.Task[None]] = []
         self._group = asyncio.TaskGroup()

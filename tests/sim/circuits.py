@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.sim.agenda import Agenda, AgendaPlan, Outcome, outcome_of
+from tests.sim.agenda import Agenda
 from tests.sim.clock import EPOCH, SimClock, stream
-from tests.sim.faults import Weather
 from tests.sim.journal import Journal
 from tests.sim.line import Line, Watch
 from tests.sim.loop import until
 from tests.sim.node import Node
-from tests.sim.plan import QUEUE
+from tests.sim.plan import QUEUE, AgendaPlan
+from tests.sim.result import Result, played
 from tests.sim.station import Home, KeptAside
 from tests.sim.store import MemoryStore, SimStore
 from toril.clock import Clock
@@ -199,18 +199,17 @@ class FusedLine(Line):
 
 
 def break_circuits(
-    seed: int, *, store: Callable[[Clock], SimStore] = MemoryStore, plan: AgendaPlan | None = None,
-    weather: Weather | None = None,
-) -> Outcome:  # fmt: skip
+    seed: int, *, store: Callable[[Clock], SimStore] = MemoryStore, plan: AgendaPlan | None = None, trace: bool = False
+) -> Result:
     """Run one seed to its end, on a loop of its own."""
-    return outcome_of(Works(plan or AgendaPlan.draw(seed), store, weather))
+    return played("circuits", Works(plan or AgendaPlan.draw(seed), store, trace=trace))
 
 
 class Works(Agenda):
     """The fleet, and the services that its jobs need."""
 
-    def __init__(self, plan: AgendaPlan, store: Callable[[Clock], SimStore], weather: Weather | None = None) -> None:
-        super().__init__(plan, store, weather)
+    def __init__(self, plan: AgendaPlan, store: Callable[[Clock], SimStore], *, trace: bool = False) -> None:
+        super().__init__(plan, store, trace=trace)
         chance = stream(plan.seed, "services")
         self._breaker = Breaker(
             failures=chance.choice((2, 3)), window=chance.choice((2, 5)), pause=chance.choice((0.5, 1.5)),

@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from tests.sim.agenda import Agenda, AgendaPlan, Outcome, outcome_of
+from tests.sim.agenda import Agenda
 from tests.sim.clock import SimClock, stream
-from tests.sim.faults import Weather
 from tests.sim.journal import Journal
 from tests.sim.line import Line, Watch
 from tests.sim.loop import until
 from tests.sim.node import Node
+from tests.sim.plan import AgendaPlan
+from tests.sim.result import Result, played
 from tests.sim.station import Home, KeptAside
 from tests.sim.store import MemoryStore, SimStore
 from toril.clock import Clock
@@ -151,11 +152,10 @@ class FlowWatch(Watch):
 
 
 def weave(
-    seed: int, *, store: Callable[[Clock], SimStore] = MemoryStore, plan: AgendaPlan | None = None,
-    weather: Weather | None = None,
-) -> Outcome:  # fmt: skip
+    seed: int, *, store: Callable[[Clock], SimStore] = MemoryStore, plan: AgendaPlan | None = None, trace: bool = False
+) -> Result:
     """Run one seed to its end, on a loop of its own."""
-    return outcome_of(Loom(plan or AgendaPlan.draw(seed), store, weather))
+    return played("flows", Loom(plan or AgendaPlan.draw(seed), store, trace=trace))
 
 
 class Weaver(Flowing):
@@ -176,8 +176,8 @@ class Weaver(Flowing):
 class Loom(Agenda):
     """The fleet and its flows."""
 
-    def __init__(self, plan: AgendaPlan, store: Callable[[Clock], SimStore], weather: Weather | None = None) -> None:
-        super().__init__(plan, store, weather)
+    def __init__(self, plan: AgendaPlan, store: Callable[[Clock], SimStore], *, trace: bool = False) -> None:
+        super().__init__(plan, store, trace=trace)
         clock = SimClock(stream(plan.seed, "store"))
         self.watch = FlowWatch(self.journal, self.store, clock)
         self.witness = self.watch

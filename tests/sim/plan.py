@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tests.sim.clock import stream
-from tests.sim.faults import Fault, draw_mix, draw_rough
+from tests.sim.faults import Fate, Fault, draw_mix, draw_rough
 from tests.sim.script import QUEUE, Kind, draw_weights
 
-__all__ = ["GROUPED", "POSTED", "QUEUE", "ROUGH_FROM", "Plan", "Terms"]
+__all__ = ["GROUPED", "POSTED", "QUEUE", "ROUGH_FROM", "AgendaPlan", "AnyPlan", "Plan", "StruckCall", "Terms"]
 
 GROUPED = 5_000  # from this seed on jobs are of groups, of which one runs at a time
 POSTED, POSTED_TO = 9_000, 9_900  # of these seeds the supervisor's rules say when a dead worker is replaced
@@ -49,6 +49,7 @@ class Plan:
     unfit: float = 0.0  # for so long no worker process can start
     look_every: int = 8  # effects between two looks into the whole store
     healthy: frozenset[str] = frozenset()  # processes that nothing befalls: they must get on while the others suffer
+    crowd_size: int | None = None  # ended jobs from which a worker exchanges on both connections; None: its own default
 
     @classmethod
     def lively(cls, seed: int) -> "Plan":
@@ -60,6 +61,19 @@ class Plan:
             mix=drawn.mix | {Fault.KILL: 0.6, Fault.PAUSE: 0.6, Fault.CUT: 0.6} | hard,
             weights={Kind.QUICK: 2, Kind.LONG: 2, Kind.FLAKY: 1}, healthy=frozenset({"w0", "w1", "p0", "p1"}),
         )  # fmt: skip
+
+    def with_groups(self) -> "Plan":
+        """Jobs belong to groups, of which one job runs at a time."""
+        return replace(self, grouped=True)
+
+    def with_rough_weather(self) -> "Plan":
+        """Clocks jump, and connections go one by one."""
+        return replace(self, mix=self.mix | draw_rough(stream(self.seed, "rough")))
+
+    def with_two_lanes(self) -> "Plan":
+        """A worker exchanges on both of its connections as soon as one job has ended."""
+        terms = replace(self.terms, slots=6)
+        return replace(self, jobs=60, workers=min(self.workers, 2), terms=terms, crowd_size=1)
 
     def with_posts(self) -> "Plan":
         """Supervised workers that are killed again and again, often before they have done anything."""
@@ -109,3 +123,53 @@ class Plan:
             clerk=seed % 10 in {5, 6},  # not drawn: the others stay as they are known
         )
         return drawn.with_posts() if POSTED <= seed < POSTED_TO else drawn
+
+
+@dataclass(frozen=True, slots=True)
+class StruckCall:
+    """What becomes of one call of the first worker, counted from 0 among those that change jobs or schedules."""
+
+    at: int
+    fate: Fate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgendaPlan:
+    """What a seed stands for in the worlds of schedules, flows and circuit breakers. Times are seconds."""
+
+    seed: int
+    workers: int
+    terms: Terms
+    storm: float
+    patience: float
+    mix: dict[Fault, float]
+    skew: int = 0
+    meddler: bool = False
+    rest: float = 5.0
+    tasks: int = 14
+    struck_call: StruckCall | None = None  # in place of the mix: nothing else befalls any call
+
+    @classmethod
+    def calm(cls) -> "AgendaPlan":
+        """A short day on which nothing happens by itself."""
+        none = dict.fromkeys(Fault, 0.0)
+        terms = Terms(slots=4, lease=600, max_stalls=1, grace=3.0)
+        return cls(seed=0, workers=1, terms=terms, storm=1.2, patience=0.1, mix=none, rest=2.0, tasks=4)
+
+    @classmethod
+    def draw(cls, seed: int) -> "AgendaPlan":
+        chance = stream(seed, "agenda")
+        lease = chance.choice((1000, 2000, 3000))
+        return cls(
+            seed=seed,
+            workers=chance.choice((1, 2, 2, 3)),
+            terms=Terms(slots=chance.choice((2, 4)), lease=lease, max_stalls=chance.choice((0, 1, 2)), grace=3.0),
+            storm=chance.uniform(2, 5),
+            patience=chance.choice((0.1, 0.5)),
+            mix=draw_mix(chance),
+            skew=chance.choice((0, 0, -7_200_000, 7_200_000)),
+            meddler=chance.random() < 0.6,
+        )
+
+
+AnyPlan = Plan | AgendaPlan

@@ -121,6 +121,8 @@ class _Engine(RedisEngine):
 class RedisStore:
     """What the server holds outlives a restart, as its log would have it; what processes and scripts know does not."""
 
+    name = "redis"
+
     def __init__(self, clock: Clock) -> None:
         self.epoch = 0
         self.up = True

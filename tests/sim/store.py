@@ -66,6 +66,7 @@ WHERE j.id LIKE 'repeat:%' AND j.starts = 0 AND a.key IS NULL AND NOT EXISTS (
 class SimStore(Protocol):
     """A store that can be looked into, and restarted. `epoch` grows with every restart, `up` says it is running."""
 
+    name: str
     epoch: int
     up: bool
 
@@ -94,6 +95,8 @@ class SimStore(Protocol):
 
 class MemoryStore:
     """SQLite in memory. What is committed outlives a restart, as a file would; all else does not."""
+
+    name = "memory"
 
     def __init__(self, clock: Clock) -> None:
         self.epoch = 0

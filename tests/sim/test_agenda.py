@@ -2,37 +2,23 @@
 job. TORIL_SIM_SEEDS says how many seeds."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
-from tests.sim.agenda import AgendaPlan, keep_agenda
+from tests.sim.agenda import is_struck, keep_agenda
 from tests.sim.faults import CALM, Fate, Point
 from tests.sim.figures import prove_seed
+from tests.sim.kept import assert_clean
 from tests.sim.mutants import planted
 from tests.sim.mutants_time import TIME_MUTANTS
+from tests.sim.plan import AgendaPlan, StruckCall
 from tests.sim.redis_store import RedisStore
 from tests.sim.world import simulate
 
 SEEDS = int(os.environ.get("TORIL_SIM_SEEDS", "150")) // 10
 CHUNK = 5
-_STEPS = ("exchange", "add", "recover")  # beside all of schedules
-
-
-class OneCall:
-    """Calm, but for one of the steps that a worker makes with schedules and jobs."""
-
-    patience = 0.1
-
-    def __init__(self, at: int = -1, fate: Fate = CALM) -> None:
-        self.steps: list[str] = []
-        self._at = at
-        self._fate = fate
-
-    def fate(self, node: str, what: str) -> Fate:
-        if node != "w0" or not (what.startswith("schedules") or what in _STEPS):
-            return CALM
-        self.steps.append(what)
-        return self._fate if len(self.steps) - 1 == self._at else CALM
+STEPS = 14  # of the calls that a worker makes on a short day, the first so many
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -42,17 +28,7 @@ def test_no_seed_breaks_a_promise_of_schedules_or_keys(first: int) -> None:
         result = keep_agenda(seed)
         prove_seed(result.tally)
 
-        assert not result.violations, str(result)
-
-
-def test_a_schedule_that_is_far_behind_gets_the_time_to_catch_up() -> None:
-    """Runs that wait for one another were eight seconds behind when the faults of this seed were over."""
-    assert not keep_agenda(777000877093).violations
-
-
-def test_a_kept_job_may_be_given_up_before_it_ran() -> None:
-    """In this seed the answer to its only claim was lost, and a job that stalls once has failed."""
-    assert not keep_agenda(794833427820, store=RedisStore).violations
+        assert_clean(result)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS // 3, CHUNK))
@@ -62,7 +38,7 @@ def test_no_seed_breaks_a_promise_of_schedules_or_keys_on_redis(first: int) -> N
         result = keep_agenda(seed, store=RedisStore)
         prove_seed(result.tally)
 
-        assert not result.violations, str(result)
+        assert_clean(result)
 
 
 @pytest.mark.parametrize(
@@ -70,15 +46,18 @@ def test_no_seed_breaks_a_promise_of_schedules_or_keys_on_redis(first: int) -> N
 )
 @pytest.mark.covers("R214", "R219", "F12")
 def test_a_worker_may_die_around_any_step_of_a_schedule(fate: Fate) -> None:
-    calm = OneCall()
-    assert not keep_agenda(0, plan=AgendaPlan.calm(), weather=calm).violations
-    made = calm.steps[:14]
-    assert {"schedules.sync", "schedules.put", "schedules.advance", "exchange"} <= set(made)
+    for at in range(STEPS):
+        assert_clean(keep_agenda(0, plan=replace(AgendaPlan.calm(), struck_call=StruckCall(at, fate))))
 
-    for at, what in enumerate(made):
-        result = keep_agenda(0, plan=AgendaPlan.calm(), weather=OneCall(at, fate))
 
-        assert not result.violations, f"at step {at}, {what}: {result}"
+def test_the_steps_at_which_a_worker_may_die_are_those_of_schedules() -> None:
+    """What is struck by the test above, as the trace of the same day tells it when nothing is."""
+    result = keep_agenda(0, plan=replace(AgendaPlan.calm(), struck_call=StruckCall(-1, CALM)), trace=True)
+    made = [line.split()[2] for line in result.lines if line.split()[1] == "w0"]
+    struck = [what for what in made if is_struck(what)][:STEPS]
+
+    assert_clean(result)
+    assert {"schedules.sync", "schedules.put", "schedules.advance", "exchange"} <= set(struck)
 
 
 def test_the_other_rules_do_not_see_them() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.sim.circuits import break_circuits
 from tests.sim.figures import prove_seed
+from tests.sim.kept import assert_clean
 from tests.sim.redis_store import RedisStore
 
 SEEDS = int(os.environ.get("TORIL_SIM_SEEDS", "120")) // 10
@@ -20,7 +21,7 @@ def test_no_seed_breaks_a_promise_of_circuits(first: int) -> None:
         result = break_circuits(seed)
         prove_seed(result.tally)
 
-        assert not result.violations, str(result)
+        assert_clean(result)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS // 3, CHUNK))
@@ -30,4 +31,4 @@ def test_no_seed_breaks_a_promise_of_circuits_on_redis(first: int) -> None:
         result = break_circuits(seed, store=RedisStore)
         prove_seed(result.tally)
 
-        assert not result.violations, str(result)
+        assert_clean(result)

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from tests.sim.figures import prove_seed
+from tests.sim.kept import assert_clean
 from tests.sim.plan import Plan
 from tests.sim.world import simulate
 
@@ -19,5 +20,5 @@ def test_no_crowd_breaks_a_promise(first: int) -> None:
         result = simulate(seed, plan=Plan.crowd(seed))
         prove_seed(result.tally, result.jobs)
 
-        assert not result.violations, str(result)
+        assert_clean(result)
         assert result.jobs > 100

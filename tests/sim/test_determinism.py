@@ -1,4 +1,4 @@
-"""A seed is a whole run: the same steps every time, in every process."""
+"""A plan is a whole run: the same steps every time, in every process, of every kind and on every store."""
 
 import os
 import subprocess
@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.proof import prove
+from tests.sim.kept import KINDS, STORES, Trial, write
 from tests.sim.replay import main
 from tests.sim.world import simulate
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = (1, 5, 11, 47, 128, *range(200, 195 + int(os.environ.get("TORIL_SIM_REPLAYS", "5"))))
+SEED = 3  # of the plans of every kind
+SAMPLED = [kind for kind in KINDS if kind != "crowd"]  # which is a plain plan of a thousand jobs
 
 
 @cache
@@ -29,17 +32,30 @@ def test_a_seed_gives_the_same_trace_twice() -> None:
 
 @pytest.mark.parametrize("hash_seed", ["0", "1", "2"])
 def test_the_trace_does_not_hang_on_the_hash_seed(hash_seed: str) -> None:
-    replayed = subprocess.run(
-        [sys.executable, "-m", "tests.sim.replay", *map(str, SAMPLE), "--hash"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    assert replayed(*map(str, SAMPLE), hash_seed=hash_seed) == list(hashes())
 
-    prove("T8", replays=len(SAMPLE))
-    assert replayed.stdout.splitlines() == [f"{seed} {found}" for seed, found in zip(SAMPLE, hashes(), strict=True)]
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_plan_of_any_kind_gives_the_same_trace_when_it_is_read_from_its_file(store: str, tmp_path: Path) -> None:
+    """In another process, whose sets have another order."""
+    results = [Trial.draw(kind, SEED, store).run() for kind in SAMPLED]
+    paths = [write(result, tmp_path) for result in results]
+
+    assert replayed(*map(str, paths), hash_seed="7") == [result.hash for result in results]
+    assert len({result.hash for result in results}) == len(SAMPLED)
+    assert {result.world for result in results} == {"fleet", "agenda", "flows", "circuits"}
+
+
+def replayed(*plans: str, hash_seed: str) -> list[str]:
+    """The traces of these, by a process of its own."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.sim.replay", *plans, "--hash"], cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed}, check=True,
+    )  # fmt: skip
+    lines = [line.split() for line in ended.stdout.splitlines()]
+    assert [name for name, _ in lines] == list(plans)
+    prove("T8", replays=len(plans))
+    return [trace for _, trace in lines]
 
 
 def test_a_trace_shows_every_step(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,6 +63,16 @@ def test_a_trace_shows_every_step(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert status == 0
     assert "exchange w0.1/w0.1.1#1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"), [("agenda", "w0 schedules.advance"), ("flows", "p0 add_flow"), ("circuits", "w0 admit")]
+)
+def test_a_trace_of_another_world_shows_its_steps(kind: str, step: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["3", "--kind", kind, "--trace"])
+
+    assert status == 0
+    assert f" {step} " in capsys.readouterr().out
 
 
 def test_a_replay_with_a_planted_bug_fails(capsys: pytest.CaptureFixture[str]) -> None:

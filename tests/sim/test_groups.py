@@ -8,6 +8,7 @@ import os
 import pytest
 
 from tests.sim.figures import prove_seed
+from tests.sim.kept import assert_clean
 from tests.sim.plan import GROUPED
 from tests.sim.redis_store import RedisStore
 from tests.sim.world import simulate
@@ -21,7 +22,7 @@ def test_groups_hold_whatever_happens(first: int) -> None:
         result = simulate(seed)
         prove_seed(result.tally, result.jobs)
 
-        assert not result.violations, str(result)
+        assert_clean(result)
 
 
 def test_groups_hold_on_redis_too() -> None:
@@ -29,4 +30,4 @@ def test_groups_hold_on_redis_too() -> None:
         result = simulate(seed, store=RedisStore)
         prove_seed(result.tally, result.jobs)
 
-        assert not result.violations, str(result)
+        assert_clean(result)

@@ -3,11 +3,11 @@
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.sim.kept import assert_clean
 from tests.sim.plan import Plan
 from tests.sim.redis_store import RedisStore
 from tests.sim.store import MemoryStore
@@ -22,7 +22,6 @@ SEEDS = int(os.environ.get("TORIL_SIM_SEEDS", "100"))
 def test_no_seed_breaks_a_promise_with_two_lanes(
     store: Callable[..., Any], seeds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One job that has ended is crowd enough here."""
     used: Counter[bool] = Counter()
     original = loop.Loop._answered
 
@@ -30,13 +29,8 @@ def test_no_seed_breaks_a_promise_with_two_lanes(
         used[lane is self._second] += 1
         return await original(self, lane, *rest)
 
-    monkeypatch.setattr(loop, "_CROWD", 1)
     monkeypatch.setattr(loop.Loop, "_answered", counted)
     for seed in range(5, 5 + seeds):
-        drawn = Plan.draw(seed)
-        plan = replace(drawn, jobs=60, workers=min(drawn.workers, 2), terms=replace(drawn.terms, slots=6))
-        result = simulate(seed, store=store, plan=plan)
-
-        assert result.violations == (), str(result)
+        assert_clean(simulate(seed, store=store, plan=Plan.draw(seed).with_two_lanes()))
 
     assert used[True] > 0

@@ -10,7 +10,7 @@ import pytest
 
 from tests.proof import prove
 from tests.sim.bugs import BUGS, found
-from tests.sim.mutants import MUTANTS, planted
+from tests.sim.mutants import planted
 from tests.sim.mutants_flows import FLOW_MUTANTS
 from tests.sim.world import simulate
 
@@ -45,14 +45,6 @@ def test_bugs_of_flows_are_found_by_the_rules_of_flows_alone() -> None:
     for mutant in FLOW_MUTANTS.values():
         with planted(mutant):
             assert not simulate(1).violations
-
-
-def test_a_failure_says_how_to_replay_it() -> None:
-    with planted(MUTANTS["left_active"]):
-        caught = simulate(0)
-
-    assert f".venv/bin/python -m tests.sim.replay {caught.seed}" in str(caught)
-    assert "stands in 2 places" in str(caught)
 
 
 def test_a_variable_switches_a_bug_on() -> None:

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from tests.sim.figures import prove_seed
+from tests.sim.kept import assert_clean
 from tests.sim.redis_store import RedisStore
 from tests.sim.world import simulate
 
@@ -19,4 +20,4 @@ def test_no_seed_breaks_a_promise_on_redis(first: int) -> None:
         result = simulate(seed, store=RedisStore)
         prove_seed(result.tally, result.jobs)
 
-        assert result.violations == (), str(result)
+        assert_clean(result)

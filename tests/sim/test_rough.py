@@ -12,6 +12,7 @@ import pytest
 from tests.sim.bugs import BUGS
 from tests.sim.faults import ROUGH
 from tests.sim.figures import prove_seed
+from tests.sim.kept import assert_clean
 from tests.sim.plan import ROUGH_FROM, Plan
 from tests.sim.redis_store import RedisStore
 from tests.sim.world import simulate
@@ -28,7 +29,7 @@ def test_clocks_and_connections_may_do_as_they_like() -> None:
         prove_seed(result.tally, result.jobs)
         tally += result.tally
 
-        assert not result.violations, str(result)
+        assert_clean(result)
     assert [fault for fault in ROUGH if not tally[fault]] == []
 
 
@@ -38,7 +39,7 @@ def test_clocks_and_connections_may_do_as_they_like_on_redis() -> None:
         result = simulate(seed, store=RedisStore)
         prove_seed(result.tally, result.jobs)
 
-        assert not result.violations, str(result)
+        assert_clean(result)
 
 
 @pytest.mark.covers("G7", "F54")
@@ -49,7 +50,7 @@ def test_who_is_well_gets_on_while_others_suffer() -> None:
         prove_seed(result.tally, result.jobs)
         struck += result.tally
 
-        assert not result.violations, str(result)
+        assert_clean(result)
     assert struck["kill"] + struck["pause"] + struck["cut connection"] > LIVELY
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -13,12 +14,13 @@ from tests.sim.checker import check
 from tests.sim.clock import EPOCH, SimClock, stream
 from tests.sim.crew import Clerk, Operator, Orders, Producer
 from tests.sim.faults import Storm
-from tests.sim.journal import Journal, Violation
+from tests.sim.journal import Journal
 from tests.sim.link import Link
-from tests.sim.loop import Deadlock, run, until
+from tests.sim.loop import until
 from tests.sim.node import Node
 from tests.sim.plan import QUEUE, Plan
 from tests.sim.posts import LONGEST, Post, Unfit, booted
+from tests.sim.result import Result, played
 from tests.sim.script import Kind
 from tests.sim.station import Home, Station, queue_of
 from tests.sim.store import MemoryStore, SimStore
@@ -27,9 +29,9 @@ from tests.sim.witness import Witness
 from toril.clock import Clock
 from toril.engine import Engine
 from toril.errors import EngineUnavailable
-from toril.logs import log
 from toril.model import GroupLimits, Lease, Resume, SetConcurrency, SetGroups
 from toril.supervisor.fleet import FleetKeeper
+from toril.worker import loop
 
 __all__ = ["Result", "World", "simulate"]
 
@@ -37,53 +39,24 @@ _RESTART: Final = 0.15  # seconds until a killed process is started again, where
 _PATIENCE: Final = 30.0  # seconds for which a supervisor tries to give jobs back
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What came of a seed."""
-
-    seed: int
-    hash: str
-    violations: tuple[Violation, ...]
-    tally: Counter[str]
-    jobs: int
-    effects: int
-    seconds: float
-    tail: tuple[str, ...]
-    lines: tuple[str, ...]
-
-    def __str__(self) -> str:
-        found = "\n  ".join(str(violation) for violation in self.violations[:5])
-        last = "\n  ".join(self.tail)
-        return (
-            f"seed {self.seed} violated\n  {found}\nlast steps\n  {last}\n"
-            f"replay with  .venv/bin/python -m tests.sim.replay {self.seed} --trace"
-        )
-
-
 def simulate(
     seed: int, *, store: Callable[[Clock], SimStore] = MemoryStore, trace: bool = False, plan: Plan | None = None
 ) -> Result:
     """Run one seed to its end, on a loop of its own."""
     world = World(plan or Plan.draw(seed), store, trace=trace)
-    log.disabled = True  # what workers complain of is what the simulation is made of
+    with _crowd_of(world.plan.crowd_size):
+        result = played("fleet", world)
+    return replace(result, jobs=len(world.witness.ledger.entries), effects=world.witness.effects, seconds=world.seconds)
+
+
+@contextmanager
+def _crowd_of(jobs: int | None) -> Iterator[None]:
+    default = loop._CROWD
+    loop._CROWD = default if jobs is None else jobs  # type: ignore[misc]
     try:
-        run(world.run())
-    except Deadlock as error:
-        world.journal.violated("I15", str(error))
+        yield
     finally:
-        log.disabled = False
-    journal = world.journal
-    return Result(
-        seed=seed,
-        hash=journal.hash,
-        violations=tuple(journal.violations),
-        tally=journal.tally + world.storm.tally,
-        jobs=len(world.witness.ledger.entries),
-        effects=world.witness.effects,
-        seconds=world.seconds,
-        tail=tuple(journal.tail),
-        lines=tuple(journal.lines or ()),
-    )
+        loop._CROWD = default  # type: ignore[misc]
 
 
 class World:

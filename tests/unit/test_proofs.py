@@ -62,3 +62,10 @@ def test_a_remark_goes_with_the_run_that_it_is_about() -> None:
 def test_a_run_that_failed_says_so() -> None:
     assert "The run ended with code 1: a promise was broken, or a test failed." in rendered({**DOCUMENT, "code": 1})
     assert "ended with" not in rendered({**DOCUMENT, "code": 0})
+
+
+def test_a_run_names_the_files_of_the_seeds_that_it_kept() -> None:
+    table = rendered({**DOCUMENT, "seeds": ["agenda-redis-7-abc123.json", "fleet-memory-1-def456.json"]})
+
+    assert "what they broke: `agenda-redis-7-abc123.json`, `fleet-memory-1-def456.json`." in table
+    assert "tests/seeds/" not in rendered(DOCUMENT)
