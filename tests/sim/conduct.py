@@ -65,6 +65,8 @@ class Conduct:
         self._live: dict[str, dict[Lease, Run]] = {}
         self._sent: set[Lease] = set()
         self._settled: dict[Lease, float] = {}
+        self._refused: set[Lease] = set()  # a settlement was refused because the lease was over, and its worker knows
+        self._withheld: set[Lease] = set()  # over before the answer to its claim was sent again: that leaves it out
         self._untold: dict[tuple[str, str], list[tuple[str, Lease]]] = {}
         self._hungry_since: float | None = None
 
@@ -140,6 +142,10 @@ class Conduct:
         if node is not None:
             entry.delays = -1 if node.held else node.delays
 
+    def withheld(self, leases: Sequence[Lease]) -> None:
+        """An answer was sent again without these jobs: who did not hear the first one never hears of them."""
+        self._withheld.update(leases)
+
     def settling(self, settlement: Settlement, entry: Entry) -> None:
         """A settlement is about to be accepted: it must say what the handler did."""
         run = self._runs.get(settlement.lease)
@@ -171,6 +177,8 @@ class Conduct:
             if each[0] == name:
                 due.remove(each)
                 self._settled[each[1]] = self.now()
+                if name == "lease_lost":
+                    self._refused.add(each[1])
                 return
         if name != "lease_lost":  # an attempt may learn of that before it has anything to hand in
             self._violated("I14", f"{worker} tells that {job} is {name}; the store has answered {due}")
@@ -206,9 +214,13 @@ class Conduct:
             self._violated("stop", f"{node.name} took {took:.1f} s to stop")
 
     def _let_go(self, entry: Entry) -> bool:
-        """Whether its process had to think the lease lost, because no renewal was answered in time."""
-        run = self._runs.get(Lease(QUEUE, entry.id, entry.token))
-        return run is not None and run.told is Why.LEASE_LOST
+        """Whether its process had to think the lease lost: no renewal was answered in time, or the store has said so.
+        Such a lease may hold again, if the store's clock went back since."""
+        lease = Lease(QUEUE, entry.id, entry.token)
+        run = self._runs.get(lease)
+        if run is None:
+            return lease in self._refused or lease in self._withheld
+        return lease in self._refused or run.told is Why.LEASE_LOST
 
     # what must not last
 

@@ -63,9 +63,9 @@ class Stage:
     def __init__(self, weather: Weather, store: Callable[[Clock], SimStore]) -> None:
         self.weather = weather
         self.journal = Journal()
-        clock = SimClock(stream(0, "store"))
-        self.store = store(clock)
-        self.witness = Witness(self.journal, self.store, clock)
+        self.clock = SimClock(stream(0, "store"))
+        self.store = store(self.clock)
+        self.witness = Witness(self.journal, self.store, self.clock)
         self.group = asyncio.TaskGroup()
 
     def process(self, name: str = SUBJECT) -> Process:

@@ -8,6 +8,7 @@ from tests.sim.clock import EPOCH
 from tests.sim.conduct import Conduct
 from tests.sim.journal import Journal
 from tests.sim.ledger import Entry, Ledger, Stage
+from tests.sim.script import QUEUE
 from tests.sim.store import SimStore
 from toril.clock import Clock
 from toril.model import (
@@ -124,6 +125,7 @@ class Witness:
             first: Any = self._answers[call.sender]
             held = tuple(job for job in first[1] if self._holds(job, claim.token, self.now()))
             self._expect("G2", held, ids, f"what {_named(call)} still holds")
+            self.conduct.withheld([Lease(QUEUE, job, claim.token) for job in first[1] if job not in held])
             return self.is_new(call, (facts, first[1]))
         return self.is_new(call, (facts, ids))
 
