@@ -23,7 +23,7 @@ from tests.servers import RedisServer
 from toril import App
 from toril.clock import SYSTEM
 from toril.model import Beat, Claim, Completed, Failed, Failure, Keep, NewJob, Settlement
-from toril.web import Open, site
+from toril.web import Asked, Role, site
 from toril.web.api import ENDPOINTS
 from toril.web.server import Server
 
@@ -156,7 +156,7 @@ async def measure(url: str, total: int, rounds: int) -> bool:
             await slow(app, "CONFIG", "SET", "slowlog-log-slower-than", "1000")
             await slow(app, "CONFIG", "SET", "slowlog-max-len", "10000")
             await slow(app, "SLOWLOG", "RESET")
-        server = Server(site(app, access=Open()), "127.0.0.1", 0)
+        server = Server(site(app, access=Asked(lambda _: Role.ADMIN)), "127.0.0.1", 0)
         port = await server.start()
         found = await asked(port, await addresses(app), rounds)
         await server.close()

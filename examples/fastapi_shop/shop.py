@@ -34,7 +34,7 @@ async def own(_: FastAPI) -> AsyncIterator[dict[str, str]]:
 Orders = Annotated[Queue, Depends(queue_of(app, "orders", about=lambda request: {"path": request.url.path}))]
 
 web = FastAPI(lifespan=lifespan(app, own))
-mount(web, app, "/jobs", access=Open())  # whoever is on this machine; see toril.web for tokens and roles
+mount(web, app, "/jobs", access=Open())  # whoever is on this machine may look; see docs/http.md for who may act
 
 
 @web.post("/orders/{number}", status_code=202)

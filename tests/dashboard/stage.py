@@ -6,9 +6,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypeVar
 
+from tests.access import ANYONE_MAY_ACT
 from tests.dashboard.seed import Seeded, helpdesk, seeded
 from toril import App
-from toril.web import Access, Open, site
+from toril.web import Access, site
 from toril.web.server import Server
 
 __all__ = ["Stage"]
@@ -90,6 +91,6 @@ class Stage:
 
     async def _run(self) -> None:
         async with self._scene(self.url) as self._seeded, self._stack:
-            self.port = await self._site(Open())
+            self.port = await self._site(ANYONE_MAY_ACT)
             self._up.set()
             await self._end.wait()

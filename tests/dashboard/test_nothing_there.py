@@ -7,10 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.access import ANYONE_MAY_ACT
 from tests.dashboard.seed import filled, helpdesk
 from toril import App
 from toril.model import Beat
-from toril.web import Open, Role, Tokens, site
+from toril.web import Role, Tokens, site
 
 HTML = {"accept": "text/html"}
 EMPTY = {
@@ -21,7 +22,7 @@ EMPTY = {
 
 
 async def shown(app: App, path: str, **options: Any) -> httpx.Response:
-    transport = httpx.ASGITransport(site(app, **{"access": Open(), **options}), client=("127.0.0.1", 1))
+    transport = httpx.ASGITransport(site(app, **{"access": ANYONE_MAY_ACT, **options}), client=("127.0.0.1", 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=HTML) as client:
         return await client.get(path)
 

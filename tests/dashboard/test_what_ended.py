@@ -8,8 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.access import ANYONE_MAY_ACT
 from toril import App, JobContext, PermanentError
-from toril.web import Access, Open, Role, Tokens, site
+from toril.web import Access, Role, Tokens, site
 
 HTML = {"accept": "text/html"}
 
@@ -22,7 +23,7 @@ async def send(ctx: JobContext[dict[str, Any]]) -> str:
 
 @asynccontextmanager
 async def looked_at(app: App, access: Access | None = None) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(site(app, access=access or Open()), client=("127.0.0.1", 1))
+    transport = httpx.ASGITransport(site(app, access=access or ANYONE_MAY_ACT), client=("127.0.0.1", 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=HTML) as client:
         yield client
 

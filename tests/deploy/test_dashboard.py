@@ -66,3 +66,24 @@ def test_it_starts_with_the_command_of_the_file(file: str, tmp_path: Path) -> No
         page = httpx.get(base, headers={"authorization": f"Bearer {TOKEN}", "host": names[0]})
 
     assert (probe, alive, stranger.status_code, page.status_code) == (200, 200, 401, 200)
+
+
+def test_on_loopback_it_prints_a_link_with_which_one_may_act(tmp_path: Path) -> None:
+    env = {name: text for name, text in os.environ.items() if name != "TORIL_HTTP_TOKEN"} | {"PYTHONUNBUFFERED": "1"}
+    words = ["dashboard", "--http", "127.0.0.1:0", "--url", f"sqlite:///{tmp_path / 'jobs.db'}"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-m", "toril", *words], env=env, stdout=pipe, stderr=pipe, text=True) as run:
+        try:
+            assert run.stdout is not None
+            assert run.stderr is not None
+            base = re.search(r"http://127\.0\.0\.1:\d+", run.stdout.readline())
+            assert base is not None
+            repair, ours = f"{base[0]}/api/v1/doctor/repair", {"sec-fetch-site": "same-origin"}
+            assert httpx.post(repair, headers=ours).status_code == 403
+            link = re.search(r"http://\S+/sign-in\?code=\w+", run.stderr.readline())
+            assert link is not None
+            with httpx.Client() as client:
+                client.get(link[0])
+                assert client.post(repair, headers=ours).status_code == 200
+        finally:
+            run.terminate()

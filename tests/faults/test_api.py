@@ -1,23 +1,27 @@
-"""The API beside real workers: open on loopback, by token elsewhere."""
+"""The API beside real workers: on loopback all may look, and act by link or token; elsewhere by token only."""
 
 import http.client
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.faults.fleet import SLOW, fleet
+from tests.faults.nursery import until
 from tests.faults.test_health import WEB, port_of
 from tests.faults.test_supervisor import add
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 
-def ask(port: int, path: str, host: str = "127.0.0.1", token: str | None = None) -> tuple[int, str]:
+def ask(
+    port: int, path: str, host: str = "127.0.0.1", token: str | None = None, *, method: str = "GET", **headers: str
+) -> tuple[int, str]:  # fmt: skip
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SLOW)
     try:
-        headers = {"host": host, **({} if token is None else {"authorization": f"Bearer {token}"})}
-        connection.request("GET", path, headers=headers)
+        known = {} if token is None else {"authorization": f"Bearer {token}"}
+        connection.request(method, path, headers={"host": host, **known, **headers})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     finally:
@@ -35,6 +39,38 @@ def test_a_running_worker_serves_the_api_on_loopback(database: Path, tmp_path: P
 
     assert (status, json.loads(text)["state"]) == (200, "active")
     assert len(workers) == 1
+
+
+@pytest.mark.covers("B77", "R238")
+def test_on_loopback_strangers_look_and_only_the_printed_link_lets_them_act(database: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{database}"
+    with fleet(url, tmp_path, "--http", "127.0.0.1:0", **WEB) as run:
+        port = port_of(run)
+        drain = "/api/v1/queues/q/drain"
+        looked, refused = ask(port, "/api/v1/queues")[0], ask(port, drain, method="POST")
+        assert (looked, refused[0]) == (200, 403)
+        assert "open the sign-in link" in json.loads(refused[1])["error"]["message"]
+        until(lambda: run.said("/sign-in?code="), "a link is printed", timeout=SLOW)
+        code = re.search(r"http://127.0.0.1:(\d+)(/sign-in\?code=\w+)", run.log.read_text())
+        assert code is not None
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SLOW)
+        connection.request("GET", code[2])
+        cookie = str(connection.getresponse().getheader("set-cookie")).partition(";")[0]
+        connection.close()
+        signed_in = {"cookie": cookie, "sec-fetch-site": "same-origin"}
+        acted = ask(port, drain, method="POST", **signed_in)
+
+    assert (acted[0], int(code[1])) == (200, port)
+
+
+def test_a_token_lets_programs_on_the_same_machine_act(database: Path, tmp_path: Path) -> None:
+    with fleet(f"sqlite:///{database}", tmp_path, "--http", "127.0.0.1:0", **WEB, TORIL_HTTP_TOKEN=TOKEN) as run:
+        port = port_of(run)
+        pause = "/api/v1/queues/q/pause"
+        known, stranger = (ask(port, pause, token=token, method="POST")[0] for token in (TOKEN, None))
+        said = run.said("sign-in")
+
+    assert (known, stranger, said) == (200, 401, False)
 
 
 @pytest.mark.covers("B77")

@@ -9,8 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.access import ANYONE_MAY_ACT
 from toril import App
-from toril.web import Open, site
+from toril.web import site
 from toril.web.server import Server
 
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -57,7 +58,7 @@ Serve = Callable[..., Awaitable[Served]]
 async def served(*, redact: Any = None, **options: Any) -> AsyncIterator[Served]:
     app = App("memory://", redact=redact)
     app.queue("email")
-    server = Server(site(app, **{"access": Open(), **options}), "127.0.0.1", 0)
+    server = Server(site(app, **{"access": ANYONE_MAY_ACT, **options}), "127.0.0.1", 0)
     port = await server.start()
     try:
         yield Served(app, port)
@@ -67,6 +68,6 @@ async def served(*, redact: Any = None, **options: Any) -> AsyncIterator[Served]
 
 @pytest.fixture
 async def here() -> AsyncIterator[Served]:
-    """Open to everyone, as on loopback."""
+    """Whoever asks may do everything."""
     async with served() as found:
         yield found

@@ -11,9 +11,10 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
+from tests.access import ANYONE_MAY_ACT
 from tests.proof import prove
 from toril import App
-from toril.web import Open, site
+from toril.web import site
 from toril.web.api import ENDPOINTS
 from toril.web.openapi import document
 from toril.web.server import Server
@@ -36,7 +37,7 @@ class Aside:
     async def _serve(self) -> None:
         app = App("memory://")
         queue = app.queue("email")
-        server = Server(site(app, access=Open()), "127.0.0.1", 0)
+        server = Server(site(app, access=ANYONE_MAY_ACT), "127.0.0.1", 0)
         self.port = await server.start()
         await queue.add("greet", {"n": 1}, job_id="known")
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

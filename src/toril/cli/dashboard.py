@@ -16,6 +16,7 @@ from toril.cli.loglines import write_logs
 from toril.cli.place import Place, store_options
 
 if TYPE_CHECKING:
+    from toril.web.access import Access
     from toril.web.server import Server
     from toril.web.watching import StoreWatch
 
@@ -41,11 +42,14 @@ def dashboard(
     *, target: str | None, place: Place, http: tuple[str, int], http_token: str | None, http_read_token: str | None,
     http_proxy: tuple[str, ...], http_host: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Serve the dashboard of a store, or of an app, whose code then also checks what is added, until Ctrl-C."""
+    """Serve the dashboard of a store, or of an app, whose code then also checks what is added, until Ctrl-C.
+
+    Without a token, everyone on this machine may look, and a link that is printed at the start lets one act.
+    """
     if not all(map(find_spec, _NEEDED)):
         raise Failure("the dashboard needs more packages: install them with  pip install 'toril[web]'")
     from toril.clock import SYSTEM  # noqa: PLC0415 - what follows needs the extra
-    from toril.web.access import Nobody, Open  # noqa: PLC0415 - as above
+    from toril.web.access import Nobody  # noqa: PLC0415 - as above
     from toril.web.guard import Terms  # noqa: PLC0415 - as above
     from toril.web.server import Server  # noqa: PLC0415 - as above
     from toril.web.serving import access_by  # noqa: PLC0415 - as above
@@ -60,10 +64,9 @@ def dashboard(
         raise click.UsageError(f"{host} can be reached from elsewhere: set TORIL_HTTP_TOKEN for those who may enter")
     write_logs("warning")
     app = load(target) if target is not None else App(place.url, prefix=place.prefix)
-    hint = "" if isinstance(access, Open) else "; sign in with the token"
     watch = StoreWatch(app, SYSTEM)
     terms = Terms(access=access, hosts=[host, *http_host], proxies=http_proxy)
-    asyncio.run(_serve(Server(Site(app, terms, SYSTEM, probe=watch.probe), host, port), watch, host, hint))
+    asyncio.run(_serve(Server(Site(app, terms, SYSTEM, probe=watch.probe), host, port), watch, access, host))
 
 
 def _typed(option: str) -> bool:
@@ -71,16 +74,28 @@ def _typed(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
-async def _serve(server: "Server", watch: "StoreWatch", host: str, hint: str) -> None:
+async def _serve(server: "Server", watch: "StoreWatch", access: "Access", host: str) -> None:
+    from toril.web.serving import address_of  # noqa: PLC0415 - it needs the extra
+    from toril.web.sign_in import SignInLink  # noqa: PLC0415 - as above
+
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    port = await server.start()
+    url = address_of(host, await server.start())
     watching = asyncio.create_task(watch.watch())
     try:
-        shown = f"[{host}]" if ":" in host else host
-        click.echo(f"The dashboard is at http://{shown}:{port}/ (Ctrl-C stops it{hint})")
+        if isinstance(access, SignInLink):
+            click.echo(f"The dashboard is at {url} (Ctrl-C stops it)")
+            access.start(url, _tell_link)
+        else:
+            click.echo(f"The dashboard is at {url} (Ctrl-C stops it; sign in with the token)")
         await stopped.wait()
     finally:
         watching.cancel()
         await server.close()
+
+
+def _tell_link(link: str) -> None:
+    from toril.web.sign_in import CODE_MINUTES  # noqa: PLC0415 - it needs the extra
+
+    click.echo(f"To act in it, sign in with this link (once, within {CODE_MINUTES} minutes): {link}", err=True)

@@ -88,7 +88,8 @@ def run(
     A supervisor keeps the worker processes running and their jobs' leases alive. On SIGTERM or Ctrl-C nothing more is
     claimed, and running jobs may end. What has not ended after the grace goes back to its queue, and the exit code is
     1; a second signal does not wait, a third one ends at once. Every option can also be set as TORIL_PROCESSES,
-    TORIL_QUEUES, and so on.
+    TORIL_QUEUES, and so on. Without a token, everyone on this machine may look at the dashboard, and a link that is
+    printed at the start lets one act.
     """
     write_logs(log_level)
     plan = _plan(target, log_level, **given)

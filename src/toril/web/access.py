@@ -1,4 +1,4 @@
-"""Who may do what: a token, a name and password, the host application's word, or anyone, on loopback only."""
+"""Who may do what: by token, by name and password, by the host application's decision, or, on loopback, by looking."""
 
 import base64
 import binascii
@@ -16,11 +16,17 @@ from starlette.requests import HTTPConnection
 from toril.clock import SYSTEM, Clock
 from toril.errors import InvalidOption
 
-__all__ = ["COOKIE", "Access", "Asked", "Basic", "Nobody", "Open", "Role", "SignsIn", "Tokens", "Who", "is_loopback"]
+__all__ = [
+    "COOKIE", "Access", "Asked", "Basic", "Nobody", "Open", "Role", "SignsIn", "Ticket", "Tokens", "Who", "holds",
+    "is_loopback", "ticket_for",
+]  # fmt: skip
 
 COOKIE: Final = "toril"
 _SHORTEST: Final = 16  # characters of a token: one that can be guessed is none
 _SIGNED_IN: Final = 7 * 86_400  # seconds that a browser stays signed in
+_PROXY_HEADERS: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+
+Ticket: TypeAlias = tuple[str, int]  # what a browser keeps in place of a secret, and for how many seconds
 
 
 class Role(IntEnum):
@@ -53,21 +59,22 @@ class Access(Protocol):
 class SignsIn(Protocol):
     """An access whose secret a person can type: the pages then have a way in."""
 
-    def ticket(self, secret: str) -> tuple[str, int] | None:
-        """What a browser keeps in place of the secret, and for how many seconds; None if the secret is wrong."""
+    def ticket(self, secret: str) -> Ticket | None:
+        """What a browser keeps in place of the secret; None if the secret is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Anyone on this machine may do everything. What comes from elsewhere, or through a proxy, is refused."""
+    """Anyone on this machine may look; nobody may act. Requests from elsewhere are refused, and so are those that a
+    proxy says it has forwarded. A proxy on this machine that does not say so cannot be told from a local client."""
 
     challenge: str | None = None
 
     async def who(self, connection: HTTPConnection) -> Who | None:
         peer = connection.client.host if connection.client is not None else ""
-        if not is_loopback(peer) or "x-forwarded-for" in connection.headers or "forwarded" in connection.headers:
+        if not is_loopback(peer) or any(name in connection.headers for name in _PROXY_HEADERS):
             return None
-        return Who("local", Role.ADMIN)
+        return Who("local", Role.READ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,7 @@ class Tokens:
 
     def __init__(self, tokens: Mapping[str, Role], *, clock: Clock = SYSTEM) -> None:
         if not tokens:
-            raise InvalidOption("Tokens needs at least one token; use Open() if anyone may ask")
+            raise InvalidOption("Tokens needs at least one token; use Open() if anyone on this machine may look")
         for token in tokens:
             if not isinstance(token, str) or len(token) < _SHORTEST:
                 raise InvalidOption(
@@ -107,17 +114,13 @@ class Tokens:
         found = [who for known, who in self._known if hmac.compare_digest(known, digest)]
         return found[0] if found and kind.lower() == "bearer" else None
 
-    def ticket(self, secret: str) -> tuple[str, int] | None:
-        digest, end = _digest(secret.encode()), str(self._clock.now() // 1000 + _SIGNED_IN)
+    def ticket(self, secret: str) -> Ticket | None:
+        digest = _digest(secret.encode())
         found = [known for known, _ in self._known if hmac.compare_digest(known, digest)]
-        return (f"{end}.{_seal(found[0], end)}", _SIGNED_IN) if found else None
+        return ticket_for(found[0], self._clock.now()) if found else None
 
     def _signed_in(self, ticket: str) -> Who | None:
-        end, _, seal = ticket.partition(".")
-        if not (end.isascii() and end.isdecimal() and len(end) < 12 and int(end) > self._clock.now() // 1000):
-            return None
-        sent = _digest(seal.encode("latin-1", "replace"))
-        found = [who for known, who in self._known if hmac.compare_digest(_digest(_seal(known, end).encode()), sent)]
+        found = [who for known, who in self._known if holds(ticket, known, self._clock.now())]
         return found[0] if found else None
 
 
@@ -165,12 +168,26 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def ticket_for(key: str, now: int) -> Ticket:
+    """A ticket signed with a key, at a time in ms. The key cannot be had from it."""
+    end = str(now // 1000 + _SIGNED_IN)
+    return f"{end}.{_seal(key, end)}", _SIGNED_IN
+
+
+def holds(ticket: str, key: str, now: int) -> bool:
+    """Whether the ticket was signed with the key and has not ended."""
+    end, _, seal = ticket.partition(".")
+    if not (end.isascii() and end.isdecimal() and len(end) < 12 and int(end) > now // 1000):
+        return False
+    return hmac.compare_digest(_digest(_seal(key, end).encode()), _digest(seal.encode("latin-1", "replace")))
+
+
 def _digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def _seal(known: str, end: str) -> str:
-    return hmac.new(known.encode(), f"toril ticket {end}".encode(), hashlib.sha256).hexdigest()
+def _seal(key: str, end: str) -> str:
+    return hmac.new(key.encode(), f"toril ticket {end}".encode(), hashlib.sha256).hexdigest()
 
 
 def _credentials(header: str) -> bytes:

@@ -3,12 +3,13 @@
 import asyncio
 import json
 from typing import Any, Final, NoReturn
+from urllib.parse import parse_qs
 
 from starlette.types import Receive
 
 from toril.web.problems import Problem
 
-__all__ = ["read_form", "read_json"]
+__all__ = ["form_field", "read_form", "read_json"]
 
 MAX_BODY: Final = 1024 * 1024
 _FORM: Final = 8 * 1024
@@ -27,6 +28,11 @@ async def read_json(receive: Receive) -> bytes:
 async def read_form(receive: Receive) -> bytes:
     """What a form of ours sends, which is little."""
     return await _whole(receive, most=_FORM)
+
+
+def form_field(form: bytes, name: str) -> str:
+    """One field of a form; empty if it was not sent."""
+    return parse_qs(form.decode("utf-8", "replace"), max_num_fields=10).get(name, [""])[0]
 
 
 async def _whole(receive: Receive, most: int = MAX_BODY) -> bytes:

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
-from urllib.parse import parse_qs, urlencode
+from typing import Any, Final, Literal
+from urllib.parse import urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.types import Scope
 
 from toril.app import App
 from toril.clock import Clock
-from toril.web.access import COOKIE, SignsIn, Who
+from toril.web.access import COOKIE, Ticket, Who
 from toril.web.around import Surroundings
 from toril.web.endpoint import asked_for
 from toril.web.frame import framed
@@ -19,6 +20,7 @@ from toril.web.pages.page import Looking, Page
 from toril.web.paths import query
 from toril.web.problems import Problem
 from toril.web.rendering import Links, rendered
+from toril.web.sign_in import CODE_MINUTES, SIGN_IN, Means, check_role
 from toril.web.static import file
 from toril.web.table import Table
 
@@ -28,11 +30,12 @@ LIVE: Final = "/live"
 
 
 class Dashboard:
-    """One app's pages."""
+    """One app's pages. `means` is how someone signs in, where that is possible."""
 
-    def __init__(self, app: App, clock: Clock) -> None:
+    def __init__(self, app: App, clock: Clock, means: Means) -> None:
         self._app = app
         self._clock = clock
+        self._means = means
         self._table = Table(PAGES)
         self._surroundings = Surroundings(app, clock)
         self.live = Live(self._draw, clock)
@@ -65,37 +68,41 @@ class Dashboard:
 
     def _found(self, path: str, who: Who) -> tuple[Page, Mapping[str, str]]:
         page, names = self._table.find("GET", path)
-        if who.role < page.role:
-            raise Problem(403, "forbidden", f"this page needs the role {page.role.name.lower()}")
+        check_role(who, page.role, self._means)
         return page, names
 
     def _rendered(
         self, template: str, path: str, who: Who | None, frame: Mapping[str, Any], values: Mapping[str, Any]
     ) -> str:
-        return rendered(
-            template, {**frame, **values}, to=Links.at(path), who=who, now=values.get("now") or self._clock.now()
-        )
+        given = {**frame, "means": self._means, **values}
+        return rendered(template, given, to=Links.at(path), who=who, now=values.get("now") or self._clock.now())
 
     def problem(self, problem: Problem, path: str, incident: str | None = None) -> Response:
         """What someone sees in place of a page. Whoever may not enter is asked to sign in, where that is possible."""
         values: dict[str, Any] = {"problem": problem, "incident": incident}
         template = "away.html" if problem.code in ("store_unavailable", "closed", "uncertain") else "problem.html"
-        if problem.code == "who_are_you":
-            template = "enter.html"
+        if problem.code in ("who_are_you", "bad_code"):
+            return self.sign_in_page(problem, path)
         text = self._rendered(template, path or "/", None, framed(self._app.url), values)
         return HTMLResponse(text, problem.status, problem.headers)
 
-    def signed_in(self, access: SignsIn, body: bytes, path: str, *, base: str, secure: bool) -> Response | None:
-        """Back to the page that was asked for, now with a ticket; None if the secret is wrong."""
-        secret = parse_qs(body.decode("utf-8", "replace"), max_num_fields=10).get("token", [""])[0].strip()
-        ticket = access.ticket(secret)
-        if ticket is None:
-            return None
+    def sign_in_page(self, problem: Problem | None = None, path: str = SIGN_IN, *, told: bool = False) -> Response:
+        """Where someone signs in. `told`: another link was just printed."""
+        values = {"problem": problem, "told": told, "minutes": CODE_MINUTES}
+        text = self._rendered("enter.html", path or "/", None, framed(self._app.url), values)
+        return HTMLResponse(text) if problem is None else HTMLResponse(text, problem.status, problem.headers)
+
+    def signed_in(
+        self, ticket: Ticket, path: str, scope: Scope, *, cookie: str = COOKIE, secure: bool = False,
+        samesite: Literal["lax", "strict"] = "strict",
+    ) -> Response:  # fmt: skip
+        """Back to the page that was asked for, with a ticket; from the page for signing in to the overview."""
         value, seconds = ticket
-        back = RedirectResponse("./" + path.rpartition("/")[2], 303)
+        back = RedirectResponse("./" if path == SIGN_IN else "./" + path.rpartition("/")[2], 303)
         back.set_cookie(
-            COOKIE, value, max_age=seconds, path=base or "/", secure=secure, httponly=True, samesite="strict"
-        )
+            cookie, value, max_age=seconds, path=scope.get("root_path") or "/", secure=secure, httponly=True,
+            samesite=samesite,
+        )  # fmt: skip
         return back
 
 

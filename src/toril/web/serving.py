@@ -12,23 +12,30 @@ from toril.errors import TorilError
 from toril.logs import log
 from toril.supervisor import Failed, Supervisor, Vitals
 from toril.supervisor import serve as probes_alone
-from toril.web.access import Access, Nobody, Open, Role, Tokens, is_loopback
+from toril.web.access import Access, Nobody, Role, Tokens, is_loopback
 from toril.web.guard import Terms
 from toril.web.problems import as_json
 from toril.web.server import Server
+from toril.web.sign_in import CODE_MINUTES, SignInLink
 from toril.web.site import Site
 
-__all__ = ["access_by", "serving"]
+__all__ = ["access_by", "address_of", "serving"]
 
 _UNREADY: Final = 503
 
 
 def access_by(host: str, token: str | None, read_token: str | None) -> Access:
-    """Tokens where some are given; without them everyone who is on this machine, and nobody from elsewhere."""
+    """Tokens where some are given. Without them, on loopback, everyone on this machine may look and whoever opens the
+    printed link may act; elsewhere nobody may enter."""
     tokens = {given: role for given, role in ((read_token, Role.READ), (token, Role.ADMIN)) if given}
     if tokens:
         return Tokens(tokens)
-    return Open() if is_loopback(host) else Nobody()
+    return SignInLink() if is_loopback(host) else Nobody()
+
+
+def address_of(host: str, port: int) -> str:
+    """The URL of a server that listens there."""
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Callable[[Supervisor], Awaitable[None]]:
@@ -58,6 +65,8 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
             _refused(supervisor, str(error))
             return
         log.info("HTTP on %s:%s: the dashboard, /livez, /readyz, /health, /metrics, /api/v1", listen.host, port)
+        if isinstance(access, SignInLink):
+            access.start(address_of(listen.host, port), _tell_link)
         watching = create_task(vitals.watch())
         try:
             await Event().wait()
@@ -67,6 +76,10 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
             raise
 
     return serve
+
+
+def _tell_link(link: str) -> None:
+    log.info("to act in the dashboard, sign in with this link (once, within %s minutes): %s", CODE_MINUTES, link)
 
 
 def _app(supervisor: Supervisor) -> App:

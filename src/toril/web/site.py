@@ -16,9 +16,9 @@ from toril.logs import log
 from toril.model import Audited
 from toril.policy.masking import masked
 from toril.policy.redaction import redacted
-from toril.web.access import Access, SignsIn, Who
+from toril.web.access import Access, Role, SignsIn, Who
 from toril.web.api import ENDPOINTS
-from toril.web.bodies import read_form, read_json
+from toril.web.bodies import form_field, read_form, read_json
 from toril.web.dashboard import LIVE, Dashboard
 from toril.web.endpoint import Asking, Endpoint, asked_for, sent
 from toril.web.guard import HEADERS, Guard, Terms, check_meant, check_own
@@ -26,6 +26,7 @@ from toril.web.openapi import DOCUMENT, document
 from toril.web.paths import query
 from toril.web.problems import Problem, answer, as_json, problem_of
 from toril.web.prometheus import Exporter
+from toril.web.sign_in import SIGN_IN, SignInLink, check_role, means_of
 from toril.web.table import Table
 
 __all__ = ["Probe", "Site", "site"]
@@ -61,7 +62,7 @@ class Site:
         self._probe = probe
         self._pages = pages or {}
         self._exporter = Exporter(app, clock)
-        self._dashboard = Dashboard(app, clock) if dashboard == "on" else None
+        self._dashboard = Dashboard(app, clock, means_of(terms.access)) if dashboard == "on" else None
 
     def leave(self) -> None:
         """End the streams of open pages: the server is about to stop."""
@@ -127,7 +128,7 @@ class Site:
             return probed  # whatever the host: an orchestrator asks by address
         self._guard.check_host(headers)
         address = self._guard.address(scope, headers)
-        for_all = await self._for_all(scope, receive, path, address)
+        for_all = await self._for_strangers(scope, receive, path, address)
         if for_all is not None:
             return for_all
         who = await self._guard.admit(HTTPConnection(scope), address)
@@ -142,30 +143,37 @@ class Site:
     async def _done(self, scope: Scope, receive: Receive, path: str, who: Who, address: str) -> Response:
         endpoint, names = self._table.find(scope["method"], path)
         check_meant(scope["method"], Headers(scope=scope))
-        if who.role < endpoint.role:
-            raise Problem(403, "forbidden", f"this needs the role {endpoint.role.name.lower()}")
+        check_role(who, endpoint.role, means_of(self._guard.terms.access))
         asked = asked_for(endpoint.query, query(scope["query_string"]))
         body = sent(endpoint.body, b"" if endpoint.method == "GET" else await read_json(receive))
         asking = Asking(self.app, who, names, asked, body)
         given = await self._noted(endpoint, asking, address)
         return given if isinstance(given, Response) else as_json(given, endpoint.status)
 
-    async def _for_all(self, scope: Scope, receive: Receive, path: str, address: str) -> Response | None:
-        """What strangers may have of the pages: their style and script, and the way in."""
+    async def _for_strangers(self, scope: Scope, receive: Receive, path: str, address: str) -> Response | None:
+        """What everyone may have of the pages: their style and script, and the way in. None for all else."""
         if self._dashboard is None or _is_api(path):
             return None
-        access = self._guard.terms.access
-        if scope["method"] != "POST" or not isinstance(access, SignsIn):
-            return self._dashboard.asset(path)
+        access, posts = self._guard.terms.access, scope["method"] == "POST"
+        if isinstance(access, SignInLink) and path == SIGN_IN:
+            return await _signed_in_by_link(access, self._dashboard, scope)
+        if isinstance(access, SignsIn) and posts:
+            return await self._signed_in_by_token(access, self._dashboard, scope, receive, path, address)
+        if isinstance(access, SignsIn) and path == SIGN_IN:
+            return self._dashboard.sign_in_page()
+        return self._dashboard.asset(path)
+
+    async def _signed_in_by_token(
+        self, access: SignsIn, dashboard: Dashboard, scope: Scope, receive: Receive, path: str, address: str
+    ) -> Response:
         headers = Headers(scope=scope)
         check_own(headers)
         self._guard.check_tries(address)
-        base, secure = scope.get("root_path", ""), self._guard.is_secure(scope, headers)
-        back = self._dashboard.signed_in(access, await read_form(receive), path, base=base, secure=secure)
-        if back is None:
+        ticket = access.ticket(form_field(await read_form(receive), "token").strip())
+        if ticket is None:
             self._guard.refuse_secret(address)
             raise Problem(401, "who_are_you", "This token is not known here.", field="token")
-        return back
+        return dashboard.signed_in(ticket, path, scope, secure=self._guard.is_secure(scope, headers))
 
     async def _shown(self, scope: Scope, path: str, who: Who) -> Response:
         if self._dashboard is None:
@@ -205,6 +213,24 @@ class Site:
             log.warning(
                 "the audit log could not be written: %s %s by %s: %s", entry.action, entry.target, entry.who, error
             )
+
+
+async def _signed_in_by_link(access: SignInLink, dashboard: Dashboard, scope: Scope) -> Response:
+    if scope["method"] == "POST":
+        check_own(Headers(scope=scope))
+        access.tell_link()
+        return dashboard.sign_in_page(told=True)
+    code = query(scope["query_string"]).get("code")
+    if code is None or scope["method"] != "GET":
+        return dashboard.sign_in_page()
+    ticket = access.redeem(code)
+    if ticket is not None:
+        # Sent also after a redirect that a page of another site began: the link may be clicked in a chat.
+        return dashboard.signed_in(ticket, SIGN_IN, scope, cookie=access.cookie, samesite="lax")
+    who = await access.who(HTTPConnection(scope))
+    if who is not None and who.role is Role.ADMIN:  # the same link once more, in the same browser
+        return RedirectResponse("./", 303)
+    raise Problem(403, "bad_code", "This link was used before, or is too old.", field="code")
 
 
 def _path(scope: Scope) -> str:
