@@ -119,6 +119,37 @@ async def test_it_stops_between_two_segments() -> None:
     assert done == [0, 1, 2]
 
 
+@pytest.mark.covers("R099")
+async def test_a_timeout_holds_for_a_job_that_was_cancelled_just_before_it() -> None:
+    """It has a second to stop by itself, and no more of that than its timeout leaves."""
+    app, ran, interrupted = App("memory://"), list[float](), list[str]()
+
+    async with memory(app) as test, test.clock.running():
+
+        async def work(ctx: JobContext[None]) -> None:
+            began = test.clock.monotonic()
+            await test.clock.sleep(0.5)
+            await ctx.job.cancel("enough")
+            await ctx.signal.wait()
+            try:
+                await test.clock.sleep(600)
+            finally:
+                ran.append(test.clock.monotonic() - began)
+                await test.clock.sleep(2)  # it takes its time to clean up, and is not interrupted again
+                interrupted.append(str(ctx.signal.kind))
+
+        queue = app.queue("q", {"work": work}, timeout=1, retry=Retry(attempts=1), keep_failed=1)
+        job = await queue.add("work")
+        await test.drain()
+        (record,) = await app.store.jobs("q", [job.id])
+
+    assert ran == [pytest.approx(1.0)]
+    assert interrupted == ["cancelled"]
+    assert record is not None
+    assert record.failure is not None
+    assert record.failure.reason == "enough"
+
+
 @pytest.mark.covers("R100")
 @pytest.mark.parametrize("delay", [0, 60])
 async def test_what_has_not_started_never_does_and_its_id_is_free(delay: int) -> None:

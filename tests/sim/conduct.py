@@ -102,8 +102,7 @@ class Conduct:
     def _check_length(self, run: Run, now: float) -> None:
         """An attempt that should stop does so soon after its process can have learned of it."""
         name, patience = run.job.lease.id, self._ledger.lease / 1000 + _SLACK
-        grace = 0.5 if run.wished_at is None else 1.5  # who is asked to stop has a second to do so
-        if run.script.timeout is not None and now - run.began > run.script.timeout / 1000 + grace:
+        if run.script.timeout is not None and now - run.began > run.script.timeout / 1000 + 0.5:
             self._violated("timeout", f"{name} ran for {now - run.began:.1f} s, its timeout is {run.script.timeout} ms")
         if run.lost_at is not None and now - run.lost_at > patience:
             self._violated("lost lease", f"{name} ran on for {now - run.lost_at:.1f} s without a lease")

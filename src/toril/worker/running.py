@@ -23,8 +23,10 @@ class Running:
     over_by: Callable[["Running", BaseException], None]
     task: "asyncio.Task[None] | None" = None
     timers: list[Timer] = field(default_factory=list)
+    ending: list[Timer] = field(default_factory=list)  # of an attempt that was told to stop
     outcome: Outcome | None = None
     begun: bool = False
+    cancelled: bool = False
     over: bool = False
 
     @property
@@ -45,7 +47,7 @@ class Running:
         self._disarm()
 
     def _disarm(self) -> None:
-        for timer in self.timers:
+        for timer in (*self.timers, *self.ending):
             timer.cancel()
 
     def stack(self) -> str:
@@ -56,6 +58,7 @@ class Running:
     def cancel(self) -> None:
         if self.task is None:
             return
+        self.cancelled = True
         if not self.begun:  # nothing of the attempt will run that could tell
             self.task.add_done_callback(self._never_began)
         self.task.cancel()

@@ -290,13 +290,18 @@ class Worker:
             running.timers.append(self._around.clock.later(timeout / 1000, end))
 
     def _stop(self, running: Running, why: Why, reason: str, grace: float) -> None:
-        """Tell the attempt; cancel it after `grace`; give up its slot if even that does not end it."""
-        if running.over or running.outcome is not None or running.signal.kind is not None:
+        """Tell the attempt; cancel it after `grace`; give up its slot if even that does not end it. The first reason it
+        is told stays; a later one that leaves no grace takes away what is left of it."""
+        if running.over or running.outcome is not None:
             return
-        running.signal.fire(why, reason)
+        if running.signal.kind is None:
+            running.signal.fire(why, reason)
+        elif running.cancelled or grace > 0:
+            return
+        for timer in running.ending:
+            timer.cancel()
         later = self._around.clock.later
-        running.timers.append(later(grace, running.cancel))
-        running.timers.append(later(grace + STUCK_GRACE, partial(self._give_up, running)))
+        running.ending = [later(grace, running.cancel), later(grace + STUCK_GRACE, partial(self._give_up, running))]
 
     def _give_up(self, running: Running) -> None:
         """It does not stop. Its job is settled without it, and its slot serves another."""
