@@ -272,7 +272,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
                         return 0
                     state = await resources.enter_async_context(self._lifespan(self)) if self._lifespan else None
                     process.beside += await self._beside(process, burst=burst)
-                    code = await process.run(self._keeper(process, under), state, burst=burst)
+                    code = await process.run(self._keeper(under), state, burst=burst)
                     await self.events.settle(seconds)
                     return code
 
@@ -294,7 +294,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         """What a worker process does beside its work: it looks after other queues, and relays what is in the outbox."""
         rounds = await self._relays(process.name, burst=burst)
         if not (self._given or self.url.startswith("memory:")):
-            rounds.append(self._reaper(process.name, rest=_BESIDE, returned=process.suspects_wait).run)
+            rounds.append(self._reaper(process.name, rest=_BESIDE, recovered=process.recovered).run)
         return rounds
 
     def _reaper(self, name: str, **options: Any) -> "Reaper":
@@ -302,16 +302,13 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
 
         return Reaper(self._store, self._clock, self.events, name, **options)
 
-    def _keeper(self, process: "Process", under: "Under | None") -> "Keeper":
+    def _keeper(self, under: "Under | None") -> "Keeper":
         """Leases are kept by the supervisor or from a thread; in tests, whose clock is not a real one, on the loop."""
         from toril.worker.leases import Keeper, LoopKeeper  # noqa: PLC0415 - as above
 
         twin = self._store.twin()
         if under is not None and not self.url.startswith("memory:"):
-            owned = twin is not self._store
-            return under.keeper(
-                twin, self._clock, owned=owned, rouse=process.rouse, stalled=process.stalled, look=process.look_again
-            )
+            return under.keeper(twin, self._clock, owned=twin is not self._store)
         return (LoopKeeper if self._given else Keeper)(twin, self._clock, owned=twin is not self._store)
 
     def stop(self) -> None:

@@ -41,7 +41,7 @@ def check_electable(url: str) -> None:
         )
 
 
-def _cancel(work: "asyncio.Task[None]") -> None:
+def _cancel(work: "asyncio.Task[None]", _urgency: object) -> None:
     work.cancel()
 
 
@@ -108,7 +108,7 @@ class Reaper:
     def __init__(
         self, store: Store, clock: Clock, events: Events, name: str, *, queues: Sequence[str] | None = None,
         elected: bool = True, lease: float = LEASE, rest: float = _LONGEST_REST, heal: float = _HEAL,
-        returned: Callable[[], None] = lambda: None,
+        recovered: Callable[[str, Recovered, float], None] = lambda *_: None,
     ) -> None:  # fmt: skip
         self._store = store
         self._clock = clock
@@ -117,7 +117,7 @@ class Reaper:
         self._named = queues
         self._queues: Sequence[str] = queues or ()
         self._rest = rest
-        self._returned = returned
+        self._recovered = recovered
         self._heal = heal
         self._led = asyncio.Event()
         self._election = None
@@ -170,7 +170,9 @@ class Reaper:
         for queue in self._queues:
             with self._kept_to(queue):
                 while self.leads:
+                    asked_at = self._clock.monotonic()
                     found = await self._store.recover(queue)
+                    self._recovered(queue, found, asked_at)
                     self._tell(queue, found)
                     if found.next_deadline is not None:
                         rest = min(rest, max(0.05, (found.next_deadline - found.now) / 1000))
@@ -231,8 +233,6 @@ class Reaper:
         self._events.emit("leadership_acquired" if leads else "leadership_lost", event)
 
     def _tell(self, queue: str, found: Recovered) -> None:
-        if found.returned:
-            self._returned()
         ends = [(job, None) for job in found.returned] + [(job, STALLED_OUT) for job in found.failed]
         for job, error in ends:
             event = JobEvent(queue=queue, job_id=job, job_name="", worker=self._name, error=error)

@@ -145,5 +145,5 @@ def checked_outbox(url: str | None) -> str | None:
     return check_url(given)
 
 
-def _cancel(work: "asyncio.Future[None]") -> None:
+def _cancel(work: "asyncio.Future[None]", _urgency: object) -> None:
     work.cancel()

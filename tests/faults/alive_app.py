@@ -3,7 +3,9 @@
 import asyncio
 import ctypes
 import os
+import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from toril import App, JobContext, Retry
@@ -70,6 +72,17 @@ async def orphans(ctx: JobContext[int]) -> None:
     note("end", ctx.job_id)
 
 
+async def mute(ctx: JobContext[float]) -> None:
+    """Have the supervisor hear nothing more of this process, which goes on."""
+    note("start", ctx.job_id)
+    for entry in Path("/proc/self/fd").iterdir():  # noqa: ASYNC240 - as above
+        with suppress(OSError), socket.socket(fileno=os.dup(int(entry.name))) as line:
+            if line.family is socket.AF_UNIX and not line.getpeername():
+                line.shutdown(socket.SHUT_WR)
+    await asyncio.sleep(ctx.data)
+    note("end", ctx.job_id)
+
+
 async def deadly(ctx: JobContext[None]) -> None:
     note("start", ctx.job_id)
     await asyncio.sleep(0.2)
@@ -77,7 +90,7 @@ async def deadly(ctx: JobContext[None]) -> None:
 
 
 q = app.queue(
-    "q", [hold, once, busy, deaf, leak, orphans, deadly], lease=LEASE,
+    "q", [hold, once, busy, deaf, leak, orphans, deadly, mute], lease=LEASE,
     concurrency=int(os.environ.get("ALIVE_CONCURRENCY", "2")),
     max_stalls=int(os.environ.get("ALIVE_STALLS", "1")), retry=Retry(attempts=1), keep_failed=1000,
 )  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.faults.nursery import ROOT, until
 
+ALIVE = "tests.faults.alive_app:app"
 SLOW = 60.0  # seconds that are more than enough on any machine
 
 
@@ -27,7 +28,9 @@ class Noted:
 class Fleet:
     """One `toril run`, in a process group of its own."""
 
-    def __init__(self, url: str, folder: Path, *words: str, before: Sequence[str] = (), **settings: str) -> None:
+    def __init__(
+        self, url: str, folder: Path, *words: str, before: Sequence[str] = (), app: str = ALIVE, **settings: str
+    ) -> None:
         self.log = folder / f"run-{len(list(folder.glob('run-*')))}.err"
         self.ledger = folder / "ledger"
         env = os.environ | {"TORIL_URL": url, "ALIVE_LEDGER": str(self.ledger), "TORIL_NO_HTTP": "1"}
@@ -37,7 +40,7 @@ class Fleet:
             "-m",
             "toril",
             "run",
-            "tests.faults.alive_app:app",
+            app,
             "--log-level",
             "debug",
             *words,
@@ -98,9 +101,11 @@ class Fleet:
 
 
 @contextmanager
-def fleet(url: str, folder: Path, *words: str, before: Sequence[str] = (), **settings: str) -> Iterator[Fleet]:
+def fleet(
+    url: str, folder: Path, *words: str, before: Sequence[str] = (), app: str = ALIVE, **settings: str
+) -> Iterator[Fleet]:
     """None of it outlives the block."""
-    run = Fleet(url, folder, *words, before=before, **settings)
+    run = Fleet(url, folder, *words, before=before, app=app, **settings)
     try:
         yield run
     finally:

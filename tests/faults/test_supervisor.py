@@ -167,6 +167,84 @@ def test_children_drain_when_their_supervisor_is_killed(url: str, tmp_path: Path
     assert counts(url).active == 0
 
 
+@pytest.mark.thorough
+@pytest.mark.covers("F39", "F26")
+def test_jobs_keep_their_leases_while_the_supervisor_is_frozen(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, ALIVE_LEASE="2") as run:
+        run.until_up()
+        (job,) = add(url, "hold", 6)
+        run.until_noted(job, "start")
+        run.send(signal.SIGSTOP)
+        (young,) = add(url, "hold", 4)  # claimed while nobody else keeps leases
+        run.until_noted(young, "end")
+        run.until_noted(job, "end")
+        run.send(signal.SIGCONT)
+        (later,) = add(url, "hold", 3)
+        run.until_noted(later, "end")
+        assert run.stop() == 0
+
+    assert [len(run.of(each, "start")) for each in (job, young, later)] == [1, 1, 1]
+    assert counts(url) == Counts()
+    log = run.log.read_text()
+    assert "stalled" not in log
+    assert "this process keeps its leases itself" in log
+    assert "the supervisor renews leases again" in log
+
+
+def large_application(folder: Path, modules: int = 700) -> str:
+    """More source files than fit into one short message; the path by which they are imported."""
+    package = folder / "an_application_with_a_rather_long_name"
+    package.mkdir()
+    for number in range(modules):
+        (package / f"module_{number:04}.py").write_text("")
+    names = ", ".join(f"module_{number:04}" for number in range(modules))
+    (package / "__init__.py").write_text("")
+    (folder / "large.py").write_text(f"from {package.name} import {names}\nfrom tests.faults.alive_app import app\n")
+    return os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))
+
+
+@pytest.mark.covers("R255")
+def test_a_large_application_has_its_leases_kept(url: str, tmp_path: Path) -> None:
+    path = large_application(tmp_path)
+    with fleet(url, tmp_path, app="large:app", PYTHONPATH=path, ALIVE_LEASE="2") as run:
+        run.until_up()
+        (job,) = add(url, "deaf", 3)
+        run.until_noted(job, "end")
+        assert run.stop() == 0
+
+    assert len(run.of(job, "start")) == 1
+    assert "stalled" not in run.log.read_text()
+
+
+@pytest.mark.thorough
+def test_a_large_application_is_reloaded_when_its_last_module_changes(url: str, tmp_path: Path) -> None:
+    path = large_application(tmp_path)
+    with fleet(url, tmp_path, "--reload", app="large:app", PYTHONPATH=path) as run:
+        run.until_up()
+        last = tmp_path / "an_application_with_a_rather_long_name" / "module_0699.py"
+
+        def replaced() -> bool:
+            last.write_text(f"# {time.monotonic()}\n")
+            return run.said("module_0699.py changed: the worker processes are replaced")
+
+        until(replaced, "it is replaced", timeout=SLOW)
+        until(lambda: run.said("worker started", 2), "another has started", timeout=SLOW)
+        assert run.stop() == 0
+
+
+@pytest.mark.covers("F39")
+def test_a_worker_that_is_heard_no_more_ends_the_run_with_an_error(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, ALIVE_LEASE="2") as run:
+        run.until_up()
+        (job,) = add(url, "mute", 5)
+        run.until_noted(job, "start")
+
+        assert run.ended() == 1
+
+    assert "the supervisor no longer hears worker process" in run.log.read_text()
+    assert len(run.of(job, "start")) == len(run.of(job, "end")) == 1, "it was drained, and nothing lost"
+
+
 @pytest.mark.covers("R243")
 def test_a_loop_that_stands_still_is_replaced_and_told_with_its_stack(url: str, tmp_path: Path) -> None:
     with fleet(url, tmp_path, "--hang-timeout", "2", ALIVE_STALLS="0") as run:

@@ -10,7 +10,9 @@ import pytest
 
 from tests.worker.conftest import Seen, working
 from toril import App, Job, JobContext, LeaseLost
+from toril.signal import Why
 from toril.states import State
+from toril.worker.leases import Keeper
 
 
 @pytest.mark.covers("R108", "R109", "R110", "R113", "F26", "Q2")
@@ -93,6 +95,35 @@ async def test_who_has_lost_a_job_can_neither_write_nor_end_it(app: App) -> None
     assert record is not None
     assert (record.state, record.stalls, record.attempts_made) == (State.WAITING, 1, 0)
     assert (record.data, record.progress, record.checkpoint, logs.items) == ('"as it was"', None, None, ())
+
+
+@pytest.mark.covers("F26")
+async def test_an_attempt_whose_own_process_takes_its_job_back_is_told_at_once(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody renews its lease, as when the supervisor that should is frozen; the recovery of its own process, which is
+    the first to see that the lease has run out, tells it."""
+
+    async def nothing(_: Keeper) -> None: ...
+
+    monkeypatch.setattr(Keeper, "renew_due", nothing)
+    seen, starts, told = Seen(app, "completed"), list[int](), list[object]()
+
+    async def work(ctx: JobContext[None]) -> None:
+        starts.append(ctx.fence)
+        if len(starts) == 1:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                told.append(ctx.signal.kind)
+
+    queue = app.queue("q", {"n": work}, lease=1)
+    async with working(app):
+        await queue.add("n")
+        await seen.until("completed")
+
+    assert told == [Why.LEASE_LOST]
+    assert len(starts) == 2
 
 
 @pytest.mark.covers("F30")

@@ -20,7 +20,7 @@ from toril.worker.quarantine import Suspects
 class Line:
     """Both ends of the line between a supervisor and an idle child, and what was said on it."""
 
-    ready, draining, quiet, suspects = True, False, False, Suspects.WHEN_IDLE
+    ready, draining, stopping, quiet, suspects = True, False, False, False, Suspects.WHEN_IDLE
 
     def __init__(self) -> None:
         self.said: list[dict[str, Any]] = []
@@ -34,6 +34,9 @@ class Line:
 
     def held(self) -> list[Any]:
         return []
+
+    def requested(self) -> int:
+        return 0
 
 
 async def test_the_spare_process_is_started_where_the_only_idle_one_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +55,8 @@ async def test_the_spare_process_is_started_where_the_only_idle_one_is_quiet(mon
     child.said.clear()
     process = Process([], connect("memory://"), clock, Events(), Hooks(), name="w", version="1", under=child)
     process._ordered(Order.QUIET)
-    await supervisor._listen(child)
+    async for message in child.listen():
+        supervisor._hear(child, message)
     supervisor._suspects_wait()
     await supervisor._end_spare()
 

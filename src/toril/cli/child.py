@@ -21,8 +21,9 @@ from toril.cli.loading import load
 from toril.cli.loglines import write_logs
 from toril.cli.loops import loop_factory
 from toril.logs import outages
+from toril.worker.messages import pieces
 from toril.worker.quarantine import Suspects
-from toril.worker.under import Under
+from toril.worker.under import SIGNALS, Under
 
 __all__ = ["chosen_queues", "main"]
 
@@ -41,6 +42,7 @@ def main(orders: str, descriptors: str) -> int:
         signal.signal(number, lambda *_: None)  # the supervisor decides
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     write_logs(given["log_level"])
     under = Under(line, memory, Suspects[given["suspects"]])
     outages.pass_on = lambda text: under.say(trouble=text)
@@ -48,14 +50,16 @@ def main(orders: str, descriptors: str) -> int:
         app = load(given["target"])
         queues = chosen_queues(app, [(name, slots) for name, slots in given["queues"]])
     except click.UsageError as error:
-        under.say(failed=[2, error.format_message(), True])
+        under.tell(failed=[2, error.format_message(), True])
         return 2
     if app.url.startswith("memory:"):  # nobody else can get at its jobs
         under.suspects = Suspects.MAKE_WAY
     elif under.suspects is Suspects.ONLY:
         queues = dict.fromkeys(queues, 1)
     place = {"url": app.url, "prefix": app.prefix, "outbox": app.outbox_url}
-    under.say(hello={**place, "queues": queues, "sources": sources()})
+    under.tell(hello={**place, "queues": queues})
+    for piece in pieces(sources()) if given["reload"] else ():
+        under.tell(sources=piece)
     gc.collect()
     gc.freeze()  # what is loaded stays: to look through it again would hold up jobs for milliseconds each time
     return _worked(app, queues, given, under)
@@ -80,10 +84,10 @@ def _worked(app: App, queues: dict[str, int], given: dict[str, Any], under: Unde
 
 def _failed(error: BaseException, under: Under) -> int:
     if isinstance(error, TorilError):
-        under.say(failed=[1, str(error)])
+        under.tell(failed=[1, str(error)])
     else:
         _log.error("the app could not be run", exc_info=error)
-        under.say(failed=[1, f"the app could not be run: {type(error).__name__}: {error}"])
+        under.tell(failed=[1, f"the app could not be run: {type(error).__name__}: {error}"])
     return 1
 
 

@@ -112,7 +112,10 @@ def _plan(
         )
     if http is not None and no_http and click.get_current_context().get_parameter_source("http") is _TYPED:
         raise click.UsageError("--http and --no-http exclude each other")
-    orders = {"target": target, "queues": chosen, "grace": grace, "burst": burst, "log_level": log_level, "loop": loop}
+    orders = {
+        "target": target, "queues": chosen, "grace": grace, "burst": burst, "log_level": log_level, "loop": loop,
+        "reload": rest["reload"],
+    }  # fmt: skip
     usual = Suspects.MAKE_WAY if burst else Suspects.LEAVE if rest["processes"] == 1 else Suspects.WHEN_IDLE
     command, spare = (_command(orders | {"suspects": suspects.name}) for suspects in (usual, Suspects.ONLY))
     listen = None if no_http else Listen(*(http or DEFAULT), asked_for=http is not None, origin=http_origin)

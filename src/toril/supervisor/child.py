@@ -2,21 +2,25 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from toril.worker.messages import Decoder, Message, encoded
+from toril.worker.stop_requests import Urgency
 from toril.worker.table import Held, Table, new_memory
+from toril.worker.under import SIGNALS
 
 __all__ = ["Child", "Failed", "told"]
 
 _STACKS: Final = 64_000  # bytes of a stack that are told
+_CHUNK: Final = 1 << 16
+_UNREAD: Final = 1 << 22  # bytes of messages that wait for a child
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Child:
         here, there = socket.socketpair()
         self._memory, self._stacks = new_memory(), new_memory()
         passed = (there.fileno(), self._memory, self._stacks)
-        with there:
+        with there, _blocked():
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [*command, ",".join(map(str, passed))], pass_fds=passed, stdin=subprocess.DEVNULL, env=os.environ | env
             )
@@ -46,7 +50,8 @@ class Child:
         self.hello: dict[str, Any] | None = None
         self.ready = False
         self.failed: Failed | None = None
-        self.draining = False  # it was told to go, or has said that it goes
+        self.draining = False  # it was told to go, or has said that it goes for good
+        self.stopping = False  # it has begun to stop, whoever told it to
         self.quiet = False  # it claims nothing more
         self.leaves = False  # it goes for good
         self.forced = False  # it did not go in time
@@ -76,23 +81,30 @@ class Child:
         if not self.died.done():
             self.died.set_result(code)
 
-    async def listen(self) -> Any:
+    async def listen(self) -> AsyncIterator[Message]:
         """What it says, document by document, until it is gone."""
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
+        decoder = Decoder()
         with contextlib.suppress(OSError):
-            async for line in reader:
-                yield json.loads(line)
+            while data := await reader.read(_CHUNK):
+                for message in decoder.feed(data):
+                    yield message
 
     def say(self, **message: Any) -> None:
-        """Tell it something. This never waits, whatever state it is in."""
-        if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(json.dumps(message).encode() + b"\n")
+        """Tell it something. This never waits, whatever state it is in; what a child that is frozen does not read is
+        dropped once it is too much."""
+        writer = self._writer
+        if writer is not None and not writer.is_closing() and writer.transport.get_write_buffer_size() < _UNREAD:
+            writer.write(encoded(message))
 
     def held(self) -> list[Held]:
         return self.table.held()
 
-    def terminate(self) -> None:
+    def terminate(self, urgency: Urgency = Urgency.DRAIN) -> None:
+        """Have it stop. It reads how urgently from the table: a signal may reach it in other ways too."""
         self.draining = True
+        if not self.died.done():
+            self.table.stop(urgency)
         self._signal(signal.SIGTERM)
 
     def force(self) -> None:
@@ -132,6 +144,17 @@ class Child:
         if not self.died.done():
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
+
+
+@contextlib.contextmanager
+def _blocked() -> Iterator[None]:
+    """A child begins with these signals blocked, until it knows what to do about them: sent to the whole group they
+    would end it while Python starts."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _watchable(pid: int) -> int | None:

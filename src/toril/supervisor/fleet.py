@@ -11,7 +11,7 @@ from toril.errors import EngineUnavailable, TorilError
 from toril.logs import log
 from toril.model import BATCH, EXCHANGE, Call, Claim, Extended, Lease, Released, Settlement
 from toril.supervisor.child import Child
-from toril.worker.leases import Keeper
+from toril.worker.leases import RETRY, Held, Keeper, Tell
 
 __all__ = ["FleetKeeper", "Stalled"]
 
@@ -39,6 +39,7 @@ class FleetKeeper(Keeper):
         self._calls = 0
         self._heard: set[Lease] = set()  # what a child has been told of
         self._lost: set[Lease] = set()  # still in a table, but nothing to renew any more
+        self._reported: set[tuple[int, int, int]] = set()  # entries that could not be read
 
     async def renew_due(self) -> None:
         self._look()
@@ -48,15 +49,36 @@ class FleetKeeper(Keeper):
         """Take over what the tables say now."""
         seen = set()
         for child in self._children():
+            tell = _Teller(child, self._heard)
             for entry in child.held():
                 seen.add(entry.lease)
                 if entry.lease not in self._held and entry.lease not in self._lost:
-                    tell = _Teller(child, self._heard)
                     self.hold(entry.lease, ttl=entry.ttl, renew=entry.renew, since=entry.since, tell=tell)
+            self._report(child)
         for lease in self._held.keys() - seen:
             super().release(lease)
         self._heard &= seen
         self._lost &= seen
+
+    def _report(self, child: Child) -> None:
+        """Log what cannot be read, each entry once."""
+        found = {(child.pid, slot, generation) for slot, generation in child.table.unreadable.items()}
+        for _ in found - self._reported:
+            log.error("worker process %s holds a lease that the supervisor cannot read, and keeps it itself", child.pid)
+        self._reported = found | {each for each in self._reported if each[0] != child.pid}
+
+    def _renewed(self, lease: Lease, held: Held, sent: float) -> None:
+        super()._renewed(lease, held, sent)
+        if isinstance(held.tell, _Teller):
+            held.tell.child.table.renew(lease, sent)
+
+    def _postpone(self, leases: list[Lease], tell: Tell) -> None:  # noqa: ARG002 - nobody is told
+        """The store did not answer. Whether a lease is lost by that is for its worker to say, which sees here that it
+        was not renewed and tries it too."""
+        now = self._clock.monotonic()
+        for lease in leases:
+            if (held := self._held.get(lease)) is not None:
+                held.due = now + RETRY
 
     def release(self, lease: Lease) -> None:
         """The store says that it is lost."""
@@ -105,7 +127,7 @@ class _Teller:
     """Passes what a renewal found on to the child, each thing once: it may be in no state to listen."""
 
     def __init__(self, child: Child, heard: set[Lease]) -> None:
-        self._child = child
+        self.child = child
         self._heard = heard
 
     def __call__(self, found: Extended) -> None:
@@ -113,16 +135,16 @@ class _Teller:
         wishes = [wish for wish in found.cancelled if wish.lease not in self._heard]
         self._heard.update(lost, (wish.lease for wish in wishes))
         if lost or wishes:
-            self._child.say(
+            self.child.say(
                 lost=[_words(lease) for lease in lost],
                 cancelled=[[*_words(wish.lease), wish.reason] for wish in wishes],
             )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Teller) and other._child is self._child
+        return isinstance(other, _Teller) and other.child is self.child
 
     def __hash__(self) -> int:
-        return id(self._child)
+        return id(self.child)
 
 
 def _words(lease: Lease) -> list[str]:

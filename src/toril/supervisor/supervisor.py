@@ -12,13 +12,16 @@ from toril.clock import SYSTEM, Clock
 from toril.engine import Store, connect, redacted
 from toril.errors import TorilError
 from toril.logs import log, outages
+from toril.model import Lease
 from toril.plan import worker_name
 from toril.supervisor.child import Child, Failed, told
 from toril.supervisor.fleet import FleetKeeper
 from toril.supervisor.memory import OomCounter
 from toril.supervisor.plan import Plan
 from toril.supervisor.restarts import AT_ONCE, Restarts
+from toril.worker.messages import Message
 from toril.worker.shutdown import Watchdog
+from toril.worker.stop_requests import Urgency
 
 __all__ = ["Supervisor"]
 
@@ -28,6 +31,7 @@ _OVERTIME: Final = 0.5  # seconds after the grace at which what still runs is ki
 _HURRY: Final = 1.2  # the same, after a second signal
 _LAST_WORDS: Final = 1.0
 _STACKS: Final = 0.5  # seconds for a child to write where it is
+_MUTE: Final = 3.0  # seconds that a child may live after it has closed its end of the connection
 
 
 # What runs beside the children until they are gone, and is then cancelled.
@@ -50,7 +54,6 @@ class Supervisor:
         self._clock = clock
         self._name = worker_name(clock).replace("worker-", "supervisor-", 1)
         self._keeper: FleetKeeper | None = None
-        self._signals = 0
         self._stopping = asyncio.Event()
         self._renewed = asyncio.Event()  # the application is another: who waits to be started waits no longer
         self.sources: set[str] = set()
@@ -75,15 +78,15 @@ class Supervisor:
             return self.failed.code
         return 0 if self._clean else 1
 
-    def stop(self) -> None:
-        """Have the children drain; a second time, have them give back at once."""
-        self._signals += 1
+    def stop(self, urgency: Urgency = Urgency.DRAIN) -> None:
+        """Have the children drain, or give back at once."""
         self.draining = True
         self._stopping.set()
         for child in self.children.values():
-            child.terminate()
-        left = self.plan.grace + _OVERTIME if self._signals == 1 else _HURRY
-        self._clock.later(left, self._kill_all)
+            child.terminate(urgency)
+        if urgency is Urgency.DRAIN:
+            log.info("stopping: running jobs have %g s to end; a second signal does not wait for them", self.plan.grace)
+        self._clock.later(_HURRY if urgency >= Urgency.HURRY else self.plan.grace + _OVERTIME, self._kill_all)
 
     def replace(self) -> None:
         """Have each child drain, and another take its place."""
@@ -116,30 +119,49 @@ class Supervisor:
             await self._pause(restarts.pause(lived=lived, ended=ended, told_to_go=child.draining))
 
     async def _listen(self, child: Child) -> None:
-        async for message in child.listen():
-            match message:
-                case {"hello": hello}:
-                    child.hello = hello
-                    self.sources.update(hello.pop("sources"))
-                    self._greet(hello)
-                case {"ready": facts}:
-                    child.ready = True
-                    self.hello = {**facts, **(self.hello or {})}
-                    if not self.up.is_set() and sum(each.ready for each in self.posted) == self.plan.processes:
-                        self.up.set()
-                        log.info("up: %s worker processes are ready", self.plan.processes)
-                case {"failed": words}:
-                    child.failed = Failed(*words)
-                case {"quiet": _}:
-                    child.quiet = True
-                case {"leaves": _}:
-                    child.leaves = child.draining = True
-                case {"trouble": text}:
-                    outages.tell(text)
-                case {"suspects": _}:
-                    self._suspects_wait()
-                case {"ask": _} if self._keeper is not None:
-                    self._keeper.ask()
+        """Hear what a child says, until it ends. One that can be heard no more, and lives, cannot be looked after: that
+        ends the run."""
+        why = "it has closed the connection"
+        try:
+            async for message in child.listen():
+                self._hear(child, message)
+        except Exception as error:
+            if not child.died.done():
+                log.exception("listening to worker process %s failed", child.pid)
+            why = f"{type(error).__name__}: {error}"
+        await asyncio.wait([child.died], timeout=_MUTE)
+        if not child.died.done() and not (self._stopping.is_set() or child.draining or child.stopping):
+            reason = f"the supervisor no longer hears worker process {child.pid}, which still runs: {why}"
+            log.error("%s; stopping", reason)
+            self.fail(Failed(1, reason))
+
+    def _hear(self, child: Child, message: Message) -> None:
+        match message:
+            case {"hello": hello}:
+                child.hello = hello
+                self._greet(hello)
+            case {"sources": paths}:
+                self.sources.update(paths)
+            case {"ready": facts}:
+                child.ready = True
+                self.hello = {**facts, **(self.hello or {})}
+                if not self.up.is_set() and sum(each.ready for each in self.posted) == self.plan.processes:
+                    self.up.set()
+                    log.info("up: %s worker processes are ready", self.plan.processes)
+            case {"failed": words}:
+                child.failed = Failed(*words)
+            case {"quiet": _}:
+                child.quiet = True
+            case {"draining": _}:
+                child.stopping = True
+            case {"leaves": _}:
+                child.leaves = child.draining = True
+            case {"trouble": text}:
+                outages.tell(text)
+            case {"suspects": _}:
+                self._suspects_wait()
+            case {"ask": _} if self._keeper is not None:
+                self._keeper.ask()
 
     def _is_over(self, child: Child, code: int) -> bool:
         """Whether the post stays empty. During the boot a child that fails ends the whole run; one that a job brought
@@ -156,7 +178,7 @@ class Supervisor:
         return expected
 
     def fail(self, failed: Failed) -> None:
-        """The boot has failed: end the run, with this as the reason."""
+        """The run cannot go on, or has not even begun: end it, with this as the reason."""
         self.failed = failed
         if not self._stopping.is_set():
             self.stop()
@@ -166,17 +188,24 @@ class Supervisor:
         del self.children[number]
         leases = [entry.lease for entry in child.held()]
         cause = child.killed or told(code, out_of_memory=code == -signal.SIGKILL and self._oom.grew())
-        stopped = child.draining and (code >= 0 or child.forced)
+        stopped = (child.draining or child.stopping) and (code >= 0 or child.forced)
         if not stopped and code not in (0, -signal.SIGTERM) and child.failed is None:
             log.error("worker process %s is gone: %s; %s jobs are given back", child.pid, cause, len(leases))
         if leases and self._keeper is not None:
-            if stopped:
-                await self._keeper.release_all(leases, _PATIENCE)
-            else:
-                stalled = await self._keeper.give_back(leases, cause, _PATIENCE)
-                if stalled.waiting:
-                    self._suspects_wait()
-                self._tell_stalled(stalled.jobs)
+            try:
+                await self._return(self._keeper, leases, None if stopped else cause)
+            except Exception:  # whatever it is, the other processes need a supervisor
+                log.exception("jobs could not be given back, and will be when their leases run out")
+
+    async def _return(self, keeper: FleetKeeper, leases: list[Lease], cause: str | None) -> None:
+        """Give back the jobs of a process that has stopped, or of one that died of this cause."""
+        if cause is None:
+            await keeper.release_all(leases, _PATIENCE)
+            return
+        stalled = await keeper.give_back(leases, cause, _PATIENCE)
+        if stalled.waiting:
+            self._suspects_wait()
+        self._tell_stalled(stalled.jobs)
 
     @property
     def posted(self) -> list[Child]:
@@ -189,7 +218,7 @@ class Supervisor:
         spare = self.children.get(self.plan.processes)
         idle = [
             child for child in self.children.values()
-            if child.ready and not child.draining and not child.quiet and not child.held()
+            if child.ready and not (child.draining or child.stopping or child.quiet) and not child.held()
             and (child is spare or self.plan.processes > 1)
         ]  # fmt: skip
         for child in idle:
@@ -235,7 +264,13 @@ class Supervisor:
             queues = ", ".join(f"{name} ({slots})" for name, slots in hello["queues"].items())
             log.info("%s on %s: %s", self.plan.title, redacted(hello["url"]), queues)
             if not hello["url"].startswith("memory:"):
-                self._follow(self._keep_leases(connect(hello["url"], prefix=hello["prefix"], clock=self._clock)))
+                store = connect(hello["url"], prefix=hello["prefix"], clock=self._clock)
+                self._follow(self._keep_leases(store)).add_done_callback(self._keeping_ended)
+
+    def _keeping_ended(self, task: "asyncio.Task[Any]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the supervisor cannot keep leases; stopping", exc_info=error)
+            self.fail(Failed(1, f"the supervisor cannot keep leases: {type(error).__name__}: {error}"))
 
     async def _keep_leases(self, store: Store) -> None:
         while self.store is None:
@@ -277,10 +312,11 @@ class Supervisor:
         child.draining = False
         child.kill(f"its process hung: the loop did not tick for {silent:.1f} s")
 
-    def _follow(self, coroutine: Any) -> None:
+    def _follow(self, coroutine: Any) -> "asyncio.Task[Any]":
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _close(self) -> None:
         for task in list(self._tasks):
@@ -298,14 +334,10 @@ class Supervisor:
     def _other_signals(self, watchdog: Watchdog) -> Iterator[None]:
         """A closed terminal is no reason to stop; QUIT gives back at once; USR1 shows where the children are."""
 
-        def quit_now() -> None:
-            for _ in range(2):  # as if two signals to stop had come
-                watchdog.rouse()
-
         loop = asyncio.get_running_loop()
-        numbers: dict[signal.Signals, Callable[[], None]] = {
+        numbers: dict[signal.Signals, Callable[[], object]] = {
             signal.SIGHUP: lambda: None,
-            signal.SIGQUIT: quit_now,
+            signal.SIGQUIT: partial(watchdog.request, Urgency.HURRY),
             signal.SIGUSR1: lambda: self._follow(self._show_stacks()),
         }
         with contextlib.suppress(ValueError, RuntimeError):  # not the main thread

@@ -3,7 +3,7 @@ a handler that blocks the loop does not lose its job."""
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,17 +13,20 @@ from toril.errors import TorilError
 from toril.logs import log, outages
 from toril.model import BATCH, Extended, Lease
 
-__all__ = ["Keeper", "LoopKeeper", "Tell"]
+__all__ = ["RETRY", "Held", "Keeper", "LoopKeeper", "Tell"]
 
 # Called with what a renewal found: leases that are lost, and jobs that someone wants stopped.
 Tell = Callable[[Extended], None]
 
 _LOOK: Final = 0.25  # seconds between looks at the table
-_RETRY: Final = 0.5  # seconds before a renewal that was not answered is sent again
+_LOOKS: Final = 16  # looks within the shortest lease, at least
+RETRY: Final = 0.5  # seconds before a renewal that was not answered is sent again
 
 
 @dataclass(slots=True)
-class _Held:
+class Held:
+    """A lease that is kept here. Its deadline is a lease's length after it was last renewed."""
+
     ttl: int
     renew: float
     due: float
@@ -38,17 +41,24 @@ class Keeper:
         self._engine = engine
         self._owned = owned
         self._clock = clock
-        self._held: dict[Lease, _Held] = {}
+        self._held: dict[Lease, Held] = {}
+        self._shortest = _LOOK * _LOOKS  # seconds: of all leases that were held here, where that is less
         self._stopping = False
         self._asked = False
         self._thread: threading.Thread | None = None
 
     def hold(self, lease: Lease, *, ttl: int, renew: int, since: float, tell: Tell) -> None:
         """Keep this lease. `since` is when it was asked for: it cannot have begun earlier."""
-        self._held[lease] = _Held(ttl, renew / 1000, since + renew / 1000, since + ttl / 1000, tell)
+        self._shortest = min(self._shortest, ttl / 1000)
+        self._held[lease] = Held(ttl, renew / 1000, since + renew / 1000, since + ttl / 1000, tell)
 
     def release(self, lease: Lease) -> None:
         self._held.pop(lease, None)
+
+    @property
+    def rest(self) -> float:
+        """Seconds between two looks."""
+        return self._shortest / _LOOKS
 
     def ask(self) -> None:
         """Ask the store about every lease soon: someone may want a job stopped."""
@@ -71,17 +81,20 @@ class Keeper:
     async def _keep_apart(self) -> None:
         """On a loop of its own; a handle on the store that is nobody else's is closed there."""
         try:
-            if self._owned:
-                await self._engine.health()  # its connection is made now: when it is needed there may be no file left
+            await self._prepare()
             await self.keep()
         finally:
             if self._owned:
                 await self._engine.close()
 
+    async def _prepare(self) -> None:
+        if self._owned:
+            await self._engine.health()  # its connection is made now: when it is needed there may be no file left
+
     async def keep(self) -> None:
         """Renew what is due, again and again, until stopped."""
         while not self._stopping:
-            await self._clock.sleep(_LOOK)
+            await self._clock.sleep(self.rest)
             try:
                 await self.renew_due()
             except Exception:  # the table must be kept whatever one round runs into
@@ -91,9 +104,12 @@ class Keeper:
         """One round: renew what is due, and give up what could not be renewed in time."""
         now = self._clock.monotonic()
         asked, self._asked = self._asked, False
+        await self._renew_all([lease for lease, held in list(self._held.items()) if asked or held.due <= now])
+
+    async def _renew_all(self, wanted: Iterable[Lease]) -> None:
         due: dict[tuple[int, Tell], list[Lease]] = {}
-        for lease, held in list(self._held.items()):
-            if asked or held.due <= now:
+        for lease in wanted:
+            if (held := self._held.get(lease)) is not None:
                 due.setdefault((held.ttl, held.tell), []).append(lease)
         for (ttl, tell), leases in due.items():
             for start in range(0, len(leases), BATCH):
@@ -112,9 +128,12 @@ class Keeper:
         for lease in leases:
             held = self._held.get(lease)
             if held is not None:
-                held.due, held.deadline = sent + held.renew, sent + ttl / 1000
+                self._renewed(lease, held, sent)
         if answer.lost or answer.cancelled:
             tell(answer)
+
+    def _renewed(self, _lease: Lease, held: Held, sent: float) -> None:
+        held.due, held.deadline = sent + held.renew, sent + held.ttl / 1000
 
     def _postpone(self, leases: list[Lease], tell: Tell) -> None:
         """The store did not answer. Whose time is up by now counts as lost: another may have it."""
@@ -124,7 +143,7 @@ class Keeper:
             held = self._held.get(lease)
             if held is None:
                 continue
-            held.due = now + _RETRY
+            held.due = now + RETRY
             if held.deadline <= now:
                 self.release(lease)
                 lost.append(lease)

@@ -1,8 +1,8 @@
 """A worker process: boots in order, works, and shuts down in order."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Final
 
 from toril.bounds import Bound
@@ -12,7 +12,7 @@ from toril.engine import Engine, Schedules
 from toril.errors import TorilError, UnknownQueue
 from toril.events import Events, JobEvent, WorkerEvent, trouble
 from toril.logs import log
-from toril.model import Order, whole
+from toril.model import Order, Recovered, whole
 from toril.opening import opened_or_stopped
 from toril.plan import GRACE, Hook, Plan
 from toril.queue import Queue
@@ -22,6 +22,7 @@ from toril.worker.quarantine import Suspects
 from toril.worker.schedules import Runs
 from toril.worker.shutdown import Watchdog
 from toril.worker.solitude import Solitude
+from toril.worker.stop_requests import Urgency
 from toril.worker.strays import logged
 from toril.worker.under import Under
 from toril.worker.upkeep import Upkeep
@@ -57,7 +58,7 @@ class Process:
         self._pollers: list[asyncio.Task[None]] = []
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []  # rounds of others, for as long as workers run
         self._under = under
-        self._watchdog = Watchdog(grace, self.stop)
+        self._watchdog = Watchdog(grace, self._stop, supervisor=None if under is None else under.requested)
         self._stopping = asyncio.Event()
         self._rested = asyncio.Event()
         self._forced = False
@@ -73,7 +74,12 @@ class Process:
 
     def stop(self) -> None:
         """Begin to shut down; a second time, do not wait for running jobs."""
-        self._forced = self._stopping.is_set()
+        self._stop(Urgency.HURRY if self._stopping.is_set() else Urgency.DRAIN)
+
+    def _stop(self, urgency: Urgency) -> None:
+        self._forced = self._forced or urgency >= Urgency.HURRY
+        if self._under is not None and not self._stopping.is_set():
+            self._under.say(draining=True)
         self._stopping.set()
         for worker in self._workers:
             (worker.quiet if self._pollers else worker.stop)()  # pollers end first
@@ -109,10 +115,16 @@ class Process:
             return Solitude(self._clock)
         return Solitude(self._clock, self._under.suspects, self._call_spare)
 
-    def suspects_wait(self) -> None:
-        """This process has taken jobs back: it need not wait for the news of that."""
-        self.look_again()
-        self._call_spare()
+    def recovered(self, queue: str, found: Recovered, asked_at: float) -> None:
+        """This process has taken jobs back: it need not wait for the news of that. An attempt of its own that is among
+        them learns at once that it has lost its lease; one that began since it was asked for has another."""
+        taken = {*found.returned, *found.failed}
+        for worker in self._workers if taken else ():
+            if worker.queue.name == queue:
+                worker.taken_back(taken, asked_at)
+        if found.returned:
+            self.look_again()
+            self._call_spare()
 
     def _call_spare(self) -> None:
         if self._under is not None:
@@ -127,7 +139,7 @@ class Process:
             [(worker.queue.name, worker.queue.options.lease) for worker in self._workers], self._engine, self._clock,
             self._events, self.name, keeper, running=lambda: sum(worker.busy for worker in self._workers),
             slots=sum(worker.concurrency for worker in self._workers), version=self._version, order=self._ordered,
-            declare=self._declare_again, stalled=self.suspects_wait,
+            declare=self._declare_again, recovered=self.recovered,
         )  # fmt: skip
         with logged():
             return await self._until_stopped(upkeep, burst=burst)
@@ -296,20 +308,21 @@ class Process:
                 if not self._stopping.is_set():
                     if self._under is not None:
                         self._under.say(leaves=True)  # it is not to be started anew
-                    self.rouse()
-
-    def rouse(self) -> None:
-        """Begin to stop as a signal would have it, from any thread."""
-        self._watchdog.rouse()
+                    self._watchdog.request(Urgency.DRAIN)
 
     def stalled(self, queue: str, jobs: Sequence[str]) -> None:
         """The supervisor has taken jobs back from a process that died."""
         for job in jobs:
             self._events.emit("stalled", JobEvent(queue=queue, job_id=job, job_name="", worker=self.name))
 
-    def signals(self) -> AbstractContextManager[None]:
-        """Stop on SIGTERM and SIGINT, where this is the main thread; afterwards all is as it was."""
-        return self._watchdog.watching()
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """Stop on SIGTERM and SIGINT, where this is the main thread, and when the supervisor wants it or is gone;
+        afterwards all handlers are as they were."""
+        with self._watchdog.watching():
+            if self._under is not None:
+                self._under.start(orphaned=self._watchdog.orphaned, stalled=self.stalled, look=self.look_again)
+            yield
 
 
 def chosen(queues: Sequence[Queue], concurrency: Mapping[str, int] | None) -> list[Queue]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from toril.clock import SYSTEM
+from toril.worker.stop_requests import StopRequests, Urgency
 
 __all__ = ["MARGIN", "SECOND", "Watchdog"]
 
@@ -17,16 +18,28 @@ MARGIN: Final = 1.0  # seconds after the grace, for handing in what was given ba
 SECOND: Final = 2.0  # seconds that a second signal leaves
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
+# What is written to the thread beside the numbers of signals, which are below 128.
+_OVER: Final = 0
+_ORPHANED: Final = 127
+_REQUEST: Final = 128  # plus the urgency
+
 
 class Watchdog:
-    """A thread that waits for signals. The first one sets the deadline and only then has the loop begin to stop; a
-    second one shortens the deadline; a third one, or the deadline, ends the process with code 1."""
+    """A thread that waits for signals and other requests to stop. The first one sets the deadline and only then has the
+    loop begin to stop; a more urgent one shortens the deadline; the most urgent, or the deadline, ends the process with
+    code 1. `supervisor` says what a supervisor has asked for so far; without one the process counts signals itself."""
 
-    def __init__(self, grace: float, stop: Callable[[], None], last: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, grace: float, stop: Callable[[Urgency], None], last: Callable[[], None] | None = None, *,
+        supervisor: Callable[[], int] | None = None,
+    ) -> None:  # fmt: skip
         self._grace = grace
         self._stop = stop
         self._last = last  # called in this thread before the process is ended by force
+        self._supervisor = supervisor
+        self._requests = StopRequests(supervised=supervisor is not None)
         self._heard = self._told = -1
+        self._closing = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @contextmanager
@@ -45,47 +58,63 @@ class Watchdog:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-            os.write(self._told, b"\0")
+            os.write(self._told, bytes((_OVER,)))
             thread.join()
-            heard, told, self._heard, self._told = self._heard, self._told, -1, -1
-            os.close(told)
-            os.close(heard)
+            with self._closing:
+                heard, told, self._heard, self._told = self._heard, self._told, -1, -1
+                os.close(told)
+                os.close(heard)
 
-    def rouse(self) -> None:
-        """As if a signal had come."""
+    def request(self, urgency: Urgency) -> None:
+        """Ask the process to stop; called on its loop. The same again changes nothing."""
         if self._told < 0:  # nobody watches
-            self._stop()
+            self._stop(self._requests.requested(urgency))
         else:
-            os.write(self._told, b"\1")
+            os.write(self._told, bytes((_REQUEST + urgency,)))
+
+    def orphaned(self) -> None:
+        """The supervisor is gone: stop, and count signals from now on. Called in any thread."""
+        with self._closing:
+            if self._told >= 0:
+                os.write(self._told, bytes((_ORPHANED,)))
 
     def _numbers(self) -> tuple[signal.Signals, ...]:
         """Only the main thread may have handlers."""
         return _SIGNALS if threading.current_thread() is threading.main_thread() else ()
 
-    def _on_signal(self, _number: int, _frame: object) -> None:
-        self.rouse()
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if self._told >= 0:
+            os.write(self._told, bytes((number,)))
 
     def _main(self) -> None:
-        count, deadline = 0, None
+        deadline: float | None = None
         while True:
             left = None if deadline is None else max(0.0, deadline - SYSTEM.monotonic())
             if not select.select([self._heard], [], [], left)[0]:
                 self._end("the grace is over, and something has not ended")
             for byte in os.read(self._heard, 64):
-                if not byte:
+                if byte == _OVER:
                     return
-                count += 1
-                patience = self._grace + MARGIN if count == 1 else SECOND
-                until = SYSTEM.monotonic() + patience
-                deadline = until if deadline is None else min(deadline, until)
-                if count > 2:
+                before, urgency = self._requests.urgency, self._hear(byte)
+                if urgency == before:
+                    continue
+                if urgency is Urgency.ABORT:
                     self._end("a third signal came")
-                self._tell_the_loop()
+                until = SYSTEM.monotonic() + (self._grace + MARGIN if urgency is Urgency.DRAIN else SECOND)
+                deadline = until if deadline is None else min(deadline, until)
+                self._tell_the_loop(urgency)
 
-    def _tell_the_loop(self) -> None:
+    def _hear(self, byte: int) -> Urgency:
+        if byte >= _REQUEST:
+            return self._requests.requested(byte - _REQUEST)
+        if byte == _ORPHANED:
+            return self._requests.orphaned()
+        return self._requests.signalled(byte, SYSTEM.monotonic(), self._supervisor() if self._supervisor else 0)
+
+    def _tell_the_loop(self, urgency: Urgency) -> None:
         try:
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._stop)
+                self._loop.call_soon_threadsafe(self._stop, urgency)
         except RuntimeError:
             return  # it is closed already
 

@@ -30,7 +30,7 @@ class Upkeep:
     def __init__(
         self, queues: Sequence[tuple[str, int]], engine: Engine, clock: Clock, events: Events, worker: str,
         keeper: Keeper, *, running: Callable[[], int], slots: int, version: str, order: Callable[[Order], None],
-        declare: Callable[[], Awaitable[None]], stalled: Callable[[], None] = lambda: None,
+        declare: Callable[[], Awaitable[None]], recovered: Callable[[str, Recovered, float], None],
     ) -> None:  # fmt: skip
         self._queues = queues
         self._engine = engine
@@ -43,7 +43,7 @@ class Upkeep:
         self._version = version
         self._order = order
         self._declare = declare
-        self._stalled = stalled
+        self._recovered = recovered
         self._beaten = False
         self._heard: tuple[Order, ...] = ()
         self._started_at = clock.now()
@@ -62,12 +62,14 @@ class Upkeep:
         """A lease that begins after a look cannot run out before another lease's length has passed, so a look then, or
         when the next known one runs out, misses none."""
         while True:
+            asked_at = self._clock.monotonic()
             try:
                 found = await self._engine.recover(queue)
             except TorilError as error:
                 self._failed(queue, error)
                 await self._clock.sleep(_AFTER_AN_ERROR)
                 continue
+            self._recovered(queue, found, asked_at)
             self._tell(queue, found)
             if found.more:
                 continue
@@ -121,8 +123,6 @@ class Upkeep:
                 await self._clock.sleep(_AFTER_AN_ERROR)
 
     def _tell(self, queue: str, found: Recovered) -> None:
-        if found.returned:
-            self._stalled()
         if self._events.wanted("stalled"):
             ends = [(job, None) for job in found.returned] + [(job, STALLED_OUT) for job in found.failed]
             for job, error in ends:

@@ -1,7 +1,7 @@
 """One queue's worker: its slots, and what happens to the attempts in them."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -314,6 +314,12 @@ class Worker:
             self._drop(running)
         else:
             self._settle_unless_over(running, outcome)
+
+    def taken_back(self, jobs: Set[str], asked_at: float) -> None:
+        """The leases of these jobs had run out when a recovery was asked for, at this time."""
+        for running in list(self._running.values()):
+            if running.lease.id in jobs and running.started < asked_at:
+                self._stop(running, Why.LEASE_LOST, "the lease ran out", 0.0)
 
     def _heard_elsewhere(self, found: Extended) -> None:
         """The keeper learned something, perhaps in its own thread."""
