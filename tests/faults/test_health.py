@@ -74,6 +74,28 @@ def test_a_worker_tells_how_it_is(url: str, tmp_path: Path) -> None:
         assert ping(port).returncode == 1
 
 
+@pytest.mark.covers("F129", "R242")
+def test_strangers_who_connect_and_say_nothing_do_not_make_a_worker_look_dead(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--http", "127.0.0.1:0", **WEB) as run:
+        port = port_of(run)
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(160)]
+        try:
+            answers = [status(port, "/livez") for _ in range(20)]
+        finally:
+            for each in silent:
+                each.close()
+
+    assert answers == [200] * 20
+
+
+def status(port: int, path: str) -> int:
+    """0 if the connection was cut off."""
+    try:
+        return get(port, path)[0]
+    except (OSError, http.client.HTTPException):
+        return 0
+
+
 @pytest.mark.covers("R243", "F41", "R003")
 def test_readiness_ends_with_the_signal_and_life_with_the_process(url: str, tmp_path: Path) -> None:
     with fleet(url, tmp_path, "--http", "127.0.0.1:0", "--grace", "60", **WEB) as run:

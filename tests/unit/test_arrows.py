@@ -24,6 +24,7 @@ ARROWS: dict[str, set[str]] = {
     "model": {"errors", "names", "states"},
     "policy": {"errors", "model"},
     "http": {"clock", "policy"},
+    "idle_connections": set(),
     "result": set(),
     "typed": set(),
     "payload": {"codec", "errors", "result", "typed"},
@@ -110,7 +111,7 @@ ARROWS: dict[str, set[str]] = {
     "engines.sqlite": {"engine", "model", "policy", "protocols"} | BOTTOM,
     "engines.redis": {"engine", "model", "policy", "protocols"} | BOTTOM,
     "reaper": BOTTOM | {"doctor", "engine", "events", "model", "plan", "worker"},
-    "supervisor": BOTTOM | {"engine", "logs", "model", "plan", "worker"},
+    "supervisor": BOTTOM | {"engine", "idle_connections", "logs", "model", "plan", "worker"},
     "testing": PRODUCER | {"app", "engines.sqlite", "events", "job"},
     "pytest_plugin": {"testing"},
     "metrics": {"engine", "model", "policy"},
@@ -118,7 +119,7 @@ ARROWS: dict[str, set[str]] = {
     "documents": {"flow", "job", "metrics", "model", "searching", "showing"},
     "web": PRODUCER
     | {"", "app", "declaring", "documents", "deadletters", "job", "logs", "metrics", "queue", "schedule"}
-    | {"flow", "outbox", "searching", "showing", "why"},
+    | {"flow", "idle_connections", "outbox", "searching", "showing", "why"},
     "web.serving": PRODUCER | {"app", "logs", "supervisor", "web"},
     "torture": {"", "clock", "engine", "errors", "events", "model", "policy", "queue", "states"} | {"torture.cleaning"},
     "torture.cleaning": {"", "clock", "engines.redis", "errors", "torture"},

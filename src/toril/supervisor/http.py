@@ -7,12 +7,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
+from toril.idle_connections import IdleConnections
 from toril.supervisor.plan import Listen
 
 __all__ = ["Probes"]
 
 _HEAD: Final = 5.0  # seconds for a request's head
-_CONNECTIONS: Final = 128
+_SILENT: Final = 256  # connections without a request; more than can be accepted before the first of them is read
+_BACKLOG: Final = 128
 _LONGEST: Final = 8192
 _PHRASES: Final = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
                    503: "Service Unavailable"}  # fmt: skip
@@ -30,11 +32,12 @@ class Probes:
         self._document = document
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[Any]] = set()
+        self._idle = IdleConnections(_SILENT)
 
     async def start(self) -> int:
         """Listen; the port."""
         self._server = await asyncio.start_server(
-            self._serve, self._listen.host, self._listen.port, limit=_LONGEST, backlog=_CONNECTIONS
+            self._serve, self._listen.host, self._listen.port, limit=_LONGEST, backlog=_BACKLOG
         )
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -46,11 +49,11 @@ class Probes:
             await asyncio.gather(*self._open, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None or len(self._open) >= _CONNECTIONS:
-            writer.transport.abort()
-            return
+        task, transport = asyncio.current_task(), writer.transport
+        assert task is not None  # noqa: S101 - the server runs each connection in a task
+        address = (transport.get_extra_info("peername") or ("",))[0]
         self._open.add(task)
+        self._idle.add(transport, address)
         try:
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(_HEAD):
@@ -59,6 +62,7 @@ class Probes:
                     await writer.drain()
         finally:
             self._open.discard(task)
+            self._idle.discard(transport, address)
             writer.close()
 
     def _answered(self, head: bytes) -> bytes:

@@ -14,7 +14,7 @@ __all__ = ["form_field", "read_form", "read_json"]
 MAX_BODY: Final = 1024 * 1024
 _FORM: Final = 8 * 1024
 _DEPTH: Final = 100
-_PATIENCE: Final = 5.0  # seconds between two parts of a body
+_PATIENCE: Final = 5.0  # seconds between two parts of a body, and for a form, which strangers may send, as a whole
 
 
 async def read_json(receive: Receive) -> bytes:
@@ -26,8 +26,12 @@ async def read_json(receive: Receive) -> bytes:
 
 
 async def read_form(receive: Receive) -> bytes:
-    """What a form of ours sends, which is little."""
-    return await _whole(receive, most=_FORM)
+    """What a form of ours sends, which is little and comes at once."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await _whole(receive, most=_FORM)
+    except TimeoutError:
+        raise _too_slow() from None
 
 
 def form_field(form: bytes, name: str) -> str:
@@ -42,7 +46,7 @@ async def _whole(receive: Receive, most: int = MAX_BODY) -> bytes:
             async with asyncio.timeout(_PATIENCE):
                 message = await receive()
         except TimeoutError:
-            raise Problem(408, "too_slow", "the body did not come", headers={"connection": "close"}) from None
+            raise _too_slow() from None
         if message["type"] == "http.disconnect":
             raise Problem(400, "gone", "the body did not come")
         body += message.get("body", b"")
@@ -50,6 +54,10 @@ async def _whole(receive: Receive, most: int = MAX_BODY) -> bytes:
             raise Problem(413, "too_large", f"a body has at most {most} bytes", headers={"connection": "close"})
         if not message.get("more_body"):
             return bytes(body)
+
+
+def _too_slow() -> Problem:
+    return Problem(408, "too_slow", "the body did not come", headers={"connection": "close"})
 
 
 def parsed(body: bytes) -> Any:

@@ -1,23 +1,31 @@
-"""Serving a site: uvicorn, with a bound on how long a request's head may take and on how many may be connected."""
+"""Serving a site with uvicorn: bounds on how long a request's head may take, and on how many connections and requests
+there are at once. None of them applies to the probes of an orchestrator, which would restart a worker that is well."""
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from toril.clock import SYSTEM
 from toril.errors import EngineUnavailable
+from toril.idle_connections import IdleConnections
 from toril.logs import log
+from toril.web.problems import Problem, answer
 from toril.web.site import Site
 
 __all__ = ["Server"]
 
 _HEAD: Final = 5.0  # seconds for the head of a request, and for the next one on the same connection
-_CONNECTIONS: Final = 128
+_SILENT: Final = 256  # connections without a request; more than can be accepted before the first of them is read
+_REQUESTS: Final = 128  # at once
+_OF_ONE_ADDRESS: Final = 96  # of those; a proxy is one address
+_BACKLOG: Final = 128
 _TRY_AGAIN: Final = 2.0  # seconds until a store that was away is tried again
 _LONGEST_HEAD: Final = 128 * 1024
 
@@ -25,13 +33,11 @@ _LONGEST_HEAD: Final = 128 * 1024
 class Hurried(H11Protocol):
     """A connection that is closed when it sends no whole head in time, so that the slow cannot hold the places."""
 
+    idle: IdleConnections  # all of its server
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > _CONNECTIONS:
-            transport.abort()
-            return
         self._hurry()
 
     def handle_events(self) -> None:
@@ -50,23 +56,58 @@ class Hurried(H11Protocol):
 
     def _hurry(self) -> None:
         self._relax()
+        if not self.transport.is_closing():
+            self.idle.add(self.transport, self._address)
         self._late = asyncio.get_running_loop().call_later(_HEAD, self.transport.abort)
 
     def _relax(self) -> None:
+        self.idle.discard(self.transport, self._address)
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    @property
+    def _address(self) -> str:
+        return "" if self.client is None else self.client[0]
+
+
+class Bounded:
+    """The site, with a bound on the requests at once, of all and of one address. Probes are not counted."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._under_way: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or self._site.is_probe(scope):
+            await self._site(scope, receive, send)
+            return
+        address = (scope.get("client") or ("", 0))[0]
+        if self._under_way.total() >= _REQUESTS or self._under_way[address] >= _OF_ONE_ADDRESS:
+            headers = {"retry-after": "1", "connection": "close"}
+            await answer(Problem(503, "busy", "too many requests at once", headers=headers))(scope, receive, send)
+            return
+        self._under_way[address] += 1
+        try:
+            await self._site(scope, receive, send)
+        finally:
+            self._under_way[address] -= 1
+            if not self._under_way[address]:
+                del self._under_way[address]
 
 
 class Server:
     """A site on an address. Signals are left to whoever runs it."""
 
     def __init__(self, site: Site, host: str, port: int) -> None:
+        class Connection(Hurried):
+            idle = IdleConnections(_SILENT)
+
         config = uvicorn.Config(
-            site, host=host, port=port, http=Hurried, ws="none", lifespan="off", loop="none", log_config=None,
-            access_log=False, server_header=False, date_header=True, proxy_headers=False,
-            timeout_keep_alive=int(_HEAD), timeout_graceful_shutdown=2, limit_concurrency=_CONNECTIONS,
-            h11_max_incomplete_event_size=_LONGEST_HEAD, backlog=_CONNECTIONS,
+            Bounded(site), host=host, port=port, http=Connection, ws="none", lifespan="off", loop="none",
+            log_config=None, access_log=False, server_header=False, date_header=True, proxy_headers=False,
+            timeout_keep_alive=int(_HEAD), timeout_graceful_shutdown=2, backlog=_BACKLOG,
+            h11_max_incomplete_event_size=_LONGEST_HEAD,
         )  # fmt: skip
         self._site = site
         self._server = _Quiet(config)

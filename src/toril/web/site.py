@@ -64,6 +64,10 @@ class Site:
         self._exporter = Exporter(app, clock)
         self._dashboard = Dashboard(app, clock, means_of(terms.access)) if dashboard == "on" else None
 
+    def is_probe(self, scope: Scope) -> bool:
+        """Whether an orchestrator asks how we are: that is always answered, however busy we are."""
+        return self._probe is not None and self._probe(scope["path"]) is not None
+
     def leave(self) -> None:
         """End the streams of open pages: the server is about to stop."""
         if self._dashboard is not None:
