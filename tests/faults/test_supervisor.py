@@ -3,10 +3,12 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -165,6 +167,28 @@ def test_children_drain_when_their_supervisor_is_killed(url: str, tmp_path: Path
 
     assert len(run.of(job, "start")) == 1
     assert counts(url).active == 0
+
+
+@pytest.mark.thorough
+def test_a_worker_killed_before_the_run_is_asked_to_stop_leaves_the_stop_clean(
+    database: Path, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{database}"
+    with fleet(url, tmp_path, "--grace", "60") as run:
+        run.until_up()
+        (job,) = add(url, "hold", 600)
+        started = run.until_noted(job, "start")
+        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")  # so its job cannot be given back yet
+            run.kill(started.pid)
+            until(lambda: run.said("is gone: "), "it is noticed", timeout=SLOW)
+            run.send(signal.SIGTERM)
+            until(lambda: run.said("stopping: "), "it has begun to stop", timeout=SLOW)
+            connection.execute("ROLLBACK")
+
+        assert run.ended() == 0, run.log.read_text()
+
+    assert counts(url) == Counts(waiting=1)
 
 
 @pytest.mark.thorough

@@ -210,7 +210,7 @@ async def run(check: Any, seed: int, under: ModuleType = real_under, fleet: Modu
         pair.close()
 
 
-@pytest.mark.covers("F14", "F28")
+@pytest.mark.covers("F39", "F26")
 @pytest.mark.parametrize("check", CHECKS)
 async def test_leases_are_kept_by_whoever_can(check: Any) -> None:
     for seed in SEEDS:

@@ -106,11 +106,12 @@ class Supervisor:
             began = self._clock.monotonic()
             listening = asyncio.create_task(self._listen(child))
             code = await child.died
+            asked = self._stopping.is_set()
             if not child.table.ticked:  # it has no jobs, but may have left a reason
                 await asyncio.wait([listening], timeout=_LAST_WORDS)
             await self._bury(number, child, code)
             await asyncio.wait([listening], timeout=_LAST_WORDS)
-            over, ended = self._is_over(child, code), child.table.ended
+            over, ended = self._is_over(child, code, asked=asked), child.table.ended
             child.close()
             if over:
                 return
@@ -163,9 +164,9 @@ class Supervisor:
             case {"ask": _} if self._keeper is not None:
                 self._keeper.ask()
 
-    def _is_over(self, child: Child, code: int) -> bool:
+    def _is_over(self, child: Child, code: int, *, asked: bool) -> bool:
         """Whether the post stays empty. During the boot a child that fails ends the whole run; one that a job brought
-        down has not failed."""
+        down has not failed. A child that died before anyone `asked` the run to stop does not make that stop unclean."""
         unfit = child.failed is not None or (code > 0 and not child.table.ticked)
         if unfit and not self.up.is_set() and not self._stopping.is_set():
             self.fail(child.failed or Failed(1, f"a worker process could not boot: {told(code)}"))
@@ -173,7 +174,7 @@ class Supervisor:
         if child.failed is not None and not self._stopping.is_set():
             log.error("a worker process could not boot: %s", child.failed.text)
         expected = self._stopping.is_set() or child.leaves or (self.plan.burst and code in (0, 1))
-        if expected and code not in (0, -signal.SIGTERM):
+        if expected and (asked or not self._stopping.is_set()) and code not in (0, -signal.SIGTERM):
             self._clean = False
         return expected
 

@@ -1,7 +1,6 @@
 """One run: the fleet, the blows, then calm weather until all is done; and what came of it."""
 
 import asyncio
-import os
 import signal
 from collections import Counter
 from collections.abc import Coroutine, Iterator, Sequence
@@ -26,7 +25,8 @@ from toril.torture.stations import Role, Station
 
 __all__ = ["Torture", "blows_of", "possible", "torture"]
 
-_ALWAYS = frozenset({Strike.KILL, Strike.FREEZE, Strike.TERM, Strike.KILL_PRODUCER, Strike.FREEZE_ALL})
+_WORKER = frozenset({Strike.KILL, Strike.FREEZE, Strike.TERM, Strike.TERM_GROUP, Strike.INTERRUPT_GROUP})
+_ALWAYS = frozenset(Strike) - LINK - SERVER - DISK
 _LOOK = 0.5  # seconds between two looks
 
 T = TypeVar("T")
@@ -173,20 +173,35 @@ class _Run:
 
     async def _dealt(self, blow: Blow) -> object | None:
         """Whom it struck; None if there was nobody."""
-        worker = self._workers[blow.of(len(self._workers))]
         match blow.strike:
-            case Strike.KILL:
-                return worker.strike(blow.target, signal.SIGKILL)
-            case Strike.FREEZE:
-                return await self._freeze(worker, blow)
-            case Strike.TERM:
-                return await worker.term()
+            case strike if strike in _WORKER:
+                return await self._on_worker(self._workers[blow.of(len(self._workers))], blow)
+            case Strike.KILL_SUPERVISOR | Strike.FREEZE_SUPERVISOR:
+                return await self._on_supervisor(blow)
             case Strike.KILL_PRODUCER:
                 return self._producers[blow.of(2)].strike(blow.target, signal.SIGKILL)
             case Strike.FREEZE_ALL:
                 return await self._all_still(_rest(blow.seconds))
             case _:
                 return await self._on_store(blow)
+
+    async def _on_worker(self, station: Station, blow: Blow) -> int | None:
+        match blow.strike:
+            case Strike.KILL:
+                return station.strike(blow.target, signal.SIGKILL)
+            case Strike.FREEZE:
+                return await self._thawed(station, station.strike(blow.target, signal.SIGSTOP), blow)
+            case Strike.INTERRUPT_GROUP:
+                return await station.term(signal.SIGINT, group=True)
+            case _:
+                return await station.term(group=blow.strike is Strike.TERM_GROUP)
+
+    async def _on_supervisor(self, blow: Blow) -> int | None:
+        stations = [station for station in self._workers if station.role == "supervised"]
+        station = stations[blow.of(len(stations))]
+        if blow.strike is Strike.KILL_SUPERVISOR:
+            return station.strike_supervisor(signal.SIGKILL)
+        return await self._thawed(station, station.strike_supervisor(signal.SIGSTOP), blow)
 
     async def _on_store(self, blow: Blow) -> object | None:
         if blow.strike in LINK:
@@ -213,13 +228,12 @@ class _Run:
                 away.enter_context(station.cut_off())
             yield
 
-    async def _freeze(self, station: Station, blow: Blow) -> int | None:
-        pid = station.strike(blow.target, signal.SIGSTOP)
+    async def _thawed(self, station: Station, pid: int | None, blow: Blow) -> int | None:
+        """The one that was stopped goes on when the blow is over; which."""
         if pid is not None:
             await SYSTEM.sleep(blow.seconds)
             async with self._still:
-                if pid in station.pids():  # or it was killed meanwhile
-                    os.kill(pid, signal.SIGCONT)
+                station.thaw(pid)
         return pid
 
     async def _all_still(self, meanwhile: Coroutine[Any, Any, T]) -> T:

@@ -15,6 +15,10 @@ class Strike(StrEnum):
     KILL = "kill -9 of a worker"
     FREEZE = "SIGSTOP of a worker"
     TERM = "SIGTERM of a worker"
+    TERM_GROUP = "SIGTERM of a worker's process group"
+    INTERRUPT_GROUP = "SIGINT of a worker's process group"
+    KILL_SUPERVISOR = "kill -9 of a supervisor"
+    FREEZE_SUPERVISOR = "SIGSTOP of a supervisor"
     KILL_PRODUCER = "kill -9 of a producer"
     FREEZE_ALL = "SIGSTOP of all processes"
     CUT = "connections reset"
@@ -42,7 +46,8 @@ _TABLE: dict[Strike, tuple[float, float, float]] = {
     Strike.DELAY: (2, 0.5, 3.0), Strike.BLACKHOLE: (2, 0.5, 4.0), Strike.DEAF: (2, 0.5, 3.0),
     Strike.KILL_SERVER: (2, 0.05, 0.8), Strike.FREEZE_SERVER: (1, 0.2, 2.0), Strike.FLUSH_SCRIPTS: (1, 0, 0),
     Strike.KILL_CLIENTS: (1, 0, 0), Strike.FILL_DISK: (1, 0.5, 2.0),
-    Strike.CUT_POWER: (2, 0, 0),
+    Strike.CUT_POWER: (2, 0, 0), Strike.TERM_GROUP: (1, 0, 0), Strike.INTERRUPT_GROUP: (1, 0, 0),
+    Strike.KILL_SUPERVISOR: (1.5, 0, 0), Strike.FREEZE_SUPERVISOR: (1.5, 0.3, 5.0),
 }  # fmt: skip
 
 

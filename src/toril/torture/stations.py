@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from toril.clock import SYSTEM
@@ -17,15 +18,17 @@ __all__ = ["Role", "Station", "is_excused"]
 
 Role = Literal["worker", "supervised", "producer"]
 _RESTART = 0.2  # seconds
-_FROZEN = 6.0  # seconds: no blow lasts longer
-_STOP = 60.0  # seconds that a process may take to end when it is asked to
+_STOP = 60.0  # seconds that a process may take to end when it is asked to, or when its supervisor is gone
+_NOTICE = 5.0  # seconds for a supervisor to notice that a child was killed, before it is asked to end
+_LOOK = 0.05
+_PROCESSES = Path("/proc")
 # Seconds for which a store has to be back before nobody is held up by it any more: up to two until it is tried again,
 # one from the end of the grace to that of the process, and one because the machine is loaded.
 _AGAIN = 4.0
 
 
 class Station:
-    """One place of the fleet. What is struck in a supervised one is a child of the supervisor."""
+    """One place of the fleet. In a supervised one a blow strikes a child of the supervisor, or the supervisor alone."""
 
     def __init__(self, role: Role, setting: Setting, ledger: Ledger) -> None:
         self.role = role
@@ -36,6 +39,8 @@ class Station:
         self._lives = 0
         self._struck_at = self._back_at = float("-inf")
         self._away = 0
+        self._groups: list[int] = []  # of supervisors that have ended; their children may still be there
+        self._killed: set[int] = set()
         self._asked: asyncio.subprocess.Process | None = None
         self._closing = False
         self._keeper: asyncio.Task[None] | None = None
@@ -49,6 +54,8 @@ class Station:
             if self._process is not None:
                 code = await self._process.wait()
                 self._ledger.note("ended", self.setting.name, self._process.pid, code)
+                if self.role == "supervised":
+                    self._groups.append(self._process.pid)
                 if code == 0 and self.role == "producer":
                     return
             await SYSTEM.sleep(_RESTART)
@@ -89,25 +96,52 @@ class Station:
         if not pids:
             return None
         pid = pids[int(target * 1000) % len(pids)]
+        self._send(pid, number)
+        return pid
+
+    def strike_supervisor(self, number: signal.Signals) -> int | None:
+        """Send a signal to the supervisor alone, once its children work; which."""
+        if self.role != "supervised" or self._process is None or not self.pids():
+            return None
+        self._send(self._process.pid, number)
+        return self._process.pid
+
+    def thaw(self, pid: int) -> None:
+        """Have one that was stopped go on, unless it was killed meanwhile."""
+        process = self._process
+        if process is not None and process.returncode is None and _belongs(pid, process.pid):
+            self._send(pid, signal.SIGCONT)
+
+    def _send(self, pid: int, number: signal.Signals) -> None:
         self._struck_at = SYSTEM.monotonic()
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-        return pid
+        if number == signal.SIGKILL:
+            self._killed.add(pid)
 
     def strike_all(self, number: signal.Signals) -> None:
         self._struck_at = SYSTEM.monotonic()
-        if self._process is not None and self._process.returncode is None:
+        alive = self._process is not None and self._process.returncode is None
+        for group in (*self._groups, *([self._process.pid] if alive and self._process else [])):
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
+                os.killpg(group, number)
 
-    async def term(self) -> int | None:
-        """Ask it to end, and see that it does; which. It is asked once: a second time would mean at once."""
+    async def term(self, number: signal.Signals = signal.SIGTERM, *, group: bool = False) -> int | None:
+        """Ask it to end, or its whole group as a terminal does, and see that it does; which. It is asked once: a second
+        time would mean at once."""
         process = self._process
         if process is None or process is self._asked or process.returncode is not None or not self.pids():
             return None
-        self._asked, asked_at = process, SYSTEM.monotonic()
+        self._asked = process
+        if not await self._noticed(process):
+            return None
+        asked_at = SYSTEM.monotonic()
         self._ledger.note("asked", self.setting.name, process.pid)
-        process.terminate()
+        with suppress(ProcessLookupError):
+            if group:
+                os.killpg(process.pid, number)
+            else:
+                process.send_signal(number)
         try:
             code = await asyncio.wait_for(process.wait(), _STOP)
         except TimeoutError:
@@ -119,6 +153,26 @@ class Station:
             if code != 0 and not is_excused(asked_at, SYSTEM.monotonic(), **facts):
                 self.forced.append(f"{self.setting.name} {process.pid} {code}")
         return process.pid
+
+    async def _noticed(self, process: asyncio.subprocess.Process) -> bool:
+        """Wait until its supervisor knows of every child that was killed before: nothing that came before the request
+        excuses how it ends."""
+        until = SYSTEM.monotonic() + _NOTICE
+        while any(_belongs(pid, process.pid) for pid in self._killed) and process.returncode is None:
+            if SYSTEM.monotonic() > until:
+                return False
+            await SYSTEM.sleep(_LOOK)
+        return process.returncode is None
+
+    async def _orphans_gone(self) -> None:
+        """Children whose supervisor was killed end by themselves."""
+        until = SYSTEM.monotonic() + _STOP
+        for group in self._groups:
+            while _lives(group):
+                if SYSTEM.monotonic() > until:
+                    self.forced.append(f"{self.setting.name} orphans of {group} never")
+                    break
+                await SYSTEM.sleep(_LOOK)
 
     @contextmanager
     def cut_off(self) -> Iterator[None]:
@@ -135,6 +189,7 @@ class Station:
         self._closing = True
         if self.role != "producer":
             await self.term()
+            await self._orphans_gone()
         await self.kill()
 
     async def kill(self) -> None:
@@ -150,14 +205,12 @@ class Station:
 
 
 def is_excused(asked: float, ended: float, *, struck: float, back: float, grace: float) -> bool:
-    """Whether a process may have ended badly: another blow held it up, or killed a child. Or it tried until its grace
-    was over to hand in what it had, and its store was away, or had not been back for long enough to be found.
+    """Whether a process may have ended badly: a blow struck it after it was asked to end. Or it tried to settle what it
+    ran until its grace was over, and its store was away, or had not been back for long enough to be found.
 
     All are seconds: `struck` is when the last blow ended that was its own, `back` when its store came back, infinity if
     that is still away."""
-    if struck >= asked - _FROZEN:
-        return True
-    return ended - asked >= grace and back >= ended - _AGAIN
+    return struck >= asked or (ended - asked >= grace and back >= ended - _AGAIN)
 
 
 def _booted(setting: Setting, name: str) -> list[int]:
@@ -170,3 +223,22 @@ def _belongs(pid: int, group: int) -> bool:
         return os.getpgid(pid) == group
     except ProcessLookupError:
         return False
+
+
+def _lives(group: int) -> bool:
+    """Whether a process of the group still runs. One that has ended stays in it for as long as nobody waits for it."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    if not _PROCESSES.is_dir():
+        return True
+    return any(_runs_in(group, path) for path in _PROCESSES.glob("[0-9]*/stat"))
+
+
+def _runs_in(group: int, path: Path) -> bool:
+    try:
+        state, _, its_group, *_ = path.read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:  # it is gone
+        return False
+    return int(its_group) == group and state not in "ZX"
