@@ -170,9 +170,7 @@ def test_children_drain_when_their_supervisor_is_killed(url: str, tmp_path: Path
 
 
 @pytest.mark.thorough
-def test_a_worker_killed_before_the_run_is_asked_to_stop_leaves_the_stop_clean(
-    database: Path, tmp_path: Path
-) -> None:
+def test_a_worker_killed_before_the_run_is_asked_to_stop_leaves_the_stop_clean(database: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{database}"
     with fleet(url, tmp_path, "--grace", "60") as run:
         run.until_up()
