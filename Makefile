@@ -20,7 +20,7 @@ $(BIN)/.installed: pyproject.toml requirements-dev.txt
 	@$(PYTHON) -c 'import ensurepip, venv' || \
 		{ echo "Python's venv module is missing: as root, run  apt-get install python3-venv"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -111,6 +111,15 @@ dist: setup ## Build wheel and sdist into dist/, and check them in a fresh envir
 .PHONY: sbom
 sbom: setup ## Write what a release is built from, as CycloneDX JSON
 	$(BIN)/python -m tools.sbom > sbom.json
+
+.PHONY: pins
+pins: ## Write requirements-dev.txt anew after a version in it was changed: what it needs, and all hashes. Needs uv
+	@command -v uv > /dev/null || { echo "uv is missing: run  pip install uv"; exit 1; }
+	sed -n 's/^\([A-Za-z0-9._-]*==[^\]*\).*/\1/p' requirements-dev.txt > requirements-dev.in
+	uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes --no-annotate --no-header \
+		requirements-dev.in > requirements-dev.new || { rm requirements-dev.in requirements-dev.new; exit 1; }
+	{ grep '^#' requirements-dev.txt; cat requirements-dev.new; } > requirements-dev.in
+	mv requirements-dev.in requirements-dev.txt && rm requirements-dev.new
 
 .PHONY: sync
 sync: setup ## Write src/toril/sync.py from the async classes

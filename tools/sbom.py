@@ -1,6 +1,7 @@
 """Writes what Toril is built and tested with as a CycloneDX document: `python -m tools.sbom > sbom.json`."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 def pins(text: str) -> dict[str, str]:
     """The packages of a requirements file, and their versions."""
-    lines = (line.split("#")[0].strip() for line in text.splitlines())
-    return dict(line.split("==", 1) for line in lines if "==" in line)
+    return dict(re.findall(r"^([\w.-]+)==([^\s;#]+)", text, re.MULTILINE))
 
 
 def document(pinned: dict[str, str], name: str, version: str) -> dict[str, Any]:
