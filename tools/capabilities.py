@@ -3,7 +3,8 @@
     python -m tools.capabilities            say whether the page is up to date
     python -m tools.capabilities --write    write it
 
-The sentences are in docs/capabilities.toml, one for each row that a test names with `@pytest.mark.covers`.
+The sentences are in docs/capabilities.toml, one for each row. Tests name the rows that they show with
+`@pytest.mark.covers`; docs/uncovered.toml says why a row has no test.
 """
 
 import ast
@@ -17,7 +18,11 @@ from typing import Final
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "capabilities.md"
 SENTENCES = ROOT / "docs" / "capabilities.toml"
+REASONS: Final = ROOT / "docs" / "uncovered.toml"
 ELSEWHERE: Final = ("F", "B", "P", "Q")  # faults and bad input have a page of their own: tools/catalogue.py
+
+# What Toril was asked for (R), and what is worth having beside it (X).
+OWED: Final = [*(f"R{number:03}" for number in range(1, 267)), *(f"X{number:02}" for number in range(1, 34))]
 
 
 def marks(tests: Path = ROOT / "tests") -> dict[str, list[str]]:
@@ -42,15 +47,21 @@ def sentences() -> dict[str, dict[str, str]]:
     return tomllib.loads(SENTENCES.read_text("utf-8"))
 
 
+def reasons() -> dict[str, str]:
+    """Why rows without a test have none, those of the catalogue included."""
+    return tomllib.loads(REASONS.read_text("utf-8"))
+
+
 def page() -> str:
     """The page as it should be."""
-    covered = marks()
+    covered, why = marks(), reasons()
+    shown = [row for row in OWED if row in covered]
     lines = [
         "# What Toril can do",
         "",
         "Made by `make capabilities` from the marks on the tests; the sentences are in `capabilities.toml`.",
-        "A row stands here when at least one test shows it. Faults and bad input are in",
-        "[reliability.md](reliability.md).",
+        f"Tests show {len(shown)} of the {len(OWED)} rows R and X; the others are [listed](#not-shown-by-a-test) with",
+        "the reason. Faults and bad input are in [reliability.md](reliability.md).",
     ]
     for section, rows in sentences().items():
         present = {row: text for row, text in rows.items() if row in covered and row[0] not in ELSEWHERE}
@@ -59,6 +70,9 @@ def page() -> str:
             lines += [
                 f"| {row} | {text} | {links(covered[row])} |" for row, text in sorted(present.items(), key=_order)
             ]
+    said = {row: text for rows in sentences().values() for row, text in rows.items()}
+    lines += ["", "## Not shown by a test", "", "| row | what | why |", "|---|---|---|"]
+    lines += [f"| {row} | {said.get(row, 'not yet said')} | {why[row]} |" for row in OWED if row in why]
     return "\n".join([*lines, ""])
 
 

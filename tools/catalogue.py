@@ -8,14 +8,12 @@ Sentences are those of docs/capabilities.toml; docs/uncovered.toml says why a ro
 
 import re
 import sys
-import tomllib
 from pathlib import Path
 from typing import Final
 
-from tools.capabilities import ROOT, links, marks, sentences
+from tools.capabilities import ROOT, links, marks, reasons, sentences
 
 PAGE: Final = ROOT / "docs" / "reliability.md"
-REASONS: Final = ROOT / "docs" / "uncovered.toml"
 BEGIN, END = "<!-- catalogue: written by tools/catalogue.py -->", "<!-- end of the catalogue -->"
 
 # What each letter stands for, and its rows.
@@ -25,11 +23,6 @@ ROWS: Final[dict[str, tuple[str, list[str]]]] = {
     "P": ("Faults that another queue was seen to have", [f"P{n}" for n in range(1, 27) if n not in (18, 19, 23)]),
     "Q": ("Where BullMQ does otherwise than one might think", [f"Q{number}" for number in range(1, 8)]),
 }
-
-
-def reasons() -> dict[str, str]:
-    """Why rows without a test have none."""
-    return tomllib.loads(REASONS.read_text("utf-8"))
 
 
 def catalogue() -> str:

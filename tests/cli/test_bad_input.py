@@ -49,6 +49,15 @@ def test_a_wrong_command_line_is_told_in_a_line_with_its_usage(toril: Toril, url
     assert _count(url) == 1
 
 
+@pytest.mark.covers("R164")
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [("queues", "which other commands cannot see"), ("reaper", "a store in memory belongs to one process")],
+)
+def test_no_other_process_is_given_a_store_in_memory(toril: Toril, command: str, told: str) -> None:
+    assert told in toril(command, "--url", "memory://", code=2).stderr
+
+
 def test_a_near_miss_of_a_command_is_named(toril: Toril) -> None:
     assert "did you mean 'queues'?" in toril("queue", code=2).stderr
 

@@ -119,13 +119,14 @@ async def test_a_claim_carries_what_running_needs(engine: Store, clock: ManualCl
     assert claimed.added_at == clock.now()
 
 
-@pytest.mark.covers("B16", "Q5")
+@pytest.mark.covers("B16", "Q5", "X03", "X05")
 @pytest.mark.parametrize("state", ["waiting", "active", "delayed", "completed", "failed"])
 async def test_a_taken_id_is_left_as_it_stands(engine: Store, state: str) -> None:
     delay = 1000 if state == "delayed" else 0
-    await add(
-        engine, NewJob(name="first", data="1", id="mine", delay=delay, keep_completed=KEEP_ALL, keep_failed=KEEP_ALL)
+    first = NewJob(
+        name="first", data="1", id="mine", delay=delay, keep_completed=KEEP_ALL, keep_failed=KEEP_ALL, result_ttl=1000
     )
+    await add(engine, first)
     if state not in {"waiting", "delayed"}:
         claimed = await claim_one(engine)
         if state == "completed":
@@ -135,10 +136,12 @@ async def test_a_taken_id_is_left_as_it_stands(engine: Store, state: str) -> Non
             again = await claim_one(engine, alone=True)
             await engine.recover("q", dead=[again.lease], cause="gone")
 
-    (answer,) = await add(engine, NewJob(name="second", data="2", id="mine"))
+    before = await job(engine, "mine")
+    (answer,) = await add(engine, NewJob(name="second", data="2", id="mine", result_ttl=60_000))
 
     assert (answer.id, answer.outcome, answer.state) == ("mine", AddOutcome.DUPLICATE, State(state))
-    assert (await job(engine, "mine")).name == "first"
+    assert await job(engine, "mine") == before
+    assert (before.name, before.result_ttl) == ("first", 1000)
 
 
 async def test_an_id_taken_within_the_same_batch_is_answered_too(engine: Store) -> None:

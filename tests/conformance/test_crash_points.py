@@ -53,7 +53,7 @@ async def test_who_did_not_hear_the_answer_may_send_it_again(
     prove("T6", points=2)
 
 
-@pytest.mark.covers("T6", "I1")
+@pytest.mark.covers("T6", "I1", "R182", "R184", "R185", "R251")
 @pytest.mark.parametrize("name", OPERATIONS.keys() - {"lead", "resign"})  # a store in memory has no leaders
 async def test_an_operation_that_breaks_at_any_statement_leaves_nothing_behind(name: str) -> None:
     clock = ManualClock()

@@ -28,7 +28,7 @@ def once(name: str = "n", key: str = "k", *, ttl: float | None = None, mode: Mod
     return NewJob(name=name, dedup=Dedup(key, ttl, mode), **options)
 
 
-@pytest.mark.covers("R086")
+@pytest.mark.covers("R086", "X03")
 async def test_a_second_job_of_a_key_is_left_out_and_answered_with_the_first(engine: Store) -> None:
     first, second, other = await add(engine, once("a"), once("b"), once("c", "other"))
 

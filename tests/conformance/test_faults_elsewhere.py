@@ -11,7 +11,7 @@ from toril.states import State
 from toril.testing import ManualClock
 
 
-@pytest.mark.covers("P1")
+@pytest.mark.covers("P1", "X02")
 async def test_a_result_that_lives_shortly_takes_no_other_with_it(engine: Store, clock: ManualClock) -> None:
     large = Completed('"' + "x" * 5000 + '"')
     await add(engine, NewJob(name="n", id="long", result_ttl=3_600_000), NewJob(name="n", id="short", result_ttl=300))

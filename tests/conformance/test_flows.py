@@ -153,6 +153,7 @@ async def test_a_parent_keeps_its_priority_and_its_delay_begins_when_it_is_let_g
     assert ids((await claim(engine, queue="p")).jobs) == ["later"]
 
 
+@pytest.mark.covers("X19")
 @pytest.mark.parametrize(
     ("policy", "first", "second", "kept"),
     [
@@ -366,7 +367,7 @@ async def test_a_flow_that_stopped_half_way_goes_on_when_it_is_sent_again(engine
     assert (await engine.counts("q")).waiting == 0
 
 
-@pytest.mark.covers("F11")
+@pytest.mark.covers("F11", "R251")
 async def test_a_flow_whose_rest_never_comes_is_taken_back(engine: Store, clock: ManualClock) -> None:
     middle = JobRef("q", "middle")
     whole = [parent("middle", queue="q", under=TOP), child("leaf", queue="r", under=middle)]

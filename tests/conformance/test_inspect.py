@@ -165,7 +165,7 @@ async def test_events_are_read_on_from_where_one_was(engine: Store) -> None:
     assert not news.gap
 
 
-@pytest.mark.covers("F79")
+@pytest.mark.covers("F79", "R180")
 async def test_events_trimmed_away_unseen_leave_a_gap(engine: Store) -> None:
     await add(engine, *(NewJob(name="n") for _ in range(1000)))
     seen = (await engine.events("q", limit=5)).last
@@ -250,12 +250,14 @@ async def test_reading_what_is_not_there_finds_nothing(engine: Store) -> None:
     assert await engine.queues() == []
 
 
-@pytest.mark.covers("P13")
-async def test_odd_ids_are_looked_up_as_they_are(engine: Store) -> None:
+@pytest.mark.covers("P13", "R169")
+async def test_odd_ids_are_looked_up_and_told_as_they_are(engine: Store) -> None:
     odd = ["007", "repeat:x:5", "ünï", "a b", "-", "1e3", "٣"]
     await add(engine, *(NewJob(name="n", id=i) for i in odd))
 
     assert [each.id for each in await engine.jobs("q", odd) if each] == odd
+    added = [each for each in (await engine.events("q")).items if each.kind is EventKind.ADDED]
+    assert [each.job_id for each in added] == odd
     assert await engine.jobs("q", ["7", "999999999999999999999", "-1", "0", ""]) == [None] * 5
 
 

@@ -1,5 +1,6 @@
 """Engine.extend, report and recover: what holds while a lease holds, and what happens when it does not."""
 
+import asyncio
 from functools import partial
 
 import pytest
@@ -15,10 +16,12 @@ from toril.model import (
     Completed,
     Ending,
     EventKind,
+    Failed,
     Failure,
     Lease,
     LogLine,
     NewJob,
+    Outcome,
     Progress,
     Released,
     Report,
@@ -44,7 +47,7 @@ async def test_a_renewed_lease_holds_for_longer(engine: Store, clock: ManualCloc
     assert await settle(engine, claimed.lease) is Verdict.OK
 
 
-@pytest.mark.covers("R156", "F26")
+@pytest.mark.covers("F26")
 async def test_what_was_lost_is_not_renewed_but_named(engine: Store, clock: ManualClock) -> None:
     await add(engine, NewJob(name="a"), NewJob(name="b"), NewJob(name="c"))
     a, b, c = (await claim(engine, lease=1000)).jobs
@@ -150,7 +153,7 @@ async def test_logs_go_with_their_job(engine: Store) -> None:
     assert (await engine.logs("q", "x")).items == ()
 
 
-@pytest.mark.covers("R114", "R126", "R133", "R134", "S25", "G4")
+@pytest.mark.covers("R114", "R126", "R134", "S25", "G4")
 async def test_a_lease_that_ran_out_gives_the_job_back(engine: Store, clock: ManualClock) -> None:
     await add(engine, NewJob(name="n", attempts=1))
     claimed = await claim_one(engine, lease=1000)
@@ -168,16 +171,28 @@ async def test_a_lease_that_ran_out_gives_the_job_back(engine: Store, clock: Man
     assert await settle(engine, claimed.lease) is Verdict.LOST
 
 
-@pytest.mark.covers("F90", "R154")
+@pytest.mark.covers("F90", "R154", "R133")
 async def test_two_recoveries_at_once_take_a_job_back_once(engine: Store, clock: ManualClock) -> None:
     await add(engine, NewJob(name="n"))
     await claim_one(engine, lease=10)
     clock.advance(10)
 
-    first, second = await engine.recover("q"), await engine.recover("q")
+    found = await asyncio.gather(*(engine.recover("q") for _ in range(5)))
 
-    assert (first.returned, second.returned) == (("1",), ())
+    assert sorted(each.returned for each in found) == [(), (), (), (), ("1",)]
     assert (await job(engine, "1")).stalls == 1
+
+
+@pytest.mark.covers("R129")
+@pytest.mark.parametrize("outcome", [Completed(), Failed(Failure("no", "E")), Released()])
+async def test_a_job_that_is_handed_in_is_waited_for_no_longer(engine: Store, outcome: Outcome) -> None:
+    await add(engine, NewJob(name="n"))
+    claimed = await claim_one(engine, lease=1000)
+    assert (await engine.recover("q")).next_deadline is not None
+
+    await settle(engine, claimed.lease, outcome)
+
+    assert (await engine.recover("q")).next_deadline is None
 
 
 @pytest.mark.covers("F95")
@@ -229,7 +244,7 @@ async def test_a_job_that_stalled_is_given_out_alone(engine: Store) -> None:
     assert not in_company.jobs[0].suspect
 
 
-@pytest.mark.covers("R116", "R117", "F116", "S25", "P4", "Q4")
+@pytest.mark.covers("R116", "R117", "F116", "S25", "P4", "Q4", "X21")
 @pytest.mark.parametrize("max_stalls", [0, 1, 3])
 async def test_a_job_that_stalls_too_often_fails(engine: Store, max_stalls: int) -> None:
     await add(engine, NewJob(name="n", attempts=9, keep_failed=KEEP_ALL))

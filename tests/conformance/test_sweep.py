@@ -85,6 +85,7 @@ async def test_a_sweep_sent_again_gets_the_first_answer(engine: Store) -> None:
     assert (await engine.counts("q")).waiting == 1
 
 
+@pytest.mark.covers("X27")
 async def test_clean_removes_what_ended_long_enough_ago(engine: Store, clock: ManualClock) -> None:
     await run(engine, 2)
     clock.advance(1000)

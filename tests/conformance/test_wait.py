@@ -313,7 +313,6 @@ async def test_a_large_result_that_was_not_kept_is_gone(engine: Store) -> None:
     assert [each.ended for each in found] == [Gone(), Gone()]
 
 
-@pytest.mark.covers("X02")
 async def test_a_large_result_is_kept_whole_under_its_own_time(engine: Store) -> None:
     large = '"' + "x" * 2000 + '"'
     await add(engine, NewJob(name="n", id="a", result_ttl=1000), NewJob(name="n", id="b", result_ttl=2000))

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-import pytest
 from playwright.async_api import Page, expect
 
 from tests.dashboard.guests import BROWSED, PHONE, Guest
@@ -42,7 +41,6 @@ def state_is(job: Job[Any], state: str) -> Any:
     return so
 
 
-@pytest.mark.covers("R263")
 async def test_a_dead_letter_is_replayed_by_a_click(stage: Stage, guest: Guest) -> None:
     (job,) = await refused(stage, f"click-{stage.port}")
     mended.add(f"click-{stage.port}")

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.access import ANYONE_MAY_ACT
-from toril import App, JobContext, PermanentError
+from toril import App, Fixed, JobContext, PermanentError, Retry
 from toril.web import Access, Role, Tokens, site
 
 HTML = {"accept": "text/html"}
@@ -59,6 +59,25 @@ async def test_a_tab_counts_what_it_lists_where_nothing_is_kept() -> None:
     assert 'data-act="replay" data-all="2"' in first
     assert len(rows(done)) == 3
     assert "Completed jobs are not kept in this queue" in done
+
+
+@pytest.mark.covers("R239")
+async def test_what_failed_is_listed_with_its_reason_and_its_attempts() -> None:
+    app = App("memory://")
+
+    async def fail(ctx: JobContext[str]) -> None:
+        raise ValueError(f"no {ctx.data}, attempt {ctx.attempt}")
+
+    queue = app.queue("mail", {"fail": fail}, retry=Retry(3, Fixed(0.001)))
+    async with app, looked_at(app) as client:
+        await queue.add("fail", "stamp")
+        while not await app.dead_letters.count():
+            await app.run(burst=True, signals="leave")
+        page = (await client.get("/queues/mail?state=failed")).text
+
+    assert rows(page) == ["mail/1"]
+    assert "<span>no stamp, attempt 3</span>" in page
+    assert "3 <small>of 3</small>" in page
 
 
 async def test_failed_jobs_that_are_kept_are_retried_where_they_are() -> None:

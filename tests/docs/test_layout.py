@@ -107,7 +107,6 @@ async def test_the_queries_of_the_page_answer_what_is_so() -> None:
     assert wrong == {}
 
 
-@pytest.mark.covers("R192")
 def test_the_settings_of_the_page_are_taken_by_a_server() -> None:
     page = (Path(__file__).parents[2] / "docs" / "production.md").read_text("utf-8")
     settings = [line.split()[3:] for line in page.splitlines() if line.startswith("redis-cli CONFIG SET")]

@@ -53,7 +53,7 @@ def ping(port: int, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SLOW)
 
 
-@pytest.mark.covers("R242", "R244", "R004")
+@pytest.mark.covers("R242", "R244", "R004", "R264")
 def test_a_worker_tells_how_it_is(url: str, tmp_path: Path) -> None:
     with fleet(url, tmp_path, "--http", "127.0.0.1:0", "--http-origin", "https://status.example", **WEB) as run:
         port = port_of(run)
@@ -69,6 +69,7 @@ def test_a_worker_tells_how_it_is(url: str, tmp_path: Path) -> None:
         assert document["queues"] == {"q": 2}
         assert [worker["ready"] for worker in document["workers"]] == [True]
         assert [get(port, "/nothing-here")[0], get(port, "/livez", "POST")[0]] == [404, 405]
+        assert "<title>Overview" in get(port, "/")[1], "the pages need no other process"
         assert ping(port).returncode == 0
         assert run.stop() == 0
         assert ping(port).returncode == 1

@@ -1,5 +1,6 @@
 """Redis is away for a while: nobody spins, nobody floods the log, and all go on when it is back."""
 
+import json
 import os
 import re
 import time
@@ -25,7 +26,7 @@ def spent(run: Fleet) -> float:
     return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.covers("R243", "G7", "F46", "R023")
+@pytest.mark.covers("R243", "G7", "F46", "R023", "X26")
 def test_workers_sit_an_outage_out_and_go_on_at_once(tmp_path: Path) -> None:
     server = RedisServer().start()
     words = ("--processes", "2", "--http", "127.0.0.1:0", "--unready-after", f"{UNREADY}s")
@@ -39,6 +40,7 @@ def test_workers_sit_an_outage_out_and_go_on_at_once(tmp_path: Path) -> None:
             killed = time.monotonic()
             until(lambda: get(port, "/readyz")[0] == 503, "it is not ready", timeout=SLOW)
             unready = time.monotonic() - killed
+            health = json.loads(get(port, "/health")[1])
             while time.monotonic() < killed + AWAY:
                 assert get(port, "/readyz")[0] == 503
                 assert get(port, "/livez")[0] == 200
@@ -55,6 +57,8 @@ def test_workers_sit_an_outage_out_and_go_on_at_once(tmp_path: Path) -> None:
     finally:
         server.stop()
 
+    assert (health["status"], health["store"]["ok"]) == ("DEGRADED", False)
+    assert re.search(r"the store has not answered for \d+ s", health["message"])
     troubles = [line for line in said if "the store does not answer" in line]
     print(f"{AWAY:.0f} s without Redis: processor {load:.1%}, {len(said)} lines of log, unready after {unready:.1f} s, "
           f"first job {resumed:.2f} s and ready {ready:.2f} s after its return")  # fmt: skip

@@ -16,7 +16,7 @@ JOBS = 10_000
 PROCESSES = 8
 
 
-@pytest.mark.covers("F101", "G2", "R101")
+@pytest.mark.covers("F101", "G2", "R101", "R165")
 async def test_eight_processes_settle_each_job_exactly_once(children: Children, database: Path, logs: Path) -> None:
     assert children.start("fill", path=database, jobs=JOBS).ended() == 0
     began = time.monotonic()
@@ -90,7 +90,7 @@ def test_a_writer_may_be_killed_between_any_two_of_its_system_calls(
     print(f"killed at {call}: {killed} times, {acknowledged} acknowledged, 0 lost")
 
 
-@pytest.mark.covers("F96", "F101", "G2", "G3", "G4")
+@pytest.mark.covers("F96", "F101", "G2", "G3", "G4", "R165")
 async def test_jobs_of_killed_workers_are_settled_once_by_others(
     children: Children, database: Path, logs: Path, rounds: int
 ) -> None:

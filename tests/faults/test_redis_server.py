@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.claims import add, claim, claim_one, settle
 from tests.conformance.dumps import dump
 from tests.servers import RedisServer
+from toril import App, Dedup, JobContext, PermanentError, RateLimit
 from toril.engines.redis import RedisEngine, connect
 from toril.engines.redis.layout import KEYS
 from toril.errors import EngineFull, EngineUnavailable, EngineUnusable
@@ -44,6 +45,26 @@ async def test_a_full_server_takes_no_jobs_but_lets_them_end(server: RedisServer
     assert set(answer.verdicts) == {Verdict.OK}
     server.tell("CONFIG", "SET", "maxmemory", "0")
     assert (await add(engine, NewJob(name="n")))[0].id == "101"
+
+
+@pytest.mark.covers("R171")
+async def test_every_key_begins_with_the_prefix_and_the_queue(server: RedisServer) -> None:
+    app = App(server.url, prefix="{mine}")
+
+    async def work(ctx: JobContext[bool]) -> str:
+        if ctx.data:
+            raise PermanentError("no")
+        return "done"
+
+    queue = app.queue("q", {"work": work}, rate_limit=RateLimit(100, per=1), keep_completed=1)
+    queue.schedule("nightly", "work", data=False, cron="30 2 * * *")
+    async with app:
+        await queue.add_many([("work", False, {"result_ttl": 60, "group": "g"}), ("work", True, {"dedup": Dedup("k")})])
+        await app.run(burst=True)
+        keys = server.lines("KEYS", "*")[1::2]  # each after its length
+
+    assert {key for key in keys if not key.startswith("{mine}:")} == set()
+    assert {key.split(":")[1] for key in keys} >= {"q", "dead-letter"}
 
 
 @pytest.mark.covers("F64")

@@ -266,7 +266,7 @@ async def _after_the_cut(memory: Path) -> set[str]:
         return found
 
 
-@pytest.mark.covers("P10")
+@pytest.mark.covers("P10", "X09")
 async def test_idle_queues_do_not_hold_up_another(server: RedisServer) -> None:
     app, idle = App(server.url), 20
 

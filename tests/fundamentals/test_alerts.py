@@ -118,7 +118,7 @@ async def test_a_circuit_that_opens_is_told() -> None:
     assert [(alert.kind, alert.text) for alert in told] == [(AlertKind.BREAKER, "circuit q/fail is open")]
 
 
-@pytest.mark.covers("R093")
+@pytest.mark.covers("R093", "X33")
 async def test_a_subject_that_fails_again_and_again_is_told_once() -> None:
     app = App("memory://")
     told: list[Alert] = []

@@ -262,7 +262,7 @@ def test_a_worker_process_stops_at_a_signal_and_its_job_is_not_lost(tmp_path: Pa
     assert asyncio.run(left()) == ((0, 1) if kind == "quick" else (1, 0))
 
 
-@pytest.mark.covers("R021")
+@pytest.mark.covers("R167")
 async def test_a_worker_is_silent_unless_logging_is_configured(tmp_path: Path) -> None:
     code = """
         import asyncio, sys, toril

@@ -39,6 +39,7 @@ async def test_without_a_key_equal_jobs_are_one() -> None:
     assert [job.added for job in (first, same, other_data, other_name)] == [True, False, True, True]
 
 
+@pytest.mark.covers("X06")
 def test_a_key_made_of_the_content_is_128_bits_of_canonical_json() -> None:
     key = content_key("index", '{"b": 1, "a": {"y": [1, 2], "x": "\\u00e9"}}')
 

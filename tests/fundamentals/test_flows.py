@@ -89,6 +89,7 @@ async def test_plain_functions_read_them_too(shop: Shop) -> None:
     assert await parent.result(timeout=60) == 18
 
 
+@pytest.mark.covers("X19")
 async def test_flows_are_nested_and_added_by_the_many(shop: Shop) -> None:
     inner = Flow(shop.sums.new("total", result_ttl=60), [shop.work.new("double", 1), shop.work.new("double", 2)])
     tops = await shop.app.flows([Flow(shop.sums.new("total", result_ttl=60), [inner, shop.work.new("double", 5)])])
@@ -256,7 +257,7 @@ async def test_a_large_flow_is_added_in_parts_and_runs_once(shop: Shop) -> None:
     assert (await shop.work.counts())["waiting"] == 2_503
 
 
-@pytest.mark.covers("F11")
+@pytest.mark.covers("F11", "R251")
 async def test_a_large_flow_that_is_refused_half_way_is_taken_back() -> None:
     app = App("memory://")
     queue, bounded = app.queue("q"), app.queue("bounded", max_waiting=1)

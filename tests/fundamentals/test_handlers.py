@@ -107,6 +107,7 @@ async def test_partials_methods_and_objects_that_can_be_called_are_handlers_too(
         await queue.add("object", "x")
 
 
+@pytest.mark.covers("X29")
 async def test_an_alias_serves_jobs_that_were_added_under_an_older_name(app: App) -> None:
     queue = app.queue("q", {"twice": handler(double, aliases=["double", "times-two"])})
 
@@ -308,7 +309,7 @@ async def test_middleware_runs_in_declared_order_and_sees_how_it_ends(app: App) 
     ]  # fmt: skip
 
 
-@pytest.mark.covers("R035")
+@pytest.mark.covers("R035", "X07")
 async def test_middleware_stands_around_every_kind_of_handler_and_may_change_the_result(app: App) -> None:
     @app.middleware
     async def around(ctx: Any, call_next: Callable[[Any], Any]) -> Any:
@@ -500,7 +501,6 @@ async def test_the_duration_in_the_log_is_how_long_the_handler_took(app: App, ca
     assert line.__dict__["duration"] >= 199
 
 
-@pytest.mark.covers("R034")
 async def test_a_failed_job_is_an_error_to_whoever_waits_for_it(app: App) -> None:
     async def fail(ctx: JobContext[Any]) -> None:
         raise KeyError("k")

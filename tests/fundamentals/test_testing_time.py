@@ -33,6 +33,22 @@ async def test_thirty_days_of_a_schedule_with_retries_take_less_than_a_second() 
     assert took < 1, "seconds of this process"
 
 
+@pytest.mark.covers("R197")
+async def test_a_thousand_jobs_that_fall_due_within_a_second_start_on_time() -> None:
+    app, late = App("memory://"), list[float]()
+
+    async def note(ctx: JobContext[float]) -> None:
+        late.append((test.now - MONDAY).total_seconds() - ctx.data)
+
+    queue = app.queue("q", {"note": note})
+    async with memory(app, start=MONDAY) as test:
+        await queue.add_many([("note", n / 1000, {"delay": n / 1000}) for n in range(1, 1001)])
+        await test.after(5)
+
+    assert len(late) == 1000
+    assert 0 <= min(late) <= max(late) < 0.1
+
+
 async def test_each_thing_happens_at_its_time() -> None:
     app, ran = App("memory://"), []
 

@@ -117,7 +117,7 @@ async def test_a_handler_that_closes_the_app_stops_it_after_the_running_jobs(tmp
         assert len(await queue.runs()) == 2
 
 
-@pytest.mark.covers("B64")
+@pytest.mark.covers("B64", "X12")
 async def test_an_app_runs_once_at_a_time_and_again_afterwards(app: App) -> None:
     queue = app.queue("q", [ok])
 

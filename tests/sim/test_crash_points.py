@@ -73,7 +73,9 @@ def test_the_scenarios_make_every_call_of_the_seam() -> None:
 
 @_ALL
 @pytest.mark.parametrize("point", Point)
-@pytest.mark.covers("F01", "F02", "F03", "F06", "F08", "F09", "F13", "F15", "I1", "I2", "I3", "I5", "G1")
+@pytest.mark.covers(
+    "F01", "F02", "F03", "F06", "F08", "F09", "F13", "F15", "I1", "I2", "I3", "I5", "G1", "R182", "R184", "R185"
+)
 def test_a_process_may_die_at_any_point_of_any_call(scenario: ScenarioType, point: Point) -> None:
     for at, what in carried(scenario):
         with told(f"died {point} of call {at}, {what}"):

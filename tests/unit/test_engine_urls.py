@@ -131,7 +131,7 @@ def test_any_text_can_be_shown_as_a_url(text: str) -> None:
     assert len(redacted(f"redis://{text}")) <= 200
 
 
-@pytest.mark.covers("B61")
+@pytest.mark.covers("B61", "X10")
 def test_a_missing_package_names_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "store_with_a_need.py").write_text("import package_that_is_not_there\n")
     monkeypatch.syspath_prepend(tmp_path)

@@ -47,7 +47,7 @@ async def test_a_plain_function_that_hears_of_its_cancellation_ends_as_cancelled
             await job.result(30)
 
 
-@pytest.mark.covers("F24")
+@pytest.mark.covers("F24", "X30")
 @pytest.mark.parametrize("executor", ["thread", "process"])
 async def test_a_plain_function_that_overruns_its_timeout_fails(app: App, executor: str) -> None:
     made = handler(in_processes.until_cancelled, executor=executor, timeout=0.2)  # type: ignore[arg-type]

@@ -130,7 +130,7 @@ async def test_a_used_up_rate_does_not_keep_workers_busy(shared_url: str) -> Non
     assert calls < 60
 
 
-@pytest.mark.covers("R201", "R204", "I8")
+@pytest.mark.covers("R201", "R204", "I8", "X28")
 async def test_in_no_sliding_window_do_more_start_than_may_over_several_workers(shared_url: str) -> None:
     async def nothing(ctx: JobContext[None]) -> None:
         """A handler."""

@@ -123,6 +123,7 @@ async def test_a_failing_job_is_tried_as_often_as_it_may_be(app: App) -> None:
     assert seen.names() == ["active", "retrying", "active", "retrying", "active", "failed"]
 
 
+@pytest.mark.covers("R064")
 async def test_permanent_transient_and_snoozed_are_what_they_say(app: App) -> None:
     async def work(ctx: JobContext[str]) -> str:
         match ctx.data, ctx.attempt:
@@ -272,7 +273,7 @@ async def test_a_job_cancelled_while_it_runs_stops_at_its_next_breakpoint(app: A
     assert told.error == "not needed"
 
 
-@pytest.mark.covers("F24")
+@pytest.mark.covers("F24", "X30")
 async def test_a_job_that_outlives_its_timeout_is_tried_again(app: App) -> None:
     async def work(ctx: JobContext[None]) -> str:
         if ctx.attempt == 1:

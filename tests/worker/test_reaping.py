@@ -118,7 +118,7 @@ async def test_a_reaper_has_no_timer_for_each_job(store: Store, clock: Naps) -> 
         assert (await store.counts("q")).active == 1000
 
 
-@pytest.mark.covers("R141")
+@pytest.mark.covers("R141", "X13")
 @pytest.mark.parametrize("listened", [True, False], ids=["someone listens", "nobody listens"])
 async def test_a_reaper_tells_of_its_errors_and_goes_on(
     store: Store, clock: Naps, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, listened: bool
