@@ -112,6 +112,12 @@ async def memory_engine(clock: ManualClock, tmp_path: Path) -> AsyncIterator[Sto
         yield store
 
 
+@pytest.fixture(params=["0", "1"], ids=["prompt", "plain"])
+def both_kinds_of_asyncio(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Toril's own futures and timers, and with asyncio's alone."""
+    monkeypatch.setenv("TORIL_PLAIN_ASYNCIO", request.param)
+
+
 @pytest.fixture(autouse=True)
 async def _no_stray_task() -> AsyncIterator[None]:
     """What a test starts, it also ends."""

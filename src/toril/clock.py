@@ -1,14 +1,16 @@
 """Time and chance, in one place, so that tests and the simulator can own both."""
 
 import asyncio
+import os
 import random
+import sys
 import time
 import uuid
 from collections.abc import Callable, Generator
 from types import coroutine
 from typing import Protocol
 
-__all__ = ["SYSTEM", "Clock", "SystemClock", "Timer", "turn"]
+__all__ = ["SYSTEM", "Clock", "SystemClock", "Timer", "plain_asyncio", "turn"]
 
 
 class Timer(Protocol):
@@ -77,3 +79,10 @@ SYSTEM = SystemClock()
 def turn() -> Generator[None, None, None]:
     """Let all that is ready now go first."""
     yield
+
+
+def plain_asyncio() -> bool:
+    """Whether to keep to asyncio's own futures and timers. `TORIL_PLAIN_ASYNCIO` says so (`0`: no); else a Python does
+    on which ours have not been tested."""
+    given = os.environ.get("TORIL_PLAIN_ASYNCIO")
+    return given != "0" if given else sys.implementation.name != "cpython" or sys.version_info >= (3, 15)

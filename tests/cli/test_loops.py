@@ -27,6 +27,7 @@ def test_a_short_wait_is_not_rounded_to_milliseconds(monkeypatch: pytest.MonkeyP
         return select(reads, writes, rest, timeout)
 
     monkeypatch.setattr(loops, "select", recorded)
+    monkeypatch.setenv("TORIL_PLAIN_ASYNCIO", "0")
 
     async def work() -> None:
         for _ in range(20):
@@ -39,6 +40,19 @@ def test_a_short_wait_is_not_rounded_to_milliseconds(monkeypatch: pytest.MonkeyP
     assert all(timeout < 0.1 for timeout in asked)
 
 
+def test_a_plain_loop_is_asyncio_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "select", None)
+    monkeypatch.setenv("TORIL_PLAIN_ASYNCIO", "1")
+
+    async def work() -> None:
+        await asyncio.sleep(0.003)
+
+    run(work)
+
+    assert loops.loop_factory("asyncio") is asyncio.new_event_loop
+
+
+@pytest.mark.usefixtures("both_kinds_of_asyncio")
 def test_it_wakes_for_what_comes_before_the_time_is_up() -> None:
     async def work() -> None:
         loop, heard = asyncio.get_running_loop(), asyncio.Event()

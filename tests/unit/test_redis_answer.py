@@ -1,16 +1,19 @@
-"""An answer wakes who waits for it when it comes, and is a future like any other for all else."""
+"""A prompt answer wakes who waits for it when it comes. For all else it is a future like any other."""
 
 import asyncio
+import sys
 from contextvars import ContextVar
 
 import pytest
 
-from toril.clock import turn
-from toril.engines.redis.answer import Answer
+from toril.clock import plain_asyncio, turn
+from toril.engines.redis.answer import Answer, PromptAnswer, answer_kind
+
+pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")
 
 
 def _answer() -> Answer[int]:
-    return Answer(asyncio.get_running_loop())
+    return answer_kind()(asyncio.get_running_loop())
 
 
 async def _waited(answer: Answer[int], seen: list[object]) -> None:
@@ -33,7 +36,7 @@ async def _off_any_task(callback: object, *values: object) -> None:
     await done.wait()
 
 
-async def test_who_waits_goes_on_before_come_returns() -> None:
+async def test_who_waits_goes_on_before_come_returns_unless_it_is_plain() -> None:
     answer, seen = _answer(), list[object]()
     task = asyncio.create_task(_waited(answer, seen))
     await turn()
@@ -44,8 +47,9 @@ async def test_who_waits_goes_on_before_come_returns() -> None:
         at_return.extend(seen)
 
     await _off_any_task(come)
-    assert at_return == seen == [5]
+    assert at_return == ([5] if isinstance(answer, PromptAnswer) else [])
     await task
+    assert seen == [5]
 
 
 async def test_within_a_task_it_wakes_as_any_future_does() -> None:
@@ -128,6 +132,27 @@ async def test_a_callback_that_fails_is_told_to_the_loop_and_harms_nobody() -> N
 
     answer.add_done_callback(fail)
     await _off_any_task(answer.come, 5)
+    await turn()
 
     assert told == [wrong]
     assert answer.result() == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "version", "plain"),
+    [
+        (None, (3, 11, 0), False), (None, (3, 14, 9), False), (None, (3, 15, 0), True), ("", (3, 15, 0), True),
+        ("1", (3, 11, 0), True), ("0", (3, 11, 0), False), ("0", (3, 15, 0), False),
+    ],
+)  # fmt: skip
+def test_answers_are_plain_when_told_to_or_on_a_python_that_nobody_has_tested(
+    given: str | None, version: tuple[int, ...], plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if given is None:
+        monkeypatch.delenv("TORIL_PLAIN_ASYNCIO")
+    else:
+        monkeypatch.setenv("TORIL_PLAIN_ASYNCIO", given)
+    monkeypatch.setattr(sys, "version_info", version)
+
+    assert plain_asyncio() is plain
+    assert answer_kind() is (Answer if plain else PromptAnswer)

@@ -3,9 +3,13 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from toril.clock import turn
 from toril.engines.redis.bell import Bell
 from toril.engines.redis.line import Line
+
+pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")
 
 
 class NoServer:
@@ -49,4 +53,15 @@ async def test_one_who_is_woken_may_end_the_wait_of_another() -> None:
 
     await asyncio.gather(*waiting, return_exceptions=True)
     assert len(heard) == 1
+    await bell.close()
+
+
+async def test_a_key_that_rings_as_the_time_is_up_is_told() -> None:
+    bell = Bell(NoServer(), "own", _asked)
+    waiting = asyncio.create_task(bell.wait(["key"], 0))
+    await turn()
+
+    assert bell._ring("key")
+
+    assert await waiting == {"key"}
     await bell.close()

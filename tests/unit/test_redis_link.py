@@ -7,6 +7,8 @@ import pytest
 from toril.engines.redis.line import Line
 from toril.engines.redis.link import Link, Unsent
 
+pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")
+
 
 class _Counted(Line):
     """A connection that tells what was done with it."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from select import select
 from typing import Final
 
+from toril.clock import plain_asyncio
+
 __all__ = ["loop_factory"]
 
 _SHORT: Final = 0.1  # seconds: of longer waits a millisecond is nothing
@@ -34,5 +36,7 @@ else:  # what other systems have is not rounded
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     """What makes the event loop of this name."""
-    made: Callable[[], asyncio.AbstractEventLoop] = _fine_loop
-    return made if name == "asyncio" else importlib.import_module(name).new_event_loop
+    if name != "asyncio":
+        made: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module(name).new_event_loop
+        return made
+    return asyncio.new_event_loop if plain_asyncio() else _fine_loop

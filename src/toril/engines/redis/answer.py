@@ -5,19 +5,39 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, TypeVar
 
-__all__ = ["Answer"]
+from toril.clock import plain_asyncio
+
+__all__ = ["Answer", "PromptAnswer", "answer_kind"]
 
 T = TypeVar("T")
 
 
 class Answer(asyncio.Future[T]):
+    """A future as asyncio has it: who waits for it goes on in the next turn of the event loop."""
+
+    __slots__ = ()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+
+    def come(self, value: T) -> None:
+        """It is here."""
+        self.set_result(value)
+
+
+def answer_kind() -> type[Answer[Any]]:
+    """The kind of answers to wait for in this process."""
+    return Answer if plain_asyncio() else PromptAnswer
+
+
+class PromptAnswer(Answer[T]):
     """A future whose `come` has who waits for it go on there and then. The usual one's waits for the next turn of the
     event loop, which for a job by itself is a good part of what it costs. All other ends are as usual."""
 
     __slots__ = ("_waits",)
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
+        super().__init__(loop)
         self._waits: tuple[Callable[[Any], object], Context | None] | None = None
 
     def add_done_callback(self, fn: Callable[[Any], object], /, *, context: Context | None = None) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from toril.clock import SYSTEM
-from toril.engines.redis.answer import Answer
+from toril.engines.redis.answer import Answer, answer_kind
 from toril.engines.redis.line import Line, Way, lent
 from toril.engines.redis.trouble import Trouble
 
@@ -28,6 +28,7 @@ class Bell:
         self._way = way
         self._own_key = own_key
         self._ask = ask
+        self._answer = answer_kind()
         self._waiting: dict[str, set[Waiter]] = {}
         self._heard_by_server: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
@@ -39,7 +40,7 @@ class Bell:
         keys = list(keys)
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="toril-redis-bell")
-        waiter: Waiter = Answer(asyncio.get_running_loop())
+        waiter: Waiter = self._answer(asyncio.get_running_loop())
         for key in keys:
             self._waiting.setdefault(key, set()).add(waiter)
         self._changed.set()
@@ -48,8 +49,8 @@ class Bell:
                 if self._heard_by_server and not self._heard_by_server.issuperset(keys):
                     await self._wake_server()
                 return await waiter
-        except TimeoutError:
-            return None
+        except TimeoutError:  # of both at once, the key counts: its marker has been taken
+            return waiter.result() if waiter.done() and not waiter.cancelled() else None
         finally:
             self._forget(keys, waiter)
 

@@ -5,7 +5,7 @@ from collections import deque
 from typing import Any, Final
 
 from toril.clock import SYSTEM, Timer
-from toril.engines.redis.answer import Answer
+from toril.engines.redis.answer import Answer, answer_kind
 from toril.engines.redis.line import Line, Way
 from toril.engines.redis.trouble import Lost, Trouble, is_answer
 from toril.errors import EngineUnavailable
@@ -28,6 +28,7 @@ class Link:
 
     def __init__(self, way: Way) -> None:
         self._way = way
+        self._answer = answer_kind()
         self._line: Line | None = None
         self._waiting: _Waiting = deque()
         self._connecting = asyncio.Lock()
@@ -53,7 +54,7 @@ class Link:
                 line = await self._connected(loop)
         if on is not None and line is not on:
             raise Lost("the connection broke")
-        answer: Answer[Any] = Answer(loop)
+        answer: Answer[Any] = self._answer(loop)
         try:
             line.send(*arguments)
         except (Lost, OSError) as error:
