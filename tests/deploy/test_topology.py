@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import re
+import runpy
 import shlex
 import signal
 import subprocess
@@ -81,7 +82,16 @@ def topology(server: RedisServer, tmp_path: Path) -> Iterator[Topology]:
     topology.down()
 
 
-@pytest.mark.covers("R259", "R260", "R261", "R170", "R162")
+@pytest.mark.covers("R261")
+def test_the_app_of_these_files_has_a_lease_of_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MAIL_LEASE", raising=False)
+
+    jobs = runpy.run_path(str(DEPLOY / "jobs.py"))
+
+    assert jobs["app"].queues["mail"].options.lease == 60_000
+
+
+@pytest.mark.covers("R259", "R260", "R170", "R162")
 async def test_all_jobs_are_done_though_workers_and_the_leader_die(topology: Topology, server: RedisServer) -> None:
     app, chance = App(server.url), random.Random(259)
     mail = app.queue("mail")

@@ -1,8 +1,10 @@
-"""What a job costs, counted: the server's commands, calls of scripts and of Python functions. No clock is looked at."""
+"""What a job costs, counted: the server's commands, calls of scripts and of Python functions. A clock is looked at only
+for what is done by the second."""
 
 import asyncio
 import cProfile
 import pstats
+import time
 
 import pytest
 
@@ -178,6 +180,35 @@ async def test_a_worker_makes_few_calls_a_job() -> None:
 
 @pytest.mark.covers("R183")
 async def test_an_idle_worker_asks_little() -> None:
+    """Ten queues with nothing to do: what their start costs, and then a few calls a second for all of them."""
+    server = running()
+    server.tell("FLUSHALL")
+    app = App(server.url)
+
+    async def handler(ctx: JobContext[int]) -> str:
+        return "done"
+
+    queues = [app.queue(f"q{number}", {"n": handler}) for number in range(10)]
+    async with app:
+        before, began = commands(server), time.monotonic()
+        run = asyncio.create_task(app.run())
+        try:
+            async with asyncio.timeout(60):
+                while "cmd=bzpopmin" not in server.clients():  # noqa: ASYNC110 - the server tells nobody
+                    await asyncio.sleep(0.05)
+            await asyncio.sleep(2)
+            now, took = commands(server), time.monotonic() - began
+            assert await queues[3].add_and_wait("n", 1, timeout=60) == "done"
+        finally:
+            app.stop()
+            await run
+
+    calls = {name: now.get(name, 0) - before.get(name, 0) for name in ("evalsha", "bzpopmin")}
+    assert calls["evalsha"] <= 10 * 6 + 4 * took
+    assert calls["bzpopmin"] <= 10 * 3 + 4 * took
+
+
+async def test_a_start_without_work_costs_few_calls() -> None:
     """What 20 idle queues cost: a claim, a look for lost jobs and for removed schedules each when they start, then one
     blocking read for all of them."""
     server = running()

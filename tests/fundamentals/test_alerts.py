@@ -156,6 +156,7 @@ async def test_many_stalls_are_told_and_so_is_a_job_that_stalled_out() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.covers("R139")
 async def test_runs_that_take_half_a_lease_are_told() -> None:
     app = App("memory://")
     told: list[Alert] = []

@@ -3,12 +3,14 @@
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.worker.conftest import Seen, working
-from toril import App, EngineFull, JobContext, PermanentError, Retry, Snooze, State, TransientError
+from toril import App, EngineFull, EngineUnavailable, JobContext, PermanentError, Retry, Snooze, State, TransientError
 from toril.policy.retry import Fixed
+from toril.testing import memory
 
 SOON = Retry(attempts=3, backoff=Fixed(0.01))
 
@@ -271,6 +273,32 @@ async def test_a_job_cancelled_while_it_runs_stops_at_its_next_breakpoint(app: A
         told = await seen.until("cancelled")
 
     assert told.error == "not needed"
+
+
+@pytest.mark.covers("R023")
+async def test_work_goes_on_within_two_seconds_of_the_stores_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, started = App("memory://"), list[int]()
+
+    async def note(ctx: JobContext[None]) -> None:
+        started.append(test.clock.now())
+
+    queue = app.queue("q", {"note": note})
+    async with memory(app) as test, test.clock.running():
+        exchange, returns = app.store.exchange, list[int]()
+
+        async def away(*args: Any, **options: Any) -> Any:
+            if returns and test.clock.now() < returns[-1]:
+                raise EngineUnavailable("the store is away")
+            return await exchange(*args, **options)
+
+        monkeypatch.setattr(app.store, "exchange", away)
+        for seconds in (7, 20, 33, 61):
+            await queue.add("note")
+            returns.append(test.clock.now() + seconds * 1000)
+            assert await app.run(burst=True) == 0
+
+    assert len(started) == len(returns)
+    assert all(0 <= at - back <= 2_000 for at, back in zip(started, returns, strict=True))
 
 
 @pytest.mark.covers("F24", "X30")

@@ -1,0 +1,106 @@
+"""Faults that once passed the tests of their row: each is planted in a copy of the tree, and has to break the test."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tools.capabilities import ROOT, marks
+
+pytestmark = pytest.mark.thorough
+
+PASSED, FAILED = 0, 1  # exit codes of pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`wrong` in place of `right` in a file breaks what `row` says, and `test` has to notice."""
+
+    row: str
+    file: str
+    right: str
+    wrong: str
+    test: str
+
+    def __str__(self) -> str:
+        return f"{self.row} {self.wrong}"
+
+
+MUTANTS = [
+    Mutant(
+        "R023", "src/toril/worker/loop.py", "_LONGEST_PAUSE: Final = 1.5", "_LONGEST_PAUSE: Final = 15.0",
+        "tests/worker/test_loop.py::test_work_goes_on_within_two_seconds_of_the_stores_return",
+    ),
+    Mutant(
+        "R139", "src/toril/web/prometheus.py", "round(late / self._leases[each.name], 4)", "0.1",
+        "tests/web/test_prometheus.py::test_run_times_are_told_as_a_share_of_the_lease",
+    ),
+    Mutant(
+        "R183", "src/toril/worker/loop.py", "_REST: Final = 60_000", "_REST: Final = 100",
+        "tests/faults/test_redis_counts.py::test_an_idle_worker_asks_little",
+    ),
+    Mutant(
+        "R261", "deploy/jobs.py", '"MAIL_LEASE", "60"', '"MAIL_LEASE", "600"',
+        "tests/deploy/test_topology.py::test_the_app_of_these_files_has_a_lease_of_a_minute",
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def marked() -> dict[str, list[str]]:
+    return marks()
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree, with times and compiled files as they are, so that only what changes is compiled again."""
+    tree = tmp_path_factory.mktemp("tree")
+    for name in ("src", "tests", "deploy", "tools"):
+        shutil.copytree(ROOT / name, tree / name)
+    shutil.copy(ROOT / "pyproject.toml", tree)
+    return tree
+
+
+@contextmanager
+def planted(mutant: Mutant, tree: Path) -> Iterator[None]:
+    """A fault that cannot be planted is an error: the code has changed, and so has to be the fault."""
+    source = (ROOT / mutant.file).read_text("utf-8")
+    assert source.count(mutant.right) == 1, f"{mutant.file} does not have {mutant.right!r} once"
+    (tree / mutant.file).write_text(source.replace(mutant.right, mutant.wrong), "utf-8")
+    try:
+        yield
+    finally:
+        shutil.copy2(ROOT / mutant.file, tree / mutant.file)
+
+
+def outcome_of(tree: Path, *tests: str) -> "subprocess.CompletedProcess[str]":
+    """What pytest says, without the plugins that these tests do not need: they take longer to load than the tests."""
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join((str(tree / "src"), str(tree))),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "pytest_asyncio.plugin", *tests]
+    return subprocess.run(command, cwd=tree, env=env, check=False, capture_output=True, text=True)
+
+
+def test_every_test_holds_where_nothing_is_planted(copied: Path) -> None:
+    found = outcome_of(copied, *dict.fromkeys(mutant.test for mutant in MUTANTS))
+
+    assert found.returncode == PASSED, found.stdout
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_a_planted_fault_breaks_the_test_of_its_row(copied: Path, marked: dict[str, list[str]], mutant: Mutant) -> None:
+    assert mutant.test in marked[mutant.row], "the test is not the one that the row names"
+
+    with planted(mutant, copied):
+        found = outcome_of(copied, mutant.test)
+
+    assert found.returncode == FAILED, found.stdout
+    assert f"FAILED {mutant.test}" in found.stdout, "it broke for another reason"
