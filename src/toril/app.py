@@ -15,16 +15,16 @@ from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
 from toril.crew import Crew
-from toril.declaring import UNSAID, check_workable, checked
+from toril.declaring import UNSAID, check_workable, checked, renewal
 from toril.engine import Durability, Store
-from toril.errors import Closed, UsageError
+from toril.errors import Closed, InvalidOption, UsageError, shown
 from toril.events import Events
 from toril.failing import Failing
 from toril.flow import Flowing
 from toril.logs import watch
 from toril.middleware import Middleware
 from toril.model import Call, GroupLimits, RateLimit
-from toril.names import check_prefix, check_queue_name
+from toril.names import check_chosen_worker_name, check_prefix, check_queue_name
 from toril.opening import connected, opened_or_stopped
 from toril.plan import GRACE, Plan, function, last, worker_name
 from toril.policy.breaker import Breaker
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["App", "Queues"]
 
 _BESIDE = 15.0  # seconds that a worker's reaper rests: its own queues are looked after by the process itself
+_SHORTEST_LEAD = 5.0  # seconds; the lead of a worker's reaper is as short as the shortest lease, but not shorter
+_LEAST_INTERVAL = 100  # ms between two looks for what has stalled
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,6 +84,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         self._portal: Portal | None = None
         self._opening = threading.Lock()
         self._working = self._stop_early = self._watched = False
+        self._reaping: set[asyncio.Event] = set()  # each is set to have a `reap` stop
 
     def __repr__(self) -> str:
         return f"<App on {self._store!r}>"
@@ -237,23 +240,28 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
 
     async def run(
         self, *, queues: Mapping[str, int] | None = None, grace: Seconds = GRACE, burst: bool = False,
-        signals: Literal["handle", "leave"] = "handle", under: "Under | None" = None,
+        signals: Literal["handle", "leave"] = "handle", name: str | None = None,
+        stall_interval: Seconds | None = None, under: "Under | None" = None,
     ) -> int:  # fmt: skip
         """Work the queues until stopped by a signal or `stop()`; in a burst, until there is nothing left to do.
         Returns 0 if all running jobs ended, 1 if some had to be given back. `signals="leave"` leaves SIGTERM
-        and SIGINT to the program around it; `under` is the supervisor, if any."""
+        and SIGINT to the program around it. `name` is what this worker is called, in place of a name that is made up;
+        no other that runs may have it. `stall_interval` is how often stalled jobs are looked for. `under` is the
+        supervisor, if any."""
         from toril.worker.process import Process, chosen  # noqa: PLC0415 - who only adds jobs does without a worker's code
 
         if self._working:
             raise UsageError("this app is running already; start another process, or give its queues more concurrency")
-        # Both are checked before anything is opened.
+        # All are checked before anything is opened.
         worked, seconds = chosen(list(self.queues.values()), queues), milliseconds("grace", grace) / 1000
+        name = worker_name(self._clock) if name is None else check_chosen_worker_name(name)
+        interval = None if stall_interval is None else milliseconds("stall_interval", stall_interval, _LEAST_INTERVAL)
         if not worked:
             raise UsageError("no queue of this app has a handler: there is nothing to run")
         self._working, self._stop_early = True, False
         process = self._process = Process(
-            worked, self._store, self._clock, self.events, self._plan, name=worker_name(self._clock),
-            version=_version(), schedules=self._store.schedules, concurrency=queues, grace=seconds, under=under,
+            worked, self._store, self._clock, self.events, self._plan, name=name, version=_version(),
+            schedules=self._store.schedules, concurrency=queues, grace=seconds, under=under, stall_interval=interval,
         )  # fmt: skip
         with process.signals() if signals == "handle" else nullcontext():
             async with AsyncExitStack() as resources:  # of the user: closed after the queues
@@ -265,37 +273,74 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
                     return 0
                 async with AsyncExitStack() as store:
                     store.push_async_callback(self._release)
-                    if not self._watched:
-                        self._watched = True
-                        watch(self.events)
+                    self._log_events()
                     if not await patiently(partial(boot, self._store.schedules, self.queues.values(), worked)):
                         return 0
                     state = await resources.enter_async_context(self._lifespan(self)) if self._lifespan else None
-                    process.beside += await self._beside(process, burst=burst)
+                    process.beside += await self._beside(process, worked, interval, burst=burst)
                     code = await process.run(self._keeper(under), state, burst=burst)
                     await self.events.settle(seconds)
                     return code
 
-    async def reap(self, *, queues: Sequence[str] | None = None, elected: bool = True, lease: Seconds = 30.0) -> None:
-        """Be a reaper, until a signal or cancellation: give back the jobs of workers that are gone, in all queues of
-        the store or in those named. Of several reapers one leads, unless `elected` is False."""
-        from toril.reaper import check_electable  # noqa: PLC0415 - as above
+    async def reap(
+        self, *, queues: Sequence[str] | None = None, elected: bool = True, lease: Seconds = 30.0,
+        renew: Seconds | None = None, election_interval: Seconds | None = None, stall_interval: Seconds = 1.0,
+        name: str | None = None, signals: Literal["handle", "leave"] = "handle",
+    ) -> None:  # fmt: skip
+        """Be a reaper, until a signal, `stop()` or cancellation: give back the jobs of workers that are gone, in all
+        queues of the store or in those named, which are looked at every `stall_interval`. Of several reapers one leads,
+        for as long as its `lease` is renewed, unless `elected` is False; it renews it every `renew` (a third of the
+        lease), and others try for it every `election_interval` (a sixth). `signals="leave"` leaves SIGTERM and SIGINT
+        to the program around it."""
+        from toril.reaper import LEASE, check_electable  # noqa: PLC0415 - as above
+        from toril.worker.shutdown import Watchdog, run_until  # noqa: PLC0415 - as above
 
         if elected:
             check_electable(self.url)
-        watch(self.events)
-        name, term = worker_name(self._clock).replace("worker-", "reaper-", 1), milliseconds("lease", lease, 100)
-        await opened_or_stopped(self.open, self._clock, asyncio.Event().wait)
-        async with AsyncExitStack() as store:
-            store.push_async_callback(self.close)
-            await self._reaper(name, queues=queues, elected=elected, lease=term / 1000).serve()
+        if isinstance(queues, str):
+            raise InvalidOption(f"queues must be a list of names, not {shown(queues)}")
+        lease_ms, renew_ms = renewal(lease, renew, least=100)
+        tries = lease_ms / 6 if election_interval is None else milliseconds("election_interval", election_interval, 10)
+        made_up = worker_name(self._clock).replace("worker-", "reaper-", 1)
+        reaper = self._reaper(
+            made_up if name is None else check_chosen_worker_name(name),
+            queues=None if queues is None else [check_queue_name(each) for each in queues],
+            elected=elected, lease=lease_ms / 1000, renew=renew_ms / 1000, election_interval=tries / 1000,
+            stall_interval=milliseconds("stall_interval", stall_interval, _LEAST_INTERVAL) / 1000,
+            unled=max(lease_ms / 1000, LEASE),
+        )  # fmt: skip
+        stopping = asyncio.Event()
+        self._reaping.add(stopping)
+        try:
+            with Watchdog(GRACE, lambda _: stopping.set()).watching() if signals == "handle" else nullcontext():
+                if await opened_or_stopped(self.open, self._clock, stopping.wait):
+                    async with AsyncExitStack() as store:
+                        store.push_async_callback(self._release)
+                        self._log_events()
+                        await run_until(stopping, reaper.run())
+                        await self.events.settle(GRACE)
+        finally:
+            self._reaping.discard(stopping)
 
-    async def _beside(self, process: "Process", *, burst: bool) -> list[Round]:
+    async def _beside(
+        self, process: "Process", worked: Sequence[Queue], stall_interval: int | None, *, burst: bool
+    ) -> list[Round]:
         """What a worker process does beside its work: it looks after other queues, and relays what is in the outbox."""
         rounds = await self._relays(process.name, burst=burst)
         if not (self._given or self.url.startswith("memory:")):
-            rounds.append(self._reaper(process.name, rest=_BESIDE, recovered=process.recovered).run)
+            from toril.reaper import LEASE  # noqa: PLC0415 - as above
+
+            # When this process dies, others lead by the time at which its jobs can be taken back.
+            lease = min(LEASE, max(_SHORTEST_LEAD, min(queue.options.lease for queue in worked) / 1000))
+            rest = _BESIDE if stall_interval is None else stall_interval / 1000
+            reaper = self._reaper(process.name, lease=lease, stall_interval=rest, recovered=process.recovered)
+            rounds.append(reaper.run)
         return rounds
+
+    def _log_events(self) -> None:
+        if not self._watched:
+            self._watched = True
+            watch(self.events)
 
     def _reaper(self, name: str, **options: Any) -> "Reaper":
         from toril.reaper import Reaper  # noqa: PLC0415 - as above
@@ -312,7 +357,10 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         return (LoopKeeper if self._given else Keeper)(twin, self._clock, owned=twin is not self._store)
 
     def stop(self) -> None:
-        """Have `run` shut down, however far it has got; a second time, without waiting for running jobs."""
+        """Have `run` and `reap` shut down, however far they have got; a second time, without waiting for running
+        jobs."""
+        for stopping in self._reaping:
+            stopping.set()
         if self._process is None:
             self._stop_early = self._working
         else:

@@ -10,7 +10,7 @@ from toril.model import DEAD_LETTERS, MAX_DELAY, MAX_TIMEOUT, GroupLimits, RateL
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
 
-__all__ = ["PLAIN", "UNSAID", "check_workable", "checked"]
+__all__ = ["PLAIN", "UNSAID", "check_workable", "checked", "renewal"]
 
 # What `app.queue(name)` is called with when nothing but the name is said.
 UNSAID: dict[str, Any] = {
@@ -27,15 +27,7 @@ def checked(
     **rest: Any,
 ) -> QueueOptions:  # fmt: skip
     """The options in the units of the store; `InvalidOption` names the one that is out of its range."""
-    lease_ms = milliseconds("lease", lease, 1000, MAX_DELAY)
-    renew_ms = lease_ms // 3 if renew is None else milliseconds("renew", renew, 100, MAX_DELAY)
-    if renew_ms >= lease_ms:
-        raise InvalidOption(f"renew must be shorter than the lease of {lease_ms / 1000:g} s, not {renew_ms / 1000:g} s")
-    if renew_ms > lease_ms / 2:
-        warnings.warn(
-            f"a lease of {lease_ms / 1000:g} s, renewed every {renew_ms / 1000:g} s, is lost by one missed renewal",
-            stacklevel=3,  # where the queue is declared
-        )
+    lease_ms, renew_ms = renewal(lease, renew, least=1000)
     _check_kinds(rest)
     if not isinstance(retry, Retry):
         raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
@@ -55,6 +47,20 @@ def checked(
         target_wait=milliseconds("target_wait", target_wait, 1, MAX_DELAY),
         **rest,
     )
+
+
+def renewal(lease: Seconds, renew: Seconds | None, *, least: int) -> tuple[int, int]:
+    """A lease and how often it is renewed, in ms: by default at a third of it."""
+    lease_ms = milliseconds("lease", lease, least, MAX_DELAY)
+    renew_ms = lease_ms // 3 if renew is None else milliseconds("renew", renew, least // 10, MAX_DELAY)
+    if renew_ms >= lease_ms:
+        raise InvalidOption(f"renew must be shorter than the lease of {lease_ms / 1000:g} s, not {renew_ms / 1000:g} s")
+    if renew_ms > lease_ms / 2:
+        warnings.warn(
+            f"a lease of {lease_ms / 1000:g} s, renewed every {renew_ms / 1000:g} s, is lost by one missed renewal",
+            stacklevel=4,  # where the queue is declared
+        )
+    return lease_ms, renew_ms
 
 
 def check_workable(name: str, handlers: object) -> None:

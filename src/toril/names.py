@@ -10,6 +10,7 @@ __all__ = [
     "MAX_JOB_NAME_BYTES",
     "MAX_QUEUE_NAME_BYTES",
     "RESERVED_IDS",
+    "check_chosen_worker_name",
     "check_circuit_key",
     "check_group",
     "check_job_id",
@@ -24,6 +25,7 @@ __all__ = [
 MAX_QUEUE_NAME_BYTES = 128
 MAX_JOB_NAME_BYTES = 255
 MAX_ID_BYTES = 256
+_MAX_CHOSEN_NAME_BYTES = 90  # of a worker; senders of calls are named after it
 
 # In the Redis layout these are keys beside the jobs' own: a job of that id would overwrite one.
 RESERVED_IDS = frozenset(
@@ -123,6 +125,13 @@ def check_worker_name(name: object) -> str:
     if not name.isprintable() or " " in name:
         raise InvalidName(f"a worker's name must be one printable word, and {shown(name)} is not")
     return str(name)
+
+
+def check_chosen_worker_name(name: object) -> str:
+    """A name that a user gives to a worker or a reaper, or InvalidName."""
+    text = check_worker_name(name)
+    _check_length("a worker's name", text, _MAX_CHOSEN_NAME_BYTES)
+    return text
 
 
 def check_job_name(name: object) -> str:

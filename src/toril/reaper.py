@@ -9,7 +9,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Final
 
 from toril.clock import Clock
@@ -18,15 +17,12 @@ from toril.engine import Engine, Store
 from toril.errors import EngineUnavailable, InvalidOption, TorilError
 from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent, trouble
 from toril.model import REAPER, Fault, Recovered
-from toril.plan import GRACE
-from toril.worker.shutdown import Watchdog
 
 __all__ = ["LEASE", "Election", "Reaper", "check_electable"]
 
 LEASE: Final = 30.0  # seconds; renewed at a third of it, and tried for at a sixth
-_LONGEST_REST: Final = 1.0  # seconds: a lease that began after the last look is found this late at most
-_NAMES: Final = 4  # rests between looks for new queues
-_LEAST_NAMES: Final = 10.0  # seconds
+_STALL_INTERVAL: Final = 1.0  # seconds: a lease that began after the last look is found this late at most
+_NAMES: Final = 1.0  # seconds between looks for new queues, at least
 _PRUNE: Final = 60.0
 _HEAL: Final = 300.0  # seconds between looks for what can be mended without asking
 _LOOKS: Final = 200  # in one of these: some twenty thousand ids on Redis
@@ -41,16 +37,14 @@ def check_electable(url: str) -> None:
         )
 
 
-def _cancel(work: "asyncio.Task[None]", _urgency: object) -> None:
-    work.cancel()
-
-
 class Election:
-    """Leads, or waits for the lead. Whoever cannot reach the store stops leading by its own clock in time."""
+    """Leads, or waits for the lead. Whoever cannot reach the store stops leading by its own clock in time. The lead is
+    renewed at a third of its lease and tried for at a sixth, unless other intervals are given."""
 
     def __init__(
         self, engine: Engine, clock: Clock, owner: str, told: Callable[[bool], None], *, role: str = REAPER,
-        lease: float = LEASE, failed: Callable[[TorilError], None] = lambda _: None,
+        lease: float = LEASE, renew: float | None = None, interval: float | None = None,
+        failed: Callable[[TorilError], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self._engine = engine
         self._clock = clock
@@ -58,9 +52,12 @@ class Election:
         self._told = told
         self._role = role
         self._lease = lease
+        self._renew = lease / 3 if renew is None else renew
+        self._interval = lease / 6 if interval is None else interval
         self._failed = failed
         self._until = 0.0
         self._led = False
+        self.stood = asyncio.Event()  # it has tried once, and knows how that went
 
     @property
     def leads(self) -> bool:
@@ -71,7 +68,7 @@ class Election:
         try:
             while True:
                 await self.stand()
-                rest = self._lease / 3 if self._led else self._lease / 6
+                rest = self._renew if self._led else self._interval
                 await self._clock.sleep(rest * (0.9 + 0.1 * self._clock.random()))
         finally:
             if self._led:
@@ -89,6 +86,7 @@ class Election:
         else:
             self._until = sent + self._lease if leads else 0.0
         self._set(leads=leads)
+        self.stood.set()
 
     async def _resign(self) -> None:
         try:
@@ -103,12 +101,14 @@ class Election:
 
 
 class Reaper:
-    """One reaper. Without an election it works as if it always led."""
+    """One reaper. Without an election it works as if it always led. For the first `unled` seconds it takes jobs back
+    without the lead too: whoever has it may be dead."""
 
     def __init__(
         self, store: Store, clock: Clock, events: Events, name: str, *, queues: Sequence[str] | None = None,
-        elected: bool = True, lease: float = LEASE, rest: float = _LONGEST_REST, heal: float = _HEAL,
-        recovered: Callable[[str, Recovered, float], None] = lambda *_: None,
+        elected: bool = True, lease: float = LEASE, renew: float | None = None,
+        election_interval: float | None = None, stall_interval: float = _STALL_INTERVAL, unled: float = 0.0,
+        heal: float = _HEAL, recovered: Callable[[str, Recovered, float], None] = lambda *_: None,
     ) -> None:  # fmt: skip
         self._store = store
         self._clock = clock
@@ -116,18 +116,24 @@ class Reaper:
         self._name = name
         self._named = queues
         self._queues: Sequence[str] = queues or ()
-        self._rest = rest
+        self._rest = stall_interval
+        self._unled = unled
+        self._unled_until = 0.0
         self._recovered = recovered
         self._heal = heal
         self._led = asyncio.Event()
         self._election = None
         if elected:
-            self._election = Election(store, clock, name, self._lead_changed, lease=lease, failed=self._failed)
+            self._election = Election(
+                store, clock, f"{name}/{clock.unique()[:8]}", self._lead_changed, lease=lease, renew=renew,
+                interval=election_interval, failed=self._failed,
+            )  # fmt: skip
         else:
             self._led.set()
 
     async def run(self) -> None:
         """Until cancelled. The first sweep is made at once."""
+        self._unled_until = self._clock.monotonic() + self._unled
         async with asyncio.TaskGroup() as group:
             if self._election is not None:
                 group.create_task(self._election.run())
@@ -135,26 +141,22 @@ class Reaper:
             group.create_task(self._prunes())
             group.create_task(self._heals())
 
-    async def serve(self) -> None:
-        """Until a signal."""
-        work = asyncio.create_task(self.run())
-        with Watchdog(GRACE, partial(_cancel, work)).watching():
-            try:
-                await asyncio.wait([work])
-            finally:
-                work.cancel()
-        if not work.cancelled():
-            work.result()
-
     @property
     def leads(self) -> bool:
-        """Whether it may act: it has the lead, or needs none."""
+        """Whether it has the lead, or needs none."""
         return self._election is None or self._election.leads
 
+    @property
+    def _is_new(self) -> bool:
+        return self._clock.monotonic() < self._unled_until
+
     async def _sweeps(self) -> None:
-        looked, names = None, max(_LEAST_NAMES, _NAMES * self._rest)
+        looked, names = None, max(_NAMES, self._rest)
+        if self._election is not None:
+            await self._election.stood.wait()
         while True:
-            await self._led.wait()
+            if not self._is_new:
+                await self._led.wait()
             try:
                 if self._named is None and (looked is None or self._clock.monotonic() - looked >= names):
                     self._queues, looked = await self._store.queues(), self._clock.monotonic()
@@ -169,7 +171,7 @@ class Reaper:
         rest = self._rest
         for queue in self._queues:
             with self._kept_to(queue):
-                while self.leads:
+                while self.leads or self._is_new:
                     asked_at = self._clock.monotonic()
                     found = await self._store.recover(queue)
                     self._recovered(queue, found, asked_at)

@@ -4,7 +4,6 @@ import asyncio
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toril.clock import Clock
@@ -58,21 +57,17 @@ class Relaying:
     async def relay(self, url: str | None = None) -> None:
         """Be a relay, until a signal or cancellation: hand over to the store what is in the outbox at this URL, else
         in the app's own. Workers of an app with an outbox do that by themselves."""
-        from toril.worker.shutdown import Watchdog  # noqa: PLC0415 - as above
+        from toril.worker.shutdown import Watchdog, run_until  # noqa: PLC0415 - as above
 
         relay = self._made(url, worker_name(self._clock).replace("worker-", "relay-", 1))
         watch(self.events)
-        await opened_or_stopped(self.open, self._clock, asyncio.Event().wait)
-        work = asyncio.ensure_future(relay.run())
-        try:
-            with Watchdog(GRACE, partial(_cancel, work)).watching():
-                await asyncio.wait([work])
-            if not work.cancelled():
-                work.result()  # it ends by a signal, else by an error that nobody foresaw
-        finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-            await self.close()
+        stopping = asyncio.Event()
+        with Watchdog(GRACE, lambda _: stopping.set()).watching():
+            if await opened_or_stopped(self.open, self._clock, stopping.wait):
+                try:
+                    await run_until(stopping, relay.run())
+                finally:
+                    await self.close()
 
     async def hand_over(self, url: str | None = None) -> int:
         """Hand over what is in the outbox now, once. Returns how many jobs that were."""
@@ -143,7 +138,3 @@ def checked_outbox(url: str | None) -> str | None:
     from toril.outbox.database import check_url  # noqa: PLC0415 - as above
 
     return check_url(given)
-
-
-def _cancel(work: "asyncio.Future[None]", _urgency: object) -> None:
-    work.cancel()

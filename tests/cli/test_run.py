@@ -261,6 +261,8 @@ def test_every_option_of_a_worker_can_be_a_variable(monkeypatch: pytest.MonkeyPa
         "TORIL_QUEUES": ("email:20 other", (("email", 20), ("other", None))),
         "TORIL_GRACE": ("90s", 90.0),
         "TORIL_BURST": ("1", True),
+        "TORIL_NAME": ("mail", "mail"),
+        "TORIL_STALL_INTERVAL": ("20s", 20.0),
         "TORIL_RELOAD": ("true", True),
         "TORIL_HANG_TIMEOUT": ("1m", 60.0),
         "TORIL_MAX_JOBS": ("5", 5),
@@ -299,5 +301,33 @@ def test_a_reaper_understands_the_queues_that_a_worker_was_given(
     monkeypatch.setenv("TORIL_QUEUES", "email:20 sync")
     toril("reaper")
 
-    assert asked == [(url, None), (url, ["email", "sync"]), (url, ["email", "sync"])]
+    monkeypatch.setenv("TORIL_APP", "jobs:app")
+    toril("reaper")
+
+    assert asked == [(url, None), *[(url, ["email", "sync"])] * 3]
     assert "'many'" in toril("reaper", "-q", "email:many", code=2).output
+    assert "not both" in toril("reaper", "jobs:app", "--url", url, code=2).output
+
+
+def test_a_reaper_passes_its_options_on(toril: Toril, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+
+    async def reap(_: App, **options: object) -> None:
+        asked.append(options)
+
+    monkeypatch.setattr(App, "reap", reap)
+    toril("reaper")
+    words = "--no-election --lease 9s --renew 2s --election-interval 1s --stall-interval 500ms --name r1"
+    toril("reaper", "jobs:app", *words.split())
+
+    usual = {"lease": 30.0, "renew": None, "election_interval": None, "stall_interval": 1.0, "name": None}
+    given = {"lease": 9.0, "renew": 2.0, "election_interval": 1.0, "stall_interval": 0.5, "name": "r1"}
+    assert asked == [{"queues": None, "elected": True, **usual}, {"queues": None, "elected": False, **given}]
+
+
+def test_worker_processes_are_called_as_is_asked_for(fresh: Fresh, toril: Toril) -> None:
+    toril("add", "email", "hold", "0")
+
+    log = ended(fresh("run", "jobs:app", "--burst", "--name", "mail"))
+
+    assert "worker=mail-" in log

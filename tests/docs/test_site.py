@@ -131,6 +131,7 @@ def defaults(signed: Any, *, without: tuple[str, ...] = ()) -> dict[str, str]:
         ("Queue", App.queue, ("name", "retry")),
         ("Handler", handler, ("fn",)),
         ("A worker in a program", App.run, ()),
+        ("A reaper", App.reap, ()),
         ("App", App.__init__, ("clock",)),
     ],
 )

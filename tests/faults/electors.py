@@ -28,7 +28,7 @@ async def main(url: str, name: str, lease: float, ledger: str) -> None:
     events.on("leadership_acquired", acquired)
     events.on("stalled", lambda event: note("moved", event.job_id, time.monotonic()))
     await store.open()
-    reaper = Reaper(store, SYSTEM, events, name, lease=lease, rest=0.1)
+    reaper = Reaper(store, SYSTEM, events, name, lease=lease, stall_interval=0.1)
     working = asyncio.create_task(reaper.run())
     while not working.done():
         before = time.monotonic()  # taken first: who may act a moment later could act then too

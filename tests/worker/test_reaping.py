@@ -200,3 +200,123 @@ async def test_a_bad_line_to_the_store_hardly_ever_changes_the_leader(store: Sto
     print(f"{flaky.lost} calls lost in 10 minutes, {changes} changes of the leader")
     assert flaky.lost > 20
     assert changes <= 10
+
+
+class Calls:
+    """A store that notes when each one has asked for the lead, or given it up."""
+
+    def __init__(self, store: Store, clock: Naps) -> None:
+        self._store = store
+        self._clock = clock
+        self._start = clock.now()
+        self.asked: dict[str, list[float]] = {}
+
+    @property
+    def seconds(self) -> float:
+        return (self._clock.now() - self._start) / 1000
+
+    async def lead(self, role: str, owner: str, **options: Any) -> bool:
+        self.asked.setdefault(owner, []).append(self.seconds)
+        return await self._store.lead(role, owner, **options)
+
+    async def resign(self, role: str, owner: str) -> bool:
+        return await self._store.resign(role, owner)
+
+    def rests(self, owner: str) -> list[float]:
+        return [later - earlier for earlier, later in pairwise(self.asked[owner])]
+
+
+@pytest.mark.covers("R152", "R153")
+@pytest.mark.parametrize(
+    ("options", "renew", "interval"),
+    [({}, 10, 5), ({"lease": 6.0}, 2, 1), ({"lease": 30.0, "renew": 3.0, "interval": 20.0}, 3, 20)],
+    ids=["by default", "a short lease", "as is asked for"],
+)
+async def test_a_leader_renews_at_a_third_of_its_lease_and_others_try_at_a_sixth(
+    store: Store, clock: Naps, options: dict[str, Any], renew: float, interval: float
+) -> None:
+    calls: Any = Calls(store, clock)
+    leader = Election(calls, clock, "leader", lambda _: None, **options)
+    follower = Election(calls, clock, "follower", lambda _: None, **options)
+    await leader.stand()
+
+    async with at_work(leader.run, follower.run):
+        while calls.seconds < 10 * max(renew, interval):
+            await clock.pass_to_next(2)
+        assert (leader.leads, follower.leads) == (True, False)
+
+    for owner, pace in (("leader", renew), ("follower", interval)):
+        rests = [rest for rest in calls.rests(owner) if rest > 0]
+        assert len(rests) >= 10
+        assert all(0.9 * pace - 0.01 <= rest <= pace + 0.01 for rest in rests), (owner, rests)
+
+
+@pytest.mark.covers("R153")
+async def test_a_lead_that_is_given_up_is_taken_at_the_next_try(store: Store, clock: Naps) -> None:
+    calls: Any = Calls(store, clock)
+    taken: list[float] = []
+    leader = Election(calls, clock, "leader", lambda _: None)
+    follower = Election(calls, clock, "follower", lambda leads: taken.append(calls.seconds) if leads else None)
+    await leader.stand()
+
+    async with at_work(follower.run):
+        async with at_work(leader.run):
+            while calls.seconds < 42:
+                await clock.pass_to_next(2)
+        given_up = calls.seconds
+        while not taken and calls.seconds < given_up + 60:
+            await clock.pass_to_next(1)
+
+    assert taken == [calls.asked["follower"][-1]]
+    assert taken[0] - given_up <= 5
+
+
+async def stalls_of(reaper: Reaper, events: Events, clock: Naps, until: int) -> dict[str, int]:
+    """When each job was taken back, in ms, up to this time."""
+    found: dict[str, int] = {}
+    start = clock.now()
+    events.on("stalled", lambda event: found.setdefault(event.job_id, clock.now() - start))
+    async with at_work(reaper.run):
+        while clock.now() < start + until and not found:
+            asleep = LOOPS + 1 if clock.now() < start + 30_000 else LOOPS  # one waits for the lead by then
+            await clock.pass_to_next(asleep)
+    return found
+
+
+@pytest.mark.covers("R135", "R144")
+async def test_a_new_reaper_does_not_wait_for_the_lead_of_a_dead_one(store: Store, clock: Naps) -> None:
+    """Whoever has the lead may have died just now: until that has run out, what is lost is taken back without it."""
+    await store.lead("reaper", "dead", ttl=30_000)
+    await claimed(store, "job", 2_000)
+    events = Events()
+
+    found = await stalls_of(Reaper(store, clock, events, "new", unled=30), events, clock, 60_000)
+
+    assert 2_000 <= found["job"] <= 3_000
+
+
+async def test_a_reaper_that_is_not_new_leaves_the_work_to_the_leader(store: Store, clock: Naps) -> None:
+    await store.lead("reaper", "alive", ttl=300_000)
+    await claimed(store, "job", 90_000)
+    events = Events()
+
+    found = await stalls_of(Reaper(store, clock, events, "second", unled=30), events, clock, 120_000)
+
+    assert found == {}
+
+
+@pytest.mark.covers("R144")
+async def test_a_queue_that_is_younger_than_the_reaper_is_found_at_the_next_look(store: Store, clock: Naps) -> None:
+    events, found = Events(), dict[str, int]()
+    events.on("stalled", lambda event: found.setdefault(event.queue, clock.now()))
+    async with at_work(Reaper(store, clock, events, "reaper", elected=False).run):
+        start = clock.now()
+        while clock.now() < start + 500:
+            await clock.pass_to_next(LOOPS)
+        await store.add("young", [NewJob(name="n", attempts=2)])
+        await store.exchange("young", [], Claim(want=1, token="t", lease=2_000, worker="gone"))
+        start = clock.now()
+        while not found and clock.now() < start + 60_000:
+            await clock.pass_to_next(LOOPS)
+
+    assert found["young"] - start <= 4_000

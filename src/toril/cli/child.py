@@ -75,7 +75,9 @@ def sources() -> list[str]:
 def _worked(app: App, queues: dict[str, int], given: dict[str, Any], under: Under) -> int:
     try:
         with asyncio.Runner(loop_factory=loop_factory(given["loop"])) as runner:
-            return runner.run(app.run(queues=queues, grace=given["grace"], burst=given["burst"], under=under))
+            name = None if given["name"] is None else f"{given['name']}-{os.getpid()}"
+            options = {key: given[key] for key in ("grace", "burst", "stall_interval")}
+            return runner.run(app.run(queues=queues, name=name, under=under, **options))
     except BaseExceptionGroup as group:
         return _failed(_innermost(group), under)
     except Exception as error:

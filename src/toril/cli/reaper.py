@@ -1,12 +1,14 @@
 """`toril reaper`: recovery for the whole fleet, in a process of its own."""
 
-from functools import partial
+import asyncio
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from toril import App
 from toril.cli.choosing import queue_choice
+from toril.cli.loading import load
 from toril.cli.loglines import write_logs
 from toril.cli.place import Place, on_store, store_options
 from toril.cli.times import duration
@@ -15,21 +17,46 @@ __all__ = ["reaper"]
 
 
 @click.command(context_settings={"auto_envvar_prefix": "TORIL"})
+@click.argument("target", metavar="[MODULE:APP]", envvar="TORIL_APP", required=False)
 @store_options
 @click.option(
     "-q", "--queue", "--queues", "chosen", type=queue_choice, multiple=True, metavar="NAME", envvar="TORIL_QUEUES",
     help="Look after this queue only; can be repeated. A concurrency, as `toril run` takes it, means nothing here.",
 )  # fmt: skip
+@click.option(
+    "--stall-interval", type=duration, default="1", help="How often stalled jobs are looked for. [default: 1s]"
+)
 @click.option("--no-election", is_flag=True, help="Work beside other reapers instead of electing one.")
 @click.option("--lease", type=duration, default="30", help="How long a leader leads without renewing. [default: 30s]")
+@click.option("--renew", type=duration, help="How often the leader renews. [default: a third of the lease]")
+@click.option(
+    "--election-interval", type=duration, help="How often others try for the lead. [default: a sixth of the lease]"
+)
+@click.option("--name", help="What it is called in events and in the log. [default: reaper-HOST-PID-…]")
 @click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info")
-def reaper(*, place: Place, chosen: tuple[Any, ...], no_election: bool, lease: float, log_level: str) -> None:
+def reaper(
+    *, target: str | None, place: Place, chosen: tuple[Any, ...], no_election: bool, log_level: str, **options: Any
+) -> None:
     """Give back the jobs of workers that died or hang, on any machine, in every queue of the store.
 
     Workers do the same for their own queues. Two or three reapers on different machines cover queues whose workers are
-    all gone; one of them leads, the others wait.
+    all gone; one of them leads, the others wait. With an app, as in `toril reaper jobs:app`, it is the app's store, and
+    what the app has asked for with `app.on("stalled", …)` is called here.
     """
+    if target is not None and _typed("url"):
+        raise click.UsageError("an app has its own store: give MODULE:APP or --url, not both")
     write_logs(log_level)
-    queues = [name for name, _ in chosen]
-    reap = partial(App.reap, queues=queues or None, lease=lease, elected=not no_election)
-    on_store(place, reap, missing="create")
+    queues = [name for name, _ in chosen] or None
+
+    async def reap(app: App) -> None:
+        await app.reap(queues=queues, elected=not no_election, **options)
+
+    if target is None:
+        on_store(place, reap, missing="create")
+    else:
+        asyncio.run(reap(load(target)))
+
+
+def _typed(option: str) -> bool:
+    """Whether it stands on the command line. `$TORIL_URL` may be there for the app itself."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

@@ -45,6 +45,11 @@ def size(written: str) -> int:
 )  # fmt: skip
 @click.option("--grace", type=duration, default="10", help="How long running jobs get to end. [default: 10s]")
 @click.option("--burst", is_flag=True, help="End when there is nothing left to do.")
+@click.option("--name", help="What worker processes are called: NAME-PID. [default: worker-HOST-PID-…]")
+@click.option(
+    "--stall-interval", type=duration,
+    help="How often stalled jobs are looked for. [default: the lease; for queues of others 15s]",
+)  # fmt: skip
 @click.option("--reload", is_flag=True, help="For development: start anew when a source file of the app changes.")
 @click.option(
     "--hang-timeout", type=duration, default="5m", help="A process whose loop stands still for so long is replaced."
@@ -104,7 +109,7 @@ def run(
 
 def _plan(
     target: str, log_level: str, *, chosen: tuple[Any, ...], grace: float, burst: bool, http: tuple[str, int] | None,
-    no_http: bool, http_origin: str | None, loop: str, **rest: Any,
+    no_http: bool, http_origin: str | None, loop: str, name: str | None, stall_interval: float | None, **rest: Any,
 ) -> Plan:  # fmt: skip
     if loop != "asyncio" and find_spec(loop) is None:
         raise click.UsageError(
@@ -114,7 +119,7 @@ def _plan(
         raise click.UsageError("--http and --no-http exclude each other")
     orders = {
         "target": target, "queues": chosen, "grace": grace, "burst": burst, "log_level": log_level, "loop": loop,
-        "reload": rest["reload"],
+        "reload": rest["reload"], "name": name, "stall_interval": stall_interval,
     }  # fmt: skip
     usual = Suspects.MAKE_WAY if burst else Suspects.LEAVE if rest["processes"] == 1 else Suspects.WHEN_IDLE
     command, spare = (_command(orders | {"suspects": suspects.name}) for suspects in (usual, Suspects.ONLY))

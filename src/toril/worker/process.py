@@ -41,7 +41,7 @@ class Process:
     def __init__(
         self, queues: Sequence[Queue], engine: Engine, clock: Clock, events: Events, plan: Plan, *,
         name: str, version: str, schedules: Schedules | None = None, concurrency: Mapping[str, int] | None = None,
-        grace: float = GRACE, under: Under | None = None,
+        grace: float = GRACE, under: Under | None = None, stall_interval: int | None = None,
     ) -> None:  # fmt: skip
         self._queues = chosen(queues, concurrency)
         self._concurrency = dict(concurrency or {})
@@ -58,6 +58,7 @@ class Process:
         self._pollers: list[asyncio.Task[None]] = []
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []  # rounds of others, for as long as workers run
         self._under = under
+        self._stall_interval = stall_interval
         self._watchdog = Watchdog(grace, self._stop, supervisor=None if under is None else under.requested)
         self._stopping = asyncio.Event()
         self._rested = asyncio.Event()
@@ -88,7 +89,8 @@ class Process:
 
     async def run(self, keeper: Keeper, state: Any, *, burst: bool = False) -> int:
         """Work until stopped, in a burst until nothing is left to do. 0: drained; 1: jobs had to be given back."""
-        caller = Caller(f"{self.name}/reports", self._clock)
+        # Another process may have had this name, whose calls are not to be taken for ours.
+        caller = Caller(f"{self.name}/reports-{self._clock.unique()[:8]}", self._clock)
         around = Surroundings(
             engine=self._engine, clock=self._clock, caller=caller, keeper=keeper, events=self._events,
             name=self.name, rested=self._rested.set, solitude=self._solitude(), runs=self._runs, state=state,
@@ -136,8 +138,9 @@ class Process:
 
     async def _work(self, keeper: Keeper, *, burst: bool) -> int:
         upkeep = Upkeep(
-            [(worker.queue.name, worker.queue.options.lease) for worker in self._workers], self._engine, self._clock,
-            self._events, self.name, keeper, running=lambda: sum(worker.busy for worker in self._workers),
+            [(each.queue.name, self._stall_interval or each.queue.options.lease) for each in self._workers],
+            self._engine, self._clock, self._events, self.name, keeper,
+            running=lambda: sum(worker.busy for worker in self._workers),
             slots=sum(worker.concurrency for worker in self._workers), version=self._version, order=self._ordered,
             declare=self._declare_again, recovered=self.recovered,
         )  # fmt: skip

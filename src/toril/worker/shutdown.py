@@ -5,18 +5,19 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 from toril.clock import SYSTEM
 from toril.worker.stop_requests import StopRequests, Urgency
 
-__all__ = ["MARGIN", "SECOND", "Watchdog"]
+__all__ = ["MARGIN", "SECOND", "Watchdog", "run_until"]
 
 MARGIN: Final = 1.0  # seconds after the grace, for handing in what was given back and for the hooks
 SECOND: Final = 2.0  # seconds that a second signal leaves
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_LOOK: Final = 0.25  # seconds between looks whether another watchdog still has time
 
 # What is written to the thread beside the numbers of signals, which are below 128.
 _OVER: Final = 0
@@ -41,6 +42,7 @@ class Watchdog:
         self._heard = self._told = -1
         self._closing = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._deadline: float | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -50,14 +52,11 @@ class Watchdog:
         # Made before any signal comes: a thread cannot safely be started from within a handler.
         thread = threading.Thread(target=self._main, name="toril-watchdog", daemon=True)
         thread.start()
-        before = {number: signal.getsignal(number) for number in self._numbers()}
-        for number in before:
-            signal.signal(number, self._on_signal)
+        _handlers.add(self)
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            _handlers.remove(self)
             os.write(self._told, bytes((_OVER,)))
             thread.join()
             with self._closing:
@@ -78,20 +77,17 @@ class Watchdog:
             if self._told >= 0:
                 os.write(self._told, bytes((_ORPHANED,)))
 
-    def _numbers(self) -> tuple[signal.Signals, ...]:
-        """Only the main thread may have handlers."""
-        return _SIGNALS if threading.current_thread() is threading.main_thread() else ()
-
-    def _on_signal(self, number: int, _frame: object) -> None:
+    def signalled(self, number: int) -> None:
+        """A signal has come; called by its handler."""
         if self._told >= 0:
             os.write(self._told, bytes((number,)))
 
     def _main(self) -> None:
-        deadline: float | None = None
         while True:
-            left = None if deadline is None else max(0.0, deadline - SYSTEM.monotonic())
-            if not select.select([self._heard], [], [], left)[0]:
-                self._end("the grace is over, and something has not ended")
+            if not select.select([self._heard], [], [], self._left())[0]:
+                if self._left() == 0:
+                    self._end("the grace is over, and something has not ended")
+                continue
             for byte in os.read(self._heard, 64):
                 if byte == _OVER:
                     return
@@ -101,8 +97,17 @@ class Watchdog:
                 if urgency is Urgency.ABORT:
                     self._end("a third signal came")
                 until = SYSTEM.monotonic() + (self._grace + MARGIN if urgency is Urgency.DRAIN else SECOND)
-                deadline = until if deadline is None else min(deadline, until)
+                self._deadline = until if self._deadline is None else min(self._deadline, until)
                 self._tell_the_loop(urgency)
+
+    def _left(self) -> float | None:
+        """Seconds until the process is ended by force. Where several watch, the one with the longest grace decides; it
+        may be done sooner, so the others look again."""
+        if self._deadline is None:
+            return None
+        now, own = SYSTEM.monotonic(), self._deadline
+        latest = max([own, *(each._deadline or own for each in _handlers.watchdogs)])  # noqa: SLF001 - of this class
+        return max(0.0, own - now) or max(0.0, min(latest - now, _LOOK))
 
     def _hear(self, byte: int) -> Urgency:
         if byte >= _REQUEST:
@@ -126,3 +131,52 @@ class Watchdog:
         if self._last is not None:
             self._last()
         os._exit(1)
+
+
+async def run_until(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Do this work until it is to stop, then cancel it and wait for what it does last. An error that ends it sooner is
+    raised."""
+    doing, stop = asyncio.ensure_future(work), asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait([doing, stop], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stop.cancel()
+        doing.cancel()
+        await asyncio.wait([doing])
+    if not doing.cancelled():
+        doing.result()
+
+
+class _Handlers:
+    """The handlers of signals that all watchdogs of a process share: each of them hears every signal, whichever began
+    first and whichever ends first. When the last one ends, the handlers are as they were."""
+
+    def __init__(self) -> None:
+        self.watchdogs: tuple[Watchdog, ...] = ()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def add(self, watchdog: Watchdog) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # only the main thread may have handlers
+        self.watchdogs += (watchdog,)
+        for number in _SIGNALS:
+            handler = signal.getsignal(number)
+            if handler != self._on_signal:
+                self._before[number] = handler
+                signal.signal(number, self._on_signal)
+
+    def remove(self, watchdog: Watchdog) -> None:
+        if watchdog not in self.watchdogs:
+            return
+        self.watchdogs = tuple(each for each in self.watchdogs if each is not watchdog)
+        if not self.watchdogs:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+            self._before.clear()
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        for watchdog in self.watchdogs:
+            watchdog.signalled(number)
+
+
+_handlers: Final = _Handlers()

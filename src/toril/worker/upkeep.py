@@ -25,7 +25,8 @@ _LISTEN: Final = 60_000
 
 
 class Upkeep:
-    """Rounds for all queues of a process. A round that fails is told of, and made again."""
+    """Rounds for all queues of a process, each with the longest time in ms between two looks for what has stalled in
+    it. A round that fails is told of, and made again."""
 
     def __init__(
         self, queues: Sequence[tuple[str, int]], engine: Engine, clock: Clock, events: Events, worker: str,
@@ -52,15 +53,15 @@ class Upkeep:
     async def run(self) -> None:
         """All rounds, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for name, lease in self._queues:
-                group.create_task(self._recover_round(name, lease))
+            for name, longest in self._queues:
+                group.create_task(self._recover_round(name, longest))
             group.create_task(self._prune_round())
             group.create_task(self._beat_round())
             group.create_task(self._listen())
 
-    async def _recover_round(self, queue: str, lease: int) -> None:
-        """A lease that begins after a look cannot run out before another lease's length has passed, so a look then, or
-        when the next known one runs out, misses none."""
+    async def _recover_round(self, queue: str, longest: int) -> None:
+        """Look when the next known lease runs out, and at the latest after the longest rest. By default that is the
+        lease's length: a lease that begins after a look cannot run out before, so none is missed."""
         while True:
             asked_at = self._clock.monotonic()
             try:
@@ -73,7 +74,7 @@ class Upkeep:
             self._tell(queue, found)
             if found.more:
                 continue
-            rest = lease if found.next_deadline is None else min(lease, found.next_deadline - found.now)
+            rest = longest if found.next_deadline is None else min(longest, found.next_deadline - found.now)
             await self._clock.sleep(max(rest, 50) / 1000)
 
     async def _prune_round(self) -> None:
