@@ -493,6 +493,14 @@ SECRETS = {
     "bearer": "401 for header Authorization: Bearer hunter2hunter2",
     "mapping": "bad settings {'client_secret': 'hunter2', 'port': 1}",
     "json": '{"access_token": "hunter2"}',
+    "header": "403 for x-api-key: hunter2",
+    "colon": "cannot log in with user: me, password: hunter2",
+    "cookie": "refused Cookie: theme=dark; session=hunter2",
+    "scheme": "refused Authorization: Digest username=me, response=hunter2",
+    "JWT": "cannot verify eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.hunter2",
+    "slash in userinfo": "cannot connect to postgres://admin:a/hunter2@db.example.org/jobs",
+    "at in userinfo": "cannot connect to redis://admin:a@hunter2@db.example.org:6379/0",
+    "both in userinfo": "cannot fetch https://admin:a@b/hunter2@example.org/x",
 }
 
 
@@ -515,7 +523,10 @@ async def test_a_secret_in_an_error_is_not_stored(app: App, message: str) -> Non
 
 @pytest.mark.covers("B41")
 async def test_an_ordinary_error_is_stored_as_it_is(app: App) -> None:
-    message = "unexpected token: name, at https://example.org/a?b=c (basic check, secretary@example.org)"
+    message = (
+        "unexpected token: name, at https://example.org/a?b=c (basic check, secretary@example.org), "
+        "not at http://localhost:8080/@me or https://example.org/@scope/package"
+    )
 
     async def work(ctx: JobContext[Any]) -> None:
         raise RuntimeError(message)

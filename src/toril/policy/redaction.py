@@ -7,23 +7,48 @@ from toril.model import MAX_REASON_BYTES
 
 __all__ = ["redacted"]
 
-_WORD: Final = (
-    r"(?:passw(?:or)?d|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|authorization|cookie)[\w-]{0,32}"
-)
+_NAMES: Final = r"passw(?:or)?d|passphrase|pwd|secret|(?:api|access|private)[ _-]?key"
+_WORD: Final = rf"(?:{_NAMES}|token|authorization|cookie)[\w-]{{0,32}}"
 _QUOTED: Final = r"'[^']{0,4096}'?|\"[^\"]{0,4096}\"?"
-_PATTERNS: Final = (
+_BARE: Final = r"[^\s,;&)}\]]+"
+_URL: Final = re.compile(r"\b([A-Za-z][\w+.-]{0,30})://([^\s'\"<>]+)")
+_WEB: Final = frozenset({"http", "https", "ws", "wss"})
+_FORMS: Final = (
     (re.compile(r"(\w://)[^/\s@]{1,1024}@"), r"\1***@"),
+    (re.compile(r"(?<![\w-])eyJ[\w-]{8,}(?:\.[\w-]*){2,4}"), "***"),  # a JWT: JSON in Base64 begins like this
     (re.compile(r"\b(bearer|basic)(\s{1,4})[\w.~+/=-]{6,}", re.IGNORECASE), r"\1\2***"),
-    (re.compile(rf"({_WORD}['\"]?\s{{0,4}}=\s{{0,4}})(?:{_QUOTED}|[^\s,;&)}}\]]+)", re.IGNORECASE), r"\1***"),
-    # With a colon only where something is quoted: "unexpected token: name" should stay readable.
-    (re.compile(rf"({_WORD}['\"]\s{{0,4}}:\s{{0,4}})(?:{_QUOTED}|[^\s,;&)}}\]]+)", re.IGNORECASE), r"\1***"),
-    (re.compile(rf"({_WORD}\s{{0,4}}:\s{{0,4}})(?:{_QUOTED})", re.IGNORECASE), r"\1***"),
 )
+_LED: Final = re.compile(rf"{_NAMES}|token|authorization|cookie", re.IGNORECASE)
+_NAMED: Final = (
+    (re.compile(rf"({_WORD}['\"]?\s{{0,4}}=\s{{0,4}})(?:{_QUOTED}|{_BARE})", re.IGNORECASE), r"\1***"),
+    (re.compile(rf"({_WORD}['\"]\s{{0,4}}:\s{{0,4}})(?:{_QUOTED}|{_BARE})", re.IGNORECASE), r"\1***"),
+    (re.compile(rf"({_WORD}\s{{0,4}}:\s{{0,4}})(?:{_QUOTED})", re.IGNORECASE), r"\1***"),
+    (re.compile(rf"((?:{_NAMES})[\w-]{{0,32}}\s{{0,4}}:\s{{0,4}}+)(?!\*\*\*){_BARE}", re.IGNORECASE), r"\1***"),
+    # "unexpected token: name" should stay readable; a token of someone's is long, or its name says more.
+    (re.compile(rf"([\w-]token\s{{0,4}}:\s{{0,4}}+)(?!\*\*\*){_BARE}", re.IGNORECASE), r"\1***"),
+    (re.compile(r"(token\s{0,4}:\s{0,4})[\w.~+/=-]{16,}", re.IGNORECASE), r"\1***"),
+    # A header goes to the end of its line.
+    (re.compile(r"((?:authorization|cookie)\s{0,4}:\s{0,4}+)(?!\*\*\*|bearer\s|basic\s)[^\r\n'\"]+", re.IGNORECASE),
+     r"\1***"),
+)  # fmt: skip
 
 
 def redacted(text: str) -> str:
     """The text with passwords, tokens and what stands before the `@` of a URL replaced by asterisks."""
-    text = text[:MAX_REASON_BYTES]  # more is not kept anyway
-    for pattern, instead in _PATTERNS:
+    text = _URL.sub(_without_password, text[:MAX_REASON_BYTES])  # more is not kept anyway
+    for pattern, instead in (*_FORMS, *_NAMED) if _LED.search(text) else _FORMS:
         text = pattern.sub(instead, text)
     return text
+
+
+def _without_password(found: re.Match[str]) -> str:
+    """A URL without what stands before its last `@`: a password may have a `/` or an `@`, and so may a path. A path is
+    taken for one where there is only a host before it, or a host and a port."""
+    scheme, rest = found[1], found[2]
+    before, at, after = rest.rpartition("@")
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    _, colon, port = authority.partition(":")
+    is_path = "@" not in authority and (
+        not colon or authority.startswith("[") or (scheme.lower() in _WEB and port.isdecimal())
+    )
+    return found[0] if not at or not before or is_path else f"{scheme}://***@{after}"
