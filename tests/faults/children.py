@@ -14,6 +14,7 @@ from tests.faults.flowing import tend
 from tests.faults.ledger import Ledger
 from toril.clock import SYSTEM
 from toril.engines.sqlite import SqliteEngine, connect
+from toril.engines.sqlite.place import parse
 from toril.errors import EngineUnavailable, TorilError
 from toril.model import KEEP_ALL, Claim, Completed, NewJob, Settlement, Verdict
 from toril.states import State
@@ -140,6 +141,26 @@ async def open_as_nobody(path: str, log: str) -> None:
         ledger.note(type(error).__name__, [str(error)])
 
 
+async def share(url: str, name: str, user: int, group: int, log: str) -> None:
+    """Add 20 jobs beside another process that does the same: as a user of a group where we are root, else as we are."""
+    ledger = Ledger(log)
+    if os.getuid() == 0:
+        os.setgroups([group])
+        os.setgid(user)
+        os.setuid(user)
+    os.umask(0o022)
+    engine = connect(url)
+    await engine.open()
+    await engine.add("q", [NewJob(name="n", id=f"{name}-0")])
+    while (await engine.counts("q")).waiting < 2:  # both have the file open
+        await engine.wait(["q"], timeout=1_000)
+    for number in range(1, 20):
+        await engine.add("q", [NewJob(name="n", id=f"{name}-{number}")])
+    beside = Path(parse(url).path or "").parent.iterdir()
+    ledger.note("mode", [f"{path.name} {path.stat().st_mode & 0o777:04o}" for path in sorted(beside)])
+    await engine.close()
+
+
 async def echo(path: str, times: int) -> None:
     """Answer each job in `ping` by one in `pong`, with the time at which it was added."""
     engine, answered = await opened(path), 0
@@ -160,5 +181,5 @@ async def opened(path: str | Path) -> SqliteEngine:
 
 ROLES: dict[str, Callable[..., Awaitable[None]]] = {
     role.__name__: role
-    for role in (echo, fill, migrate_and_die, open_as_nobody, produce, visit, work, family, crowd, orphan, tend)
+    for role in (echo, fill, migrate_and_die, open_as_nobody, produce, share, visit, work, family, crowd, orphan, tend)
 }

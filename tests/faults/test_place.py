@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.faults.children import NOBODY, opened
-from tests.faults.ledger import subjects
+from tests.faults.ledger import subjects, unsound
 from tests.faults.nursery import Children
 from toril.engine import connect
 from toril.engines.sqlite import SqliteEngine, place
@@ -256,3 +256,42 @@ def test_missing_rights_are_named(
     (message,) = subjects(log, "EngineUnusable")
     assert complaint in message
     assert str(folder) in message
+
+
+@pytest.mark.covers("F103")
+@pytest.mark.parametrize(("permissions", "users"), [("0660", (65_001, 65_002)), ("0600", (65_001, 65_001))])
+def test_processes_of_a_group_or_of_one_user_share_a_file(
+    children: Children, public: Path, permissions: str, users: tuple[int, int]
+) -> None:
+    folder = public / "place"
+    folder.mkdir()
+    group = 65_000 if os.getuid() == 0 else os.getgid()
+    os.chown(folder, users[0] if os.getuid() == 0 else -1, group)
+    folder.chmod(0o2770)
+    url = f"sqlite:///{folder}/jobs.db?permissions={permissions}"
+    logs = [public / f"{number}.log" for number in range(2)]
+
+    started = [
+        children.start("share", url=url, user=user, name=f"{number}", group=group, log=log)
+        for number, (user, log) in enumerate(zip(users, logs, strict=True))
+    ]
+
+    assert [child.ended() for child in started] == [0, 0]
+    assert {line for log in logs for line in subjects(log, "mode")} == {
+        f"jobs.db {permissions}", f"jobs.db-wal {permissions}", f"jobs.db-shm {permissions}", "jobs.db-ballast 0600",
+    }  # fmt: skip
+    assert unsound(folder / "jobs.db") == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs a second user")
+async def test_other_users_cannot_open_a_file_unless_they_may(children: Children, public: Path) -> None:
+    folder, log = public / "place", public / "nobody.log"
+    folder.mkdir()
+    folder.chmod(0o777)
+    store = await opened(folder / "jobs.db")
+
+    assert children.start("open_as_nobody", path=folder / "jobs.db", log=log).ended() == 0
+    await store.close()
+
+    (message,) = subjects(log, "EngineUnusable")
+    assert "cannot be read and written by this user" in message

@@ -15,7 +15,7 @@ SERVER = ServerFacts(
 )  # fmt: skip
 FILE = FileFacts(
     place="/data/jobs.db", version="3.40.1", damage=(), journal="wal", synchronous="full", log=0, free=10**9,
-    mode=0o644, filesystem="ext4", network=False,
+    mode=0o600, filesystem="ext4", network=False,
 )  # fmt: skip
 
 
@@ -65,6 +65,7 @@ def test_each_fact_that_endangers_jobs_is_a_finding(facts: dict[str, Any], code:
         ({"log": 2**30}, "log", "warning"),
         ({"free": 1000}, "disk", "error"),
         ({"mode": 0o666}, "permissions", "warning"),
+        ({"mode": 0o644}, "permissions", "notice"),
         ({"network": True, "filesystem": "nfs4"}, "network", "error"),
     ],
 )

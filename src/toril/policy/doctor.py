@@ -170,7 +170,12 @@ def _file(facts: FileFacts, *, counted: bool) -> Iterator[Finding]:
     if facts.free is not None and facts.free < _ROOM:
         yield _error("disk", place, f"its disk has {facts.free} bytes left", "make room on the disk")
     if facts.mode is not None and facts.mode & 0o002:
-        yield _warning("permissions", place, f"everyone may write it (mode {facts.mode:04o})", f"chmod o-w {place}")
+        yield _warning("permissions", place, f"everyone may write it (mode {facts.mode:04o})", f"chmod o-rwx {place}*")
+    elif facts.mode is not None and facts.mode & 0o004:
+        yield _notice(
+            "permissions", place, f"everyone on the machine may read it, payloads included (mode {facts.mode:04o})",
+            f"chmod o-rwx {place}*",
+        )  # fmt: skip
     if facts.network:
         yield _error(
             "network", place, f"it lies on {facts.filesystem}, where SQLite's locks are not safe",

@@ -4,12 +4,12 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, Literal
 
 from toril.clock import Clock
-from toril.engines.sqlite.place import Address, check_file, named
+from toril.engines.sqlite.place import OWNER_ONLY, Address, check_file, named
 from toril.engines.sqlite.room import Ballast, is_short, size_of
 from toril.engines.sqlite.statements import migrations
 from toril.engines.sqlite.trouble import COMPLAINTS, damaged, patiently, translated
@@ -76,6 +76,7 @@ class File:
             return self._prepared(self._connect("rw"))
         if self.path is not None and size_of(self.path) == 1:
             raise damaged(self.path, "a single byte")
+        self._make()
         connection = self._connect("rwc")
         try:
             self._check(connection)
@@ -83,6 +84,28 @@ class File:
             connection.close()
             raise
         return self._prepared(connection)
+
+    def _make(self) -> None:
+        """Make the file, if there is none, with its permissions: SQLite would let everyone read it. What SQLite puts
+        beside it gets the same."""
+        if self.path is None or self.path.exists():
+            return
+        real = os.path.realpath(self.path)
+        with suppress(OSError):  # it is there by now, or SQLite says why it cannot be
+            if self.address.permissions == OWNER_ONLY:
+                _create(real, OWNER_ONLY)
+                return
+            # Under another name first: a user of the group who comes meanwhile must not find it closed.
+            fresh = f"{real}-{self._clock.unique()}"
+            _create(fresh, self.address.permissions)
+            try:
+                os.link(fresh, real)
+            except FileExistsError:
+                pass
+            except OSError:  # a disk without links
+                _create(real, self.address.permissions)
+            finally:
+                Path(fresh).unlink()
 
     def _has_log(self) -> bool:
         """Whether there are commits beside the file. The log is looked at first: it is never there before the file."""
@@ -215,6 +238,15 @@ class File:
 def _beside(path: Path | None, suffix: str) -> Path | None:
     """SQLite puts its own files beside the real one, not beside a link to it; so do we."""
     return None if path is None else Path(os.path.realpath(path) + suffix)
+
+
+def _create(path: str, permissions: int) -> None:
+    """An empty file, with these permissions whatever the umask is."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, OWNER_ONLY)
+    try:
+        os.fchmod(handle, permissions)
+    finally:
+        os.close(handle)
 
 
 def _inode(path: Path | None) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from toril.engine import redacted
 from toril.errors import EngineUnusable, InvalidOption, shown
 
-__all__ = ["Address", "check_file", "filesystem_of", "is_network", "named", "parse"]
+__all__ = ["OWNER_ONLY", "Address", "check_file", "filesystem_of", "is_network", "named", "parse"]
 
 # A file lock that is not seen by every machine, or a shared-memory map that is not shared, corrupts the file.
 _NETWORK: Final = frozenset(
@@ -19,6 +19,8 @@ _NETWORK: Final = frozenset(
 )
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _SHOWN: Final = 200
+OWNER_ONLY: Final = 0o600
+_PERMISSIONS: Final = re.compile(r"0?6[046][046]")  # its owner reads and writes it, and nobody runs it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +30,12 @@ class Address:
     path: Path | None
     synchronous: Literal["full", "normal"] = "full"
     network: Literal["refuse", "allow"] = "refuse"
+    permissions: int = OWNER_ONLY  # of a file that is made
 
 
 def parse(url: str) -> Address:
-    """`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`; with `?synchronous=normal`, `?network=allow`."""
+    """`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`; with `?synchronous=normal`, `?network=allow`,
+    `?permissions=0660`."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -54,18 +58,21 @@ def parse(url: str) -> Address:
 def _with_options(path: Path, query: str, url: str) -> Address:
     synchronous: Literal["full", "normal"] = "full"
     network: Literal["refuse", "allow"] = "refuse"
+    permissions = OWNER_ONLY
     for name, value in parse_qsl(query, keep_blank_values=True):
         match name, value:
             case "synchronous", "full" | "normal":
                 synchronous = value
             case "network", "refuse" | "allow":
                 network = value
+            case "permissions", _ if _PERMISSIONS.fullmatch(value):
+                permissions = int(value, 8)
             case _:
                 raise InvalidOption(
-                    f"{redacted(url)!r} has {shown(name + '=' + value)}; "
-                    "known are synchronous=full|normal and network=refuse|allow"
+                    f"{redacted(url)!r} has {shown(name + '=' + value)}; known are synchronous=full|normal, "
+                    "network=refuse|allow and permissions=0600, 0640, 0660 and the like"
                 )
-    return Address(path=path, synchronous=synchronous, network=network)
+    return Address(path=path, synchronous=synchronous, network=network, permissions=permissions)
 
 
 def check_file(address: Address) -> None:
