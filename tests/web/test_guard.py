@@ -9,10 +9,14 @@ from starlette.requests import HTTPConnection
 
 from tests.web.conftest import TOKEN, Served, served
 from toril import App
+from toril.clock import SYSTEM
 from toril.errors import EngineUnavailable, InvalidOption
 from toril.web import Asked, Basic, Open, Role, Tokens, Who
+from toril.web.guard import Guard, Terms
+from toril.web.problems import Problem
 
 API = b"/api/v1/queues"
+PASSWORD = "the right password"
 
 
 def request(head: bytes, body: bytes = b"", host: bytes = b"Host: 127.0.0.1\r\n") -> bytes:
@@ -47,13 +51,72 @@ async def test_wrong_credentials_are_all_told_the_same(header: str) -> None:
 
 @pytest.mark.covers("B79")
 async def test_who_guesses_has_to_wait() -> None:
-    async with served(access=Basic({"ops": ("right", Role.READ)})) as here, here.client() as client:
+    async with served(access=Basic({"ops": (PASSWORD, Role.READ)})) as here, here.client() as client:
         tries = [(await client.get("/queues", auth=("ops", "wrong"))).status_code for _ in range(21)]
-        right = await client.get("/queues", auth=("ops", "right"))
+        right = await client.get("/queues", auth=("ops", PASSWORD))
 
     assert tries == [401] * 20 + [429]
     assert right.status_code == 429
     assert 1 <= int(right.headers["retry-after"]) <= 60
+
+
+@pytest.mark.covers("B79")
+async def test_who_has_an_account_cannot_guess_the_passwords_of_others() -> None:
+    people = {"ada": ("the password of ada", Role.READ), "root": ("open sesame 12", Role.ADMIN)}
+    async with served(access=Basic(people)) as here, here.client() as client:
+        guesses = []
+        for _ in range(30):
+            guesses.append((await client.get("/queues", auth=("root", "wrong"))).status_code)
+            own = await client.get("/queues", auth=("ada", "the password of ada"))
+            assert own.status_code == 200, "whoever guesses one name does not lock another one out"
+
+    assert guesses == [401] * 20 + [429] * 10
+
+
+async def test_a_token_that_is_known_does_not_undo_wrong_tries() -> None:
+    async with served(access=Tokens({TOKEN: Role.READ, "a" * 16: Role.ADMIN})) as here, here.client() as client:
+        guesses = []
+        for _ in range(21):
+            await client.get("/queues", headers={"authorization": f"Bearer {TOKEN}"})
+            guesses.append((await client.get("/queues", headers={"authorization": "Bearer wrong"})).status_code)
+
+    assert guesses == [401] * 20 + [429]
+
+
+async def test_who_is_signed_in_is_let_in_whatever_others_at_the_address_try() -> None:
+    async with served(access=Tokens({TOKEN: Role.READ})) as here, here.client() as client:
+        root = f"http://127.0.0.1:{here.port}/"
+        signed_in = await client.post(root, data={"token": TOKEN}, headers={"origin": root.rstrip("/")})
+        tries = [
+            (await client.get("/queues", headers={"authorization": "Bearer wrong"})).status_code for _ in range(21)
+        ]
+        known = await client.get("/queues")
+
+    assert (signed_in.status_code, tries[-1], known.status_code) == (303, 429, 200)
+
+
+async def test_a_network_of_ipv6_is_one_client() -> None:
+    guard = Guard(Terms(access=Open()), SYSTEM)
+    for last in range(20):
+        guard.refuse_secret(f"2001:db8::{last:x}", "ops")
+
+    with pytest.raises(Problem, match="too many wrong tries"):
+        guard.check_tries("2001:db8::ffff", "ops")
+    guard.check_tries("2001:db8:0:1::1", "ops")
+    guard.check_tries("2001:db8::ffff", "ada")
+
+
+@pytest.mark.parametrize(
+    ("people", "why"),
+    [({}, "at least one name"), ({"ops": ("hunter2", Role.READ)}, "'ops' needs at least 12 characters"),
+     ({"ops": ("", Role.READ)}, "'ops' needs at least 12 characters"),
+     ({"a:b": ("a long password", Role.READ)}, "no colon"), ({"": ("a long password", Role.READ)}, "not empty")],
+)  # fmt: skip
+def test_a_password_that_can_be_guessed_is_refused(people: dict[str, tuple[str, Role]], why: str) -> None:
+    with pytest.raises(InvalidOption, match=why) as refused:
+        Basic(people)
+
+    assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.covers("B80")
@@ -73,6 +136,7 @@ async def test_only_our_own_names_are_answered_to(host: bytes, status: int) -> N
     ("headers", "status"),
     [({"sec-fetch-site": "cross-site"}, 403), ({"sec-fetch-site": "same-site"}, 403),
      ({"sec-fetch-site": "same-origin"}, 200), ({"origin": "http://evil.example"}, 403), ({"origin": "null"}, 403),
+     ({"origin": "http://["}, 403),
      ({"cookie": "a=b"}, 403), ({}, 200)],
 )  # fmt: skip
 async def test_another_sites_page_changes_nothing(here: Served, headers: dict[str, str], status: int) -> None:

@@ -144,9 +144,9 @@ async def test_a_ticket_ends_with_its_week() -> None:
 
 
 async def test_a_name_and_password_need_no_page_to_enter() -> None:
-    async with served(access=Basic({"ops": ("right", Role.OPERATE)})) as here, browser(here) as client:
+    async with served(access=Basic({"ops": ("a long password", Role.OPERATE)})) as here, browser(here) as client:
         asked = await client.get("/")
-        page = await client.get("/", auth=("ops", "right"))
+        page = await client.get("/", auth=("ops", "a long password"))
 
     assert asked.headers["www-authenticate"].startswith("Basic")
     assert "ops, may operate" in page.text

@@ -14,15 +14,16 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 from starlette.requests import HTTPConnection
 
 from toril.clock import SYSTEM, Clock
-from toril.errors import InvalidOption
+from toril.errors import InvalidOption, shown
 
 __all__ = [
-    "COOKIE", "Access", "Asked", "Basic", "Nobody", "Open", "Role", "SignsIn", "Ticket", "Tokens", "Who", "holds",
-    "is_loopback", "ticket_for",
+    "COOKIE", "Access", "Asked", "Basic", "Named", "Nobody", "Open", "Role", "SignsIn", "Ticket", "Tokens", "Who",
+    "holds", "is_loopback", "ticket_for",
 ]  # fmt: skip
 
 COOKIE: Final = "toril"
 _SHORTEST: Final = 16  # characters of a token: one that can be guessed is none
+_SHORTEST_PASSWORD: Final = 12  # characters: at 20 tries a minute nobody guesses one that is not in a dictionary
 _SIGNED_IN: Final = 7 * 86_400  # seconds that a browser stays signed in
 _PROXY_HEADERS: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
 
@@ -61,6 +62,14 @@ class SignsIn(Protocol):
 
     def ticket(self, secret: str) -> Ticket | None:
         """What a browser keeps in place of the secret; None if the secret is wrong."""
+
+
+@runtime_checkable
+class Named(Protocol):
+    """An access whose credentials name someone: wrong tries are counted by that name."""
+
+    def named(self, connection: HTTPConnection) -> str:
+        """Whom the credentials claim to be; empty if they do not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +134,22 @@ class Tokens:
 
 
 class Basic:
-    """A name and a password, asked for by the browser: `Basic({"ops": ("…", Role.OPERATE)})`."""
+    """A name and a password, asked for by the browser: `Basic({"ops": ("…", Role.OPERATE)})`. A password has at least
+    12 characters."""
 
     challenge: str | None = 'Basic realm="toril", charset="UTF-8"'
 
     def __init__(self, people: Mapping[str, tuple[str, Role]]) -> None:
-        if not people or any(not password for password, _ in people.values()):
-            raise InvalidOption("Basic needs at least one name, and a password for each")
+        if not people:
+            raise InvalidOption("Basic needs at least one name with its password and role")
+        for name, (password, _) in people.items():
+            if not name or ":" in name:
+                raise InvalidOption(f"a name of Basic is not empty and has no colon, and {shown(name)} does not fit")
+            if not isinstance(password, str) or len(password) < _SHORTEST_PASSWORD:
+                raise InvalidOption(
+                    f"the password of {shown(name)} needs at least {_SHORTEST_PASSWORD} characters; "
+                    "make one with `openssl rand -base64 18`"
+                )
         self._known = [
             (_digest(f"{name}:{password}".encode()), Who(name, role)) for name, (password, role) in people.items()
         ]
@@ -140,6 +158,10 @@ class Basic:
         digest = _digest(_credentials(connection.headers.get("authorization", "")))
         found = [who for known, who in self._known if hmac.compare_digest(known, digest)]
         return found[0] if found else None
+
+    def named(self, connection: HTTPConnection) -> str:
+        name, _, _ = _credentials(connection.headers.get("authorization", "")).partition(b":")
+        return name.decode("utf-8", "replace")
 
 
 Answer: TypeAlias = Who | Role | None

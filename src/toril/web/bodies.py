@@ -13,6 +13,7 @@ __all__ = ["form_field", "read_form", "read_json"]
 
 MAX_BODY: Final = 1024 * 1024
 _FORM: Final = 8 * 1024
+_FIELDS: Final = 10
 _DEPTH: Final = 100
 _PATIENCE: Final = 5.0  # seconds between two parts of a body, and for a form, which strangers may send, as a whole
 
@@ -36,7 +37,10 @@ async def read_form(receive: Receive) -> bytes:
 
 def form_field(form: bytes, name: str) -> str:
     """One field of a form; empty if it was not sent."""
-    return parse_qs(form.decode("utf-8", "replace"), max_num_fields=10).get(name, [""])[0]
+    try:
+        return parse_qs(form.decode("utf-8", "replace"), max_num_fields=_FIELDS).get(name, [""])[0]
+    except ValueError:
+        raise Problem(400, "bad_form", f"a form here has at most {_FIELDS} fields") from None
 
 
 async def _whole(receive: Receive, most: int = MAX_BODY) -> bytes:

@@ -1,5 +1,6 @@
 """Before anything is looked up: is this a request that we answer, from someone we know, meant by them?"""
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,7 +11,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from toril.clock import Clock
-from toril.web.access import Access, Who
+from toril.web.access import Access, Named, Who
 from toril.web.bodies import MAX_BODY
 from toril.web.paths import canonical
 from toril.web.problems import Problem
@@ -19,9 +20,10 @@ __all__ = ["Guard", "Terms"]
 
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _LONGEST_URL: Final = 8 * 1024
-_TRIES: Final = 20  # wrong credentials from one address in a minute
+_TRIES: Final = 20  # wrong credentials for one name from one address in a minute
 _MINUTE: Final = 60.0
-_ADDRESSES: Final = 10_000  # that are remembered
+_REMEMBERED: Final = 10_000  # addresses and names with wrong tries
+_NAME: Final = 64  # characters of a name by which tries are counted
 _HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -42,7 +44,7 @@ class Guard:
 
     terms: Terms
     clock: Clock
-    _failed: dict[str, list[float]] = field(default_factory=dict)
+    _failed: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 
     def check_path(self, scope: Scope) -> None:
         """The path is brought into its one form."""
@@ -63,34 +65,41 @@ class Guard:
             raise Problem(421, "wrong_host", "this host is not served here; add its name to the allowed hosts")
 
     async def admit(self, connection: HTTPConnection, address: str) -> Who:
-        """Who asks. Strangers are told what to send; an address that guesses is told to wait."""
-        self.check_tries(address)
+        """Who asks. Strangers are told what to send; an address that guesses is told to wait. Only credentials that
+        could be guessed count: whoever has a session is let in, whatever others at the same address try."""
         access = self.terms.access
+        tries = "authorization" in connection.headers
+        name = access.named(connection) if tries and isinstance(access, Named) else ""
+        if tries:
+            self.check_tries(address, name)
         who = await access.who(connection)
         if who is not None:
-            self._failed.pop(address, None)
-            return who
-        if "authorization" in connection.headers:
-            self.refuse_secret(address)
+            return who  # without forgetting wrong tries, or whoever has an account could guess all others' passwords
+        if tries:
+            self.refuse_secret(address, name)
         if access.challenge is None:
             raise Problem(403, "forbidden", "access from here was not arranged; give a token, see the manual on HTTP")
         raise Problem(401, "who_are_you", "this needs credentials", headers={"www-authenticate": access.challenge})
 
-    def refuse_secret(self, address: str) -> None:
-        """A secret that was typed and is wrong counts like a wrong one that was sent."""
-        now = self.clock.monotonic()
-        self._remember(address, [*self._tries(address, now), now])
+    def refuse_secret(self, address: str, name: str = "") -> None:
+        """Count a wrong secret, be it sent with a request or typed into a form."""
+        key, now = _counted(address, name), self.clock.monotonic()
+        tries = [*self._tries(key, now), now]
+        self._failed.pop(key, None)
+        if len(self._failed) >= _REMEMBERED:
+            self._failed.pop(next(iter(self._failed)))  # whose last try is longest ago
+        self._failed[key] = tries
 
-    def check_tries(self, address: str) -> None:
-        """Whether an address may try at all."""
+    def check_tries(self, address: str, name: str = "") -> None:
+        """Whether an address may try at all to be this name."""
         now = self.clock.monotonic()
-        tries = self._tries(address, now)
+        tries = self._tries(_counted(address, name), now)
         if len(tries) >= _TRIES:
             wait = max(1, round(_MINUTE - (now - tries[0])))
             raise Problem(429, "too_many_tries", "too many wrong tries", headers={"retry-after": str(wait)})
 
-    def _tries(self, address: str, now: float) -> list[float]:
-        return [at for at in self._failed.get(address, ()) if now - at < _MINUTE]
+    def _tries(self, key: tuple[str, str], now: float) -> list[float]:
+        return [at for at in self._failed.get(key, ()) if now - at < _MINUTE]
 
     def address(self, scope: Scope, headers: Headers) -> str:
         """Whence it comes; a proxy's word on that counts only if we know the proxy."""
@@ -106,10 +115,16 @@ class Guard:
         forwarded = headers.get("x-forwarded-proto", "") if peer in self.terms.proxies else ""
         return bool(scope.get("scheme") == "https" or forwarded == "https")
 
-    def _remember(self, address: str, tries: list[float]) -> None:
-        if len(self._failed) >= _ADDRESSES:
-            self._failed.pop(next(iter(self._failed)))
-        self._failed[address] = tries
+
+def _counted(address: str, name: str) -> tuple[str, str]:
+    """By what wrong tries are counted. A client of IPv6 has a network of addresses to itself."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address, name[:_NAME]
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
+        return str(ipaddress.ip_network((found, 64), strict=False)), name[:_NAME]
+    return address, name[:_NAME]
 
 
 def check_own(headers: Headers) -> None:
@@ -119,10 +134,18 @@ def check_own(headers: Headers) -> None:
         raise Problem(403, "cross_site", "this was sent by another site's page")
     if origin == "null" and site == "same-origin":
         return  # a form of a page that sends no referrer, which ours do not
-    if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+    if origin is not None and _netloc(origin) != headers.get("host", "").lower():
         raise Problem(403, "cross_site", "this was sent by another site's page")
     if site is None and origin is None and "cookie" in headers:
         raise Problem(403, "cross_site", "a browser says where a request comes from, and this one does not")
+
+
+def _netloc(origin: str) -> str | None:
+    """The host and port of an origin; None if it is no URL."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def check_meant(method: str, headers: Headers) -> None:
@@ -133,6 +156,8 @@ def check_meant(method: str, headers: Headers) -> None:
     length = headers.get("content-length", "0")
     if length == "0" and "transfer-encoding" not in headers:
         return
+    if not (length.isascii() and length.isdecimal()):
+        raise Problem(400, "bad_length", "content-length is a number", headers={"connection": "close"})
     if len(length) > 9 or int(length) > MAX_BODY:
         raise Problem(413, "too_large", f"a body has at most {MAX_BODY} bytes", headers={"connection": "close"})
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
