@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from toril.errors import InvalidName, InvalidOption, NotFound, shown
@@ -30,8 +31,10 @@ from toril.model import (
     WorkerView,
 )
 from toril.policy.figures import Range
+from toril.policy.redaction import redacted
 from toril.policy.retry import Seconds, milliseconds
 from toril.searching import QueueSearch, StateName, as_state
+from toril.showing import Part
 from toril.states import State
 from toril.why import Explanation, ended, why
 
@@ -98,6 +101,8 @@ class QueueOperations(QueueSearch):
         limits = Limits(rate=queue.options.rate_limit, precedence=precedence)
         standing = await self.store.explain(self.name, job_id, limits)
         workers, circuit = await self.store.workers(self.name), await self._circuit_of(record)
+        if record.failure is not None:
+            record = replace(record, failure=replace(record.failure, reason=self._error(record)))
         return why(record, await self.store.queue(self.name), standing, workers, circuit)
 
     async def _circuit_of(self, record: JobRecord) -> Circuit | None:
@@ -121,7 +126,9 @@ class QueueOperations(QueueSearch):
         for ending in Ending:
             for run in (await self.store.runs(self.name, ending, limit=1000)).items:
                 if run.id == job_id:
-                    return ended(run)
+                    part: Part = "error" if ending is Ending.FAILED else "result"
+                    text = redacted(self.redaction.text(run.text, part, self.name, run.name) or "")
+                    return ended(replace(run, text=text))
         raise NotFound(f"there is no job {shown(job_id)} in queue {self.name!r}, and nothing is remembered of one")
 
     @property

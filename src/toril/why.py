@@ -3,12 +3,27 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
-from toril.model import Circuit, CircuitState, JobRecord, QueueView, Run, Standing, WorkerView
+from toril.model import (
+    CANCELLED_KIND,
+    Cause,
+    Circuit,
+    CircuitState,
+    Ending,
+    Failure,
+    JobRecord,
+    QueueView,
+    Run,
+    Standing,
+    WorkerView,
+)
 from toril.states import State
 
 __all__ = ["Explanation", "ended", "why"]
+
+
+_ENDED: Final = {Cause.COMPLETED: "completed", Cause.CANCELLED: "was cancelled", Cause.EXPIRED: "expired"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +51,10 @@ def why(
                 "completed", f"It completed {_at(record.finished_at)}.", {"finished_at": record.finished_at}
             )
         case State.FAILED:
-            reason = record.failure.reason if record.failure else "no reason is known"
-            facts = {"finished_at": record.finished_at, "error": reason, "attempts_made": record.attempts_made}
-            return Explanation("failed", f"It failed {_at(record.finished_at)}: {reason}", facts)
+            failure = record.failure or Failure("no reason is known")
+            facts = {"finished_at": record.finished_at, "error": failure.reason, "attempts_made": record.attempts_made}
+            what = "was cancelled" if failure.kind == CANCELLED_KIND else "failed"
+            return Explanation("failed", f"It {what} {_at(record.finished_at)}: {failure.reason}", facts)
         case State.WAITING_CHILDREN:
             return _waiting_for_children(standing)
         case State.DELAYED if record.due is not None and record.due > standing.now:
@@ -55,7 +71,10 @@ def why(
 def ended(run: Run) -> Explanation:
     """A job of which only the run record is left."""
     facts = {"finished_at": run.finished_at, "cause": run.cause.value, "text": run.text}
-    return Explanation("ended", f"It ended {_at(run.finished_at)} ({run.cause.value}) and was not kept.", facts)
+    sentence = f"It {_ENDED.get(run.cause, 'failed')} {_at(run.finished_at)} and was not kept."
+    if run.ending is Ending.FAILED and run.text:
+        sentence += f" The reason: {run.text}"
+    return Explanation("ended", sentence, facts)
 
 
 def _waiting_for_children(standing: Standing) -> Explanation:

@@ -261,6 +261,17 @@ def test_a_job_can_be_retried_promoted_cancelled_and_removed(
     assert (None if found is None or found.record is None else found.record.state) == state
 
 
+@pytest.mark.parametrize("words", ["email next", "next"])
+def test_why_tells_the_reason_of_a_cancellation(toril: Toril, url: str, words: str) -> None:
+    shop(url)
+    toril("job", "cancel", "next", "--reason", "the customer left")
+
+    told = toril("job", "why", *words.split()).stdout
+
+    assert told.startswith("It was cancelled ")
+    assert told.endswith(" UTC and was not kept. The reason: the customer left\n")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

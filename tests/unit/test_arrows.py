@@ -36,7 +36,9 @@ ARROWS: dict[str, set[str]] = {
     "adding": {"codec", "errors", "model", "policy"},
     "job": PRODUCER | {"history", "events", "queue"},
     "why": {"model", "states"},
-    "operations": PRODUCER | {"events", "groups", "history", "metrics", "job", "queue", "searching", "why"},
+    "operations": PRODUCER
+    | {"events", "groups", "history", "metrics", "job", "queue", "searching"}
+    | {"showing", "why"},
     "searching": PRODUCER | {"job", "portal", "queue", "showing"},
     "showing": {"errors", "logs", "policy"},
     "storing": {"model", "portal"},

@@ -229,9 +229,30 @@ async def test_jobs_that_have_ended(timed: Timed) -> None:
         answers = [await at.queue.why(each.id) for each in (failed, gone)]
 
         assert answers[0].sentence == "It failed 2027-01-15 08:00:00 UTC: no good"
-        assert answers[1].sentence == "It ended 2027-01-15 08:00:00 UTC (failed) and was not kept."
+        assert answers[1].sentence == "It failed 2027-01-15 08:00:00 UTC and was not kept. The reason: no good"
         with pytest.raises(NotFound, match="nothing is remembered"):
             await at.queue.why("never")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("runs", [True, False])
+async def test_a_cancelled_job_with_the_reason(timed: Timed, runs: bool, kept: bool) -> None:
+    async with stage(timed) as (at, started):
+        if not runs:
+            await at.queue.pause()
+        job = await at.queue.add("hold", keep_failed=kept)
+        if runs:
+            await started.wait()
+        await job.cancel("the customer left, password=hunter2")
+        while (record := await at.queue.job(job.id)) is not None and await record.state() != "failed":
+            at.test.clock.advance(100)
+            await asyncio.sleep(0.001)
+
+        answer = await at.queue.why(job.id)
+
+    when, reason = "It was cancelled 2027-01-15 08:00:", "the customer left, password=***"
+    assert answer.sentence.startswith(when)
+    assert answer.sentence.endswith(f" UTC: {reason}" if record else f" UTC and was not kept. The reason: {reason}")
 
 
 async def test_a_group_that_is_at_its_limit(timed: Timed) -> None:

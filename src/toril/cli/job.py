@@ -47,7 +47,7 @@ def why(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
     """Say why a job does not run, or what became of it."""
 
     async def ask(app: App) -> tuple[str, Explanation]:
-        name = (await found_job(app, queue, job_id)).queue.name if queue is None else (await declared(app, queue)).name
+        name = await _where(app, job_id) if queue is None else (await declared(app, queue)).name
         return name, await app.queue(name).why(job_id)
 
     name, answer = on_store(place, ask)
@@ -128,6 +128,14 @@ async def found_job(app: App, queue: str | None, job_id: str) -> Job[Any]:
     if not found:
         raise NotFound(f"there is no job {job_id!r} in {'any queue' if queue is None else f'queue {queue!r}'}")
     return found[0]
+
+
+async def _where(app: App, job_id: str) -> str:
+    """The queue of a job, or the one in which it has ended."""
+    try:
+        return (await found_job(app, None, job_id)).queue.name
+    except NotFound:
+        return str((await _remembered(app, None, job_id))["queue"])
 
 
 async def _shown(app: App, queue: str | None, job_id: str) -> tuple[str, dict[str, Any]]:
