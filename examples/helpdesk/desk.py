@@ -46,9 +46,8 @@ def declared(name: str, handlers: Mapping[str, Callable[..., Any]], **special: U
     )
 
 
-def hosted_only(fn: Any) -> Any:
-    """For what only we do, who run it for customers. Elsewhere such a job is skipped, and its schedule is not made."""
-    return only_if(settings.is_hosted, f"Skipping {fn.__name__} in self-hosted mode")(fn)
+# For what only we do, who run it for customers. Elsewhere such a job is skipped, and its schedule is not made.
+hosted_only = only_if(settings.is_hosted, "Skipping {job} in self-hosted mode")
 
 
 @app.on_start

@@ -20,6 +20,7 @@ __all__ = [
     "AddOptions",
     "Defaults",
     "Keeping",
+    "LogLevel",
     "QueueOptions",
     "Subject",
     "Unknown",
@@ -33,6 +34,7 @@ __all__ = [
 Keeping: TypeAlias = "int | bool | Keep"
 Subject: TypeAlias = str | Callable[[Any], str]
 Unknown: TypeAlias = Literal["fail", "release"]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ class QueueOptions:
     breaker: Breaker | None = None
     subject: Subject | None = None
     target_wait: int = 120_000
+    log_level: LogLevel | None = None
     strategies: Mapping[str, BackoffStrategy] = field(default_factory=dict)
 
 

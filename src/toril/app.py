@@ -1,6 +1,7 @@
 """The app: what one declares, and the two ways to use it, as a producer and as a worker process."""
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
 
-from toril.adding import Keeping, Subject, Unknown
+from toril.adding import Keeping, LogLevel, Subject, Unknown
 from toril.alerts import Alerts
 from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
@@ -119,6 +120,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         breaker: Breaker | None = None,
         subject: Subject | None = None,
         target_wait: Seconds = 120.0,
+        log_level: LogLevel | None = None,
     ) -> Queue:
         """Declare a queue, or, with nothing but its name, get the one declared before."""
         name = check_queue_name(name)
@@ -340,7 +342,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
     def _log_events(self) -> None:
         if not self._watched:
             self._watched = True
-            watch(self.events)
+            watch(self.events, self._log_levels())
 
     def _reaper(self, name: str, **options: Any) -> "Reaper":
         from toril.reaper import Reaper  # noqa: PLC0415 - as above
@@ -370,6 +372,11 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         """Stop, but never in a hurry, however often it is asked for."""
         if self._process is None or not self._process.stopping:
             self.stop()
+
+    def _log_levels(self) -> dict[str, int]:
+        """The queues that have a log level of their own."""
+        own = {name: queue.options.log_level for name, queue in self.queues.items()}
+        return {name: getattr(logging, level.upper()) for name, level in own.items() if level is not None}
 
     def _over(self) -> None:
         self._working, self._process = False, None

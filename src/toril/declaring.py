@@ -2,9 +2,9 @@
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
-from toril.adding import Keeping, QueueOptions, Unknown, as_keep
+from toril.adding import Keeping, LogLevel, QueueOptions, Unknown, as_keep
 from toril.errors import InvalidOption, shown
 from toril.model import DEAD_LETTERS, MAX_DELAY, MAX_TIMEOUT, GroupLimits, RateLimit, whole
 from toril.policy.breaker import Breaker
@@ -17,14 +17,14 @@ UNSAID: dict[str, Any] = {
     "handlers": None, "concurrency": 1, "lease": 30.0, "renew": None, "retry": Retry(), "timeout": None,
     "rate_limit": None, "max_stalls": 1, "max_waiting": None, "groups": None, "priority_first": False,
     "keep_completed": 0, "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True, "breaker": None,
-    "subject": None, "target_wait": 120.0,
+    "subject": None, "target_wait": 120.0, "log_level": None,
 }  # fmt: skip
 
 
 def checked(
     *, concurrency: int, lease: Seconds, renew: Seconds | None, retry: Retry, timeout: Seconds | None, max_stalls: int,
     max_waiting: int | None, keep_completed: Keeping, keep_failed: Keeping, unknown: Unknown, target_wait: Seconds,
-    **rest: Any,
+    log_level: LogLevel | None, **rest: Any,
 ) -> QueueOptions:  # fmt: skip
     """The options in the units of the store; `InvalidOption` names the one that is out of its range."""
     lease_ms, renew_ms = renewal(lease, renew, least=1000)
@@ -33,6 +33,8 @@ def checked(
         raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
     if unknown not in ("fail", "release"):
         raise InvalidOption(f"unknown must be 'fail' or 'release', not {shown(unknown)}")
+    if log_level is not None and log_level not in get_args(LogLevel):
+        raise InvalidOption(f"log_level must be one of {', '.join(get_args(LogLevel))}, not {shown(log_level)}")
     return QueueOptions(
         concurrency=whole("concurrency", concurrency, 1, 10_000),
         lease=lease_ms,
@@ -45,6 +47,7 @@ def checked(
         keep_failed=as_keep("keep_failed", keep_failed),
         unknown=unknown,
         target_wait=milliseconds("target_wait", target_wait, 1, MAX_DELAY),
+        log_level=log_level,
         **rest,
     )
 

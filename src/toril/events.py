@@ -28,7 +28,8 @@ _log = logging.getLogger("toril")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
     """Something that happened to a job here. Times are milliseconds; `attempt` counts from 1, and is 0 before it.
-    `detail` is the progress, a result's summary, or the traceback of what went wrong."""
+    `detail` is the progress, a result's summary, or the traceback of what went wrong. A failed attempt says how many
+    there may be at most; a job that completed because it was skipped says why."""
 
     queue: str
     job_id: str
@@ -40,6 +41,8 @@ class JobEvent:
     kind: str | None = None
     delay: int | None = None
     subject: str | None = None
+    max_attempts: int | None = None
+    skipped: str | None = None
     detail: Any = None
 
 

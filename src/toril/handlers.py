@@ -80,7 +80,8 @@ def handler(
 
 
 def only_if(predicate: Callable[[], bool], reason: str) -> Callable[[F], F]:
-    """Run the handler only while `predicate()` holds; else the job completes at once as skipped, for `reason`."""
+    """Run the handler only while `predicate()` holds; else the job completes at once as skipped, for `reason`, which is
+    logged in place of "job completed". `{job}` in it stands for the job's name."""
     if not callable(predicate) or inspect.iscoroutinefunction(predicate):
         raise TypeError(f"a predicate must be a plain function without arguments, not {shown(predicate)}")
     if not isinstance(reason, str):

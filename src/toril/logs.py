@@ -1,8 +1,9 @@
 """The words for what happens, and the job's own facts on every log record that is written while it runs."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Final
 
 from toril.clock import SYSTEM
@@ -14,6 +15,7 @@ log: Final = logging.getLogger("toril")
 log.addHandler(logging.NullHandler())  # else Python prints warnings itself where nobody has configured logging
 
 _TELL: Final = 10.0  # seconds between two lines about a store that is away
+_UNSHOWN: Final = ("detail", "skipped")  # in a line: they are too long, or its first words
 
 # (queue, job id, job name, attempt) of the attempt that runs in this context.
 current: Final[ContextVar[tuple[str, str, str, int] | None]] = ContextVar("toril_job", default=None)
@@ -31,12 +33,31 @@ class JobFields(logging.Filter):
         return True
 
 
-_LINES: Final[dict[EventName, tuple[int, str]]] = {
+def _completed(event: JobEvent) -> str:
+    return "job completed" if event.skipped is None else event.skipped
+
+
+def _failed(event: JobEvent) -> str:
+    if event.max_attempts is None:  # it was never started
+        return "job failed"
+    exhausted = event.attempt >= event.max_attempts
+    return f"{_failure(event)}, {'exhausted retries' if exhausted else 'will not be tried again'}"
+
+
+def _retrying(event: JobEvent) -> str:
+    return f"{_failure(event)}, will be tried again"
+
+
+def _failure(event: JobEvent) -> str:
+    return "job first failure" if event.attempt == 1 else "job failed"
+
+
+_LINES: Final[dict[EventName, tuple[int, str | Callable[[Any], str]]]] = {
     "added": (logging.DEBUG, "job added"),
     "active": (logging.DEBUG, "job started"),
-    "completed": (logging.INFO, "job completed"),
-    "failed": (logging.ERROR, "job failed"),
-    "retrying": (logging.WARNING, "job failed, will be tried again"),
+    "completed": (logging.INFO, _completed),
+    "failed": (logging.ERROR, _failed),
+    "retrying": (logging.WARNING, _retrying),
     "snoozed": (logging.INFO, "job snoozed"),
     "released": (logging.INFO, "job given back"),
     "parked": (logging.INFO, "job waits for its children"),
@@ -81,23 +102,32 @@ class Outages:
 outages: Final = Outages()
 
 
-def watch(events: Events) -> None:
-    """Have the log written from the events. Lines that the level would drop are not even listened for."""
+def watch(events: Events, levels: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Have the log written from the events. Queues that have a level of their own go by it, whatever the logger's is.
+    Lines that no level lets through are not even listened for."""
     for name, (level, message) in _LINES.items():
-        if log.isEnabledFor(level):
-            events.on(name, _line(level, message))
+        if log.isEnabledFor(level) or any(level >= own for own in levels.values()):
+            events.on(name, _line(level, message, levels))
 
 
-def _line(level: int, message: str) -> Any:
+def _line(level: int, message: str | Callable[[Any], str], levels: Mapping[str, int]) -> Any:
     def write(event: JobEvent | WorkerEvent) -> None:
         if isinstance(event, WorkerEvent) and event.kind == AWAY:
             outages.tell(event.error or "")
             return
+        if not _is_wanted(level, levels.get(event.queue or "")):
+            return
         facts = {name: getattr(event, name) for name in event.__slots__ if getattr(event, name) is not None}
-        shown = " ".join(f"{name}={_word(value)}" for name, value in facts.items() if name != "detail")
-        log.log(level, "%s %s", message, shown, extra=facts)
+        shown = " ".join(f"{name}={_word(value)}" for name, value in facts.items() if name not in _UNSHOWN)
+        words = (message if isinstance(message, str) else message(event), shown)
+        log.handle(log.makeRecord(log.name, level, __file__, 0, "%s %s", words, None, extra=facts))
 
     return write
+
+
+def _is_wanted(level: int, own: int | None) -> bool:
+    """Whether a line of this level is written, for a queue with this level of its own."""
+    return log.isEnabledFor(level) if own is None else level >= own and log.manager.disable < level
 
 
 def _word(value: object) -> str:

@@ -88,7 +88,7 @@ def test_the_log_says_what_happens_in_readable_lines(fresh: Fresh, toril: Toril,
     assert f"INFO    jobs:app on {url}: email (1), other (1)\n" in log
     assert r"greeting ada\x1b[2J [mine queue=email job_id=1]" in log
     assert "INFO    job completed queue=email job_id=1 job_name=greet attempt=1" in log
-    assert "ERROR   job failed queue=email job_id=2" in log
+    assert "ERROR   job first failure, exhausted retries queue=email job_id=2" in log
     assert "\x1b" not in log
 
 

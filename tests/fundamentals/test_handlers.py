@@ -356,6 +356,24 @@ async def test_a_job_whose_condition_does_not_hold_is_skipped(app: App) -> None:
 
 
 @pytest.mark.covers("R030")
+async def test_a_skipped_job_is_logged_by_its_reason_which_may_name_the_job(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One condition serves many handlers."""
+    caplog.set_level(logging.INFO, "toril")
+    hosted = only_if(lambda: False, "Skipping {job} in self-hosted mode")
+    queue = app.queue("q", {"bill": hosted(double), "send": hosted(handler(double, timeout=5))})
+    jobs = [await queue.add(name, 1, result_ttl=60) for name in ("bill", "send")]
+    await drained(app)
+
+    lines = [record for record in caplog.records if hasattr(record, "job_id")]
+    assert [(line.levelname, line.getMessage().split(" queue=")[0], vars(line)["job_name"]) for line in lines] == [
+        ("INFO", "Skipping bill in self-hosted mode", "bill"), ("INFO", "Skipping send in self-hosted mode", "send"),
+    ]  # fmt: skip
+    assert await jobs[0].result(5) == {"skipped": True, "reason": "Skipping bill in self-hosted mode"}
+
+
+@pytest.mark.covers("R030")
 async def test_a_condition_that_fails_is_a_failed_attempt(app: App) -> None:
     def broken() -> bool:
         raise RuntimeError("the mode is not known")
@@ -479,7 +497,7 @@ async def test_every_queue_tells_the_same_story_without_code_of_its_own(
         assert sorted(heard[queue.name]) == ["completed", "failed", "retrying", "retrying"]
         lines = [record for record in caplog.records if getattr(record, "queue", None) == queue.name]
         (done,) = [line.__dict__ for line in lines if line.getMessage().startswith("job completed")]
-        failed = [line.__dict__ for line in lines if "failed" in line.getMessage()]
+        failed = [line.__dict__ for line in lines if "job f" in line.getMessage()]
         assert (done["job_name"], done["job_id"]) == ("good", "1")
         assert done["duration"] >= 0
         assert [(line["job_name"], line["error"], line["attempt"]) for line in failed] == [

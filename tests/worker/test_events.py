@@ -101,15 +101,61 @@ async def test_each_ending_has_one_log_line_with_the_same_fields(app: App, caplo
     told = [record for record in caplog.records if hasattr(record, "job_id")]
     lines = {(each.levelname, each.getMessage().split(" queue=")[0], getattr(each, "job_id", "")) for each in told}
     assert lines == {
-        ("WARNING", "job failed, will be tried again", jobs["flaky"].id),
+        ("WARNING", "job first failure, will be tried again", jobs["flaky"].id),
         ("INFO", "job completed", jobs["flaky"].id),
-        ("ERROR", "job failed", jobs["fail"].id),
+        ("ERROR", "job first failure, will not be tried again", jobs["fail"].id),
         ("INFO", "job cancelled gracefully", jobs["cancelled"].id),
     }
     for each in told:
         fields = vars(each)
         assert (fields["queue"], fields["job_name"]) == ("q", "act")
         assert fields["duration"] >= 0
+
+
+@pytest.mark.covers("R088", "R089")
+async def test_the_log_tells_the_first_failure_of_a_job_and_that_it_exhausted_its_retries(
+    app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "toril")
+
+    async def fail(ctx: JobContext[int]) -> None:
+        raise ValueError("no good")
+
+    queue = app.queue("q", [fail], retry=Retry(attempts=3, backoff=Fixed(0.01)))
+    seen = Seen(app, "failed")
+    async with working(app):
+        thrice, once = await queue.add(fail, 1), await queue.add(fail, 2, attempts=1)
+        await seen.until("failed", 2)
+
+    lines = [(vars(each)["job_id"], each.getMessage().split(" queue=")[0])
+             for each in caplog.records if each.levelno >= logging.WARNING and hasattr(each, "job_id")]  # fmt: skip
+    assert [line for job, line in lines if job == thrice.id] == [
+        "job first failure, will be tried again", "job failed, will be tried again", "job failed, exhausted retries",
+    ]  # fmt: skip
+    assert [line for job, line in lines if job == once.id] == ["job first failure, exhausted retries"]
+
+
+@pytest.mark.covers("R024")
+async def test_a_queue_can_have_a_log_level_of_its_own(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    """Quieter or louder than the process, which is at INFO."""
+    caplog.set_level(logging.INFO, "toril")
+    caplog.handler.setLevel(logging.NOTSET)
+    levels = {"quiet": "warning", "usual": None, "loud": "debug"}
+    retry = Retry(attempts=2, backoff=Fixed(0.01))
+    queues = [app.queue(name, {"act": act}, retry=retry, log_level=level) for name, level in levels.items()]  # type: ignore[arg-type]
+    seen = Seen(app, "completed")
+    async with working(app):
+        for queue in queues:
+            await queue.add("act", "flaky")
+        await seen.until("completed", 3)
+
+    told = [(vars(each)["queue"], each.getMessage().split(" queue=")[0])
+            for each in caplog.records if hasattr(each, "job_id")]  # fmt: skip
+    failed, done = "job first failure, will be tried again", "job completed"
+    assert [line for queue, line in told if queue == "quiet"] == [failed]
+    assert [line for queue, line in told if queue == "usual"] == [failed, done]
+    loud = [line for queue, line in told if queue == "loud" and line != "job added"]
+    assert loud == ["job started", failed, "job started", done]
 
 
 def test_it_is_silent_unless_logging_is_configured(tmp_path: Path) -> None:

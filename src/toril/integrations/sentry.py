@@ -129,5 +129,6 @@ def _tell_once() -> None:
 def _told_already(event: "Event", hint: "Hint") -> "Event | None":
     """Sentry makes events of log lines too: that of a job which failed tells what was just reported."""
     record = hint.get("log_record")
-    line = getattr(record, "args", None)
-    return None if getattr(record, "name", "") == "toril" and line and line[0] == "job failed" else event
+    if record is None or record.name != "toril":
+        return event
+    return None if record.getMessage().startswith(("job failed", "job first failure")) else event

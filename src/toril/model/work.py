@@ -137,10 +137,12 @@ class Failure:
 
 @hot
 class Completed:
-    """The handler returned. `summary` is what run records show, where it should not be the result itself."""
+    """The handler returned. `summary` is what run records show, where it should not be the result itself; `skipped` is
+    why the handler was not called, if it was not."""
 
     result: str = "null"
     summary: str | None = None
+    skipped: str | None = None
 
     def __post_init__(self) -> None:
         check_text("a result", self.result)

@@ -74,7 +74,7 @@ async def outcome_of(job: Claimed, signal: Signal, rules: Rules, invoke: Invoke)
         return _unknown(job, rules)
     try:
         if entry.handler.runs_if is not None and not entry.handler.runs_if():
-            return _skipped(entry)
+            return _skipped(entry.handler.skip_reason.replace("{job}", job.name))
         result = entry.returned(await invoke(entry, entry.payload.decode(job.data)))
     except BaseException as error:  # SystemExit, KeyboardInterrupt and the like are a handler's own failures
         if isinstance(error, asyncio.CancelledError) and signal.kind is None and _torn_down():
@@ -134,9 +134,8 @@ def _unknown(job: Claimed, rules: Rules) -> Outcome:
     return Failed(Failure(f"Job function not found: {job.name}", "UnknownJob"))
 
 
-def _skipped(entry: Entry) -> Completed:
-    reason = entry.handler.skip_reason
-    return Completed(encode({"skipped": True, "reason": reason}), summary=f"skipped: {reason}")
+def _skipped(reason: str) -> Completed:
+    return Completed(encode({"skipped": True, "reason": reason}), summary=f"skipped: {reason}", skipped=reason)
 
 
 def judged(error: BaseException, job: Claimed, rules: Rules) -> Outcome:

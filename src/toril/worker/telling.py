@@ -15,6 +15,7 @@ from toril.model import (
     Completed,
     Exchange,
     Failed,
+    Failure,
     Gate,
     Parked,
     Released,
@@ -92,12 +93,12 @@ class Telling:
         if not self._events.any:
             return
         match settlement.outcome:
-            case Completed(_, summary):
-                self._tell("completed", job, duration, detail=summary)
+            case Completed(_, summary, skipped):
+                self._tell("completed", job, duration, detail=summary, skipped=skipped)
             case Failed(failure):
-                self._tell("failed", job, duration, failure.reason, failure.kind, detail=failure.traceback or None)
+                self._tell_failed("failed", job, duration, failure)
             case Retried(failure, delay):
-                self._tell("retrying", job, duration, failure.reason, failure.kind, delay, failure.traceback or None)
+                self._tell_failed("retrying", job, duration, failure, delay)
             case Snoozed(delay):
                 self._tell("snoozed", job, duration, delay=delay)
             case Released():
@@ -106,6 +107,14 @@ class Telling:
                 self._tell("parked", job, duration)
             case Cancelled(reason):
                 self._tell("cancelled", job, duration, reason)
+
+    def _tell_failed(
+        self, name: EventName, job: Claimed, duration: int, failure: Failure, delay: int | None = None
+    ) -> None:
+        self._tell(
+            name, job, duration, failure.reason, failure.kind, delay, failure.traceback or None,
+            max_attempts=job.attempts,
+        )  # fmt: skip
 
     def _tell(
         self,
@@ -116,11 +125,13 @@ class Telling:
         kind: str | None = None,
         delay: int | None = None,
         detail: object = None,
+        max_attempts: int | None = None,
+        skipped: str | None = None,
     ) -> None:
         if self._events.wanted(name):
             event = JobEvent(
                 queue=self._queue, job_id=job.lease.id, job_name=job.name, attempt=job.attempts_made + 1,
                 worker=self._around.name, duration=duration, error=error, kind=kind, delay=delay, detail=detail,
-                subject=job.subject,
+                subject=job.subject, max_attempts=max_attempts, skipped=skipped,
             )  # fmt: skip
             self._events.emit(name, event)
