@@ -92,6 +92,18 @@ def test_the_log_says_what_happens_in_readable_lines(fresh: Fresh, toril: Toril,
     assert "\x1b" not in log
 
 
+@pytest.mark.covers("R164")
+def test_several_processes_on_a_store_in_memory_are_refused(fresh: Fresh, folder: Path) -> None:
+    (folder / "jobs.py").write_text(JOBS.replace("App()", 'App("memory://")'))
+
+    process = fresh("run", "jobs:app", "--processes", "2", "--burst")
+    said = ended(process)
+
+    assert process.returncode == 2
+    assert "--processes 2 needs a store that processes share, and memory:// belongs to one process" in said
+    assert "up: " not in said
+
+
 def test_the_log_shows_where_a_job_has_failed(fresh: Fresh, toril: Toril) -> None:
     """By default nothing else of a failed job has it."""
     toril("add", "email", "stumble", "--attempts", "1")

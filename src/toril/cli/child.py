@@ -49,6 +49,7 @@ def main(orders: str, descriptors: str) -> int:
     try:
         app = load(given["target"])
         queues = chosen_queues(app, [(name, slots) for name, slots in given["queues"]])
+        _check_shared(app, given["processes"])
     except click.UsageError as error:
         under.tell(failed=[2, error.format_message(), True])
         return 2
@@ -63,6 +64,14 @@ def main(orders: str, descriptors: str) -> int:
     gc.collect()
     gc.freeze()  # what is loaded stays: to look through it again would hold up jobs for milliseconds each time
     return _worked(app, queues, given, under)
+
+
+def _check_shared(app: App, processes: int) -> None:
+    if processes > 1 and app.url.startswith("memory:"):
+        raise click.UsageError(
+            f"--processes {processes} needs a store that processes share, and memory:// belongs to one process: "
+            "use sqlite:// or redis://, or one process"
+        )
 
 
 def sources() -> list[str]:

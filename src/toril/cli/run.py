@@ -119,7 +119,7 @@ def _plan(
         raise click.UsageError("--http and --no-http exclude each other")
     orders = {
         "target": target, "queues": chosen, "grace": grace, "burst": burst, "log_level": log_level, "loop": loop,
-        "reload": rest["reload"], "name": name, "stall_interval": stall_interval,
+        "reload": rest["reload"], "processes": rest["processes"], "name": name, "stall_interval": stall_interval,
     }  # fmt: skip
     usual = Suspects.MAKE_WAY if burst else Suspects.LEAVE if rest["processes"] == 1 else Suspects.WHEN_IDLE
     command, spare = (_command(orders | {"suspects": suspects.name}) for suspects in (usual, Suspects.ONLY))
