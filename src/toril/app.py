@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, nullcontext
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from toril.adding import Keeping, LogLevel, Subject, Unknown
 from toril.alerts import Alerts
@@ -25,9 +25,9 @@ from toril.flow import Flowing
 from toril.logs import watch
 from toril.middleware import Middleware
 from toril.model import Call, GroupLimits, RateLimit
-from toril.names import check_chosen_worker_name, check_prefix, check_queue_name
+from toril.names import check_chosen_worker_name, check_label, check_prefix, check_queue_name
 from toril.opening import connected, opened_or_stopped
-from toril.plan import GRACE, Plan, function, last, worker_name
+from toril.plan import GRACE, Plan, Poller, function, last, worker_name
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.policy.strategies import BUILT_IN, BackoffStrategy
@@ -43,6 +43,7 @@ from toril.tended import Tended
 if TYPE_CHECKING:
     from toril.reaper import Reaper
     from toril.worker.leases import Keeper
+    from toril.worker.pollers import Elect
     from toril.worker.process import Process
     from toril.worker.under import Under
 
@@ -161,10 +162,28 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         self._plan.on_stop.append(function("on_stop", fn))
         return fn
 
-    def poller(self, fn: F) -> F:
-        """A coroutine function that runs beside the workers for as long as they do."""
-        self._plan.pollers.append(function("a poller", fn))
-        return fn
+    @overload
+    def poller(self, fn: F) -> F: ...
+
+    @overload
+    def poller(self, *, name: str | None = None, elected: bool = False, lease: Seconds = 30.0) -> Callable[[F], F]: ...
+
+    def poller(
+        self, fn: F | None = None, *, name: str | None = None, elected: bool = False, lease: Seconds = 30.0
+    ) -> F | Callable[[F], F]:
+        """A coroutine function that runs beside the workers for as long as they do, in every worker process. One that
+        raises is started again, at once and then a little later each time; one that returns has finished. An `elected`
+        one runs in one process of the fleet, and `lease` is how soon another takes over when that process is gone."""
+        term = milliseconds("lease", lease, 1000) / 1000
+
+        def declare(function_: F) -> F:
+            called = name if name is not None else str(getattr(function("a poller", function_), "__name__", "poller"))
+            if elected and check_label("a poller's name", called) in {each.name for each in self._plan.pollers}:
+                raise UsageError(f"poller {called!r} is declared already; give one that is elected a name of its own")
+            self._plan.pollers.append(Poller(called, function_, term if elected else None))
+            return function_
+
+        return declare if fn is None else declare(fn)
 
     # producing
 
@@ -264,6 +283,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         process = self._process = Process(
             worked, self._store, self._clock, self.events, self._plan, name=name, version=_version(),
             schedules=self._store.schedules, concurrency=queues, grace=seconds, under=under, stall_interval=interval,
+            elect=self._elections(name),
         )  # fmt: skip
         with process.signals() if signals == "handle" else nullcontext():
             async with AsyncExitStack() as resources:  # of the user: closed after the queues
@@ -348,6 +368,14 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         from toril.reaper import Reaper  # noqa: PLC0415 - as above
 
         return Reaper(self._store, self._clock, self.events, name, **options)
+
+    def _elections(self, owner: str) -> "Elect | None":
+        """How this process is elected to something; None where it has the store to itself."""
+        from toril.reaper import Election  # noqa: PLC0415 - as above
+
+        if self._given or self.url.startswith("memory:"):
+            return None
+        return lambda role, lease, told: Election(self._store, self._clock, owner, told, role=role, lease=lease)
 
     def _keeper(self, under: "Under | None") -> "Keeper":
         """Leases are kept by the supervisor or from a thread; in tests, whose clock is not a real one, on the loop."""

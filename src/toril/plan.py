@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 from toril.clock import Clock
@@ -10,7 +11,7 @@ from toril.errors import shown
 from toril.logs import log
 from toril.middleware import Middleware
 
-__all__ = ["GRACE", "Hook", "Plan", "Spent", "function", "last", "worker_name"]
+__all__ = ["GRACE", "Hook", "Plan", "Poller", "Spent", "function", "last", "worker_name"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,6 +22,16 @@ Spent: TypeAlias = Callable[[float | None], Awaitable[bool]]
 GRACE: Final = 10.0  # seconds that running jobs are given when a worker stops
 
 
+@dataclass(frozen=True, slots=True)
+class Poller:
+    """What runs beside the workers. Where `lease` is given, it runs in one process of the fleet, which leads for so
+    many seconds at a time."""
+
+    name: str
+    fn: Callable[[], Awaitable[Any]]
+    lease: float | None = None
+
+
 class Plan:
     """Hooks, pollers, middleware and scanners, in the order in which they were declared."""
 
@@ -28,7 +39,7 @@ class Plan:
         self.on_start: list[Hook] = []
         self.on_flush: list[Hook] = []
         self.on_stop: list[Hook] = []
-        self.pollers: list[Callable[[], Awaitable[Any]]] = []
+        self.pollers: list[Poller] = []
         self.middleware: list[Middleware] = []
         self.scanners: dict[str, Any] = {}
         self.spent: Spent | None = None

@@ -102,3 +102,12 @@ if second := os.environ.get("ALIVE_SECOND"):
         note("end", f"{second}:{ctx.job_id}")
 
     app.queue(second, {"hold": hold_there}, lease=LEASE)
+
+if "ALIVE_POLLER" in os.environ:
+
+    @app.poller
+    async def inbox() -> None:
+        """Dies for as long as there is a file of that name."""
+        if Path(os.environ["ALIVE_POLLER"]).exists():  # noqa: ASYNC240 - a look
+            raise OSError("the line is cut")
+        await asyncio.Event().wait()

@@ -75,6 +75,33 @@ def test_a_worker_tells_how_it_is(url: str, tmp_path: Path) -> None:
         assert ping(port).returncode == 1
 
 
+@pytest.mark.covers("R242", "R004")
+def test_a_poller_that_has_died_is_told_and_that_it_runs_again(url: str, tmp_path: Path) -> None:
+    cut = tmp_path / "cut"
+    cut.touch()
+
+    def health() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(get(port, "/health")[1])
+        return found
+
+    with fleet(url, tmp_path, "--http", "127.0.0.1:0", ALIVE_POLLER=str(cut), **WEB) as run:
+        port = port_of(run)
+        until(lambda: health()["pollers"] == "restarting", "it has died", timeout=SLOW)
+        until(lambda: "poller inbox" in health()["message"], "it is told", timeout=SLOW)
+        died = health()
+        ready = get(port, "/readyz")[0]
+        cut.unlink()
+        until(lambda: health()["pollers"] == "running", "it runs again", timeout=SLOW)
+        well = health()
+        assert run.stop() == 0
+
+    (inbox,) = died["workers"][0]["pollers"]
+    assert (inbox["name"], inbox["error"]) == ("inbox", "OSError: the line is cut")
+    assert ready == 200
+    assert (well["status"], well["workers"][0]["pollers"][0]["state"]) == ("OK", "running")
+    assert well["workers"][0]["pollers"][0]["restarts"] >= 1
+
+
 @pytest.mark.covers("F129", "R242")
 def test_strangers_who_connect_and_say_nothing_do_not_make_a_worker_look_dead(url: str, tmp_path: Path) -> None:
     with fleet(url, tmp_path, "--http", "127.0.0.1:0", **WEB) as run:

@@ -6,9 +6,9 @@ from typing import Any
 from tests.sim.mutants import Mutant, instead
 from tests.sim.plan import POSTED
 from toril.model import Lease
-from toril.supervisor import restarts
+from toril.policy import restarts
+from toril.policy.restarts import AT_ONCE, Restarts
 from toril.supervisor.fleet import FleetKeeper, Stalled
-from toril.supervisor.restarts import AT_ONCE, Restarts
 
 __all__ = ["POST_MUTANTS"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.sim.journal import Journal
-from toril.supervisor.restarts import Restarts
+from toril.policy.restarts import Restarts
 
 __all__ = ["LONGEST", "Post", "Unfit", "booted"]
 

@@ -113,7 +113,7 @@ ARROWS: dict[str, set[str]] = {
     "engines.sqlite": {"engine", "model", "policy", "protocols"} | BOTTOM,
     "engines.redis": {"engine", "model", "policy", "protocols"} | BOTTOM,
     "reaper": BOTTOM | {"doctor", "engine", "events", "model", "plan", "worker"},
-    "supervisor": BOTTOM | {"engine", "idle_connections", "logs", "model", "plan", "worker"},
+    "supervisor": BOTTOM | {"engine", "idle_connections", "logs", "model", "plan", "policy", "worker"},
     "testing": PRODUCER | {"app", "engines.sqlite", "events", "job"},
     "pytest_plugin": {"testing"},
     "metrics": {"engine", "model", "policy"},

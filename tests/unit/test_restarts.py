@@ -4,7 +4,7 @@ from itertools import accumulate
 
 import pytest
 
-from toril.supervisor.restarts import Restarts
+from toril.policy.restarts import Restarts
 
 
 @pytest.mark.covers("F40")

@@ -1,5 +1,8 @@
 """When `toril run` says that it is not ready."""
 
+from typing import Any
+from unittest.mock import NonCallableMagicMock
+
 import pytest
 
 from toril.supervisor import Plan, Supervisor
@@ -21,3 +24,34 @@ async def test_a_process_that_does_not_come_back_is_told_after_a_moment() -> Non
     clock.advance(2_000)
     assert vitals.problems() == ["0 of 1 worker processes are ready"]
     assert vitals.document()["status"] == "DEGRADED"
+
+
+@pytest.mark.covers("R242", "R004")
+async def test_a_poller_that_has_died_is_told_with_the_reason() -> None:
+    """It does not count as not ready: jobs are run all the same."""
+    clock = ManualClock()
+    supervisor = Supervisor(Plan(command=("none",), processes=1), clock)
+    supervisor.up.set()
+    vitals = Vitals(supervisor, clock)
+    assert vitals.document()["pollers"] == "disabled"
+
+    child: Any = NonCallableMagicMock(pid=7, pollers=[], ready=True)
+    child.table.ticked = child.table.late = clock.monotonic()
+    supervisor.children[0] = child
+    inbox = {"name": "inbox", "state": "running", "restarts": 0, "error": None, "died_at": None}
+    supervisor._hear(child, {"pollers": [inbox]})
+    well = vitals.document()
+    died = inbox | {
+        "state": "restarting",
+        "error": "OSError: the line is cut",
+        "died_at": "2027-01-15T08:00:00.000+00:00",
+    }
+    supervisor._hear(child, {"pollers": [died, inbox]})
+    ill = vitals.document()
+
+    assert (well["status"], well["pollers"], well["workers"][0]["pollers"]) == ("OK", "running", [inbox])
+    assert (ill["status"], ill["pollers"], ill["workers"][0]["pollers"]) == ("DEGRADED", "restarting", [died, inbox])
+    assert ill["message"] == (
+        "poller inbox of worker process 7 died, and will be started again: OSError: the line is cut"
+    )
+    assert vitals.problems() == []

@@ -49,6 +49,7 @@ class Child:
         self.pid = self._process.pid
         self.hello: dict[str, Any] | None = None
         self.ready = False
+        self.pollers: list[dict[str, Any]] = []  # how each of them is doing
         self.failed: Failed | None = None
         self.draining = False  # it was told to go, or has said that it goes for good
         self.stopping = False  # it has begun to stop, whoever told it to

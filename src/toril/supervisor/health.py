@@ -56,13 +56,14 @@ class Vitals:
 
     def document(self) -> dict[str, Any]:
         """Everything, for people and dashboards."""
-        supervisor, problems, now = self._supervisor, self.problems(), self._clock.monotonic()
+        supervisor, now = self._supervisor, self._clock.monotonic()
+        problems = self.problems() + self._dead_pollers()
         hello = supervisor.hello or {}
         return {
             "status": "OK" if not problems else "DEGRADED",
             "message": "; ".join(problems) or "all is well",
             "draining": supervisor.draining,
-            "pollers": "running" if hello.get("pollers") else "disabled",
+            "pollers": _worst({poller["state"] for child in supervisor.children.values() for poller in child.pollers}),
             "store": {"ok": now - self._answered <= supervisor.plan.unready_after, "detail": self._detail},
             "queues": hello.get("queues", {}),
             "oldest_waiting": self._oldest,
@@ -77,10 +78,20 @@ class Vitals:
                     "silent_seconds": round(max(0.0, now - child.table.ticked), 3) if child.table.ticked else None,
                     "loop_lag_seconds": round(child.table.late, 3),
                     "rss_bytes": child.rss(),
+                    "pollers": child.pollers,
                 }
                 for child in supervisor.children.values()
             ],
         }
+
+    def _dead_pollers(self) -> list[str]:
+        """Those that wait to be started again. That is no reason to be not ready: jobs are run all the same."""
+        return [
+            f"poller {poller['name']} of worker process {child.pid} died, and will be started again: {poller['error']}"
+            for child in self._supervisor.children.values()
+            for poller in child.pollers
+            if poller["state"] == "restarting"
+        ]
 
     async def _ask(self, store: Store | None, *, oldest: bool) -> None:
         if store is None:  # in memory, in the child; or not open yet
@@ -100,3 +111,8 @@ class Vitals:
                 self._oldest[queue] = (now - page.items[0].added_at) / 1000 if page.items else None
         except TorilError as error:
             self._detail = str(error)
+
+
+def _worst(states: set[str]) -> str:
+    """One word for all pollers."""
+    return next((state for state in ("restarting", "running", "standby", "finished") if state in states), "disabled")

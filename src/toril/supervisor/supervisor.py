@@ -14,11 +14,11 @@ from toril.errors import TorilError
 from toril.logs import log, outages
 from toril.model import Lease
 from toril.plan import worker_name
+from toril.policy.restarts import AT_ONCE, Restarts
 from toril.supervisor.child import Child, Failed, told
 from toril.supervisor.fleet import FleetKeeper
 from toril.supervisor.memory import OomCounter
 from toril.supervisor.plan import Plan
-from toril.supervisor.restarts import AT_ONCE, Restarts
 from toril.worker.messages import Message
 from toril.worker.shutdown import Watchdog
 from toril.worker.stop_requests import Urgency
@@ -143,14 +143,15 @@ class Supervisor:
                 self._greet(hello)
             case {"sources": paths}:
                 self.sources.update(paths)
-            case {"ready": facts}:
+            case {"ready": _}:
                 child.ready = True
-                self.hello = {**facts, **(self.hello or {})}
                 if not self.up.is_set() and sum(each.ready for each in self.posted) == self.plan.processes:
                     self.up.set()
                     log.info("up: %s worker processes are ready", self.plan.processes)
             case {"failed": words}:
                 child.failed = Failed(*words)
+            case {"pollers": statuses}:
+                child.pollers = statuses
             case {"quiet": _}:
                 child.quiet = True
             case {"draining": _}:

@@ -18,6 +18,7 @@ from toril.plan import GRACE, Hook, Plan
 from toril.queue import Queue
 from toril.schedule import boot
 from toril.worker.leases import Keeper
+from toril.worker.pollers import Elect, Pollers
 from toril.worker.quarantine import Suspects
 from toril.worker.schedules import Runs
 from toril.worker.shutdown import Watchdog
@@ -42,6 +43,7 @@ class Process:
         self, queues: Sequence[Queue], engine: Engine, clock: Clock, events: Events, plan: Plan, *,
         name: str, version: str, schedules: Schedules | None = None, concurrency: Mapping[str, int] | None = None,
         grace: float = GRACE, under: Under | None = None, stall_interval: int | None = None,
+        elect: Elect | None = None,
     ) -> None:  # fmt: skip
         self._queues = chosen(queues, concurrency)
         self._concurrency = dict(concurrency or {})
@@ -55,7 +57,8 @@ class Process:
         self._schedules = schedules
         self._runs = None if schedules is None else Runs(schedules, clock, self._round_failed)
         self._workers: list[Worker] = []
-        self._pollers: list[asyncio.Task[None]] = []
+        declared = [] if under is not None and under.suspects is Suspects.ONLY else plan.pollers
+        self._pollers = Pollers(declared, clock, events, name, elect=elect, tell=self._tell_pollers)
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []  # rounds of others, for as long as workers run
         self._under = under
         self._stall_interval = stall_interval
@@ -170,11 +173,14 @@ class Process:
     async def _boot_pollers(self, group: asyncio.TaskGroup) -> None:
         await self._all_ready()
         self._booted("workers")
-        if not self._is_spare:
-            self._pollers = [group.create_task(self._poll(poller)) for poller in self._plan.pollers]
+        self._pollers.start(group)
         self._booted("pollers")
         if self._under is not None:
-            self._under.say(ready={"pollers": len(self._pollers)})
+            self._under.say(ready=True)
+
+    def _tell_pollers(self, statuses: list[dict[str, Any]]) -> None:
+        if self._under is not None:
+            self._under.say(pollers=statuses)
 
     async def _all_ready(self) -> None:
         """Until every worker has heard from the store, or the process is to stop."""
@@ -205,10 +211,7 @@ class Process:
 
     async def _drain(self, tasks: "Sequence[asyncio.Task[None]]") -> bool:
         """Wait, then give back. Nothing is claimed any more since `stop`."""
-        for poller in self._pollers:
-            poller.cancel()
-        if self._pollers:
-            await asyncio.wait(self._pollers, timeout=_LAST_POLL)
+        await self._pollers.stop(_LAST_POLL)
         for worker in self._workers:
             worker.stop()
         if self._forced:
@@ -266,14 +269,6 @@ class Process:
         while not all(worker.empty for worker in self._workers):
             await self._rested.wait()
             self._rested.clear()
-
-    async def _poll(self, poller: Callable[[], Awaitable[Any]]) -> None:
-        """A poller that fails is told of and left; the workers go on."""
-        try:
-            await poller()
-        except Exception as error:
-            log.exception("a poller failed")
-            self._events.emit("error", WorkerEvent(worker=self.name, error=f"a poller failed: {error}"))
 
     def _round_failed(self, queue: str, error: TorilError) -> None:
         self._events.emit("error", trouble(error, self.name, queue))

@@ -1,4 +1,4 @@
-"""How long a post stays empty after its child has died."""
+"""How long what has died waits until it is started again: worker processes, and pollers in them."""
 
 from collections.abc import Callable
 from typing import Final
