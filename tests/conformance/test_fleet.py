@@ -74,7 +74,7 @@ async def test_a_worker_that_stood_still_hears_what_it_was_told(engine: Store, c
     assert await engine.beat(replace(W1, again=True, heard=[Order.STOP]), ttl=1000) == ()
 
 
-@pytest.mark.covers("R155", "R160")
+@pytest.mark.covers("R155", "R160", "R151")
 async def test_one_leads_until_its_time_is_up(shared_engine: Store, clock: ManualClock) -> None:
     engine = shared_engine
     assert await engine.lead("reaper", "a", ttl=30_000)
@@ -108,6 +108,7 @@ async def test_only_the_leader_resigns(shared_engine: Store) -> None:
     assert await engine.lead("reaper", "b", ttl=30_000)
 
 
+@pytest.mark.covers("R160")
 async def test_of_many_at_once_one_leads(shared_engine: Store) -> None:
     answers = await asyncio.gather(*(shared_engine.lead("reaper", str(i), ttl=1000) for i in range(20)))
 

@@ -1,6 +1,7 @@
 """What ended is counted by the minute, to the job, kept or not."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -8,12 +9,12 @@ from tests.conformance.claims import add, claim, settle
 from toril.engine import Store
 from toril.errors import InvalidOption
 from toril.metrics import metrics, overview
-from toril.model import Completed, Failed, Failure, NewJob, Pause, Window
+from toril.model import Completed, Failed, Failure, Figures, NewJob, Pause, Window
 from toril.policy.figures import RANGES
 from toril.testing import ManualClock
 
 
-@pytest.mark.covers("R227", "R229", "R230", "R232", "R233", "Q3")
+@pytest.mark.covers("R227", "R229", "R230", "R231", "R232", "R233", "Q3")
 async def test_every_range_counts_what_ended_within_it(engine: Store, clock: ManualClock) -> None:
     chance = random.Random(7)
     ended: list[tuple[int, bool]] = []
@@ -32,6 +33,7 @@ async def test_every_range_counts_what_ended_within_it(engine: Store, clock: Man
         within = [good for minute, good in ended if minute * 60_000 >= found.start]
         assert this - minutes < found.start // 60_000 < this - minutes + 42
         assert (found.completed, found.failed) == (sum(within), len(within) - sum(within)), name
+        assert found.failure_rate == (round(100 * found.failed / len(within), 1) if within else 0), name
         for series, total in zip(found.series, (found.completed, found.failed), strict=True):
             assert len(series.data) <= 240
             assert sum(count for _, count in series.data) == total
@@ -86,7 +88,9 @@ async def test_too_many_queues_at_once_are_refused(engine: Store) -> None:
 
 
 @pytest.mark.covers("R228")
-async def test_an_overview_has_every_queue_however_many(engine: Store, clock: ManualClock) -> None:
+async def test_an_overview_has_every_queue_however_many(
+    engine: Store, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = sorted(f"q{n}" for n in range(60))
     for name in names:
         await add(engine, NewJob(name="n"), queue=name)
@@ -94,8 +98,19 @@ async def test_an_overview_has_every_queue_however_many(engine: Store, clock: Ma
     clock.advance(60_000)
     await settle(engine, job.lease, now=job.added_at + 1_000)
 
-    found = await overview(engine, names, dict.fromkeys(names, 120.0))
+    asked: list[int] = []
+    figures = engine.figures
 
+    async def counted(queues: Sequence[str], window: Window) -> Figures:
+        asked.append(len(queues))
+        return await figures(queues, window)
+
+    monkeypatch.setattr(engine, "figures", counted)
+
+    found = await overview(engine, names, dict.fromkeys(names, 120.0))
+    await metrics(engine, "q7", "1h")
+
+    assert asked == [50, 10, 1], "questions to the store"
     assert [each.queue for each in found.queues] == names
     assert sum(sum(each.completed) for each in found.queues) == 1
     assert {each.oldest for each in found.queues} == {None, 60.0}

@@ -4,6 +4,7 @@ import pytest
 
 from tests.conformance import claims
 from tests.conformance.claims import LEASE, add, claim, claim_one, ids, names, settle
+from tests.conformance.dumps import dump
 from toril.engine import Store
 from toril.errors import InvalidOption, WrongState
 from toril.model import (
@@ -161,7 +162,21 @@ async def test_obliterate_is_bounded_and_lets_nothing_start_meanwhile(engine: St
     assert await engine.queues() == []
 
 
-@pytest.mark.covers("R206", "R207", "R210")
+@pytest.mark.covers("R210")
+async def test_trimming_removes_a_bounded_number_a_step(engine: Store) -> None:
+    for _ in range(3):
+        await run(engine, 500)
+
+    await run(engine, 1, keep=Keep(count=1))
+    after_one = await engine.counts("q")
+    await run(engine, 1, keep=Keep(count=1))
+
+    assert after_one.completed == 501, "a thousand at most"
+    assert await engine.jobs("q", ["1", "1000"]) == [None, None]
+    assert (await engine.counts("q")).completed == 1
+
+
+@pytest.mark.covers("R206", "R207")
 @pytest.mark.parametrize("fail", [False, True])
 async def test_the_newest_n_are_kept(engine: Store, fail: bool) -> None:
     await run(engine, 150, keep=Keep(count=100), fail=fail)
@@ -229,6 +244,23 @@ async def test_by_default_nothing_is_left_but_the_run_records(engine: Store) -> 
     page = await engine.runs("q", Ending.COMPLETED, limit=1000)
     assert (len(page.items), page.cursor) == (1000, None)
     assert (await engine.queue("q")).completed_total == 1200
+
+
+@pytest.mark.covers("R212")
+async def test_what_a_store_holds_does_not_grow_with_the_jobs_that_went_through(engine: Store) -> None:
+    async def held(times: int) -> int:
+        """How many characters the store holds after so many more jobs, its last events aside."""
+        for _ in range(times // 100):
+            await add(engine, *(NewJob(name="n", id=f"x{i}") for i in range(100)))
+            batch = [Settlement(each.lease, Completed("1")) for each in (await claim(engine, 100)).jobs]
+            await engine.exchange("q", batch, Claim(want=0, token="t", lease=LEASE, worker="w"))
+        found = await dump(engine)
+        return sum(len(row) for name, rows in found.items() if "events" not in name for row in rows)
+
+    full = await held(1_200)  # a thousand run records
+    later = await held(1_200)
+
+    assert later < 1.1 * full
 
 
 async def test_a_kept_result_goes_when_its_time_is_up(engine: Store, clock: ManualClock) -> None:

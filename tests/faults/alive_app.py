@@ -40,6 +40,15 @@ async def once(ctx: JobContext[float]) -> None:
     note("end", ctx.job_id)
 
 
+async def hang(ctx: JobContext[float]) -> None:
+    """Blocks the loop the first time, and is over at once when it runs again."""
+    again = f"start {ctx.job_id} " in LEDGER.read_text()  # noqa: ASYNC240 - as above
+    note("start", ctx.job_id)
+    if not again:
+        time.sleep(ctx.data)  # noqa: ASYNC251 - on purpose
+    note("end", ctx.job_id)
+
+
 async def busy(ctx: JobContext[float]) -> None:
     note("start", ctx.job_id)
     until = time.monotonic() + ctx.data
@@ -90,7 +99,7 @@ async def deadly(ctx: JobContext[None]) -> None:
 
 
 q = app.queue(
-    "q", [hold, once, busy, deaf, leak, orphans, deadly, mute], lease=LEASE,
+    "q", [hold, once, hang, busy, deaf, leak, orphans, deadly, mute], lease=LEASE,
     concurrency=int(os.environ.get("ALIVE_CONCURRENCY", "2")),
     max_stalls=int(os.environ.get("ALIVE_STALLS", "1")), retry=Retry(attempts=1), keep_failed=1000,
 )  # fmt: skip

@@ -16,7 +16,7 @@ JOBS = 10_000
 PROCESSES = 8
 
 
-@pytest.mark.covers("F101", "G2", "R101", "R165")
+@pytest.mark.covers("F101", "G2", "R101", "R165", "R256")
 async def test_eight_processes_settle_each_job_exactly_once(children: Children, database: Path, logs: Path) -> None:
     assert children.start("fill", path=database, jobs=JOBS).ended() == 0
     began = time.monotonic()
@@ -27,6 +27,8 @@ async def test_eight_processes_settle_each_job_exactly_once(children: Children, 
     codes = [worker.ended() for worker in workers]
 
     print(f"{JOBS} jobs, {PROCESSES} processes: {time.monotonic() - began:.1f} s")
+    shares = [(logs / f"{n}.log").read_text().count("start") for n in range(PROCESSES)]
+    assert sum(share > 0 for share in shares) >= 2, "several processes had a share"
     assert codes == [0] * PROCESSES  # a "database is locked" would have ended its worker
     everyone = {str(number): 1 for number in range(1, JOBS + 1)}
     assert noted(logs, "start") == everyone

@@ -105,7 +105,7 @@ def test_a_reaper_started_after_its_only_worker_was_killed_acts_soon(url: str, t
     assert f"heard of {job}" in told
 
 
-@pytest.mark.covers("R150", "R151", "F89", "F91", "G2")
+@pytest.mark.covers("R150", "R151", "R160", "F89", "F91", "G2")
 async def test_leaders_come_and_go_and_no_job_is_moved_twice(url: str, tmp_path: Path) -> None:
     """Those who lead are killed and paused; two never lead at once, and another does within lease and retry."""
     chance, lease, ledger = random.Random(150), 1.0, tmp_path / "ledger"

@@ -56,7 +56,7 @@ async def test_calls_cancelled_at_random_leave_nobody_the_answer_of_another(serv
     await engine.close()
 
 
-@pytest.mark.covers("F54", "F48")
+@pytest.mark.covers("F54", "F48", "R125")
 async def test_a_worker_behind_a_wire_that_passes_nothing_loses_its_job_to_another(server: RedisServer) -> None:
     ran: list[str] = []
     here, there, done = asyncio.Event(), asyncio.Event(), asyncio.Event()

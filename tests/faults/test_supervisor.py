@@ -60,7 +60,7 @@ def records(url: str, ids: list[str]) -> list[JobRecord | None]:
     return asyncio.run(read())
 
 
-@pytest.mark.covers("F04", "F16", "R125", "R256")
+@pytest.mark.covers("F04", "F16", "R125")
 def test_the_jobs_of_a_killed_child_run_elsewhere_at_once(url: str, tmp_path: Path, some: int) -> None:
     took: list[float] = []
     while len(took) < 2 * some:
@@ -102,7 +102,7 @@ def test_when_a_whole_group_is_killed_another_takes_over_after_the_lease(url: st
     assert max(took) < 2 + 1 + 10  # what a busy machine adds is no fault
 
 
-@pytest.mark.covers("R107", "F27", "G2")
+@pytest.mark.covers("R107", "F27", "G2", "R125")
 def test_a_group_that_was_paused_past_its_lease_finishes_nothing_twice(url: str, tmp_path: Path, some: int) -> None:
     late = 0
     with fleet(url, tmp_path, ALIVE_LEASE="1") as one, fleet(url, tmp_path, ALIVE_LEASE="1") as other:
@@ -283,6 +283,19 @@ def test_a_loop_that_stands_still_is_replaced_and_told_with_its_stack(url: str, 
     assert record is not None
     assert record.failure is not None
     assert "its process hung" in record.failure.reason
+
+
+@pytest.mark.covers("R125")
+def test_the_job_of_a_loop_that_stands_still_runs_again(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--hang-timeout", "2") as run:
+        run.until_up()
+        (job,) = add(url, "hang", 600)
+        run.until_noted(job, "end")
+        assert run.stop() == 0
+
+    first, second = run.of(job, "start")
+    assert first.pid != second.pid
+    assert counts(url) == Counts()
 
 
 @pytest.mark.covers("F25")

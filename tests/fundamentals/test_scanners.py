@@ -85,7 +85,7 @@ async def test_what_cannot_be_reset_is_told_and_left_to_the_next_run() -> None:
     assert table.stage == {"done": "completed", "bad": "pending", "good": "pending"}
 
 
-@pytest.mark.covers("R123")
+@pytest.mark.covers("R123", "R059")
 async def test_a_scanner_that_fails_is_not_tried_again_before_its_next_time() -> None:
     app, tries = App("memory://"), list[int]()
 

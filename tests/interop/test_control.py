@@ -61,6 +61,7 @@ async def test_nothing_starts_between_pause_and_resume(
     assert (await order(events, "paused", "resumed", "active"))[:3] == ["paused", "resumed", "active"]
 
 
+@pytest.mark.covers("R178")
 @pytest.mark.parametrize("resumes", ["another version", "toril"])
 async def test_what_an_older_node_put_aside_comes_back_in_its_order(
     node: Node, toril: Toril, drivers: Callable[[int], Driver], resumes: str

@@ -45,6 +45,10 @@ MUTANTS = [
         "tests/faults/test_redis_counts.py::test_an_idle_worker_asks_little",
     ),
     Mutant(
+        "R228", "src/toril/metrics.py", "for at in range(0, len(queues) or 1, AT_ONCE)", "for at in range(len(queues))",
+        "tests/conformance/test_metrics.py::test_an_overview_has_every_queue_however_many",
+    ),
+    Mutant(
         "R261", "deploy/jobs.py", '"MAIL_LEASE", "60"', '"MAIL_LEASE", "600"',
         "tests/deploy/test_topology.py::test_the_app_of_these_files_has_a_lease_of_a_minute",
     ),
@@ -84,6 +88,7 @@ def outcome_of(tree: Path, *tests: str) -> "subprocess.CompletedProcess[str]":
         "PYTHONPATH": os.pathsep.join((str(tree / "src"), str(tree))),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "TORIL_ENGINES": "sqlite,redis",
     }
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "pytest_asyncio.plugin", *tests]
     return subprocess.run(command, cwd=tree, env=env, check=False, capture_output=True, text=True)

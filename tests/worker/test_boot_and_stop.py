@@ -118,7 +118,7 @@ async def test_the_shutdown_has_its_order_and_a_failing_step_skips_none(tmp_path
     assert steps == ["poller", "workers", "flush, 0 active", "flush the rest", "resources, after the queues", "stop"]
 
 
-@pytest.mark.covers("R245", "F36")
+@pytest.mark.covers("R245", "F36", "R249")
 @pytest.mark.parametrize(("signals", "within"), [(1, 1.5), (3, 0.5)], ids=["one signal", "three signals"])
 def test_a_blocked_loop_does_not_keep_a_signal_from_being_heard(tmp_path: Path, signals: int, within: float) -> None:
     grace = 1.0 if signals == 1 else 30.0

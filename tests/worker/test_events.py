@@ -233,6 +233,26 @@ def test_every_event_can_be_listened_for(app: App, name: EventName) -> None:
     assert app.events.wanted(name)
 
 
+@pytest.mark.covers("R024")
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO], ids=logging.getLevelName)
+async def test_progress_is_logged_at_the_level_debug_only(
+    app: App, caplog: pytest.LogCaptureFixture, level: int
+) -> None:
+    caplog.set_level(level, "toril")
+
+    async def count(ctx: JobContext[None]) -> None:
+        await ctx.update_progress(40)
+
+    queue = app.queue("q", {"count": count})
+    seen = Seen(app, "completed")
+    async with working(app):
+        await queue.add("count")
+        await seen.until("completed")
+
+    told = [record.levelname for record in caplog.records if record.getMessage().startswith("job progress")]
+    assert told == (["DEBUG"] if level == logging.DEBUG else [])
+
+
 async def test_fast_progress_is_written_seldom_and_its_last_value_soon(app: App) -> None:
     held = asyncio.Event()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker.conftest import Seen, working
+from tests.worker.conftest import Seen, Timed, working
 from toril import App, EngineFull, EngineUnavailable, JobContext, PermanentError, Retry, Snooze, State, TransientError
 from toril.policy.retry import Fixed
 from toril.testing import memory
@@ -106,7 +106,36 @@ async def test_a_handler_that_blocks_the_loop_for_three_leases_runs_once(tmp_pat
     assert job.stalls == 0
 
 
-async def test_a_failing_job_is_tried_as_often_as_it_may_be(app: App) -> None:
+class Raw:
+    """A serializer whose values are bytes."""
+
+    def dumps(self, value: bytes) -> bytes:
+        return value
+
+    def loads(self, data: bytes) -> bytes:
+        return data
+
+
+@pytest.mark.covers("R166")
+async def test_any_bytes_that_a_serializer_makes_come_back(timed: Timed) -> None:
+    app, every, seen = App("memory://"), bytes(range(256)), list[bytes]()
+
+    async def turn(ctx: JobContext[Any]) -> bytes:
+        seen.append(ctx.data)
+        return bytes(reversed(ctx.data))
+
+    queue = app.queue("q", {"turn": turn}, serializer=Raw())
+    async with timed(app) as test:
+        job = await queue.add("turn", every, result_ttl=60)
+        await test.drain()
+        result = await job.result(60)
+
+    assert (seen, result) == ([every], every[::-1])
+
+
+@pytest.mark.covers("R054")
+@pytest.mark.parametrize("attempts", [3, 10])
+async def test_a_failing_job_is_tried_as_often_as_it_may_be(app: App, attempts: int) -> None:
     tried: list[int] = []
 
     async def fail(ctx: JobContext[None]) -> None:
@@ -116,13 +145,13 @@ async def test_a_failing_job_is_tried_as_often_as_it_may_be(app: App) -> None:
     queue = app.queue("q", {"fail": fail}, retry=SOON, keep_failed=1)
     seen = Seen(app, "active", "retrying", "failed")
     async with working(app):
-        job = await queue.add("fail")
+        job = await queue.add("fail", attempts=attempts)
         await seen.until("failed")
         await job.refresh()
 
-    assert tried == [1, 2, 3]
-    assert (job.attempts, job.error) == (3, "no")
-    assert seen.names() == ["active", "retrying", "active", "retrying", "active", "failed"]
+    assert tried == list(range(1, attempts + 1))
+    assert (job.attempts, job.error) == (attempts, "no")
+    assert seen.names() == ["active", "retrying"] * (attempts - 1) + ["active", "failed"]
 
 
 @pytest.mark.covers("R064")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,33 @@ async def nothing(ctx: JobContext[dict[str, int]]) -> None:
     """A handler."""
 
 
-@pytest.mark.covers("R213", "R215", "R217")
+@pytest.mark.covers("R217")
+async def test_schedules_are_in_place_before_any_worker_asks_for_jobs(
+    timed: Timed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, found = App("memory://"), list[list[str]]()
+
+    async def tick(ctx: JobContext[None]) -> None: ...
+
+    queue = app.queue("q", {"tick": tick})
+    app.queue("other", {"tick": tick})
+    queue.schedule("hourly", "tick", every=3600)
+    queue.schedule("nightly", "tick", cron="30 2 * * *")
+    async with timed(app) as test:
+        exchange = app.store.exchange
+
+        async def noted(*args: Any, **options: Any) -> Any:
+            found.append([each.schedule.id for each in (await app.store.schedules.page("q")).items])
+            return await exchange(*args, **options)
+
+        monkeypatch.setattr(app.store, "exchange", noted)
+        await test.drain()
+
+    assert found
+    assert all(sorted(each) == ["hourly", "nightly"] for each in found)
+
+
+@pytest.mark.covers("R213", "R215")
 async def test_a_declared_schedule_runs_by_its_times(timed: Timed) -> None:
     app = App("memory://")
     ran: list[tuple[int, object]] = []
