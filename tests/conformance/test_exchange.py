@@ -31,7 +31,7 @@ from toril.testing import ManualClock
 BOOM = Failure("boom", "ValueError", "Traceback ...")
 
 
-@pytest.mark.covers("R102", "R182")
+@pytest.mark.covers("R182")
 async def test_a_job_is_given_to_one_claimer_only(engine: Store) -> None:
     await add(engine, NewJob(name="a"), NewJob(name="b"))
 

@@ -37,8 +37,30 @@ MUTANTS = [
         "tests/worker/test_loop.py::test_work_goes_on_within_two_seconds_of_the_stores_return",
     ),
     Mutant(
+        "R102", "src/toril/worker/loop.py", 'token=f"{call.sender}:{call.seq}"', 'token="t"',
+        "tests/worker/test_loop.py::test_every_claim_of_a_worker_has_a_token_of_its_own",
+    ),
+    Mutant(
+        "R104", "src/toril/worker/leases.py", "Held(ttl, renew / 1000, since + renew / 1000,",
+        "Held(ttl, ttl / 1300, since + ttl / 1300,",
+        "tests/worker/test_lease_lost.py::test_a_queue_has_the_lease_that_it_asks_for_and_it_is_renewed_so",
+    ),
+    Mutant(
+        "R137", "src/toril/worker/leases.py", "held.due, held.deadline = sent + held.renew,",
+        "held.due, held.deadline = sent + held.ttl / 1300,",
+        "tests/worker/test_lease_lost.py::test_a_queue_has_the_lease_that_it_asks_for_and_it_is_renewed_so",
+    ),
+    Mutant(
         "R139", "src/toril/web/prometheus.py", "round(late / self._leases[each.name], 4)", "0.1",
         "tests/web/test_prometheus.py::test_run_times_are_told_as_a_share_of_the_lease",
+    ),
+    Mutant(
+        "R152", "src/toril/reaper.py", "lease / 3 if renew is None", "lease / 1.05 if renew is None",
+        "tests/worker/test_reaping.py::test_a_leader_renews_at_a_third_of_its_lease_and_others_try_at_a_sixth",
+    ),
+    Mutant(
+        "R153", "src/toril/reaper.py", "lease / 6 if interval is None", "lease * 0.9 if interval is None",
+        "tests/worker/test_reaping.py::test_a_lead_that_is_given_up_is_taken_at_the_next_try",
     ),
     Mutant(
         "R183", "src/toril/worker/loop.py", "_REST: Final = 60_000", "_REST: Final = 100",

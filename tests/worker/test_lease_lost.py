@@ -2,17 +2,22 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.worker.conftest import Seen, working
 from toril import App, Job, JobContext, LeaseLost
+from toril.model import Extended, Lease
 from toril.signal import Why
 from toril.states import State
-from toril.worker.leases import Keeper
+from toril.supervisor.fleet import FleetKeeper
+from toril.testing import ManualClock
+from toril.worker.leases import Keeper, Tell
+from toril.worker.table import Held
 
 
 @pytest.mark.covers("R108", "R109", "R110", "R113", "F26", "Q2")
@@ -192,13 +197,55 @@ async def test_whatever_a_hook_does_changes_nothing(app: App, caplog: pytest.Log
     assert sum("on_lease_lost failed for job" in record.message for record in caplog.records) == 3
 
 
+class Extending:
+    """A store whose leases hold, and which notes when it is asked to extend them."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.asked: list[float] = []
+
+    async def extend(self, leases: Sequence[Lease], *, ttl: int) -> Extended:
+        assert leases
+        assert ttl > 0
+        self.asked.append(self._clock.monotonic())
+        return Extended()
+
+
+async def renewals(ttl: int, renew: int, *, by_supervisor: bool) -> list[float]:
+    """When a lease of this length is renewed, in seconds, by the worker itself or by its supervisor."""
+    clock = ManualClock()
+    extending = Extending(clock)
+    store: Any = extending
+    lease = Lease("q", "1", "t")
+    if by_supervisor:
+        table = SimpleNamespace(unreadable={}, renew=lambda *_: None)
+        child: Any = SimpleNamespace(pid=1, held=lambda: [Held(lease, 0.0, ttl, renew)], table=table)
+        keeper: Keeper = FleetKeeper(store, clock, "supervisor", lambda: [child])
+    else:
+        keeper = Keeper(store, clock)
+        keeper.hold(lease, ttl=ttl, renew=renew, since=0.0, tell=lambda _: None)
+    while clock.monotonic() < 3.5 * renew / 1000:
+        clock.advance(round(keeper.rest * 1000))
+        await keeper.renew_due()
+    return extending.asked
+
+
 @pytest.mark.covers("R104", "R137")
 @pytest.mark.parametrize(
     ("options", "lease", "renew"), [({}, 30_000, 10_000), ({"lease": 300, "renew": 150}, 300_000, 150_000)],
     ids=["by default", "for long jobs"],
 )  # fmt: skip
-async def test_a_queue_has_the_lease_that_it_asks_for(options: dict[str, Any], lease: int, renew: int) -> None:
-    app, started = App("memory://"), asyncio.Event()
+async def test_a_queue_has_the_lease_that_it_asks_for_and_it_is_renewed_so(
+    options: dict[str, Any], lease: int, renew: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, started, kept = App("memory://"), asyncio.Event(), list[tuple[int, int]]()
+    hold = Keeper.hold
+
+    def held(self: Keeper, lease: Lease, *, ttl: int, renew: int, since: float, tell: Tell) -> None:
+        kept.append((ttl, renew))
+        hold(self, lease, ttl=ttl, renew=renew, since=since, tell=tell)
+
+    monkeypatch.setattr(Keeper, "hold", held)
 
     async def work(ctx: JobContext[None]) -> None:
         started.set()
@@ -214,7 +261,9 @@ async def test_a_queue_has_the_lease_that_it_asks_for(options: dict[str, Any], l
     assert record.deadline is not None
     assert record.started_at is not None
     assert record.deadline - record.started_at == lease
-    assert queue.options.renew == renew
+    assert kept == [(lease, renew)]
+    for by_supervisor in (False, True):
+        assert await renewals(lease, renew, by_supervisor=by_supervisor) == [n * renew / 1000 for n in (1, 2, 3)]
 
 
 async def lose(app: App, job_id: str) -> None:

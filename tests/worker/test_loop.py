@@ -9,6 +9,7 @@ import pytest
 
 from tests.worker.conftest import Seen, Timed, working
 from toril import App, EngineFull, EngineUnavailable, JobContext, PermanentError, Retry, Snooze, State, TransientError
+from toril.model import Claim, Exchange
 from toril.policy.retry import Fixed
 from toril.testing import memory
 
@@ -356,3 +357,38 @@ async def test_a_store_that_takes_no_progress_fails_no_job(app: App, monkeypatch
         monkeypatch.setattr(app.store, "report", away)
 
         assert await queue.add_and_wait("work") == "done"
+
+
+@pytest.mark.covers("R102")
+async def test_every_claim_of_a_worker_has_a_token_of_its_own(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In each queue, with one slot and with many, in the next run and in another worker of the same name."""
+    claims: list[str] = []
+    leases: set[tuple[str, str]] = set()
+
+    async def nothing(ctx: JobContext[None]) -> None: ...
+
+    for each in (app, App(app.url)):
+        queues = [each.queue(name, {"n": nothing}, concurrency=slots) for name, slots in (("one", 1), ("many", 20))]
+        monkeypatch.setattr(each._store, "exchange", noted(each._store.exchange, claims, leases))
+        async with each:
+            for _ in range(2):
+                for queue in queues:
+                    await queue.add_many([("n", None)] * 5)
+                assert await each.run(burst=True, name="same") == 0
+
+    assert len(leases) == 2 * 2 * 2 * 5
+    assert {token for _, token in leases} <= set(claims)
+    assert len(claims) == len(set(claims)) > 20
+
+
+def noted(exchange: Any, claims: list[str], leases: set[tuple[str, str]]) -> Any:
+    """The same, and the token of each claim and of each job that it brought is noted."""
+
+    async def exchanged(queue: str, batch: Any, claim: Claim, **options: Any) -> Exchange:
+        answer: Exchange = await exchange(queue, batch, claim, **options)
+        if claim.want:
+            claims.append(claim.token)
+        leases.update((f"{queue}/{job.lease.id}", job.lease.token) for job in answer.jobs)
+        return answer
+
+    return exchanged
