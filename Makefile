@@ -66,6 +66,10 @@ test-all: setup servers node ## The rest of the tests, in stages: every Redis, r
 	@$(BIN)/python -m tools.gate --new
 	@$(BIN)/python -m tools.suite $(STAGES); code=$$?; $(BIN)/python -m tools.gate || code=1; exit $$code
 
+.PHONY: test-pythons
+test-pythons: setup servers ## Unit, conformance and worker tests on the newer Pythons that are installed. PYTHONS=3.13 for one that has to be
+	@$(BIN)/python -m tools.pythons $(PYTHONS)
+
 # What the gate runs, and how much of it: about 14 minutes on two quiet cores.
 GATE := TORIL_SIM_SEEDS=400 TORIL_SIM_CROWDS=200 TORIL_SIM_REPLAYS=20 TORIL_MACHINE_EXAMPLES=200 TORIL_HTTP_FUZZ=20000 \
 	TORIL_TORTURE_MINUTES=3 TORIL_TORTURE_JOBS=15500 TORIL_TORTURE_EVERY=1 TORIL_POWER_CUTS=10 TORIL_INTEROP_KILLS=12
@@ -155,4 +159,4 @@ bench-quick: setup servers ## The main figures beside the nearest peers, about 2
 
 .PHONY: clean
 clean: ## Remove what was built
-	rm -rf $(VENV) $(NODE)/node_modules .bench build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .pythons $(NODE)/node_modules .bench build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
