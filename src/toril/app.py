@@ -123,7 +123,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         target_wait: Seconds = 120.0,
         log_level: LogLevel | None = None,
     ) -> Queue:
-        """Declare a queue, or, with nothing but its name, get the one declared before."""
+        """Declare a queue, or, with nothing but its name, get the one declared before; `app.queues[name]` only gets."""
         name = check_queue_name(name)
         given = {key: value for key, value in locals().items() if key not in {"self", "name"}}
         if name in self.queues:
@@ -131,8 +131,9 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
                 raise UsageError(f"queue {name!r} is declared already; declare it once, with all its options")
             return self.queues[name]
         check_workable(name, handlers)
+        spelling = self.queues.spelling_of(name) if given == UNSAID else None
         del given["handlers"]
-        queue = Queue(self, name, checked(strategies=self._strategies, **given))
+        queue = Queue(self, name, checked(strategies=self._strategies, **given), spelling)
         queue.handlers.register_all({} if handlers is None else handlers)
         return self.queues.declare(queue)
 

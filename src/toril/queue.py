@@ -39,9 +39,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Queue(QueueOperations):
     """One object a name; `app.queue(name, …)` makes it."""
 
-    def __init__(self, home: Home, name: str, options: QueueOptions) -> None:
+    def __init__(
+        self, home: Home, name: str, options: QueueOptions, check_spelling: Callable[[], None] | None = None
+    ) -> None:
         self._home = home
         self._name = name
+        self._check_spelling = check_spelling
         self.options = options
         self.lease_hooks: list[tuple[Callable[..., Any], Callable[[Job[Any]], bool] | None]] = []
         self.handlers = Registry(name, options.serializer)
@@ -322,6 +325,8 @@ class Queue(QueueOperations):
 
     def _defaults_for(self, name: str) -> Defaults:
         entry = self.handlers.find(name)
+        if entry is None and self._check_spelling is not None:
+            self._check_spelling()
         own = entry.handler.retry if entry else None
         return self._defaults if own is None else self._defaults_of(own)
 

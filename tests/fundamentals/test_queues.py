@@ -22,6 +22,7 @@ from toril import (
     Retry,
     State,
     SyncJobContext,
+    UnknownQueue,
     UsageError,
     handler,
 )
@@ -47,6 +48,45 @@ async def test_a_queue_is_one_object_however_often_it_is_asked_for(tmp_path: Pat
         assert app.queues["email"] is queue
         await queue.add(ok, 2)
         assert descriptors() <= before
+
+
+@pytest.mark.parametrize("how", ["add", "add_many", "new", "sync"])
+async def test_a_job_for_a_queue_that_looks_like_a_slip_warns_once(how: str, app: App) -> None:
+    queue = app.queue("emial")  # before the other is declared, as may be
+    app.queue("email", [ok])
+
+    async def add() -> None:
+        match how:
+            case "add":
+                await queue.add("ok", 1)
+            case "add_many":
+                await queue.add_many([("ok", 1), ("ok", 2)])
+            case "new":
+                queue.new("ok", 1)
+            case _:
+                await asyncio.to_thread(queue.sync.add, "ok", 1)
+
+    with pytest.warns(UserWarning, match="a job for queue 'emial'.*did you mean 'email'"):
+        await add()
+    await add()
+
+
+async def test_a_queue_that_others_work_does_not_warn(app: App) -> None:
+    app.queue("email", [ok])
+    app.queue("shard-1", [ok])
+    emails = app.queue("emails")  # which gets its handler by the decorator
+    emails.handler(ok)
+
+    for queue in (emails, app.queue("emial", []), app.queue("orders"), app.queue("shard-2")):
+        await queue.add("ok", 1)
+
+
+async def test_a_name_that_is_not_declared_can_be_asked_for_and_declares_nothing(app: App) -> None:
+    app.queue("email", [ok])
+
+    with pytest.raises(UnknownQueue, match="there is no queue 'emial' in this app; it has 'email'"):
+        app.queues["emial"]
+    assert list(app.queues) == ["email"]
 
 
 @pytest.mark.covers("R007", "R010")
