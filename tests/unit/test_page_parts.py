@@ -30,6 +30,7 @@ from toril.policy.attention import (
 )
 from toril.policy.search import JobFilter
 from toril.states import State
+from toril.web.frame import framed
 from toril.web.pages.asked import typed
 from toril.web.pages.chronicle import chronicle
 from toril.web.pages.reasons import explained
@@ -235,3 +236,13 @@ def test_names_stand_apart_from_sentences() -> None:
 
     assert Name("mail", ("breakers",)) in told.statement
     assert Circuit(key="mail").key not in "".join(part for part in told.statement if isinstance(part, str))
+
+
+@pytest.mark.parametrize(("url", "place"), [
+    ("sqlite:///srv/jobs.db?synchronous=normal", "jobs.db"),
+    ("redis://user:secret@one:7001/2?timeout=5", "one:7001"),
+    ("redis+cluster://one?timeout=5", "one"),
+    ("redis+sentinel://user:secret@one:7001,two,[::1]:7003/jobs/3", "one:7001,two,[::1]:7003"),
+])  # fmt: skip
+def test_the_place_of_a_store_is_shown_without_its_user(url: str, place: str) -> None:
+    assert framed(url)["store"]["place"] == place

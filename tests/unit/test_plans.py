@@ -22,16 +22,11 @@ WHOLE = {
 }  # fmt: skip
 
 
-def _parameters(sql: str) -> int:
-    numbered = re.findall(r"\?(\d)", sql)
-    return max(map(int, numbered)) if numbered else sql.count("?")
-
-
 def plan(sql: str) -> list[str]:
     connection = sqlite3.connect(":memory:")
     for script in migrations():
         connection.executescript(script)
-    steps = connection.execute(f"EXPLAIN QUERY PLAN {sql}", [1] * _parameters(sql)).fetchall()
+    steps = connection.execute(f"EXPLAIN QUERY PLAN {sql}", [1] * sql.count("?")).fetchall()
     connection.close()
     return [step[3] for step in steps]
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from toril.engine import redacted
 from toril.web.around import Around
@@ -48,5 +47,5 @@ def _store(url: str) -> dict[str, str]:
     """The store's kind and place, as they may be shown."""
     shown = redacted(url)
     scheme, _, rest = shown.partition("://")
-    place = rest.rpartition("/")[2] if scheme == "sqlite" else urlsplit(shown).netloc.rpartition("@")[2]
+    place = rest.rpartition("/")[2] if scheme == "sqlite" else rest.partition("/")[0].rpartition("@")[2]
     return {"kind": _KINDS.get(scheme, "Redis"), "place": place.partition("?")[0]}

@@ -125,13 +125,16 @@ def _kind(url: str) -> Kind:
 
 def _read(url: str, kind: Kind) -> _Said:
     scheme, _, rest = url.partition("://")
+    hosts: tuple[Place, ...] = ()
+    if kind != "one":
+        rest, hosts = _first_alone(rest, kind)
     parts = urlsplit(f"{scheme.partition('+')[0]}://{rest}")
     query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     known = _OF_SERVERS | _OF_TLS | _OWN | (_OF_SENTINELS if kind == "sentinel" else frozenset())
     if unknown := query.keys() - known:
         raise InvalidOption(f"a Redis URL takes no {shown(min(unknown))}")
     own = {name: query.pop(name) for name in (_OWN | _OF_SENTINELS) & query.keys()}
-    hosts, parts, service = ((), parts, "") if kind == "one" else _listed(parts, kind)
+    parts, service = _served(parts) if kind == "sentinel" else (parts, "")
     if parts.scheme != "unix" and not _DATABASE.match(parts.path):
         raise ValueError("its database is not a number")
     arguments = _arguments(parts, query)
@@ -182,21 +185,25 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def _listed(parts: SplitResult, kind: Kind) -> tuple[tuple[Place, ...], SplitResult, str]:
-    """The hosts of a list, the URL with the first of them alone, and the service's name."""
-    user, at, listed = parts.netloc.rpartition("@")
+def _first_alone(rest: str, kind: Kind) -> tuple[str, tuple[Place, ...]]:
+    """The rest of a URL with the first host of its list alone, and all of them: `urlsplit` knows of no lists, and from
+    Python 3.14 on refuses those in which an IPv6 address is not the first."""
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    user, at, listed = authority.rpartition("@")
     hosts = tuple(_place(each, _USUAL_PORT[kind]) for each in listed.split(",") if each)
     if not hosts:
         raise ValueError("it names no host")
-    service, path = "", parts.path
-    if kind == "sentinel":
-        service, _, database = path.lstrip("/").partition("/")
-        service, path = unquote(service), f"/{database}"
-        if not service:
-            raise ValueError("it names no service")
     host, port = hosts[0]
-    netloc = f"{user}{at}[{host}]:{port}" if ":" in host else f"{user}{at}{host}:{port}"
-    return hosts, parts._replace(netloc=netloc, path=path), service
+    first = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{user}{at}{first}{rest[len(authority) :]}", hosts
+
+
+def _served(parts: SplitResult) -> tuple[SplitResult, str]:
+    """A URL without the name of the service that Sentinels know, and that name."""
+    service, _, database = parts.path.lstrip("/").partition("/")
+    if not service:
+        raise ValueError("it names no service")
+    return parts._replace(path=f"/{database}"), unquote(service)
 
 
 def _place(written: str, usual: int) -> Place:

@@ -74,7 +74,8 @@ def read(tx: "Tx", row: "QueueRow", names: Iterable[str]) -> dict[str, Group]:
     """These groups, in this order."""
     common = GroupLimits.load(row.groups_set or row.groups_declared)
     found = {}
-    for name, own, paused, seats, put_off, parked in tx.all(_SQL["state"], (row.key, json.dumps(list(names)))):
+    key, wanted = row.key, json.dumps(list(names))
+    for name, own, paused, seats, put_off, parked in tx.all(_SQL["state"], (key, key, key, wanted, key)):
         limits = GroupLimits.load(own).over(common)
         kept = put_off if limits.concurrency == 1 else 0
         group = found[name] = Group(name, limits, bool(paused), seats + kept, bool(parked))
@@ -127,7 +128,7 @@ def _first(step: "Step", names: Sequence[str], count: int) -> dict[str, list[Any
     """The first so many parked jobs of each: key, place, rank, priority."""
     if not names:
         return {}
-    found = step.tx.all(_SQL["first"], (step.row.key, json.dumps(names), count))
+    found = step.tx.all(_SQL["first"], (step.row.key, count, json.dumps(names)))
     return {name: json.loads(parked) for name, parked in found}
 
 

@@ -100,15 +100,15 @@ def _group(tx: Tx, queue: str, name: str) -> GroupView:
 def _page(tx: Tx, queue: str, after: str, limit: int) -> Page[GroupView]:
     row = tx.find(queue)
     found: list[GroupView] = []
-    while row is not None and len(found) <= limit and (name := tx.one(_SQL["next_name"], (row.key, after))[0]):
+    while row is not None and len(found) <= limit and (name := tx.one(_SQL["next_name"], (row.key, after) * 2)[0]):
         after = name
-        if tx.one(_SQL["unfinished"], (row.key, name))[0]:
+        if tx.one(_SQL["unfinished"], (row.key, name) * 2)[0]:
             found.append(_view(tx, row, name))
     return Page(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else None)
 
 
 def _own(tx: Tx, row: QueueRow, name: str) -> GroupView:
-    ((_, own, paused, *_),) = tx.all(_SQL["state"], (row.key, json.dumps([name])))
+    ((_, own, paused, *_),) = tx.all(_SQL["state"], (row.key, row.key, row.key, json.dumps([name]), row.key))
     return GroupView(name=name, own=GroupLimits.load(own), paused=bool(paused))
 
 

@@ -3,11 +3,11 @@
 
 -- name: state
 SELECT v.value, coalesce(g.limits, ',,,,'), coalesce(g.paused, 0),
-    (SELECT count(*) FROM jobs j WHERE j.key >> 40 = ?1 AND j.grp = v.value AND j.place BETWEEN 0 AND 2),
+    (SELECT count(*) FROM jobs j WHERE j.key >> 40 = ? AND j.grp = v.value AND j.place BETWEEN 0 AND 2),
     EXISTS (SELECT 1 FROM jobs j INDEXED BY jobs_put_off
-        WHERE j.key >> 40 = ?1 AND j.grp = v.value AND j.place = 3 AND j.starts > 0),
-    EXISTS (SELECT 1 FROM jobs j WHERE j.key >> 40 = ?1 AND j.grp = v.value AND j.place < 0)
-FROM json_each(?2) v LEFT JOIN groups g ON g.queue = ?1 AND g.name = v.value
+        WHERE j.key >> 40 = ? AND j.grp = v.value AND j.place = 3 AND j.starts > 0),
+    EXISTS (SELECT 1 FROM jobs j WHERE j.key >> 40 = ? AND j.grp = v.value AND j.place < 0)
+FROM json_each(?) v LEFT JOIN groups g ON g.queue = ? AND g.name = v.value
 
 -- name: in_line
 SELECT count(*) FROM jobs j LEFT JOIN active a ON a.key = j.key
@@ -21,9 +21,9 @@ SELECT count(*) FROM jobs j JOIN active a ON a.key = j.key WHERE j.key >> 40 = ?
 
 -- name: first
 SELECT v.value, (SELECT json_group_array(json_array(key, place, rank, priority)) FROM (
-    SELECT key, place, rank, priority FROM jobs j WHERE j.key >> 40 = ?1 AND j.grp = v.value AND j.place < 0
-    ORDER BY j.place, j.priority, j.ord LIMIT ?3))
-FROM json_each(?2) v
+    SELECT key, place, rank, priority FROM jobs j WHERE j.key >> 40 = ? AND j.grp = v.value AND j.place < 0
+    ORDER BY j.place, j.priority, j.ord LIMIT ?))
+FROM json_each(?) v
 
 -- name: of_jobs
 SELECT DISTINCT j.grp FROM json_each(?) v CROSS JOIN jobs j ON j.key = v.value WHERE j.grp IS NOT NULL
@@ -77,16 +77,16 @@ DELETE FROM groups WHERE queue = ? AND name = ?
 
 -- name: next_name
 SELECT min(name) FROM (
-    SELECT min(grp) AS name FROM jobs WHERE key >> 40 = ?1 AND grp > ?2
-    UNION ALL SELECT min(name) FROM groups WHERE queue = ?1 AND name > ?2)
+    SELECT min(grp) AS name FROM jobs WHERE key >> 40 = ? AND grp > ?
+    UNION ALL SELECT min(name) FROM groups WHERE queue = ? AND name > ?)
 
 -- name: unfinished
-SELECT EXISTS (SELECT 1 FROM jobs WHERE key >> 40 = ?1 AND grp = ?2 AND place < 4)
-    OR EXISTS (SELECT 1 FROM groups WHERE queue = ?1 AND name = ?2)
+SELECT EXISTS (SELECT 1 FROM jobs WHERE key >> 40 = ? AND grp = ? AND place < 4)
+    OR EXISTS (SELECT 1 FROM groups WHERE queue = ? AND name = ?)
 
 -- name: holders
-SELECT j.key, j.id FROM jobs j WHERE j.key >> 40 = ?1 AND j.grp = ?2
-    AND (j.place BETWEEN 0 AND 2 OR (?3 = 1 AND j.place = 3 AND j.starts > 0)) LIMIT 10
+SELECT j.key, j.id FROM jobs j WHERE j.key >> 40 = ? AND j.grp = ?
+    AND (j.place BETWEEN 0 AND 2 OR (? = 1 AND j.place = 3 AND j.starts > 0)) LIMIT 10
 
 -- name: ahead
 SELECT count(*) FROM jobs WHERE key >> 40 = ? AND grp = ? AND place < 0 AND (priority, ord) < (?, ?)
