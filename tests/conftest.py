@@ -8,6 +8,7 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+from hypothesis import settings
 
 from tests.kinds import ASKED_FOR, GUARDED, KINDS, REDIS, redis_of
 from tests.tiers import THOROUGH_KINDS, is_thorough
@@ -15,6 +16,9 @@ from toril.engine import Store
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.place import parse
 from toril.testing import ManualClock
+
+settings.register_profile("toril", deadline=None)  # a busy machine may take its time over any example
+settings.load_profile("toril")
 
 
 def pytest_configure() -> None:
