@@ -98,7 +98,7 @@ class _Facts(Generic[T]):
     @property
     def is_last_attempt(self) -> bool:
         """Whether a failure now is the job's end. A permanent error is one on every attempt."""
-        return self.attempt >= self._claimed.attempts
+        return self.attempt >= self._claimed.max_attempts
 
     @property
     def fence(self) -> int:

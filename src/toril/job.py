@@ -39,8 +39,8 @@ class Job(Generic[R]):
     """One job. `added` is False if one of the same id, or deduplication key, was there already and nothing was added;
     `outcome` says which.
 
-    The fields `progress`, `attempts`, `stalls`, `fence`, `error`, `worker`, `added_at`, `started_at` and `finished_at`
-    are as of the last `refresh()`; right after an `add` they are not known yet.
+    The fields `progress`, `attempts_made`, `stalls`, `fence`, `error`, `worker`, `added_at`, `started_at` and
+    `finished_at` are as of the last `refresh()`; right after an `add` they are not known yet.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Job(Generic[R]):
         return None if self._record is None or self._record.progress is None else decode(self._record.progress)
 
     @property
-    def attempts(self) -> int:
+    def attempts_made(self) -> int:
         """How many attempts have ended, well or badly."""
         return 0 if self._record is None else self._record.attempts_made
 

@@ -79,9 +79,9 @@ class SyncJob(Generic[R]):
         return self._job.progress
 
     @property
-    def attempts(self) -> int:
+    def attempts_made(self) -> int:
         """How many attempts have ended, well or badly."""
-        return self._job.attempts
+        return self._job.attempts_made
 
     @property
     def stalls(self) -> int:

@@ -70,7 +70,7 @@ def test_letters_are_replayed_by_their_error_and_named_ones_too(toril: Toril, ur
 
     async def waiting(app: App) -> list[tuple[str, int]]:
         page = await app.queue("email").jobs("waiting")
-        return [(job.id, job.record.attempts) for job in page.items if job.record]
+        return [(job.id, job.record.max_attempts) for job in page.items if job.record]
 
     assert on(url, waiting) == [("j1", 4), ("j0", 1), ("j2", 1)]
 

@@ -91,9 +91,10 @@ async def test_a_record_holds_all_that_was_given(engine: Store, clock: ManualClo
 
     found = await job(engine, "mine")
 
-    for name in ("name", "data", "priority", "attempts", "backoff", "timeout", "keep_completed", "keep_failed",
+    for name in ("name", "data", "priority", "backoff", "timeout", "keep_completed", "keep_failed",
                  "keep_logs", "result_ttl", "breaker", "subject", "metadata"):  # fmt: skip
         assert getattr(found, name) == getattr(given, name), name
+    assert found.max_attempts == given.attempts
     assert found.state is State.PRIORITIZED
     assert found.expires_at == clock.now() + 60_000
     assert found.added_at == clock.now()
@@ -112,7 +113,7 @@ async def test_a_claim_carries_what_running_needs(engine: Store, clock: ManualCl
 
     claimed = await claim_one(engine)
 
-    assert (claimed.name, claimed.data, claimed.attempts, claimed.timeout) == ("n", "[]", 3, 9)
+    assert (claimed.name, claimed.data, claimed.max_attempts, claimed.timeout) == ("n", "[]", 3, 9)
     assert (claimed.backoff, claimed.metadata, claimed.checkpoint, claimed.breaker) == (backoff, "{}", None, "host")
     assert claimed.subject == "acme"
     assert (claimed.attempts_made, claimed.stalls, claimed.starts, claimed.fence) == (0, 0, 1, 1)

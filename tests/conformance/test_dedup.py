@@ -160,7 +160,7 @@ async def test_the_last_one_asked_for_while_the_owner_ran_comes_after_it(engine:
     assert {each.id for each in (waiting, second, third)} == {first.id}
     assert before.waiting == 0
     (kept,) = (await claim(engine)).jobs
-    assert (kept.name, kept.data, kept.attempts, kept.metadata) == ("c", "2", 3, '{"m": 1}')
+    assert (kept.name, kept.data, kept.max_attempts, kept.metadata) == ("c", "2", 3, '{"m": 1}')
     (fourth,) = await add(engine, once("d", mode="keep_last"))
     assert (fourth.outcome, fourth.id) == (AddOutcome.DEDUPLICATED, kept.lease.id)
     await settle(engine, kept.lease)

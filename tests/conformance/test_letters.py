@@ -69,7 +69,7 @@ async def test_a_job_that_fails_for_good_becomes_a_letter_with_all_that_is_known
 
     assert letter == DeadLetter(
         id="q/own", queue="q", job_id="own", name="greet", data='{"user": 7}', cause=Cause.FAILED, failure=WHY,
-        failed_at=added_at + 30, attempts=2, attempts_made=2, stalls=0, stall_cause=None, worker="w2",
+        failed_at=added_at + 30, max_attempts=2, attempts_made=2, stalls=0, stall_cause=None, worker="w2",
         added_at=added_at, started_at=added_at + 20, priority=3, backoff=backoff, timeout=5_000,
         keep_completed=Keep(5), keep_logs=7, result_ttl=1_000, breaker="api.example.com", subject="ä co",
         metadata='{"a": 1}',
@@ -167,7 +167,7 @@ async def test_a_replayed_job_is_back_under_its_own_name_and_id_with_nothing_tri
 
     found = await job(engine, "own")
     assert (found.name, found.data, found.priority, found.metadata) == ("greet", '{"user": 7}', 3, '{"a": 1}')
-    assert (found.state, found.attempts, found.attempts_made, found.stalls) == (State.PRIORITIZED, 2, 0, 0)
+    assert (found.state, found.max_attempts, found.attempts_made, found.stalls) == (State.PRIORITIZED, 2, 0, 0)
     assert (found.failure, found.finished_at, found.started_at) == (None, None, None)
     assert await engine.count_letters() == 0
     again = await claim_one(engine)
@@ -184,7 +184,7 @@ async def test_a_replay_may_bring_another_payload_attempts_and_backoff(engine: S
     await engine.replay("q", [Replay(letter.id, data="2", attempts=5, backoff=slower)])
 
     found = await job(engine, "1")
-    assert (found.data, found.attempts, found.backoff, found.timeout) == ("2", 5, slower, 500)
+    assert (found.data, found.max_attempts, found.backoff, found.timeout) == ("2", 5, slower, 500)
 
 
 async def test_a_checkpoint_outlives_death_and_replay(engine: Store) -> None:

@@ -69,7 +69,7 @@ async def test_a_schedule_comes_back_as_it_was_put(engine: Store, clock: ManualC
     assert found == ScheduleView(queue="q", schedule=schedule, slot=clock.now() + 500, count=1)
     run = await job(engine, f"repeat:nightly:{clock.now() + 500}")
     assert (run.name, run.data, run.state, run.due) == ("report", template.data, State.DELAYED, clock.now() + 500)
-    assert (run.attempts, run.backoff, run.timeout, run.priority) == (3, template.backoff, 9000, 5)
+    assert (run.max_attempts, run.backoff, run.timeout, run.priority) == (3, template.backoff, 9000, 5)
     assert (run.keep_completed, run.keep_logs, run.result_ttl, run.breaker, run.subject) == (
         Keep(3, 60.0), 7, 800, "host", "acme",
     )  # fmt: skip

@@ -89,7 +89,7 @@ async def test_a_letter_is_replayed_with_other_data_and_options(stage: Stage, gu
 
     assert found.data == {"customer": f"edit-{stage.port}", "card": "good"}
     assert found.record is not None
-    assert found.record.attempts == 7
+    assert found.record.max_attempts == 7
 
 
 async def test_many_are_discarded_only_after_their_number_was_typed(one_stage: Stage, guest: Guest) -> None:

@@ -54,7 +54,7 @@ async def test_a_provider_that_is_down_is_left_alone_until_it_is_up_and_others_g
         await test.drain()  # the schedule that looks for tokens has its first run when a worker boots
         circuits = [(circuit.key, circuit.state.value) for circuit in await app.breakers.list()]
         calls = api.calls["/oauth"]
-        put_off = [(await job.refresh()).attempts for job in (await oauth2_refresh.jobs("delayed")).items]
+        put_off = [(await job.refresh()).attempts_made for job in (await oauth2_refresh.jobs("delayed")).items]
         fresh = await database.run(_fresh)
 
         api.down.clear()

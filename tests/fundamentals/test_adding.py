@@ -73,7 +73,7 @@ async def test_many_jobs_are_what_each_would_be_if_added_alone(app: App) -> None
     assert heard == [job.id for job in jobs] == [str(number) for number in range(1, 1_105)]
     assert [(each.name, each.data) for each in found if each] == [(job.name, job.data) for job in jobs[995:]]
     records = [each.record for each in found if each and each.record]
-    assert [record.attempts for record in records] == [1 if record.name == "once" else 5 for record in records]
+    assert [record.max_attempts for record in records] == [1 if record.name == "once" else 5 for record in records]
     assert [record.priority for record in records[-4:]] == [0, 1, 2, 0]
 
 

@@ -202,7 +202,7 @@ async def test_a_shutdown_is_told_as_one_and_the_job_goes_back_with_its_attempts
         app.stop()
         assert await run == 1
         await job.refresh()
-        assert (await job.state(), job.attempts) == (State.WAITING, 0)
+        assert (await job.state(), job.attempts_made) == (State.WAITING, 0)
 
     assert told == [(Why.SHUTDOWN, "the worker is shutting down")]
 

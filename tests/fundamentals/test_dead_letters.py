@@ -34,7 +34,7 @@ async def test_a_permanent_error_goes_straight_to_the_dead_letters() -> None:
     assert ran == [1]
     assert (letter.queue, letter.job_id, letter.name, letter.data) == ("orders", job.id, "order", "7")
     assert (letter.failure.reason, letter.failure.kind) == ("no such article", "PermanentError")
-    assert (letter.attempts, letter.attempts_made, letter.failed_at) == (5, 1, test.clock.now())
+    assert (letter.max_attempts, letter.attempts_made, letter.failed_at) == (5, 1, test.clock.now())
     assert letter.worker is not None
     assert "in order" in letter.failure.traceback
 
@@ -101,7 +101,7 @@ async def test_those_with_an_error_run_again_in_their_queue_under_their_name() -
         job = await app.queues["q"].job("j0")
         assert job is not None
         assert job.record is not None
-        assert (job.name, job.record.attempts, job.record.backoff) == ("a", 5, Exponential(5).wire())
+        assert (job.name, job.record.max_attempts, job.record.backoff) == ("a", 5, Exponential(5).wire())
         await test.drain()
         left = [letter.job_id for letter in (await app.dead_letters.page()).items]
 

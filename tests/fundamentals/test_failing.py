@@ -28,6 +28,27 @@ async def test_a_queue_says_which_errors_are_not_worth_another_attempt() -> None
     assert sorted(ran) == ["desk", "desk", "desk", "lamp"]
 
 
+async def test_the_attempts_made_and_the_most_that_there_may_be_have_a_name_each() -> None:
+    app = App("memory://")
+
+    async def fail(ctx: JobContext[None]) -> None:
+        raise OSError("busy")
+
+    queue = app.queue("q", {"fail": fail}, retry=Retry(3, Fixed(60)))
+    async with memory(app) as test:
+        job = await queue.add("fail")
+        await test.drain()
+        record = (await job.refresh()).record
+        assert record is not None
+        assert (job.attempts_made, record.attempts_made, record.max_attempts) == (1, 1, 3)
+        assert not any(hasattr(each, "attempts") for each in (job, record))
+
+        await test.after("1h")
+        (letter,) = (await app.dead_letters.page()).items
+        assert (letter.job_id, letter.attempts_made, letter.max_attempts) == (job.id, 3, 3)
+        assert not hasattr(letter, "attempts")
+
+
 async def test_a_handler_and_a_job_can_say_otherwise() -> None:
     app, ran = App("memory://"), []
 

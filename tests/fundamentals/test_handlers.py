@@ -161,7 +161,7 @@ async def test_a_job_of_an_unknown_name_fails_once_and_says_so(app: App) -> None
     await drained(app)
 
     await job.refresh()
-    assert (job.error, job.attempts, await job.state()) == ("Job function not found: tripple", 1, "failed")
+    assert (job.error, job.attempts_made, await job.state()) == ("Job function not found: tripple", 1, "failed")
 
 
 @pytest.mark.covers("R019", "F112")
@@ -171,7 +171,7 @@ async def test_a_queue_may_leave_unknown_jobs_to_workers_that_know_them(app: App
     await drained(app)
 
     await job.refresh()
-    assert (job.attempts, await job.state(), job.error) == (0, "delayed", None)
+    assert (job.attempts_made, await job.state(), job.error) == (0, "delayed", None)
 
 
 # what a handler is given
@@ -382,7 +382,7 @@ async def test_a_condition_that_fails_is_a_failed_attempt(app: App) -> None:
     job = await queue.add("bill", 1)
     await drained(app)
 
-    assert ((await job.refresh()).error, job.attempts) == ("the mode is not known", 3)
+    assert ((await job.refresh()).error, job.attempts_made) == ("the mode is not known", 3)
 
 
 # the results

@@ -253,7 +253,7 @@ async def test_a_stored_payload_that_is_no_json_fails_once(app: App, data: str, 
     await drained(app)
 
     (failed,) = await queue.jobs("failed")
-    assert (failed.attempts, failed.data) == (1, data)
+    assert (failed.attempts_made, failed.data) == (1, data)
     assert failed.error is not None
     assert failed.error.startswith("data")
     assert ran == [[1]]
@@ -285,7 +285,7 @@ async def test_a_stored_payload_too_large_to_read_fails_once(app: App) -> None:
     await drained(app)
 
     (failed,) = await queue.jobs("failed")
-    assert failed.attempts == 1
+    assert failed.attempts_made == 1
     assert failed.error == "data is too large: 1048578 characters, and the limit is 1048576"
 
 
@@ -315,7 +315,7 @@ async def test_a_job_whose_stored_options_are_rubbish_fails_once_and_stops_nobod
         await drained(app)
 
         (failed,) = await queue.jobs("failed")
-        assert (failed.data, failed.attempts, failed.stalls) == (2, 1, 0)
+        assert (failed.data, failed.attempts_made, failed.stalls) == (2, 1, 0)
         assert failed.error is not None
         assert failed.error.startswith("its stored options cannot be read: ")
     assert seen == [1, 3]
@@ -353,7 +353,7 @@ async def test_what_a_handler_does_not_ask_for_may_be_rubbish(tmp_path: Path, co
         await drained(app)
 
         (failed,) = await queue.jobs("failed")
-        assert (failed.data, failed.attempts) == (2, 1)
+        assert (failed.data, failed.attempts_made) == (2, 1)
         assert str(failed.error).startswith(f"{column} is not JSON")
 
 

@@ -107,7 +107,7 @@ async def test_a_job_without_options_has_the_documented_defaults(queue: Queue) -
     record = (await (await queue.add("send")).refresh()).record
 
     assert record is not None
-    assert (record.attempts, record.backoff) == (5, Backoff(kind="exponential", delay=1_000))
+    assert (record.max_attempts, record.backoff) == (5, Backoff(kind="exponential", delay=1_000))
     assert (record.keep_completed, record.keep_failed) == (Keep(0), Keep(0))
     assert (record.delay, record.priority, record.timeout, record.expires_at, record.metadata) == (
         0,
@@ -127,7 +127,7 @@ async def test_what_a_job_asks_for_wins_over_its_handler_and_that_over_the_queue
         record = (await (await queue.add(name, **options)).refresh()).record
         assert record is not None
         assert record.keep_failed == Keep(9)
-        return record.attempts, record.backoff
+        return record.max_attempts, record.backoff
 
     two, seven = (Backoff(kind="fixed", delay=n * 1000) for n in (2, 7))
     exponential = Backoff(kind="exponential", delay=500)

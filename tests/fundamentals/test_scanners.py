@@ -43,7 +43,7 @@ async def test_a_scanner_resets_what_has_been_stuck_for_too_long() -> None:
     assert table.stage == {"long": "pending", "short": "importing"}
     assert run.text == "1 found, 1 reset"
     assert coming.record is not None
-    assert (coming.record.attempts, coming.record.priority) == (1, 10)
+    assert (coming.record.max_attempts, coming.record.priority) == (1, 10)
 
 
 @pytest.mark.covers("R124", "X25")

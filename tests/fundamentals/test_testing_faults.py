@@ -48,7 +48,7 @@ async def test_a_worker_dies_in_the_midst_of_a_handler_and_nothing_it_writes_the
     async with memory(app) as test:
         job = await queue.add(pay)
         await test.drain()
-        assert ((await job.refresh()).attempts, await job.state()) == (0, State.ACTIVE)
+        assert ((await job.refresh()).attempts_made, await job.state()) == (0, State.ACTIVE)
         await test.after(30)
 
     assert told == [None, "paid"]

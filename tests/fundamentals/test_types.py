@@ -169,7 +169,7 @@ async def test_a_payload_that_others_stored_wrongly_fails_once_and_is_never_run(
     await drained(app)
 
     (job,) = await queue.jobs("failed")
-    assert (job.attempts, job.data) == (1, text)
+    assert (job.attempts_made, job.data) == (1, text)
     assert job.error is not None
     assert job.error.startswith(says)
 

@@ -271,7 +271,7 @@ def test_a_task_waits_for_its_commit_if_the_settings_say_so(app: App) -> None:
 
     (job,) = app.queue("default").sync.jobs(State.PRIORITIZED)
     assert job.record is not None
-    assert (job.data["args"], job.record.attempts) == ([2], 5)
+    assert (job.data["args"], job.record.max_attempts) == ([2], 5)
 
 
 @pytest.mark.parametrize("asked", ["default:none", "elsewhere:none", "none", "", "a b:\n"])

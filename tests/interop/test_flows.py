@@ -110,7 +110,7 @@ async def test_a_flow_runs_whoever_adds_it_and_runs_its_parts(
     assert job.record.result is not None
     values = (await both.node.queue("p").job("top"))["returnvalue"]
     assert values == {f"bull:c:echo{n}": {"n": n} for n in range(3)}
-    assert job.attempts == 1
+    assert job.attempts_made == 1
 
 
 @pytest.mark.parametrize("policy", list(FLAGS))

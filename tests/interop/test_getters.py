@@ -100,7 +100,7 @@ async def test_a_job_looks_the_same_from_both_sides(node: Node, toril: Toril) ->
                 assert record is not None
                 assert await node.queue("q").state(job.id) == state == record.state
                 assert (job.name, job.data) == (seen["name"], seen["data"])
-                assert (job.attempts, record.starts) == (seen["attemptsMade"], seen["attemptsStarted"])
+                assert (job.attempts_made, record.starts) == (seen["attemptsMade"], seen["attemptsStarted"])
                 assert (job.error, job.worker) == (seen.get("failedReason"), seen.get("processedBy"))
                 assert (job.added_at, job.started_at, job.finished_at) == (
                     seen["timestamp"], seen.get("processedOn"), seen.get("finishedOn"),

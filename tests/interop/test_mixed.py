@@ -51,7 +51,7 @@ async def test_retries_and_delays_cross_over(node: Node, toril: Toril) -> None:
         for job in jobs:
             found = await queue.job(job["id"])
             assert found is not None
-            assert found.attempts == 3
+            assert found.attempts_made == 3
 
     assert await events.seen(event="failed") == []
 

@@ -220,7 +220,7 @@ async def test_an_old_spelling_of_attempts_is_read(node: Node, toril: Toril) -> 
         found = await queue.job(job)
 
     assert found is not None
-    assert found.attempts == 2
+    assert found.attempts_made == 2
 
 
 async def test_a_job_nobody_knows_fails_once_and_says_so(node: Node, toril: Toril) -> None:

@@ -75,7 +75,7 @@ async def test_a_job_of_torils_runs_in_the_port_and_its_result_is_read(port: Por
         assert await job.result(15) == DATA
         await job.refresh()
 
-        assert (job.progress, job.attempts, job.data) == ({"done": 0.5}, 1, DATA)
+        assert (job.progress, job.attempts_made, job.data) == ({"done": 0.5}, 1, DATA)
         assert await job.logs() == ["a line é"]
 
 
@@ -106,7 +106,7 @@ async def test_a_job_of_torils_is_tried_again_by_the_port(port: Port, toril: Tor
         later = await queue.add("shaky", attempts=3, backoff=Fixed(0.03))
 
         assert (await at_once.result(15), await later.result(15)) == (2, 2)
-        assert ((await at_once.refresh()).attempts, (await later.refresh()).attempts) == (3, 3)
+        assert ((await at_once.refresh()).attempts_made, (await later.refresh()).attempts_made) == (3, 3)
 
 
 async def test_a_failure_of_a_job_of_the_ports_is_read_by_it(port: Port, toril: Toril) -> None:
@@ -133,7 +133,7 @@ async def test_a_failure_in_the_port_is_read_by_toril(port: Port, toril: Toril) 
             await job.result(15)
         await job.refresh()
 
-        assert (job.error, job.attempts) == ("no such bull", 2)
+        assert (job.error, job.attempts_made) == ("no such bull", 2)
 
 
 async def test_delays_and_priorities_of_the_port_are_kept(port: Port, toril: Toril) -> None:
@@ -267,7 +267,7 @@ async def test_toril_takes_up_what_a_dead_port_held(port: Port, toril: Toril, se
         async with toril.working("q", {"note": steps.note}, lease=1):
             found = await ended(queue, job.id)
 
-    assert (steps.ran, found.stalls, found.attempts) == ([job.id], 1, 1)
+    assert (steps.ran, found.stalls, found.attempts_made) == ([job.id], 1, 1)
 
 
 async def test_the_port_takes_up_what_a_dead_toril_held(port: Port, toril: Toril, server: RedisServer) -> None:

@@ -31,7 +31,7 @@ async def test_a_job_runs_and_its_result_is_read_by_toril(node: Node, toril: Tor
         await job.refresh()
 
     assert await node.queue("q").state(job.id) == "completed"
-    assert (job.attempts, job.data) == (1, DATA)
+    assert (job.attempts_made, job.data) == (1, DATA)
     assert job.finished_at is not None
 
 
@@ -157,7 +157,7 @@ async def test_retries_wait_as_toril_asked(node: Node, toril: Toril, backoff: An
         await job.refresh()
 
     assert waited == delays
-    assert job.attempts == 3
+    assert job.attempts_made == 3
 
 
 async def test_a_failure_carries_reason_and_stack_trace(node: Node, toril: Toril) -> None:

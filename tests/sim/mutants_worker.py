@@ -172,7 +172,7 @@ def _no_delay(outcome: Any) -> Any:
 
 def _one_attempt_less(original: Callable[..., Any]) -> Callable[..., Any]:
     def retried(error: Any, failure: Any, job: Any, *rest: Any) -> Any:
-        if job.attempts_made + 2 >= job.attempts:
+        if job.attempts_made + 2 >= job.max_attempts:
             return Failed(failure)
         return original(error, failure, job, *rest)
 

@@ -110,7 +110,7 @@ def outcome_of(script: Script, job: Claimed) -> Outcome:
         case Kind.FLAKY if job.attempts_made < script.times:
             return Retried(failure, script.delay)
         case Kind.HOPELESS:
-            last = job.attempts_made + 1 >= job.attempts
+            last = job.attempts_made + 1 >= job.max_attempts
             return Failed(failure) if last else Retried(failure, script.delay)
         case Kind.SNOOZES if job.starts <= script.times:
             return Snoozed(script.delay)

@@ -126,7 +126,7 @@ def test_a_traceback_has_the_frames_of_libraries_dimmed_and_folded() -> None:
 
 def record(**given: Any) -> JobRecord:
     plain: dict[str, Any] = {
-        "queue": "email", "id": "7", "name": "send", "data": "{}", "state": State.WAITING, "attempts": 3,
+        "queue": "email", "id": "7", "name": "send", "data": "{}", "state": State.WAITING, "max_attempts": 3,
         "attempts_made": 0, "stalls": 0, "starts": 0, "fence": 0, "priority": 0, "delay": 0, "due": None,
         "backoff": Backoff(kind="fixed", delay=1000), "timeout": None, "expires_at": None, "keep_completed": Keep(),
         "keep_failed": Keep(), "keep_logs": 100, "result_ttl": None, "breaker": None, "subject": None,

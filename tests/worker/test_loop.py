@@ -151,7 +151,7 @@ async def test_a_failing_job_is_tried_as_often_as_it_may_be(app: App, attempts: 
         await job.refresh()
 
     assert tried == list(range(1, attempts + 1))
-    assert (job.attempts, job.error) == (attempts, "no")
+    assert (job.attempts_made, job.error) == (attempts, "no")
     assert seen.names() == ["active", "retrying"] * (attempts - 1) + ["active", "failed"]
 
 
@@ -176,7 +176,7 @@ async def test_permanent_transient_and_snoozed_are_what_they_say(app: App) -> No
         assert await queue.add_and_wait("work", "snooze") == "snooze in attempt 1"
         await permanent.refresh()
 
-    assert (permanent.attempts, permanent.error) == (1, "never again")
+    assert (permanent.attempts_made, permanent.error) == (1, "never again")
 
 
 @pytest.mark.covers("R247")
@@ -223,7 +223,7 @@ async def test_what_outlasts_the_grace_is_given_back_with_its_attempts(app: App)
         assert await run == 1
         await job.refresh()
         assert await job.state() is State.WAITING
-        assert (job.attempts, job.stalls) == (0, 0)
+        assert (job.attempts_made, job.stalls) == (0, 0)
     assert why == ["the worker is shutting down"]
 
 

@@ -75,7 +75,7 @@ async def test_a_declared_schedule_runs_by_its_times(timed: Timed) -> None:
     assert [at - start for at, data in ran if data == {"v": 1}] == [n * MINUTE for n in range(5)]
     assert [at - start for at, data in ran if data == {"v": 2}] == [0, 2 * MINUTE, 4 * MINUTE]
     assert run.record is not None
-    assert (run.record.attempts, run.record.priority) == (3, 7)
+    assert (run.record.max_attempts, run.record.priority) == (3, 7)
 
 
 @pytest.mark.covers("R214")

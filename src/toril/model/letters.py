@@ -25,7 +25,7 @@ class DeadLetter:
     cause: Cause
     failure: Failure
     failed_at: int
-    attempts: int
+    max_attempts: int
     attempts_made: int
     stalls: int
     stall_cause: str | None

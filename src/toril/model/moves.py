@@ -52,7 +52,7 @@ class JobParcel:
     state: State
     suspect: bool
     due: int | None
-    attempts: int
+    max_attempts: int
     attempts_made: int
     stalls: int
     starts: int

@@ -26,7 +26,7 @@ class JobRecord:
     name: str
     data: str
     state: State
-    attempts: int
+    max_attempts: int
     attempts_made: int
     stalls: int
     starts: int

@@ -96,7 +96,7 @@ class Claimed:
     data: str
     starts: int
     fence: int
-    attempts: int
+    max_attempts: int
     attempts_made: int
     stalls: int
     added_at: int

@@ -41,7 +41,7 @@ def own_table(job: Claimed) -> Table:
 
 def _retried(error: BaseException, failure: Failure, job: Claimed, chance: float, delay: int | None) -> Outcome:
     failures = job.attempts_made + 1
-    if failures >= job.attempts:
+    if failures >= job.max_attempts:
         return Failed(failure)
     if delay is None:
         delay = delay_before_retry(job.backoff, failures=failures, previous=job.delay, chance=chance)

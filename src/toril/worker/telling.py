@@ -113,7 +113,7 @@ class Telling:
     ) -> None:
         self._tell(
             name, job, duration, failure.reason, failure.kind, delay, failure.traceback or None,
-            max_attempts=job.attempts,
+            max_attempts=job.max_attempts,
         )  # fmt: skip
 
     def _tell(

@@ -142,8 +142,9 @@ def _bar(job: Job[Any], width: Width) -> list[RenderableType]:
     colour = _COLOURS.get(job.queue.name, "white")
     name = Text("" if width == "narrow" else f"{job.queue.name:<11} ", colour)
     name.append(plain(f"{job.name} {job.id}"), "default")
-    if job.attempts:
-        name.append(f" ({job.attempts + 1})" if width == "narrow" else f" (attempt {job.attempts + 1})", "yellow")
+    if job.attempts_made:
+        number = job.attempts_made + 1
+        name.append(f" ({number})" if width == "narrow" else f" (attempt {number})", "yellow")
     bar = ProgressBar(total=100, completed=done, complete_style=colour, finished_style=colour)
     return [name, bar, Text(f"{done:.0f}%")]
 

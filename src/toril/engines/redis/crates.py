@@ -76,7 +76,7 @@ def _job(
     waits = state in {State.DELAYED, State.WAITING_CHILDREN}
     return JobParcel(
         queue=queue, id=job_id, name=text("name") or "", data=text("data") or "", state=state, suspect=suspect == 1,
-        due=due_of(score) if state is State.DELAYED and score else None, attempts=options.attempts,
+        due=due_of(score) if state is State.DELAYED and score else None, max_attempts=options.attempts,
         attempts_made=number(text("attempts_made") or text("attempts_made_old")), stalls=number(text("stalls")),
         starts=number(text("starts")), fence=number((text("held") or "").partition(" ")[0]),
         priority=number(text("priority")), delay=number(text("delay") if waits else text("waited") or text("delay")),

@@ -126,7 +126,7 @@ def letter_of(row: Sequence[Any]) -> DeadLetter:
     return DeadLetter(
         id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
         failure=load_failure(reason, kind, traces) or Failure("unknown"), failed_at=number(when),
-        attempts=options.attempts, attempts_made=number(made or made_before), stalls=number(stalls),
+        max_attempts=options.attempts, attempts_made=number(made or made_before), stalls=number(stalls),
         stall_cause=stall_cause,
         worker=worker, added_at=number(added), started_at=None if started is None else number(started),
         priority=number(priority), backoff=options.backoff, timeout=options.timeout,

@@ -117,7 +117,7 @@ def dump_parcel(job: JobParcel, prefix: str) -> str:
     if job.parent is not None:
         own["parent"] = {"id": job.parent.id, "queue": f"{prefix}:{job.parent.queue}"}
     shared = _dump(
-        job.attempts, job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl,
+        job.max_attempts, job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl,
         job.breaker, job.subject,
     )  # fmt: skip
     return f"{json.dumps(own, ensure_ascii=False)[:-1]}, {shared[1:]}" if own else shared
@@ -126,7 +126,7 @@ def dump_parcel(job: JobParcel, prefix: str) -> str:
 def dump_letter(letter: DeadLetter) -> str:
     """The text for the options of a job that failed for good in another store."""
     return _dump(
-        letter.attempts, letter.backoff, letter.timeout, letter.keep_completed, REMOVE, letter.keep_logs,
+        letter.max_attempts, letter.backoff, letter.timeout, letter.keep_completed, REMOVE, letter.keep_logs,
         letter.result_ttl, letter.breaker, letter.subject,
     )  # fmt: skip
 

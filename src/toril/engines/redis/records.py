@@ -82,7 +82,7 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
     options, state = load_options(opts), State(word)
     is_delayed = state is State.DELAYED
     return JobRecord(
-        queue=queue, id=job_id, name=name, data=data or "", state=state, attempts=options.attempts,
+        queue=queue, id=job_id, name=name, data=data or "", state=state, max_attempts=options.attempts,
         attempts_made=number(made_before if made is None else made), stalls=number(stalls), starts=number(starts),
         fence=number(held.partition(" ")[0]) if held else 0, priority=number(priority),
         delay=number(delay if is_delayed else waited or delay), due=due_of(score) if is_delayed else None,

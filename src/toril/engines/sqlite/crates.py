@@ -48,7 +48,7 @@ def _job(queue: str, row: Sequence[Any], lines: list[str], children: list[Any], 
     return JobParcel(
         queue=queue, id=job_id(key, chosen), name=name, data=data, state=STATE_OF[place],
         suspect=place in {Place.SUSPECT, Place.PARKED_SUSPECT}, due=due_of(rank) if place == Place.DELAYED else None,
-        attempts=attempts, attempts_made=made, stalls=stalls, starts=starts, fence=fence, priority=priority,
+        max_attempts=attempts, attempts_made=made, stalls=stalls, starts=starts, fence=fence, priority=priority,
         delay=delay, added_at=added_at, started_at=started_at, finished_at=finished_at, expires_at=expires_at,
         worker=worker, metadata=metadata, checkpoint=checkpoint, progress=progress, failure=load_failure(failure),
         stall_cause=stall_cause, result=result, group=group, backoff=options.backoff, timeout=options.timeout,

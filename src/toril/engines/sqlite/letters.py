@@ -79,7 +79,7 @@ def letter_of(row: tuple[Any, ...]) -> DeadLetter:
     options = load_options(text)
     return DeadLetter(
         id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
-        failure=load_failure(failure) or Failure("unknown"), failed_at=failed_at, attempts=attempts,
+        failure=load_failure(failure) or Failure("unknown"), failed_at=failed_at, max_attempts=attempts,
         attempts_made=made, stalls=stalls, stall_cause=stall_cause, worker=worker, added_at=added_at,
         started_at=started_at, priority=priority, backoff=options.backoff, timeout=options.timeout,
         keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
@@ -134,7 +134,7 @@ def _replay(step: Step, letter: DeadLetter, wish: Replay) -> State | None:
         place, rank = Place.PARKED, row.orders
         step.touch(letter.group)
     tx.run(_SQL["insert_job"], (
-        key, chosen, letter.name, place, rank, wish.attempts or letter.attempts, letter.priority, letter.added_at,
+        key, chosen, letter.name, place, rank, wish.attempts or letter.max_attempts, letter.priority, letter.added_at,
         dump_options(replace(letter, backoff=wish.backoff or letter.backoff), tx.now), letter.metadata,
         letter.checkpoint, letter.data if wish.data is None else wish.data, letter.group,
         0 if letter.group is None else row.orders,

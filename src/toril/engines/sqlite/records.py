@@ -35,7 +35,7 @@ def record_of(queue: str, row: tuple[Any, ...]) -> JobRecord:
     options = load_options(text)
     state = STATE_OF[place] if deadline is None else State.ACTIVE
     return JobRecord(
-        queue=queue, id=job_id(key, chosen), name=name, data=data, state=state, attempts=attempts,
+        queue=queue, id=job_id(key, chosen), name=name, data=data, state=state, max_attempts=attempts,
         attempts_made=attempts_made, stalls=stalls, starts=starts, fence=fence, priority=priority, delay=delay,
         due=due_of(rank) if state is State.DELAYED else None, backoff=options.backoff, timeout=options.timeout,
         expires_at=expires_at, keep_completed=options.keep_completed, keep_failed=options.keep_failed,

@@ -118,7 +118,7 @@ def _final(outcome: Outcome, job: Job, cancelling: str | None) -> Outcome:
     attempt left."""
     if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released | Parked):
         return Cancelled(cancelling)
-    if isinstance(outcome, Retried) and job.attempts_made + 1 >= job.attempts:
+    if isinstance(outcome, Retried) and job.attempts_made + 1 >= job.max_attempts:
         return Failed(outcome.failure)
     return outcome
 
@@ -197,7 +197,7 @@ def _give_back(step: Step, job: Job, *, suspect: bool) -> None:
 def _fail(step: Step, job: Job, failure: Failure) -> None:
     made = job.attempts_made + 1
     step.fail(job, Cause.FAILED, failure, made=made)
-    if made >= job.attempts:
+    if made >= job.max_attempts:
         step.event(EventKind.RETRIES_EXHAUSTED, job.id, attemptsMade=str(made))
 
 

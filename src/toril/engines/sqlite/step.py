@@ -41,7 +41,7 @@ class Job(NamedTuple):
     chosen: str | None
     name: str
     priority: int
-    attempts: int
+    max_attempts: int
     attempts_made: int
     stalls: int
     starts: int

@@ -119,7 +119,7 @@ class _Unloading:
         row.claims = max(row.claims, job.fence)
         place, rank, order = self._spot(step, job)
         tx.run(_SQL["insert_job"], (
-            key, chosen, job.name, job.data, place, rank, job.attempts, job.attempts_made, job.stalls, job.starts,
+            key, chosen, job.name, job.data, place, rank, job.max_attempts, job.attempts_made, job.stalls, job.starts,
             job.fence, job.priority, job.delay, job.expires_at, dump_parcel(job), job.metadata, job.checkpoint,
             job.progress, job.result, dump_failure(job.failure) if job.failure else None, job.stall_cause, job.worker,
             job.added_at, job.started_at, job.finished_at, job.group, order, len(job.logs),
@@ -178,7 +178,7 @@ class _Unloading:
             kin = first_key(row.key) + row.last_number
         stored = self._tx.run(_SQL["insert_letter"], (
             letter.id, letter.queue, letter.job_id, letter.name, letter.data, letter.cause.value,
-            dump_failure(letter.failure), letter.failed_at, letter.attempts, letter.attempts_made, letter.stalls,
+            dump_failure(letter.failure), letter.failed_at, letter.max_attempts, letter.attempts_made, letter.stalls,
             letter.stall_cause, letter.worker, letter.added_at, letter.started_at, letter.priority,
             dump_options(letter, letter.failed_at), letter.metadata, letter.checkpoint, letter.group, kin,
         ))  # fmt: skip

@@ -113,7 +113,7 @@ def _more(letter: DeadLetter) -> dict[str, Any]:
     if letter.cause == "stalled":
         gave_up = f"stalled {letter.stalls} times" if letter.stalls != 1 else "stalled"
     else:
-        gave_up = "attempts spent" if letter.attempts_made >= letter.attempts else "permanent"
+        gave_up = "attempts spent" if letter.attempts_made >= letter.max_attempts else "permanent"
     return {"gave_up": gave_up, "group": letter.group}
 
 

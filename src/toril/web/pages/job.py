@@ -119,7 +119,7 @@ def _facts(record: JobRecord) -> list[tuple[str, str, str]]:
         ("Worker", record.worker or "", "code"),
         ("Group", record.group or "", ""),
         ("Priority", str(record.priority) if record.priority else "none", ""),
-        ("Attempts", f"{record.attempts_made} of {record.attempts}", ""),
+        ("Attempts", f"{record.attempts_made} of {record.max_attempts}", ""),
         ("Stalls", str(record.stalls) if record.stalls else "", ""),
         ("Fence", str(record.fence) if record.fence else "", ""),
         ("Timeout", span(record.timeout) if record.timeout else "", ""),
@@ -144,7 +144,7 @@ def _usual(asking: Looking, queue: str) -> str:
 def _again(document: dict[str, Any], record: JobRecord) -> dict[str, Any] | None:
     """What a form for the same once more begins with. What is covered or cut cannot be added again as it is shown."""
     text = json.dumps(document["data"], indent=2, ensure_ascii=False, default=str)
-    return {"data": text, "attempts": record.attempts, "covered": '"***"' in text, "cut": "data" in document["cut"]}
+    return {"data": text, "attempts": record.max_attempts, "covered": '"***"' in text, "cut": "data" in document["cut"]}
 
 
 async def _gone(asking: Looking, queue: Queue, identity: str) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _letter(queue: Queue, letter: DeadLetter) -> dict[str, Any]:
         data = letter.data
     return {
         "id": letter.id, "kind": letter.failure.kind, "error": redacted(reason), "made": letter.attempts_made,
-        "attempts": letter.attempts, "failed_at": letter.failed_at, "worker": letter.worker,
+        "attempts": letter.max_attempts, "failed_at": letter.failed_at, "worker": letter.worker,
         "traceback": lines_of(redacted(traceback)), **shortened({"data": queue.redaction.seen(data, "data", *sight)}),
     }  # fmt: skip
 

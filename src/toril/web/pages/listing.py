@@ -175,7 +175,7 @@ def _row(job: Job[Any], now: int) -> dict[str, Any]:
         ran = (record.finished_at or now) - record.started_at
     return {
         "id": job.id, "name": job.name, "look": LOOKS[record.state], "text": _text(found, record.state),
-        "group": record.group, "made": record.attempts_made, "of": record.attempts, "ran": ran,
+        "group": record.group, "made": record.attempts_made, "of": record.max_attempts, "ran": ran,
         "at": record.finished_at or record.started_at or record.added_at, "due": record.due,
     }  # fmt: skip
 
@@ -200,7 +200,8 @@ def _letter(asking: Looking, letter: DeadLetter) -> dict[str, Any]:
     ran = None if letter.started_at is None else letter.failed_at - letter.started_at
     return {
         "id": letter.id, "job": letter.job_id, "name": letter.name, "text": compact(redacted(found["error"] or "")),
-        "group": letter.group, "made": letter.attempts_made, "of": letter.attempts, "ran": ran, "at": letter.failed_at,
+        "group": letter.group, "made": letter.attempts_made, "of": letter.max_attempts, "ran": ran,
+        "at": letter.failed_at,
     }  # fmt: skip
 
 
