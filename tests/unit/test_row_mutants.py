@@ -87,7 +87,7 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tree, with times and compiled files as they are, so that only what changes is compiled again."""
     tree = tmp_path_factory.mktemp("tree")
     for name in ("src", "tests", "deploy", "tools"):
-        shutil.copytree(ROOT / name, tree / name)
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("*.pyc.*"))  # being written beside us
     shutil.copy(ROOT / "pyproject.toml", tree)
     return tree
 
