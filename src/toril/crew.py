@@ -1,16 +1,26 @@
 """The workers of a store, wherever they run: who is alive, and what one of them is told."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Final
 
+from toril.declaring import PLAIN
 from toril.engine import Store
 from toril.errors import NotFound, shown
-from toril.model import Order, WorkerView
+from toril.job import Job
+from toril.model import JobRecord, Order, WorkerView
+from toril.queue import Queue
+from toril.states import State
 
 __all__ = ["Crew"]
+
+_PAGE: Final = 1000
 
 
 class Crew:
     """A part of `App`, which has what is declared here."""
+
+    queues: Mapping[str, Queue]
 
     @property
     @abstractmethod
@@ -19,6 +29,27 @@ class Crew:
     async def workers(self) -> list[WorkerView]:
         """The worker processes that are alive."""
         return await self.store.workers()
+
+    async def running_jobs(self, worker: str | None = None) -> list[Job[Any]]:
+        """The jobs that run now, of all queues, the longest first; those of one worker process, if it is named. It may
+        be dead: what it ran counts as running until it is taken back."""
+        found: list[JobRecord] = []
+        for name in await self.store.queues():
+            cursor: str | None = None
+            while True:
+                page = await self.store.page(name, State.ACTIVE, cursor=cursor, limit=_PAGE)
+                found += [record for record in page.items if worker in {None, record.worker}]
+                cursor = page.cursor
+                if cursor is None:
+                    break
+        found.sort(key=lambda record: (record.started_at or record.added_at, record.queue, record.id))
+        return [self._as_job(record) for record in found]
+
+    def _as_job(self, record: JobRecord) -> Job[Any]:
+        app: Any = self
+        known = record.queue in self.queues
+        queue = self.queues[record.queue] if known else Queue(app, record.queue, PLAIN)
+        return Job(queue, record.id, record.name, queue.decoded(record), record=record)
 
     async def quiet_worker(self, worker: str) -> None:
         """Have one worker process claim nothing more; what it runs goes on. `NotFound` if it is not alive."""

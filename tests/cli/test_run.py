@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Fresh, Toril, documents, on
 from toril import App
 from toril.cli.run import run
-from toril.model import Counts
+from toril.model import Claim, Counts
 
 WAITS = 60.0
 
@@ -343,3 +343,15 @@ def test_worker_processes_are_called_as_is_asked_for(fresh: Fresh, toril: Toril)
     log = ended(fresh("run", "jobs:app", "--burst", "--name", "mail"))
 
     assert "worker=mail-" in log
+
+
+def test_the_jobs_of_a_worker_are_listed(toril: Toril, url: str) -> None:
+    toril("add", "email", "greet", '{"name": "ada"}')
+    claim = Claim(want=1, token="t", lease=30_000, worker="gone-1")
+    on(url, lambda app: app.store.exchange("email", [], claim))
+
+    (job,) = documents(toril("workers", "--jobs", "gone-1", "--json").output)
+
+    assert (job["queue"], job["name"], job["state"]) == ("email", "greet", "active")
+    assert "greet" in toril("workers", "--jobs", "gone-1").output
+    assert "nobody runs no jobs." in toril("workers", "--jobs", "nobody").stderr

@@ -2,12 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from toril import App
 from toril.engine import Store
 from toril.errors import InvalidOption
-from toril.model import Beat, Order
+from toril.model import Beat, Claim, NewJob, Order
 from toril.testing import ManualClock
 
 W1 = Beat(worker="w1:host", queues=["a", "b"], slots=5, running=2, host="h", pid=7, version="1.0", started_at=3, lag=12)
@@ -144,3 +146,22 @@ async def test_a_worker_that_the_store_has_forgotten_is_told_to_declare_again(en
 
     assert await engine.beat(stranger, ttl=1000) == (Order.DECLARE,)
     assert await engine.beat(stranger, ttl=1000) == ()
+
+
+@pytest.mark.covers("R149")
+async def test_the_jobs_of_one_worker_are_listed_whether_it_lives_or_not(engine: Store, clock: ManualClock) -> None:
+    app = App("memory://")
+    vars(app).update(_store=engine, _clock=clock, _users=1)
+    for number, (queue, worker) in enumerate([("b", "one"), ("a", "two"), ("a", "one")]):
+        await engine.add(queue, [NewJob(name="n", data=str(number))])
+        await engine.exchange(queue, [], Claim(want=1, token=f"t{number}", lease=30_000, worker=worker))
+        clock.advance(10)
+
+    async def listed(worker: str | None) -> list[Any]:
+        return [(job.queue.name, job.data) for job in await app.running_jobs(worker)]
+
+    assert await engine.workers() == []  # neither is known to be alive
+    assert await listed("one") == [("b", 0), ("a", 2)]
+    assert await listed(None) == [("b", 0), ("a", 1), ("a", 2)]
+    assert await listed("nobody") == []
+    assert list(app.queues) == []

@@ -85,7 +85,7 @@ ARROWS: dict[str, set[str]] = {
     "doctor": PRODUCER | {"protocols", "schedule"},
     "moving": PRODUCER,
     "tended": PRODUCER | {"declaring", "doctor", "metrics", "queue"},
-    "crew": PRODUCER,
+    "crew": PRODUCER | {"declaring", "job", "queue"},
     "scanning": PRODUCER | {"logs", "plan", "queue", "result", "schedule"},
     "queues": {"errors", "queue"},
     "outbox": PRODUCER | {"adding", "engines.sqlite", "events", "logs", "queue", "storing"},
