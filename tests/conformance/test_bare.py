@@ -67,6 +67,30 @@ async def test_what_others_hang_on_jobs_is_found_and_looked_for_from_then_on(
         assert await worked_off(engine, verb, **options) == []
 
 
+@pytest.mark.parametrize("options", [{}, {"priority": 3}], ids=["the short way", "the long way"])
+@pytest.mark.parametrize("place", [0, 4, 9])
+async def test_what_every_tenth_job_has_is_noticed_wherever_it_stands(
+    engine: RedisEngine, place: int, options: dict[str, Any]
+) -> None:
+    """The job that is looked at is drawn by lot: no pattern of the others' escapes it for long."""
+    left = list[int]()
+    for step in range(100):
+        await add(engine, *[NewJob(name="n", **options)] * (5 * MANY))
+        taken = (await claim(engine, 5 * MANY)).jobs
+        marked = [job for number, job in enumerate(taken) if number % 10 == place]
+        for job in marked:
+            await engine._server.ask("RPUSH", f"bull:q:{job.lease.id}:logs", "a line")
+        nothing = Claim(want=0, token=f"step-{step}", lease=1000, worker="w")
+        await engine.exchange("q", [Settlement(job.lease, Completed()) for job in taken], nothing)
+        left.append(await engine._server.ask("EXISTS", *(f"bull:q:{job.lease.id}:logs" for job in marked)))
+        if await engine._server.ask(*HAS_MORE):
+            break
+
+    assert await engine._server.ask(*HAS_MORE) == "1"
+    assert left[-1] == 0
+    assert left[:-1] == [5] * (len(left) - 1)
+
+
 async def test_log_lines_of_our_own_go_with_their_job(engine: RedisEngine) -> None:
     await add(engine, *[NewJob(name="n")] * MANY)
     taken = (await claim(engine, MANY)).jobs

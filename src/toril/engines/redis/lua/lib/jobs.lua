@@ -36,11 +36,11 @@ end
 local gone = {}
 
 -- include reserved
-local function forget(id, bare)
+local function forget(id, sample)
   if is_reserved(id) then return end
   local n, key = #gone, P .. id
   gone[n + 1], gone[n + 2] = key, key .. K.lock
-  if bare then return end
+  if sample and sample.trusted then return end  -- see lib/bare
   gone[n + 3], gone[n + 4], gone[n + 5] = key .. K.logs, key .. K.dependencies, key .. K.processed
   gone[n + 6], gone[n + 7] = key .. K.child_failures, key .. K.unsuccessful
 end
