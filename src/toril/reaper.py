@@ -27,6 +27,7 @@ _PRUNE: Final = 60.0
 _HEAL: Final = 300.0  # seconds between looks for what can be mended without asking
 _LOOKS: Final = 200  # in one of these: some twenty thousand ids on Redis
 _AFTER_AN_ERROR: Final = 5.0
+_RESIGN: Final = 0.5  # seconds
 
 
 def check_electable(url: str) -> None:
@@ -89,9 +90,13 @@ class Election:
         self.stood.set()
 
     async def _resign(self) -> None:
+        """If the store does not answer soon, the lead runs out by itself: nobody's exit waits for it."""
         try:
-            await self._engine.resign(self._role, self._owner)
-        except TorilError as error:  # it runs out by itself
+            async with asyncio.timeout(_RESIGN):
+                await self._engine.resign(self._role, self._owner)
+        except TimeoutError:
+            return
+        except TorilError as error:
             self._failed(error)
 
     def _set(self, *, leads: bool) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.faults.fleet import fleet
 from tests.servers import RedisServer
 from toril import App, EngineRefused, EngineUnavailable, EngineUnusable, JobContext
 from toril.engines.sqlite.engine import SqliteEngine
@@ -142,6 +144,41 @@ async def test_it_is_told_seldom(caplog: pytest.LogCaptureFixture) -> None:
 
     assert await waiting is False
     assert caplog.text.count("waiting for the store") <= clock.monotonic() // 30 + 1
+
+
+@pytest.mark.covers("F45", "R245")
+@pytest.mark.parametrize("gone", ["killed", "frozen"])
+async def test_an_idle_worker_whose_redis_is_gone_stops_at_once(server: RedisServer, gone: str) -> None:
+    """It has nothing to hand in."""
+    server.start()
+    app, _ = worker(server.url)
+    app.queue("another", {"n": _nothing})
+    working = asyncio.create_task(app.run(grace=600))
+    async with asyncio.timeout(60):
+        while server.clients().count("cmd=bzpopmin") == 0:  # noqa: ASYNC110 - the server has no event
+            await asyncio.sleep(0.01)
+    server.signal(signal.SIGKILL if gone == "killed" else signal.SIGSTOP)
+    assert app._process is not None
+    app._process.look_again()  # so that a claim is on its way
+    try:
+        app.stop()
+
+        async with asyncio.timeout(60):  # a tenth of the grace
+            assert await working == 0
+    finally:
+        server.signal(signal.SIGCONT)
+
+
+@pytest.mark.thorough
+@pytest.mark.covers("F45", "R245")
+def test_an_idle_run_whose_redis_is_gone_stops_at_once(server: RedisServer, tmp_path: Path) -> None:
+    server.start()
+    with fleet(server.url, tmp_path, "--processes", "2", "--grace", "300") as run:
+        run.until_up(2)
+        server.kill()
+        run.send(signal.SIGTERM)
+
+        assert run.ended() == 0
 
 
 @pytest.mark.covers("F45", "F72")

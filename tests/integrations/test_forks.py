@@ -5,10 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import redis
 
+from tests.conformance.claims import claim, settle
 from tests.integrations.programs import answer, started, until
 from tests.servers import running
 from toril import App
+from toril.model import Completed
 
 # The app has been used by the parent when it forks, and is used by it again when its children are gone.
 FORKED = """
@@ -59,6 +62,38 @@ if __name__ == "__main__":
 """
 
 
+# Parent and child wait for results at the same time, each in an event loop of its own.
+WAITING = """
+import asyncio, multiprocessing, os, sys
+from toril import App
+
+app = App(sys.argv[1], prefix=sys.argv[2])
+orders = app.queue("orders")
+
+async def wait(name):
+    async with app:
+        job = await orders.add(name)
+        print(name, job.id, flush=True)
+        assert await job.result(timeout=120) == "done"
+
+def work():
+    asyncio.run(wait("child"))
+
+async def main():
+    async with app:
+        waiting = asyncio.create_task(wait("parent"))
+        while not os.path.exists("fork"):
+            await asyncio.sleep(0.05)
+        child = multiprocessing.get_context("fork").Process(target=work)
+        child.start()
+        await waiting
+        await asyncio.to_thread(child.join)
+        assert child.exitcode == 0
+
+asyncio.run(main())
+"""
+
+
 @pytest.fixture(params=["sqlite", "redis"])
 async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[App]:
     """The app as the test sees it, in a store that forked programs share."""
@@ -99,3 +134,27 @@ async def test_a_pool_of_forked_processes_shares_an_app_with_its_parent(app: App
         assert (pool.wait(), pool.output) == (0, "")
 
     assert (await app.queues["orders"].counts()).waiting == 3 + 2 * 4
+
+
+async def test_a_forked_child_hears_of_results_as_its_parent_does(tmp_path: Path) -> None:
+    server = running("redis")
+    app = App(server.url, prefix=f"forks-{tmp_path.name}"[:60])
+    (tmp_path / "waiting.py").write_text(WAITING, "utf-8")
+    client = redis.Redis(port=server.port, decode_responses=True)
+    channel = f"{app.prefix}:orders:toril:ended"
+
+    def listeners(count: int) -> bool | None:
+        return True if client.pubsub_numsub(channel) == [(channel, count)] else None
+
+    orders = app.queue("orders")
+    command = ("python", "waiting.py", app.url, app.prefix)
+    async with app:
+        with started(tmp_path, tmp_path / "waiting.log", *command) as both:
+            until(lambda: listeners(1), lambda: both.output)
+            (tmp_path / "fork").touch()
+            until(lambda: listeners(2), lambda: both.output)
+            for job in (await claim(app.store, 2, queue="orders")).jobs:
+                await settle(app.store, job.lease, Completed('"done"'))
+            assert both.wait() == 0, both.output
+        await orders.obliterate()
+    client.close()

@@ -20,7 +20,8 @@ from toril.signal import Why
 
 __all__ = ["Conduct", "Run"]
 
-PROMPT: Final = 13.0  # seconds: claims held back for a suspect (10), a pause between two tries (1.5), and a little
+PROMPT: Final = 8.0  # seconds: a wake-up that was lost (5), a pause between two tries (1.5), and a little
+_MAKES_WAY: Final = 10.0  # seconds for which claims are held back so that a suspect can run alone
 _SLACK: Final = 8.0  # seconds that an attempt may take to end once its process knows that it should
 _TOLD: Final[dict[str, str]] = {
     "Completed": "completed", "Failed": "failed", "Retried": "retrying", "Snoozed": "snoozed", "Released": "released",
@@ -69,6 +70,8 @@ class Conduct:
         self._withheld: set[Lease] = set()  # over before the answer to its claim was sent again: that leaves it out
         self._untold: dict[tuple[str, str], list[tuple[str, Lease]]] = {}
         self._hungry_since: float | None = None
+        self._suspect_at = float("-inf")  # when a suspect was last heard of
+        self._answered: set[str] = set()  # tokens of claims whose answers have come
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -138,8 +141,14 @@ class Conduct:
 
     def claimed(self, job: Claimed, claim: Claim) -> None:
         entry, node = self._ledger.by_id[job.lease.id], self.nodes.get(claim.worker)
+        if job.suspect:
+            self._suspect_at = self.now()
         if node is not None:
             entry.delays = -1 if node.held else node.delays
+
+    def answered(self, claim: Claim) -> None:
+        """The answer has come to who claimed."""
+        self._answered.add(claim.token)
 
     def withheld(self, leases: Sequence[Lease]) -> None:
         """An answer was sent again without these jobs: who did not hear the first one never hears of them."""
@@ -194,6 +203,7 @@ class Conduct:
         block its event loop is no excuse, except for a job of which it had not yet heard."""
         run = self._runs.get(Lease(QUEUE, entry.id, entry.token))
         node = self.nodes.get(entry.worker)
+        self._suspect_at = self.now()
         if run is not None:
             run.lost_at = self.now()
         if node is None or node.dead or node.over or not self.calm_since(entry.claimed_at):
@@ -202,9 +212,12 @@ class Conduct:
             self._violated("stall", f"{entry.id} was taken from {node.name}, which lives and had it")
 
     def stopped(self, node: Node, code: int) -> None:
-        """A process has ended in good order. What it held it has given back, unless it could not reach the store."""
+        """A process has ended in good order. What it held it has given back, unless it could not reach the store. It
+        does not know of what a claim took whose answer never came."""
         node.over, node.clean = True, code == 0
-        left = [entry.id for entry in self._ledger.held_by(node.name) if not self._let_go(entry)]
+        stormy = not self.calm_since(node.stop_at)
+        held = [entry for entry in self._ledger.held_by(node.name) if entry.token in self._answered or not stormy]
+        left = [entry.id for entry in held if not self._let_go(entry)]
         free = self.calm_since(node.stop_at) and node.delays == node.stop_delays and not node.excused
         if left and (code == 0 or free):
             self._violated("stop", f"{node.name} has stopped with {code} and left {left} behind")
@@ -229,12 +242,19 @@ class Conduct:
             self._hungry_since = None
         elif self._hungry_since is None or self._ledger.last_claim > self._hungry_since:
             self._hungry_since = self.now()
-        elif self.now() - self._hungry_since > PROMPT:
+        elif self.now() - self._hungry_since > self._prompt():
             waiting = [entry.id for entry in self._ledger.ready_now()]
-            self._violated("I15", f"nobody has claimed anything for {PROMPT} s, though {waiting} could be had")
+            self._violated("I15", f"nobody has claimed anything for {self._prompt()} s, though {waiting} could be had")
+
+    def _prompt(self) -> float:
+        """How long a job may wait: longer where claims may be held back for a suspect."""
+        made_way = self._hungry_since is not None and self._hungry_since - self._suspect_at < _MAKES_WAY
+        return PROMPT - 5 + _MAKES_WAY if made_way else PROMPT
 
     def _is_hungry(self, workers: list[Node]) -> bool:
         ready = list(self._ledger.ready_now())
+        if any(entry.suspect for entry in ready):
+            self._suspect_at = self.now()
         if not ready or self._ledger.full():
             return False
         plain = any(not entry.suspect for entry in ready)

@@ -80,9 +80,11 @@ class Link:
         def seen(answer: Exchange) -> None:
             self._witness.exchanged(self._name, batch, claim, call, answer)
 
-        return await self._wire.carry(
+        answer = await self._wire.carry(
             "exchange", lambda store: store.exchange(queue, batch, claim, call=call, now=now), seen, call=call
         )
+        self._witness.conduct.answered(claim)
+        return answer
 
     async def extend(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Extended:
         self._witness.conduct.renewing(self._name, leases)

@@ -2,7 +2,7 @@
 simulated store's are; only waiting is simulated."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from tests import servers
 from tests.sim.script import QUEUE
 from toril.clock import Clock
 from toril.engine import Store
+from toril.engines.redis.bell import LOOK
 from toril.engines.redis.engine import RedisEngine
 from toril.engines.redis.layout import FIELDS, KEYS
 from toril.engines.redis.place import Address, parse
@@ -23,7 +24,6 @@ from toril.model import DEAD_LETTERS, run_of
 
 __all__ = ["RedisStore"]
 
-_POLL = 10.0
 _LINES = ("wait", "active")
 _SETS = ("prioritized", "delayed", "completed", "failed")
 
@@ -84,6 +84,26 @@ class _Hub:
             if not future.done():
                 future.set_result(set(keys))
 
+
+class _Notifier:
+    """What a process waits with. A marker that the server has handed to another, which is frozen or cut off, is lost to
+    it: then it finds the job by its next look, as late as that may be."""
+
+    def __init__(self, hub: _Hub, ready: Callable[[list[str]], Awaitable[list[str]]]) -> None:
+        self._hub = hub
+        self._ready = ready
+
+    async def wait(self, keys: Iterable[str], timeout: float) -> set[str] | None:
+        keys, left = list(keys), timeout
+        while left > 0:
+            rung = await self._hub.wait(keys, min(left, LOOK))
+            if rung is not None:
+                return rung
+            left -= LOOK
+            if ready := await self._ready(keys):
+                return set(ready)
+        return None
+
     async def close(self) -> None: ...
 
 
@@ -106,16 +126,9 @@ class _Engine(RedisEngine):
 
     def _assemble(self) -> None:
         self._server = _AtOnce(self._address, self._hub)
-        self._bell: Any = self._hub
+        self._bell: Any = _Notifier(self._hub, self._ready)
         self._ears: Any = _Silent()
         self._presence: Any = _Silent()
-
-    async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
-        names = {self._marker(name): name for name in queues}
-        self._check_open()
-        worked = {name for name in names.values() if not name.startswith(":")}
-        rung = await self._hub.wait(names, min(timeout / 1000, _POLL if worked else timeout / 1000))
-        return worked if rung is None else {names[key] for key in rung}
 
 
 class RedisStore:

@@ -26,8 +26,12 @@ class NoServer:
 async def _asked(*_: Any) -> None: ...
 
 
+async def _ready(_: list[str]) -> list[str]:
+    return []
+
+
 async def test_one_who_is_woken_may_end_the_wait_of_another() -> None:
-    bell, heard = Bell(NoServer(), "own", _asked), list[str]()
+    bell, heard = Bell(NoServer(), "own", _asked, _ready), list[str]()
     waiting = list[asyncio.Task[None]]()
 
     async def wait(name: str) -> None:
@@ -57,7 +61,7 @@ async def test_one_who_is_woken_may_end_the_wait_of_another() -> None:
 
 
 async def test_a_key_that_rings_as_the_time_is_up_is_told() -> None:
-    bell = Bell(NoServer(), "own", _asked)
+    bell = Bell(NoServer(), "own", _asked, _ready)
     waiting = asyncio.create_task(bell.wait(["key"], 0))
     await turn()
 

@@ -21,6 +21,7 @@ _REST: Final = 60_000  # ms that a wait for news lasts at most
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.5  # all go on within two seconds of the store's return
 _LAST_PAUSE: Final = 0.5  # the longest while the worker is to stop: it has not much time left
+_LAST_CLAIM: Final = 1.0  # seconds that a claim has to be answered once the worker is to stop
 _CROWD: Final = 8  # jobs that have ended while an exchange is under way, from which on they do not wait for it
 _SPARE_LOOK: Final = 5.0  # seconds after which a spare process looks, should nobody have told it to
 
@@ -73,12 +74,13 @@ class Slots(Protocol):
 class _Lane:
     """One exchange at a time. Each has a sender of its own, as the store takes a sender's calls in their order."""
 
-    __slots__ = ("busy", "sender", "seq")
+    __slots__ = ("busy", "limit", "sender", "seq")
 
     def __init__(self, sender: str) -> None:
         self.sender = sender
         self.seq = 0
         self.busy = False
+        self.limit: asyncio.Timeout | None = None  # of an exchange that claims and hands nothing in
 
     def call(self) -> Call:
         self.seq += 1
@@ -142,6 +144,10 @@ class Loop:
 
     def stop(self) -> None:
         """Return once everything is handed in."""
+        if not self._stopping:
+            for lane in self._lanes:
+                if lane.limit is not None:
+                    lane.limit.reschedule(asyncio.get_running_loop().time() + _LAST_CLAIM)
         self._quiet = self._stopping = True
         self._news.set()
         for nap in self._naps:
@@ -251,7 +257,10 @@ class Loop:
         )  # fmt: skip
         if want:
             self._slots.claiming(alone=alone)
-        answer = await self._answered(lane, batch, claim, call)
+        answer = await (self._answered if batch else self._answered_in_time)(lane, batch, claim, call)
+        if answer is None:
+            self._slots.claimed(suspect=False, make_way=self._quarantine.until)
+            return
         for settlement, verdict in zip(batch, answer.verdicts, strict=True):
             self._slots.settled(settlement, verdict)
         for job in answer.jobs:
@@ -274,6 +283,19 @@ class Loop:
         finally:
             self._wanted -= claim.want
             lane.busy = False
+
+    async def _answered_in_time(
+        self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call
+    ) -> Exchange | None:
+        """The answer to a claim that hands nothing in. Once the worker is to stop, a store that does not answer is not
+        waited for: there is nothing to lose, and what the claim may have taken comes back when its lease runs out."""
+        try:
+            async with asyncio.timeout(None) as lane.limit:
+                return await self._answered(lane, batch, claim, call)
+        except TimeoutError:
+            return None
+        finally:
+            lane.limit = None
 
     async def _send(self, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
         """The answer, however often it takes: the same call again has no second effect."""

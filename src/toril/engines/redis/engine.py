@@ -58,9 +58,6 @@ from toril.states import State
 
 __all__ = ["RedisEngine"]
 
-_POLL: Final = (
-    20.0  # seconds after which a queue is looked at without news: a marker may have been lost with its reader
-)
 _LOOK: Final = 1.0  # seconds after which a result is looked for without news: other libraries' workers do not tell
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
@@ -77,8 +74,7 @@ class RedisEngine(
     def _assemble(self) -> None:
         self._way = ServerWay(self._address)
         self._server = Server(self._address, self._way)
-        own_key = f"{self._fleet}{FLEET['wake']}{SYSTEM.unique()}:wake"
-        self._bell = Bell(self._way, own_key, self._server.ask)
+        self._bell = Bell(self._way, f"{self._fleet}{FLEET['wake']}", self._server.ask, self._ready)
         self._ears = Ears(self._way)
         self._presence = Presence(self._address, self._way)
 
@@ -194,12 +190,14 @@ class RedisEngine(
     async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
         names = {self._marker(name): name for name in queues}
         self._check_open()
-        worked = {name for name in names.values() if not name.startswith(":")}
-        poll = _POLL * (0.8 + 0.4 * SYSTEM.random()) if worked else timeout / 1000
-        rung = await self._bell.wait(names, min(timeout / 1000, poll))
-        if rung is not None:
-            return {names[key] for key in rung}
-        return worked if poll < timeout / 1000 else set()
+        rung = await self._bell.wait(names, timeout / 1000)
+        return {names[key] for key in rung or ()}
+
+    async def _ready(self, markers: list[str]) -> list[str]:
+        """The markers of queues that have something to claim, whether or not anybody was told."""
+        ending = KEYS["marker"]
+        bases = [marker.removesuffix(ending) for marker in markers if marker.endswith(f":{ending}")]
+        return [base + ending for base in (await self._read("ready", "", bases) if bases else ())]
 
     def _marker(self, name: object) -> str:
         """The key on which to block: a queue's marker, or what a worker is called by, as no queue can be."""

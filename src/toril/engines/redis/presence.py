@@ -29,7 +29,8 @@ class Presence:
             return
         for queue in queues:
             name = client_name(self._address.prefix, queue, worker)
-            if name not in self._shown:
+            task = self._shown.get(name)
+            if task is None or task.get_loop() is not asyncio.get_running_loop():
                 self._shown[name] = asyncio.create_task(self._keep(name), name="toril-redis-presence")
 
     async def _keep(self, name: str) -> None:
@@ -45,7 +46,8 @@ class Presence:
             rest = min(rest * 2, _LONGEST_REST)
 
     async def close(self) -> None:
-        tasks = list(self._shown.values())
+        here = asyncio.get_running_loop()
+        tasks = [task for task in self._shown.values() if task.get_loop() is here]  # others are the parent's of a fork
         self._shown.clear()
         for task in tasks:
             task.cancel()

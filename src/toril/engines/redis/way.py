@@ -32,6 +32,7 @@ class ServerWay:
         self._silent: set[Place] = set()
         self._place: Place | None = None
         self._through = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._checking: asyncio.Task[None] | None = None
 
     async def line(self, name: str | None = None) -> Line:
@@ -48,6 +49,9 @@ class ServerWay:
         """Between two tries; not to the end if somebody else gets through meanwhile."""
         await SYSTEM.sleep(min(seconds, _LEAST_REST))
         if seconds > _LEAST_REST:
+            loop = asyncio.get_running_loop()
+            if loop is not self._loop:  # after a fork: nobody here waits for what the parent's connections do
+                self._loop, self._through = loop, asyncio.Event()
             through = self._through
             try:
                 async with asyncio.timeout(seconds - _LEAST_REST):
@@ -57,7 +61,7 @@ class ServerWay:
 
     async def close(self) -> None:
         task, self._checking = self._checking, None
-        if task is not None:
+        if task is not None and task.get_loop() is asyncio.get_running_loop():  # else it is the parent's of a fork
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
