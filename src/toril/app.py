@@ -27,7 +27,7 @@ from toril.middleware import Middleware
 from toril.model import Call, GroupLimits, RateLimit
 from toril.names import check_chosen_worker_name, check_label, check_prefix, check_queue_name
 from toril.opening import connected, opened_or_stopped
-from toril.plan import GRACE, Plan, Poller, function, last, worker_name
+from toril.plan import GRACE, HANG_TIMEOUT, Plan, Poller, function, last, worker_name
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
 from toril.policy.strategies import BUILT_IN, BackoffStrategy
@@ -263,13 +263,15 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
     async def run(
         self, *, queues: Mapping[str, int] | None = None, grace: Seconds = GRACE, burst: bool = False,
         signals: Literal["handle", "leave"] = "handle", name: str | None = None,
-        stall_interval: Seconds | None = None, under: "Under | None" = None,
+        stall_interval: Seconds | None = None, hang_timeout: Seconds | None = HANG_TIMEOUT,
+        under: "Under | None" = None,
     ) -> int:  # fmt: skip
         """Work the queues until stopped by a signal or `stop()`; in a burst, until there is nothing left to do.
         Returns 0 if all running jobs ended, 1 if some had to be given back. `signals="leave"` leaves SIGTERM
         and SIGINT to the program around it. `name` is what this worker is called, in place of a name that is made up;
-        no other that runs may have it. `stall_interval` is how often stalled jobs are looked for. `under` is the
-        supervisor, if any."""
+        no other that runs may have it. `stall_interval` is how often stalled jobs are looked for. A handler
+        that blocks the event loop for longer than `hang_timeout` loses its job to another worker; None lets it block
+        for ever. `under` is the supervisor, if any, which sees to that by itself."""
         from toril.worker.process import Process, chosen  # noqa: PLC0415 - who only adds jobs does without a worker's code
 
         if self._working:
@@ -278,6 +280,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         worked, seconds = chosen(list(self.queues.values()), queues), milliseconds("grace", grace) / 1000
         name = worker_name(self._clock) if name is None else check_chosen_worker_name(name)
         interval = None if stall_interval is None else milliseconds("stall_interval", stall_interval, _LEAST_INTERVAL)
+        hang = None if hang_timeout is None else milliseconds("hang_timeout", hang_timeout, 100) / 1000
         if not worked:
             raise UsageError("no queue of this app has a handler: there is nothing to run")
         self._working, self._stop_early = True, False
@@ -301,7 +304,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
                         return 0
                     state = await resources.enter_async_context(self._lifespan(self)) if self._lifespan else None
                     process.beside += await self._beside(process, worked, interval, burst=burst)
-                    code = await process.run(self._keeper(under), state, burst=burst)
+                    code = await process.run(self._keeper(under, hang), state, burst=burst)
                     await self.events.settle(seconds)
                     return code
 
@@ -378,14 +381,18 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
             return None
         return lambda role, lease, told: Election(self._store, self._clock, owner, told, role=role, lease=lease)
 
-    def _keeper(self, under: "Under | None") -> "Keeper":
-        """Leases are kept by the supervisor or from a thread; in tests, whose clock is not a real one, on the loop."""
+    def _keeper(self, under: "Under | None", hang_timeout: float | None) -> "Keeper":
+        """Leases are kept by the supervisor or from a thread; in tests, whose clock is not a real one, on the loop.
+        What is in memory no other worker could run: there a handler that hangs keeps its job."""
         from toril.worker.leases import Keeper, LoopKeeper  # noqa: PLC0415 - as above
 
         twin = self._store.twin()
-        if under is not None and not self.url.startswith("memory:"):
-            return under.keeper(twin, self._clock, owned=twin is not self._store)
-        return (LoopKeeper if self._given else Keeper)(twin, self._clock, owned=twin is not self._store)
+        owned, in_memory = twin is not self._store, self.url.startswith("memory:")
+        if under is not None and not in_memory:
+            return under.keeper(twin, self._clock, owned=owned)
+        if self._given:
+            return LoopKeeper(twin, self._clock, owned=owned)
+        return Keeper(twin, self._clock, owned=owned, hang_timeout=None if in_memory else hang_timeout)
 
     def stop(self) -> None:
         """Have `run` and `reap` shut down, however far they have got; a second time, without waiting for running

@@ -11,7 +11,7 @@ from toril.errors import shown
 from toril.logs import log
 from toril.middleware import Middleware
 
-__all__ = ["GRACE", "Hook", "Plan", "Poller", "Spent", "function", "last", "worker_name"]
+__all__ = ["GRACE", "HANG_TIMEOUT", "Hook", "Plan", "Poller", "Spent", "function", "last", "worker_name"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,6 +20,7 @@ Hook: TypeAlias = Callable[[], Any]
 Spent: TypeAlias = Callable[[float | None], Awaitable[bool]]
 
 GRACE: Final = 10.0  # seconds that running jobs are given when a worker stops
+HANG_TIMEOUT: Final = 300.0  # seconds that an event loop may stand still before its jobs are given to others
 
 
 @dataclass(frozen=True, slots=True)

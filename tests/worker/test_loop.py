@@ -1,7 +1,9 @@
 """What the loop promises: order, fairness between queues, one run however long the loop is blocked, a clean stop."""
 
 import asyncio
+import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,57 @@ async def test_a_handler_that_blocks_the_loop_for_three_leases_runs_once(tmp_pat
 
     assert ran == [1]
     assert job.stalls == 0
+
+
+@pytest.mark.covers("F21", "R125")
+async def test_a_handler_that_blocks_the_loop_past_the_hang_timeout_loses_its_job(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another worker runs it, and what the blocked one returns in the end is refused."""
+    url, ran = f"sqlite:///{tmp_path / 'jobs.db'}", list[str]()
+    blocked, go, ended = threading.Event(), threading.Event(), list[str]()
+
+    async def work(ctx: JobContext[None]) -> str:
+        if not blocked.is_set():
+            ran.append("first")
+            blocked.set()
+            go.wait(60)
+            return "first"
+        ran.append("second")
+        return "second"
+
+    def block() -> None:
+        app = App(url)
+        app.queue("q", {"work": work}, lease=1)
+
+        def note(name: str, _: Any) -> None:
+            ended.append(name)
+            app.stop()
+
+        for name in ("lease_lost", "completed"):
+            app.on(name, partial(note, name))
+        asyncio.run(app.run(hang_timeout=0.2))
+
+    app = App(url)
+    queue = app.queue("q", {"work": work}, lease=1, keep_completed=1)
+    async with app:
+        job = await queue.add("work", result_ttl=60)
+        blocking = asyncio.create_task(asyncio.to_thread(block))
+        try:
+            assert await asyncio.to_thread(blocked.wait, 30)
+            async with working(app):
+                assert await job.result(20) == "second"
+                go.set()
+                await asyncio.wait_for(blocking, 30)
+                await job.refresh()
+        finally:
+            go.set()
+            await blocking
+
+    assert (ran, ended, job.stalls) == (["first", "second"], ["lease_lost"], 1)
+    assert "the event loop has been blocked for 0.2 s: the leases of its 1 jobs are not renewed any more" in caplog.text
+    assert "go.wait(60)" in caplog.text  # where it stands
+    assert "the event loop runs again" in caplog.text
 
 
 class Raw:

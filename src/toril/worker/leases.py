@@ -1,8 +1,12 @@
 """Which leases this process holds, and keeping them. It runs apart from the event loop that runs the handlers, so that
-a handler that blocks the loop does not lose its job."""
+a handler that blocks the loop does not lose its job. One that blocks it for longer than the hang timeout does: nobody
+can end it from here, and another worker can run the job."""
 
 import asyncio
+import contextlib
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -37,7 +41,7 @@ class Held:
 class Keeper:
     """The table of held leases. `hold` and `release` may be called from the loop while `keep` runs elsewhere."""
 
-    def __init__(self, engine: Engine, clock: Clock, *, owned: bool = False) -> None:
+    def __init__(self, engine: Engine, clock: Clock, *, owned: bool = False, hang_timeout: float | None = None) -> None:
         self._engine = engine
         self._owned = owned
         self._clock = clock
@@ -46,6 +50,10 @@ class Keeper:
         self._stopping = False
         self._asked = False
         self._thread: threading.Thread | None = None
+        self._hang_timeout = hang_timeout
+        self._home: tuple[asyncio.AbstractEventLoop, int] | None = None  # the handlers' loop, and its thread
+        self._asked_loop: float | None = None  # when that loop was asked to answer, and has not yet
+        self._hung = False
 
     def hold(self, lease: Lease, *, ttl: int, renew: int, since: float, tell: Tell) -> None:
         """Keep this lease. `since` is when it was asked for: it cannot have begun earlier."""
@@ -66,6 +74,7 @@ class Keeper:
 
     def start(self) -> None:
         """Keep leases from a thread of their own."""
+        self._home = asyncio.get_running_loop(), threading.get_ident()
         self._thread = threading.Thread(target=self._main, name="toril-leases", daemon=True)
         self._thread.start()
 
@@ -104,7 +113,29 @@ class Keeper:
         """One round: renew what is due, and give up what could not be renewed in time."""
         now = self._clock.monotonic()
         asked, self._asked = self._asked, False
-        await self._renew_all([lease for lease, held in list(self._held.items()) if asked or held.due <= now])
+        wanted = [lease for lease, held in list(self._held.items()) if asked or held.due <= now]
+        if wanted and self._hang_timeout is not None and self._home is not None:
+            self._look_at_loop(*self._home, self._hang_timeout, now)
+        await self._renew_all(wanted)
+
+    def _look_at_loop(self, loop: asyncio.AbstractEventLoop, thread: int, timeout: float, now: float) -> None:
+        """Whether the loop that runs the handlers still answers."""
+        if self._asked_loop is None:
+            self._asked_loop = now
+            with contextlib.suppress(RuntimeError):  # it is closed
+                loop.call_soon_threadsafe(self._loop_answered)
+        elif not self._hung and now - self._asked_loop >= timeout:
+            self._hung = True
+            stack = "".join(traceback.format_stack(sys._current_frames().get(thread)))  # noqa: SLF001 - meant for this
+            log.error(
+                "the event loop has been blocked for %g s: the leases of its %s jobs are not renewed any more, and "
+                "other workers can run them. It stands here:\n%s", timeout, len(self._held), stack,
+            )  # fmt: skip
+
+    def _loop_answered(self) -> None:
+        if self._hung:
+            log.warning("the event loop runs again: jobs whose leases ran out meanwhile are lost to this process")
+        self._asked_loop, self._hung = None, False
 
     async def _renew_all(self, wanted: Iterable[Lease]) -> None:
         due: dict[tuple[int, Tell], list[Lease]] = {}
@@ -116,6 +147,9 @@ class Keeper:
                 await self._renew(leases[start : start + BATCH], ttl, tell)
 
     async def _renew(self, leases: list[Lease], ttl: int, tell: Tell) -> None:
+        if self._hung:
+            self._postpone(leases, tell)
+            return
         sent = self._clock.monotonic()
         try:
             answer = await self._engine.extend(leases, ttl=ttl)
@@ -136,7 +170,7 @@ class Keeper:
         held.due, held.deadline = sent + held.renew, sent + held.ttl / 1000
 
     def _postpone(self, leases: list[Lease], tell: Tell) -> None:
-        """The store did not answer. Whose time is up by now counts as lost: another may have it."""
+        """They are not renewed now. Whose time is up by now counts as lost: another may have it."""
         now = self._clock.monotonic()
         lost = []
         for lease in leases:
