@@ -45,6 +45,7 @@ _QUICK: Final = (
     "tests/example/test_tables.py",
     "tests/faults/test_absent.py",
     "tests/faults/test_damage.py",
+    "tests/faults/test_foreign_jobs.py",
     "tests/faults/test_layout.py",
     "tests/faults/test_loop.py",
     "tests/faults/test_memory.py",

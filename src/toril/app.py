@@ -16,7 +16,7 @@ from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
 from toril.crew import Crew
-from toril.declaring import UNSAID, check_workable, checked, renewal
+from toril.declaring import UNSAID, check_not_dead_letters, checked, renewal
 from toril.engine import Durability, Store
 from toril.errors import Closed, InvalidOption, UsageError, shown
 from toril.events import Events
@@ -130,7 +130,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
             if given != UNSAID:
                 raise UsageError(f"queue {name!r} is declared already; declare it once, with all its options")
             return self.queues[name]
-        check_workable(name, handlers)
+        check_not_dead_letters(name)
         spelling = self.queues.spelling_of(name) if given == UNSAID else None
         del given["handlers"]
         queue = Queue(self, name, checked(strategies=self._strategies, **given), spelling)

@@ -10,7 +10,7 @@ from toril.model import DEAD_LETTERS, MAX_DELAY, MAX_TIMEOUT, GroupLimits, RateL
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
 
-__all__ = ["PLAIN", "UNSAID", "check_workable", "checked", "renewal"]
+__all__ = ["PLAIN", "UNSAID", "check_not_dead_letters", "checked", "renewal"]
 
 # What `app.queue(name)` is called with when nothing but the name is said.
 UNSAID: dict[str, Any] = {
@@ -66,10 +66,10 @@ def renewal(lease: Seconds, renew: Seconds | None, *, least: int) -> tuple[int, 
     return lease_ms, renew_ms
 
 
-def check_workable(name: str, handlers: object) -> None:
-    """Refuse handlers for the queue in which nothing ever runs."""
-    if name == DEAD_LETTERS and handlers:
-        raise InvalidOption(f"{name!r} is where failed jobs wait; no handler runs them: see app.dead_letters")
+def check_not_dead_letters(name: str) -> None:
+    """Refuse the queue to which nothing is added, and in which nothing ever runs."""
+    if name == DEAD_LETTERS:
+        raise InvalidOption(f"{name!r} is where failed jobs are kept, and no queue of yours: see app.dead_letters")
 
 
 def _check_kinds(options: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from toril.errors import InvalidPayload, Undecodable
 from toril.flow import Tree
 from toril.job import Job
 from toril.metrics import Overview, QueueMetrics, QueueOverview, Spread
@@ -49,12 +50,13 @@ def of_job(job: Job[Any]) -> dict[str, Any]:
         "attempts": record.max_attempts,
         "attempts_made": record.attempts_made,
         "stalls": record.stalls,
-        "progress": seen.seen(job.progress, "progress", record.queue, job.name),
+        "progress": seen.seen(stored(record.progress or "null"), "progress", record.queue, job.name),
         "result": seen.seen(_value(job, record.result), "result", record.queue, job.name),
         "error": seen.text(job.error, "error", record.queue, job.name),
         "error_kind": None if record.failure is None else record.failure.kind,
         "cancelling": record.cancelling,
-        "metadata": seen.seen(dict(job.metadata), "metadata", record.queue, job.name),
+        "unreadable": record.unreadable,
+        "metadata": seen.seen(stored(record.metadata or "{}"), "metadata", record.queue, job.name),
         "worker": record.worker,
         "added_at": record.added_at,
         "started_at": record.started_at,
@@ -94,7 +96,7 @@ def stored(text: str) -> Any:
     """A stored value; the text itself where it is none."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -127,7 +129,11 @@ def _summary(queue: str, run: Run, seen: Redaction) -> str:
 
 
 def _value(job: Job[Any], text: str | None) -> Any:
-    return None if text is None else _plain(job.queue.result_of(job.name, text))
+    """A result; the text itself where it is not what the handler declares."""
+    try:
+        return None if text is None else _plain(job.queue.result_of(job.name, text))
+    except (Undecodable, InvalidPayload):
+        return text
 
 
 def _plain(value: Any) -> Any:

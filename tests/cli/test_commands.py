@@ -14,8 +14,8 @@ from toril.cli.main import toril as command
 
 JOB_KEYS = {
     "queue", "id", "name", "state", "data", "priority", "attempts", "attempts_made", "stalls", "progress", "result",
-    "error", "error_kind", "cancelling", "metadata", "worker", "added_at", "started_at", "finished_at", "due_at",
-    "expires_at",
+    "error", "error_kind", "cancelling", "unreadable", "metadata", "worker", "added_at", "started_at", "finished_at",
+    "due_at", "expires_at",
 }  # fmt: skip
 RUN_KEYS = {
     "queue", "id", "name", "ending", "cause", "attempts_made", "stalls", "worker", "added_at", "started_at",

@@ -219,6 +219,8 @@ async def test_what_is_not_there_is_said_to_be_not_there() -> None:
     app = App("memory://")
     with pytest.raises(InvalidOption, match=r"app\.dead_letters"):
         app.queue("dead-letter", {"n": _raw})
+    with pytest.raises(InvalidOption, match=r"'dead-letter' is where failed jobs are kept, and no queue of yours"):
+        app.queue("dead-letter").handler(_raw)
     with pytest.raises(InvalidOption, match="time zone"):
         LetterFilter(after="yesterday")  # type: ignore[arg-type]
     async with memory(app):

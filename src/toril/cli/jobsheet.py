@@ -27,6 +27,7 @@ def show_job(job: dict[str, Any]) -> None:
             "priority": job["priority"] or None,
             "progress": job["progress"],
             "told to stop": job["cancelling"],
+            "unreadable": job["unreadable"],
             "error": job["error"] and f"{job['error_kind']}: {job['error']}",
             "worker": job["worker"],
             **_times(job),

@@ -57,6 +57,7 @@ class JobRecord:
     deadline: int | None
     parent: JobRef | None = None
     group: str | None = None
+    unreadable: str | None = None  # why its options cannot be read; it fails instead of running
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,7 @@ class Claimed:
     subject: str | None = None
     parked: int = 0
     trace: str | None = None
+    unreadable: str | None = None  # why it cannot be run: then it fails
 
 
 class Gate(StrEnum):

@@ -76,7 +76,7 @@ class LetterFilter:
     def _has_payload(self, text: str) -> bool:
         try:
             data = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return all(at_path(data, path) == value for path, value in self.payload.items())
 
@@ -84,7 +84,7 @@ class LetterFilter:
 def _masked(letter: DeadLetter) -> Any:
     try:
         return masked(json.loads(letter.data))
-    except ValueError:
+    except (ValueError, RecursionError):
         return letter.data
 
 

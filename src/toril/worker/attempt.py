@@ -69,6 +69,8 @@ class Rules:
 
 async def outcome_of(job: Claimed, signal: Signal, rules: Rules, invoke: Invoke) -> Outcome:
     """How this attempt ended. `Dropped` if it is no longer ours to end."""
+    if job.unreadable is not None:
+        return Failed(Failure(job.unreadable, "Undecodable"))
     entry = rules.registry.find(job.name)
     if entry is None:
         return _unknown(job, rules)

@@ -8,12 +8,14 @@ from typing import Any, Final
 from toril.engines.redis.deadletters import letter_of
 from toril.engines.redis.layout import FIELDS, due_of
 from toril.engines.redis.nodes import link_of, ref_of
-from toril.engines.redis.options import load_dedup, load_failure, load_options, number
+from toril.engines.redis.options import load_dedup, load_failure, load_options, moment, number, parsed
 from toril.engines.redis.records import minutes_of, run_of, settings_of
 from toril.engines.redis.schedules import view_of
 from toril.errors import InvalidName
 from toril.model import (
     KEEP_ALL,
+    MAX_DELAY,
+    MAX_PRIORITY,
     Child,
     ChildState,
     Ending,
@@ -69,7 +71,7 @@ def _job(
 
     def time(name: str) -> int | None:
         value = text(name)
-        return None if value is None else number(value)
+        return None if value is None else moment(value)
 
     state, opts = State(word), text("opts")
     options, (parent, on_failure) = load_options(opts), link_of(text("parent"))
@@ -79,8 +81,9 @@ def _job(
         due=due_of(score) if state is State.DELAYED and score else None, max_attempts=options.attempts,
         attempts_made=number(text("attempts_made") or text("attempts_made_old")), stalls=number(text("stalls")),
         starts=number(text("starts")), fence=number((text("held") or "").partition(" ")[0]),
-        priority=number(text("priority")), delay=number(text("delay") if waits else text("waited") or text("delay")),
-        added_at=number(text("added_at")), started_at=time("started_at"), finished_at=_ended(state, score, time),
+        priority=number(text("priority"), MAX_PRIORITY),
+        delay=number(text("delay") if waits else text("waited") or text("delay"), MAX_DELAY),
+        added_at=moment(text("added_at")), started_at=time("started_at"), finished_at=_ended(state, score, time),
         expires_at=time("expires"), worker=text("worker"), metadata=text("metadata"), checkpoint=text("checkpoint"),
         progress=text("progress"), failure=load_failure(text("reason"), text("kind"), text("trace")),
         stall_cause=text("stall_cause"), result=text("result"), group=text("group"), backoff=options.backoff,
@@ -96,7 +99,7 @@ def _job(
 def _ended(state: State, score: str | None, time: Callable[[str], int | None]) -> int | None:
     ended = time("finished_at")
     if ended is None and score is not None and state in {State.COMPLETED, State.FAILED}:
-        return int(float(score))
+        return moment(score)
     return ended
 
 
@@ -117,19 +120,22 @@ def _held(key: str, till: str | None, following: Sequence[str]) -> KeyHeld:
 
 def _kept(found: Mapping[str, str]) -> NewJob:
     """The job that is made when the owner of its key ends. A number that it was to have, it gets anew."""
-    opts, expires = found.get(FIELDS["opts"]), found.get(FIELDS["expires"])
-    options, given = load_options(opts), json.loads(opts or "{}")
+    opts, expires, due = (found.get(FIELDS[name]) for name in ("opts", "expires", "ready"))
+    options, given = load_options(opts), parsed(opts, {})
+    given = given if isinstance(given, dict) else {}
     try:
         chosen = check_job_id(found.get("jid"))
     except InvalidName:
         chosen = None
     return NewJob(
-        name=found[FIELDS["name"]], data=found.get(FIELDS["data"], "{}"), id=chosen, delay=number(given.get("delay")),
-        priority=number(given.get("priority")), lifo=given.get("lifo") is True, attempts=options.attempts,
+        name=found[FIELDS["name"]], data=found.get(FIELDS["data"], "{}"), id=chosen,
+        delay=0 if due else number(given.get("delay"), MAX_DELAY), due=None if due is None else moment(due),
+        priority=number(given.get("priority"), MAX_PRIORITY), lifo=given.get("lifo") is True, attempts=options.attempts,
         backoff=options.backoff, timeout=options.timeout, expires=None if expires is None else number(expires),
         keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
         result_ttl=options.result_ttl, metadata=found.get(FIELDS["metadata"]), dedup=load_dedup(opts),
         breaker=options.breaker, subject=options.subject, group=found.get(FIELDS["group"]),
+        trace=options.trace,
     )  # fmt: skip
 
 

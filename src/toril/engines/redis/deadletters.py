@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from toril.engines.redis.layout import FIELDS, KEYS, NUMBERS
 from toril.engines.redis.nodes import link_of
-from toril.engines.redis.options import dump_backoff, load_failure, load_options, number
+from toril.engines.redis.options import dump_backoff, load_failure, load_options, moment, number, parsed
 from toril.engines.redis.store import RedisStore, bounded
 from toril.errors import InvalidOption, shown
 from toril.model import (
     DEAD_LETTERS,
     KEEP_ALL,
+    MAX_PRIORITY,
     Call,
     Cause,
     Changed,
@@ -100,10 +101,8 @@ class RedisDeadLetters(RedisStore):
 
 
 def _patched(text: str | None, wish: Replay) -> str:
-    try:
-        options = json.loads(text or "{}")
-    except ValueError:
-        options = {}
+    options = parsed(text, {})
+    options = options if isinstance(options, dict) else {}
     if wish.attempts is not None:
         options["attempts"] = wish.attempts
     if wish.backoff is not None:
@@ -125,11 +124,11 @@ def letter_of(row: Sequence[Any]) -> DeadLetter:
     options, (parent, policy) = load_options(opts), link_of(link)
     return DeadLetter(
         id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
-        failure=load_failure(reason, kind, traces) or Failure("unknown"), failed_at=number(when),
+        failure=load_failure(reason, kind, traces) or Failure("unknown"), failed_at=moment(when),
         max_attempts=options.attempts, attempts_made=number(made or made_before), stalls=number(stalls),
         stall_cause=stall_cause,
-        worker=worker, added_at=number(added), started_at=None if started is None else number(started),
-        priority=number(priority), backoff=options.backoff, timeout=options.timeout,
+        worker=worker, added_at=moment(added), started_at=None if started is None else moment(started),
+        priority=number(priority, MAX_PRIORITY), backoff=options.backoff, timeout=options.timeout,
         keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
         breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint, parent=parent,
         on_failure=OnFailure.FAIL if parent is None else policy, group=group,

@@ -7,12 +7,14 @@ keys of the whole prefix (under an empty queue name), and fields of a job's hash
 import base64
 from typing import Final
 
+from toril.model import MAX_ATTEMPTS, MAX_PRIORITY
 from toril.names import RESERVED_IDS
 
 __all__ = [
     "FIELDS",
     "FLEET",
     "KEYS",
+    "LAST_MOMENT",
     "NUMBERS",
     "RECORD_FIELDS",
     "SCHEDULE_FIELDS",
@@ -211,6 +213,9 @@ FIELDS: Final = {
 NUMBERS: Final = {
     "ties": 4096,  # places within a millisecond
     "priorities": 2**32,
+    "largest": 2**53,  # up to here scripts and JavaScript count exactly
+    "lowest_priority": MAX_PRIORITY,
+    "attempts": MAX_ATTEMPTS,
     "middle": 2**20,  # where the counter of priorities begins, so that there is room for those put to the front
     "remembered": 3_600_000,  # ms for which the answer to a call is kept
     "slack": 3_600_000,  # ms that a key outlives its time where the clock is not the server's
@@ -265,6 +270,7 @@ SCHEDULE_FIELDS: Final = (
     "name", "data", "opts", "tz", "limit", "pattern", "start", "end", "every", "offset", "made",
 )  # fmt: skip
 
+LAST_MOMENT: Final = 2**42  # ms: in the year 2109; up to here every store can keep a time, as it does a due one
 _SEQUENCE_BITS: Final = 20  # events of one millisecond in the number that stands for an event
 
 
@@ -295,7 +301,7 @@ def may_be_id(job_id: str) -> bool:
 
 def due_of(score: str) -> int:
     """The due time that a delayed job's score begins with."""
-    return int(float(score)) // NUMBERS["ties"]
+    return int(min(max(float(score), 0), LAST_MOMENT * NUMBERS["ties"])) // NUMBERS["ties"]
 
 
 def event_place(entry: str) -> int:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toril.engines.redis.options import dump_options
+from toril.engines.redis.options import dump_options, parsed
 from toril.model import FlowNode, JobRef, OnFailure
 
 __all__ = ["FLAGS", "dump_nodes", "dump_refs", "link_of", "ref_of"]
@@ -47,8 +47,8 @@ def ref_of(prefix: str, key: str) -> JobRef:
 
 def link_of(text: str | None) -> tuple[JobRef | None, OnFailure]:
     """Whose child a job is, from its field, and what its failure does there."""
+    link = parsed(text, None)
     try:
-        link = json.loads(text or "null")
         parent = JobRef(str(link["queueKey"]).rpartition(":")[2], str(link["id"]))
     except (ValueError, TypeError, KeyError):
         return None, OnFailure.WAIT

@@ -4,9 +4,9 @@ are remembered."""
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isnan
-from typing import Any
+from typing import Any, Final
 
+from toril.engines.redis.layout import LAST_MOMENT, NUMBERS
 from toril.errors import InvalidName, TorilError
 from toril.model import (
     KEEP_ALL,
@@ -35,11 +35,14 @@ __all__ = [
     "load_dedup",
     "load_failure",
     "load_options",
+    "moment",
     "number",
+    "parsed",
 ]
 
 
 _LOGS = 1000  # lines kept of a job whose options do not say
+_REMEMBERED: Final = 4096  # characters of a text that is worth remembering
 BURIED = -1  # as `removeOnFail`: BullMQ keeps such a job in `failed`; Toril moves it to the dead letters
 
 
@@ -57,6 +60,7 @@ class Options:
     breaker: str | None = None
     subject: str | None = None
     trace: str | None = None
+    unreadable: str | None = None  # why nothing is known of them: the job then fails instead of running
 
 
 def is_plain(job: NewJob) -> bool:
@@ -163,12 +167,12 @@ def _dump_dedup(dedup: Dedup) -> dict[str, Any]:
 def load_dedup(text: str | None) -> Dedup | None:
     """The deduplication that options ask for; None where they ask for none, or for what Toril does not know."""
     try:
-        given = json.loads(text or "{}").get("de")
+        given = parsed(text, {}).get("de")
         ttl = given.get("ttl")
         modes = {"keepLastIfActive": "keep_last", "reschedule": "reschedule", "replace": "replace", "extend": "extend"}
         mode = next((mode for word, mode in modes.items() if given.get(word)), "drop")
         return Dedup(str(given["id"]), None if ttl is None else ttl / 1000, mode)  # type: ignore[arg-type]
-    except (ValueError, TypeError, AttributeError, KeyError, TorilError):
+    except (ValueError, TypeError, AttributeError, KeyError, OverflowError, TorilError):
         return None
 
 
@@ -195,15 +199,16 @@ def _dump_keep(keep: Keep) -> Any:
     return {"age": keep.age} if keep.count is None else {"age": keep.age, "count": keep.count}
 
 
-@lru_cache(maxsize=1024)
 def load_options(text: str | None) -> Options:
-    """What the text says; what it says badly counts as not said."""
-    try:
-        given = json.loads(text or "{}")
-    except ValueError:
-        given = {}
+    """What the text says; what it says badly counts as not said. It never raises."""
+    return _load(text) if text is None or len(text) <= _REMEMBERED else _load.__wrapped__(text)
+
+
+@lru_cache(maxsize=1024)
+def _load(text: str | None) -> Options:
+    given = {} if text is None else parsed(text, None)
     if not isinstance(given, dict):
-        given = {}
+        return Options(unreadable="its stored options cannot be read: they are not a JSON object, or nested too deeply")
     own = given.get("toril")
     own = own if isinstance(own, dict) else {}
     return Options(
@@ -238,7 +243,7 @@ def _load_backoff(given: Any) -> Backoff | None:
         kind="exponential" if given.get("type") == "exponential" else "fixed",
         delay=_within(given.get("delay"), 0, MAX_DELAY) or 0,
         cap=_within(given.get("cap"), 0, MAX_DELAY),
-        jitter=jitter if isinstance(jitter, int | float) and 0 <= jitter <= 1 else 0.0,
+        jitter=jitter if isinstance(jitter, int | float) and not isinstance(jitter, bool) and 0 <= jitter <= 1 else 0.0,
         strategy=strategy if isinstance(strategy, str) else None,
         on=_names(given.get("on")),
         give_up_on=_names(given.get("giveUpOn")),
@@ -271,21 +276,34 @@ def _load_keep(given: Any) -> Keep:
 
 def _within(value: Any, low: int, high: int, default: int | None = None) -> int | None:
     """A number of the wire as a whole one in range."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
         return default
-    return max(low, int(min(value, high)))
+    return int(min(max(value, low), high))
 
 
-def number(text: Any) -> int:
-    """A number of the hash, which other libraries may write as a fraction, or not at all."""
+def parsed(text: str | None, default: Any) -> Any:
+    """What JSON text of the hash says; the default where it is missing, is no JSON, or is nested too deeply."""
     try:
-        return int(text or 0)
-    except ValueError:
-        pass
+        return default if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return default
+
+
+def number(text: Any, most: int = NUMBERS["largest"]) -> int:
+    """A number of the hash, from 0 to `most`. Other libraries may write it as a fraction, or write anything else."""
     try:
-        return int(float(text))
-    except (ValueError, OverflowError):
-        return 0
+        value = int(text or 0)
+    except (ValueError, TypeError, OverflowError):
+        try:
+            value = int(float(text))
+        except (ValueError, TypeError, OverflowError):
+            return 0
+    return value if 0 <= value <= most else most if value > 0 else 0
+
+
+def moment(text: Any) -> int:
+    """A time of the hash, in ms, that can be shown as a date."""
+    return number(text, LAST_MOMENT)
 
 
 def dump_trace(failure: Failure) -> str:
@@ -297,9 +315,6 @@ def load_failure(reason: str | None, kind: str | None, traces: str | None) -> Fa
     """The last failure of a job."""
     if reason is None:
         return None
-    try:
-        known = json.loads(traces or "[]")
-    except ValueError:
-        known = []
+    known = parsed(traces, None)
     last = known[-1] if isinstance(known, list) and known else ""
     return Failure(reason, kind or "", last if isinstance(last, str) else "")

@@ -6,8 +6,10 @@ from typing import Any, Final
 
 from toril.engines.redis.layout import FIELDS, due_of, event_place
 from toril.engines.redis.nodes import link_of
-from toril.engines.redis.options import load_failure, load_options, number
+from toril.engines.redis.options import load_failure, load_options, moment, number
 from toril.model import (
+    MAX_DELAY,
+    MAX_PRIORITY,
     Cancelled,
     Cause,
     Claimed,
@@ -67,10 +69,12 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
     made, stalls, starts, priority = get(_MADE) or get(_OLD), get(_STALLS), get(_STARTS), get(_PRIORITY)
     return Claimed(
         Lease(queue, job_id, token), found[_NAME], get(_DATA, ""), number(starts) + 1 if starts else 1, fence,
-        options.attempts, number(made) if made else 0, number(stalls) if stalls else 0, number(get(_ADDED)),
-        number(get(_WAITED) or get(_DELAY)), 0 if priority == "0" else number(priority), options.timeout,
+        options.attempts, number(made) if made else 0, number(stalls) if stalls else 0, moment(get(_ADDED)),
+        number(get(_WAITED) or get(_DELAY), MAX_DELAY), 0 if priority == "0" else number(priority, MAX_PRIORITY),
+        options.timeout,
         options.backoff, get(_METADATA), get(_CHECKPOINT), suspect == 1, options.breaker,
         options.subject, number(found[_PARKED]) if _PARKED in found else 0, options.trace,
+        options.unreadable,
     )  # fmt: skip
 
 
@@ -84,24 +88,25 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
     return JobRecord(
         queue=queue, id=job_id, name=name, data=data or "", state=state, max_attempts=options.attempts,
         attempts_made=number(made_before if made is None else made), stalls=number(stalls), starts=number(starts),
-        fence=number(held.partition(" ")[0]) if held else 0, priority=number(priority),
-        delay=number(delay if is_delayed else waited or delay), due=due_of(score) if is_delayed else None,
-        backoff=options.backoff, timeout=options.timeout, expires_at=None if expires is None else number(expires),
+        fence=number(held.partition(" ")[0]) if held else 0, priority=number(priority, MAX_PRIORITY),
+        delay=number(delay if is_delayed else waited or delay, MAX_DELAY), due=due_of(score) if is_delayed else None,
+        backoff=options.backoff, timeout=options.timeout, expires_at=None if expires is None else moment(expires),
         keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
         result_ttl=options.result_ttl, breaker=options.breaker, subject=options.subject, metadata=metadata,
         checkpoint=checkpoint, progress=progress, result=result,
         failure=load_failure(reason, kind, traces), stall_cause=cause, cancelling=cancelling, worker=worker,
-        added_at=number(added), started_at=None if started is None else number(started),
-        finished_at=None if finished is None else number(finished),
-        deadline=None if deadline is None else number(deadline), parent=link_of(parent)[0], group=group,
+        added_at=moment(added), started_at=None if started is None else moment(started),
+        finished_at=None if finished is None else moment(finished),
+        deadline=None if deadline is None else moment(deadline), parent=link_of(parent)[0], group=group,
+        unreadable=options.unreadable,
     )  # fmt: skip
 
 
 def run_of(ending: Ending, row: Sequence[Any]) -> Run:
     _, job_id, name, cause, added, started, finished, made, stalls, worker, text, whole, *more = row
     return Run(
-        id=job_id, name=name, ending=ending, cause=Cause(cause), added_at=number(added),
-        started_at=None if started is None else number(started), finished_at=number(finished),
+        id=job_id, name=name, ending=ending, cause=Cause(cause), added_at=moment(added),
+        started_at=None if started is None else moment(started), finished_at=moment(finished),
         attempts_made=number(made), stalls=number(stalls), worker=worker, text=text, whole=bool(whole),
         subject=more[0] if more else None,
     )  # fmt: skip

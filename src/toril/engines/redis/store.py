@@ -18,11 +18,12 @@ from toril.errors import (
     TorilError,
     WrongState,
 )
-from toril.model import BATCH, Call
+from toril.model import BATCH, DEAD_LETTERS, Call
 
-__all__ = ["RedisStore", "bounded"]
+__all__ = ["TAKEN", "RedisStore", "bounded"]
 
 _NO_CALL: Final = ("", "")
+TAKEN: Final = f"the queue {DEAD_LETTERS!r} has jobs of another program; rename it, or give the App a prefix of its own"
 # What workers hand in is not waited for on replicas: if it is lost, the job runs again, as it may anyway.
 _OF_WORKERS: Final = frozenset({"exchange", "report"})
 
@@ -88,6 +89,8 @@ def _understood(complaint: Complaint, queue: str) -> TorilError:  # noqa: PLR091
             return CallTooLate(f"this call came too late: {last} of its sender has been answered already")
         case ["TORILRUNNING", count]:
             return WrongState(f"queue {queue!r} has {count} running jobs; stop them, or force it")
+        case ["TORILTAKEN", *_]:
+            return EngineUnusable(f"dead letters cannot be stored: {TAKEN}")
         case ["TORILMOVING", *_]:
             return WrongState("a move to another store has not come to its end: finish that one first")
         case ["TORILTYPE", *words]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from toril.engines.redis.layout import FLEET, KEYS, NUMBERS, may_be_id
 from toril.errors import EngineUnusable
-from toril.model import Fault, FaultKind, Page
+from toril.model import DEAD_LETTERS, Fault, FaultKind, Page
 from toril.policy.walks import Course, Spot, cursor_of, unknown
 
 __all__ = ["Walk"]
@@ -14,7 +14,7 @@ __all__ = ["Walk"]
 _LISTS: Final = ("active", "wait", "paused")
 _SETS: Final = ("prioritized", "delayed", "waiting_children", "completed", "failed")
 _STEPS: Final = ("lists", *_LISTS, *_SETS, "line")  # of a queue; one with the name of a place goes along that
-_LAST: Final = ("keys", "workers")
+_LAST: Final = ("keys", "fleet")
 _PAGE: Final = 100  # ids a look
 _LISTED: Final = 1000  # ids of a list that are only read
 _KEYS: Final = 100  # keys a step of the scan, and with so many to ask for a look has enough
@@ -59,8 +59,8 @@ class Walk:
         """What is found at a spot, and where its step goes on."""
         if spot.step == "keys":
             return await self._keys(queues, spot.at or "0")
-        if spot.step == "workers":
-            return await self._workers(), None
+        if spot.step == "fleet":
+            return [*await self._workers(), *await self._dead_letters()], None
         try:
             if spot.step == "lists":
                 return await self._twice(spot.queue), None
@@ -101,6 +101,14 @@ class Walk:
             Fault(kind=FaultKind.WORKER, queue="", subject=each, place=self._fleet + FLEET["workers"])
             for each in workers
         ])  # fmt: skip
+
+    async def _dead_letters(self) -> Looked:
+        """Whether their queue is another program's: those number the jobs that they add."""
+        number = self._key(DEAD_LETTERS, "id")
+        if not await self._ask("EXISTS", number):
+            return []
+        said = f"the queue {DEAD_LETTERS!r} has jobs of another program, so those that fail for good stay failed jobs"
+        return [_of_key(FaultKind.FOREIGN, "", said, number)]
 
     async def _of_the_line(self, queue: str) -> Looked:
         """What sleepers are told of, and who is said to wait alone."""

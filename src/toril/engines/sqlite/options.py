@@ -121,7 +121,7 @@ def dump_parcel(job: JobParcel) -> str | None:
 def _is_object(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

@@ -43,7 +43,7 @@ def record_of(queue: str, row: tuple[Any, ...]) -> JobRecord:
         metadata=metadata, checkpoint=checkpoint,
         progress=progress, result=result, failure=load_failure(failure), stall_cause=stall_cause,
         cancelling=cancelling, worker=worker, added_at=added_at, started_at=started_at, finished_at=finished_at,
-        deadline=deadline, group=group,
+        deadline=deadline, group=group, unreadable=options.fault,
         parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
     )  # fmt: skip
 

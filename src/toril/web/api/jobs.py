@@ -53,6 +53,7 @@ class Exporting(Listing):
 
 _CELLS: Final = (
     "id", "name", "state", "attempts_made", "added_at", "started_at", "finished_at", "error", "data", "result",
+    "unreadable",
 )  # fmt: skip
 
 

@@ -128,6 +128,7 @@ def _facts(record: JobRecord) -> list[tuple[str, str, str]]:
         ("Breaker", record.breaker or "", "code"),
         ("Parent", str(record.parent) if record.parent else "", "code"),
         ("Told to stop", record.cancelling or "", ""),
+        ("Unreadable", record.unreadable or "", ""),
     ]
     return [fact for fact in facts if fact[1]]
 
@@ -169,7 +170,7 @@ def _letter(queue: Queue, letter: DeadLetter) -> dict[str, Any]:
     traceback = queue.redaction.text(letter.failure.traceback, "traceback", *sight) or ""
     try:
         data = masked(json.loads(letter.data))
-    except ValueError:
+    except (ValueError, RecursionError):
         data = letter.data
     return {
         "id": letter.id, "kind": letter.failure.kind, "error": redacted(reason), "made": letter.attempts_made,

@@ -25,14 +25,14 @@ local function again(id, state)
   call('DEL', P .. id .. K.unsuccessful)
   local f = call('HMGET', P .. id, F.priority, F.parent)
   rejoin(id, f[2])
-  to_back(id, tonumber(f[1] or nil) or 0)
+  to_back(id, as_number(f[1], N.lowest_priority) or 0)
   event('waiting', 'jobId', id, 'prev', state)
 end
 
 local function promote(id, state)
   leave(id, state)
   call('HSET', P .. id, F.delay, 0)
-  to_back(id, tonumber(call('HGET', P .. id, F.priority) or nil) or 0)
+  to_back(id, as_number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
   event('waiting', 'jobId', id, 'prev', 'delayed')
 end
 
@@ -47,7 +47,7 @@ local function cancel(id, state, reason)
     return true
   end
   leave(id, state)
-  local job = {name = f[1], added = f[2], started = f[3], made = tonumber(f[4]) or 0, stalls = tonumber(f[5]) or 0, worker = f[6], options = f[7], parent = f[8]}
+  local job = {name = f[1], added = f[2], started = f[3], made = as_number(f[4]) or 0, stalls = as_number(f[5]) or 0, worker = f[6], options = f[7], parent = f[8]}
   fail_job(id, job, 'cancelled', reason, 'JobCancelled', '', reason:sub(1, 1024), #reason <= 1024)
 end
 

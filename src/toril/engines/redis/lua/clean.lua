@@ -18,7 +18,7 @@ local limit, state, cutoff = tonumber(ARGV[4]), ARGV[5], now - tonumber(ARGV[6])
 
 local function is_younger(id)
   local added = call('HGET', P .. id, F.added_at)
-  return (added and tonumber(added) > cutoff) or is_current_run(id)
+  return (as_number(added) or 0) > cutoff or is_current_run(id)
 end
 
 if state == 'completed' or state == 'failed' then

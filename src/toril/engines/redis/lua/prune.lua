@@ -29,7 +29,7 @@ local function is_over(id, state, wish)
   local f = call('ZSCORE', P .. state, id) and call('HMGET', P .. id, F.finished_at, F.opts)
   if not f or not f[1] then return false end
   local _, age = keep_of(options_of(f[2])[wish])
-  return age and tonumber(f[1]) + age < now
+  return age and (as_number(f[1]) or 0) + age < now
 end
 
 local aged = call('ZRANGEBYSCORE', P .. K.ages, '-inf', now, 'LIMIT', 0, limit)
@@ -42,7 +42,7 @@ for i = 1, #aged do
   end
   call('ZREM', P .. K.ages, aged[i])
 end
-local moved = collect(limit) + roll_back(limit) + heal() + (groups.used() and groups.forget_starts() or 0)
+local moved = (may_bury() and collect(limit) or 0) + roll_back(limit) + heal() + (groups.used() and groups.forget_starts() or 0)
 groups.flush()
 flush_gone()
 if may_bury() then moved = moved + drop_old(limit) end

@@ -47,7 +47,7 @@ local function again(letter, id, f, i)
     move_kin(D .. letter, P .. id)
   end
   rejoin(id, f[6])
-  to_back(id, tonumber(f[5] or nil) or 0)
+  to_back(id, as_number(f[5], N.lowest_priority) or 0)
   event('waiting', 'jobId', id, 'prev', 'failed')
 end
 

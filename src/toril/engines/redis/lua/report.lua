@@ -16,7 +16,7 @@ local mistake = wrong('stream', K.events) or wrong('zset', K.deadlines) or wrong
 if mistake then return mistake end
 
 local function write_log(id, line)
-  local keep = tonumber(options_of(call('HGET', P .. id, F.opts)).kl) or 1000
+  local keep = as_number(options_of(call('HGET', P .. id, F.opts)).kl) or 1000
   local key = P .. id .. K.logs
   if keep > 0 then
     call('RPUSH', key, line)

@@ -1,12 +1,12 @@
 -- include kinship
 -- Jobs that failed for good and are not kept: moved, whole, to a paused queue of their own, where dashboards show them.
 local D, QUEUE = PREFIX .. N.dead_letters .. ':', P:sub(#PREFIX + 1, -2)
-local MOURNED, can_bury = {failed = true, stalled = true}, nil
+local MOURNED, can_bury, bury = {failed = true, stalled = true}, nil, nil
 
--- Whether that queue is what it should be; if not, jobs are kept where they are.
+-- Whether that queue is ours; if not, jobs are kept where they are. Nobody adds to ours, so it never gave out a number.
 local function may_bury()
   if can_bury == nil then
-    can_bury = true
+    can_bury = call('EXISTS', D .. K.id) == 0
     for name, kind in pairs({[K.wait] = 'list', [K.meta] = 'hash', [K.letters] = 'zset'}) do
       local found = call('TYPE', D .. name).ok
       if found ~= 'none' and found ~= kind then can_bury = false end
@@ -15,6 +15,7 @@ local function may_bury()
   return can_bury
 end
 
+do
 local function letter_of(id)
   local escaped = id:gsub('%%', '%%25'):gsub(':', '%%3A')
   return QUEUE .. '/' .. escaped
@@ -55,7 +56,7 @@ local function head_of(id, job, cause, reason, kind)
 end
 
 -- `fields` of the failure are written with it; `reason` is what is shown of it; `from` is where it lies, if not in its place.
-local function bury(id, job, cause, reason, fields, from)
+function bury(id, job, cause, reason, fields, from)
   local key, letter = from or P .. id, letter_of(id)
   call('HSET', key, F.attempts_made, job.made, F.stalls, job.stalls, F.finished_at, NOW, unpack(fields))
   local f = call('HMGET', key, F.data, F.kind)
@@ -69,4 +70,5 @@ local function bury(id, job, cause, reason, fields, from)
   if job.parked then move_kin(key, D .. letter) end
   call('HSET', D .. K.meta, F.is_paused, 1)
   if call('ZADD', D .. K.letters, NOW, letter) == 1 then call('LPUSH', D .. K.wait, letter) end
+end
 end

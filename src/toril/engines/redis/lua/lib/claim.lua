@@ -13,7 +13,7 @@ local function promote()
   for i = 1, #due do
     local f = call('HMGET', P .. due[i], F.name, F.priority, F.group, F.order)
     if f[1] then
-      if f[3] then groups.fall_due(due[i], f[3], f[4], tonumber(f[2]) or 0) else stand(due[i], tonumber(f[2]) or 0) end
+      if f[3] then groups.fall_due(due[i], f[3], f[4], as_number(f[2], N.lowest_priority) or 0) else stand(due[i], as_number(f[2], N.lowest_priority) or 0) end
       call('HSET', P .. due[i], F.delay, 0)
       event('waiting', 'jobId', due[i], 'prev', 'delayed')
     end
@@ -23,10 +23,10 @@ end
 
 -- End a job instead of starting it; where it has failed, that is an attempt.
 local function end_early(id, f, cause, reason, kind)
-  local made = (tonumber(f[F.attempts_made]) or 0) + ((cause == 'expired' or cause == 'cancelled') and 0 or 1)
+  local made = (as_number(f[F.attempts_made]) or 0) + ((cause == 'expired' or cause == 'cancelled') and 0 or 1)
   local job = {
     name = f[F.name], added = f[F.added_at] or false, started = f[F.started_at] or false, made = made,
-    stalls = tonumber(f[F.stalls]) or 0, worker = f[F.worker] or false, options = f[F.opts], parent = f[F.parent],
+    stalls = as_number(f[F.stalls]) or 0, worker = f[F.worker] or false, options = f[F.opts], parent = f[F.parent],
     parked = f[F.parked], group = f[F.group],
   }
   fail_job(id, job, cause, reason, kind, '', reason:sub(1, 1024), #reason <= 1024)

@@ -12,7 +12,7 @@ local function collect(limit)
     local f = call('HMGET', P .. id, F.name, F.opts, F.reason, F.attempts_made, F.attempts_made_old, F.stalls, F.worker, F.parked)
     if f[1] and options_of(f[2]).removeOnFail == -1 and may_bury() then
       local reason = f[3] or ''
-      local job = {name = f[1], made = tonumber(f[4] or f[5] or nil) or 0, stalls = tonumber(f[6] or nil) or 0, worker = f[7], parked = f[8]}
+      local job = {name = f[1], made = as_number(f[4] or f[5]) or 0, stalls = as_number(f[6]) or 0, worker = f[7], parked = f[8]}
       call('ZREM', P .. K.failed, id)
       bury(id, job, reason:find('stalled more than', 1, true) and 'stalled' or 'failed', reason:sub(1, 1024), {})
       forget(id)

@@ -26,13 +26,13 @@ end
 local function let_go(key, id)
   if call('GET', key_of(key)) ~= id or call('PTTL', key_of(key)) ~= -1 then return end
   call('DEL', key_of(key))
-  local f = call('HMGET', next_of(key), F.name, F.data, F.opts, 'jid', F.expires, F.metadata, F.group)
+  local f = call('HMGET', next_of(key), F.name, F.data, F.opts, 'jid', F.expires, F.metadata, F.group, F.ready)
   call('DEL', next_of(key))
-  if not f[1] or call('EXISTS', P .. f[4]) == 1 then return end
+  if not f[1] or not f[4] or call('EXISTS', P .. f[4]) == 1 then return end
   local options = options_of(f[3])
   take_key(key, f[4])
-  store(f[4], nil, f[1], f[2] or '{}', f[3], tonumber(options.delay) or 0, '', tonumber(options.priority) or 0,
-    options.lifo and '1' or '', f[5] or '', f[6] or '', key, nil, nil, f[7])
+  store(f[4], nil, f[1], f[2] or '{}', f[3] or '{}', as_number(options.delay) or 0, as_number(f[8]) or '',
+    as_number(options.priority, N.lowest_priority) or 0, options.lifo and '1' or '', as_number(f[5]) or '', f[6] or '', key, nil, nil, f[7])
   mark_due()
 end
 

@@ -30,7 +30,7 @@ local function end_job(ending, id, job, cause, text, shown, whole, fields)
   list[#list + 1] = run_of(id, job, cause, shown, whole, own.subject)
   local de = options.de
   if de and type(de) == 'table' and de.id then letting[#letting + 1] = {tostring(de.id), id} end
-  local ttl = tonumber(own.resultTtl)
+  local ttl = as_number(own.resultTtl)
   if ttl then
     call('HSET', P .. K.results, id, cmsgpack.pack({cause, text}))
     call('ZADD', P .. K.results_till, now + ttl, id)

@@ -18,12 +18,14 @@ end
 
 -- The last of the traces, as many as the job's producer wants.
 local function wanted(traces, options)
-  local most = tonumber(options_of(options).stackTraceLimit)
+  local most = as_number(options_of(options).stackTraceLimit)
   local fine, list = pcall(cjson.decode, most and traces or '')
-  if not fine or #list <= most then return traces end
+  if not fine or type(list) ~= 'table' or #list <= most then return traces end
   local last = {}
   for i = math.max(1, #list - most + 1), #list do last[#last + 1] = list[i] end
-  return #last > 0 and cjson.encode(last) or '[]'
+  local text
+  fine, text = pcall(cjson.encode, last)
+  return #last == 0 and '[]' or fine and text or traces
 end
 
 -- A failure's fields: the text, what kind it was, and its stack trace after those of earlier attempts.

@@ -38,9 +38,10 @@ function FAULT.ghost(id, place) return not is_job(id) and not is_locked(id) and 
 -- Fields of our own that we do not know here may say that the job is kept elsewhere.
 local PLAIN = {
   [F.held] = 1, [F.expires] = 1, [F.metadata] = 1, [F.checkpoint] = 1, [F.cancelling] = 1, [F.kind] = 1, [F.stall_cause] = 1,
-  [F.waited] = 1, [F.parked] = 1, [F.group] = 1, [F.order] = 1,
+  [F.waited] = 1, [F.parked] = 1, [F.group] = 1, [F.order] = 1, [F.ready] = 1,
 }
 
+-- A lock does not excuse it: who takes a job puts it into `active` in the same step.
 function FAULT.orphan(id)
   local names, known = redis.pcall('HKEYS', P .. id), {}
   for i = 1, #names do
@@ -48,7 +49,7 @@ function FAULT.orphan(id)
     if names[i]:find('^toril:') and not PLAIN[names[i]] then return false end
   end
   if known[F.group] and groups.used() and groups.is_parked(id) then return false end
-  return known[F.name] and known[F.added_at] and not is_locked(id) and can_walk() and #stands(id) == 0
+  return known[F.name] and known[F.added_at] and can_walk() and #stands(id) == 0
 end
 
 function FAULT.two_places(id) return is_job(id) and can_walk() and #stands(id) > 1 end
@@ -60,7 +61,8 @@ function FAULT.lost_job(id)
 end
 
 function FAULT.stray_lock(id)
-  return is_locked(id) and can_walk() and not (is_job(id) and call('LPOS', P .. K.active, id))
+  if not is_locked(id) or not can_walk() then return false end
+  return not is_job(id) or not (call('LPOS', P .. K.active, id) or FAULT.orphan(id))
 end
 
 -- While the rate is shut no mark is set; what is left of a rate that was may look like that.

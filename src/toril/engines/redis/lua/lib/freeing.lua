@@ -11,7 +11,7 @@ local function free(link, name, prev)
   local base, id = link.base, link.id
   if try('ZREM', base .. name, id) ~= 1 then return false end
   local f = try('HMGET', link.key, F.delay, F.priority, F.group, F.order)
-  local delay, priority = tonumber(f[1] or nil) or 0, tonumber(f[2] or nil) or 0
+  local delay, priority = as_number(f[1]) or 0, as_number(f[2], N.lowest_priority) or 0
   if f[3] and delay == 0 then  -- its group has to let it in: whoever claims next looks at that
     try('ZREM', base .. K.put_off, f[3] .. '\1' .. id)
     try('ZREM', base .. K.seats, f[3] .. '\1' .. id, f[3] .. '\2' .. id)  -- one that was put off may have kept it

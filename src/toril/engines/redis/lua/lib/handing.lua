@@ -8,7 +8,7 @@ local taken, taken_ids, fence = {}, {}, tonumber(own[1] or nil) or 0
 local function hand_out(id, row, starts, suspect)
   local key, n = P .. id, #taken + 1
   fence = fence + 1
-  starts = starts and tostring((tonumber(starts) or 0) + 1) or '1'
+  starts = starts and tostring((as_number(starts) or 0) + 1) or '1'
   call('HSET', key, F.started_at, NOW, F.worker, worker, F.starts, starts, F.held, string.format('%d %d ', fence, suspect) .. ARGV[9])
   call('SET', key .. K.lock, token, 'PX', lease)
   if n == 1 then

@@ -19,17 +19,17 @@ local function can_be_read(text)
 end
 
 local function attempts_of(options)
-  return math.max(1, tonumber(options.attempts) or 1)
+  return math.max(1, as_number(options.attempts, N.attempts) or 1)
 end
 
 -- How many finished jobs to keep, and for how many ms; nil sets no bound. What is not said is kept, as BullMQ does.
 local function keep_of(wish)
   if wish == true then return 0 end
-  if type(wish) == 'number' and wish >= 0 then return wish end
   if type(wish) == 'table' then
     local age = tonumber(wish.age)
-    return tonumber(wish.count), age and math.floor(age * 1000)
+    return as_number(wish.count), as_number(age and age * 1000)
   end
+  return type(wish) == 'number' and as_number(wish) or nil
 end
 
 -- What belongs to jobs that are removed, deleted together at the end of the step.

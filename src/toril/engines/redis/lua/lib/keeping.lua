@@ -4,7 +4,8 @@
 
 -- A record, whose number is given when it is written. `job` has name, added, started, made, stalls, worker.
 local function run_of(id, job, cause, shown, whole, subject)
-  return {0, id, job.name, cause, job.added or 0, job.started, now, job.made, job.stalls, job.worker, shown, whole, subject}
+  return {0, id, job.name, cause, job.added or 0, job.started, now, job.made, job.stalls, job.worker, shown, whole,
+    type(subject) == 'string' and subject or nil}
 end
 
 local function record_runs(ending, list)

@@ -32,20 +32,22 @@ local function has_children(id)
   return type(open) == 'number' and open > 0 and call('HEXISTS', P .. id, F.deferred) == 0
 end
 
--- A job that has ended is what retention forgot to delete; any other was lost, and waits again.
+-- A job that has ended is what retention forgot to delete; any other was lost, and waits again. One with a lock may still
+-- run: it goes back to `active`, where its end is heard of, or its stall found.
 function MEND.orphan(id)
   local f = call('HMGET', P .. id, F.finished_at, F.priority, F.added_at, F.delay)
   if f[1] then return forget(id) end
+  if is_locked(id) then return call('LPUSH', P .. K.active, id) end
   if has_children(id) then
     call('ZADD', P .. K.waiting_children, NOW, id)
     return event('waiting-children', 'jobId', id)
   end
-  local due = (tonumber(f[3]) or 0) + (tonumber(f[4]) or 0)
+  local due = (as_number(f[3]) or 0) + (as_number(f[4]) or 0)
   if due > now then
     delay_until(id, due)
     event('delayed', 'jobId', id, 'delay', due)
   else
-    to_back(id, tonumber(f[2]) or 0)
+    to_back(id, as_number(f[2], N.lowest_priority) or 0)
     event('waiting', 'jobId', id)
   end
 end

@@ -4,8 +4,8 @@
 local function waits_since(id)
   local f = redis.pcall('HMGET', P .. id, F.added_at, F.opts, F.started_at, F.parked, F.ready)
   if f.err or not f[1] or f[4] then return nil end
-  local ready = tonumber(f[5] or nil) or (tonumber(f[1]) or now) + (tonumber(options_of(f[2]).delay) or 0)
-  return math.min(now, math.max(ready, tonumber(f[3] or nil) or 0))
+  local ready = as_number(f[5]) or (as_number(f[1]) or now) + (as_number(options_of(f[2]).delay) or 0)
+  return math.min(now, math.max(ready, as_number(f[3]) or 0))
 end
 
 local function oldest()

@@ -26,14 +26,14 @@ do
   -- One attempt came back. How long a job waited is known of its first start; a parent waited for its children.
   function figures.attempt(job, kind)
     if job.started ~= start then  -- those of one claim share it
-      start, started = job.started, tonumber(job.started)
+      start, started = job.started, as_number(job.started)
     end
     if not started then return end
     local wait, run, size = N.unknown, N.unknown, noted_size
     if job.starts == '1' and not job.parked then
-      local ready = tonumber(job.ready or job.added) or started
+      local ready = as_number(job.ready or job.added) or started
       local delay = not job.ready and options_of(job.options).delay
-      if delay then ready = ready + (tonumber(delay) or 0) end
+      if delay then ready = ready + (as_number(delay) or 0) end
       wait = bucket_of(started - ready, F.waits)
     end
     if kind ~= 's' and kind ~= 'l' and kind ~= 'p' then

@@ -67,7 +67,7 @@ end
 -- The job of the run at `slot`, which takes the place of the current one.
 local function make_run(schedule, slot, count)
   local f, id = call('HMGET', hash_of(schedule), F.schedule_fields), run_name(schedule, slot)
-  local own, priority = options_of(call('HGET', own_key, schedule) or '{}'), tonumber(options_of(f[3] or '{}').priority) or 0
+  local own, priority = options_of(call('HGET', own_key, schedule) or '{}'), as_number(options_of(f[3] or '{}').priority, N.lowest_priority) or 0
   call('INCR', P .. K.id)
   store(id, nil, f[1], f[2] or '{}', run_options(f, schedule, id, slot, count), 0, slot, priority, '',
     own.expires and tostring(own.expires) or '', own.metadata or '', nil, nil, nil, own.group)

@@ -25,6 +25,9 @@ local function unload(put)
   local before, parcels, clashes = seen_before(), {}, {}
   if before then return {before, {}} end
   for i = 5, #ARGV, 2 do
+    if ARGV[i] == 'letter' and not may_bury() then return redis.error_reply('TORILTAKEN by another program') end
+  end
+  for i = 5, #ARGV, 2 do
     local parcel = cjson.decode(ARGV[i + 1])
     parcels[#parcels + 1] = {ARGV[i], parcel}
     local numbered = ARGV[i] == 'job' and parcel[2]:find('^[1-9]%d*$')

@@ -1,0 +1,290 @@
+"""No field of a job that another program wrote raises, wherever the job is read, and none disturbs its neighbours."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from tests import servers
+from tests.access import ANYONE_MAY_ACT
+from tests.conformance.claims import claim, settle
+from tests.faults.foreign import FIELDS, PLACES, SERIOUS, Foreign, Odd, cases
+from toril import App, JobContext
+from toril.clock import SYSTEM
+from toril.engine import Store, connect
+from toril.errors import EngineUnusable
+from toril.model import (
+    Claim,
+    Claimed,
+    Completed,
+    Failed,
+    Failure,
+    FaultKind,
+    NewJob,
+    Outcome,
+    Released,
+    Retried,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+from toril.moving import Mover
+from toril.states import State
+from toril.web import site
+from toril.web.server import Server
+
+PATIENCE = 120.0
+OUTCOMES: dict[str, Outcome] = {
+    "completed": Completed("1"),
+    "failed": Failed(Failure("broken", "ValueError", "a trace")),
+    "retried": Retried(Failure("broken", "ValueError", "a trace")),
+    "retried later": Retried(Failure("broken"), 60_000),
+    "snoozed": Snoozed(60_000),
+    "released": Released(),
+}
+
+
+@pytest.fixture
+def foreign() -> Foreign:
+    server = servers.running()
+    server.tell("FLUSHALL")
+    return Foreign(server)
+
+
+def fill(foreign: Foreign, odds: Sequence[Odd], place: str) -> tuple[list[str], list[str]]:
+    """Odd jobs, each with a good neighbour, in an empty store; the ids of both."""
+    foreign.server.tell("FLUSHALL")
+    for number, (field, value) in enumerate(odds):
+        foreign.write(f"odd-{number}", place, {field: value})
+        foreign.write(f"good-{number}", place, {})
+    return [f"odd-{number}" for number in range(len(odds))], [f"good-{number}" for number in range(len(odds))]
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    store = connect(url)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def served(app: App) -> AsyncIterator[httpx.AsyncClient]:
+    server = Server(site(app, access=ANYONE_MAY_ACT), "127.0.0.1", 0)
+    port = await server.start()
+    try:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
+            yield client
+    finally:
+        await server.close()
+
+
+async def unanswered(foreign: Foreign, jobs: Sequence[str]) -> list[str]:
+    """What does not answer, of all that shows a queue, and of all that shows these jobs."""
+    app = App(foreign.server.url)
+    app.queue("q")
+    paths = ["/", "/queues/q", "/flows", "/dead", "/find?q=odd-0", "/api/v1/doctor", "/api/v1/queues/q/failures"]
+    for state in State:
+        listed = f"/api/v1/queues/q/jobs?state={state}"
+        shown = "children" if state is State.WAITING_CHILDREN else state
+        paths += [f"/queues/q?state={shown}", listed, f"{listed}&q=odd", f"{listed}&key=a"]
+        paths += [f"/api/v1/queues/q/jobs.csv?state={state}", f"/api/v1/queues/q/count?state={state}&q=odd"]
+    for job in jobs:
+        one = f"/api/v1/queues/q/jobs/{job}"
+        paths += [f"/queues/q/jobs/{job}", one, f"{one}/why", f"{one}/flow"]
+    async with app, served(app) as client:
+        answers = [(path, await client.get(path)) for path in paths]
+    return [f"{path}: {answer.status_code} {answer.text[-200:]}" for path, answer in answers if not answer.is_success]
+
+
+async def misrun(foreign: Foreign, good: Sequence[str]) -> list[str]:
+    """What went wrong while a worker ran everything: each good job runs once, whatever stands beside it."""
+    ran: list[str] = []
+
+    async def note(ctx: JobContext[object]) -> None:
+        ran.append(ctx.job_id)
+
+    app = App(foreign.server.url)
+    app.queue("q", {"note": note}, concurrency=10)
+    async with asyncio.timeout(PATIENCE):
+        await app.run(burst=True, signals="leave")
+    wrong = [f"{job} ran {ran.count(job)} times" for job in good if ran.count(job) != 1]
+    return wrong + await misplaced(foreign)
+
+
+async def misplaced(foreign: Foreign) -> list[str]:
+    """Jobs that stand nowhere, or in two places, or are held by nobody."""
+    async with opened(foreign.server.url) as store:
+        found = [fault async for page in store.faults(["q"]) for fault in page.items]
+        left = await store.counts("q")
+    return [f"{left.active} jobs are active"] * bool(left.active) + [
+        str(fault) for fault in found if fault.kind in {FaultKind.ORPHAN, FaultKind.DOUBLE, FaultKind.GHOST}
+    ]
+
+
+async def mishandled(foreign: Foreign, outcome: Outcome) -> list[str]:
+    """What is lost when all jobs are claimed, and handed in together."""
+    async with opened(foreign.server.url) as store:
+        taken: list[Claimed] = []
+        while found := (await claim(store, 100)).jobs:
+            taken += found
+        for start in range(0, len(taken), 100):
+            batch = [Settlement(job.lease, outcome) for job in taken[start : start + 100]]
+            nothing = Claim(want=0, token=f"none-{start}", lease=1000, worker="w")
+            assert set((await store.exchange("q", batch, nothing)).verdicts) == {Verdict.OK}
+    return await misplaced(foreign)
+
+
+async def unmoved(foreign: Foreign, jobs: int) -> list[str]:
+    """What a move to another store leaves behind, or brings so that it cannot be read there."""
+    async with opened(foreign.server.url) as source, opened("memory://") as target:
+        async with asyncio.timeout(PATIENCE):
+            moved = await Mover(source, target, SYSTEM).move()
+        read = sum([len(await target.page("q", state, limit=1000)) for state in State])
+    return [] if moved.jobs == read == jobs else [f"{moved.jobs} of {jobs} were moved, {read} can be read"]
+
+
+@pytest.mark.covers("F110", "G6")
+async def test_a_worker_runs_the_neighbours_of_jobs_that_it_cannot_read(foreign: Foreign) -> None:
+    for place in ("wait", "delayed"):
+        _, good = fill(foreign, SERIOUS, place)
+
+        assert await misrun(foreign, good) == []
+
+
+@pytest.mark.covers("F66", "F110")
+@pytest.mark.parametrize("outcome", list(OUTCOMES))
+async def test_nothing_that_is_handed_in_beside_a_foreign_job_is_lost(foreign: Foreign, outcome: str) -> None:
+    fill(foreign, SERIOUS, "wait")
+
+    assert await mishandled(foreign, OUTCOMES[outcome]) == []
+
+
+@pytest.mark.covers("F110")
+@pytest.mark.parametrize("place", ["wait", "failed"])
+async def test_foreign_jobs_are_shown_and_moved(foreign: Foreign, place: str) -> None:
+    odd, good = fill(foreign, SERIOUS, place)
+
+    assert await unanswered(foreign, odd) == []
+    assert await unmoved(foreign, len(odd) + len(good)) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.covers("F110")
+@pytest.mark.parametrize("field", FIELDS)
+async def test_every_field_may_be_anything(foreign: Foreign, field: str) -> None:
+    odds = [each for each in cases() if each[0] == field]
+    other = PLACES[FIELDS.index(field) % len(PLACES)]
+    wrong = []
+    for place in ("wait", "prioritized", "delayed"):
+        _, good = fill(foreign, odds, place)
+        wrong += await misrun(foreign, good)
+    for outcome in OUTCOMES.values():
+        fill(foreign, odds, "wait")
+        wrong += await mishandled(foreign, outcome)
+    for place in ("failed", other):
+        odd, good = fill(foreign, odds, place)
+        wrong += await unanswered(foreign, odd if place == "failed" else [])
+        wrong += await unmoved(foreign, len(odd) + len(good)) if place != "active" else []
+
+    assert wrong == []
+
+
+async def ignored(ctx: JobContext[object]) -> None: ...
+
+
+@pytest.mark.covers("F110")
+@pytest.mark.parametrize("opts", [b"[" * 100_000, b"7", b"[1]", b"nan"])
+async def test_a_job_that_cannot_be_read_fails_with_a_reason_and_says_so_before(foreign: Foreign, opts: bytes) -> None:
+    foreign.write("odd", "wait", {"opts": opts})
+    app = App(foreign.server.url)
+    queue = app.queue("q", {"note": ignored})
+    async with app, served(app) as client:
+        job = (await client.get("/api/v1/queues/q/jobs/odd")).json()
+        sheet = (await client.get("/api/v1/queues/q/jobs.csv?state=waiting")).text
+        page = (await client.get("/queues/q/jobs/odd")).text
+        await app.run(burst=True, signals="leave")
+        (run,) = (await queue.runs("failed")).items
+
+    said = "its stored options cannot be read"
+    assert job["unreadable"].startswith(said)
+    assert (said in sheet, said in page) == (True, True)
+    assert run.text.startswith(said)
+
+
+@pytest.mark.covers("F110")
+@pytest.mark.parametrize("attempts", [b"-1e999", b"9" * 400, b"1e999", b"-1", b'"x"'])
+async def test_a_number_without_sense_does_not_keep_a_job_from_running(foreign: Foreign, attempts: bytes) -> None:
+    foreign.write("odd", "wait", {"opts": b'{"attempts":' + attempts + b"}"})
+    foreign.write("good", "wait", {})
+
+    assert await misrun(foreign, ["odd", "good"]) == []
+
+
+@pytest.mark.covers("F66")
+async def test_the_doctor_finds_and_mends_a_job_that_stands_nowhere_though_it_is_locked(foreign: Foreign) -> None:
+    """As a script leaves it that has stopped half-way."""
+    foreign.write("lost", "wait", {"toril:ready": b"1700000000000"})
+    app = App(foreign.server.url)
+    app.queue("q")
+    async with app:
+        (taken,) = (await claim(app.store, 1, lease=500)).jobs
+        foreign.send(("LREM", "bull:q:active", 1, taken.lease.id), ("ZREM", "bull:q:toril:deadlines", taken.lease.id))
+        found = [finding for finding in await app.doctor() if finding.fault is not None]
+        assert [finding.code for finding in found] == ["orphan"]
+        await app.repair(found)
+        assert [finding.code for finding in await app.doctor() if finding.code == "orphan"] == []
+    assert await misrun(foreign, ["lost"]) == []
+
+
+async def fail(ctx: JobContext[object]) -> None:
+    raise ValueError("never")
+
+
+def a_queue_called_dead_letter(foreign: Foreign) -> None:
+    """A user's own, of BullMQ, with a job that waits."""
+    Foreign(foreign.server, "dead-letter").write("1", "wait", {})
+    foreign.send(("INCR", "bull:dead-letter:id"))
+
+
+async def test_a_users_own_queue_called_dead_letter_is_left_alone(foreign: Foreign) -> None:
+    a_queue_called_dead_letter(foreign)
+    app = App(foreign.server.url)
+    queue = app.queue("q", [fail])
+    async with app:
+        job = await queue.add(fail, attempts=1)
+        await app.run(burst=True, signals="leave")
+        await app.store.prune("q")
+        failed = await queue.jobs("failed")
+        found = [finding.summary for finding in await app.doctor() if finding.code == "foreign_key"]
+
+        assert foreign.send(("HEXISTS", "bull:dead-letter:meta", "paused")) == [0]
+        assert foreign.send(("LRANGE", "bull:dead-letter:wait", 0, -1)) == [[b"1"]]
+        assert [(each.id, each.error) for each in failed] == [(job.id, "never")]
+        assert await app.dead_letters.count() == 0
+        assert len(found) == 1
+        assert found[0].startswith("the queue 'dead-letter' has jobs of another program")
+
+        foreign.send(("DEL", *(f"bull:dead-letter:{key}" for key in ("id", "meta", "wait", "marker", "1"))))
+        await app.store.prune("q")
+        assert await app.dead_letters.count() == 1, "its name is free: the failed job becomes a dead letter"
+        assert (await queue.counts()).failed == 0
+
+
+async def test_dead_letters_are_not_moved_into_a_users_own_queue(foreign: Foreign) -> None:
+    a_queue_called_dead_letter(foreign)
+    async with opened("memory://") as source, opened(foreign.server.url) as target:
+        await source.add("q", [NewJob(name="n")])
+        (taken,) = (await claim(source, 1)).jobs
+        await settle(source, taken.lease, Failed(Failure("never")))
+
+        with pytest.raises(EngineUnusable, match="the queue 'dead-letter' has jobs of another program; rename it"):
+            await Mover(source, target, SYSTEM).move()
+
+        foreign.send(("DEL", "bull:dead-letter:id"))
+        moved = await Mover(source, target, SYSTEM).move()
+        assert (moved.letters, await target.count_letters(), await source.count_letters()) == (1, 1, 0)
