@@ -1,5 +1,6 @@
 """Engine.add with a deduplication key: one job a key, and what becomes of those that come second."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -8,6 +9,7 @@ from tests.conformance.claims import add, claim, claim_one, job, names, settle
 from toril.engine import Store
 from toril.model import (
     AddOutcome,
+    Backoff,
     Dedup,
     EventKind,
     Failed,
@@ -165,6 +167,42 @@ async def test_the_last_one_asked_for_while_the_owner_ran_comes_after_it(engine:
     assert (fourth.outcome, fourth.id) == (AddOutcome.DEDUPLICATED, kept.lease.id)
     await settle(engine, kept.lease)
     assert names((await claim(engine)).jobs) == ["d"]
+
+
+@pytest.mark.parametrize("when", ["due", "delay"])
+async def test_what_comes_after_the_owner_has_all_that_it_was_added_with(
+    engine: Store, clock: ManualClock, when: str
+) -> None:
+    options: dict[str, Any] = {
+        "data": "[1]", "priority": 7, "attempts": 3, "backoff": Backoff(kind="fixed", delay=5, on=("ValueError",)),
+        "timeout": 900, "expires": 90_000, "keep_completed": Keep(5), "keep_failed": Keep(6, 7.0), "keep_logs": 8,
+        "result_ttl": 9000, "metadata": '{"m": 1}', "breaker": "api", "subject": "me", "group": "g",
+        when: clock.now() + 10_000 if when == "due" else 10_000, "trace": '{"traceparent": "00-ab-cd-01"}',
+    }  # fmt: skip
+    await add(engine, once("owner", mode="keep_last"))
+    running = await claim_one(engine)
+    await add(engine, once("n", mode="keep_last", id="last", **options))
+    await settle(engine, running.lease)
+    await add(engine, once("n", "other", mode="keep_last", id="plain", **options))
+
+    last, plain = [await job(engine, each) for each in ("last", "plain")]
+    assert replace(last, id="", fence=0) == replace(plain, id="", fence=0)
+    clock.advance(9999)
+    assert (await claim(engine)).jobs == ()
+    clock.advance(1)
+    first, second = (await claim(engine)).jobs
+    assert {first.trace, second.trace} == {options["trace"]}
+
+
+async def test_one_that_is_due_before_the_owner_ends_comes_at_once(engine: Store, clock: ManualClock) -> None:
+    await add(engine, once("owner", mode="keep_last"))
+    running = await claim_one(engine, lease=60_000)
+    await add(engine, once("last", mode="keep_last", due=clock.now() + 1000))
+    clock.advance(5000)
+
+    await settle(engine, running.lease)
+
+    assert names((await claim(engine)).jobs) == ["last"]
 
 
 async def test_what_comes_after_the_owner_is_claimed_by_who_hands_the_owner_in(engine: Store) -> None:

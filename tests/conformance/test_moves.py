@@ -326,7 +326,8 @@ async def test_a_key_goes_with_its_owner(ends: tuple[Store, Store], clock: Manua
     await settle(source, (await claim_one(source)).lease)
     await add(source, NewJob(name="last", attempts=2, dedup=Dedup("last", mode="keep_last"), lifo=True))
     runs = await claim_one(source)
-    await add(source, NewJob(name="kept", data='"kept"', dedup=Dedup("last", mode="keep_last")))
+    trace, due = '{"traceparent": "00-ab-cd-01"}', clock.now() + 5000
+    await add(source, NewJob(name="kept", data='"kept"', due=due, trace=trace, dedup=Dedup("last", mode="keep_last")))
     await settle(source, runs.lease, Retried(WHY, 0))
 
     await carried(source, target)
@@ -336,9 +337,11 @@ async def test_a_key_goes_with_its_owner(ends: tuple[Store, Store], clock: Manua
     assert [answer.outcome for answer in answers] == ["deduplicated"] * 3
     for each in (await claim(target)).jobs:
         await settle(target, each.lease)
+    assert (await claim(target)).jobs == ()
+    clock.advance(5000)
     (following,) = (await claim(target)).jobs
-    assert (following.name, following.data) == ("kept", '"kept"')
-    clock.advance(61_000)
+    assert (following.name, following.data, following.trace) == ("kept", '"kept"', trace)
+    clock.advance(56_000)
     answers = await add(target, *(NewJob(name="n", dedup=key) for key in keys))
     assert [answer.outcome for answer in answers] == ["added"] * 3
 

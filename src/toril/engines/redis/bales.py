@@ -100,6 +100,7 @@ def _held(held: KeyHeld | None) -> list[Any] | None:
     if following is not None:
         fields = {"name": following.name, "data": following.data, "opts": dump_options(following)}
         more = {"expires": following.expires, "metadata": following.metadata, "group": following.group}
+        more["ready"] = following.due
         kept = [*_flat(fields | more), "jid", following.id or f"{held.key}-next"]
     return [held.key, "" if held.till is None else str(held.till), kept]
 

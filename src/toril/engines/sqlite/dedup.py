@@ -92,18 +92,18 @@ def kept_jobs(tx: Tx, row: QueueRow, ended: list[tuple[int, str]]) -> list[NewJo
 
 def dump_kept(job: NewJob) -> str:
     return json.dumps([
-        job.name, job.data, job.id, job.delay, job.priority, job.lifo, job.attempts, job.expires, job.metadata,
+        job.name, job.data, job.id, job.delay, job.due, job.priority, job.lifo, job.attempts, job.expires, job.metadata,
         options_of(job), job.group,
     ])  # fmt: skip
 
 
 def kept_job(text: str) -> NewJob:
-    name, data, chosen, delay, priority, lifo, attempts, expires, metadata, options, *group = json.loads(text)
+    name, data, chosen, delay, due, priority, lifo, attempts, expires, metadata, options, group = json.loads(text)
     made = load_options(options)
     return NewJob(
-        name=name, data=data, id=chosen, delay=delay, priority=priority, lifo=lifo, attempts=attempts,
+        name=name, data=data, id=chosen, delay=delay, due=due, priority=priority, lifo=lifo, attempts=attempts,
         expires=expires, metadata=metadata, backoff=made.backoff, timeout=made.timeout,
         keep_completed=made.keep_completed, keep_failed=made.keep_failed, keep_logs=made.keep_logs,
         result_ttl=made.result_ttl, dedup=made.dedup, breaker=made.breaker, subject=made.subject,
-        group=group[0] if group else None,
+        trace=made.trace, group=group,
     )  # fmt: skip

@@ -7,13 +7,14 @@ function REPEATED.reschedule(_, owner, _, state, _, _, _, _, delay, due)
   delay_until(owner, due)
   event('delayed', 'jobId', owner, 'delay', due)
 end
-function REPEATED.keep_last(key, _, _, state, id, name, data, options, _, _, expires, metadata, group)
+function REPEATED.keep_last(key, _, _, state, id, name, data, options, _, due, expires, metadata, group)
   if state ~= 'active' then return end
   call('DEL', next_of(key))
   call('HSET', next_of(key), F.name, name, F.data, data, F.opts, options, 'jid', id)
   if expires ~= '' then call('HSET', next_of(key), F.expires, expires) end
   if metadata ~= '' then call('HSET', next_of(key), F.metadata, metadata) end
   if group ~= '' then call('HSET', next_of(key), F.group, group) end
+  if due ~= '' then call('HSET', next_of(key), F.ready, due) end
 end
 
 -- Store a job unless its key has an owner: {id, how, state} of the job that there is then.
