@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from toril.codec import Serializer, encode
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidName, InvalidOption, shown
 from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Dedup, GroupLimits, Keep, NewJob, RateLimit
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Exponential, Fixed, Retry, Seconds, Strategy, Waiting, milliseconds
@@ -119,7 +119,7 @@ def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> Ne
     return NewJob(
         name=name,
         data=data,
-        id=options.get("job_id"),
+        id=_own_id(options.get("job_id")),
         delay=_time(options, "delay", 0, MAX_DELAY) or 0,
         due=_due(options),
         priority=options.get("priority", 0),
@@ -229,6 +229,13 @@ def _retry(options: AddOptions, defaults: Defaults) -> tuple[int, Backoff | None
 def _time(options: AddOptions, name: str, low: int, high: int) -> int | None:
     value: Any = options.get(name)
     return None if value is None else milliseconds(name, value, low, high)
+
+
+def _own_id(job_id: Any) -> Any:
+    """An id that a user chose. Those of runs are the schedules': a job of such an id would have that run left out."""
+    if isinstance(job_id, str) and job_id.startswith("repeat:"):
+        raise InvalidName(f"a job id must not begin with 'repeat:' as those of schedules do, and {shown(job_id)} does")
+    return job_id
 
 
 def _due(options: AddOptions) -> int | None:
