@@ -185,7 +185,7 @@ from toril.groups import GroupOptions, QueueGroups
 from toril.job import Job
 from toril.metrics import QueueMetrics
 from toril.model import (
-    AddOutcome, Counts, Event, Found, GroupLimits, GroupView, JobRecord, Page, RateLimit, ScheduleView, Settings,
+    AddOutcome, Counts, Event, Found, GroupLimits, GroupView, JobRecord, Page, RateLimit, ScheduleView, Settings, Usage,
     WorkerView,
 )
 from toril.model import Run as RunRecord

@@ -51,6 +51,7 @@ from toril.model import (
     Standing,
     Swept,
     Update,
+    Usage,
     Verdict,
     WorkerView,
 )
@@ -218,6 +219,9 @@ class Inspector(Protocol):
     async def queue(self, queue: str) -> QueueView: ...
 
     async def counts(self, queue: str) -> Counts: ...
+
+    async def usage(self, queue: str) -> Usage:
+        """About how many bytes it takes. Looks at a bounded number of its jobs."""
 
     async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRecord | None]: ...
 

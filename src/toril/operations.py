@@ -28,6 +28,7 @@ from toril.model import (
     Setting,
     Settings,
     Swept,
+    Usage,
     WorkerView,
 )
 from toril.policy.figures import Range
@@ -59,6 +60,10 @@ class QueueOperations(QueueSearch):
     async def counts(self) -> Counts:
         """How many jobs are in each state, and whether the queue is paused."""
         return await self.store.counts(self.name)
+
+    async def usage(self) -> Usage:
+        """About how many bytes the queue takes in its store."""
+        return await self.store.usage(self.name)
 
     async def job(self, job_id: str) -> "Job[Any] | None":
         """A job by its id, or None."""

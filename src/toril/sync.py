@@ -25,6 +25,7 @@ from toril.model import (
     RateLimit,
     ScheduleView,
     Settings,
+    Usage,
     WorkerView,
 )
 from toril.model import Run as RunRecord
@@ -285,6 +286,10 @@ class SyncQueue:
     def counts(self) -> Counts:
         """How many jobs are in each state, and whether the queue is paused."""
         return self._run(self._queue.counts())
+
+    def usage(self) -> Usage:
+        """About how many bytes the queue takes in its store."""
+        return self._run(self._queue.usage())
 
     def job(self, job_id: str) -> "SyncJob[Any] | None":
         """A job by its id, or None."""

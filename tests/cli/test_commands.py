@@ -1,6 +1,7 @@
 """The commands that add jobs and look after queues, as people and as programs use them."""
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,20 @@ def test_queues_are_listed_with_their_counts(toril: Toril, url: str) -> None:
     shown = dict(zip(heads, values, strict=False))
     assert shown["queue"] == "email"
     assert [shown[name] for name in ("waiting", "delayed", "completed", "failed", "kept")] == ["1", "1", "2", "1", "2"]
+
+
+def test_queues_can_be_listed_by_their_bytes(toril: Toril, url: str) -> None:
+    shop(url)
+    toril("add", "large", "x", json.dumps("x" * 50_000))
+
+    largest, other = (json.loads(line) for line in toril("queues", "--bytes", "--json").stdout.splitlines())
+    table = toril("queues", "--bytes").stdout.splitlines()
+
+    assert (largest["queue"], other["queue"]) == ("large", "email")
+    assert 50_000 <= largest["bytes"] <= 100_000
+    assert 0 < other["bytes"] < 50_000
+    assert table[0].split()[-1] == "bytes"
+    assert table[1].split()[-1] == f"{largest['bytes']:,}"
 
 
 def test_jobs_are_listed_in_every_state(toril: Toril, url: str) -> None:

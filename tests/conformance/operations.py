@@ -186,8 +186,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
 # What only looks, waits or opens has no point at which it could be cut in two.
 READS: Final = frozenset({
     "open", "close", "twin", "health", "wait", "finished", "queues", "queue", "counts", "jobs", "page", "logs",
-    "events", "workers", "runs", "metrics", "explain", "letters", "letters_of", "count_letters", "circuits", "notes",
-    "checkup", "departure", "faults", "family", "children", "group", "groups", "figures", "schedules.get",
+    "events", "workers", "runs", "metrics", "explain", "usage", "letters", "letters_of", "count_letters", "circuits",
+    "notes", "checkup", "departure", "faults", "family", "children", "group", "groups", "figures", "schedules.get",
     "schedules.page", "schedules.overdue", "schedules",
 })  # fmt: skip
 

@@ -94,6 +94,7 @@ BY_QUEUE: dict[str, Method] = {
     "events": lambda engine, queue: engine.events(queue),
     "runs": lambda engine, queue: engine.runs(queue, Ending.FAILED),
     "metrics": lambda engine, queue: engine.metrics(queue, minutes=1),
+    "usage": lambda engine, queue: engine.usage(queue),
     "figures": lambda engine, queue: engine.figures([queue], Window(1, 1, 1)),
 }
 

@@ -355,3 +355,14 @@ async def test_a_flow_is_told_from_its_top(here: Served) -> None:
     assert (found["id"], found["state"], found["children"]["open"]) == ("top", "waiting_children", 2)
     assert [(child["id"], child["tree"]) for child in found["tree"]] == [("inner", []), ("other", [])]
     assert refused.status_code == 422
+
+
+async def test_the_bytes_of_a_queue_are_estimated(here: Served) -> None:
+    await here.app.queue("email").add("x", "y" * 50_000)
+    async with here.client() as client:
+        found = (await client.get("/queues/email/usage")).json()
+        unknown = await client.get("/queues/nothing/usage")
+
+    assert 50_000 <= found["bytes"] <= 100_000
+    assert (found["jobs"], found["sampled"]) == (1, 1)
+    assert unknown.status_code == 404

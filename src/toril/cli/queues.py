@@ -25,19 +25,29 @@ _COLUMNS: Final = [
 
 
 @click.command()
+@click.option("--bytes", "sizes", is_flag=True, help="Also estimate how many bytes each queue takes in the store.")
 @store_options
 @json_option
-def queues(*, place: Place, as_json: bool) -> None:
+def queues(*, sizes: bool, place: Place, as_json: bool) -> None:
     """List the queues with their counts.
 
-    `completed` and `failed` count all jobs that have ended so; `kept` is how many of them are still stored.
+    `completed` and `failed` count all jobs that have ended so; `kept` is how many of them are still stored. With
+    `--bytes` the largest queue comes first; its size is estimated from up to 100 of its jobs.
     """
-    found = on_store(place, _documents)
-    show(Lines(found, _COLUMNS, _row, "There are no queues yet."), as_json=as_json)
+    found = on_store(place, _with_sizes if sizes else _documents)
+    columns = [*_COLUMNS, Column("bytes", numbers=True)] if sizes else _COLUMNS
+    show(Lines(found, columns, _row, "There are no queues yet."), as_json=as_json)
 
 
 async def _documents(app: App) -> list[dict[str, Any]]:
     return [await _document(app, name) for name in await app.store.queues()]
+
+
+async def _with_sizes(app: App) -> list[dict[str, Any]]:
+    found = [
+        {**document, "bytes": (await app.store.usage(document["queue"])).bytes} for document in await _documents(app)
+    ]
+    return sorted(found, key=lambda document: (-document["bytes"], document["queue"]))
 
 
 async def _document(app: App, name: str) -> dict[str, Any]:
@@ -63,4 +73,5 @@ async def _document(app: App, name: str) -> dict[str, Any]:
 def _row(queue: dict[str, Any]) -> list[object]:
     ended = [queue["completed_total"], queue["failed_total"], queue["completed"] + queue["failed"]]
     counts = [queue[name] for name in ("waiting", "prioritized", "active", "delayed", "waiting_children")]
-    return [queue["queue"], *counts, *ended, "paused" if queue["paused"] else ""]
+    sizes = [f"{queue['bytes']:,}"] if "bytes" in queue else []
+    return [queue["queue"], *counts, *ended, "paused" if queue["paused"] else "", *sizes]

@@ -114,6 +114,7 @@ from toril.model.schedules import (
     run_of,
 )
 from toril.model.views import (
+    USAGE_SAMPLE,
     Cause,
     Counts,
     Ended,
@@ -132,6 +133,7 @@ from toril.model.views import (
     QueueView,
     Run,
     Standing,
+    Usage,
     WorkerView,
     known,
 )
@@ -198,6 +200,7 @@ __all__ = [
     "NO_LIMITS",
     "REAPER",
     "REMOVE",
+    "USAGE_SAMPLE",
     "AddOutcome",
     "Added",
     "Admission",
@@ -321,6 +324,7 @@ __all__ = [
     "Unloaded",
     "Unstarted",
     "Update",
+    "Usage",
     "Verdict",
     "Window",
     "WorkerView",

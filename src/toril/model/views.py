@@ -267,6 +267,20 @@ class QueueView:
     failed_total: int
 
 
+USAGE_SAMPLE: Final = 100  # jobs of a queue whose size is looked at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """About how many bytes a queue takes in its store: its jobs with their logs and results, its run records, events
+    and figures. Of its `jobs`, so many were looked at (`sampled`); the others are taken to be like them. Dead letters
+    belong to no queue and are not in it."""
+
+    bytes: int
+    jobs: int
+    sampled: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """Whether the store answers, and what is wrong if it is not well."""

@@ -24,6 +24,7 @@ from toril.engines.redis.store import RedisStore, bounded
 from toril.errors import InvalidOption, shown
 from toril.model import (
     DEAD_LETTERS,
+    USAGE_SAMPLE,
     Counts,
     Ending,
     Events,
@@ -35,6 +36,7 @@ from toril.model import (
     QueueView,
     Run,
     Standing,
+    Usage,
     WorkerView,
     known,
     whole,
@@ -105,6 +107,11 @@ class RedisInspector(RedisStore):
 
     async def counts(self, queue: str) -> Counts:
         return (await self.queue(queue)).counts
+
+    async def usage(self, queue: str) -> Usage:
+        queue = check_queue_name(queue)
+        own, jobs, sampled, size = await self._read("usage", queue, [USAGE_SAMPLE])
+        return Usage(bytes=own + size, jobs=jobs, sampled=sampled)
 
     async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRecord | None]:
         bounded(ids, "reads")

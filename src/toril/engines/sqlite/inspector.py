@@ -9,6 +9,7 @@ from toril.engines.sqlite import reads
 from toril.engines.sqlite.core import Op
 from toril.engines.sqlite.explain import explain
 from toril.engines.sqlite.figures import figures
+from toril.engines.sqlite.usage import usage
 from toril.errors import InvalidOption
 from toril.model import (
     BATCH,
@@ -23,6 +24,7 @@ from toril.model import (
     QueueView,
     Run,
     Standing,
+    Usage,
     Window,
     WorkerView,
 )
@@ -50,6 +52,10 @@ class SqliteInspector:
 
     async def counts(self, queue: str) -> Counts:
         return (await self.queue(queue)).counts
+
+    async def usage(self, queue: str) -> Usage:
+        queue = check_queue_name(queue)
+        return await self._read(partial(usage, name=queue))
 
     async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRecord | None]:
         if len(ids) > BATCH:

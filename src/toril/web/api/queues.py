@@ -41,6 +41,12 @@ async def queue_metrics(asking: Asking) -> dict[str, Any]:
     return of_metrics(await queue.metrics(asking.query.range))
 
 
+async def queue_usage(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    found = await queue.usage()
+    return {"bytes": found.bytes, "jobs": found.jobs, "sampled": found.sampled}
+
+
 async def scale_queue(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     target = queue.options.target_wait / 1000
@@ -159,6 +165,10 @@ QUEUES: Final = (
     Endpoint(
         method="GET", path="/queues/{queue}/metrics", role=Role.READ, run=queue_metrics, query=Ranging,
         does="Counts of now, and what ended in a range of time.",
+    ),
+    Endpoint(
+        method="GET", path="/queues/{queue}/usage", role=Role.READ, run=queue_usage,
+        does="About how many bytes a queue takes in the store, estimated from some of its jobs.",
     ),
     Endpoint(
         method="GET", path="/scale/{queue}", role=Role.READ, run=scale_queue,
