@@ -211,7 +211,7 @@ async def test_options_of_any_shape_are_read(server: RedisServer, engine: RedisE
 
     assert [job.lease.id for job in taken] == [f"odd{number}" for number in range(len(odd))]
     assert set(verdicts) == {Verdict.OK}
-    assert {job.attempts_made for job in taken} == {1}
+    assert {job.max_attempts for job in taken} == {1}
     assert all(found is not None for found in await engine.jobs("q", ["odd0", "odd3"]))
 
 

@@ -185,7 +185,7 @@ async def test_children_that_outlive_their_supervisor_are_named(
         await station.close()
 
         assert station.forced == [f"w orphans of {supervisor} never"]
-        assert not stations._lives(supervisor or 0)
+        await until(lambda: not stations._lives(supervisor or 0))
 
 
 async def test_it_is_asked_once_its_supervisor_knows_who_was_killed(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ are remembered."""
 import json
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from toril.engines.redis.layout import LAST_MOMENT, NUMBERS
 from toril.errors import InvalidName, TorilError
@@ -42,7 +42,6 @@ __all__ = [
 
 
 _LOGS = 1000  # lines kept of a job whose options do not say
-_REMEMBERED: Final = 4096  # characters of a text that is worth remembering
 BURIED = -1  # as `removeOnFail`: BullMQ keeps such a job in `failed`; Toril moves it to the dead letters
 
 
@@ -199,13 +198,9 @@ def _dump_keep(keep: Keep) -> Any:
     return {"age": keep.age} if keep.count is None else {"age": keep.age, "count": keep.count}
 
 
+@lru_cache(maxsize=1024)
 def load_options(text: str | None) -> Options:
     """What the text says; what it says badly counts as not said. It never raises."""
-    return _load(text) if text is None or len(text) <= _REMEMBERED else _load.__wrapped__(text)
-
-
-@lru_cache(maxsize=1024)
-def _load(text: str | None) -> Options:
     given = {} if text is None else parsed(text, None)
     if not isinstance(given, dict):
         return Options(unreadable="its stored options cannot be read: they are not a JSON object, or nested too deeply")

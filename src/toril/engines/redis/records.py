@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toril.engines.redis.layout import FIELDS, due_of, event_place
+from toril.engines.redis.layout import FIELDS, LAST_MOMENT, due_of, event_place
 from toril.engines.redis.nodes import link_of
 from toril.engines.redis.options import load_failure, load_options, moment, number
 from toril.model import (
@@ -69,10 +69,10 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
     made, stalls, starts, priority = get(_MADE) or get(_OLD), get(_STALLS), get(_STARTS), get(_PRIORITY)
     return Claimed(
         Lease(queue, job_id, token), found[_NAME], get(_DATA, ""), number(starts) + 1 if starts else 1, fence,
-        options.attempts, number(made) if made else 0, number(stalls) if stalls else 0, moment(get(_ADDED)),
+        options.attempts, number(made) if made else 0, number(stalls) if stalls else 0,
+        number(get(_ADDED), LAST_MOMENT),
         number(get(_WAITED) or get(_DELAY), MAX_DELAY), 0 if priority == "0" else number(priority, MAX_PRIORITY),
-        options.timeout,
-        options.backoff, get(_METADATA), get(_CHECKPOINT), suspect == 1, options.breaker,
+        options.timeout, options.backoff, get(_METADATA), get(_CHECKPOINT), suspect == 1, options.breaker,
         options.subject, number(found[_PARKED]) if _PARKED in found else 0, options.trace,
         options.unreadable,
     )  # fmt: skip
