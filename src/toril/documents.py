@@ -12,6 +12,7 @@ from toril.flow import Tree
 from toril.job import Job
 from toril.metrics import Overview, QueueMetrics, QueueOverview, Spread
 from toril.model import Circuit, DeadLetter, Ending, Event, Finding, Run, ScheduleView, WorkerView
+from toril.policy.masking import UNSHOWN, showable
 from toril.searching import Counted, Failures
 from toril.showing import Part, Redaction
 
@@ -142,7 +143,10 @@ def _plain(value: Any) -> Any:
         return value
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - most commands do without
 
-    return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+    try:
+        return to_jsonable_python(showable(value), bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+    except ValueError:  # a declared type with something in it that is nested too deeply
+        return UNSHOWN
 
 
 def of_schedule(view: ScheduleView, seen: Redaction) -> dict[str, Any]:

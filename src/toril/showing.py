@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toril.errors import InvalidOption, shown
 from toril.logs import log
-from toril.policy.masking import COVER
+from toril.policy.masking import COVER, showable
 
 __all__ = ["Part", "Redact", "Redaction", "Sight"]
 
@@ -44,7 +44,8 @@ class Redaction:
         self._named = "" if redact is not None else os.environ.get(VARIABLE, "")
 
     def seen(self, value: Any, part: Part, queue: str, name: str) -> Any:
-        """The value as it may be shown."""
+        """The value as it may be shown, and so that it can be: see `showable`."""
+        value = showable(value)
         if value is None or (self._redact is None and not self._named):
             return value
         try:
@@ -53,7 +54,7 @@ class Redaction:
         except Exception:
             log.exception("redact failed for the %s of a job %r: it is not shown", part, name)
             return COVER
-        return found
+        return showable(found)
 
     def text(self, value: str | None, part: Part, queue: str, name: str) -> str | None:
         """The same for what must stay a text."""

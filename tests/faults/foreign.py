@@ -9,7 +9,7 @@ import hiredis
 
 from tests.servers import RedisServer
 
-__all__ = ["FIELDS", "PLACES", "SERIOUS", "Foreign", "Odd", "cases"]
+__all__ = ["FIELDS", "PLACES", "SERIOUS", "VALUES", "Foreign", "Odd", "cases"]
 
 Odd = tuple[str, bytes]  # a field, and what stands in it
 
@@ -71,7 +71,7 @@ _JSON: Final = (
     _DEEP_LIST,
     b'{"a":' * DEEP + b"1" + b"}" * DEEP,
 )
-_VALUES: Final = (*_NUMBERS, *_TEXTS, *_JSON)
+VALUES: Final = (*_NUMBERS, *_TEXTS, *_JSON)
 # What the hash of a job has in BullMQ and in Toril.
 FIELDS: Final = (
     "name",
@@ -204,7 +204,7 @@ SERIOUS: Final = tuple(
 def cases() -> Iterator[Odd]:
     """All there are."""
     for field in FIELDS:
-        for value in _VALUES:
+        for value in VALUES:
             yield field, value
     for literal in _LITERALS:
         for option in _OPTIONS:
@@ -237,6 +237,10 @@ class Foreign:
 
     def write(self, job: str, place: str, fields: dict[str, bytes]) -> None:
         """Store a job of the usual fields, and these, in a place of the queue."""
+        self.send(*self.commands(job, place, fields))
+
+    def commands(self, job: str, place: str, fields: dict[str, bytes]) -> Sequence[Sequence[Any]]:
+        """What `write` sends, for those who send many in one go."""
         usual: dict[str, bytes] = {
             "name": b"note",
             "data": b"{}",
@@ -256,7 +260,7 @@ class Foreign:
             "prioritized": ("ZADD", base + place, 2**32 + 1, job),
             "delayed": ("ZADD", base + place, 1_700_000_000_000 * 4096, job),
         }
-        self.send(
+        return (
             ("HSET", base + job, *flat),
             stand.get(place, ("ZADD", base + place, 1_700_000_000_002, job)),
             ("HSET", base + "meta", "opts.maxLenEvents", 10000),

@@ -118,7 +118,7 @@ ARROWS: dict[str, set[str]] = {
     "pytest_plugin": {"testing"},
     "metrics": {"engine", "model", "policy"},
     "history": {"clock", "engine", "model"},
-    "documents": {"errors", "flow", "job", "metrics", "model", "searching", "showing"},
+    "documents": {"errors", "flow", "job", "metrics", "model", "policy", "searching", "showing"},
     "web": PRODUCER
     | {"", "app", "declaring", "documents", "deadletters", "job", "logs", "metrics", "queue", "schedule"}
     | {"flow", "idle_connections", "outbox", "searching", "showing", "why"},

@@ -1,12 +1,17 @@
-"""Decisions without I/O: what is kept of a result, and when a start counts."""
+"""Decisions without I/O: what is kept of a result, when a start counts, and how a value is shown."""
+
+import json
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from toril.codec import MAX_DEPTH, encode
 from toril.model import RateLimit
 from toril.policy.limits import slot
+from toril.policy.masking import UNSHOWN, masked, showable
 from toril.policy.retention import RUN_TEXT_BYTES, shortened
+from toril.showing import Redaction
 
 NOW = st.integers(0, 2**42)
 SECONDS = st.integers(1, 31 * 86_400_000).map(lambda ms: ms / 1000)
@@ -86,3 +91,32 @@ def test_a_window_of_a_large_limit_has_about_a_hundred_slots() -> None:
     limit = RateLimit(1_000_000, per=60)
 
     assert len({slot(limit, now) for now in range(1_800_000_000_000, 1_800_000_060_000)}) in {100, 101}
+
+
+def nested(depth: int) -> list[object]:
+    found: list[object] = []
+    for _ in range(depth - 1):
+        found = [found]
+    return found
+
+
+def test_what_toril_stores_is_shown_whole_and_what_is_deeper_is_not() -> None:
+    deepest = nested(MAX_DEPTH)
+    assert encode(deepest)
+    assert showable(deepest) == masked(deepest) == deepest
+    for depth in (MAX_DEPTH + 1, 100_000):
+        assert f'["{UNSHOWN}"]' in json.dumps(showable(nested(depth)))
+        assert f'["{UNSHOWN}"]' in json.dumps(masked(nested(depth)))
+
+
+def test_numbers_that_json_does_not_have_are_shown_as_text() -> None:
+    odd = {"a": [float("nan"), float("inf"), 1.5], "token": float("-inf")}
+    assert showable(odd) == {"a": ["NaN", "Infinity", 1.5], "token": "-Infinity"}
+    assert masked(odd) == {"a": ["NaN", "Infinity", 1.5], "token": "***"}
+
+
+@pytest.mark.parametrize("found", [float("nan"), [float("inf")], nested(300)], ids=["nan", "infinite", "deep"])
+def test_what_the_apps_own_redact_gives_can_be_sent(found: object) -> None:
+    shown = Redaction(lambda *_: found).seen("x", "data", "q", "n")
+    assert json.dumps(shown, allow_nan=False)
+    assert json.dumps(shown) != json.dumps(found)

@@ -29,6 +29,13 @@ __all__ = ["LIVE", "Dashboard"]
 LIVE: Final = "/live"
 
 
+class _Html(HTMLResponse):
+    """A page. A lone surrogate cannot be sent as UTF-8; it is sent as its escape, as in JSON and CSV."""
+
+    def render(self, content: str) -> bytes:
+        return content.encode("utf-8", "backslashreplace")
+
+
 class Dashboard:
     """One app's pages. `means` is how someone signs in, where that is possible."""
 
@@ -46,7 +53,7 @@ class Dashboard:
 
     async def page(self, path: str, raw: bytes, who: Who) -> Response:
         """The page at a path, as one sees it."""
-        return HTMLResponse(await self._drawn(path, raw, who))
+        return _Html(await self._drawn(path, raw, who))
 
     def stream(self, raw: bytes, who: Who) -> Response:
         """What changes on the page that `view` names, by its address from the site's root."""
@@ -84,13 +91,13 @@ class Dashboard:
         if problem.code in ("who_are_you", "bad_code"):
             return self.sign_in_page(problem, path)
         text = self._rendered(template, path or "/", None, framed(self._app.url), values)
-        return HTMLResponse(text, problem.status, problem.headers)
+        return _Html(text, problem.status, problem.headers)
 
     def sign_in_page(self, problem: Problem | None = None, path: str = SIGN_IN, *, told: bool = False) -> Response:
         """Where someone signs in. `told`: another link was just printed."""
         values = {"problem": problem, "told": told, "minutes": CODE_MINUTES}
         text = self._rendered("enter.html", path or "/", None, framed(self._app.url), values)
-        return HTMLResponse(text) if problem is None else HTMLResponse(text, problem.status, problem.headers)
+        return _Html(text) if problem is None else _Html(text, problem.status, problem.headers)
 
     def signed_in(
         self, ticket: Ticket, path: str, scope: Scope, *, cookie: str = COOKIE, secure: bool = False,

@@ -277,11 +277,15 @@ def _within(value: Any, low: int, high: int, default: int | None = None) -> int 
 
 
 def parsed(text: str | None, default: Any) -> Any:
-    """What JSON text of the hash says; the default where it is missing, is no JSON, or is nested too deeply."""
+    """What JSON text of the hash says; the default where it is missing, is no JSON, or is nested too deeply. A lone
+    surrogate, which could not be sent back as a name or an id, becomes a question mark."""
     try:
-        return default if text is None else json.loads(text)
+        found = default if text is None else json.loads(text)
+        if text is not None and ("\\ud" in text or "\\uD" in text):
+            found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return default
+    return found
 
 
 def number(text: Any, most: int = NUMBERS["largest"]) -> int:

@@ -4,11 +4,12 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
+from toril.documents import stored
 from toril.errors import NotFound, TorilError, shown
 from toril.flow import Tree
 from toril.job import Job
 from toril.model import Backoff, DeadLetter, Ending, Event, JobRecord, JobRef, Run, letter_id
-from toril.policy.masking import masked
+from toril.policy.masking import COVER, UNSHOWN, masked
 from toril.policy.redaction import redacted
 from toril.queue import Queue
 from toril.states import State
@@ -26,6 +27,7 @@ __all__ = ["JOB"]
 _LINES: Final = 1_000  # of a log
 _A_PAGE: Final = 100
 _A_MOMENT: Final = 5.0
+_MOST_PERCENT: Final = 1e15  # what is more is no share of anything, and may be more than a float can hold
 _DEPTH, _WIDTH = 6, 20  # of a flow that are shown
 
 
@@ -95,7 +97,7 @@ def _progress(value: Any) -> dict[str, Any] | None:
             return None
         case bool():
             return {"text": "", "value": None, "json": value}
-        case int() | float():
+        case int() | float() if abs(value) < _MOST_PERCENT:
             return {"text": f"{value:g}\u00a0%", "value": max(0, min(100, value))}
         case _:
             return {"text": "", "value": None, "json": value}
@@ -145,7 +147,8 @@ def _usual(asking: Looking, queue: str) -> str:
 def _again(document: dict[str, Any], record: JobRecord) -> dict[str, Any] | None:
     """What a form for the same once more begins with. What is covered or cut cannot be added again as it is shown."""
     text = json.dumps(document["data"], indent=2, ensure_ascii=False, default=str)
-    return {"data": text, "attempts": record.max_attempts, "covered": '"***"' in text, "cut": "data" in document["cut"]}
+    covered = f'"{COVER}"' in text or f'"{UNSHOWN}"' in text
+    return {"data": text, "attempts": record.max_attempts, "covered": covered, "cut": "data" in document["cut"]}
 
 
 async def _gone(asking: Looking, queue: Queue, identity: str) -> dict[str, Any]:
@@ -168,10 +171,7 @@ def _letter(queue: Queue, letter: DeadLetter) -> dict[str, Any]:
     sight = (queue.name, letter.name)
     reason = queue.redaction.text(letter.failure.reason, "error", *sight) or ""
     traceback = queue.redaction.text(letter.failure.traceback, "traceback", *sight) or ""
-    try:
-        data = masked(json.loads(letter.data))
-    except (ValueError, RecursionError):
-        data = letter.data
+    data = masked(stored(letter.data))
     return {
         "id": letter.id, "kind": letter.failure.kind, "error": redacted(reason), "made": letter.attempts_made,
         "attempts": letter.max_attempts, "failed_at": letter.failed_at, "worker": letter.worker,
