@@ -58,6 +58,7 @@ def rows(found: Totals) -> list[Row]:
     bad = {name: value for name, value in promises.items() if value}
     told = ", ".join(f"{name} {value:,.0f}" for name, value in bad.items())
     planted, caught = of("T9", "planted"), of("T9", "caught")
+    blind = f"{count('T9', 'found_blind')} of {count('T9', 'blind')}" if of("T9", "blind") else "not run"
     executions = of("T11", "executions") / (of("T11", "jobs") or 1)
     kinds = len(found.get("kinds of fault", {}))
     table = [
@@ -70,8 +71,9 @@ def rows(found: Totals) -> list[Row]:
         Row("T6", "crash points", count("T6", "points"), "all"),
         Row("T7", "lost, unexpected, finished twice, stuck, unexplained", told or "0", "0", bool(bad)),
         Row("T8", "replays with the same trace", count("T8", "replays"), "1,000"),
-        Row("T9", "planted bugs caught; longest", f"{caught:.0f} of {planted:.0f}; {of('T9', 'longest'):.0f} s",
-            "all, 60 s", caught < planted),
+        Row("T9", "planted bugs caught by known seeds, longest; blind",
+            f"{caught:.0f} of {planted:.0f}, {of('T9', 'longest'):.0f} s; {blind}", "all, 60 s; all",
+            caught < planted or of("T9", "found_blind") < of("T9", "blind")),
         Row("T10", "kill -9 until another starts it, lease 2 s; worst", f"{of('T10', 'longest'):.2f} s", "lease + 1 s"),
         Row("T11", "runs of a job that blocks for three leases", f"{executions:.2f}", "1.00", executions > 1),
         Row("T12", "state machine examples of up to 50 steps", count("T12", "examples"), "15,000"),

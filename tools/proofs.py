@@ -1,7 +1,7 @@
-"""Figures of the gate and of the soak, kept in `tools/figures/` and shown in `docs/reliability.md`.
+"""Figures of the gate, of the soak and of the planted bugs, kept in `tools/figures/`, shown in `docs/reliability.md`.
 
-python -m tools.proofs gate|soak [--code CODE] [--note TEXT] [--remark TEXT]   keep `.proof/gate.json`, and show it
-python -m tools.proofs                                                         only show again what is kept
+python -m tools.proofs KIND [--code CODE] [--note TEXT] [--remark TEXT]   keep `.proof/gate.json`, and show it
+python -m tools.proofs                                                    only show again what is kept
 """
 
 import argparse
@@ -21,7 +21,7 @@ __all__ = ["KINDS", "PAGE", "kept", "rendered", "shown"]
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "reliability.md"
-KINDS: Final = ("gate", "soak")
+KINDS: Final = ("gate", "soak", "planted")
 
 
 def kept(kind: str) -> dict[str, Any] | None:
@@ -51,17 +51,23 @@ def rendered(document: Mapping[str, Any]) -> str:
     faults = ", ".join(f"{name} {count:,}" for name, count in document["faults"].items())
     seeds = ", ".join(f"`{name}`" for name in document.get("seeds", ()))
     kept = f"Kept in `tests/seeds/`, for what they broke: {seeds}." if seeds else None
+    bases = document.get("bases")
+    blind = f"The seeds of the blind figure are those of `TORIL_BLIND={bases[0]}`." if bases else None
+    unseen = document.get("missed")
+    missed = f"Missed blind: {', '.join(f'`{name}`' for name in unseen)}." if unseen else None
     remark = document.get("remark")  # of this run alone: it goes with the run's figures
-    said = [words for words in (f"Faults of the simulator by kind: {faults}.", failed, kept, remark) if words]
+    struck = f"Faults of the simulator by kind: {faults}." if faults else None
+    said = [words for words in (struck, blind, missed, failed, kept, remark) if words]
     return "\n".join(lines) + "".join(f"\n\n{words}" for words in said)
 
 
-def shown(page: str, kind: str, document: Mapping[str, Any]) -> str:
-    """The page with this table between its marks."""
+def shown(page: str, kind: str, document: Mapping[str, Any] | None) -> str:
+    """The page with this table between its marks, or with a word that there is none yet."""
     begin, end = f"<!-- {kind}: begin -->", f"<!-- {kind}: end -->"
     before, found, rest = page.partition(begin)
     _, _, after = rest.partition(end)
-    return f"{before}{begin}\n{rendered(document)}\n{end}{after}" if found else page
+    said = "No figure has been published yet." if document is None else rendered(document)
+    return f"{before}{begin}\n{said}\n{end}{after}" if found else page
 
 
 def main() -> None:
@@ -77,8 +83,7 @@ def main() -> None:
         _keep(chosen.kind, chosen.note, chosen.remark, chosen.code)
     page = PAGE.read_text("utf-8")
     for kind in KINDS:
-        document = kept(kind)
-        page = page if document is None else shown(page, kind, document)
+        page = shown(page, kind, kept(kind))
     PAGE.write_text(page, "utf-8")
 
 
@@ -90,6 +95,8 @@ def _keep(kind: str, note: str, remark: str, code: int) -> None:
         "minutes": found["minutes"],
         "machine": f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}",
         "rows": found["rows"], "faults": found["faults"], "seeds": sorted(found["figures"].get("kept seeds", ())),
+        "bases": sorted(found["figures"].get("blind bases", ())),
+        "missed": sorted(found["figures"].get("missed blind", ())),
     }  # fmt: skip
     _path(kind).parent.mkdir(exist_ok=True)
     _path(kind).write_text(json.dumps(document, indent=1) + "\n", "utf-8")

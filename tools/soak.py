@@ -23,7 +23,7 @@ from toril.torture.checker import PROMISES
 MINUTES = float(os.environ.get("TORIL_SOAK_MINUTES", "60"))
 RATE = 40  # jobs a second, which two busy cores can do
 WORLDS = ("fleet", "fleet", "fleet", "agenda", "flows", "circuits")  # half of the seeds are the fleet's
-FLEETS = ("grouped", "rough", "lively", "posts", "plain")  # whose plans come in kinds of their own
+FLEETS = ("grouped", "rough", "lively", "posts", "plain", "long", "full", "paused", "wishes")  # kinds of plans
 BATCH = 20  # seeds that a process does at a time
 
 

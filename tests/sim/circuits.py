@@ -35,7 +35,9 @@ from toril.worker.process import Process
 
 __all__ = ["break_circuits"]
 
-_KEYS: Final = ("bank", "post")
+_FAILS: Final = {"bank": 0.1, "post": 0.1, "shop": 0.4}  # services, and how often one fails that is not down
+_KEYS: Final = tuple(_FAILS)
+_NEVER_DOWN: Final = "shop"  # its failures are far apart, and each is to be forgotten before the next
 _WIDTH: Final = 20  # what is counted leaves a window at most a twentieth too late
 CLOSED, OPEN, HALF = CircuitState.CLOSED, CircuitState.OPEN, CircuitState.HALF_OPEN
 
@@ -212,7 +214,7 @@ class Works(Agenda):
         super().__init__(plan, store, trace=trace)
         chance = stream(plan.seed, "services")
         self._breaker = Breaker(
-            failures=chance.choice((2, 3)), window=chance.choice((2, 5)), pause=chance.choice((0.5, 1.5)),
+            failures=chance.choice((2, 3)), window=chance.choice((1, 1, 5)), pause=chance.choice((0.5, 1.5)),
             probes=chance.choice((1, 2)), by=lambda data: str(data["key"]),
         )  # fmt: skip
         if chance.random() < 0.3:
@@ -223,7 +225,7 @@ class Works(Agenda):
             self.journal, self.store, SimClock(stream(plan.seed, "store")), plan.terms.lease, self._breaker.terms()
         )
         self.witness = self.watch
-        self._down = {key: self._outages(chance.random) for key in _KEYS}
+        self._down = {key: [] if key == _NEVER_DOWN else self._outages(chance.random) for key in _KEYS}
 
     def _outages(self, random: Callable[[], float]) -> list[tuple[float, float]]:
         """From when to when, in ms."""
@@ -256,7 +258,7 @@ class Works(Agenda):
             await clock.sleep(0.02 + clock.random() * 0.4)
             if self._is_down(ctx.data["key"]):
                 raise TransientError("the service is down")
-            if clock.random() < 0.1:
+            if clock.random() < _FAILS[ctx.data["key"]]:
                 raise TransientError("now and then")
             if clock.random() < 0.05:
                 raise PermanentError("the service does not want it")

@@ -22,7 +22,8 @@ __all__ = ["Conduct", "Run"]
 
 PROMPT: Final = 8.0  # seconds: a wake-up that was lost (5), a pause between two tries (1.5), and a little
 _MAKES_WAY: Final = 10.0  # seconds for which claims are held back so that a suspect can run alone
-_SLACK: Final = 8.0  # seconds that an attempt may take to end once its process knows that it should
+_IDLE: Final = 4.0  # seconds in which a worker that runs nothing asks for what could be had, once it was told of that
+_SLACK: Final = 4.0  # seconds that an attempt may take to end once its process knows that it should
 _TOLD: Final[dict[str, str]] = {
     "Completed": "completed", "Failed": "failed", "Retried": "retrying", "Snoozed": "snoozed", "Released": "released",
     "Cancelled": "cancelled",
@@ -55,8 +56,10 @@ class Run:
 class Conduct:
     """Sees what workers send, what their handlers did, and what they tell."""
 
-    def __init__(self, journal: Journal, ledger: Ledger) -> None:
+    def __init__(self, journal: Journal, ledger: Ledger, untold: float = 0.0) -> None:
+        """`untold` is for how many seconds a worker may not hear of what has arrived."""
         self.journal = journal
+        self._idle = untold + _IDLE
         self.calm_at: float | None = None
         self.slots = 1
         self.nodes: dict[str, Node] = {}
@@ -70,6 +73,7 @@ class Conduct:
         self._withheld: set[Lease] = set()  # over before the answer to its claim was sent again: that leaves it out
         self._untold: dict[tuple[str, str], list[tuple[str, Lease]]] = {}
         self._hungry_since: float | None = None
+        self._idle_since: dict[str, float] = {}
         self._suspect_at = float("-inf")  # when a suspect was last heard of
         self._answered: set[str] = set()  # tokens of claims whose answers have come
 
@@ -126,6 +130,8 @@ class Conduct:
 
     def exchanging(self, node: str, batch: Sequence[Settlement], claim: Claim) -> None:
         self._sent.update(settlement.lease for settlement in batch)
+        if claim.want:
+            self._idle_since.pop(node, None)
         if node not in self.nodes or self.nodes[node].dead or not claim.want:
             return  # what a dead process still asks for reaches nobody
         company = self.company(self.nodes[node])
@@ -238,12 +244,27 @@ class Conduct:
 
     def hungry(self, workers: list[Node]) -> None:
         """Looked at often once it is calm: no job waits for long while a worker has nothing better to do."""
-        if not self._is_hungry(workers):
+        ready = list(self._ledger.ready_now())
+        if any(entry.suspect for entry in ready):
+            self._suspect_at = self.now()
+        if self._ledger.full():
+            ready = []
+        able = [node for node in workers if ready and self._is_able(node)]
+        idle = [node.name for node in able if not self.running(node)]
+        self._idle_since = {name: self._idle_since.get(name, self.now()) for name in idle}
+        for name, since in self._idle_since.items():
+            if self.now() - since > self._idle:
+                waiting = [entry.id for entry in ready]
+                self._violated(
+                    "I15", f"{name} runs nothing and has not asked for {self._idle} s, though {waiting} could be had"
+                )
+        plain = any(not entry.suspect for entry in ready)
+        if not idle and not (plain and any(self.running(node) < self.slots for node in able)):
             self._hungry_since = None
         elif self._hungry_since is None or self._ledger.last_claim > self._hungry_since:
             self._hungry_since = self.now()
         elif self.now() - self._hungry_since > self._prompt():
-            waiting = [entry.id for entry in self._ledger.ready_now()]
+            waiting = [entry.id for entry in ready]
             self._violated("I15", f"nobody has claimed anything for {self._prompt()} s, though {waiting} could be had")
 
     def _prompt(self) -> float:
@@ -251,19 +272,10 @@ class Conduct:
         made_way = self._hungry_since is not None and self._hungry_since - self._suspect_at < _MAKES_WAY
         return PROMPT - 5 + _MAKES_WAY if made_way else PROMPT
 
-    def _is_hungry(self, workers: list[Node]) -> bool:
-        ready = list(self._ledger.ready_now())
-        if any(entry.suspect for entry in ready):
-            self._suspect_at = self.now()
-        if not ready or self._ledger.full():
-            return False
-        plain = any(not entry.suspect for entry in ready)
-        return any(
-            not self.running(node) or (plain and self.running(node) < self.slots)
-            for node in workers
-            if not (node.dead or node.over or node.stopping or node.held)
-            and not any(run.job.suspect for run in self.company(node))
-        )
+    def _is_able(self, node: Node) -> bool:
+        """Whether a process could claim something: it lives, runs, and has no suspect."""
+        away = node.dead or node.over or node.stopping or node.held
+        return not away and not any(run.job.suspect for run in self.company(node))
 
     def at_rest(self) -> None:
         """All jobs have ended: so must everything that the workers had to say."""

@@ -12,7 +12,7 @@ from tests.sim.node import Node
 from tests.sim.store import SimStore
 from tests.sim.wire import Wire
 from toril.clock import Clock
-from toril.model import AddOutcome, Call
+from toril.model import AddOutcome, Call, Moved
 from toril.states import State
 
 __all__ = ["Line", "Watch"]
@@ -36,6 +36,7 @@ class Watch:
         self._clock = clock
         self._effects = 0
         self._newest: dict[str, int] = {}
+        self._slots: dict[str, int] = {}  # at which each schedule stands, where that is known
 
     def now(self) -> int:
         return self._clock.now()
@@ -69,6 +70,21 @@ class Watch:
         self._effects += 1
         if self._effects % _LOOK_EVERY == 0:
             self.look()
+
+    def put(self, schedule: str, slot: int, expects: int | None, answer: Moved) -> None:
+        """A schedule was changed, which only somebody may do who knows at which slot it stands."""
+        if answer is not Moved.DONE:
+            return
+        stands = self._slots.get(schedule, expects)
+        if stands != expects:
+            self.journal.violated("T2", f"schedule {schedule} stands at {stands}, and was changed for {expects}")
+        self._slots[schedule] = slot
+
+    def moved(self, schedule: str, slot: int | None) -> None:
+        """It stands at this slot; None if that is not known."""
+        self._slots.pop(schedule, None)
+        if slot is not None:
+            self._slots[schedule] = slot
 
     def _added(self, jobs: Any, answers: Any) -> None:
         for job, answer in zip(jobs, answers, strict=True):
@@ -119,11 +135,26 @@ class Line:
             return await self._wire.carry(
                 name,
                 lambda store: find(store)(*args, **options),
-                lambda answer: self._watch.saw(self.node.name, name, args, call, answer),
+                lambda answer: self._saw(name, args, options, call, answer),
                 call=call,
             )
 
         return send
+
+    def _saw(self, name: str, args: tuple[Any, ...], options: dict[str, Any], call: Call | None, answer: Any) -> None:
+        match name:
+            case "schedules.put":
+                self._watch.put(args[1].id, args[2], options["expects"], answer)
+            case "schedules.advance":
+                self._watch.moved(args[1], options["to"] if answer is Moved.DONE else None)
+            case "schedules.pause" | "schedules.resume" | "schedules.remove":
+                self._watch.moved(args[1], None)
+            case "schedules.sync":
+                for gone in answer:
+                    self._watch.moved(gone, None)
+            case _:
+                pass
+        self._watch.saw(self.node.name, name, args, call, answer)
 
 
 class _Part:

@@ -13,10 +13,14 @@ from toril.engines.sqlite.tx import Tx
 from toril.errors import EngineUnavailable
 from toril.model import Call, Cause, Released, Settlement
 
-__all__ = ["MUTANTS", "Change", "Make", "Mutant", "instead", "known", "nothing", "planted"]
+__all__ = ["MUTANTS", "Change", "Make", "Mutant", "Unplantable", "instead", "known", "nothing", "planted", "reworded"]
 
 Make = Callable[[Any], Any]
 Change = tuple[object, str, Make]
+
+
+class Unplantable(BaseException):
+    """The code is no longer what this bug was made for. No check of the simulator may take that for a finding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class Mutant:
     wrong: str
     changes: tuple[Change, ...]
     seed: int = 0
-    row: str | None = None
+    row: str = ""
 
     def __str__(self) -> str:
         return self.name
@@ -47,9 +51,15 @@ def planted(mutant: Mutant) -> Iterator[None]:
     """The bug is there within, and gone afterwards."""
     with ExitStack() as stack:
         for owner, name, make in mutant.changes:
-            original = owner[name] if isinstance(owner, dict) else getattr(owner, name)
+            names = owner if isinstance(owner, dict) else vars(owner)
+            if name not in names:  # not even if it is inherited: nobody else's is changed
+                raise Unplantable(f"{mutant.name}: {getattr(owner, '__name__', owner)} has no {name}")
+            original = names[name]
+            changed = make(original)
+            if changed == original:
+                raise Unplantable(f"{mutant.name}: {name} is as it was")
             stack.callback(_put, owner, name, original)
-            _put(owner, name, make(original))
+            _put(owner, name, changed)
         yield
 
 
@@ -74,11 +84,12 @@ def nothing(*_: Any, **__: Any) -> None:
     """Do not do it."""
 
 
-def _reworded(old: str, new: str) -> Make:
+def reworded(old: str, new: str) -> Make:
     """A statement with other words in it."""
 
     def make(sql: str) -> str:
-        assert old in sql, f"the statement no longer says {old!r}: {sql}"
+        if old not in sql:
+            raise Unplantable(f"the statement no longer says {old!r}: {sql}")
         return sql.replace(old, new)
 
     return make
@@ -214,17 +225,17 @@ def _lease_mutants() -> Iterator[Mutant]:
     yield Mutant(
         "recover_takes_the_living",
         "recover takes leases that have not run out",
-        ((leases._SQL, "overdue", _reworded("a.deadline <= ?", "a.deadline <= ? + 500")),),
+        ((leases._SQL, "overdue", reworded("a.deadline <= ?", "a.deadline <= ? + 500")),),
     )
     yield Mutant(
         "recover_forgets",
         "recover never takes back the second lease of a job",
-        ((leases._SQL, "overdue", _reworded("a.deadline <= ?", "a.deadline <= ? AND j.starts <> 1")),),
+        ((leases._SQL, "overdue", reworded("a.deadline <= ?", "a.deadline <= ? AND j.starts <> 1")),),
     )
     yield Mutant(
         "extend_revives",
         "a lease that ran out can be renewed",
-        ((leases._SQL, "extend", _reworded("deadline > ?", "deadline > ? - 60000")),),
+        ((leases._SQL, "extend", reworded("deadline > ?", "deadline > ? - 60000")),),
     )
 
 
@@ -279,7 +290,7 @@ def _letter_mutants() -> Iterator[Mutant]:
     yield Mutant(
         "letter_stays",
         "a replayed job is in its queue, and a dead letter too",
-        ((letters._SQL, "delete", _reworded("WHERE id = ?", "WHERE id = ? AND id LIKE '%/no such'")),),
+        ((letters._SQL, "delete", reworded("WHERE id = ?", "WHERE id = ? AND id LIKE '%/no such'")),),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.sim.mutants import Mutant, instead, nothing
+from tests.sim.mutants import Mutant, instead, nothing, reworded
 from toril.engines.sqlite import family, groups, step
 
 __all__ = ["FLOW_MUTANTS", "GROUP_MUTANTS"]
@@ -40,12 +40,12 @@ GROUP_MUTANTS = {
     Mutant("roomy", "a group has room for two", (
         (groups.Group, "room", lambda _: property(lambda self: 0 if self.paused else 2 - self.seats)),
         (groups.Group, "weight", lambda _: property(lambda _: 2)),
-    )),
+    ), 0, "group"),
     Mutant("forgetful", "whoever leaves a group does not let the next one in", (
         (step, "touched", lambda _: lambda _tx, _keys: []),
-    )),
+    ), 0, "I1"),
     Mutant("impatient", "who was put off gives the seat of its group up", (
-        (groups._SQL, "state", lambda sql: sql.replace("j.starts > 0", "j.starts > 9")),
-    )),
+        (groups._SQL, "state", reworded("j.starts > 0", "j.starts > 0 AND j.starts > 9")),
+    ), 1, "I1"),
 ]
 }  # fmt: skip

@@ -96,9 +96,9 @@ async def _watch_dies(self: Loop) -> None:
 
 def _exhausted_for_good(self: Loop) -> bool:
     """The bug that seed 887 finds: what only an idle worker can have was not asked for by one that had become idle."""
-    if self._quiet or self._exhausted or not self._slots.free():
+    if self._quiet or self._exhausted or self._free() <= 0:
         return False
-    return self._slots.idle() or not self._quarantine.holds_back()
+    return self._slots.solitary() or not self._quarantine.holds_back()
 
 
 async def _spinning_rest(self: Loop) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.sim.mutants import Mutant, instead
-from tests.sim.plan import POSTED
 from toril.model import Lease
 from toril.policy import restarts
 from toril.policy.restarts import AT_ONCE, Restarts
@@ -42,24 +41,24 @@ POST_MUTANTS = {
     for mutant in [
         Mutant("restarts_without_rest", "a crash loop is never slowed down", (
             (Restarts, "pause", instead(lambda *_, **__: AT_ONCE)),
-        ), POSTED, "restart"),
+        ), 0, "restart"),
         Mutant("obedience_punished", "who was told to go is replaced as late as who crashed", (
             (Restarts, "pause", _told(told_to_go=False)),
-        ), POSTED, "restart"),
+        ), 0, "restart"),
         Mutant("work_forgotten", "a process that worked is replaced as late as one that did nothing", (
             (Restarts, "pause", _told(ended=0)),
-        ), POSTED, "restart"),
+        ), 0, "restart"),
         Mutant("vain_lives_forgiven", "a process that did nothing is taken for one that worked", (
             (Restarts, "pause", _told(ended=1)),
-        ), POSTED, "restart"),
+        ), 0, "restart"),
         Mutant("deaths_never_forgotten", "what came before a wish to go still counts", (
             (Restarts, "pause", _never_forgotten),
-        ), POSTED + 2, "restart"),
+        ), 2, "restart"),
         Mutant("first_pause_too_long", "a second crash costs half a minute", (
             (restarts, "_FIRST_PAUSE", lambda _: 30.0),
-        ), POSTED, "restart"),
+        ), 0, "restart"),
         Mutant("death_is_no_stall", "jobs of a dead child go back as if it had been stopped", (
             (FleetKeeper, "give_back", instead(_released)),
-        ), POSTED, "outcome"),
+        ), 0, "outcome"),
     ]
 }  # fmt: skip

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tests.sim.mutants import Unplantable
 from toril.engines.redis import scripts
 
 __all__ = ["FLEET_BUGS", "FLOW_BUGS", "Edit", "planted_in"]
@@ -17,20 +18,20 @@ class Edit:
     right: str
     wrong: str
     seed: int
-    row: str | None = None
+    row: str
 
 
 @contextmanager
-def planted_in(file: str, right: str, wrong: str) -> Iterator[None]:
+def planted_in(edit: Edit) -> Iterator[None]:
     """The scripts say something else meanwhile."""
     read: Callable[[str], str] = scripts._read
+    text = read(edit.file)
+    if edit.right not in text:
+        raise Unplantable(f"{edit.file} no longer says {edit.right!r}")
+    edited = text.replace(edit.right, edit.wrong)
 
     def changed(path: str) -> str:
-        text = read(path)
-        if path != file:
-            return text
-        assert right in text, f"{file} no longer says {right!r}"
-        return text.replace(right, wrong)
+        return edited if path == edit.file else read(path)
 
     scripts._read = changed  # type: ignore[assignment]
     scripts.script.cache_clear()
@@ -42,23 +43,23 @@ def planted_in(file: str, right: str, wrong: str) -> Iterator[None]:
 
 
 FLEET_BUGS: dict[str, Edit] = {
-    "anyone settles": Edit("lib/leases.lua", "held[i] = locks[i] == tokens[i] and", "held[i] = locks[i] and", 22),
-    "a lease has no end": Edit("lib/leases.lua", "and tonumber(deadlines[i]) > now", "", 18),
-    "calls are forgotten": Edit(
-        "lib/calls.lua", "if last[1] < seq then return nil end", "if last then return nil end", 1
+    "anyone settles": Edit("lib/leases.lua", "locks[i] == tokens[i] and", "locks[i] and", 224, "I4"),
+    "a lease has no end": Edit("lib/leases.lua", "and tonumber(deadlines[i]) > now", "", 18, "I4"),
+    "calls are forgotten": Edit("lib/calls.lua", "if before < seq then", "if true then", 1, "G2"),
+    "late calls are heard": Edit(
+        "lib/calls.lua", "return nil, redis.error_reply('TORILLATE ' .. before)", "return nil", 1, "G2"
     ),
-    "late calls are heard": Edit("lib/calls.lua", "if last[1] > seq then", "if false then", 1),
-    "recovery takes live leases": Edit("recover.lua", "'-inf', now, 'LIMIT'", "'-inf', now + 60000, 'LIMIT'", 0),
-    "recovery leaves the job active": Edit("recover.lua", "call('LREM', P .. K.active, -1, id) > 0", "true", 1),
-    "a settled job stays active": Edit("lib/settling.lua", "leave_active(leaving, running)", "", 0),
-    "a retry is not counted": Edit("lib/settle.lua", "job.made + 1, unpack", "job.made, unpack", 0),
-    "a retry comes at once": Edit("lib/settle.lua", "delay_until(id, now + delay)", "delay_until(id, now)", 1),
-    "a wish to stop is forgotten": Edit("lib/settle.lua", "if job.cancelling and", "if false and", 47),
-    "a stall is not counted": Edit("lib/stalled.lua", "(tonumber(f[5]) or 0) + 1", "(tonumber(f[5]) or 0)", 1),
-    "a failed job is gone": Edit("lib/ending.lua", "if not MOURNED[cause] then", "if true then", 0),
-    "a replayed job is a letter too": Edit("replay.lua", "call('ZREM', D .. K.letters, letter)", "", 56),
-    "a suspect is like any other": Edit("lib/stalled.lua", "P .. K.suspects, call", "P .. 'x', call", 1),
-}
+    "recovery takes live leases": Edit("recover.lua", "'-inf', now, 'LIMIT'", "'-inf', now + 60000, 'LIMIT'", 0, "I1"),
+    "recovery leaves the job active": Edit("recover.lua", "call('LREM', P .. K.active, -1, id) > 0", "true", 1, "I1"),
+    "a settled job stays active": Edit("lib/settling.lua", "leave_active(leaving, running)", "", 0, "I1"),
+    "a retry is not counted": Edit("lib/settle.lua", "job.made + 1, unpack", "job.made, unpack", 0, "I6"),
+    "a retry comes at once": Edit("lib/settle.lua", "delay_until(id, now + delay)", "delay_until(id, now)", 1, "I1"),
+    "a wish to stop is forgotten": Edit("lib/settle.lua", "if job.cancelling and", "if false and", 47, "I15"),
+    "a stall is not counted": Edit("lib/stalled.lua", "(as_number(f[5]) or 0) + 1", "(as_number(f[5]) or 0)", 1, "I6"),
+    "a failed job is gone": Edit("lib/ending.lua", "    bury(id, job, cause, shown, fields)\n", "", 0, "letters"),
+    "a replayed job is a letter too": Edit("replay.lua", "call('ZREM', D .. K.letters, letter)", "", 56, "I1"),
+    "a suspect is like any other": Edit("lib/stalled.lua", "P .. K.suspects, call", "P .. 'x', call", 1, "G6"),
+}  # fmt: skip
 
 FLOW_BUGS: dict[str, Edit] = {
     "the first child lets its parent go": Edit(

@@ -97,20 +97,20 @@ async def _soon(self: Runs, queue: str) -> None:
 
 # The seed that is known to find each, and the rule.
 _FOUND_BY = {
-    "next_from_anywhere": (16, "T1"), "put_from_anywhere": (6, "T2"), "old_run_stays": (2, "T1"),
-    "nobody_tends": (0, "T1"), "missed_is_missed": (0, "T2"), "tended_too_much": (0, "T1"),
-    "key_kept_by_the_dead": (11, "T3"), "key_kept_at_the_end": (0, "T3"),
-    "owner_overlooked": (1, "T4"), "last_forgotten": (1, "T5"),
+    "next_from_anywhere": (16, "T1"), "put_from_anywhere": (110, "T2"), "old_run_stays": (2, "T1"),
+    "nobody_tends": (1, "T1"), "missed_is_missed": (0, "T2"), "tended_too_much": (0, "T1"),
+    "key_kept_by_the_dead": (13, "T3"), "key_kept_at_the_end": (0, "T3"),
+    "owner_overlooked": (1, "T4"), "last_forgotten": (3, "T5"),
 }  # fmt: skip
 
 TIME_MUTANTS: dict[str, Mutant] = known(_FOUND_BY, _mutants())
 
 # Planted in the scripts: the file, what it says, what it says instead; and a seed that finds it, by which rule.
 SCRIPT_BUGS: dict[str, Edit] = {
-    "who is late makes a next": Edit("schedule_move.lua", "(schedule) ~= since or", "(schedule) == nil or", 4, "T1"),
+    "who is late makes a next": Edit("schedule_move.lua", "(schedule) ~= since or", "(schedule) == nil or", 15, "T1"),
     "a change leaves the old run": Edit("schedule_put.lua", "drop_run(schedule)", "", 3, "T1"),
     "a removal leaves the run": Edit("schedule_drop.lua", "    drop_run(schedule)\n", "", 2, "T1"),
     "an end keeps the key": Edit("lib/endings.lua", "let_go(letting[i][1], letting[i][2])", "", 0, "T3"),
     "a taken key is given out": Edit("lib/dedup.lua", "if not owner then return", "if owner then return", 1, "T4"),
-    "the last is not kept": Edit("lib/dedup.lua", "if not f[1] or call", "if true or call", 3, "T5"),
+    "the last is not kept": Edit("lib/dedup.lua", "if not f[1] or not f[4] or call", "if true or call", 3, "T5"),
 }  # fmt: skip

@@ -49,6 +49,7 @@ class Plan:
     unfit: float = 0.0  # for so long no worker process can start
     look_every: int = 8  # effects between two looks into the whole store
     healthy: frozenset[str] = frozenset()  # processes that nothing befalls: they must get on while the others suffer
+    late_jobs: int = 0  # that are added when the faults are over and every worker rests
     crowd_size: int | None = None  # ended jobs from which a worker exchanges on both connections; None: its own default
 
     @classmethod
@@ -82,6 +83,61 @@ class Plan:
         return replace(
             self, workers=chance.choice((1, 2, 3)), jobs=chance.randint(10, 30), storm=40.0, mix=self.mix | harder,
             supervised=True, posted=True,
+        )  # fmt: skip
+
+    def with_long_jobs(self) -> "Plan":
+        """Jobs that run for long beside some that bring their process down, and connections that are cut for longer
+        than a lease. When all jobs have ended, more are added."""
+        chance = stream(self.seed, "long jobs")
+        stalls = chance.choice((1, 2))
+        terms = replace(
+            self.terms, slots=chance.choice((1, 2, 2, 4)), lease=chance.choice((1000, 3000)), max_stalls=stalls
+        )
+        faults = {
+            Fault.LOST_REQUEST: chance.choice((0.0, 0.01, 0.06)), Fault.LOST_REPLY: chance.choice((0.0, 0.01, 0.06)),
+            Fault.CRASH_POINT: 0.0, Fault.KILL: chance.choice((0.0, 6.0)), Fault.PAUSE: chance.choice((0.0, 0.0, 2.0)),
+            Fault.CUT: chance.choice((0.6, 2.0, 6.0)), Fault.RESTART: chance.choice((0.0, 6.0)), Fault.STOP: 0.0,
+        }  # fmt: skip
+        weights = {
+            Kind.QUICK: 2, Kind.LONG: chance.choice((2, 8)), Kind.MARATHON: chance.choice((3, 8)), Kind.FLAKY: 1,
+            Kind.FATAL: 2, Kind.SCARE: chance.choice((0.5, 2)),
+        }  # fmt: skip
+        return replace(
+            self, workers=chance.choice((1, 2, 2, 3)), jobs=chance.randint(8, 16), late_jobs=chance.randint(4, 16),
+            terms=terms, storm=chance.uniform(4, 12), mix=self.mix | faults, weights=weights,
+            operator=chance.random() < 0.7, clerk=chance.random() < 0.4, concurrency=None,
+        )  # fmt: skip
+
+    def with_full_slots(self) -> "Plan":
+        """More long jobs than there are slots, so that a worker hears of a suspect while it can do nothing about it."""
+        plan = self.with_long_jobs()
+        return replace(
+            plan, workers=2, terms=replace(plan.terms, slots=2), mix=plan.mix | {Fault.CUT: 0.0},
+            weights={Kind.MARATHON: 8, Kind.SCARE: 2, Kind.QUICK: 1},
+        )  # fmt: skip
+
+    def with_pauses(self) -> "Plan":
+        """Processes stand still or are cut off for longer than their leases, and others have room to take over."""
+        chance = stream(self.seed, "pauses")
+        terms = replace(self.terms, slots=chance.choice((1, 2, 4)), lease=1000, max_stalls=chance.choice((1, 2)))
+        faults = {
+            Fault.CRASH_POINT: 0.0, Fault.KILL: 0.0, Fault.PAUSE: chance.choice((0.6, 1.2)),
+            Fault.CUT: chance.choice((0.6, 1.2)), Fault.STOP: 0.0,
+        }  # fmt: skip
+        weights = {Kind.QUICK: chance.choice((1, 4)), Kind.LONG: 4, Kind.FATAL: 2, Kind.BLOCKS: 8}
+        return replace(
+            self, workers=chance.choice((4, 6)), jobs=chance.randint(14, 24), late_jobs=chance.randint(6, 12),
+            terms=terms, storm=chance.uniform(12, 24), mix=self.mix | faults, weights=weights,
+            operator=False, clerk=chance.random() < 0.4, concurrency=None,
+        )  # fmt: skip
+
+    def with_late_wishes(self) -> "Plan":
+        """Running jobs are asked to stop while their process is held up, and end to run again before they hear it."""
+        plan = self.with_pauses()
+        return replace(
+            plan, operator=True, workers=2, jobs=40, late_jobs=0, terms=replace(plan.terms, slots=4, lease=3000),
+            mix=plan.mix | {Fault.CUT: 0.0, Fault.PAUSE: 0.6},
+            weights={Kind.BLOCKS: 3, Kind.FLAKY: 8, Kind.SNOOZES: 8},
         )  # fmt: skip
 
     @classmethod

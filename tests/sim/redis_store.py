@@ -135,6 +135,7 @@ class RedisStore:
     """What the server holds outlives a restart, as its log would have it; what processes and scripts know does not."""
 
     name = "redis"
+    untold = LOOK  # of several who wait one hears of an arrival; the others look by themselves
 
     def __init__(self, clock: Clock) -> None:
         self.epoch = 0

@@ -109,7 +109,7 @@ class Station:
 
     async def order_stop(self, engine: Engine) -> None:
         """By way of the store, as an operator far away does."""
-        self.expect_stop(11)  # it hears at its next sign of life at the latest
+        self.expect_stop(16)  # it hears at its next sign of life at the latest
         self._node.stopping = await engine.signal(self._node.name, Order.STOP)
 
     def expect_stop(self, hears: float) -> None:

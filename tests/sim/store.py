@@ -64,9 +64,11 @@ WHERE j.id LIKE 'repeat:%' AND j.starts = 0 AND a.key IS NULL AND NOT EXISTS (
 
 
 class SimStore(Protocol):
-    """A store that can be looked into, and restarted. `epoch` grows with every restart, `up` says it is running."""
+    """A store that can be looked into, and restarted. `epoch` grows with every restart, `up` says it is running, and
+    `untold` is for how many seconds a waiting worker may not hear of what has arrived."""
 
     name: str
+    untold: float
     epoch: int
     up: bool
 
@@ -97,6 +99,7 @@ class MemoryStore:
     """SQLite in memory. What is committed outlives a restart, as a file would; all else does not."""
 
     name = "memory"
+    untold = 0.0
 
     def __init__(self, clock: Clock) -> None:
         self.epoch = 0

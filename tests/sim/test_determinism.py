@@ -62,7 +62,7 @@ def test_a_trace_shows_every_step(capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["3", "--trace"])
 
     assert status == 0
-    assert "exchange w0.1/w0.1.1#1" in capsys.readouterr().out
+    assert " w0.1 exchange w0.1/w0.1." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.sim.faults import ROUGH, Fault
 from tests.sim.figures import prove_seed
-from tests.sim.kept import assert_clean
+from tests.sim.kept import STORES, Trial, assert_clean
 from tests.sim.world import simulate
 
 SEEDS = int(os.environ.get("TORIL_SIM_SEEDS", "100"))
@@ -60,6 +60,20 @@ def test_no_seed_breaks_a_promise(first: int) -> None:
         prove_seed(result.tally, result.jobs)
 
         assert_clean(result)
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("kind", ["long", "full", "paused", "wishes"])
+@pytest.mark.covers("G3", "G5", "G6", "I4", "I15")
+def test_leases_may_be_outlasted_by_jobs_and_by_faults(kind: str, store: str) -> None:
+    tally: Counter[str] = Counter()
+    for seed in range(FIRST, FIRST + max(3, SEEDS // 10)):
+        result = Trial.draw(kind, seed, store).run()
+        prove_seed(result.tally, result.jobs)
+        tally += result.tally
+
+        assert_clean(result)
+    assert tally["stall"]
 
 
 def test_what_is_rare_does_happen() -> None:

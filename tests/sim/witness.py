@@ -37,7 +37,7 @@ class Witness:
     def __init__(self, journal: Journal, store: SimStore, clock: Clock, *, every: int = 1) -> None:
         self.journal = journal
         self.ledger = Ledger(journal, clock)
-        self.conduct = Conduct(journal, self.ledger)
+        self.conduct = Conduct(journal, self.ledger, store.untold)
         self.effects = 0
         self._store = store
         self._clock = clock

@@ -139,6 +139,8 @@ class World:
         await chaos.end()
         await self._calm_down()
         await self._drain()
+        if plan.late_jobs and not self.journal.violations:
+            await self._add_late(plan.late_jobs)
         await self._close()
 
     async def _calm_down(self) -> None:
@@ -153,11 +155,26 @@ class World:
     async def _drain(self) -> None:
         """While the rest is done one worker is stopped and comes back: it may keep nothing."""
         await self._farewell()
+        await self._await_drained()
+
+    async def _await_drained(self) -> None:
         bound = self._bound()
         await self._until(self._drained, bound)
         if not self._drained() and not self.journal.violations:
             left = [(e.id, e.script.kind, e.stage) for e in self.witness.ledger.entries if e.open]
             self.journal.violated("I15", f"not at its end {bound:.1f} s after the last fault: {left}")
+
+    async def _add_late(self, jobs: int) -> None:
+        """All workers rest, and jobs arrive. A worker that no longer hears of arrivals is found by that."""
+        plan, node = self.plan, Node("late")
+        chance = stream(plan.seed, "late jobs")
+        orders = Orders(chance, "late", plan.weights, jobs=jobs, lease=plan.terms.lease, grouped=plan.grouped)
+        self._orders.append(orders)
+        clock = self._clock(node)
+        queue = queue_of(Home(node.name, self._healer(), clock), plan.terms)
+        self._start(Producer(queue, clock, orders, self.journal).run())
+        await self._until(lambda: orders.done, 60)
+        await self._await_drained()
 
     async def _farewell(self) -> None:
         await self._until(lambda: False, 1.0)

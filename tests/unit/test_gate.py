@@ -24,7 +24,7 @@ def told(*more: dict[str, object]) -> dict[str, tuple[str, bool]]:
 
 def test_counts_are_added_and_the_longest_time_stays() -> None:
     assert told()["T1"] == ("42", False)
-    assert told()["T9"] == ("2 of 2; 3 s", False)
+    assert told()["T9"] == ("2 of 2, 3 s; not run", False)
     assert not any(broken for _, broken in told().values())
 
 
@@ -35,6 +35,8 @@ def test_what_was_not_run_is_not_told_as_nothing() -> None:
 def test_what_is_lost_or_not_caught_is_broken() -> None:
     assert told({"figure": "T7", "lost": 1})["T7"] == ("lost 1", True)
     assert told({"figure": "T9", "planted": 1, "caught": 0})["T9"][1]
+    assert told({"figure": "T9", "blind": 1, "found_blind": 1})["T9"] == ("2 of 2, 3 s; 1 of 1", False)
+    assert told({"figure": "T9", "blind": 1, "found_blind": 0})["T9"] == ("2 of 2, 3 s; 0 of 1", True)
     assert told({"figure": "T11", "jobs": 1, "executions": 4})["T11"] == ("2.00", True)
     assert told({"figure": "T5", "cuts": 1, "lost": 2})["T5"][1]
 

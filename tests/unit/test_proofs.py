@@ -15,11 +15,16 @@ DOCUMENT = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_page_shows_what_was_kept(kind: str) -> None:
-    page, document = PAGE.read_text("utf-8"), kept(kind)
+    page = PAGE.read_text("utf-8")
 
-    assert document is not None
     assert f"<!-- {kind}: begin -->" in page
-    assert shown(page, kind, document) == page, "run  python -m tools.proofs"
+    assert shown(page, kind, kept(kind)) == page, "run  python -m tools.proofs"
+
+
+def test_a_figure_that_was_never_published_is_not_made_up() -> None:
+    page = shown("<!-- planted: begin -->\nall were found\n<!-- planted: end -->", "planted", None)
+
+    assert page == "<!-- planted: begin -->\nNo figure has been published yet.\n<!-- planted: end -->"
 
 
 def test_no_promise_was_broken_at_the_gate() -> None:
@@ -62,6 +67,14 @@ def test_a_remark_goes_with_the_run_that_it_is_about() -> None:
 def test_a_run_that_failed_says_so() -> None:
     assert "The run ended with code 1: a promise was broken, or a test failed." in rendered({**DOCUMENT, "code": 1})
     assert "ended with" not in rendered({**DOCUMENT, "code": 0})
+
+
+def test_a_run_names_its_blind_seeds_and_the_bugs_that_they_missed() -> None:
+    table = rendered({**DOCUMENT, "bases": ["2026-11-17"], "missed": ["no_letter", "redis: anyone settles"]})
+
+    assert "those of `TORIL_BLIND=2026-11-17`." in table
+    assert "Missed blind: `no_letter`, `redis: anyone settles`." in table
+    assert "blind" not in rendered({**DOCUMENT, "bases": [], "missed": []})
 
 
 def test_a_run_names_the_files_of_the_seeds_that_it_kept() -> None:

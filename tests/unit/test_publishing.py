@@ -1,4 +1,4 @@
-"""`make gate` and `make soak` publish what they found, broken or not, and fail if it was broken."""
+"""`make gate`, `make soak` and `make planted` publish what they found, broken or not, and fail if it was broken."""
 
 import os
 import subprocess
@@ -17,10 +17,11 @@ case "$*" in
     *tools.soak*) exit "$SOAK" ;;
     "-m tools.gate") exit "$BROKEN" ;;
     *tools.proofs*) exit "$UNKEPT" ;;
+    *tests.sim.planted*) exit "$MISSED" ;;
     *--dist*) exit "$TESTS" ;;
 esac
 """
-FINE = {"SOAK": "0", "BROKEN": "0", "UNKEPT": "0", "TESTS": "0"}
+FINE = {"SOAK": "0", "BROKEN": "0", "UNKEPT": "0", "TESTS": "0", "MISSED": "0"}
 
 
 def made(folder: Path, *words: str, **codes: str) -> tuple[int, list[str]]:
@@ -47,13 +48,22 @@ def test_a_soak_is_published_whatever_it_found(code: str, tmp_path: Path) -> Non
     assert len(told) == (3 if code == "0" else 2)
 
 
-@pytest.mark.parametrize(("tests", "broken", "code"), [("0", "0", 0), ("1", "0", 1), ("0", "1", 1), ("2", "0", 2)])
-def test_a_gate_is_published_whatever_it_found(tests: str, broken: str, code: int, tmp_path: Path) -> None:
-    ended, told = made(tmp_path, "gate", TESTS=tests, BROKEN=broken)
+@pytest.mark.parametrize("kind", ["gate", "planted"])
+@pytest.mark.parametrize(
+    ("tests", "missed", "broken", "code"),
+    [("0", "0", "0", 0), ("1", "0", "0", 1), ("0", "1", "0", 1), ("0", "0", "1", 1), ("2", "0", "0", 2)],
+)
+def test_a_gate_is_published_whatever_it_found(
+    kind: str, tests: str, missed: str, broken: str, code: int, tmp_path: Path
+) -> None:
+    ended, told = made(tmp_path, kind, TESTS=tests, MISSED=missed, BROKEN=broken)
 
     assert told[0] == "python [-m] [tools.gate] [--new]"
     assert told[1].startswith("pytest ")
-    assert told[2:] == ["python [-m] [tools.gate]", f"python [-m] [tools.proofs] [gate] [--code] [{code}]"]
+    assert told[2:] == [
+        "python [-m] [tests.sim.planted]", "python [-m] [tools.gate]",
+        f"python [-m] [tools.proofs] [{kind}] [--code] [{code}]",
+    ]  # fmt: skip
     assert (ended == 0) == (code == 0)
 
 
