@@ -20,6 +20,8 @@ __all__ = ["File"]
 APPLICATION_ID: Final = 0x546F_7269  # "Tori": so that another program's database is not taken for ours
 OLDEST_SQLITE: Final = (3, 38, 0)  # strict tables, json_each
 _WAL_BYTES: Final = 64 * 1024 * 1024
+_LOG_TRIES: Final = 20
+_LOG_REST: Final = 0.05  # seconds between them
 _CHECK_SECONDS: Final = 0.25
 
 
@@ -56,11 +58,23 @@ class File:
 
     def _kept(self, connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
         try:
-            connection = patiently(self._clock, self.path, connect)
+            connection = self._connected(connect)
         except COMPLAINTS as error:
             raise translated(error, self.path) from error
         self._identity, self._seen = self._identify(), self._clock.monotonic()
         return connection
+
+    def _connected(self, connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        """Another user of the group may be creating the log just now: SQLite creates it with what the umask leaves, and
+        then gives it the file's permissions. In between it cannot be written."""
+        for _ in range(_LOG_TRIES if self.address.permissions != OWNER_ONLY else 0):
+            try:
+                return patiently(self._clock, self.path, connect)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+                    raise
+            self._clock.pause(_LOG_REST)
+        return patiently(self._clock, self.path, connect)
 
     def _connect(self, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:
         name = ":memory:" if self.path is None else f"{self.path.as_uri()}?mode={mode}"
