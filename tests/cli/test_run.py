@@ -160,8 +160,8 @@ def test_only_the_chosen_queues_are_worked(fresh: Fresh, toril: Toril, url: str)
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_what_runs_end(fresh: Fresh, toril: Toril, url: str, number: signal.Signals) -> None:
-    toril("add", "email", "hold", "0.3")
-    toril("add", "email", "hold", "0.3")
+    toril("add", "email", "hold", "2")
+    toril("add", "email", "hold", "2")
     process = fresh("run", "jobs:app")
     until(process, "holding")
 
