@@ -173,6 +173,24 @@ async def test_the_supervisor_alone_is_struck(tmp_path: Path) -> None:
         assert os.getpgid(child) == supervisor  # and the child is still there
 
 
+async def test_a_stopped_child_goes_on_after_its_supervisor_was_killed(tmp_path: Path) -> None:
+    async with started(tmp_path, code=0, role="supervised") as station:
+        (child,) = station.pids()
+        station.strike(0.0, signal.SIGSTOP)
+        await until(lambda: state(child) == "T")
+        station.strike_supervisor(signal.SIGKILL)
+        await until(lambda: station.pids() not in ([], [child]))
+
+        station.thaw(child)
+
+        await until(lambda: state(child) == "S")
+
+
+def state(pid: int) -> str:
+    """As /proc has it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 async def test_children_that_outlive_their_supervisor_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,9 +107,8 @@ class Station:
         return self._process.pid
 
     def thaw(self, pid: int) -> None:
-        """Have one that was stopped go on, unless it was killed meanwhile."""
-        process = self._process
-        if process is not None and process.returncode is None and _belongs(pid, process.pid):
+        """Have one that was stopped go on, unless it was killed meanwhile. Its supervisor may have been killed."""
+        if any(_belongs(pid, group) for group in self._alive()):
             self._send(pid, signal.SIGCONT)
 
     def _send(self, pid: int, number: signal.Signals) -> None:
@@ -121,10 +120,16 @@ class Station:
 
     def strike_all(self, number: signal.Signals) -> None:
         self._struck_at = SYSTEM.monotonic()
-        alive = self._process is not None and self._process.returncode is None
-        for group in (*self._groups, *([self._process.pid] if alive and self._process else [])):
+        for group in self._alive():
             with suppress(ProcessLookupError):
                 os.killpg(group, number)
+
+    def _alive(self) -> list[int]:
+        """Its process groups: that of the process now, and those that supervisors left behind."""
+        process = self._process
+        if process is None or (process.returncode is not None and self.role != "supervised"):
+            return self._groups
+        return [*self._groups, process.pid]
 
     async def term(self, number: signal.Signals = signal.SIGTERM, *, group: bool = False) -> int | None:
         """Ask it to end, or its whole group as a terminal does, and see that it does; which. It is asked once: a second
