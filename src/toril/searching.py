@@ -207,12 +207,14 @@ class QueueSearch:
     def _seen(self, record: JobRecord) -> Seen:
         moment = record.finished_at if record.state in FINISHED else record.added_at
         data = self._data(record.name, record.data)
-        return Seen(id=record.id, name=record.name, error=self._error(record), data=data, moment=moment)
+        error = self._error(record)
+        return Seen(id=record.id, name=record.name, error=error, data=data, moment=moment, worker=record.worker)
 
     def _seen_run(self, run: Run, payloads: dict[str, Any]) -> Seen:
         error = run.text if run.ending is Ending.FAILED else ""
         told = redacted(self.redaction.text(error, "error", self.name, run.name) or "")
-        return Seen(id=run.id, name=run.name, error=told, data=payloads.get(run.id), moment=run.finished_at)
+        data = payloads.get(run.id)
+        return Seen(id=run.id, name=run.name, error=told, data=data, moment=run.finished_at, worker=run.worker)
 
     def _error(self, record: JobRecord) -> str:
         reason = "" if record.failure is None else record.failure.reason

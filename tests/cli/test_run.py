@@ -355,3 +355,17 @@ def test_the_jobs_of_a_worker_are_listed(toril: Toril, url: str) -> None:
     assert (job["queue"], job["name"], job["state"]) == ("email", "greet", "active")
     assert "greet" in toril("workers", "--jobs", "gone-1").output
     assert "nobody runs no jobs." in toril("workers", "--jobs", "nobody").stderr
+
+
+def test_the_jobs_of_a_queue_are_listed_by_their_worker(toril: Toril, url: str) -> None:
+    for _ in range(3):
+        toril("add", "email", "greet")
+    claims = [Claim(want=1, token=worker, lease=30_000, worker=worker) for worker in ("gone-1", "here-1")]
+    on(url, lambda app: app.store.exchange("email", [], claims[0]))
+    on(url, lambda app: app.store.exchange("email", [], claims[1]))
+
+    (job,) = documents(toril("jobs", "email", "--worker", "gone-1", "--json").output)
+
+    assert (job["worker"], job["state"]) == ("gone-1", "active")
+    assert len(documents(toril("jobs", "email", "--json").output)) == 3
+    assert "email has no jobs" in toril("jobs", "email", "--worker", "nobody").stderr

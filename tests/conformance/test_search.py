@@ -71,6 +71,26 @@ async def test_runs_are_found_by_name_error_and_payload_and_walked_while_jobs_en
     assert none.items == ()
 
 
+async def test_jobs_and_runs_are_found_by_the_worker_that_ran_them_last(engine: Store, clock: ManualClock) -> None:
+    queue = queue_on(engine, clock)
+    await add(engine, *(NewJob(name="n", data=str(n), keep_completed=KEPT) for n in range(6)))
+    first = (await claim(engine, 2, worker="one")).jobs
+    second = (await claim(engine, 2, worker="two")).jobs
+    await settle(engine, first[0].lease, Completed("null"))
+    await settle(engine, second[0].lease, Completed("null"))
+
+    async def found(state: Any, worker: str) -> list[str]:
+        return [job.id for job in (await queue.search(state, JobFilter(worker=worker))).items]
+
+    assert await found("active", "one") == [first[1].lease.id]
+    assert await found("active", "two") == [second[1].lease.id]
+    assert await found("completed", "two") == [second[0].lease.id]
+    assert await found("waiting", "one") == []
+    assert await found("active", "ONE") == []  # the name, as it is
+    assert [run.id for run in (await queue.runs(where=JobFilter(worker="one"))).items] == [first[0].lease.id]
+    assert (await queue.count("active", JobFilter(worker="nobody"))).count == 0
+
+
 async def test_a_key_is_there_or_has_a_value(engine: Store, clock: ManualClock) -> None:
     queue = queue_on(engine, clock)
     payloads = ['{"user": {"id": 7}, "on": true}', '{"user": {"id": "7"}}', '{"user": null}', "[[1]]"]

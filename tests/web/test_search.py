@@ -41,6 +41,19 @@ async def test_all_that_match_are_counted_then_acted_upon_as_of_the_asking(here:
     assert both.status_code == 422
 
 
+async def test_jobs_are_found_by_their_worker(here: Served) -> None:
+    queue = here.app.queue("mine")
+    await queue.add_many([("x", n) for n in range(2)])
+    for token, worker in (("t1", "one"), ("t2", "two")):
+        await here.app.store.exchange("mine", [], Claim(want=1, token=token, lease=30_000, worker=worker))
+    async with here.client() as client:
+        found = await ask(client, "GET", "/queues/mine/jobs?state=active&worker=two")
+        counted = await ask(client, "GET", "/queues/mine/count?state=active&worker=nobody")
+
+    assert [job["worker"] for job in found["items"]] == ["two"]
+    assert counted["count"] == 0
+
+
 async def test_failures_are_shown_by_their_error() -> None:
     async with served() as here, here.client() as client:
         kept = here.app.queue("kept", {"breaks": breaks}, keep_failed=True)

@@ -41,6 +41,7 @@ Found = tuple[list[dict[str, Any]], str | None]
 @click.option("--error", help="Only jobs with this text in their error.")
 @click.option("--search", "text", help="Only jobs with this text in their id, name, error or payload.")
 @click.option("--key", metavar="KEY[=VALUE]", help="Only jobs with this in their payload: user.id, or user.id=7.")
+@click.option("--worker", help="Only jobs that this worker runs, or was the last to run.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
 @click.option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
 @store_options
@@ -50,7 +51,9 @@ def jobs(
     **sought: str | None,
 ) -> None:  # fmt: skip
     """List the jobs of QUEUE: in each state the next to run first, or the last that ended."""
-    where = JobFilter(name=sought["name"], error=sought["error"], text=sought["text"], key=sought["key"])
+    where = JobFilter(
+        name=sought["name"], error=sought["error"], text=sought["text"], key=sought["key"], worker=sought["worker"],
+    )  # fmt: skip
     states = _states(state, cursor, _ENDINGS if runs else _ORDER)
     inner = cursor.partition(":")[2] or None if cursor else None
 

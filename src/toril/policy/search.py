@@ -1,4 +1,4 @@
-"""Which jobs are meant: by name, by a text, by what is in their payload. There are no patterns, only texts."""
+"""Which jobs are meant: by name, worker, a text, or what is in their payload. There are no patterns, only texts."""
 
 import json
 from collections.abc import Mapping
@@ -47,22 +47,25 @@ class Seen:
     error: str
     data: Any
     moment: int | None = None
+    worker: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
     """Jobs of a name; with a text in their error; with a text in their id, name, error or payload; with a key in their
-    payload, `user.id` or `user.id=7`; that had ended, or for those that have not ended were added, by `until` (ms).
-    What is not given is not asked for. Upper and lower case are the same, except in a name and a key."""
+    payload, `user.id` or `user.id=7`; that a `worker` runs or was the last to run; that had ended, or for those that
+    have not ended were added, by `until` (ms). What is not given is not asked for. Upper and lower case are the same,
+    except in a name, a worker and a key."""
 
     name: str | None = None
     error: str | None = None
     text: str | None = None
     key: str | None = None
+    worker: str | None = None
     until: int | None = None
 
     def __post_init__(self) -> None:
-        for field in ("name", "error", "text", "key"):
+        for field in ("name", "error", "text", "key", "worker"):
             given = getattr(self, field)
             if given is not None and (not isinstance(given, str) or len(given) > _LONGEST):
                 raise InvalidOption(f"{field} must be a text of at most {_LONGEST} characters, not {shown(given)}")
@@ -84,6 +87,7 @@ class JobFilter:
     def fits(self, seen: Seen) -> bool:
         return (
             (self.name is None or seen.name == self.name)
+            and (self.worker is None or seen.worker == self.worker)
             and (self.until is None or (seen.moment is not None and seen.moment <= self.until))
             and (self.error is None or self.error.casefold() in seen.error.casefold())
             and (self.text is None or self._found_in(seen, self.text.casefold()))

@@ -54,16 +54,20 @@ Moment = Annotated[AwareDatetime, BeforeValidator(_date)]
 
 class Searching(Form):
     """Which jobs: of a name; with a text in their error; with a text (`q`) in their id, name, error or payload; with a
-    key in their payload, `user.id` or `user.id=7`; that were there when it was asked (`asked_at`, in ms)."""
+    key in their payload, `user.id` or `user.id=7`; that a worker runs or was the last to run; that were there when it
+    was asked (`asked_at`, in ms)."""
 
     q: Search = None
     name: Search = None
     error: Search = None
     key: Search = None
+    worker: Search = None
     asked_at: Annotated[int, Field(ge=0, le=2**53)] | None = None
 
     def filter(self) -> JobFilter:
-        return JobFilter(text=self.q, name=self.name, error=self.error, key=self.key, until=self.asked_at)
+        return JobFilter(
+            text=self.q, name=self.name, error=self.error, key=self.key, worker=self.worker, until=self.asked_at,
+        )  # fmt: skip
 
 
 class Paging(Form):
