@@ -9,6 +9,7 @@ from toril.clock import Clock
 from toril.engine import Store
 from toril.errors import EngineUnusable
 from toril.model import (
+    BEYOND_REPAIR,
     HEALED,
     Fault,
     FaultKind,
@@ -132,15 +133,25 @@ class Doctor:
 
     async def _there(self, faults: Sequence[Fault]) -> list[Fault]:
         """Those of them that are there."""
-        others = [fault for fault in faults if fault.kind not in {FaultKind.SCHEDULE, FaultKind.FOREIGN}]
+        others = [fault for fault in faults if fault.kind not in {FaultKind.SCHEDULE, *BEYOND_REPAIR}]
         there = dict(zip(others, await self._store.mend(others, mode="look"), strict=True))
         there |= {fault: True for fault in faults if fault.kind is FaultKind.FOREIGN}  # no moment that passes
         for fault in faults:
-            if fault.kind is FaultKind.SCHEDULE:
+            if fault.kind is FaultKind.UNREADABLE:
+                there[fault] = await self._is_unreadable(fault)
+            elif fault.kind is FaultKind.SCHEDULE:
                 view = (await self._store.schedules.get(fault.queue, fault.subject)).view
                 # One that has gone on since stands still no more, even if another of its runs has just ended.
                 there[fault] = view is not None and _of_schedule(view) == fault and await self._is_idle(view)
         return [fault for fault in faults if there[fault]]
+
+    async def _is_unreadable(self, fault: Fault) -> bool:
+        """Whether that job is still there, has not ended, and cannot be read."""
+        try:
+            (job,) = await self._store.jobs(fault.queue, [fault.subject])
+        except EngineUnusable:  # some other key is another program's; the options of a job never change
+            return True
+        return job is not None and job.unreadable is not None and job.state not in FINISHED
 
     async def _is_idle(self, view: ScheduleView) -> bool:
         """Whether a schedule should have a run to come, and has none."""

@@ -10,7 +10,7 @@ from toril.engines.sqlite import SqliteEngine
 from toril.model import Beat, Dedup, FaultKind, FlowNode, Keep, NewJob, Schedule
 from toril.testing import ManualClock
 
-__all__ = ["PLANTS", "flow", "nowhere", "plant", "tell", "vanished"]
+__all__ = ["PLANTS", "flow", "nowhere", "plant", "run", "tell", "vanished"]
 
 Q = "bull:q:"
 Plant = Callable[[Any, ManualClock], Awaitable[None]]

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, ids, job, settle
 from tests.conformance.dumps import unchanged
-from tests.conformance.plants import PLANTS, flow, idle, nowhere, plant, tell, unlisted, vanished
+from tests.conformance.plants import PLANTS, flow, idle, nowhere, plant, run, tell, unlisted, vanished
 from tests.conftest import opened
 from tests.kinds import REDIS
 from toril.clock import SYSTEM
@@ -386,6 +386,29 @@ async def test_what_needs_no_asking_is_mended_by_the_rounds_of_a_healer(
 
     assert mended == [kind]
     assert await layout(redis) == []
+
+
+@pytest.mark.covers("F110")
+async def test_jobs_that_cannot_be_read_are_told_of_until_they_have_ended(engine: Store, clock: ManualClock) -> None:
+    await engine.add("q", [NewJob(name="odd", id="odd"), NewJob(name="good", id="good")])
+    await engine.add("q", [NewJob(name="odd", id="later", delay=60_000), NewJob(name="good", attempts=3)])
+    for identity in ("odd", "later"):
+        if isinstance(engine, RedisEngine):
+            await tell(engine, "HSET", f"bull:q:{identity}", "opts", "[" * 100_000)
+        else:
+            await run(cast("SqliteEngine", engine), "UPDATE jobs SET options = '[[' WHERE id = ?", identity)
+
+    found = await layout(engine)
+    assert set(await in_parts(engine)) == set(found)
+    assert [(each.code, each.severity, each.fault) for each in found] == [("unreadable_job", "warning", None)] * 2
+    assert sorted(each.summary for each in found) == [
+        f"queue 'q': the options of job {identity!r} cannot be read, so it will fail unrun"
+        for identity in ("later", "odd")
+    ]
+
+    assert (await claim_one(engine)).lease.id == "good", "a claim fails what it cannot read"
+    await engine.remove("q", ["later"])
+    assert await layout(engine) == []
 
 
 async def test_what_takes_a_decision_is_left_to_people_by_a_healer(engine: Store, clock: ManualClock) -> None:

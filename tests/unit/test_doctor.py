@@ -90,4 +90,4 @@ def test_every_fault_has_its_sentence_and_its_fix(kind: FaultKind) -> None:
     assert finding.code == kind.value
     assert "j7" in finding.summary
     assert "queue 'q'" in finding.summary
-    assert (finding.fault is None) == (kind is FaultKind.FOREIGN)
+    assert (finding.fault is None) == (kind in {FaultKind.FOREIGN, FaultKind.UNREADABLE})

@@ -28,11 +28,12 @@ class FaultKind(StrEnum):
     ID = "stale_id"  # a chosen id that is taken by a job which is not there
     COUNT = "wrong_count"  # the number of jobs in a state is not the number of jobs in it
     WORKER = "dead_worker"  # a worker's sign of life that is long over
+    UNREADABLE = "unreadable_job"  # one that has not ended, and whose options cannot be read
     FOREIGN = "foreign_key"  # a key of the layout that another program has put something else into
 
 
 # What nobody but a person can mend.
-BEYOND_REPAIR = frozenset({FaultKind.FOREIGN})
+BEYOND_REPAIR = frozenset({FaultKind.FOREIGN, FaultKind.UNREADABLE})
 # What can be mended without asking: nobody loses anything by it, and no job runs that would not have run.
 HEALED = frozenset({
     FaultKind.GHOST, FaultKind.LOCK, FaultKind.MARKER, FaultKind.PARENT, FaultKind.SCHEDULE, FaultKind.DEDUP,

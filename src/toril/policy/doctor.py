@@ -31,19 +31,27 @@ _FAULTS: Final[dict[FaultKind, tuple[Severity, str]]] = {
     FaultKind.ID: (Severity.WARNING, "the id {subject} is taken by a job that is not there"),
     FaultKind.COUNT: (Severity.WARNING, "the number of {subject} jobs is not the number of jobs that are {subject}"),
     FaultKind.WORKER: (Severity.NOTICE, "worker {subject} is listed, and has long given no sign of life"),
+    FaultKind.UNREADABLE: (Severity.WARNING, "the options of job {subject} cannot be read, so it will fail unrun"),
     FaultKind.FOREIGN: (Severity.ERROR, "{subject}"),
 }  # fmt: skip
+
+
+_FIXES: Final = {
+    FaultKind.UNREADABLE: "toril job show QUEUE ID, then toril job remove QUEUE ID and add it anew",
+    FaultKind.FOREIGN: "rename that key, or give the App a prefix of its own",
+}
 
 
 def finding_of(fault: Fault) -> Finding:
     """The finding that a fault of the layout is."""
     severity, sentence = _FAULTS[fault.kind]
     mendable = fault.kind not in BEYOND_REPAIR
-    told = sentence.format(subject=repr(fault.subject) if mendable else fault.subject, place=fault.place)
+    subject = fault.subject if fault.kind is FaultKind.FOREIGN else repr(fault.subject)
+    told = sentence.format(subject=subject, place=fault.place)
     where = f"queue {fault.queue!r}: " if fault.queue else ""
     return Finding(
         code=fault.kind.value, severity=severity, summary=where + told, where=fault.place,
-        fix=_REPAIR if mendable else "rename that key, or give the App a prefix of its own",
+        fix=_FIXES.get(fault.kind, _REPAIR),
         fault=fault if mendable else None,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from toril.engines.redis.layout import FLEET, KEYS, NUMBERS, may_be_id
+from toril.engines.redis.options import load_options
 from toril.errors import EngineUnusable
 from toril.model import DEAD_LETTERS, Fault, FaultKind, Page
 from toril.policy.walks import Course, Spot, cursor_of, unknown
@@ -71,8 +72,14 @@ class Walk:
             return [self._foreign(spot.queue, error)], None
 
     async def _along(self, queue: str, place: str, at: str) -> tuple[Looked, str | None]:
-        following, faults = await self._run("survey", queue, [KEYS[place], at, _PAGE])
+        following, faults, options = await self._run("survey", queue, [KEYS[place], at, _PAGE])
         found = [self._fault(kind, queue, subject, place) for kind, subject in faults]
+        found += [
+            self._fault(FaultKind.UNREADABLE, queue, subject, place)
+            for text, *ids in options
+            if load_options(text).unreadable
+            for subject in ids
+        ]
         return found, None if following == "0" else following
 
     async def _twice(self, queue: str) -> Looked:

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 from toril.engines.sqlite.family import is_gone
 from toril.engines.sqlite.layout import STATE_OF, first_key, job_id
 from toril.engines.sqlite.layout import Place as Stand
+from toril.engines.sqlite.options import load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import COUNTERS, QueueRow, Tx
 from toril.model import Fault, FaultKind
@@ -29,16 +30,20 @@ Looked: TypeAlias = tuple[list[Fault], Place]
 
 
 def _jobs(tx: Tx, row: QueueRow, after: Place) -> Looked:
-    """Jobs that stand nowhere, or in a place that there is not. A queue that was removed and made again since the look
-    before has other keys: it is looked at from its beginning."""
+    """Jobs that stand nowhere, or in a place that there is not, and such as cannot be read. A queue that was removed and
+    made again since the look before has other keys: it is looked at from its beginning."""
     start, end = max([first_key(row.key), *(after or ())]), first_key(row.key + 1)
     found = tx.all(_SQL["jobs"], (row.key, start, end, _PAGE))
-    lost = [
-        Fault(kind=FaultKind.ORPHAN, queue=row.name, subject=job_id(key, chosen), place=f"jobs:{key}")
-        for key, chosen, place, running, entries in found
-        if not running and (not entries or place not in STATE_OF)
+    faults = [
+        Fault(kind=kind, queue=row.name, subject=job_id(key, chosen), place=f"jobs:{key}")
+        for key, chosen, place, running, options, entries in found
+        for kind, there in (
+            (FaultKind.ORPHAN, not running and (not entries or place not in STATE_OF)),
+            (FaultKind.UNREADABLE, load_options(options).fault is not None),
+        )
+        if there
     ]
-    return lost, [found[-1][0]] if len(found) == _PAGE else None
+    return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
 def _line(tx: Tx, row: QueueRow, after: Place) -> Looked:

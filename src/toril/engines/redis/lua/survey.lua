@@ -1,13 +1,15 @@
 -- Look at some of the ids that stand in one place.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, the place, where to go on (`0` to begin), how many
--- Returns where to go on, `0` at the end; for each fault its kind and the id
+-- Returns where to go on, `0` at the end; for each fault its kind and the id; for each text of options of jobs that have
+--         not ended, the text and their ids
 -- Events  none
 -- include begin
 -- include guard
 -- include leftovers
 local place, from, most = ARGV[2], ARGV[3], tonumber(ARGV[4])
 local kind, ids, following, faults = call('TYPE', P .. place).ok, {}, '0', {}
+local ended, options, of_text = place == K.completed or place == K.failed, {}, {}
 local mistake = wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed, K.deadlines)
 if mistake then return mistake end
 if kind == 'list' then
@@ -30,8 +32,16 @@ for _, id in ipairs(ids) do
       end
       if places > 1 then faults[#faults + 1] = {'two_places', id} end
       if place == K.active and not is_locked(id) then faults[#faults + 1] = {'lost_job', id} end
+      local text = not ended and call('HGET', P .. id, F.opts)
+      if text then
+        if not of_text[text] then
+          of_text[text] = {text}
+          options[#options + 1] = of_text[text]
+        end
+        of_text[text][#of_text[text] + 1] = id
+      end
       if place == K.waiting_children and FAULT.stuck_parent(id) then faults[#faults + 1] = {'stuck_parent', id} end
     end
   end
 end
-return {following, faults}
+return {following, faults, options}

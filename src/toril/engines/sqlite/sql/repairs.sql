@@ -1,7 +1,7 @@
 -- repairs: what does not fit together, a bounded part at a time. From place 5 on a job has ended.
 
 -- name: jobs
-SELECT j.key, j.id, j.place, a.key IS NOT NULL,
+SELECT j.key, j.id, j.place, a.key IS NOT NULL, CASE WHEN j.place <= 4 THEN j.options END,
     (SELECT count(*) FROM line l WHERE l.queue = ? AND l.place = j.place AND l.rank = j.rank AND l.key = j.key)
 FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key > ? AND j.key < ? ORDER BY j.key LIMIT ?
 

@@ -42,3 +42,4 @@ function FAULT.dead_worker(worker)
 end
 
 function FAULT.foreign_key() return false end  -- else this script would have ended before
+function FAULT.unreadable_job() return false end  -- which only readers of JSON in Python decide
