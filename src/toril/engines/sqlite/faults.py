@@ -30,8 +30,8 @@ Looked: TypeAlias = tuple[list[Fault], Place]
 
 
 def _jobs(tx: Tx, row: QueueRow, after: Place) -> Looked:
-    """Jobs that stand nowhere, or in a place that there is not, and such as cannot be read. A queue that was removed and
-    made again since the look before has other keys: it is looked at from its beginning."""
+    """Jobs that stand nowhere, or in a place that there is not, and such as cannot be read. A queue that was removed
+    and made again since the look before has other keys: it is looked at from its beginning."""
     start, end = max([first_key(row.key), *(after or ())]), first_key(row.key + 1)
     found = tx.all(_SQL["jobs"], (row.key, start, end, _PAGE))
     faults = [
