@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.fleet import fleet
+from tests.faults.fleet import SLOW, fleet
+from tests.faults.nursery import until
 from tests.servers import RedisServer
 from toril import App, EngineRefused, EngineUnavailable, EngineUnusable, JobContext
 from toril.engines.sqlite.engine import SqliteEngine
@@ -148,8 +149,10 @@ async def test_it_is_told_seldom(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.covers("F45", "R245")
 @pytest.mark.parametrize("gone", ["killed", "frozen"])
-async def test_an_idle_worker_whose_redis_is_gone_stops_at_once(server: RedisServer, gone: str) -> None:
-    """It has nothing to hand in."""
+async def test_an_idle_worker_whose_redis_is_gone_stops_at_once(
+    server: RedisServer, gone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a claim under way, and nothing to hand in."""
     server.start()
     app, _ = worker(server.url)
     app.queue("another", {"n": _nothing})
@@ -158,9 +161,18 @@ async def test_an_idle_worker_whose_redis_is_gone_stops_at_once(server: RedisSer
         while server.clients().count("cmd=bzpopmin") == 0:  # noqa: ASYNC110 - the server has no event
             await asyncio.sleep(0.01)
     server.signal(signal.SIGKILL if gone == "killed" else signal.SIGSTOP)
+    claimed, exchange = asyncio.Event(), app.store.exchange
+
+    async def noted(*args: Any, **options: Any) -> Any:
+        claimed.set()
+        return await exchange(*args, **options)
+
+    monkeypatch.setattr(app.store, "exchange", noted)
     assert app._process is not None
-    app._process.look_again()  # so that a claim is on its way
+    app._process.look_again()
     try:
+        async with asyncio.timeout(60):
+            await claimed.wait()
         app.stop()
 
         async with asyncio.timeout(60):  # a tenth of the grace
@@ -176,6 +188,7 @@ def test_an_idle_run_whose_redis_is_gone_stops_at_once(server: RedisServer, tmp_
     with fleet(server.url, tmp_path, "--processes", "2", "--grace", "300") as run:
         run.until_up(2)
         server.kill()
+        until(lambda: run.said("the store does not answer", 2), "its workers miss it", timeout=SLOW)
         run.send(signal.SIGTERM)
 
         assert run.ended() == 0
