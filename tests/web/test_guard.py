@@ -73,6 +73,18 @@ async def test_who_has_an_account_cannot_guess_the_passwords_of_others() -> None
     assert guesses == [401] * 20 + [429] * 10
 
 
+async def test_names_that_are_made_up_do_not_have_wrong_tries_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toril.web.guard._REMEMBERED", 10)
+    access = Basic({"root": ("open sesame 12", Role.ADMIN)})
+    async with served(access=access) as here, here.client() as client:
+        guesses = [(await client.get("/queues", auth=("root", "wrong"))).status_code for _ in range(20)]
+        made_up = [(await client.get("/queues", auth=(f"x{n}", "wrong"))).status_code for n in range(30)]
+        guesses.append((await client.get("/queues", auth=("root", "wrong"))).status_code)
+
+    assert made_up == [401] * 30
+    assert guesses == [401] * 20 + [429]
+
+
 async def test_a_token_that_is_known_does_not_undo_wrong_tries() -> None:
     async with served(access=Tokens({TOKEN: Role.READ, "a" * 16: Role.ADMIN})) as here, here.client() as client:
         guesses = []

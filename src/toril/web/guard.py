@@ -87,7 +87,7 @@ class Guard:
         tries = [*self._tries(key, now), now]
         self._failed.pop(key, None)
         if len(self._failed) >= _REMEMBERED:
-            self._failed.pop(next(iter(self._failed)))  # whose last try is longest ago
+            self._failed.pop(self._least(now))
         self._failed[key] = tries
 
     def check_tries(self, address: str, name: str = "") -> None:
@@ -97,6 +97,14 @@ class Guard:
         if len(tries) >= _TRIES:
             wait = max(1, round(_MINUTE - (now - tries[0])))
             raise Problem(429, "too_many_tries", "too many wrong tries", headers={"retry-after": str(wait)})
+
+    def _least(self, now: float) -> tuple[str, str]:
+        """What is forgotten first: what is over, else those with the fewest tries. If it were the oldest, whoever makes
+        names up could have the tries for one forgotten, and go on guessing."""
+        oldest = next(iter(self._failed))
+        if now - self._failed[oldest][-1] >= _MINUTE:
+            return oldest
+        return min(self._failed, key=lambda key: len(self._failed[key]))
 
     def _tries(self, key: tuple[str, str], now: float) -> list[float]:
         return [at for at in self._failed.get(key, ()) if now - at < _MINUTE]
