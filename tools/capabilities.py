@@ -12,6 +12,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ ELSEWHERE: Final = ("F", "B", "P", "Q")  # faults and bad input have a page of t
 OWED: Final = [*(f"R{number:03}" for number in range(1, 267)), *(f"X{number:02}" for number in range(1, 34))]
 
 
+@cache
 def marks(tests: Path = ROOT / "tests") -> dict[str, list[str]]:
     """For each row, the tests that name it."""
     found: dict[str, list[str]] = {}

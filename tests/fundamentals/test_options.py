@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -95,11 +96,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.covers("B42", "B43", "B44", "B45", "B46", "B47", "B48", "B50")
-@pytest.mark.parametrize(("options", "says"), BAD.values(), ids=BAD)
-async def test_an_option_out_of_its_range_adds_nothing(
-    app: App, queue: Queue, way: str, options: dict[str, Any], says: str
-) -> None:
-    for each in (queue, queue.scoped(actor="me")):
+async def test_an_option_out_of_its_range_adds_nothing(app: App, queue: Queue, way: str) -> None:
+    for each, (options, says) in product((queue, queue.scoped(actor="me")), BAD.values()):
         async with unchanged(app):
             with pytest.raises(InvalidOption, match=says) as caught:
                 await ADDS[way](each, "send", {}, **options)

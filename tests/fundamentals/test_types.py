@@ -312,7 +312,7 @@ def test_the_type_checker_knows_payloads_options_and_results(tmp_path: Path) -> 
     snippet = tmp_path / "snippet.py"
     snippet.write_text(textwrap.dedent(SNIPPET))
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file=", str(snippet)]
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(snippet)]
     said = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root).stdout.splitlines()
     lines = textwrap.dedent(SNIPPET).splitlines()
 

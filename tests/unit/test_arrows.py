@@ -174,12 +174,15 @@ def imports(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-@pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: value if isinstance(value, str) else "")
-def test_a_module_imports_only_what_its_part_may(name: str, path: Path) -> None:
-    ours = {imported.removeprefix("toril.") for imported in imports(path) if imported.split(".")[0] == "toril"}
-    used = {part(imported) for imported in ours - {"toril"}}
+def test_a_module_imports_only_what_its_part_may() -> None:
+    offenders = {}
+    for name, path in modules():
+        ours = {imported.removeprefix("toril.") for imported in imports(path) if imported.split(".")[0] == "toril"}
+        used = {part(imported) for imported in ours - {"toril"}} - {part(name)}
+        if used - ARROWS[part(name)]:
+            offenders[name] = sorted(used - ARROWS[part(name)])
 
-    assert used - {part(name)} <= ARROWS[part(name)], f"{name} imports {sorted(used)}"
+    assert offenders == {}
 
 
 def test_no_module_takes_time_or_chance_by_itself() -> None:
