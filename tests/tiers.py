@@ -49,6 +49,7 @@ _THOROUGH: Final = (
     "tests/docs/test_snippets.py",
     "tests/example/",
     "tests/faults/",
+    "tests/faults/test_damage.py::test_a_damaged_file",
     "tests/fundamentals/test_pytest_plugin.py::test_the_plugin_loads_nothing",
     "tests/integrations/test_django.py::test_the_example",
     "tests/integrations/test_flask.py",
@@ -63,8 +64,10 @@ _THOROUGH: Final = (
     "tests/torture/test_run.py",
     "tests/unit/test_redis_waiting.py::test_a_planted_bug",
     "tests/unit/test_row_mutants.py",
+    "tests/unit/test_schedules.py::test_no_change_of_the_clocks",
     "tests/web/test_fuzz.py",
     "tests/web/test_schema.py",
+    "tests/web/test_strangers.py::test_nothing_that_a_stranger_sends",
     "tests/worker/test_lease_table.py::test_a_bug",
     "tests/worker/test_stop_requests.py::test_a_bug",
     "tests/worker/test_supervised_leases.py::test_a_bug",
@@ -103,6 +106,8 @@ _QUICK: Final = (
     "tests/sim/test_loom.py::test_no_seed_breaks_a_promise_of_flows[0]",
     "tests/sim/test_redis.py::test_no_seed_breaks_a_promise_on_redis[0]",
     "tests/sim/test_seeds.py::test_no_seed_breaks_a_promise[0]",
+    "tests/unit/test_schedules.py::test_no_change_of_the_clocks_doubles_or_drops_a_run[Australia/Lord_Howe]",
+    "tests/unit/test_schedules.py::test_no_change_of_the_clocks_doubles_or_drops_a_run[Europe/Berlin]",
 )
 
 

@@ -439,7 +439,7 @@ class SqliteMachine(EngineMachine):
 
 
 _SETTINGS = settings(
-    max_examples=int(os.environ.get("TORIL_MACHINE_EXAMPLES", "50")),
+    max_examples=int(os.environ.get("TORIL_MACHINE_EXAMPLES", "15" if os.environ.get("TORIL_QUICK") else "50")),
     stateful_step_count=50,
     deadline=None,
     derandomize="TORIL_MACHINE_EXAMPLES" not in os.environ,
@@ -459,4 +459,4 @@ class TestSqlite(SqliteMachine.TestCase):  # type: ignore[misc, valid-type]
 
 @pytest.mark.covers("R163", "I1", "I10")
 class TestRedis(RedisMachine.TestCase):  # type: ignore[misc, valid-type]
-    settings = settings(_SETTINGS, max_examples=max(1, _SETTINGS.max_examples // 6))
+    settings = settings(_SETTINGS, max_examples=max(5, _SETTINGS.max_examples // 6))
