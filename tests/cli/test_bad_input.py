@@ -52,10 +52,20 @@ def test_a_wrong_command_line_is_told_in_a_line_with_its_usage(toril: Toril, url
 @pytest.mark.covers("R164")
 @pytest.mark.parametrize(
     ("command", "told"),
-    [("queues", "which other commands cannot see"), ("reaper", "a store in memory belongs to one process")],
-)
+    [
+        ("queues", "which other commands cannot see"), ("reaper", "a store in memory belongs to one process"),
+        ("dashboard", "memory:// belongs to one process, so this dashboard would show a store without jobs"),
+    ],
+)  # fmt: skip
 def test_no_other_process_is_given_a_store_in_memory(toril: Toril, command: str, told: str) -> None:
     assert told in toril(command, "--url", "memory://", code=2).stderr
+
+
+@pytest.mark.covers("R164")
+def test_the_dashboard_of_an_app_in_memory_is_refused(toril: Toril, folder: Path) -> None:
+    (folder / "in_memory.py").write_text("from toril import App\n\napp = App('memory://')\n", "utf-8")
+
+    assert "mount toril.web.site(app) in that process" in toril("dashboard", "in_memory:app", code=2).stderr
 
 
 def test_a_near_miss_of_a_command_is_named(toril: Toril) -> None:

@@ -1,6 +1,7 @@
 """Schedules as an app declares them and its workers keep them."""
 
 import asyncio
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -228,7 +229,10 @@ async def test_times_missed_while_nobody_worked_are_made_up_for_as_declared(
 
 
 @pytest.mark.parametrize("overlap", ["allow", "skip", "queue_one"])
-async def test_a_run_that_meets_the_one_before_does_as_declared(timed: Timed, overlap: str) -> None:
+async def test_a_run_that_meets_the_one_before_does_as_declared(
+    timed: Timed, overlap: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "toril")
     app = App("memory://")
     running: list[str] = []
     started: list[str] = []
@@ -262,6 +266,11 @@ async def test_a_run_that_meets_the_one_before_does_as_declared(timed: Timed, ov
     assert most == (2 if overlap == "allow" else 1)
     assert (runs[1] in started) == (overlap != "skip")
     assert len(set(started)) == len(started)
+    told = [line.getMessage().split(" queue=")[0] for line in caplog.records if vars(line).get("job_id") == runs[1]]
+    if overlap == "skip":
+        assert told == ["scheduled run skipped: the run before had not ended"]
+    else:
+        assert "job completed" in told
 
 
 async def settled(queue: Queue, overlap: str, second: str, running: list[str]) -> bool:

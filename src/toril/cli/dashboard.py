@@ -64,6 +64,11 @@ def dashboard(
         raise click.UsageError(f"{host} can be reached from elsewhere: set TORIL_HTTP_TOKEN for those who may enter")
     write_logs("warning")
     app = load(target) if target is not None else App(place.url, prefix=place.prefix)
+    if app.url.startswith("memory:"):
+        raise click.UsageError(
+            "memory:// belongs to one process, so this dashboard would show a store without jobs: use sqlite:// or "
+            "redis://, or mount toril.web.site(app) in that process"
+        )
     watch = StoreWatch(app, SYSTEM)
     terms = Terms(access=access, hosts=[host, *http_host], proxies=http_proxy)
     asyncio.run(_serve(Server(Site(app, terms, SYSTEM, probe=watch.probe), host, port), watch, access, host))

@@ -74,4 +74,5 @@ class Runs:
 
 
 def _skipped(reason: str) -> Completed:
-    return Completed(encode({"skipped": True, "reason": reason}), summary=f"skipped: {reason}")
+    told = f"skipped: {reason}"
+    return Completed(encode({"skipped": True, "reason": reason}), summary=told, skipped=f"scheduled run {told}")
