@@ -1,6 +1,8 @@
 """Deduplication keys, taken by one side and honoured by the other."""
 
 import asyncio
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -133,6 +135,26 @@ async def test_a_delayed_job_is_put_off_where_the_version_knows_how(node: Node, 
         await queue.add("g", dedup=Dedup("s", mode="reschedule"), delay=70)
 
     assert (await node.queue("q").job(theirs["id"]))["delay"] == 70_000
+
+
+async def test_the_last_one_is_not_early_whoever_ends_the_one_before(node: Node, toril: Toril) -> None:
+    worker = await node.worker("q", {"a": [{"hold": True}, {"return": 1}]})
+    async with toril.queue("q") as queue:
+        job = await queue.add("a", dedup=Dedup("n", mode="keep_last"))
+        await worker.until("active", jobId=job.id)
+        due = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+        added = time.monotonic()
+        await queue.add("b", {"v": 1}, dedup=Dedup("n", mode="keep_last"), at=due, job_id="last")
+        await worker.release(job.id)
+        await worker.until("completed", jobId=job.id)
+        ran_on = (time.monotonic() - added) * 1000
+        await worker.close()
+        (last,) = await queue.store.jobs("q", ["last"])
+
+    assert last is not None
+    assert last.state == "delayed"
+    assert last.due is not None
+    assert 0 <= last.due - due.timestamp() * 1000 <= ran_on
 
 
 async def test_the_last_one_kept_by_one_is_made_by_the_other(node: Node, toril: Toril) -> None:

@@ -22,6 +22,13 @@ local function disown(id)
   if key and call('GET', key_of(key)) == id then call('DEL', key_of(key), next_of(key)) end
 end
 
+-- BullMQ's own workers know of no due time. They count the delay that stands in the options from when they store the job:
+-- with the time that is left until it is due it comes later than that, by as long as its owner ran on, and never earlier.
+local function keep_due(key, options, due)
+  local delay = string.format('{"delay":%.0f,', math.max(0, tonumber(due) - now))
+  call('HSET', next_of(key), F.ready, due, F.opts, delay .. options:sub(2))
+end
+
 -- A job that has ended lets go of a key that it owns until then, to the job that was kept for this moment.
 local function let_go(key, id)
   if call('GET', key_of(key)) ~= id or call('PTTL', key_of(key)) ~= -1 then return end
@@ -29,6 +36,7 @@ local function let_go(key, id)
   local f = call('HMGET', next_of(key), F.name, F.data, F.opts, 'jid', F.expires, F.metadata, F.group, F.ready)
   call('DEL', next_of(key))
   if not f[1] or not f[4] or call('EXISTS', P .. f[4]) == 1 then return end
+  if f[3] and f[8] then f[3] = f[3]:gsub('^{"delay":%d+,', '{', 1) end  -- see keep_due
   local options = options_of(f[3])
   take_key(key, f[4])
   store(f[4], nil, f[1], f[2] or '{}', f[3] or '{}', as_number(options.delay) or 0, as_number(f[8]) or '',

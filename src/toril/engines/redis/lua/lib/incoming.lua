@@ -22,7 +22,10 @@ end
 local function hold(id, held)
   if held == cjson.null or owner_of(held[1]) then return end
   take_key(held[1], id, held[2] ~= '' and math.max(1, tonumber(held[2]) - now) or nil)
-  if #held[3] > 0 then call('HSET', next_of(held[1]), unpack(held[3])) end
+  if #held[3] == 0 then return end
+  call('HSET', next_of(held[1]), unpack(held[3]))
+  local f = call('HMGET', next_of(held[1]), F.opts, F.ready)
+  if f[2] then keep_due(held[1], f[1], f[2]) end
 end
 
 -- By the time at which it ended, behind those of the same millisecond.

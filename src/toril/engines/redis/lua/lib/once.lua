@@ -14,7 +14,7 @@ function REPEATED.keep_last(key, _, _, state, id, name, data, options, _, due, e
   if expires ~= '' then call('HSET', next_of(key), F.expires, expires) end
   if metadata ~= '' then call('HSET', next_of(key), F.metadata, metadata) end
   if group ~= '' then call('HSET', next_of(key), F.group, group) end
-  if due ~= '' then call('HSET', next_of(key), F.ready, due) end
+  if due ~= '' then keep_due(key, options, due) end
 end
 
 -- Store a job unless its key has an owner: {id, how, state} of the job that there is then.
