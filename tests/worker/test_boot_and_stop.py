@@ -124,19 +124,21 @@ def test_a_blocked_loop_does_not_keep_a_signal_from_being_heard(tmp_path: Path, 
     grace = 1.0 if signals == 1 else 30.0
     (tmp_path / "blocked.py").write_text(BLOCKED)
     command = [sys.executable, "blocked.py", f"sqlite:///{tmp_path / 'jobs.db'}", "60", str(grace)]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, env=os.environ, text=True)
-    assert process.stdout is not None
-    with process.stdout as lines:
-        assert lines.readline() == "blocking\n"
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, env=os.environ, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "blocking\n"
 
-    began = time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    while signals > 1 and process.poll() is None and time.monotonic() < began + 30:  # two may be heard as one
-        time.sleep(0.05)
-        process.send_signal(signal.SIGTERM)
-    code = process.wait(30)
+            began = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            while signals > 1 and process.poll() is None and time.monotonic() < began + 30:  # two may be heard as one
+                time.sleep(0.05)
+                process.send_signal(signal.SIGTERM)
+            code = process.wait(30)
+            took = time.monotonic() - began
+        finally:
+            process.kill()  # or whichever test comes next is told of it
 
-    took = time.monotonic() - began
     print(f"{signals} signals, exit after {took:.2f} s")
     assert code == 1
     assert took < (grace if signals == 1 else 0) + within + 5  # what a busy machine adds is no fault

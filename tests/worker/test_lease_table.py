@@ -174,6 +174,8 @@ def damage_is_left_out(module: ModuleType, seed: int) -> None:
             writer.put(each)
         known = {each.lease: each for each in entries}
         spoiled = chance.randrange(128, 128 + 256 * writer.slots)
+        if seed % 2 and writer._chains:  # of these bytes four say where a chain goes on
+            spoiled = 128 + 256 * chance.choice(list(writer._chains)) + chance.randrange(8, 12)
         writer._memory[spoiled] ^= 1 << chance.randrange(8)
         seen = reader.held()
         if any(known.get(each.lease) != each for each in seen):
