@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toril import App, JobContext, RateLimit
+from toril.model import ms_of
 
 QUEUE = "rate"
 
@@ -62,7 +63,7 @@ async def measure(url: str, options: argparse.Namespace) -> dict[str, float]:
         cursor = None
         while True:
             page = await queue.jobs("completed", cursor=cursor, limit=1000)
-            starts += [job.started_at or 0 for job in page.items]
+            starts += [ms_of(job.started_at) or 0 for job in page.items]
             cursor = page.cursor
             if cursor is None:
                 break

@@ -98,7 +98,9 @@ class SyncGroups:
 
 # What `Job.__init__` sets, which no annotation in the class body tells.
 FIELDS = {"id": "str", "name": "str", "data": "Any", "added": "bool", "outcome": "AddOutcome"}
-NOT_TWINNED = {"queue", "sync", "store", "listeners", "call", "name", "schedules", "groups", "redaction"}
+NOT_TWINNED = {
+    "queue", "sync", "store", "listeners", "call", "name", "schedules", "groups", "redaction", "row", "run_rows",
+}  # fmt: skip
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -177,6 +179,7 @@ _MADE = {
 IMPORTS = """from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
@@ -184,11 +187,8 @@ from toril.context import JobContext, SyncJobContext
 from toril.groups import GroupOptions, QueueGroups
 from toril.job import Job
 from toril.metrics import QueueMetrics
-from toril.model import (
-    AddOutcome, Counts, Event, Found, GroupLimits, GroupView, JobRecord, Page, RateLimit, ScheduleView, Settings, Usage,
-    WorkerView,
-)
-from toril.model import Run as RunRecord
+from toril.model import AddOutcome, Counts, Found, GroupLimits, Page, RateLimit, Usage
+from toril.records import GroupView, JobDetails, QueueEvent, QueueSettings, RunRecord, ScheduleRecord, WorkerInfo
 from toril.policy.search import JobFilter
 from toril.searching import PATIENCE, Counted, Failures, StateName
 from toril.policy.figures import Range
@@ -210,8 +210,7 @@ def written() -> str:
     schedules = [twin(method, "_schedules") for method in methods("schedule.py", "QueueSchedules")]
     groups = [twin(method, "_groups") for method in methods("groups.py", "QueueGroups")]
     parts = {"job": job, "queue": queue, "schedules": schedules, "groups": groups}
-    body = HEAD.format(imports=IMPORTS, **{name: "\n".join(filter(None, each)) for name, each in parts.items()})
-    return body.replace("Found[Run]", "Found[RunRecord]")
+    return HEAD.format(imports=IMPORTS, **{name: "\n".join(filter(None, each)) for name, each in parts.items()})
 
 
 def formatted() -> str:

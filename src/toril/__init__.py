@@ -45,12 +45,13 @@ if TYPE_CHECKING:
     from toril.history import Gap
     from toril.http import raise_for_status
     from toril.job import Job
-    from toril.model import DeadLetter, Dedup, Finding, GroupLimits, GroupView, Keep, RateLimit, Repaired, Severity
+    from toril.model import Dedup, Finding, GroupLimits, Keep, RateLimit, Repaired, Severity
     from toril.policy.breaker import Breaker
     from toril.policy.letters import LetterFilter
     from toril.policy.retry import Exponential, Fixed, Retry, Strategy
     from toril.policy.search import JobFilter
     from toril.queue import Queue
+    from toril.records import DeadLetter, GroupView
     from toril.result import Result
     from toril.states import State
     from toril.sync import SyncJob, SyncQueue
@@ -85,13 +86,13 @@ _WHERE = {
         "toril.errors",
     ),
     "Dedup": "toril.model",
-    "DeadLetter": "toril.model",
+    "DeadLetter": "toril.records",
     "Finding": "toril.model",
     "Keep": "toril.model",
     "Repaired": "toril.model",
     "Severity": "toril.model",
     "GroupLimits": "toril.model",
-    "GroupView": "toril.model",
+    "GroupView": "toril.records",
     "RateLimit": "toril.model",
     "State": "toril.states",
     "SyncJob": "toril.sync",

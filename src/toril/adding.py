@@ -11,7 +11,19 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from toril.codec import Serializer, encode
 from toril.errors import InvalidName, InvalidOption, shown
-from toril.model import KEEP_ALL, MAX_DELAY, MAX_TIMEOUT, REMOVE, Backoff, Dedup, GroupLimits, Keep, NewJob, RateLimit
+from toril.model import (
+    KEEP_ALL,
+    MAX_DELAY,
+    MAX_TIMEOUT,
+    REMOVE,
+    Backoff,
+    Dedup,
+    GroupLimits,
+    Keep,
+    NewJob,
+    RateLimit,
+    ms_of,
+)
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Exponential, Fixed, Retry, Seconds, Strategy, Waiting, milliseconds
 from toril.policy.strategies import BackoffStrategy, check_known
@@ -246,7 +258,7 @@ def _due(options: AddOptions) -> int | None:
         raise InvalidOption("delay and at exclude each other")
     if not isinstance(at, datetime) or at.utcoffset() is None:
         raise InvalidOption(f"at must be a datetime with a time zone, not {shown(at)}")
-    due = round(at.timestamp() * 1000)
+    due = ms_of(at)
     if not 0 <= due <= _LAST:
         raise InvalidOption(f"at must be from 1970 to 2109, not {shown(at)}")
     return due

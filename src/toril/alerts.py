@@ -157,13 +157,13 @@ class Alerts:
         """A run is over. Nearly all are short, and cost no more than this."""
         if event.duration is None:
             return None
-        figures, now = self._of(event.queue), self._clock().now()
+        figures, now, took = self._of(event.queue), self._clock().now(), round(event.duration * 1000)
         figures.runs.add(now)
-        figures.durations.add(now, event.duration)
+        figures.durations.add(now, took)
         if event.queue not in self._home.queues:
             return None
         most = self._home.queues[event.queue].options.lease * self._rules.lease_share
-        return self._slow(event.queue, round(most)) if event.duration > most else None
+        return self._slow(event.queue, round(most)) if took > most else None
 
     async def _slow(self, queue: str, most: int) -> None:
         p95 = self._of(queue).durations.p95(self._clock().now(), minimum=self._rules.minimum)

@@ -6,8 +6,9 @@ from typing import Protocol
 
 from toril.engine import Store
 from toril.events import Events, WorkerEvent
-from toril.model import Circuit, CircuitState
+from toril.model import CircuitState
 from toril.policy.retry import Seconds, milliseconds
+from toril.records import CircuitRecord, circuit_record
 
 __all__ = ["AppBreakers", "BreakerFigures"]
 
@@ -39,9 +40,9 @@ class AppBreakers:
     def __init__(self, home: _Home) -> None:
         self._home = home
 
-    async def list(self) -> list[Circuit]:
+    async def list(self) -> list[CircuitRecord]:
         """All that something is known of, by their keys."""
-        return await self._home.store.circuits()
+        return [circuit_record(circuit) for circuit in await self._home.store.circuits()]
 
     async def figures(self) -> BreakerFigures:
         """All of them in numbers, as a monitor wants them."""
@@ -55,12 +56,12 @@ class AppBreakers:
             failures=sum(circuit.failures for circuit in circuits),
         )
 
-    async def trip(self, key: str, seconds: Seconds | None = None) -> Circuit:
+    async def trip(self, key: str, seconds: Seconds | None = None) -> CircuitRecord:
         """Open one by hand, for so long, or for as long as its own terms say."""
         pause = None if seconds is None else milliseconds("a time to stay open", seconds, 1)
         circuit = await self._home.store.trip(key, pause=pause)
         self._tell(key, CircuitState.OPEN)
-        return circuit
+        return circuit_record(circuit)
 
     async def reset(self, key: str) -> bool:
         """Close one by hand. False if nothing was known of it."""

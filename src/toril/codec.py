@@ -4,13 +4,25 @@ import base64
 import json.encoder
 import math
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import CoroutineType
 from typing import Any, Final, Protocol
 
 from toril.errors import NotSerializable, PayloadTooLarge, Undecodable, UsageError, shown
 
-__all__ = ["MAX_DEPTH", "MAX_PAYLOAD", "JsonValue", "Serializer", "Undecodable", "decode", "encode", "unwrap", "wrap"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_PAYLOAD",
+    "JsonValue",
+    "Serializer",
+    "Undecodable",
+    "decode",
+    "encode",
+    "metadata_of",
+    "readable",
+    "unwrap",
+    "wrap",
+]
 
 MAX_PAYLOAD: Final = 1024 * 1024
 MAX_DEPTH: Final = 100  # Lua's JSON reader stops at 1,000, and so does Python's stack
@@ -57,6 +69,20 @@ def decode(text: str | bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -
         return _loads(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError) as error:
         raise Undecodable(f"{what} is not JSON: {error}") from None
+
+
+def readable(text: str) -> Any:
+    """The value of stored JSON text; the text itself where it is none."""
+    try:
+        return decode(text)
+    except Undecodable:
+        return text
+
+
+def metadata_of(text: str | None) -> Mapping[str, Any]:
+    """What travels beside a payload; nothing where it is not a JSON object."""
+    value = {} if text is None else readable(text)
+    return value if isinstance(value, dict) else {}
 
 
 def wrap(data: bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -> str:

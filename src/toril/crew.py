@@ -8,8 +8,9 @@ from toril.declaring import PLAIN
 from toril.engine import Store
 from toril.errors import NotFound, shown
 from toril.job import Job
-from toril.model import JobRecord, Order, WorkerView
+from toril.model import JobRecord, Order
 from toril.queue import Queue
+from toril.records import WorkerInfo, as_record
 from toril.states import State
 
 __all__ = ["Crew"]
@@ -26,9 +27,9 @@ class Crew:
     @abstractmethod
     def store(self) -> Store: ...
 
-    async def workers(self) -> list[WorkerView]:
+    async def workers(self) -> list[WorkerInfo]:
         """The worker processes that are alive."""
-        return await self.store.workers()
+        return [as_record(WorkerInfo, worker) for worker in await self.store.workers()]
 
     async def running_jobs(self, worker: str | None = None) -> list[Job[Any]]:
         """The jobs that run now, of all queues, the longest first; those of one worker process, if it is named. It may
@@ -38,18 +39,18 @@ class Crew:
             cursor: str | None = None
             while True:
                 page = await self.store.page(name, State.ACTIVE, cursor=cursor, limit=_PAGE)
-                found += [record for record in page.items if worker in {None, record.worker}]
+                found += [row for row in page.items if worker in {None, row.worker}]
                 cursor = page.cursor
                 if cursor is None:
                     break
-        found.sort(key=lambda record: (record.started_at or record.added_at, record.queue, record.id))
-        return [self._as_job(record) for record in found]
+        found.sort(key=lambda row: (row.started_at or row.added_at, row.queue, row.id))
+        return [self._as_job(row) for row in found]
 
-    def _as_job(self, record: JobRecord) -> Job[Any]:
+    def _as_job(self, row: JobRecord) -> Job[Any]:
         app: Any = self
-        known = record.queue in self.queues
-        queue = self.queues[record.queue] if known else Queue(app, record.queue, PLAIN)
-        return Job(queue, record.id, record.name, queue.decoded(record), record=record)
+        known = row.queue in self.queues
+        queue = self.queues[row.queue] if known else Queue(app, row.queue, PLAIN)
+        return Job(queue, row.id, row.name, queue.decoded(row.name, row.data), record=row)
 
     async def quiet_worker(self, worker: str) -> None:
         """Have one worker process claim nothing more; what it runs goes on. `NotFound` if it is not alive."""

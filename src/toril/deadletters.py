@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from toril.clock import SYSTEM
-from toril.codec import Undecodable, decode, encode
+from toril.codec import decode, encode, metadata_of, readable
 from toril.engine import Store
 from toril.errors import InvalidOption, NotFound, TorilError, UsageError, shown
-from toril.model import Backoff, Call, Changed, DeadLetter, Found, Keep, Refused, Replay
+from toril.model import Backoff, Call, Changed, DeadLetterRow, Found, Keep, Refused, Replay, moment
 from toril.policy.errorgroups import Failed, grouped
 from toril.policy.letters import LetterFilter, cursor_of
 from toril.policy.masking import masked
@@ -17,6 +17,7 @@ from toril.policy.retry import Exponential, Fixed, Strategy, Waiting
 from toril.policy.strategies import check_known
 from toril.protocols import Order
 from toril.queue import Queue
+from toril.records import DeadLetter, as_record
 from toril.searching import LOOKED, PATIENCE, Counted, Failures
 from toril.showing import Redaction
 
@@ -75,7 +76,15 @@ class AppDeadLetters:
     ) -> Found[DeadLetter]:
         """A page of those that the filter means, the last that failed first. One call looks at 5,000 letters at most,
         and for so many seconds: a page may be short, or empty, and still have a cursor to go on with."""
-        found: list[DeadLetter] = []
+        found = await self.rows(where, cursor=cursor, limit=limit, order=order, patience=patience)
+        return Found(tuple(map(self._read, found)), found.cursor, found.looked)
+
+    async def rows(
+        self, where: LetterFilter | None = None, *, cursor: str | None = None, limit: int = 50,
+        order: Order = "newest", patience: float = PATIENCE,
+    ) -> Found[DeadLetterRow]:  # fmt: skip
+        """The same as the store has them, in milliseconds: for Toril's own pages and commands."""
+        found: list[DeadLetterRow] = []
         looked, until = 0, SYSTEM.monotonic() + patience
         while looked < LOOKED:
             page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
@@ -93,15 +102,19 @@ class AppDeadLetters:
 
     async def show(self, letter_id: str) -> DeadLetter:
         """One of them; `NotFound` if there is none of this id."""
+        return self._read(await self.row(letter_id))
+
+    async def row(self, letter_id: str) -> DeadLetterRow:
+        """The same as the store has it."""
         (found,) = await self._home.store.letters_of([letter_id])
         if found is None:
             raise NotFound(f"there is no dead letter {shown(letter_id)}; it may have been replayed or discarded")
         return found
 
-    def fits(self, letter: DeadLetter) -> bool | None:
+    def fits(self, letter: DeadLetterRow) -> bool | None:
         """Whether its payload is what its handler takes; None where this app does not declare that."""
-        known = letter.queue in self._home.queues
-        entry = self._home.queues[letter.queue].handlers.find(letter.name) if known else None
+        queue = self._queue_of(letter)
+        entry = None if queue is None else queue.handlers.find(letter.name)
         if entry is None:
             return None
         try:
@@ -118,17 +131,17 @@ class AppDeadLetters:
 
     async def counted(self, where: LetterFilter, *, cursor: str | None = None, patience: float = PATIENCE) -> Counted:
         """How many of the next 5,000 are meant, and where to go on; all at once where nothing is asked for."""
-        asked_at = (await self._home.store.health()).now
+        asked_at = moment((await self._home.store.health()).now)
         if where == LetterFilter():
             every = await self._home.store.count_letters()
             return Counted(count=every, looked=every, cursor=None, asked_at=asked_at)
-        page = await self.page(where, cursor=cursor, limit=LOOKED, patience=patience)
+        page = await self.rows(where, cursor=cursor, limit=LOOKED, patience=patience)
         return Counted(count=len(page.items), looked=page.looked, cursor=page.cursor, asked_at=asked_at)
 
     async def groups(self, where: LetterFilter | None = None, *, patience: float = PATIENCE) -> Failures:
         """Those that the filter means, put together by their error; of more than 5,000 the last that failed, or as many
         as can be looked at in so many seconds."""
-        page = await self.page(where, limit=LOOKED, patience=patience)
+        page = await self.rows(where, limit=LOOKED, patience=patience)
         failed = [
             Failed(letter.id, letter.failure.kind, self._error(letter), letter.failed_at) for letter in page.items
         ]
@@ -154,7 +167,7 @@ class AppDeadLetters:
         wire = self._wire(backoff)
         invalid: dict[str, str] = {}
 
-        async def step(letters: Sequence[DeadLetter]) -> list[Changed]:
+        async def step(letters: Sequence[DeadLetterRow]) -> list[Changed]:
             wishes: dict[str, list[Replay]] = {}
             for letter in letters:
                 try:
@@ -171,21 +184,29 @@ class AppDeadLetters:
     async def discard(self, which: Which, *, told: Told | None = None) -> Replayed:
         """Delete them for good."""
 
-        async def step(letters: Sequence[DeadLetter]) -> list[Changed]:
+        async def step(letters: Sequence[DeadLetterRow]) -> list[Changed]:
             ids = [letter.id for letter in letters]
             return [await self._home.call(lambda call: self._home.store.discard(ids, call=call))]
 
         return Replayed(*await self._act(which, step, told))
 
-    def _seen(self, letter: DeadLetter) -> Any:
-        """A payload as it may be shown: what is not shown cannot be found either."""
-        try:
-            value = masked(decode(letter.data))
-        except Undecodable:
-            value = letter.data
-        return self._home.redaction.seen(value, "data", letter.queue, letter.name)
+    def _read(self, row: DeadLetterRow) -> DeadLetter:
+        queue = self._queue_of(row)
+        return as_record(
+            DeadLetter, row, data=readable(row.data) if queue is None else queue.decoded(row.name, row.data),
+            metadata=metadata_of(row.metadata), checkpoint=None if row.checkpoint is None else readable(row.checkpoint),
+        )  # fmt: skip
 
-    def _error(self, letter: DeadLetter) -> str:
+    def _queue_of(self, letter: DeadLetterRow) -> Queue | None:
+        """The queue that it came from, where this app declares it."""
+        queues = self._home.queues  # whose `get` raises as well
+        return queues[letter.queue] if letter.queue in queues else None  # noqa: SIM401
+
+    def _seen(self, letter: DeadLetterRow) -> Any:
+        """A payload as it may be shown: what is not shown cannot be found either."""
+        return self._home.redaction.seen(masked(readable(letter.data)), "data", letter.queue, letter.name)
+
+    def _error(self, letter: DeadLetterRow) -> str:
         return redacted(self._home.redaction.text(letter.failure.reason, "error", letter.queue, letter.name) or "")
 
     def _wire(self, backoff: Waiting | str | None) -> Backoff | None:
@@ -201,10 +222,9 @@ class AppDeadLetters:
     async def _replay(self, queue: str, replays: Sequence[Replay]) -> Changed:
         return await self._home.call(lambda call: self._home.store.replay(queue, replays, call=call))
 
-    def _wish(self, letter: DeadLetter, attempts: int | None, backoff: Backoff | None, edit: Edit | None) -> Replay:
+    def _wish(self, letter: DeadLetterRow, attempts: int | None, backoff: Backoff | None, edit: Edit | None) -> Replay:
         """What to send for one letter. Its payload is held to the handler's type, where this app declares it."""
-        known = letter.queue in self._home.queues
-        queue = self._home.queues[letter.queue] if known else None
+        queue = self._queue_of(letter)
         if edit is None:
             entry = None if queue is None else queue.handlers.find(letter.name)
             if entry is not None:
@@ -219,7 +239,7 @@ class AppDeadLetters:
         return Replay(letter.id, text, attempts, backoff)
 
     async def _act(
-        self, which: Which, step: Callable[[Sequence[DeadLetter]], Awaitable[list[Changed]]], told: Told | None
+        self, which: Which, step: Callable[[Sequence[DeadLetterRow]], Awaitable[list[Changed]]], told: Told | None
     ) -> tuple[int, tuple[Refused, ...]]:
         count = 0
         refused: list[Refused] = []
@@ -231,10 +251,10 @@ class AppDeadLetters:
                 told(count)
         return count, tuple(refused)
 
-    async def _chunks(self, which: Which, missing: list[Refused]) -> AsyncIterator[list[DeadLetter]]:
+    async def _chunks(self, which: Which, missing: list[Refused]) -> AsyncIterator[list[DeadLetterRow]]:
         """The letters meant, some at a time; ids that name none go to `missing`."""
         if isinstance(which, LetterFilter):
-            chunk: list[DeadLetter] = []
+            chunk: list[DeadLetterRow] = []
             newest = (await self._home.store.letters(order="newest", limit=1)).items
             async for letter in self._walk(which, "oldest", None):
                 if not newest or letter.failed_at > newest[0].failed_at:
@@ -253,7 +273,7 @@ class AppDeadLetters:
             missing += [Refused(each, None) for each, letter in zip(part, found, strict=True) if letter is None]
             yield [letter for letter in found if letter is not None]
 
-    async def _walk(self, where: LetterFilter, order: Order, cursor: str | None) -> AsyncIterator[DeadLetter]:
+    async def _walk(self, where: LetterFilter, order: Order, cursor: str | None) -> AsyncIterator[DeadLetterRow]:
         while True:
             page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
             for letter in page.items:

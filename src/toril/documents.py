@@ -5,21 +5,25 @@ Payloads, results and errors go through the app's `redact`; whoever makes a docu
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from toril.errors import InvalidPayload, Undecodable
 from toril.flow import Tree
 from toril.job import Job
 from toril.metrics import Overview, QueueMetrics, QueueOverview, Spread
-from toril.model import Circuit, DeadLetter, Ending, Event, Finding, Run, ScheduleView, WorkerView
+from toril.model import DeadLetterRow, Ending, Event, Finding, Run, ScheduleView, ms_of
 from toril.policy.masking import UNSHOWN, showable
+from toril.records import CircuitRecord, WorkerInfo
 from toril.searching import Counted, Failures
 from toril.showing import Part, Redaction
+from toril.why import Explanation
 
 __all__ = [
     "of_circuit",
     "of_counted",
     "of_event",
+    "of_explanation",
     "of_failures",
     "of_finding",
     "of_job",
@@ -38,7 +42,7 @@ __all__ = [
 
 def of_job(job: Job[Any]) -> dict[str, Any]:
     """A job, as of when it was read."""
-    record, seen = job.record, job.queue.redaction
+    record, seen = job.row, job.queue.redaction
     if record is None:
         raise LookupError(f"{job!r} was not read from the store")
     return {
@@ -67,7 +71,7 @@ def of_job(job: Job[Any]) -> dict[str, Any]:
     }
 
 
-def of_letter(letter: DeadLetter, seen: Redaction) -> dict[str, Any]:
+def of_letter(letter: DeadLetterRow, seen: Redaction) -> dict[str, Any]:
     """A job that failed for good."""
     of, failure = (letter.queue, letter.name), letter.failure
     return {
@@ -162,7 +166,7 @@ def of_schedule(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def of_worker(view: WorkerView) -> dict[str, Any]:
+def of_worker(view: WorkerInfo) -> dict[str, Any]:
     """A worker, by its last sign of life."""
     return {
         "worker": view.id,
@@ -172,23 +176,23 @@ def of_worker(view: WorkerView) -> dict[str, Any]:
         "host": view.host,
         "pid": view.pid,
         "version": view.version,
-        "started_at": view.started_at,
-        "seen_at": view.seen_at,
+        "started_at": ms_of(view.started_at),
+        "seen_at": ms_of(view.seen_at),
         "orders": list(view.orders),
-        "loop_lag_ms": view.lag,
+        "loop_lag_ms": round(view.lag * 1000),
     }
 
 
-def of_circuit(circuit: Circuit) -> dict[str, Any]:
+def of_circuit(circuit: CircuitRecord) -> dict[str, Any]:
     """A breaker's key, and how it stands."""
     return {
         "key": circuit.key,
         "state": circuit.state.value,
-        "since": circuit.since or None,
-        "till": circuit.till or None,
+        "since": ms_of(circuit.since),
+        "till": ms_of(circuit.till),
         "runs": circuit.runs,
         "failures": circuit.failures,
-        "probes": len(circuit.probes),
+        "probes": circuit.probes,
         "passed": circuit.passed,
     }
 
@@ -200,8 +204,8 @@ def of_metrics(found: QueueMetrics) -> dict[str, Any]:
     return {
         "queue": found.queue,
         "range": found.range,
-        "start": found.start,
-        "step": found.step,
+        "start": ms_of(found.start),
+        "step": round(found.step),
         "workers": found.workers,
         "counts": {state: found.counts[state] for state in found.counts},
         "paused": found.counts.paused,
@@ -219,7 +223,9 @@ def of_metrics(found: QueueMetrics) -> dict[str, Any]:
             "completed": [completed], "failed": [failed], "wait": _lines(found.waits), "run": _lines(found.runs),
         },
         "marks": [],
-        "charts": [{"id": series.id, "data": [{"x": x, "y": y} for x, y in series.data]} for series in found.series],
+        "charts": [
+            {"id": series.id, "data": [{"x": ms_of(x), "y": y} for x, y in series.data]} for series in found.series
+        ],
     }  # fmt: skip
 
 
@@ -234,7 +240,7 @@ def _lines(points: Sequence[Spread]) -> list[list[float | None]]:
 def of_overview(found: Overview) -> dict[str, Any]:
     """All queues with their last hour, and the workers that are alive."""
     return {
-        "now": found.now,
+        "now": ms_of(found.now),
         "queues": [_of_hour(each) for each in found.queues],
         "workers": [of_worker(each) for each in found.workers],
     }
@@ -263,19 +269,25 @@ def _of_hour(each: QueueOverview) -> dict[str, Any]:
 
 def of_counted(found: Counted) -> dict[str, Any]:
     """How many are meant, as far as was looked."""
-    return {"count": found.count, "looked": found.looked, "cursor": found.cursor, "asked_at": found.asked_at}
+    return {"count": found.count, "looked": found.looked, "cursor": found.cursor, "asked_at": ms_of(found.asked_at)}
 
 
 def of_failures(found: Failures) -> dict[str, Any]:
     """Failures by their error; `looked` of `of` were looked at, the last."""
     items = [
         {
-            "kind": each.kind, "error": each.error, "count": each.count, "first_at": each.first_at,
-            "last_at": each.last_at, "example": each.example,
+            "kind": each.kind, "error": each.error, "count": each.count, "first_at": ms_of(each.first_at),
+            "last_at": ms_of(each.last_at), "example": each.example,
         }
         for each in found.groups
     ]  # fmt: skip
     return {"items": items, "looked": found.looked, "of": found.of}
+
+
+def of_explanation(found: Explanation) -> dict[str, Any]:
+    """Why a job does not run, or what became of it."""
+    facts = {name: ms_of(fact) if isinstance(fact, datetime) else fact for name, fact in found.facts.items()}
+    return {"reason": found.reason, "sentence": found.sentence, "facts": facts}
 
 
 def of_finding(finding: Finding) -> dict[str, Any]:

@@ -27,19 +27,19 @@ _log = logging.getLogger("toril")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
-    """Something that happened to a job here. Times are milliseconds; `attempt` counts from 1, and is 0 before it.
-    `detail` is the progress, a result's summary, or the traceback of what went wrong. A failed attempt says how many
-    there may be at most; a job that completed because it was skipped says why."""
+    """Something that happened to a job here. `duration` and `delay` are seconds; `attempt` counts from 1, and is 0
+    before it. `detail` is the progress, a result's summary, or the traceback of what went wrong. A failed attempt says
+    how many there may be at most; a job that completed because it was skipped says why."""
 
     queue: str
     job_id: str
     job_name: str
     attempt: int = 0
     worker: str | None = None
-    duration: int | None = None
+    duration: float | None = None
     error: str | None = None
     kind: str | None = None
-    delay: int | None = None
+    delay: float | None = None
     subject: str | None = None
     max_attempts: int | None = None
     skipped: str | None = None

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from toril.errors import InvalidOption, shown
-from toril.model import GroupLimits, GroupView, Page, RateLimit, SetGroup, SetGroups
+from toril.model import GroupLimits, Page, RateLimit, SetGroup, SetGroups
+from toril.records import GroupView, as_record
 
 if TYPE_CHECKING:
     from toril.operations import QueueOperations
@@ -28,11 +29,12 @@ class QueueGroups:
 
     async def list(self, cursor: str | None = None, limit: int = 100) -> Page[GroupView]:
         """A page of those that have jobs which have not ended, or limits of their own, by their names."""
-        return await self._queue.store.groups(self._queue.name, cursor=cursor, limit=limit)
+        page = await self._queue.store.groups(self._queue.name, cursor=cursor, limit=limit)
+        return Page(tuple(as_record(GroupView, group) for group in page), page.cursor)
 
     async def get(self, group: str) -> GroupView:
         """One of them; one that nothing is known of has no jobs, and the queue's limits."""
-        return await self._queue.store.group(self._queue.name, group)
+        return as_record(GroupView, await self._queue.store.group(self._queue.name, group))
 
     async def pause(self, group: str) -> GroupView:
         """Start nothing more of this group, anywhere, until `resume(group)`. What runs goes on, adds succeed."""
@@ -56,7 +58,7 @@ class QueueGroups:
 
     async def _set(self, change: SetGroup) -> GroupView:
         queue = self._queue
-        return await queue.call(lambda call: queue.store.set_group(queue.name, change, call=call))
+        return as_record(GroupView, await queue.call(lambda call: queue.store.set_group(queue.name, change, call=call)))
 
 
 def _changed(before: GroupLimits, given: GroupOptions) -> GroupLimits:

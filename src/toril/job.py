@@ -1,9 +1,10 @@
 """A job as its producer, or an operator, holds it: what is known of it, and what can be done to it."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from toril.codec import decode
+from toril.codec import decode, metadata_of
 from toril.errors import JobCancelled, JobFailed, NotFound, ResultGone, WrongState
 from toril.events import JobEvent
 from toril.history import history
@@ -12,7 +13,6 @@ from toril.model import (
     Cancelled,
     Changed,
     Completed,
-    Event,
     Failed,
     Gone,
     JobRecord,
@@ -21,8 +21,10 @@ from toril.model import (
     SetDelay,
     SetPriority,
     Update,
+    moment,
 )
 from toril.policy.retry import Seconds, milliseconds
+from toril.records import JobDetails, QueueEvent, as_record
 from toril.states import State
 
 if TYPE_CHECKING:
@@ -89,44 +91,48 @@ class Job(Generic[R]):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        text = None if self._record is None else self._record.metadata
-        return {} if text is None else decode(text, what="metadata")
+        return metadata_of(None if self._record is None else self._record.metadata)
 
     @property
     def worker(self) -> str | None:
         return None if self._record is None else self._record.worker
 
     @property
-    def added_at(self) -> int | None:
-        """Milliseconds of the store's clock, as all times here."""
-        return None if self._record is None else self._record.added_at
+    def added_at(self) -> datetime | None:
+        """By the store's clock, as all times here."""
+        return None if self._record is None else moment(self._record.added_at)
 
     @property
-    def started_at(self) -> int | None:
-        return None if self._record is None else self._record.started_at
+    def started_at(self) -> datetime | None:
+        return None if self._record is None else moment(self._record.started_at)
 
     @property
-    def finished_at(self) -> int | None:
-        return None if self._record is None else self._record.finished_at
+    def finished_at(self) -> datetime | None:
+        return None if self._record is None else moment(self._record.finished_at)
 
     @property
-    def record(self) -> JobRecord | None:
+    def record(self) -> JobDetails | None:
         """Everything that is stored of it, as of the last `refresh()`."""
+        return None if self._record is None else as_record(JobDetails, self._record)
+
+    @property
+    def row(self) -> JobRecord | None:
+        """The same as the store has it, in milliseconds: for Toril's own pages and documents."""
         return self._record
 
     async def refresh(self) -> "Job[R]":
         """Read it anew. `NotFound` if it is gone: by default a finished job leaves only its run record."""
-        (record,) = await self._queue.store.jobs(self._queue.name, [self.id])
-        if record is None:
+        (row,) = await self._queue.store.jobs(self._queue.name, [self.id])
+        if row is None:
             raise NotFound(f"there is no job {self.id!r} in queue {self._queue.name!r}")
-        self._record = record
-        self.name, self.data = record.name, self._queue.decoded(record)
+        self._record = row
+        self.name, self.data = row.name, self._queue.decoded(row.name, row.data)
         return self
 
     async def state(self) -> State | None:
         """Where it is now; None if it is gone."""
-        (record,) = await self._queue.store.jobs(self._queue.name, [self.id])
-        return None if record is None else record.state
+        (row,) = await self._queue.store.jobs(self._queue.name, [self.id])
+        return None if row is None else row.state
 
     async def result(self, timeout: Seconds | None = None) -> R:
         """What the handler returned, once it has. Raises `JobFailed`, `JobCancelled`, `TimeoutError`, or, where the job
@@ -162,10 +168,11 @@ class Job(Generic[R]):
             if cursor is None:
                 return lines
 
-    async def history(self) -> list[Event]:
+    async def history(self) -> list[QueueEvent]:
         """What is still known to have happened to it, the oldest first: each start, failure, delay and stall, and when.
         A queue keeps the last 10,000 events or so of all its jobs."""
-        return await history(self._queue.store, self._queue.name, self.id)
+        found = await history(self._queue.store, self._queue.name, self.id)
+        return [as_record(QueueEvent, event) for event in found]
 
     async def cancel(self, reason: str = "No reason provided") -> bool:
         """Stop it. True: it will not run (again); False: it is running, and was asked to stop."""

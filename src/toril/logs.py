@@ -117,12 +117,17 @@ def _line(level: int, message: str | Callable[[Any], str], levels: Mapping[str, 
             return
         if not _is_wanted(level, levels.get(event.queue or "")):
             return
-        facts = {name: getattr(event, name) for name in event.__slots__ if getattr(event, name) is not None}
+        facts = {name: _fact(name, value) for name in event.__slots__ if (value := getattr(event, name)) is not None}
         shown = " ".join(f"{name}={_word(value)}" for name, value in facts.items() if name not in _UNSHOWN)
         words = (message if isinstance(message, str) else message(event), shown)
         log.handle(log.makeRecord(log.name, level, __file__, 0, "%s %s", words, None, extra=facts))
 
     return write
+
+
+def _fact(name: str, value: Any) -> Any:
+    """Times in the log are whole milliseconds."""
+    return round(value * 1000) if name in {"duration", "delay"} else value
 
 
 def _is_wanted(level: int, own: int | None) -> bool:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from toril.engine import Store
-from toril.model import Counts, Figures, QueueFigures, Tally, Window, WorkerView
+from toril.model import Counts, Figures, QueueFigures, Tally, Window, WorkerView, moment
 from toril.policy.figures import AT_ONCE, bucketed, failure_rate, window_of
 from toril.policy.histogram import Spread, merged, spread
 from toril.policy.tallies import sum_of
+from toril.records import Duration, WorkerInfo, as_record
 
 __all__ = ["Overview", "QueueMetrics", "QueueOverview", "Series", "Spread", "metrics", "overview"]
 
@@ -18,23 +20,23 @@ _PACE = 5  # minutes by which it is told how fast jobs end now
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points in time, the oldest first: when each begins, in ms, and how many jobs ended so within it."""
+    """Points in time, the oldest first: when each begins, and how many jobs ended so within it."""
 
     id: str
-    data: tuple[tuple[int, int], ...]
+    data: tuple[tuple[datetime, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueMetrics:
     """`counts` and `workers` are of now, all else of the range: it has points of `step` seconds, the first begins at
-    `start` (ms), the last is under way. `completed`, `failed` and the two series count every job, whoever ran it; what
+    `start`, the last is under way. `completed`, `failed` and the two series count every job, whoever ran it; what
     follows only those that Toril's workers ran. `failures` has the names that failed most, `other_failures` the
     rest."""
 
     queue: str
     range: str
-    start: int
-    step: int
+    start: datetime
+    step: Duration
     counts: Counts
     workers: int
     completed: int
@@ -65,13 +67,13 @@ class QueueOverview:
     failed: tuple[int, ...]
     failure_rate: float
     rate: float
-    wait_p95: float | None
-    run_p95: float | None
-    oldest: float | None
+    wait_p95: Duration | None
+    run_p95: Duration | None
+    oldest: Duration | None
     retries: int
     stalls: int
     lost_leases: int
-    target_wait: float
+    target_wait: Duration
 
     @property
     def waits_too_long(self) -> bool:
@@ -81,11 +83,11 @@ class QueueOverview:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All queues by name, and the workers that are alive, as of `now` (ms, the store's clock)."""
+    """All queues by name, and the workers that are alive, as of `now`, by the store's clock."""
 
-    now: int
+    now: datetime
     queues: tuple[QueueOverview, ...]
-    workers: tuple[WorkerView, ...]
+    workers: tuple[WorkerInfo, ...]
 
 
 async def metrics(store: Store, queue: str, given: str) -> QueueMetrics:
@@ -101,9 +103,9 @@ async def metrics(store: Store, queue: str, given: str) -> QueueMetrics:
     whole = sum_of(slices)
     good, bad = _total(completed), _total(failed)
     return QueueMetrics(
-        queue=queue, range=given, start=start, step=step * 60, counts=figures.counts,
+        queue=queue, range=given, start=moment(start), step=step * 60.0, counts=figures.counts,
         workers=_serving(found.workers, queue), completed=good, failed=bad, failure_rate=failure_rate(good, bad),
-        series=(Series("Completed", completed), Series("Failed", failed)),
+        series=(_series("Completed", completed), _series("Failed", failed)),
         wait=spread(whole.waits), run=spread(whole.runs), waits=tuple(spread(each.waits) for each in slices),
         runs=tuple(spread(each.runs) for each in slices), failures=whole.failures, other_failures=whole.other_failures,
         retries=whole.retries, stalls=whole.stalls, lost_leases=whole.lost,
@@ -114,7 +116,8 @@ async def overview(store: Store, queues: Sequence[str], targets: Mapping[str, fl
     """These queues, asked for in few questions. `targets` says how many seconds jobs should wait at most."""
     found = [await store.figures(queues[at : at + AT_ONCE], _HOUR) for at in range(0, len(queues) or 1, AT_ONCE)]
     rows = [_hour(figures, each, targets[each.name]) for figures in found for each in figures.queues]
-    return Overview(found[-1].now, tuple(rows), found[-1].workers)
+    last = found[-1]
+    return Overview(moment(last.now), tuple(rows), tuple(as_record(WorkerInfo, worker) for worker in last.workers))
 
 
 def _hour(found: Figures, figures: QueueFigures, target: float) -> QueueOverview:
@@ -137,6 +140,10 @@ def _hour(found: Figures, figures: QueueFigures, target: float) -> QueueOverview
 
 def _serving(workers: Iterable[WorkerView], queue: str) -> int:
     return sum(queue in worker.queues for worker in workers)
+
+
+def _series(name: str, points: Iterable[tuple[int, int]]) -> Series:
+    return Series(name, tuple((moment(start), count) for start, count in points))
 
 
 def _total(points: Iterable[tuple[int, int]]) -> int:

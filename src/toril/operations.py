@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from toril.errors import InvalidName, InvalidOption, NotFound, shown
 from toril.events import Events
 from toril.groups import QueueGroups
-from toril.history import Happening, follow
+from toril.history import Gap, Happening, follow
 from toril.job import Job
 from toril.metrics import QueueMetrics, metrics
 from toril.model import (
@@ -26,14 +26,13 @@ from toril.model import (
     SetConcurrency,
     SetRateLimit,
     Setting,
-    Settings,
     Swept,
     Usage,
-    WorkerView,
 )
 from toril.policy.figures import Range
 from toril.policy.redaction import redacted
 from toril.policy.retry import Seconds, milliseconds
+from toril.records import QueueEvent, QueueSettings, WorkerInfo, as_record
 from toril.searching import QueueSearch, StateName, as_state
 from toril.showing import Part
 from toril.states import State
@@ -69,13 +68,13 @@ class QueueOperations(QueueSearch):
         """A job by its id, or None."""
         if not isinstance(job_id, str) or not job_id or len(job_id) > 256:
             raise InvalidName(f"a job id has from 1 to 256 characters, and {shown(job_id)} does not")
-        (record,) = await self.store.jobs(self.name, [job_id])
-        return None if record is None else self._job(record)
+        (row,) = await self.store.jobs(self.name, [job_id])
+        return None if row is None else self._job(row)
 
     async def jobs(self, state: StateName | State, cursor: str | None = None, limit: int = 50) -> "Page[Job[Any]]":
         """A page of the jobs in a state: the next to run first, the last to end first."""
         page = await self.store.page(self.name, as_state(state), cursor=cursor, limit=limit)
-        return Page(tuple(self._job(record) for record in page.items), page.cursor)
+        return Page(tuple(map(self._job, page.items)), page.cursor)
 
     async def metrics(self, over: Range = "1h") -> QueueMetrics:
         """Counts of now, and what happened in the last `1h`, `4h`, `12h`, `1d` or `7d`: what completed and failed, how
@@ -83,45 +82,45 @@ class QueueOperations(QueueSearch):
         kept or not."""
         return await metrics(self.store, self.name, over)
 
-    def events(self, after: str | None = None) -> AsyncIterator[Happening]:
+    def events(self, after: str | None = None) -> AsyncIterator[QueueEvent | Gap]:
         """All that happens in the queue, wherever: `async for event in queue.events()`, from now on. To read on from
         where one was, give the last event's `at`; a `Gap` comes where some was trimmed away meanwhile."""
-        return follow(self.store, self.name, after)
+        return _read(follow(self.store, self.name, after))
 
-    async def workers(self) -> list[WorkerView]:
+    async def workers(self) -> list[WorkerInfo]:
         """The workers that serve this queue now."""
-        return await self.store.workers(self.name)
+        return [as_record(WorkerInfo, worker) for worker in await self.store.workers(self.name)]
 
-    async def settings(self) -> Settings:
+    async def settings(self) -> QueueSettings:
         """What is set for the queue in the store, for every process."""
-        return (await self.store.queue(self.name)).settings
+        return as_record(QueueSettings, (await self.store.queue(self.name)).settings)
 
     async def why(self, job_id: str) -> Explanation:
         """Why a job does not run, or what became of it: a sentence and the facts. `NotFound` if nothing is known."""
-        (record,) = await self.store.jobs(self.name, [job_id])
-        if record is None:
+        (row,) = await self.store.jobs(self.name, [job_id])
+        if row is None:
             return await self._remembered(job_id)
         queue: Queue = self  # type: ignore[assignment]
         precedence = Precedence.PRIORITY_FIRST if queue.options.priority_first else Precedence.PLAIN_FIRST
         limits = Limits(rate=queue.options.rate_limit, precedence=precedence)
         standing = await self.store.explain(self.name, job_id, limits)
-        workers, circuit = await self.store.workers(self.name), await self._circuit_of(record)
-        if record.failure is not None:
-            record = replace(record, failure=replace(record.failure, reason=self._error(record)))
-        return why(record, await self.store.queue(self.name), standing, workers, circuit)
+        workers, circuit = await self.store.workers(self.name), await self._circuit_of(row)
+        if row.failure is not None:
+            row = replace(row, failure=replace(row.failure, reason=self._error(row)))
+        return why(row, await self.store.queue(self.name), standing, workers, circuit)
 
-    async def _circuit_of(self, record: JobRecord) -> Circuit | None:
+    async def _circuit_of(self, row: JobRecord) -> Circuit | None:
         """The circuit that a job hangs on, if something is known of it. Where the breaker is declared elsewhere, those
         that are named after the queue or the job are looked for."""
-        if record.state not in {State.WAITING, State.PRIORITIZED, State.DELAYED}:
+        if row.state not in {State.WAITING, State.PRIORITIZED, State.DELAYED}:
             return None
         queue: Queue = self  # type: ignore[assignment]
-        entry = queue.handlers.find(record.name)
+        entry = queue.handlers.find(row.name)
         breaker = (entry.handler.breaker if entry else None) or queue.options.breaker
-        keys = {self.name, f"{self.name}/{record.name}"} if record.breaker is None else {record.breaker}
+        keys = {self.name, f"{self.name}/{row.name}"} if row.breaker is None else {row.breaker}
         if breaker is not None:
             try:
-                keys = {breaker.key_for(self.name, record.name, queue.decoded(record), record.breaker)}
+                keys = {breaker.key_for(self.name, row.name, queue.decoded(row.name, row.data), row.breaker)}
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
                 return None  # its key is made of a payload, and cannot be made of this one
         found = [each for each in await self.store.circuits() if each.key in keys]
@@ -195,7 +194,7 @@ class QueueOperations(QueueSearch):
         retried, cursor = 0, None
         while True:
             page = await self.store.page(self.name, State.FAILED, cursor=cursor, limit=1000)
-            ids = [record.id for record in page.items]
+            ids = [row.id for row in page.items]
             if ids:
                 changed = await self.call(lambda call, ids=ids: self.store.retry(self.name, ids, call=call))  # type: ignore[misc]
                 retried += len(changed.done)
@@ -213,3 +212,8 @@ class QueueOperations(QueueSearch):
             removed += len(swept.ids)
             if not swept.more:
                 return removed
+
+
+async def _read(happenings: AsyncIterator[Happening]) -> AsyncIterator[QueueEvent | Gap]:
+    async for each in happenings:
+        yield each if isinstance(each, Gap) else as_record(QueueEvent, each)

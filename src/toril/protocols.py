@@ -17,12 +17,12 @@ from toril.model import (
     Circuit,
     CircuitState,
     CircuitTerms,
-    DeadLetter,
+    DeadLetterRow,
     Family,
     Fault,
     Figures,
     FlowNode,
-    GroupView,
+    GroupRow,
     JobRef,
     Keep,
     Lease,
@@ -47,10 +47,12 @@ class DeadLetters(Protocol):
     kept; so each job is in one place, and among the letters once at most. They stay until someone acts, or until their
     own retention is over."""
 
-    async def letters(self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50) -> Page[DeadLetter]:
+    async def letters(
+        self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50
+    ) -> Page[DeadLetterRow]:
         """A page of them, by the time at which they failed."""
 
-    async def letters_of(self, ids: Sequence[str]) -> list[DeadLetter | None]:
+    async def letters_of(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
         """Those of these ids, in that order."""
 
     async def count_letters(self) -> int: ...
@@ -161,16 +163,16 @@ class Groups(Protocol):
 
     async def set_group(
         self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None
-    ) -> GroupView:
+    ) -> GroupRow:
         """Set a group's own limits, pause it or let it go on. Of a paused group nothing more starts, neither what was
         let in before; what runs goes on."""
 
-    async def group(self, queue: str, name: str, *, now: int | None = None) -> GroupView:
+    async def group(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
         """One of them, as it stands."""
 
     async def groups(
         self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
-    ) -> Page[GroupView]:
+    ) -> Page[GroupRow]:
         """A page of them, by their names."""
 
 

@@ -15,7 +15,7 @@ from toril.errors import EngineUnavailable, InvalidOption, InvalidPayload, Parti
 from toril.events import Events, JobEvent
 from toril.handlers import Registry, handler, own_name
 from toril.job import Job
-from toril.model import Added, AddOutcome, Call, JobRecord, NewJob
+from toril.model import Added, AddOutcome, Call, NewJob
 from toril.names import check_job_name
 from toril.operations import QueueOperations
 from toril.payload import Payload, payload_for
@@ -245,12 +245,12 @@ class Queue(QueueOperations):
         except InvalidPayload as error:
             raise InvalidPayload(f"job {name!r}: {error}") from None
 
-    def decoded(self, record: JobRecord) -> Any:
-        """A stored payload; the text itself where it is not what the handler declares."""
+    def decoded(self, name: str, text: str) -> Any:
+        """The stored payload of a job of this name; the text itself where it is not what the handler declares."""
         try:
-            return self._payload_of(record.name).decode(record.data)
+            return self._payload_of(name).decode(text)
         except (Undecodable, InvalidPayload):
-            return record.data
+            return text
 
     def result_of(self, name: str, text: str) -> Any:
         entry = self.handlers.find(name)
@@ -274,7 +274,15 @@ class Queue(QueueOperations):
         except EngineUnavailable:
             return jobs  # the add has happened: what cannot be read now must not make it look as if it had not
         return [
-            Job(self, record.id, record.name, self.decoded(record), added=False, record=record, outcome=job.outcome)
+            Job(
+                self,
+                record.id,
+                record.name,
+                self.decoded(record.name, record.data),
+                added=False,
+                record=record,
+                outcome=job.outcome,
+            )
             if (record := records.get(job.id)) is not None and not job.added
             else job
             for job in jobs

@@ -17,7 +17,7 @@ from toril.queue import Queue
 from toril.storing import Tracing
 
 if TYPE_CHECKING:
-    from toril.outbox.database import Standing
+    from toril.outbox.database import OutboxStanding
     from toril.outbox.outbox import Outbox
     from toril.outbox.relay import Relay
 
@@ -79,7 +79,7 @@ class Relaying:
             await relay.close()
             await self.close()
 
-    async def outbox_standing(self) -> "Standing | None":
+    async def outbox_standing(self) -> "OutboxStanding | None":
         """How much is in the app's outbox, and for how long; None if it has none, or its database is away."""
         if self.outbox_url is None:
             return None
@@ -88,7 +88,7 @@ class Relaying:
 
         database, thread = Database(self.outbox_url), OwnThread("toril-outbox-standing")
 
-        def look() -> "Standing":
+        def look() -> "OutboxStanding":
             try:
                 return database.standing()
             finally:

@@ -6,18 +6,19 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
 from toril.clock import Clock
 from toril.errors import NotFound, UsageError, shown
 from toril.logs import log
-from toril.model import whole
+from toril.model import moment, whole
 from toril.names import check_label
 from toril.plan import Plan, function
 from toril.policy.retry import Seconds, milliseconds
 from toril.queue import Queue
+from toril.records import Duration
 from toril.result import Result
 
 __all__ = ["Scanner", "Scanning"]
@@ -34,14 +35,14 @@ class Scanner:
     name: str
     find: Callable[[datetime], Any]
     reset: Callable[[Any], Any]
-    threshold: timedelta
+    threshold: Duration
     limit: int
 
     async def scan(self, now: datetime, *, dry: bool, go_on: Callable[[], object] = lambda: None) -> Result:
         """One run, and what came of it. What cannot be reset keeps nothing else from being reset."""
         counts = {"found": 0, "reset": 0, "unchanged": 0, "failed": 0}
         errors: list[str] = []
-        async for stuck in _each(await self._found(now - self.threshold)):
+        async for stuck in _each(await self._found(now - timedelta(seconds=self.threshold))):
             if counts["found"] == self.limit:
                 break
             go_on()
@@ -95,7 +96,7 @@ class Scanning:
             raise UsageError(f"scanner {name!r} is declared already; names are unique")
         made = Scanner(
             name=name, find=function("find", find), reset=function("reset", reset),
-            threshold=timedelta(milliseconds=milliseconds("threshold", threshold)),
+            threshold=milliseconds("threshold", threshold) / 1000,
             limit=whole("limit", limit, 1, 1_000_000),
         )  # fmt: skip
         home = self.queue(queue) if isinstance(queue, str) else queue
@@ -132,7 +133,7 @@ class Scanning:
         return scanner
 
     async def _scan(self, scanner: Scanner, *, dry: bool, go_on: Callable[[], object] = lambda: None) -> Result:
-        now = datetime.fromtimestamp(self._clock.now() / 1000, UTC)
+        now = moment(self._clock.now())
         return await scanner.scan(now, dry=dry, go_on=go_on)
 
 

@@ -21,12 +21,15 @@ from toril.model import (
     Page,
     Schedule,
     ScheduleView,
+    moment,
+    ms_of,
     whole,
 )
 from toril.names import check_label
 from toril.policy.cron import check_cron
 from toril.policy.retry import Seconds, milliseconds
 from toril.policy.schedules import first, following, upcoming
+from toril.records import ScheduleRecord, schedule_record
 
 if TYPE_CHECKING:
     from toril.queue import Queue
@@ -154,31 +157,36 @@ class QueueSchedules:
     def __init__(self, queue: "Queue") -> None:
         self._queue = queue
 
-    async def put(self, schedule_id: str, job: Any, data: Any = None, **options: Unpack[Timing]) -> ScheduleView:
+    async def put(self, schedule_id: str, job: Any, data: Any = None, **options: Unpack[Timing]) -> ScheduleRecord:
         """Make a schedule, or change it; the same twice changes nothing."""
         check_label("a schedule's id", schedule_id)
         made = schedule_of(self._queue, schedule_id, job, data, options, Origin.API)
         await establish(self._queue.store.schedules, self._queue.name, made)
         return await self.get(schedule_id)
 
-    async def get(self, schedule_id: str) -> ScheduleView:
+    async def get(self, schedule_id: str) -> ScheduleRecord:
         """One schedule; `NotFound` if there is no such."""
+        return self._read(await self.row(schedule_id))
+
+    async def row(self, schedule_id: str) -> ScheduleView:
+        """The same as the store has it, in milliseconds: for Toril's own pages and commands."""
         found = (await self._queue.store.schedules.get(self._queue.name, schedule_id)).view
         if found is None:
             raise NotFound(f"there is no schedule {shown(schedule_id)} in queue {self._queue.name!r}")
         return found
 
-    async def list(self, cursor: str | None = None, limit: int = 100) -> Page[ScheduleView]:
+    async def list(self, cursor: str | None = None, limit: int = 100) -> Page[ScheduleRecord]:
         """A page of schedules, by their ids."""
-        return await self._queue.store.schedules.page(self._queue.name, cursor=cursor, limit=limit)
+        page = await self._queue.store.schedules.page(self._queue.name, cursor=cursor, limit=limit)
+        return Page(tuple(map(self._read, page)), page.cursor)
 
-    async def upcoming(self, schedule_id: str, count: int = 10) -> Sequence[int]:
-        """The times, in ms, of the next runs."""
-        return upcoming(await self.get(schedule_id), whole("count", count, 1, 1000))
+    async def upcoming(self, schedule_id: str, count: int = 10) -> Sequence[datetime]:
+        """The times of the next runs."""
+        return [moment(slot) for slot in upcoming(await self.row(schedule_id), whole("count", count, 1, 1000))]
 
     async def run_now(self, schedule_id: str) -> Job[Any]:
         """Add one job as the schedule would, beside its own runs."""
-        job = (await self.get(schedule_id)).schedule.job
+        job = (await self.row(schedule_id)).schedule.job
         queue, store = self._queue, self._queue.store
         (answer,) = await queue.call(lambda call: store.add(queue.name, [job], call=call))
         return Job(queue, answer.id, job.name)
@@ -192,13 +200,17 @@ class QueueSchedules:
         """Go on with the next run that is still to come."""
         schedules = self._queue.store.schedules
         look = await schedules.get(self._queue.name, schedule_id)
-        view = look.view or await self.get(schedule_id)
+        view = look.view or await self.row(schedule_id)
         if view.paused and await move_on(schedules, view, look.now, by=schedules.resume) is Moved.STALE:
             await self.resume(schedule_id)
 
     async def remove(self, schedule_id: str) -> bool:
         """Remove a schedule, and its run that has not started. False if there was none. A job may remove its own."""
         return await self._queue.store.schedules.remove(self._queue.name, schedule_id)
+
+    def _read(self, view: ScheduleView) -> ScheduleRecord:
+        job = view.schedule.job
+        return schedule_record(view, self._queue.decoded(job.name, job.data))
 
 
 def schedule_of(queue: "Queue", identity: str, job: Any, data: Any, options: Timing, origin: Origin) -> Schedule:
@@ -256,7 +268,7 @@ def _moment(what: str, value: datetime | None) -> int | None:
         return None
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise InvalidOption(f"{what} must be a datetime with a time zone, not {shown(value)}")
-    return round(value.timestamp() * 1000)
+    return ms_of(value)
 
 
 def _one_of(what: str, value: object, known: Any) -> Any:

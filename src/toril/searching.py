@@ -3,20 +3,22 @@
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from toril.clock import SYSTEM
-from toril.codec import Undecodable, decode
+from toril.codec import readable
 from toril.engine import Store
 from toril.errors import InvalidOption, shown
 from toril.job import Job
-from toril.model import BURIED, Ending, Found, JobRecord, Page, Run, letter_id, whole
+from toril.model import BURIED, Ending, Found, JobRecord, Page, Run, letter_id, moment, whole
 from toril.policy.errorgroups import ErrorGroup, Failed, grouped
 from toril.policy.masking import masked
 from toril.policy.redaction import redacted
 from toril.policy.retention import RUNS
 from toril.policy.search import JobFilter, Seen
 from toril.portal import Home
+from toril.records import RunRecord, as_record
 from toril.showing import Redaction
 from toril.states import FINISHED, State
 
@@ -43,7 +45,7 @@ class Counted:
     count: int
     looked: int
     cursor: str | None
-    asked_at: int
+    asked_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ class QueueSearch:
         return self._home.redaction
 
     @abstractmethod
-    def decoded(self, record: JobRecord) -> Any: ...
+    def decoded(self, name: str, text: str) -> Any: ...
 
     async def search(
         self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50,
@@ -115,11 +117,11 @@ class QueueSearch:
         async def read(at: str | None, size: int) -> Page[JobRecord]:
             return await self.store.page(self.name, wanted, cursor=at, limit=size)
 
-        async def choose(records: Sequence[JobRecord]) -> list[int]:
-            return [index for index, record in enumerate(records) if where.fits(self._seen(record))]
+        async def choose(rows: Sequence[JobRecord]) -> list[int]:
+            return [index for index, row in enumerate(rows) if where.fits(self._seen(row))]
 
-        async def all_of(records: Sequence[JobRecord]) -> list[int]:
-            return list(range(len(records)))
+        async def all_of(rows: Sequence[JobRecord]) -> list[int]:
+            return list(range(len(rows)))
 
         if where.everything:
             found = await sift(read, all_of, cursor=cursor, limit=limit, most=limit, patience=patience)
@@ -133,7 +135,7 @@ class QueueSearch:
     ) -> Counted:  # fmt: skip
         """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
         of as many as can be looked at in so many seconds."""
-        asked_at = (await self.store.health()).now
+        asked_at = moment((await self.store.health()).now)
         if where.everything:
             every = (await self.store.counts(self.name)).of(as_state(state))
             return Counted(count=every, looked=every, cursor=None, asked_at=asked_at)
@@ -146,9 +148,9 @@ class QueueSearch:
         total = (await self.store.counts(self.name)).failed
         found = await self.search(State.FAILED, limit=_SAMPLE, patience=patience)
         failed = [
-            Failed(job.id, job.record.failure.kind, self._error(job.record), job.finished_at or 0)
+            Failed(row.id, row.failure.kind, self._error(row), row.finished_at or 0)
             for job in found.items
-            if job.record is not None and job.record.failure is not None
+            if (row := job.row) is not None and row.failure is not None
         ]
         return Failures(groups=grouped(failed), looked=found.looked, of=max(total, found.looked))
 
@@ -160,10 +162,18 @@ class QueueSearch:
         subject: str | None = None,
         *,
         where: JobFilter = JobFilter(),
-    ) -> Found[Run]:
+    ) -> Found[RunRecord]:
         """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, of those
         about one subject, or of those that a filter means. A record has no payload: a key is looked for where the job
         or its dead letter is kept, and `subject` is for the rest."""
+        found = await self.run_rows(status, cursor, limit, subject, where=where)
+        return Found(tuple(as_record(RunRecord, run) for run in found), found.cursor, found.looked)
+
+    async def run_rows(
+        self, status: Literal["completed", "failed"], cursor: str | None = None, limit: int = 20,
+        subject: str | None = None, *, where: JobFilter = JobFilter(),
+    ) -> Found[Run]:  # fmt: skip
+        """The same as the store has them, in milliseconds: for Toril's own pages and commands."""
         if status not in ("completed", "failed"):
             raise InvalidOption(f"status must be 'completed' or 'failed', not {shown(status)}")
         whole("limit", limit, 1, 2**53)
@@ -188,11 +198,11 @@ class QueueSearch:
     async def failures_in_a_row(self, subject: str) -> int:
         """How many jobs about a subject have failed for good since the last that went well, as far as run records go
         back: of a queue the last 1,000 that went well are known, and failures before all of these do not count."""
-        good = (await self.runs("completed", limit=RUNS)).items
+        good = (await self.run_rows("completed", limit=RUNS)).items
         since = next((run.finished_at for run in good if run.subject == subject), None)
         if since is None:  # if some are no longer known, it may have been among them
             since = good[-1].finished_at if len(good) == RUNS else -1
-        bad = (await self.runs("failed", limit=RUNS, subject=subject)).items
+        bad = (await self.run_rows("failed", limit=RUNS, subject=subject)).items
         return sum(run.finished_at > since and run.cause in BURIED for run in bad)
 
     async def _payloads(self, runs: Sequence[Run]) -> dict[str, Any]:
@@ -204,11 +214,10 @@ class QueueSearch:
         letters = await self.store.letters_of(gone) if gone else []
         return found | {each.job_id: self._data(each.name, each.data) for each in letters if each is not None}
 
-    def _seen(self, record: JobRecord) -> Seen:
-        moment = record.finished_at if record.state in FINISHED else record.added_at
-        data = self._data(record.name, record.data)
-        error = self._error(record)
-        return Seen(id=record.id, name=record.name, error=error, data=data, moment=moment, worker=record.worker)
+    def _seen(self, row: JobRecord) -> Seen:
+        ended = row.finished_at if row.state in FINISHED else row.added_at
+        data, error = self._data(row.name, row.data), self._error(row)
+        return Seen(id=row.id, name=row.name, error=error, data=data, moment=ended, worker=row.worker)
 
     def _seen_run(self, run: Run, payloads: dict[str, Any]) -> Seen:
         error = run.text if run.ending is Ending.FAILED else ""
@@ -216,21 +225,17 @@ class QueueSearch:
         data = payloads.get(run.id)
         return Seen(id=run.id, name=run.name, error=told, data=data, moment=run.finished_at, worker=run.worker)
 
-    def _error(self, record: JobRecord) -> str:
-        reason = "" if record.failure is None else record.failure.reason
-        return redacted(self.redaction.text(reason, "error", self.name, record.name) or "")
+    def _error(self, row: JobRecord) -> str:
+        reason = "" if row.failure is None else row.failure.reason
+        return redacted(self.redaction.text(reason, "error", self.name, row.name) or "")
 
     def _data(self, name: str, text: str) -> Any:
         """A payload without its secrets: what is not shown cannot be found either, letter by letter."""
-        try:
-            value = decode(text)
-        except Undecodable:
-            value = text
-        return self.redaction.seen(masked(value), "data", self.name, name)
+        return self.redaction.seen(masked(readable(text)), "data", self.name, name)
 
-    def _job(self, record: JobRecord) -> "Job[Any]":
+    def _job(self, row: JobRecord) -> "Job[Any]":
         queue: Queue = self  # type: ignore[assignment]
-        return Job(queue, record.id, record.name, self.decoded(record), record=record)
+        return Job(queue, row.id, row.name, self.decoded(row.name, row.data), record=row)
 
 
 def as_state(state: object) -> State:

@@ -5,6 +5,7 @@ Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, 
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
 from toril.adding import AddOptions, WaitOptions
@@ -13,26 +14,12 @@ from toril.context import JobContext, SyncJobContext
 from toril.groups import GroupOptions, QueueGroups
 from toril.job import Job
 from toril.metrics import QueueMetrics
-from toril.model import (
-    AddOutcome,
-    Counts,
-    Event,
-    Found,
-    GroupLimits,
-    GroupView,
-    JobRecord,
-    Page,
-    RateLimit,
-    ScheduleView,
-    Settings,
-    Usage,
-    WorkerView,
-)
-from toril.model import Run as RunRecord
+from toril.model import AddOutcome, Counts, Found, GroupLimits, Page, RateLimit, Usage
 from toril.policy.figures import Range
 from toril.policy.retry import Seconds
 from toril.policy.search import JobFilter
 from toril.queue import Item, Planned, Queue
+from toril.records import GroupView, JobDetails, QueueEvent, QueueSettings, RunRecord, ScheduleRecord, WorkerInfo
 from toril.schedule import QueueSchedules, Timing
 from toril.searching import PATIENCE, Counted, Failures, StateName
 from toril.states import State
@@ -108,20 +95,20 @@ class SyncJob(Generic[R]):
         return self._job.worker
 
     @property
-    def added_at(self) -> int | None:
-        """Milliseconds of the store's clock, as all times here."""
+    def added_at(self) -> datetime | None:
+        """By the store's clock, as all times here."""
         return self._job.added_at
 
     @property
-    def started_at(self) -> int | None:
+    def started_at(self) -> datetime | None:
         return self._job.started_at
 
     @property
-    def finished_at(self) -> int | None:
+    def finished_at(self) -> datetime | None:
         return self._job.finished_at
 
     @property
-    def record(self) -> JobRecord | None:
+    def record(self) -> JobDetails | None:
         """Everything that is stored of it, as of the last `refresh()`."""
         return self._job.record
 
@@ -143,7 +130,7 @@ class SyncJob(Generic[R]):
         """Its log lines, oldest first."""
         return self._run(self._job.logs())
 
-    def history(self) -> list[Event]:
+    def history(self) -> list[QueueEvent]:
         """What is still known to have happened to it, the oldest first: each start, failure, delay and stall, and when.
         A queue keeps the last 10,000 events or so of all its jobs."""
         return self._run(self._job.history())
@@ -307,11 +294,11 @@ class SyncQueue:
         kept or not."""
         return self._run(self._queue.metrics(over))
 
-    def workers(self) -> list[WorkerView]:
+    def workers(self) -> list[WorkerInfo]:
         """The workers that serve this queue now."""
         return self._run(self._queue.workers())
 
-    def settings(self) -> Settings:
+    def settings(self) -> QueueSettings:
         """What is set for the queue in the store, for every process."""
         return self._run(self._queue.settings())
 
@@ -432,20 +419,20 @@ class SyncSchedules:
         self._schedules = schedules
         self._run = run
 
-    def put(self, schedule_id: str, job: Any, data: Any = None, **options: Unpack[Timing]) -> ScheduleView:
+    def put(self, schedule_id: str, job: Any, data: Any = None, **options: Unpack[Timing]) -> ScheduleRecord:
         """Make a schedule, or change it; the same twice changes nothing."""
         return self._run(self._schedules.put(schedule_id, job, data, **options))
 
-    def get(self, schedule_id: str) -> ScheduleView:
+    def get(self, schedule_id: str) -> ScheduleRecord:
         """One schedule; `NotFound` if there is no such."""
         return self._run(self._schedules.get(schedule_id))
 
-    def list(self, cursor: str | None = None, limit: int = 100) -> Page[ScheduleView]:
+    def list(self, cursor: str | None = None, limit: int = 100) -> Page[ScheduleRecord]:
         """A page of schedules, by their ids."""
         return self._run(self._schedules.list(cursor, limit))
 
-    def upcoming(self, schedule_id: str, count: int = 10) -> Sequence[int]:
-        """The times, in ms, of the next runs."""
+    def upcoming(self, schedule_id: str, count: int = 10) -> Sequence[datetime]:
+        """The times of the next runs."""
         return self._run(self._schedules.upcoming(schedule_id, count))
 
     def run_now(self, schedule_id: str) -> "SyncJob[Any]":

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from toril.model import (
@@ -17,6 +16,7 @@ from toril.model import (
     Run,
     Standing,
     WorkerView,
+    moment,
 )
 from toril.states import State
 
@@ -48,11 +48,14 @@ def why(
             return _running(record, standing.now)
         case State.COMPLETED:
             return Explanation(
-                "completed", f"It completed {_at(record.finished_at)}.", {"finished_at": record.finished_at}
+                "completed", f"It completed {_at(record.finished_at)}.", {"finished_at": moment(record.finished_at)}
             )
         case State.FAILED:
             failure = record.failure or Failure("no reason is known")
-            facts = {"finished_at": record.finished_at, "error": failure.reason, "attempts_made": record.attempts_made}
+            facts = {
+                "finished_at": moment(record.finished_at), "error": failure.reason,
+                "attempts_made": record.attempts_made,
+            }  # fmt: skip
             what = "was cancelled" if failure.kind == CANCELLED_KIND else "failed"
             return Explanation("failed", f"It {what} {_at(record.finished_at)}: {failure.reason}", facts)
         case State.WAITING_CHILDREN:
@@ -70,7 +73,7 @@ def why(
 
 def ended(run: Run) -> Explanation:
     """A job of which only the run record is left."""
-    facts = {"finished_at": run.finished_at, "cause": run.cause.value, "text": run.text}
+    facts = {"finished_at": moment(run.finished_at), "cause": run.cause.value, "text": run.text}
     sentence = f"It {_ENDED.get(run.cause, 'failed')} {_at(run.finished_at)} and was not kept."
     if run.ending is Ending.FAILED and run.text:
         sentence += f" The reason: {run.text}"
@@ -91,7 +94,8 @@ def _waiting_for_children(standing: Standing) -> Explanation:
 
 
 def _running(record: JobRecord, now: int) -> Explanation:
-    facts = {"worker": record.worker, "started_at": record.started_at, "deadline": record.deadline}
+    started, deadline = moment(record.started_at), moment(record.deadline)
+    facts = {"worker": record.worker, "started_at": started, "deadline": deadline}
     if record.deadline is not None and record.deadline <= now:
         return Explanation(
             "lease_over", f"Its worker {record.worker} is lost; it will be taken back within moments.", facts
@@ -105,7 +109,7 @@ def _running(record: JobRecord, now: int) -> Explanation:
 
 def _not_due(record: JobRecord, now: int) -> Explanation:
     assert record.due is not None  # noqa: S101 - the caller has looked
-    facts = {"due_at": record.due, "attempts_made": record.attempts_made}
+    facts = {"due_at": moment(record.due), "attempts_made": record.attempts_made}
     when = f"until {_at(record.due)}, in {_seconds(record.due - now)}"
     if record.attempts_made:
         return Explanation(
@@ -123,7 +127,9 @@ def _cut_off(record: JobRecord, circuit: Circuit | None, now: int) -> Explanatio
     till = circuit.till if state is CircuitState.OPEN else now
     if (record.due or 0) > max(till, now) + max(terms.pause // 4, 2_000):
         return None
-    facts = {"circuit": circuit.key, "state": state.value, "till": circuit.till, "due_at": record.due}
+    facts = {
+        "circuit": circuit.key, "state": state.value, "till": moment(circuit.till), "due_at": moment(record.due),
+    }  # fmt: skip
     if state is CircuitState.OPEN and till > now:
         sentence = f"The circuit of {circuit.key} is open until {_at(till)}, for {_seconds(till - now)}."
         return Explanation("circuit", sentence, facts)
@@ -152,7 +158,7 @@ def _shut(queue: QueueView, standing: Standing, workers: Sequence[WorkerView]) -
     till = max(settings.held_till or 0, standing.rate_till or 0)
     if till > now:
         sentence = f"Queue {queue.name} is rate limited until {_at(till)}, for {_seconds(till - now)}."
-        return Explanation("rate", sentence, {"till": till, "ahead": standing.ahead})
+        return Explanation("rate", sentence, {"till": moment(till), "ahead": standing.ahead})
     return None
 
 
@@ -162,7 +168,9 @@ def _held_up(queue: QueueView, standing: Standing) -> Explanation | None:
     if group is None or group.let_in:
         return None
     limits, name = group.limits, f"Group {group.name} of queue {queue.name}"
-    facts = {"group": group.name, "ahead": group.ahead, "holders": list(group.holders), "till": group.till}
+    facts = {
+        "group": group.name, "ahead": group.ahead, "holders": list(group.holders), "till": moment(group.till),
+    }  # fmt: skip
     if group.paused:
         return Explanation("group_paused", f"{name} is paused.", facts)
     if limits.concurrency is not None and len(group.holders) >= min(limits.concurrency, 10):
@@ -183,7 +191,7 @@ def _in_line(standing: Standing) -> Explanation:
 
 
 def _at(ms: int | None) -> str:
-    return "at an unknown time" if ms is None else f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return "at an unknown time" if ms is None else f"{moment(ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _seconds(ms: int) -> str:

@@ -70,7 +70,7 @@ def test_a_job_is_added_with_its_payload_and_options(toril: Toril, url: str) -> 
     assert found is not None
     assert found.record is not None
     assert (found.name, found.data) == ("hi", {"to": "ada"})
-    assert (found.record.max_attempts, found.record.delay) == (7, 7_200_000)
+    assert (found.record.max_attempts, found.record.delay) == (7, 7200)
 
 
 @pytest.mark.parametrize("data", ["-", "@payload.json"])

@@ -22,6 +22,7 @@ from toril.model import (
     Settlement,
     Snoozed,
     Window,
+    ms_of,
 )
 from toril.policy.figures import RANGES, STEPS
 from toril.policy.histogram import ERROR, bucket_of
@@ -145,7 +146,7 @@ async def test_every_range_has_every_attempt_to_the_job(engine: Store, clock: Ma
 
     for name in RANGES:
         found = await metrics(engine, "q", name)
-        assert found.completed + found.failed == sum(time >= found.start for time in ended), name
+        assert found.completed + found.failed == sum(time >= ms_of(found.start) for time in ended), name
         assert sum(point.count for point in found.waits) == found.wait.count
         assert sum(point.count for point in found.runs) == found.run.count
         assert [len(line) for line in (found.waits, found.runs)] == [len(found.series[0].data)] * 2

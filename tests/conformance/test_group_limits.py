@@ -12,7 +12,7 @@ from toril.model import (
     Failure,
     FlowNode,
     GroupLimits,
-    GroupView,
+    GroupRow,
     JobRef,
     Limits,
     NewJob,
@@ -135,7 +135,7 @@ async def test_no_more_of_a_group_wait_than_may(engine: Store) -> None:
     await claim(engine)
     await add(engine, *of("a", "3"))
 
-    assert (await engine.group("q", "b")) == GroupView(name="b", limits=GroupLimits(concurrency=1, max_waiting=3))
+    assert (await engine.group("q", "b")) == GroupRow(name="b", limits=GroupLimits(concurrency=1, max_waiting=3))
     assert (await engine.group("q", "a")).waiting == 3
 
 
@@ -175,11 +175,11 @@ async def test_groups_are_listed_by_name_page_by_page(engine: Store) -> None:
 
     common = GroupLimits(concurrency=1)
     assert list(first) == [
-        GroupView(name="a", running=1, limits=common), GroupView(name="b", waiting=3, limits=common, paused=True),
-        GroupView(name="c", waiting=1, limits=common),
+        GroupRow(name="a", running=1, limits=common), GroupRow(name="b", waiting=3, limits=common, paused=True),
+        GroupRow(name="c", waiting=1, limits=common),
     ]  # fmt: skip
     heavy = GroupLimits(weight=5)
-    assert list(rest) == [GroupView(name="d", limits=heavy.over(common), own=heavy)]
+    assert list(rest) == [GroupRow(name="d", limits=heavy.over(common), own=heavy)]
     assert rest.cursor is None
 
 
@@ -190,7 +190,7 @@ async def test_a_group_of_nothing_is_forgotten(engine: Store) -> None:
             await settle(engine, each.lease)
 
     assert list(await engine.groups("q")) == []
-    assert await engine.group("q", "a") == GroupView(name="a")
+    assert await engine.group("q", "a") == GroupRow(name="a")
     assert list(await engine.groups("never")) == []
 
 

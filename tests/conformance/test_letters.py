@@ -17,7 +17,7 @@ from toril.model import (
     Changed,
     Checkpoint,
     Completed,
-    DeadLetter,
+    DeadLetterRow,
     Ending,
     Failed,
     Failure,
@@ -36,7 +36,7 @@ from toril.testing import ManualClock
 WHY = Failure("no such user", "LookupError", "Traceback: here")
 
 
-async def failed(engine: Store, *jobs: NewJob, queue: str = "q") -> list[DeadLetter]:
+async def failed(engine: Store, *jobs: NewJob, queue: str = "q") -> list[DeadLetterRow]:
     """These jobs, each added, run and failed for good; their letters, the oldest first."""
     for each in jobs:
         await add(engine, each, queue=queue)
@@ -67,7 +67,7 @@ async def test_a_job_that_fails_for_good_becomes_a_letter_with_all_that_is_known
 
     (letter,) = (await engine.letters()).items
 
-    assert letter == DeadLetter(
+    assert letter == DeadLetterRow(
         id="q/own", queue="q", job_id="own", name="greet", data='{"user": 7}', cause=Cause.FAILED, failure=WHY,
         failed_at=added_at + 30, max_attempts=2, attempts_made=2, stalls=0, stall_cause=None, worker="w2",
         added_at=added_at, started_at=added_at + 20, priority=3, backoff=backoff, timeout=5_000,

@@ -9,7 +9,7 @@ from tests.conformance.claims import add, claim, settle
 from toril.engine import Store
 from toril.errors import InvalidOption
 from toril.metrics import metrics, overview
-from toril.model import Completed, Failed, Failure, Figures, NewJob, Pause, Window
+from toril.model import Completed, Failed, Failure, Figures, NewJob, Pause, Window, ms_of
 from toril.policy.figures import RANGES
 from toril.testing import ManualClock
 
@@ -30,8 +30,8 @@ async def test_every_range_counts_what_ended_within_it(engine: Store, clock: Man
 
     for name, minutes in RANGES.items():
         found = await metrics(engine, "q", name)
-        within = [good for minute, good in ended if minute * 60_000 >= found.start]
-        assert this - minutes < found.start // 60_000 < this - minutes + 42
+        within = [good for minute, good in ended if minute * 60_000 >= ms_of(found.start)]
+        assert this - minutes < ms_of(found.start) // 60_000 < this - minutes + 42
         assert (found.completed, found.failed) == (sum(within), len(within) - sum(within)), name
         assert found.failure_rate == (round(100 * found.failed / len(within), 1) if within else 0), name
         for series, total in zip(found.series, (found.completed, found.failed), strict=True):

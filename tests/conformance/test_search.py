@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.claims import add, claim, settle
 from toril import App, JobFilter
 from toril.engine import Store
-from toril.model import Completed, Failed, Failure, Keep, NewJob
+from toril.model import Completed, Failed, Failure, Keep, NewJob, moment
 from toril.queue import Queue
 from toril.searching import sift
 from toril.testing import ManualClock
@@ -111,7 +111,7 @@ async def test_a_key_is_there_or_has_a_value(engine: Store, clock: ManualClock) 
 async def test_what_came_after_the_asking_is_not_meant(engine: Store, clock: ManualClock) -> None:
     queue = queue_on(engine, clock)
     await fail(engine, 3)
-    asked_at = clock.now()
+    asked_at = moment(clock.now())
     counted = await queue.count("failed")
     clock.advance(10)
     await fail(engine, 2)

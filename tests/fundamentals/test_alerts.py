@@ -142,7 +142,7 @@ async def test_many_stalls_are_told_and_so_is_a_job_that_stalled_out() -> None:
     app.alert(told.append, AlertRules(kinds=frozenset({AlertKind.STALLS, AlertKind.EXHAUSTED}), minimum=20))
     app.queue("q")
     for n in range(19):
-        app.events.emit("completed", JobEvent(queue="q", job_id=f"c{n}", job_name="n", duration=5))
+        app.events.emit("completed", JobEvent(queue="q", job_id=f"c{n}", job_name="n", duration=0.005))
     app.events.emit("stalled", JobEvent(queue="q", job_id="s0", job_name=""))
     async with app:
         await app.events.settle(10)
@@ -164,7 +164,7 @@ async def test_runs_that_take_half_a_lease_are_told() -> None:
     app.queue("q", lease=30)
 
     def ran(ms: int) -> None:
-        app.events.emit("completed", JobEvent(queue="q", job_id="1", job_name="n", duration=ms))
+        app.events.emit("completed", JobEvent(queue="q", job_id="1", job_name="n", duration=ms / 1000))
 
     async with app:
         for _ in range(40):

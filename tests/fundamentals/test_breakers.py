@@ -1,6 +1,7 @@
 """Jobs that would only fail are put off for a while, without spending their attempts."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -179,12 +180,13 @@ async def test_circuits_are_told_in_figures() -> None:
         await queue.add_many([("call", host) for host in "aaab"])
         await test.drain()
         figures = await app.breakers.figures()
-        listed = [(each.key, each.failures, each.runs, each.till > each.since) for each in await app.breakers.list()]
+        listed = await app.breakers.list()
 
     assert figures == BreakerFigures(closed=1, open=1, half_open=0, runs=1, failures=1)
-    assert [each[0] for each in listed] == ["a", "b"]
-    assert listed[1][1:3] == (1, 1)
-    assert listed[0][3], "it is open since and till a time"
+    assert [each.key for each in listed] == ["a", "b"]
+    assert (listed[1].failures, listed[1].runs, listed[1].since) == (1, 1, None)
+    assert listed[0].since == test.now
+    assert listed[0].till == test.now + timedelta(seconds=60)
 
 
 async def test_a_job_that_overruns_its_time_counts() -> None:

@@ -8,7 +8,8 @@ from pydantic import BaseModel
 
 from tests import servers
 from toril import App, Exponential, InvalidOption, JobContext, Keep, LetterFilter, NotFound, PermanentError, Retry
-from toril.model import Refused
+from toril.model import Claim, Failed, Failure, NewJob, Refused, Settlement
+from toril.records import RetryDelay
 from toril.testing import memory
 from toril.testing.clock import ManualClock
 
@@ -32,9 +33,9 @@ async def test_a_permanent_error_goes_straight_to_the_dead_letters() -> None:
         letter = await app.dead_letters.show(f"orders/{job.id}")
 
     assert ran == [1]
-    assert (letter.queue, letter.job_id, letter.name, letter.data) == ("orders", job.id, "order", "7")
+    assert (letter.queue, letter.job_id, letter.name, letter.data) == ("orders", job.id, "order", 7)
     assert (letter.failure.reason, letter.failure.kind) == ("no such article", "PermanentError")
-    assert (letter.max_attempts, letter.attempts_made, letter.failed_at) == (5, 1, test.clock.now())
+    assert (letter.max_attempts, letter.attempts_made, letter.failed_at) == (5, 1, test.now)
     assert letter.worker is not None
     assert "in order" in letter.failure.traceback
 
@@ -90,6 +91,32 @@ def _at(ms: int) -> Any:
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
 
 
+async def test_the_payload_of_a_letter_is_read_as_that_of_a_job_is() -> None:
+    app = App("memory://")
+
+    async def order(ctx: JobContext[Order]) -> None:
+        raise PermanentError("no such article")
+
+    queue = app.queue("orders", {"order": order})
+    async with memory(app) as test:
+        job = await queue.add("order", Order(number=7), metadata={"tenant": "a"}, timeout=30)
+        await app.store.add("orders", [NewJob(name="order", data='{"number": "x"}'), NewJob(name="other", data="[1]")])
+        await app.store.add("foreign", [NewJob(name="n", data='{"a": 1}', metadata="[]")])
+        await test.drain()
+        one, none = (Claim(want=want, token="t", lease=1000, worker="w") for want in (1, 0))
+        (claimed,) = (await app.store.exchange("foreign", [], one)).jobs
+        await app.store.exchange("foreign", [Settlement(claimed.lease, Failed(Failure("no")))], none)
+        letters = {letter.id: letter for letter in await app.dead_letters.page()}
+
+    first = letters[f"orders/{job.id}"]
+    assert first.data == job.data == Order(number=7)
+    assert (first.metadata, first.checkpoint, first.timeout) == ({"tenant": "a"}, None, 30)
+    assert first.failed_at == first.added_at == first.started_at == test.now
+    assert letters["orders/2"].data == '{"number": "x"}', "it is not what the handler takes"
+    assert letters["orders/3"].data == [1], "there is no handler of that name"
+    assert (letters["foreign/1"].data, letters["foreign/1"].metadata) == ({"a": 1}, {}), "the queue is not declared"
+
+
 @pytest.mark.covers("R077", "R078")
 async def test_those_with_an_error_run_again_in_their_queue_under_their_name() -> None:
     app = App("memory://")
@@ -101,7 +128,8 @@ async def test_those_with_an_error_run_again_in_their_queue_under_their_name() -
         job = await app.queues["q"].job("j0")
         assert job is not None
         assert job.record is not None
-        assert (job.name, job.record.max_attempts, job.record.backoff) == ("a", 5, Exponential(5).wire())
+        assert (job.name, job.record.max_attempts) == ("a", 5)
+        assert job.record.backoff == RetryDelay(kind="exponential", delay=5)
         await test.drain()
         left = [letter.job_id for letter in (await app.dead_letters.page()).items]
 
@@ -193,8 +221,6 @@ async def test_a_payload_is_mended_on_the_way_back_and_held_to_its_type() -> Non
 
 
 def _raw(name: str, data: str) -> Any:
-    from toril.model import NewJob
-
     return NewJob(name=name, data=data)
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from toril import App, Fixed, Gap, JobContext, Retry
-from toril.history import Happening
-from toril.model import Event, EventKind
+from toril.model import EventKind
+from toril.records import QueueEvent
 from toril.testing import drain
 
 
-async def take(events: AsyncIterator[Happening], until: EventKind) -> list[Event]:
+async def take(events: AsyncIterator[QueueEvent | Gap], until: EventKind) -> list[QueueEvent]:
     found = []
     async for happening in events:
-        assert isinstance(happening, Event)
+        assert isinstance(happening, QueueEvent)
         found.append(happening)
         if happening.kind is until:
             return found

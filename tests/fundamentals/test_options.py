@@ -137,7 +137,7 @@ async def test_an_option_within_its_range_is_stored_with_the_job(
 ) -> None:
     job = await (await queue.add("send", {}, **options)).refresh()
 
-    assert {name: getattr(job.record, name) for name in stored} == stored
+    assert {name: getattr(job.row, name) for name in stored} == stored
 
 
 ODD: dict[str, list[tuple[Any, tuple[Any, ...], dict[str, Any]]]] = {

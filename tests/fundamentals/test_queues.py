@@ -26,7 +26,7 @@ from toril import (
     UsageError,
     handler,
 )
-from toril.model import Backoff
+from toril.records import RetryDelay
 
 
 async def ok(ctx: JobContext[Any]) -> Any:
@@ -107,7 +107,7 @@ async def test_a_job_without_options_has_the_documented_defaults(queue: Queue) -
     record = (await (await queue.add("send")).refresh()).record
 
     assert record is not None
-    assert (record.max_attempts, record.backoff) == (5, Backoff(kind="exponential", delay=1_000))
+    assert (record.max_attempts, record.backoff) == (5, RetryDelay(kind="exponential", delay=1))
     assert (record.keep_completed, record.keep_failed) == (Keep(0), Keep(0))
     assert (record.delay, record.priority, record.timeout, record.expires_at, record.metadata) == (
         0,
@@ -129,8 +129,8 @@ async def test_what_a_job_asks_for_wins_over_its_handler_and_that_over_the_queue
         assert record.keep_failed == Keep(9)
         return record.max_attempts, record.backoff
 
-    two, seven = (Backoff(kind="fixed", delay=n * 1000) for n in (2, 7))
-    exponential = Backoff(kind="exponential", delay=500)
+    two, seven = (RetryDelay(kind="fixed", delay=n) for n in (2, 7))
+    exponential = RetryDelay(kind="exponential", delay=0.5)
     assert await retry_of("ok") == (2, two)
     assert await retry_of("ok", attempts=3) == (3, two)
     assert await retry_of("own") == (7, seven)

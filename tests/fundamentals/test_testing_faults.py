@@ -1,6 +1,7 @@
 """Faults in users' tests: workers that die where the test says, jobs that come twice, jobs that fail the test."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 
@@ -177,7 +178,9 @@ async def test_what_was_added_is_asserted() -> None:
     app = App("memory://")
 
     async def order(ctx: JobContext[Order]) -> None:
-        await queue.add("remind", {"order": {"number": ctx.data.number, "lines": [1, 2]}}, delay=60, priority=3)
+        await queue.add(
+            "remind", {"order": {"number": ctx.data.number, "lines": [1, 2]}}, delay=60, priority=3, timeout=30
+        )
 
     async def remind(ctx: JobContext[dict[str, object]]) -> None: ...
 
@@ -192,6 +195,8 @@ async def test_what_was_added_is_asserted() -> None:
         test.assert_added("order", {"number": 7})
         (reminder,) = test.assert_added(remind, {"order": {"number": 7}}, delay=60, priority=3, times=1)
         assert reminder.data["order"]["lines"] == [1, 2]
+        assert (reminder.options["timeout"], reminder.options["attempts"]) == (30, 5)
+        test.assert_added(remind, timeout=timedelta(seconds=30))
         test.assert_not_added(order, {"number": 8})
         test.assert_not_added(queue="other")
         assert [each.name for each in test.added] == ["order", "remind"]

@@ -136,7 +136,7 @@ async def test_it_changes_jobs_and_settings(node: Node, toril: Toril, board: Boa
 
         assert late.record is not None
         assert low.record is not None
-        assert abs(late.record.delay - 900_000) < 60_000
+        assert abs(late.record.delay - 900) < 60
         assert (low.record.priority, low.data) == (2, {"new": True})
         settings = await queue.settings()
         assert (settings.concurrency, settings.rate) == (3, RateLimit(5, 2, window="fixed"))

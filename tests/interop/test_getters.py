@@ -9,6 +9,7 @@ import pytest
 from tests.interop.node import Node
 from tests.interop.side import Steps, Toril
 from toril import JobContext, PermanentError, Queue
+from toril.model import ms_of
 
 GETTERS = {
     "waiting": "getWaiting", "prioritized": "getPrioritized", "active": "getActive", "delayed": "getDelayed",
@@ -102,10 +103,10 @@ async def test_a_job_looks_the_same_from_both_sides(node: Node, toril: Toril) ->
                 assert (job.name, job.data) == (seen["name"], seen["data"])
                 assert (job.attempts_made, record.starts) == (seen["attemptsMade"], seen["attemptsStarted"])
                 assert (job.error, job.worker) == (seen.get("failedReason"), seen.get("processedBy"))
-                assert (job.added_at, job.started_at, job.finished_at) == (
+                assert tuple(map(ms_of, (job.added_at, job.started_at, job.finished_at))) == (
                     seen["timestamp"], seen.get("processedOn"), seen.get("finishedOn"),
                 )  # fmt: skip
-                assert record.delay == seen["delay"]
+                assert record.delay * 1000 == seen["delay"]
                 assert record.priority == seen["priority"]
 
 

@@ -47,7 +47,7 @@ async def test_a_job_that_node_exhausted_arrives_among_the_letters(node: Node, t
 
     async with App(toril.url) as app:
         (letter,) = (await app.dead_letters.page()).items
-    assert (letter.queue, letter.job_id, letter.name, letter.data) == ("q", job.id, "send", '{"n":1}')
+    assert (letter.queue, letter.job_id, letter.name, letter.data) == ("q", job.id, "send", {"n": 1})
     assert (letter.failure.reason, letter.attempts_made) == ("Node could not", 2)
     assert await node.queue("q").job(job.id) is None
     seen = await node.queue("dead-letter").job(letter.id)

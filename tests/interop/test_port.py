@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -147,7 +148,7 @@ async def test_delays_and_priorities_of_the_port_are_kept(port: Port, toril: Tor
     assert steps.ran == [*reversed(ranked), late.id]
     assert job.added_at is not None
     assert job.started_at is not None
-    assert job.started_at >= job.added_at + 300
+    assert job.started_at >= job.added_at + timedelta(milliseconds=300)
 
 
 async def test_delays_and_priorities_of_toril_are_kept_by_the_port(port: Port, toril: Toril) -> None:
@@ -165,7 +166,7 @@ async def test_delays_and_priorities_of_toril_are_kept_by_the_port(port: Port, t
     assert ran == [*reversed(ranked), late.id]
     assert job.added_at is not None
     assert job.started_at is not None
-    assert job.started_at >= job.added_at + 300
+    assert job.started_at >= job.added_at + timedelta(milliseconds=300)
 
 
 async def test_both_wake_each_other(port: Port, toril: Toril) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.interop.node import Node
 from tests.interop.side import Steps, Toril
+from toril.model import ms_of
 
 DATA = {"v": 1}
 
@@ -33,7 +34,7 @@ async def test_node_runs_what_toril_has_scheduled(node: Node, toril: Toril) -> N
         ran = [each["jobId"] for each in done]
         assert max(Counter(ran).values()) == 1
         assert ticks.count > 3
-        assert (seconds.count, seconds.schedule.limit) == (2, 2)
+        assert (seconds.count, seconds.limit) == (2, 2)
         assert done[0]["result"] == DATA
         await queue.schedules.remove("ticks")
         await queue.schedules.remove("seconds")
@@ -51,14 +52,14 @@ async def test_toril_runs_what_node_has_scheduled(node: Node, toril: Toril) -> N
     async with toril.working("q", {"note": steps.note}) as queue:
         await until(lambda: sum("ev" in each for each in steps.ran) >= 5)
         await until(lambda: sum("by:clock" in each for each in steps.ran) >= 3)
-        shown = {each.schedule.id: each for each in (await queue.schedules.list()).items}
+        shown = {each.id: each for each in (await queue.schedules.list()).items}
 
     assert max(Counter(steps.ran).values()) == 1
     slots = sorted(int(each.rpartition(":")[2]) for each in steps.ran if ":ev:" in each)
     assert {slot % 300 for slot in slots} == {slots[0] % 300}
     assert sum("by:clock" in each for each in steps.ran) == 3
-    assert (shown["ev"].schedule.every, shown["by:clock"].schedule.cron) == (300, "* * * * * *")
-    assert (shown["by:clock"].over, shown["by:clock"].schedule.job.priority) == (True, 4)
+    assert (shown["ev"].every, shown["by:clock"].cron) == (0.3, "* * * * * *")
+    assert (shown["by:clock"].over, shown["by:clock"].priority) == (True, 4)
 
 
 @pytest.mark.covers("R214", "F78")
@@ -90,7 +91,7 @@ async def test_node_and_bull_board_list_our_schedulers(node: Node, toril: Toril)
         board = await node.board("q", "/api/job-schedulers")
 
     assert (listed["key"], listed["name"], listed["pattern"]) == ("nightly", "report", "0 2 * * *")
-    assert (listed["tz"], listed["limit"], listed["next"]) == ("Europe/Berlin", 5, made.slot)
+    assert (listed["tz"], listed["limit"], listed["next"]) == ("Europe/Berlin", 5, ms_of(made.slot))
     assert (listed["template"]["data"], listed["template"]["opts"]["priority"]) == (DATA, 3)
     assert "nightly" in str(board)
 
@@ -103,8 +104,8 @@ async def test_a_change_by_node_is_seen_and_taken_back(node: Node, toril: Toril)
         ours = await queue.schedules.put("s", "report", DATA, every=3600, overlap="skip")
         pending = await node.queue("q").counts()
 
-    assert (theirs.schedule.every, theirs.schedule.job.name) == (60_000, "other")
-    assert (ours.schedule.every, ours.schedule.job.name, ours.schedule.overlap) == (3_600_000, "report", "skip")
+    assert (theirs.every, theirs.name) == (60, "other")
+    assert (ours.every, ours.name, ours.overlap) == (3600, "report", "skip")
     assert pending["waiting"] + pending["delayed"] == 1
 
 

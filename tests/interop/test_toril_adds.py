@@ -151,7 +151,7 @@ async def test_retries_wait_as_toril_asked(node: Node, toril: Toril, backoff: An
             await events.until("delayed", jobId=job.id, times=turn)
             record = (await job.refresh()).record
             assert record is not None
-            waited.append(record.delay)
+            waited.append(round(record.delay * 1000))
             await job.promote()
         await worker.until("completed", jobId=job.id)
         await job.refresh()

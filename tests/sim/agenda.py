@@ -131,7 +131,7 @@ class Agenda:
         line = self._line(Node("healer"), calm=True)
         self.witness.calm_at = self.witness.now()
         dynamic = self._queue(line, SimClock(stream(self.plan.seed, "healer")))
-        if any(view.schedule.id == "made" for view in (await dynamic.schedules.list()).items):
+        if any(view.id == "made" for view in (await dynamic.schedules.list()).items):
             await dynamic.schedules.resume("made")
         await until(self._is_broken, 2 * self._lateness + self.plan.rest)
         await self._catch_up()

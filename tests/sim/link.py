@@ -12,7 +12,7 @@ from toril.model import (
     Call,
     Changed,
     Claim,
-    DeadLetter,
+    DeadLetterRow,
     Exchange,
     Extended,
     Finished,
@@ -267,7 +267,7 @@ class Link:
             "configure", lambda store: store.configure(queue, settings, call=call, now=now), seen, call=call
         )
 
-    async def letters(self, *, limit: int) -> Page[DeadLetter]:
+    async def letters(self, *, limit: int) -> Page[DeadLetterRow]:
         return await self._wire.carry("letters", lambda store: store.letters(limit=limit), self._plain("letters"))
 
     async def replay(self, queue: str, replays: Sequence[Replay], *, call: Call | None = None) -> Changed:

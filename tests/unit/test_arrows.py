@@ -13,7 +13,9 @@ SRC = Path(__file__).parents[2] / "src" / "toril"
 # What each part may import of ours. A part is the longest prefix that fits; itself it may always import.
 BOTTOM = {"errors", "names", "states", "clock"}
 # What a producer needs: no worker is imported to add a job.
-PRODUCER = BOTTOM | {"codec", "model", "engine", "policy", "payload", "handlers", "signal", "context", "calls"}
+PRODUCER = (
+    BOTTOM | {"codec", "model", "engine", "policy", "payload", "handlers", "signal", "context", "calls"} | {"records"}
+)
 ARROWS: dict[str, set[str]] = {
     "": PRODUCER | {"adding", "events", "flow", "history", "http", "sync", "app", "job", "queue", "why", "result"},
     "errors": set(),
@@ -22,6 +24,7 @@ ARROWS: dict[str, set[str]] = {
     "clock": set(),
     "codec": {"errors"},
     "model": {"errors", "names", "states"},
+    "records": {"model", "states"},
     "policy": {"errors", "model"},
     "http": {"clock", "policy"},
     "idle_connections": set(),
@@ -116,20 +119,20 @@ ARROWS: dict[str, set[str]] = {
     "supervisor": BOTTOM | {"engine", "idle_connections", "logs", "model", "plan", "policy", "worker"},
     "testing": PRODUCER | {"app", "engines.sqlite", "events", "job"},
     "pytest_plugin": {"testing"},
-    "metrics": {"engine", "model", "policy"},
+    "metrics": {"engine", "model", "policy", "records"},
     "history": {"clock", "engine", "model"},
-    "documents": {"errors", "flow", "job", "metrics", "model", "policy", "searching", "showing"},
+    "documents": {"errors", "flow", "job", "metrics", "model", "policy", "records", "searching", "showing", "why"},
     "web": PRODUCER
     | {"", "app", "declaring", "documents", "deadletters", "job", "logs", "metrics", "queue", "schedule"}
-    | {"flow", "idle_connections", "outbox", "searching", "showing", "why"},
+    | {"flow", "history", "idle_connections", "outbox", "searching", "showing", "why"},
     "web.serving": PRODUCER | {"app", "logs", "supervisor", "web"},
     "torture": {"", "clock", "engine", "errors", "events", "model", "policy", "queue", "states"} | {"torture.cleaning"},
     "torture.cleaning": {"", "clock", "engines.redis", "errors", "torture"},
     "torture.child": {"", "cli", "clock", "errors", "torture"},
     # The commands: the public names, and the types and words of what those give.
     "cli": {"", "clock", "documents", "history", "deadletters", "engine", "events", "logs", "model", "policy"}
-    | {"showing"},
-    "cli.top": {"", "cli", "clock", "documents", "metrics", "model"},
+    | {"records", "showing"},
+    "cli.top": {"", "cli", "clock", "documents", "metrics", "model", "records"},
     "cli.move": {"cli", "clock", "engine", "errors", "model", "moving"},
     "cli.run": {"", "cli", "engine", "supervisor", "web.serving"},
     "cli.outbox": {"", "cli", "engine", "outbox"},

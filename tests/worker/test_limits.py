@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -84,11 +85,11 @@ async def test_a_worker_comes_back_at_the_very_time_that_the_store_has_named() -
                 await asyncio.sleep(0.001)
             app.stop()
             await worker
-            starts = sorted(job.started_at or 0 for job in (await queue.jobs("completed")).items)
+            starts = sorted(job.started_at for job in (await queue.jobs("completed")).items if job.started_at)
 
     # The clock goes on while the store's thread works, so that now and then a start may be late; were the wake-up late,
     # all of them would be.
-    assert min(later - earlier for earlier, later in pairwise(starts)) == 10_000
+    assert min(later - earlier for earlier, later in pairwise(starts)) == timedelta(seconds=10)
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -152,9 +153,9 @@ async def test_in_no_sliding_window_do_more_start_than_may_over_several_workers(
         each.stop()
     await asyncio.gather(*workers)
 
-    window: deque[int] = deque()
-    for start in sorted(job.started_at or 0 for job in jobs):
-        while window and window[0] <= start - 500:
+    window: deque[datetime] = deque()
+    for start in sorted(job.started_at for job in jobs if job.started_at):
+        while window and window[0] <= start - timedelta(milliseconds=500):
             window.popleft()
         window.append(start)
         assert len(window) <= 20

@@ -11,7 +11,7 @@ from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, store_options
 from toril.cli.times import age, ahead, duration
 from toril.documents import of_circuit
-from toril.model import Circuit
+from toril.records import CircuitRecord
 
 __all__ = ["breakers"]
 
@@ -29,7 +29,7 @@ def breakers(ctx: click.Context, *, place: Place, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
 
-    async def look(app: App) -> list[Circuit]:
+    async def look(app: App) -> list[CircuitRecord]:
         return await app.breakers.list()
 
     found = list(map(of_circuit, on_store(place, look)))
@@ -44,7 +44,7 @@ def breakers(ctx: click.Context, *, place: Place, as_json: bool) -> None:
 def trip(*, key: str, seconds: float | None, place: Place, as_json: bool) -> None:
     """Open the circuit KEY: its jobs are put off, without spending an attempt."""
 
-    async def act(app: App) -> Circuit:
+    async def act(app: App) -> CircuitRecord:
         return await app.breakers.trip(key, seconds)
 
     found = of_circuit(on_store(place, act))

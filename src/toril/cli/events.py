@@ -13,6 +13,7 @@ from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.documents import of_event
 from toril.history import Happening, recent
+from toril.history import follow as following
 from toril.model import Event
 from toril.showing import Redaction
 
@@ -42,12 +43,11 @@ def events(*, queues: tuple[str, ...], follow: bool, last: int, after: str | Non
 
 
 async def _one(app: App, name: str, after: str | None, last: int, show: Any, *, follow: bool) -> None:
-    queue = app.queue(name)
     found = await recent(app.store, name, after, last)
     for event in found.items:
         show(name, event)
     if follow:
-        async for happening in queue.events(found.last):
+        async for happening in following(app.store, name, found.last):
             show(name, happening)
 
 

@@ -11,6 +11,7 @@ from toril.cli.limit import number_or_none, rate_or_none
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import ahead
+from toril.model import ms_of, per_ms
 
 __all__ = ["groups"]
 
@@ -133,8 +134,8 @@ def _document(view: GroupView) -> dict[str, Any]:
     rate = view.limits.rate_limit
     return {
         "group": view.name, "waiting": view.waiting, "running": view.running, "paused": view.paused,
-        "concurrency": view.limits.concurrency, "rate_max": rate and rate.max, "rate_per_ms": rate and rate.per_ms,
-        "max_waiting": view.limits.max_waiting, "weight": view.limits.weight or 1, "till": view.till,
+        "concurrency": view.limits.concurrency, "rate_max": rate and rate.max, "rate_per_ms": rate and per_ms(rate),
+        "max_waiting": view.limits.max_waiting, "weight": view.limits.weight or 1, "till": ms_of(view.till),
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from toril.cli.escaping import plain
 from toril.cli.jobsheet import show_job, show_run
 from toril.cli.naming import one
 from toril.cli.place import Place, declared, on_store
-from toril.documents import of_job, of_run
+from toril.documents import of_explanation, of_job, of_run
 
 __all__ = ["found_job", "job"]
 
@@ -52,8 +52,7 @@ def why(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
 
     name, answer = on_store(place, ask)
     if as_json:
-        told = {"queue": name, "id": job_id, "reason": answer.reason, "sentence": answer.sentence}
-        click.echo(on_a_line(told | {"facts": dict(answer.facts)}))
+        click.echo(on_a_line({"queue": name, "id": job_id} | of_explanation(answer)))
     else:
         click.echo(plain(answer.sentence))
 
@@ -156,7 +155,7 @@ async def _remembered(app: App, queue: str | None, job_id: str) -> dict[str, Any
     found = []
     for name in names:
         for ending in ("completed", "failed"):
-            page = await app.queue(name).runs(ending, limit=_REMEMBERED)
+            page = await app.queue(name).run_rows(ending, limit=_REMEMBERED)
             found += [of_run(name, run, app.redaction) for run in page.items if run.id == job_id][:1]
     if len({run["queue"] for run in found}) > 1:
         where = ", ".join(sorted({run["queue"] for run in found}))

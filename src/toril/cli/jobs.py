@@ -106,7 +106,7 @@ def _pages_of_jobs(app: App, name: str, where: JobFilter) -> Pages:
 def _pages_of_runs(app: App, name: str, where: JobFilter) -> Pages:
     async def page(state: str, cursor: str | None, limit: int) -> Found:
         ending: Any = state
-        found = await app.queue(name).runs(ending, cursor=cursor, limit=limit, where=where)
+        found = await app.queue(name).run_rows(ending, cursor=cursor, limit=limit, where=where)
         return [of_run(name, run, app.redaction) for run in found.items], found.cursor
 
     return page

@@ -89,7 +89,7 @@ def list_(*, where: LetterFilter, limit: int, cursor: str | None, place: Place, 
         found: list[dict[str, Any]] = []
         at = cursor
         while True:
-            page = await app.dead_letters.page(where, cursor=at, limit=limit - len(found))
+            page = await app.dead_letters.rows(where, cursor=at, limit=limit - len(found))
             found += [of_letter(letter, app.redaction) for letter in page.items]
             at = page.cursor
             if at is None or len(found) == limit:
@@ -117,7 +117,7 @@ def show_(*, letter: str, place: Place, as_json: bool) -> None:
     """Show all that is known of LETTER."""
 
     async def look(app: App) -> dict[str, Any]:
-        return of_letter(await app.dead_letters.show(letter), app.redaction)
+        return of_letter(await app.dead_letters.row(letter), app.redaction)
 
     found = on_store(place, look)
     if as_json:

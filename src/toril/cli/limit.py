@@ -11,6 +11,7 @@ from toril.cli.escaping import plain
 from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import duration
+from toril.model import ms_of, per_ms
 
 __all__ = ["limit", "number_or_none", "rate_or_none"]
 
@@ -39,8 +40,8 @@ def limit(*, queue: str, rate: str | None, fixed: bool, concurrency: str | None,
         limited = settings.rate
         return {
             "queue": found.name, "concurrency": settings.concurrency, "rate_max": limited and limited.max,
-            "rate_per_ms": limited and limited.per_ms, "rate_window": limited and limited.window,
-            "held_till": settings.held_till,
+            "rate_per_ms": limited and per_ms(limited), "rate_window": limited and limited.window,
+            "held_till": ms_of(settings.held_till),
         }  # fmt: skip
 
     found = on_store(place, set_them)

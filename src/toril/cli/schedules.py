@@ -18,6 +18,7 @@ from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import ahead, span
 from toril.documents import of_schedule
 from toril.model import ScheduleView
+from toril.policy.schedules import upcoming
 
 __all__ = ["schedules"]
 
@@ -53,18 +54,18 @@ def show_(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> N
     """Show a schedule with its next ten runs."""
 
     async def work(app: App) -> dict[str, Any]:
-        found, view = await _found(app, queue, schedule)
-        return of_schedule(view, app.redaction) | {"upcoming": list(await found.schedules.upcoming(schedule))}
+        _, view = await _found(app, queue, schedule)
+        return of_schedule(view, app.redaction) | {"upcoming": upcoming(view)}
 
     found = on_store(place, work)
     if as_json:
         click.echo(on_a_line(found))
         return
-    upcoming = [_clock(moment, found["tz"]) for moment in found.pop("upcoming")]
+    coming = [_clock(moment, found["tz"]) for moment in found.pop("upcoming")]
     for name, value in (found | {"when": _when(found)}).items():
         if value not in (None, ""):
             click.echo(plain(f"{name.replace('_', ' '):<13} {value}"))
-    click.echo(plain("next runs     " + ("\n              ".join(upcoming) or "none")))
+    click.echo(plain("next runs     " + ("\n              ".join(coming) or "none")))
 
 
 @schedules.command()
@@ -137,7 +138,7 @@ async def _found(app: App, queue: str | None, schedule: str) -> tuple[Queue, Sch
     found = []
     for name in names:
         try:
-            found.append((app.queue(name), await app.queue(name).schedules.get(schedule)))
+            found.append((app.queue(name), await app.queue(name).schedules.row(schedule)))
         except NotFound:
             continue
     if len(found) > 1:
@@ -154,7 +155,7 @@ async def _all(app: App, queue: str | None) -> list[dict[str, Any]]:
     for name in names:
         cursor = None
         while True:
-            page = await app.queue(name).schedules.list(cursor)
+            page = await app.store.schedules.page(name, cursor=cursor, limit=100)
             found += [of_schedule(view, app.redaction) for view in page.items]
             cursor = page.cursor
             if cursor is None:

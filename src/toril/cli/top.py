@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import click
@@ -24,7 +24,8 @@ from toril.cli.times import duration, span
 from toril.clock import SYSTEM
 from toril.documents import of_overview
 from toril.metrics import Overview, QueueOverview
-from toril.model import WorkerView
+from toril.model import ms_of
+from toril.records import WorkerInfo
 
 __all__ = ["top"]
 
@@ -147,7 +148,7 @@ def _urgency(each: QueueOverview) -> tuple[bool, bool, int, str]:
 def _head(found: Overview, width: int) -> Text:
     slots, running = sum(each.slots for each in found.workers), sum(each.running for each in found.workers)
     rate = sum(each.rate for each in found.queues)
-    clock = f"{datetime.fromtimestamp(found.now / 1000, UTC):%H:%M:%S} UTC"
+    clock = f"{found.now:%H:%M:%S} UTC"
     line = f"{len(found.queues)} queues  {len(found.workers)} workers  {running} of {slots} slots  {_number(rate)}/min"
     return Text(f"{line:<{max(0, width - len(clock) - 1)}} {clock}", "bold", overflow="crop", no_wrap=True)
 
@@ -172,13 +173,14 @@ def _queues(queues: Sequence[QueueOverview], width: int) -> Table:
     return table
 
 
-def _workers(workers: Sequence[WorkerView], running: Mapping[str, Sequence[str]], now: int) -> Table:
+def _workers(workers: Sequence[WorkerInfo], running: Mapping[str, Sequence[str]], now: datetime) -> Table:
     table = _table("worker", "running", "seen", last="what it runs")
     for each in workers:
         names = plain(", ".join(sorted(set(running.get(each.id, ()))))) or plain(", ".join(each.queues))
         label = Text(plain(each.id))
         label.truncate(30, overflow="ellipsis")
-        table.add_row(label, f"{each.running} of {each.slots}", span(now - each.seen_at), Text(names))
+        seen = span(ms_of(now) - ms_of(each.seen_at))
+        table.add_row(label, f"{each.running} of {each.slots}", seen, Text(names))
     return table
 
 

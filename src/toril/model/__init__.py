@@ -1,7 +1,7 @@
 """The nouns: frozen values without behaviour, shared by every engine, the worker and the API.
 
-Times are whole milliseconds of the store's clock; payloads and results are JSON text. `Keep` and `RateLimit`
-are public options too and speak in seconds.
+Times are whole milliseconds of the store's clock; payloads and results are JSON text. `Keep`, `RateLimit` and `Dedup`
+are public options too and speak in seconds. What programs read is made of these in `toril.records`.
 """
 
 from toril.model.audits import AUDIT_LENGTH, Audited
@@ -54,12 +54,12 @@ from toril.model.groups import (
     NO_LIMITS,
     DeclareGroups,
     GroupLimits,
+    GroupRow,
     GroupStanding,
-    GroupView,
     SetGroup,
     SetGroups,
 )
-from toril.model.letters import BURIED, DEAD_LETTERS, DeadLetter, Replay, letter_id, letter_parts
+from toril.model.letters import BURIED, DEAD_LETTERS, DeadLetterRow, Replay, letter_id, letter_parts
 from toril.model.moves import (
     HEADROOM,
     LOAD,
@@ -97,8 +97,11 @@ from toril.model.options import (
     NewJob,
     Precedence,
     RateLimit,
+    age_ms,
     check_text,
+    per_ms,
     storable,
+    ttl_ms,
     whole,
 )
 from toril.model.schedules import (
@@ -113,6 +116,7 @@ from toril.model.schedules import (
     run_id,
     run_of,
 )
+from toril.model.times import moment, ms_of
 from toril.model.views import (
     USAGE_SAMPLE,
     Cause,
@@ -226,7 +230,7 @@ __all__ = [
     "Claimed",
     "Completed",
     "Counts",
-    "DeadLetter",
+    "DeadLetterRow",
     "DeclareGroups",
     "Dedup",
     "Deferred",
@@ -252,8 +256,8 @@ __all__ = [
     "Gate",
     "Gone",
     "GroupLimits",
+    "GroupRow",
     "GroupStanding",
-    "GroupView",
     "Health",
     "Hold",
     "JobParcel",
@@ -328,13 +332,18 @@ __all__ = [
     "Verdict",
     "Window",
     "WorkerView",
+    "age_ms",
     "check_text",
     "control",
     "known",
     "letter_id",
     "letter_parts",
+    "moment",
+    "ms_of",
+    "per_ms",
     "run_id",
     "run_of",
     "storable",
+    "ttl_ms",
     "whole",
 ]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from toril.errors import InvalidOption, shown
-from toril.model.options import RateLimit, whole
+from toril.model.options import RateLimit, per_ms, whole
 from toril.names import check_group
 
 MAX_WEIGHT: Final = 100
@@ -42,7 +42,7 @@ class GroupLimits:
     def dump(self) -> str:
         """As the stores keep it: numbers between commas."""
         rate = self.rate_limit
-        numbers = (self.concurrency, rate and rate.max, rate and rate.per_ms, self.max_waiting, self.weight)
+        numbers = (self.concurrency, rate and rate.max, rate and per_ms(rate), self.max_waiting, self.weight)
         return ",".join("" if number is None else str(number) for number in numbers)
 
     @classmethod
@@ -88,7 +88,7 @@ class SetGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupView:
+class GroupRow:
     """A group as it stands: how many of its jobs wait (ready or not yet due) and run; what holds for it, and which of
     that is its own; until when its rate is used up."""
 

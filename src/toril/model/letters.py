@@ -13,7 +13,7 @@ BURIED: Final = frozenset({Cause.FAILED, Cause.STALLED})  # who was cancelled, o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
+class DeadLetterRow:
     """A job as it was when it failed, with all that running it again needs. `id` is made of its queue and its own id,
     so that a job is here once at most; `attempts_made` and `stalls` tell what was tried."""
 

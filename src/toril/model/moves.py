@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from toril.model.flows import Child, JobRef, OnFailure
 from toril.model.groups import GroupLimits
-from toril.model.letters import DeadLetter
+from toril.model.letters import DeadLetterRow
 from toril.model.options import Backoff, Dedup, Keep, NewJob, RateLimit
 from toril.model.schedules import ScheduleView
 from toril.model.value import hot_by_keyword
@@ -110,7 +110,7 @@ class ScheduleParcel:
 class LetterParcel:
     """A dead letter, and what its job knew of its children."""
 
-    letter: DeadLetter
+    letter: DeadLetterRow
     children: Sequence[Child] = ()
 
 

@@ -39,9 +39,10 @@ class Keep:
         if self.age is not None and not (_is_number(self.age) and 0 <= self.age <= MAX_DELAY / 1000):
             raise InvalidOption(f"an age to keep must be seconds from 0 to ten years, not {shown(self.age)}")
 
-    @property
-    def age_ms(self) -> int | None:
-        return None if self.age is None else int(self.age * 1000)
+
+def age_ms(keep: Keep) -> int | None:
+    """For how long finished jobs are kept, as stores count it."""
+    return None if keep.age is None else int(keep.age * 1000)
 
 
 REMOVE: Final = Keep(count=0)
@@ -63,9 +64,10 @@ class RateLimit:
         if self.window not in ("sliding", "fixed"):
             raise InvalidOption(f"a rate limit's window must be 'sliding' or 'fixed', not {shown(self.window)}")
 
-    @property
-    def per_ms(self) -> int:
-        return max(1, round(self.per * 1000))
+
+def per_ms(rate: RateLimit) -> int:
+    """The window of a rate, as stores count it."""
+    return max(1, round(rate.per * 1000))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +125,10 @@ class Dedup:
         if self.mode == "extend" and self.ttl is None:
             raise InvalidOption("a deduplication that extends its time needs one: give it a ttl")
 
-    @property
-    def ttl_ms(self) -> int | None:
-        return None if self.ttl is None or self.mode == "keep_last" else max(1, round(self.ttl * 1000))
+
+def ttl_ms(dedup: Dedup) -> int | None:
+    """For how long a key is taken whatever becomes of its job, as stores count it."""
+    return None if dedup.ttl is None or dedup.mode == "keep_last" else max(1, round(dedup.ttl * 1000))
 
 
 @hot_by_keyword

@@ -18,7 +18,7 @@ from toril.logs import log
 from toril.model import storable
 from toril.outbox.tables import DDL, Dialect, statements
 
-__all__ = ["Batch", "Database", "OutboxAway", "Row", "Standing", "Waiting", "check_url"]
+__all__ = ["Batch", "Database", "OutboxAway", "OutboxStanding", "Row", "Waiting", "check_url"]
 
 LEASE: Final = 10_000  # ms for which others leave a lane alone; it only saves work
 MOST: Final = 100  # rows in a batch
@@ -66,12 +66,12 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How many rows wait, how many were refused, and how long the oldest one has waited, in ms."""
+class OutboxStanding:
+    """How many rows wait, how many were refused, and how long the oldest one has waited, in seconds."""
 
     waiting: int
     refused: int
-    oldest: int
+    oldest: float
 
 
 def check_url(url: str) -> str:
@@ -174,9 +174,9 @@ class Database:
         if not self._look("again", row):
             raise NotFound(f"no row {row} was refused")
 
-    def standing(self) -> Standing:
+    def standing(self) -> OutboxStanding:
         ((waiting, refused, oldest),) = self._look("standing")
-        return Standing(waiting, refused, max(0, oldest or 0))
+        return OutboxStanding(waiting, refused, max(0, oldest or 0) / 1000)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

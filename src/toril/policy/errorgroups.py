@@ -3,7 +3,10 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
+
+from toril.model import moment, ms_of
 
 __all__ = ["ErrorGroup", "Failed", "grouped", "likeness"]
 
@@ -32,8 +35,8 @@ class ErrorGroup:
     kind: str
     error: str
     count: int
-    first_at: int
-    last_at: int
+    first_at: datetime
+    last_at: datetime
     example: str
 
 
@@ -49,10 +52,12 @@ def grouped(failures: Iterable[Failed]) -> tuple[ErrorGroup, ...]:
     for failed in failures:
         found.setdefault((failed.kind, likeness(failed.reason)), []).append(failed)
     made = [_made(kind, error, alike) for (kind, error), alike in found.items()]
-    return tuple(sorted(made, key=lambda group: (-group.count, -group.last_at, group.kind, group.error)))
+    return tuple(sorted(made, key=lambda group: (-group.count, -ms_of(group.last_at), group.kind, group.error)))
 
 
 def _made(kind: str, error: str, alike: list[Failed]) -> ErrorGroup:
     last = max(alike, key=lambda failed: failed.at)
-    first_at = min(failed.at for failed in alike)
-    return ErrorGroup(kind=kind, error=error, count=len(alike), first_at=first_at, last_at=last.at, example=last.id)
+    first_at = moment(min(failed.at for failed in alike))
+    return ErrorGroup(
+        kind=kind, error=error, count=len(alike), first_at=first_at, last_at=moment(last.at), example=last.id
+    )

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from toril.errors import InvalidOption, shown
-from toril.model import Cause, DeadLetter
+from toril.model import Cause, DeadLetterRow
 from toril.policy.masking import masked
 from toril.policy.search import JobFilter, Seen, at_path
 
@@ -48,9 +48,9 @@ class LetterFilter:
 
     def matches(
         self,
-        letter: DeadLetter,
-        seen: Callable[[DeadLetter], Any] | None = None,
-        told: Callable[[DeadLetter], str] = lambda letter: letter.failure.reason,
+        letter: DeadLetterRow,
+        seen: Callable[[DeadLetterRow], Any] | None = None,
+        told: Callable[[DeadLetterRow], str] = lambda letter: letter.failure.reason,
     ) -> bool:
         """Whether this one is meant. Of the error, upper and lower case are the same. `seen` gives a payload and `told`
         an error as they may be shown; without `seen`, what is named like a secret is not looked at."""
@@ -69,7 +69,7 @@ class LetterFilter:
             )
         )
 
-    def _has_text(self, letter: DeadLetter, data: Any, error: str) -> bool:
+    def _has_text(self, letter: DeadLetterRow, data: Any, error: str) -> bool:
         looked_at = Seen(id=letter.id, name=letter.name, error=error, data=data)
         return JobFilter(key=self.key, text=self.text).fits(looked_at)
 
@@ -81,14 +81,14 @@ class LetterFilter:
         return all(at_path(data, path) == value for path, value in self.payload.items())
 
 
-def _masked(letter: DeadLetter) -> Any:
+def _masked(letter: DeadLetterRow) -> Any:
     try:
         return masked(json.loads(letter.data))
     except (ValueError, RecursionError):
         return letter.data
 
 
-def cursor_of(letter: DeadLetter) -> str:
+def cursor_of(letter: DeadLetterRow) -> str:
     """Where a page ended that ended with this one."""
     return f"{letter.failed_at}:{letter.id}"
 

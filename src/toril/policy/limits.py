@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from toril.model import RateLimit
+from toril.model import RateLimit, per_ms
 
 __all__ = ["slot"]
 
@@ -19,5 +19,5 @@ def slot(limit: RateLimit, now: int, exact: int = _EXACT) -> int:
     """
     if limit.max <= exact:
         return now
-    width = max(1, limit.per_ms // _SLOTS)
+    width = max(1, per_ms(limit) // _SLOTS)
     return -(-now // width) * width

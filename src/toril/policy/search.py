@@ -3,9 +3,11 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from toril.errors import InvalidOption, shown
+from toril.model import ms_of
 
 __all__ = ["JobFilter", "PayloadKey", "Seen", "at_path"]
 
@@ -54,7 +56,7 @@ class Seen:
 class JobFilter:
     """Jobs of a name; with a text in their error; with a text in their id, name, error or payload; with a key in their
     payload, `user.id` or `user.id=7`; that a `worker` runs or was the last to run; that had ended, or for those that
-    have not ended were added, by `until` (ms). What is not given is not asked for. Upper and lower case are the same,
+    have not ended were added, by `until`. What is not given is not asked for. Upper and lower case are the same,
     except in a name, a worker and a key."""
 
     name: str | None = None
@@ -62,15 +64,15 @@ class JobFilter:
     text: str | None = None
     key: str | None = None
     worker: str | None = None
-    until: int | None = None
+    until: datetime | None = None
 
     def __post_init__(self) -> None:
         for field in ("name", "error", "text", "key", "worker"):
             given = getattr(self, field)
             if given is not None and (not isinstance(given, str) or len(given) > _LONGEST):
                 raise InvalidOption(f"{field} must be a text of at most {_LONGEST} characters, not {shown(given)}")
-        if self.until is not None and (type(self.until) is not int or self.until < 0):
-            raise InvalidOption(f"until must be milliseconds since 1970, not {shown(self.until)}")
+        if self.until is not None and (not isinstance(self.until, datetime) or self.until.tzinfo is None):
+            raise InvalidOption(f"until must be a datetime with a time zone, not {shown(self.until)}")
         if self.key is not None:
             PayloadKey.parse(self.key)
 
@@ -88,7 +90,7 @@ class JobFilter:
         return (
             (self.name is None or seen.name == self.name)
             and (self.worker is None or seen.worker == self.worker)
-            and (self.until is None or (seen.moment is not None and seen.moment <= self.until))
+            and (self.until is None or (seen.moment is not None and seen.moment <= ms_of(self.until)))
             and (self.error is None or self.error.casefold() in seen.error.casefold())
             and (self.text is None or self._found_in(seen, self.text.casefold()))
             and (self.key is None or PayloadKey.parse(self.key).fits(seen.data))

@@ -1,42 +1,53 @@
 """What was added in a test, and whether that is what the test wants."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
-from toril.codec import Undecodable, decode
+from toril.codec import readable
 from toril.errors import shown
-from toril.model import NewJob
+from toril.model import NewJob, moment
+from toril.records import RetryDelay, as_record
 
-__all__ = ["AddedJob", "Wanted", "found"]
+__all__ = ["DURATIONS", "OPTIONS", "AddedJob", "Wanted", "found"]
+
+DURATIONS: Final = ("timeout", "expires", "result_ttl")  # stored as milliseconds
+OPTIONS: Final = tuple(field.name for field in fields(NewJob) if field.name not in {"name", "data", "delay"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedJob:
-    """One job that was stored in this test; `data` is its payload as JSON has it, `delay` is in seconds."""
+    """One job that was stored in this test; `data` is its payload as JSON has it. `options` is what else was
+    asked for, such as `attempts`, `priority` and `timeout`; durations are seconds."""
 
     queue: str
     name: str
     id: str
     data: Any
     delay: float
-    job: NewJob
+    options: Mapping[str, Any]
 
     @classmethod
     def of(cls, queue: str, job: NewJob, identity: str, now: int) -> "AddedJob":
         due = now + job.delay if job.due is None else job.due
-        return cls(queue=queue, name=job.name, id=identity, data=_data(job), delay=max(0, due - now) / 1000, job=job)
+        return cls(
+            queue=queue, name=job.name, id=identity, data=readable(job.data), delay=max(0, due - now) / 1000,
+            options={name: _option(name, getattr(job, name)) for name in OPTIONS},
+        )  # fmt: skip
 
     def __str__(self) -> str:
         later = f", delayed by {self.delay:g} s" if self.delay else ""
         return f"{self.queue}: {self.name} {shown(self.data)}{later}"
 
 
-def _data(job: NewJob) -> Any:
-    try:
-        return decode(job.data)
-    except Undecodable:  # a serializer of the user's own
-        return job.data
+def _option(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name == "backoff":
+        return as_record(RetryDelay, value)
+    if name == "due":
+        return moment(value)
+    return value / 1000 if name in DURATIONS else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +67,7 @@ class Wanted:
             and self.queue in {None, added.queue}
             and (self.any_data or within(self.data, added.data))
             and (self.delay is None or self.delay == added.delay)
-            and all(getattr(added.job, name) == value for name, value in self.options.items())
+            and all(added.options[name] == value for name, value in self.options.items())
         )
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, NoReturn, TypeAlias, cast
 
 from pydantic_core import to_jsonable_python
@@ -13,10 +13,10 @@ from toril.engines.sqlite.engine import SqliteEngine
 from toril.engines.sqlite.place import Address
 from toril.errors import InvalidOption, UsageError, shown
 from toril.job import Job
-from toril.model import Failed, Lease, NewJob, Retried
+from toril.model import Failed, Lease, NewJob, Retried, moment, ms_of
 from toril.policy.durations import seconds_of
 from toril.policy.retry import Seconds, milliseconds
-from toril.testing.added import AddedJob, Wanted, found
+from toril.testing.added import DURATIONS, OPTIONS, AddedJob, Wanted, found
 from toril.testing.clock import ManualClock
 from toril.testing.flaky import FlakyStore
 from toril.testing.lives import Lives
@@ -61,7 +61,7 @@ class Memory:
     @property
     def now(self) -> datetime:
         """The time that it is in this test."""
-        return datetime.fromtimestamp(self.clock.now() / 1000, UTC)
+        return moment(self.clock.now())
 
     # time
 
@@ -93,13 +93,16 @@ class Memory:
         as `times`. Of `data` only the fields given are compared. Further options are those of the stored job, such as
         `priority=` or `attempts=`."""
         late = None if delay is None else milliseconds("delay", delay) / 1000
+        unknown = next((name for name in options if name not in OPTIONS), None)
+        if unknown is not None:
+            raise TypeError(f"{unknown!r} is not an option of a stored job")
+        for name in DURATIONS:
+            if options.get(name) is not None:
+                options[name] = milliseconds(name, options[name]) / 1000
         wanted = Wanted(
             name=self._name(job), queue=queue, data=None if data is _ANY else to_jsonable_python(data),
             any_data=data is _ANY, delay=late, options=options,
         )  # fmt: skip
-        unknown = next((name for name in options if name not in NewJob.__dataclass_fields__), None)
-        if unknown is not None:
-            raise TypeError(f"{unknown!r} is not an option of a stored job")
         return found(wanted, self.added, times)
 
     def assert_not_added(self, job: Callable[..., Any] | str | None = None, data: Any = _ANY, **options: Any) -> None:
@@ -224,7 +227,7 @@ def _length(time: Time) -> int:
 def _ms(start: datetime) -> int:
     if start.utcoffset() is None:
         raise InvalidOption(f"start must be a datetime with a time zone, not {shown(start)}")
-    return round(start.timestamp() * 1000)
+    return ms_of(start)
 
 
 async def drain(app: App) -> int:

@@ -9,9 +9,10 @@ from typing import Any, Final, Protocol, TypeVar
 from toril.app import App
 from toril.clock import Clock
 from toril.metrics import Overview, QueueOverview
-from toril.model import Audited, Circuit, CircuitState, Finding, WorkerView
+from toril.model import Audited, Circuit, CircuitState, Finding, ms_of
 from toril.policy.attention import Need, QueueFacts, needs, suspects
 from toril.policy.doctor import judged
+from toril.records import WorkerInfo
 from toril.web.api.common import known_queue
 
 __all__ = ["Around", "Recall", "Surroundings"]
@@ -89,20 +90,21 @@ class Surroundings:
     async def _read(self) -> Around:
         store = self.app.store
         overview = await self.app.overview()
+        now = ms_of(overview.now)
         circuits = await store.circuits()
         letters, recent = await store.count_letters(), 0
         if letters:
             page = await store.letters(limit=_LETTERS)
-            recent = sum(letter.failed_at > overview.now - _HOUR for letter in page.items)
+            recent = sum(letter.failed_at > now - _HOUR for letter in page.items)
         notes = (await store.notes(limit=_LETTERS)).items
         facts = {each.queue: self._facts(each, overview, notes) for each in overview.queues}
         usual = {name: await self._week(name) for name in suspects(list(facts.values()))}
         found = needs(
-            list(facts.values()), now=overview.now, usual=usual, circuits=circuits,
+            list(facts.values()), now=now, usual=usual, circuits=circuits,
             findings=await self._looked_over(), letters=recent,
         )  # fmt: skip
         return Around(
-            now=overview.now,
+            now=now,
             overview=overview,
             facts=facts,
             needs=found,
@@ -118,7 +120,7 @@ class Surroundings:
             name=each.queue, waiting=waiting, running=each.counts.active, free=_free(overview.workers, each.queue),
             workers=each.workers, paused=each.counts.paused, completed=each.completed, failed=each.failed,
             wait_p95=each.wait_p95, oldest=each.oldest, target=each.target_wait, stalls=each.stalls,
-            growth=self._growth(each.queue, overview.now, waiting), paused_since=pause.at if pause else None,
+            growth=self._growth(each.queue, ms_of(overview.now), waiting), paused_since=pause.at if pause else None,
             paused_by=pause.who if pause else None,
         )  # fmt: skip
 
@@ -154,7 +156,7 @@ class Surroundings:
 _TOLD: Final = frozenset({"evicted", "eviction", "memory", "log", "snapshot", "latency", "clock"})
 
 
-def _free(workers: Sequence[WorkerView], queue: str) -> int:
+def _free(workers: Sequence[WorkerInfo], queue: str) -> int:
     return sum(worker.slots - worker.running for worker in workers if queue in worker.queues)
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from toril.app import App
 from toril.clock import Clock
 from toril.model import Figures, QueueFigures, Window, WorkerView
-from toril.outbox.database import Standing
+from toril.outbox.database import OutboxStanding
 from toril.policy.figures import AT_ONCE
 from toril.policy.histogram import merged, middle_of, quantile
 
@@ -101,7 +101,7 @@ class _Fleet(Collector):
 class _Outbox(Collector):
     """What waits in the application's database; nothing where there is no outbox, or it cannot be asked."""
 
-    def __init__(self, found: Standing | None) -> None:
+    def __init__(self, found: OutboxStanding | None) -> None:
         self._found = found
 
     def collect(self) -> Iterator[Metric]:
@@ -110,7 +110,7 @@ class _Outbox(Collector):
             rows.add_metric(["waiting"], self._found.waiting)
             rows.add_metric(["refused"], self._found.refused)
             oldest = GaugeMetricFamily("toril_outbox_oldest_seconds", "How long the oldest job there has waited.")
-            oldest.add_metric([], self._found.oldest / 1000)
+            oldest.add_metric([], self._found.oldest)
             yield from (rows, oldest)
 
 

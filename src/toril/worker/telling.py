@@ -131,7 +131,8 @@ class Telling:
         if self._events.wanted(name):
             event = JobEvent(
                 queue=self._queue, job_id=job.lease.id, job_name=job.name, attempt=job.attempts_made + 1,
-                worker=self._around.name, duration=duration, error=error, kind=kind, delay=delay, detail=detail,
-                subject=job.subject, max_attempts=max_attempts, skipped=skipped,
+                worker=self._around.name, duration=None if duration is None else duration / 1000, error=error,
+                kind=kind, delay=None if delay is None else delay / 1000, detail=detail, subject=job.subject,
+                max_attempts=max_attempts, skipped=skipped,
             )  # fmt: skip
             self._events.emit(name, event)

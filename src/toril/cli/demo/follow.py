@@ -52,9 +52,9 @@ def _said(kind: str, event: JobEvent) -> str:
         case "started":
             return "started" if event.attempt == 1 else f"started, attempt {event.attempt}"
         case "completed":
-            return f"completed in {span(event.duration or 0)}"
+            return f"completed in {span(round((event.duration or 0) * 1000))}"
         case "retrying":
-            return f"{event.error}; again in {span(event.delay or 0)}"
+            return f"{event.error}; again in {span(round((event.delay or 0) * 1000))}"
         case "cancelled":
             return f"cancelled: {event.error}"
         case _:

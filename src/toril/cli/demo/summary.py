@@ -60,7 +60,7 @@ async def _runs(app: App, name: str, status: Literal["completed", "failed"]) -> 
     found: list[Run] = []
     cursor: str | None = None
     while True:
-        page = await app.queues[name].runs(status, cursor=cursor, limit=1000)
+        page = await app.queues[name].run_rows(status, cursor, 1000)
         found += page.items
         cursor = page.cursor
         if cursor is None:

@@ -24,6 +24,8 @@ from toril.model import (
     Run,
     ScheduleParcel,
     SettingsParcel,
+    age_ms,
+    per_ms,
     run_of,
 )
 from toril.states import State
@@ -36,13 +38,13 @@ _SHOWN: Final = 1024  # characters of a reason in what dashboards show of a lett
 
 def job(parcel: JobParcel, prefix: str) -> str:
     keep = parcel.keep_completed if parcel.state is State.COMPLETED else parcel.keep_failed
-    ages = parcel.state in _ENDED and keep.age_ms is not None
+    ages = parcel.state in _ENDED and age_ms(keep) is not None
     when = parcel.finished_at if parcel.state in _ENDED else parcel.due
     return _text([
         parcel.queue, parcel.id, parcel.state.value, str(when or 0), int(parcel.suspect), str(parcel.priority),
         parcel.group or "", str(parcel.fence), _job_fields(parcel, prefix), list(parcel.logs),
         _kin(parcel.children, prefix), _held(parcel.held),
-        str((parcel.finished_at or 0) + (keep.age_ms or 0) + 1) if ages else "",
+        str((parcel.finished_at or 0) + (age_ms(keep) or 0) + 1) if ages else "",
     ])  # fmt: skip
 
 
@@ -133,7 +135,7 @@ def schedule(parcel: ScheduleParcel) -> str:
 def settings(parcel: SettingsParcel) -> str:
     rate = parcel.rate
     meta = {
-        "concurrency": parcel.concurrency, "rate_max": rate and rate.max, "rate_ms": rate and rate.per_ms,
+        "concurrency": parcel.concurrency, "rate_max": rate and rate.max, "rate_ms": rate and per_ms(rate),
     }  # fmt: skip
     own = {
         "window": "sliding" if rate is not None and rate.window == "sliding" else None,
@@ -181,5 +183,5 @@ def _run(run: Run) -> list[Any]:
 
 def facts(parcel: FactsParcel) -> list[str]:
     keep = parcel.letters
-    count, age = (-1 if each is None else each for each in (keep.count, keep.age_ms))
+    count, age = (-1 if each is None else each for each in (keep.count, age_ms(keep)))
     return ["" if keep == KEEP_ALL else f"{count} {age}", *(part for pair in parcel.circuits.items() for part in pair)]

@@ -29,6 +29,7 @@ from toril.model import (
     Settings,
     Swept,
     Update,
+    per_ms,
     storable,
     whole,
 )
@@ -176,7 +177,7 @@ def _named(setting: Setting) -> list[Any]:  # noqa: PLR0911 - an arm a setting
             return ["rate"]
         case SetRateLimit(rate):
             assert rate is not None  # noqa: S101 - the case before
-            return ["rate", rate.max, rate.per_ms, rate.window]
+            return ["rate", rate.max, per_ms(rate), rate.window]
         case _:
             assert_never(setting)
 

@@ -16,13 +16,14 @@ from toril.model import (
     Call,
     Cause,
     Changed,
-    DeadLetter,
+    DeadLetterRow,
     Failure,
     Keep,
     OnFailure,
     Page,
     Refused,
     Replay,
+    age_ms,
     letter_parts,
     whole,
 )
@@ -39,7 +40,9 @@ _MOST: Final = 1_000  # in one page
 class RedisDeadLetters(RedisStore):
     """Jobs that failed for good."""
 
-    async def letters(self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50) -> Page[DeadLetter]:
+    async def letters(
+        self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50
+    ) -> Page[DeadLetterRow]:
         most = min(whole("limit", limit, 1, 2**53), _MOST)
         time, last = place_of(order, cursor)
         rows: list[Any] = []
@@ -54,7 +57,7 @@ class RedisDeadLetters(RedisStore):
         items = tuple(map(letter_of, rows[:most]))
         return Page(items, cursor_of(items[-1]) if room < 0 or len(rows) > most else None)
 
-    async def letters_of(self, ids: Sequence[str]) -> list[DeadLetter | None]:
+    async def letters_of(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
         bounded(ids)
         rows = await self._read("letters", DEAD_LETTERS, ["of", *ids]) if ids else []
         return [None if row is None else letter_of(row) for row in rows]
@@ -91,7 +94,7 @@ class RedisDeadLetters(RedisStore):
         if keep is not None:
             if not isinstance(keep, Keep):
                 raise InvalidOption(f"what to keep must be a Keep(…), not {shown(keep)}")
-            count, age = (-1 if each is None else each for each in (keep.count, keep.age_ms))
+            count, age = (-1 if each is None else each for each in (keep.count, age_ms(keep)))
             await self._server.ask("HSET", key, field, f"{count} {age}")
         found = await self._server.ask("HGET", key, field)
         if found is None:
@@ -117,12 +120,12 @@ def _changed(answer: Sequence[Any]) -> Changed:
     )
 
 
-def letter_of(row: Sequence[Any]) -> DeadLetter:
+def letter_of(row: Sequence[Any]) -> DeadLetterRow:
     (identity, when, data, queue, job, cause, name, _, added, opts, made, stalls, _, _, priority, _, metadata,
      checkpoint, _, _, _, _, reason, kind, traces, stall_cause, _, worker, started, _,
      made_before, link, group) = row  # fmt: skip
     options, (parent, policy) = load_options(opts), link_of(link)
-    return DeadLetter(
+    return DeadLetterRow(
         id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
         failure=load_failure(reason, kind, traces) or Failure("unknown"), failed_at=moment(when),
         max_attempts=options.attempts, attempts_made=number(made or made_before), stalls=number(stalls),

@@ -50,6 +50,7 @@ from toril.model import (
     Rewrite,
     Settlement,
     Verdict,
+    ttl_ms,
     whole,
 )
 from toril.model.newjobs import Run, runs_of
@@ -259,7 +260,7 @@ def _gathered(runs: Sequence[Run], arguments: list[Any]) -> None:
 
 def _spelled_out(job: NewJob, data: str) -> tuple[Any, ...]:
     """A job of any kind, as `add.lua` takes it."""
-    dedup = ("", "", "") if job.dedup is None else (job.dedup.key, job.dedup.mode, job.dedup.ttl_ms or "")
+    dedup = ("", "", "") if job.dedup is None else (job.dedup.key, job.dedup.mode, ttl_ms(job.dedup) or "")
     return (
         job.id or "", job.name, data, dump_options(job), job.delay, "" if job.due is None else job.due,
         job.priority, "1" if job.lifo else "", "" if job.expires is None else job.expires, job.metadata or "", *dedup,

@@ -24,6 +24,7 @@ from toril.model import (
     Snoozed,
     Unstarted,
     Verdict,
+    per_ms,
 )
 from toril.policy.retention import RUN_TEXT_BYTES, shortened
 
@@ -42,7 +43,7 @@ def arguments_of(batch: Sequence[Settlement], claim: Claim) -> list[Any]:
     arguments: list[Any] = [
         claim.want, claim.token, claim.lease, claim.worker, _alone(claim), claim.max_stalls,
         "1" if claim.limits.precedence is Precedence.PRIORITY_FIRST else "",
-        *(("", "", "") if rate is None else (rate.max, rate.per_ms, rate.window)), len(batch),
+        *(("", "", "") if rate is None else (rate.max, per_ms(rate), rate.window)), len(batch),
     ]  # fmt: skip
     for settlement in batch:
         lease, outcome = settlement.lease, settlement.outcome

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.engines.redis.store import RedisStore
-from toril.model import Call, GroupLimits, GroupStanding, GroupView, Page, SetGroup, whole
+from toril.model import Call, GroupLimits, GroupRow, GroupStanding, Page, SetGroup, whole
 from toril.names import check_group, check_queue_name
 
 __all__ = ["RedisGroups", "group_standing"]
@@ -18,19 +18,19 @@ class RedisGroups(RedisStore):
 
     async def set_group(
         self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None
-    ) -> GroupView:
+    ) -> GroupRow:
         queue = check_queue_name(queue)
         limits = ("", "") if change.limits is None else ("1", change.limits.dump())
         paused = {None: "", True: "p", False: "r"}[change.paused]
         return _view(await self._write("group", queue, [queue, change.name, *limits, paused], call, now))
 
-    async def group(self, queue: str, name: str, *, now: int | None = None) -> GroupView:
+    async def group(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
         queue = check_queue_name(queue)
         return _view(await self._write("group", queue, [queue, check_group(name), "", "", ""], None, now))
 
     async def groups(
         self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
-    ) -> Page[GroupView]:
+    ) -> Page[GroupRow]:
         queue = check_queue_name(queue)
         most = min(whole("limit", limit, 1, 2**53), _MOST)
         last = "" if cursor is None else check_group(cursor)
@@ -39,10 +39,10 @@ class RedisGroups(RedisStore):
         return Page(items, items[-1].name if len(rows) > most else None)
 
 
-def _view(row: Sequence[Any]) -> GroupView:
+def _view(row: Sequence[Any]) -> GroupRow:
     name, waiting, running, own, all_groups, paused, till = row
     limits = GroupLimits.load(own.rstrip("p"))
-    return GroupView(
+    return GroupRow(
         name=name, waiting=waiting, running=running, own=limits, limits=limits.over(GroupLimits.load(all_groups)),
         paused=paused == 1, till=till,
     )  # fmt: skip

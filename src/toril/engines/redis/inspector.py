@@ -39,6 +39,7 @@ from toril.model import (
     Usage,
     WorkerView,
     known,
+    per_ms,
     whole,
 )
 from toril.names import check_queue_name
@@ -183,7 +184,7 @@ class RedisInspector(RedisStore):
     async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> Standing:
         queue = check_queue_name(queue)
         rate = limits.rate
-        of_rate = ["", "", ""] if rate is None else [rate.max, rate.per_ms, rate.window]
+        of_rate = ["", "", ""] if rate is None else [rate.max, per_ms(rate), rate.window]
         first = "1" if limits.precedence is Precedence.PRIORITY_FIRST else ""
         row = await self._read("explain", queue, [job_id, first, *of_rate], now)
         moment, ahead, running, till, children, group = row

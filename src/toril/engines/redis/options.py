@@ -15,12 +15,13 @@ from toril.model import (
     MAX_TRACE,
     REMOVE,
     Backoff,
-    DeadLetter,
+    DeadLetterRow,
     Dedup,
     Failure,
     JobParcel,
     Keep,
     NewJob,
+    ttl_ms,
 )
 from toril.names import check_circuit_key
 
@@ -126,7 +127,7 @@ def dump_parcel(job: JobParcel, prefix: str) -> str:
     return f"{json.dumps(own, ensure_ascii=False)[:-1]}, {shared[1:]}" if own else shared
 
 
-def dump_letter(letter: DeadLetter) -> str:
+def dump_letter(letter: DeadLetterRow) -> str:
     """The text for the options of a job that failed for good in another store."""
     return _dump(
         letter.max_attempts, letter.backoff, letter.timeout, letter.keep_completed, REMOVE, letter.keep_logs,
@@ -157,7 +158,7 @@ def _dump_dedup(dedup: Dedup) -> dict[str, Any]:
     """The mode in BullMQ's words, which a worker of its own goes by when the job ends."""
     given: dict[str, Any] = {"id": dedup.key}
     if dedup.ttl is not None and dedup.mode != "keep_last":
-        given["ttl"] = dedup.ttl_ms
+        given["ttl"] = ttl_ms(dedup)
     words = {"extend": ("extend",), "replace": ("extend", "replace"), "reschedule": ("reschedule",)}
     given |= dict.fromkeys(words.get(dedup.mode, ()), True)
     return given | ({"keepLastIfActive": True} if dedup.mode == "keep_last" else {})

@@ -8,7 +8,19 @@ from toril.engines.sqlite.layout import Place, due_bound, due_of, job_id
 from toril.engines.sqlite.options import Options, load_options, load_rate
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
-from toril.model import EXPIRED_KIND, Cause, Claim, Claimed, EventKind, Failure, Gate, Lease, Precedence, RateLimit
+from toril.model import (
+    EXPIRED_KIND,
+    Cause,
+    Claim,
+    Claimed,
+    EventKind,
+    Failure,
+    Gate,
+    Lease,
+    Precedence,
+    RateLimit,
+    per_ms,
+)
 from toril.policy.limits import slot
 
 __all__ = ["Taken", "claim_jobs"]
@@ -111,9 +123,9 @@ def _left(step: Step, rate: RateLimit) -> tuple[int, int | None]:
         if row.window_till <= tx.now:
             return rate.max, None
         return max(0, rate.max - row.window_starts), row.window_till
-    tx.run(_TRIM_STARTS, (row.key, tx.now - rate.per_ms))
+    tx.run(_TRIM_STARTS, (row.key, tx.now - per_ms(rate)))
     count, oldest = tx.one(_STARTS, (row.key,))
-    return max(0, rate.max - count), None if oldest is None else oldest + rate.per_ms
+    return max(0, rate.max - count), None if oldest is None else oldest + per_ms(rate)
 
 
 def _count_starts(step: Step, claim: Claim, count: int) -> None:
@@ -124,7 +136,7 @@ def _count_starts(step: Step, claim: Claim, count: int) -> None:
     if rate.window == "sliding":
         tx.run(_START, (row.key, slot(rate, tx.now), count))
     elif row.window_till <= tx.now:
-        row.window_till, row.window_starts = tx.now + rate.per_ms, count
+        row.window_till, row.window_starts = tx.now + per_ms(rate), count
     else:
         row.window_starts += count
 

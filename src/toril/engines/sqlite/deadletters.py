@@ -8,7 +8,7 @@ from typing import TypeVar
 from toril.engines.sqlite import letters
 from toril.engines.sqlite.core import Op
 from toril.errors import InvalidOption, shown
-from toril.model import Call, Changed, DeadLetter, Keep, Page, Replay, whole
+from toril.model import Call, Changed, DeadLetterRow, Keep, Page, Replay, whole
 from toril.names import check_queue_name
 from toril.protocols import Order
 
@@ -27,11 +27,13 @@ class SqliteDeadLetters:
     @abstractmethod
     async def _read(self, op: Op[T], now: int | None = None) -> T: ...
 
-    async def letters(self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50) -> Page[DeadLetter]:
+    async def letters(
+        self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50
+    ) -> Page[DeadLetterRow]:
         most = min(whole("limit", limit, 1, 2**53), _MOST)
         return await self._read(partial(letters.page, order=order, cursor=cursor, limit=most))
 
-    async def letters_of(self, ids: Sequence[str]) -> list[DeadLetter | None]:
+    async def letters_of(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
         return await self._read(partial(letters.of_ids, ids=ids))
 
     async def count_letters(self) -> int:

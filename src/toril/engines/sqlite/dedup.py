@@ -8,7 +8,7 @@ from toril.engines.sqlite.options import load_options, options_of
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.tx import QueueRow, Tx
-from toril.model import Dedup, EventKind, NewJob
+from toril.model import Dedup, EventKind, NewJob, ttl_ms
 from toril.states import State
 
 __all__ = ["Owner", "dump_kept", "kept_job", "kept_jobs", "left_by", "owner_of", "repeated", "take"]
@@ -48,7 +48,8 @@ def left_by(tx: Tx, row: QueueRow, key: str) -> list[tuple[int, str]]:
 
 def take(tx: Tx, row: QueueRow, dedup: Dedup, identity: str, key: int) -> None:
     """From now on this job owns the key."""
-    till = None if dedup.ttl_ms is None else tx.now + dedup.ttl_ms
+    ttl = ttl_ms(dedup)
+    till = None if ttl is None else tx.now + ttl
     tx.run(_SQL["take"], (row.key, dedup.key, identity, key, till))
 
 
@@ -59,7 +60,7 @@ def repeated(step: Step, job: NewJob, owner: Owner) -> bool:
     due = tx.now + job.delay if job.due is None else max(job.due, tx.now)
     match dedup.mode:
         case "extend":
-            tx.run(_SQL["extend"], (tx.now + (dedup.ttl_ms or 0), queue, dedup.key))
+            tx.run(_SQL["extend"], (tx.now + (ttl_ms(dedup) or 0), queue, dedup.key))
         case "replace" if owner.state is State.DELAYED and owner.rank is not None:
             step.leave(owner.key, Place.DELAYED, owner.rank)
             step.delete(owner.key, owner.chosen, owner.logs)

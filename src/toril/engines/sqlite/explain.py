@@ -7,7 +7,7 @@ from toril.engines.sqlite.options import load_rate
 from toril.engines.sqlite.settle import keys_of
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.tx import QueueRow, Tx
-from toril.model import Family, JobRef, Limits, Precedence, RateLimit, Standing
+from toril.model import Family, JobRef, Limits, Precedence, RateLimit, Standing, per_ms
 
 __all__ = ["explain"]
 
@@ -48,5 +48,5 @@ def _till(tx: Tx, row: QueueRow, rate: RateLimit) -> int | None:
     """When a used-up rate lets more start; None if it does now."""
     if rate.window == "fixed":
         return row.window_till if row.window_till > tx.now and row.window_starts >= rate.max else None
-    count, oldest = tx.one(_SQL["starts"], (row.key, tx.now - rate.per_ms))
-    return oldest + rate.per_ms if count >= rate.max else None
+    count, oldest = tx.one(_SQL["starts"], (row.key, tx.now - per_ms(rate)))
+    return oldest + per_ms(rate) if count >= rate.max else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from toril.engines.sqlite.layout import Place
 from toril.engines.sqlite.statements import statement
-from toril.model import GroupLimits
+from toril.model import GroupLimits, per_ms
 from toril.policy.limits import slot
 
 if TYPE_CHECKING:
@@ -87,10 +87,10 @@ def read(tx: "Tx", row: "QueueRow", names: Iterable[str]) -> dict[str, Group]:
 def _read_rate(tx: "Tx", row: "QueueRow", group: Group) -> None:
     rate = group.limits.rate_limit
     assert rate is not None  # noqa: S101 - asked for by the caller
-    count, oldest = tx.one(_SQL["starts"], (row.key, group.name, tx.now - rate.per_ms))
+    count, oldest = tx.one(_SQL["starts"], (row.key, group.name, tx.now - per_ms(rate)))
     (in_line,) = tx.one(_SQL["in_line"], (row.key, group.name))  # each may start at any moment
     group.left = rate.max - count - in_line
-    group.till = None if oldest is None else oldest + rate.per_ms
+    group.till = None if oldest is None else oldest + per_ms(rate)
 
 
 def touched(tx: "Tx", keys: Sequence[int]) -> list[str]:
@@ -208,7 +208,7 @@ def count_starts(step: "Step", names: Sequence[str]) -> None:
         rate = group.limits.rate_limit
         if rate is not None:
             time = slot(rate, step.tx.now, exact=_EXACT)
-            step.tx.run(_SQL["trim_starts"], (step.row.key, name, step.tx.now - rate.per_ms))
+            step.tx.run(_SQL["trim_starts"], (step.row.key, name, step.tx.now - per_ms(rate)))
             step.tx.run(_SQL["start"], (step.row.key, name, time, names.count(name)))
             step.touch(name)
 

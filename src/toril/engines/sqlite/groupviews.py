@@ -14,7 +14,7 @@ from toril.engines.sqlite.settle import keys_of
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.tx import QueueRow, Tx
-from toril.model import Call, GroupLimits, GroupStanding, GroupView, Page, SetGroup, whole
+from toril.model import Call, GroupLimits, GroupRow, GroupStanding, Page, SetGroup, whole
 from toril.names import check_group, check_queue_name
 
 __all__ = ["SqliteGroups", "let_in_more", "standing"]
@@ -39,21 +39,21 @@ class SqliteGroups:
 
     async def set_group(
         self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None
-    ) -> GroupView:
+    ) -> GroupRow:
         return await self._write(partial(_set_group, queue=check_queue_name(queue), change=change, call=call), now)
 
-    async def group(self, queue: str, name: str, *, now: int | None = None) -> GroupView:
+    async def group(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
         return await self._read(partial(_group, queue=check_queue_name(queue), name=check_group(name)), now)
 
     async def groups(
         self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
-    ) -> Page[GroupView]:
+    ) -> Page[GroupRow]:
         most = min(whole("limit", limit, 1, 2**53), _MOST)
         after = "" if cursor is None else check_group(cursor)
         return await self._read(partial(_page, queue=check_queue_name(queue), after=after, limit=most), now)
 
 
-def _set_group(tx: Tx, queue: str, change: SetGroup, call: Call | None) -> GroupView:
+def _set_group(tx: Tx, queue: str, change: SetGroup, call: Call | None) -> GroupRow:
     if answered(tx, call) is not None or (change.limits is None and change.paused is None):
         return _group(tx, queue, change.name)
     remember(tx, call, [])
@@ -92,14 +92,14 @@ def let_in_more(step: Step) -> None:
     step.flush()
 
 
-def _group(tx: Tx, queue: str, name: str) -> GroupView:
+def _group(tx: Tx, queue: str, name: str) -> GroupRow:
     row = tx.find(queue)
-    return GroupView(name=name) if row is None else _view(tx, row, name)
+    return GroupRow(name=name) if row is None else _view(tx, row, name)
 
 
-def _page(tx: Tx, queue: str, after: str, limit: int) -> Page[GroupView]:
+def _page(tx: Tx, queue: str, after: str, limit: int) -> Page[GroupRow]:
     row = tx.find(queue)
-    found: list[GroupView] = []
+    found: list[GroupRow] = []
     while row is not None and len(found) <= limit and (name := tx.one(_SQL["next_name"], (row.key, after) * 2)[0]):
         after = name
         if tx.one(_SQL["unfinished"], (row.key, name) * 2)[0]:
@@ -107,14 +107,14 @@ def _page(tx: Tx, queue: str, after: str, limit: int) -> Page[GroupView]:
     return Page(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else None)
 
 
-def _own(tx: Tx, row: QueueRow, name: str) -> GroupView:
+def _own(tx: Tx, row: QueueRow, name: str) -> GroupRow:
     ((_, own, paused, *_),) = tx.all(_SQL["state"], (row.key, row.key, row.key, json.dumps([name]), row.key))
-    return GroupView(name=name, own=GroupLimits.load(own), paused=bool(paused))
+    return GroupRow(name=name, own=GroupLimits.load(own), paused=bool(paused))
 
 
-def _view(tx: Tx, row: QueueRow, name: str) -> GroupView:
+def _view(tx: Tx, row: QueueRow, name: str) -> GroupRow:
     group = read(tx, row, [name])[name]
-    return GroupView(
+    return GroupRow(
         name=name, waiting=waiting(tx, row, name), running=int(tx.one(_SQL["running"], (row.key, name))[0]),
         limits=group.limits, own=_own(tx, row, name).own, paused=group.paused,
         till=group.till if group.left < 1 else None,

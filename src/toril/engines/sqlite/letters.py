@@ -21,7 +21,7 @@ from toril.model import (
     Call,
     Cause,
     Changed,
-    DeadLetter,
+    DeadLetterRow,
     EventKind,
     Failure,
     JobRef,
@@ -30,6 +30,7 @@ from toril.model import (
     Page,
     Refused,
     Replay,
+    age_ms,
 )
 from toril.policy.letters import cursor_of, place_of
 from toril.protocols import Order
@@ -44,10 +45,10 @@ _SQL: Final = {name: statement("letters", name) for name in (
 )}  # fmt: skip
 
 
-def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLetter]:
+def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLetterRow]:
     """By the time of failing, then by id."""
     place = place_of(order, cursor)
-    items: list[DeadLetter] = []
+    items: list[DeadLetterRow] = []
     room = PAGE_BYTES
     for row in tx.each(_SQL[order], (*place, limit + 1)):
         if len(items) == limit or room < 0:
@@ -57,7 +58,7 @@ def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLette
     return Page(tuple(items))
 
 
-def of_ids(tx: Tx, ids: Sequence[str]) -> list[DeadLetter | None]:
+def of_ids(tx: Tx, ids: Sequence[str]) -> list[DeadLetterRow | None]:
     found = _found(tx, ids)
     return [found.get(identity) for identity in ids]
 
@@ -66,18 +67,18 @@ def count(tx: Tx) -> int:
     return int(tx.one(_SQL["count"])[0])
 
 
-def _found(tx: Tx, ids: Sequence[str]) -> dict[str, DeadLetter]:
+def _found(tx: Tx, ids: Sequence[str]) -> dict[str, DeadLetterRow]:
     if len(ids) > BATCH:
         raise InvalidOption(f"one call takes at most {BATCH} dead letters, not {len(ids)}")
     letters = map(letter_of, tx.all(_SQL["of_ids"], (json.dumps(list(ids)),)))
     return {letter.id: letter for letter in letters}
 
 
-def letter_of(row: tuple[Any, ...]) -> DeadLetter:
+def letter_of(row: tuple[Any, ...]) -> DeadLetterRow:
     (identity, queue, job, name, data, cause, failure, failed_at, attempts, made, stalls, stall_cause, worker, added_at,
      started_at, priority, text, metadata, checkpoint, group) = row  # fmt: skip
     options = load_options(text)
-    return DeadLetter(
+    return DeadLetterRow(
         id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
         failure=load_failure(failure) or Failure("unknown"), failed_at=failed_at, max_attempts=attempts,
         attempts_made=made, stalls=stalls, stall_cause=stall_cause, worker=worker, added_at=added_at,
@@ -115,7 +116,7 @@ def replay(tx: Tx, queue: str, replays: Sequence[Replay], call: Call | None) -> 
     return remember_changed(tx, call, Changed(tuple(done), (), tuple(refused)))
 
 
-def _replay(step: Step, letter: DeadLetter, wish: Replay) -> State | None:
+def _replay(step: Step, letter: DeadLetterRow, wish: Replay) -> State | None:
     """None, or the state of the job that has taken this one's id."""
     tx, row = step.tx, step.row
     key = job_key(row.key, letter.job_id)
@@ -197,9 +198,9 @@ def prune_letters(tx: Tx, limit: int) -> int:
     """Remove, the oldest first, what their own retention no longer keeps."""
     keep = keep_letters(tx, None)
     removed = 0
-    if keep.age_ms is not None:
-        tx.run(_SQL["kin_of_overdue"], (tx.now - keep.age_ms, limit))
-        removed += tx.run(_SQL["overdue"], (tx.now - keep.age_ms, limit))
+    if (age := age_ms(keep)) is not None:
+        tx.run(_SQL["kin_of_overdue"], (tx.now - age, limit))
+        removed += tx.run(_SQL["overdue"], (tx.now - age, limit))
     if keep.count is not None and (over := count(tx) - keep.count) > 0:
         tx.run(_SQL["kin_of_surplus"], (min(over, limit),))
         removed += tx.run(_SQL["surplus"], (min(over, limit),))

@@ -5,7 +5,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from toril.model import KEEP_ALL, REMOVE, Backoff, DeadLetter, Dedup, Failure, JobParcel, Keep, NewJob, RateLimit, whole
+from toril.model import (
+    KEEP_ALL,
+    REMOVE,
+    Backoff,
+    DeadLetterRow,
+    Dedup,
+    Failure,
+    JobParcel,
+    Keep,
+    NewJob,
+    RateLimit,
+    whole,
+)
 
 __all__ = [
     "DEFAULTS",
@@ -86,7 +98,7 @@ def options_of(job: NewJob) -> str | None:
     return json.dumps(json.loads(text or "{}") | {"trace": job.trace})  # one of each job's own is not remembered
 
 
-def dump_options(letter: DeadLetter, ready: int) -> str | None:
+def dump_options(letter: DeadLetterRow, ready: int) -> str | None:
     """The text for the options of a job that is stored again."""
     parent = None if letter.parent is None else Link(letter.parent.queue, letter.parent.id, letter.on_failure.value)
     text = _dump(

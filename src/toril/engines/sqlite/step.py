@@ -11,7 +11,7 @@ from toril.engines.sqlite.recording import record
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.told import Told
 from toril.engines.sqlite.tx import QueueRow, Tx
-from toril.model import BURIED, Cause, Ending, EventKind, Failure, Keep, Unstarted, letter_id
+from toril.model import BURIED, Cause, Ending, EventKind, Failure, Keep, Unstarted, age_ms, letter_id
 from toril.policy.retention import EVENTS, RUNS, shortened
 from toril.policy.tallies import Counted
 
@@ -261,8 +261,8 @@ class Step:
              dump_failure(failure) if failure else None)
         )  # fmt: skip
         self._trims.setdefault(place, []).append(keep)
-        if keep.age_ms is not None:
-            self._writes["age"].append((self.row.key, now + keep.age_ms + 1, job.key))
+        if (age := age_ms(keep)) is not None:
+            self._writes["age"].append((self.row.key, now + age + 1, job.key))
 
     def flush(self) -> None:
         """Make the gathered writes, then trim, then the figures and the events; then tell parents of their children."""
@@ -307,7 +307,7 @@ class Step:
         overs = [total - after - keep.count for after, keep in enumerate(reversed(keeps)) if keep.count is not None]
         over = min(max(overs, default=0), _TRIMMED_A_STEP)
         self._remove_oldest(place, 2**62, over)
-        ages = [keep.age_ms for keep in keeps if keep.age_ms is not None]
+        ages = [age for keep in keeps if (age := age_ms(keep)) is not None]
         if ages and over < _TRIMMED_A_STEP:
             self._remove_oldest(place, finished_rank(self.tx.now - min(ages), 0), _TRIMMED_A_STEP)
 
@@ -321,8 +321,8 @@ class Step:
                 if options.parked is not None:
                     self._writes["orphan"].append((key,))
                 keep = options.keep_completed if place == Place.COMPLETED else options.keep_failed
-                if keep.age_ms is not None:
-                    self._writes["forget_age"].append((self.row.key, finished_at + keep.age_ms + 1, key))
+                if (age := age_ms(keep)) is not None:
+                    self._writes["forget_age"].append((self.row.key, finished_at + age + 1, key))
             self._flush_writes()
 
     def _flush_figures(self) -> None:

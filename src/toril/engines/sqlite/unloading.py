@@ -29,6 +29,7 @@ from toril.model import (
     ScheduleParcel,
     SettingsParcel,
     Unloaded,
+    age_ms,
     run_id,
 )
 from toril.states import State
@@ -159,8 +160,8 @@ class _Unloading:
         if job.children or job.parked is not None or job.parent is not None:
             row.flows = 1
         keep = job.keep_completed if job.state is State.COMPLETED else job.keep_failed
-        if job.state in {State.COMPLETED, State.FAILED} and keep.age_ms is not None:
-            step.write("age", [(row.key, (job.finished_at or 0) + keep.age_ms + 1, key)])
+        if job.state in {State.COMPLETED, State.FAILED} and (age := age_ms(keep)) is not None:
+            step.write("age", [(row.key, (job.finished_at or 0) + age + 1, key)])
         if job.held is not None and owner_of(tx, row, job.held.key) is None:
             kept = None if job.held.next is None else dump_kept(job.held.next)
             tx.run(_SQL["hold_key"], (row.key, job.held.key, job.id, key, job.held.till, kept))

@@ -13,7 +13,7 @@ from toril.engines.sqlite.options import load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.tx import Tx
-from toril.model import LASTING, Beat, Order, whole
+from toril.model import LASTING, Beat, Order, age_ms, whole
 from toril.policy.retention import MINUTES
 
 __all__ = ["beat", "lead", "once", "prune", "resign", "signal"]
@@ -59,7 +59,7 @@ def _prune_aged(step: Step, limit: int) -> int:
         if place in {Place.COMPLETED, Place.FAILED}:
             settings = load_options(options)
             keep = settings.keep_completed if place == Place.COMPLETED else settings.keep_failed
-            if keep.age_ms is not None and finished_at + keep.age_ms < tx.now:
+            if (age := age_ms(keep)) is not None and finished_at + age < tx.now:
                 step.leave(key, place, rank)
                 step.delete(key, chosen, logs)
                 if settings.parked is not None:

@@ -1,7 +1,7 @@
 """From a job to the result of a task, and from its name to the task."""
 
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from django.utils.module_loading import import_string
@@ -9,7 +9,7 @@ from django_tasks.base import TASK_MAX_PRIORITY, Task, TaskError, TaskResult, Ta
 
 from toril.codec import decode
 from toril.errors import PermanentError
-from toril.model import JobRecord
+from toril.records import JobDetails
 from toril.states import State
 
 __all__ = ["result_of", "task_named"]
@@ -32,14 +32,14 @@ def task_named(path: str) -> Task[Any, Any]:
     return found
 
 
-def result_of(record: JobRecord, backend: str) -> TaskResult[Any]:
+def result_of(record: JobDetails, backend: str) -> TaskResult[Any]:
     """What is known of a task, as of when its job was read."""
     sent = decode(record.data)
     status = _STATUS.get(record.state, TaskResultStatus.READY)
     result: TaskResult[Any] = TaskResult(
         task=_task(record, sent), id=f"{record.queue}:{record.id}", status=status, backend=backend,
-        enqueued_at=_time(record.added_at), started_at=_time(record.started_at), args=sent["args"],
-        finished_at=_time(record.finished_at), last_attempted_at=_time(record.started_at), kwargs=sent["kwargs"],
+        enqueued_at=record.added_at, started_at=record.started_at, args=sent["args"],
+        finished_at=record.finished_at, last_attempted_at=record.started_at, kwargs=sent["kwargs"],
         errors=_errors(record), worker_ids=_workers(record),
     )  # fmt: skip
     if status is TaskResultStatus.SUCCESSFUL and record.result is not None:
@@ -47,7 +47,7 @@ def result_of(record: JobRecord, backend: str) -> TaskResult[Any]:
     return result
 
 
-def _task(record: JobRecord, sent: dict[str, Any]) -> Task[Any, Any]:
+def _task(record: JobDetails, sent: dict[str, Any]) -> Task[Any, Any]:
     due = sent.get("run_after")
     return task_named(record.name).using(
         priority=TASK_MAX_PRIORITY + 1 - record.priority if record.priority else None,
@@ -56,7 +56,7 @@ def _task(record: JobRecord, sent: dict[str, Any]) -> Task[Any, Any]:
     )
 
 
-def _errors(record: JobRecord) -> list[TaskError]:
+def _errors(record: JobDetails) -> list[TaskError]:
     """What each attempt raised, as the worker has noted it. One that died has noted nothing."""
     noted = [] if record.checkpoint is None else json.loads(record.checkpoint)
     errors = [TaskError(exception_class_path=kind, traceback=trace) for kind, trace in noted]
@@ -66,10 +66,6 @@ def _errors(record: JobRecord) -> list[TaskError]:
     return errors
 
 
-def _workers(record: JobRecord) -> list[str]:
+def _workers(record: JobDetails) -> list[str]:
     """One for each attempt, of which the last is known by name."""
     return [record.worker or ""] * (record.attempts_made + (record.state is State.ACTIVE))
-
-
-def _time(ms: int | None) -> datetime | None:
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)

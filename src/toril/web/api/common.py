@@ -13,6 +13,7 @@ from toril.declaring import PLAIN
 from toril.documents import of_job
 from toril.errors import NotFound, shown
 from toril.job import Job
+from toril.model import moment
 from toril.policy.masking import masked
 from toril.policy.redaction import redacted
 from toril.policy.search import JobFilter
@@ -66,7 +67,8 @@ class Searching(Form):
 
     def filter(self) -> JobFilter:
         return JobFilter(
-            text=self.q, name=self.name, error=self.error, key=self.key, worker=self.worker, until=self.asked_at,
+            text=self.q, name=self.name, error=self.error, key=self.key, worker=self.worker,
+            until=moment(self.asked_at),
         )  # fmt: skip
 
 

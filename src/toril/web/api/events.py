@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from toril.documents import of_event
+from toril.history import history
 from toril.model import Event
 from toril.policy.redaction import redacted
 from toril.showing import Redaction
@@ -34,7 +35,8 @@ async def list_events(asking: Asking) -> dict[str, Any]:
 
 async def job_history(asking: Asking) -> dict[str, Any]:
     job = await job_of(asking)
-    return {"items": [_document(job.queue.name, event, asking.app.redaction) for event in await job.history()]}
+    events = await history(asking.app.store, job.queue.name, job.id)
+    return {"items": [_document(job.queue.name, event, asking.app.redaction) for event in events]}
 
 
 def _document(queue: str, event: Event, seen: Redaction) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from toril.model import GroupView, RateLimit
+from toril.model import RateLimit, ms_of, per_ms
+from toril.records import GroupView, as_record
 from toril.web.access import Role
 from toril.web.api.common import Paging, Search, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form
@@ -37,7 +38,7 @@ async def all_groups(asking: Asking) -> dict[str, Any]:
     for name in sorted(await asking.app.store.queues()):
         if form.queue in {None, name}:
             page = await asking.app.store.groups(name, limit=_LOOKED)
-            items += [{"queue": name, **_document(view)} for view in page.items]
+            items += [{"queue": name, **_document(as_record(GroupView, group))} for group in page.items]
             more += [name] if page.cursor is not None else []
     sought = (form.q or "").casefold()
     meant = [each for each in items if _stands(each, form.only) and sought in each["group"].casefold()]
@@ -93,9 +94,9 @@ async def limit_group(asking: Asking) -> dict[str, Any]:
 def _document(view: GroupView) -> dict[str, Any]:
     rate = view.limits.rate_limit
     return {
-        "group": view.name, "waiting": view.waiting, "running": view.running, "paused": view.paused, "till": view.till,
-        "concurrency": view.limits.concurrency, "max_waiting": view.limits.max_waiting,
-        "weight": view.limits.weight or 1, "rate_max": rate and rate.max, "rate_per_ms": rate and rate.per_ms,
+        "group": view.name, "waiting": view.waiting, "running": view.running, "paused": view.paused,
+        "till": ms_of(view.till), "concurrency": view.limits.concurrency, "max_waiting": view.limits.max_waiting,
+        "weight": view.limits.weight or 1, "rate_max": rate and rate.max, "rate_per_ms": rate and per_ms(rate),
     }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from toril.app import App
-from toril.documents import of_run, of_tree
+from toril.documents import of_explanation, of_run, of_tree
 from toril.model import Run
 from toril.policy.redaction import redacted
 from toril.web.access import Role
@@ -101,8 +101,7 @@ async def job_logs(asking: Asking) -> dict[str, Any]:
 
 async def why_job(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
-    found = await queue.why(asking.path["id"])
-    return {"reason": found.reason, "sentence": found.sentence, "facts": dict(found.facts)}
+    return of_explanation(await queue.why(asking.path["id"]))
 
 
 class Looking(Form):
@@ -175,7 +174,7 @@ class Remembered(Searching):
 async def list_runs(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: Remembered = asking.query
-    page = await queue.runs(form.status, form.cursor, form.limit, form.subject, where=form.filter())
+    page = await queue.run_rows(form.status, form.cursor, form.limit, form.subject, where=form.filter())
     return {
         "items": [run_document(asking.app, queue.name, run) for run in page.items],
         "cursor": page.cursor,

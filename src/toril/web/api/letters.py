@@ -8,7 +8,7 @@ from pydantic import Field
 
 from toril.deadletters import Replayed
 from toril.documents import of_counted, of_failures, of_letter
-from toril.model import Cause, DeadLetter
+from toril.model import Cause, DeadLetterRow
 from toril.policy.letters import LetterFilter
 from toril.policy.masking import masked
 from toril.policy.redaction import redacted
@@ -64,7 +64,7 @@ class LetterListing(Sought):
 
 async def list_letters(asking: Asking) -> dict[str, Any]:
     form: LetterListing = asking.query
-    page = await asking.app.dead_letters.page(form.filter(), cursor=form.cursor, limit=form.limit, patience=SOON)
+    page = await asking.app.dead_letters.rows(form.filter(), cursor=form.cursor, limit=form.limit, patience=SOON)
     items = in_a_list(letter_document(letter, asking.app.redaction) for letter in page.items)
     return {"items": list(items), "cursor": page.cursor}
 
@@ -82,7 +82,7 @@ async def letter_failures(asking: Asking) -> dict[str, Any]:
 async def letters_that_fit(asking: Asking) -> dict[str, Any]:
     """Of the first 1,000 that are meant. Of jobs that the app does not declare nothing can be said."""
     letters = asking.app.dead_letters
-    page = await letters.page(asking.query.filter(), limit=_FITTED, order="oldest")
+    page = await letters.rows(asking.query.filter(), limit=_FITTED, order="oldest")
     answers = Counter(letters.fits(letter) for letter in page.items)
     return {
         "fit": answers[True], "unfit": answers[False], "unknown": answers[None], "looked": len(page.items),
@@ -91,7 +91,7 @@ async def letters_that_fit(asking: Asking) -> dict[str, Any]:
 
 
 async def show_letter(asking: Asking) -> dict[str, Any]:
-    return letter_document(await asking.app.dead_letters.show(asking.path["id"]), asking.app.redaction)
+    return letter_document(await asking.app.dead_letters.row(asking.path["id"]), asking.app.redaction)
 
 
 class Waiting(Form):
@@ -118,7 +118,7 @@ class LettersMeant(Form):
         if self.where is None:
             return list(self.ids or ()), None
         letters, meant = asking.app.dead_letters, self.where.filter(self.asked_at)
-        page = await letters.page(meant, cursor=self.cursor, limit=self.limit, order="oldest")
+        page = await letters.rows(meant, cursor=self.cursor, limit=self.limit, order="oldest")
         return [letter.id for letter in page.items], page.cursor
 
 
@@ -156,7 +156,7 @@ def _done(replayed: Replayed, cursor: str | None) -> dict[str, Any]:
     return {"done": replayed.count, "refused": refused, "invalid": dict(replayed.invalid), "cursor": cursor}
 
 
-def letter_document(letter: DeadLetter, seen: Redaction) -> dict[str, Any]:
+def letter_document(letter: DeadLetterRow, seen: Redaction) -> dict[str, Any]:
     """A letter as it may be shown."""
     found = of_letter(letter, seen)
     texts = {name: found[name] and redacted(found[name]) for name in ("error", "traceback")}

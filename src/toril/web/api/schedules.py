@@ -9,6 +9,7 @@ from toril.documents import of_schedule
 from toril.errors import NotFound, shown
 from toril.model import ScheduleView
 from toril.policy.masking import masked
+from toril.policy.schedules import upcoming
 from toril.policy.spoken import in_words
 from toril.schedule import QueueSchedules
 from toril.showing import Redaction
@@ -21,7 +22,7 @@ __all__ = ["SCHEDULES", "schedule_document", "schedules_of_all"]
 
 async def list_schedules(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
-    page = await queue.schedules.list(asking.query.cursor, asking.query.limit)
+    page = await queue.store.schedules.page(queue.name, cursor=asking.query.cursor, limit=asking.query.limit)
     return {"items": [schedule_document(view, asking.app.redaction) for view in page.items], "cursor": page.cursor}
 
 
@@ -49,10 +50,8 @@ class EachQueue(Form):
 
 async def show_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
-    return {
-        **schedule_document(await found.get(identity), asking.app.redaction),
-        "upcoming": list(await found.upcoming(identity)),
-    }
+    view = await found.row(identity)
+    return {**schedule_document(view, asking.app.redaction), "upcoming": upcoming(view)}
 
 
 class PuttingSchedule(Form):
@@ -82,7 +81,8 @@ async def put_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     form: PuttingSchedule = asking.body
     options: Any = form.model_dump(exclude={"job", "data"}, exclude_none=True)
-    return schedule_document(await found.put(identity, form.job, form.data, **options), asking.app.redaction)
+    await found.put(identity, form.job, form.data, **options)
+    return schedule_document(await found.row(identity), asking.app.redaction)
 
 
 async def run_schedule(asking: Asking) -> dict[str, Any]:
@@ -94,13 +94,13 @@ async def run_schedule(asking: Asking) -> dict[str, Any]:
 async def pause_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     await found.pause(identity)
-    return schedule_document(await found.get(identity), asking.app.redaction)
+    return schedule_document(await found.row(identity), asking.app.redaction)
 
 
 async def resume_schedule(asking: Asking) -> dict[str, Any]:
     found, identity = await _named(asking)
     await found.resume(identity)
-    return schedule_document(await found.get(identity), asking.app.redaction)
+    return schedule_document(await found.row(identity), asking.app.redaction)
 
 
 async def remove_schedule(asking: Asking) -> dict[str, Any]:

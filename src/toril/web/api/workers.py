@@ -21,7 +21,7 @@ _LOOKED: Final = 1000
 
 
 async def list_workers(asking: Asking) -> dict[str, Any]:
-    return {"items": [of_worker(view) for view in await asking.app.store.workers()]}
+    return {"items": [of_worker(view) for view in await asking.app.workers()]}
 
 
 class Longest(Form):
@@ -48,7 +48,7 @@ async def list_running(asking: Asking) -> dict[str, Any]:
 def _job(asking: Asking, record: JobRecord) -> Job[Any]:
     known = asking.app.queues
     queue = known[record.queue] if record.queue in known else Queue(asking.app, record.queue, PLAIN)
-    return Job(queue, record.id, record.name, queue.decoded(record), record=record)
+    return Job(queue, record.id, record.name, queue.decoded(record.name, record.data), record=record)
 
 
 async def quiet_worker(asking: Asking) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class BreakersView(View):
 
 async def breakers(asking: Asking) -> dict[str, Any]:
     view: BreakersView = asking.query
-    circuits = await asking.app.breakers.list()
+    circuits = await asking.app.store.circuits()
     meant = [each for each in circuits if view.q.casefold() in each.key.casefold()]
     order = {CircuitState.OPEN: 0, CircuitState.HALF_OPEN: 1}
     troubled = [each for each in meant if each.state is not CircuitState.CLOSED]

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from toril.app import App
 from toril.documents import stored
-from toril.model import DeadLetter
+from toril.model import DeadLetterRow
 from toril.policy.errorgroups import ErrorGroup, Failed, grouped
 from toril.policy.letters import LetterFilter
 from toril.policy.redaction import redacted
@@ -42,10 +42,10 @@ async def dead(asking: Asking) -> dict[str, Any]:
     view: DeadView = asking.query
     app, now = asking.app, (await asking.app.store.health()).now
     where, body = _meant(view, now)
-    page = await app.dead_letters.page(where, cursor=view.after or None, limit=_A_PAGE, patience=A_LOOK)
+    page = await app.dead_letters.rows(where, cursor=view.after or None, limit=_A_PAGE, patience=A_LOOK)
     total = await app.dead_letters.count()
     match, exact = (total, True) if where == LetterFilter() else await _counted(app, where)
-    newest = (await app.dead_letters.page(limit=_GROUPED, patience=A_LOOK)).items
+    newest = (await app.dead_letters.rows(limit=_GROUPED, patience=A_LOOK)).items
     return {
         "title": "Dead letters", "view": view, "total": total, "match": match, "exact": exact, "next": page.cursor,
         "rows": [letter_document(letter, app.redaction) | _more(letter) for letter in page.items],
@@ -80,11 +80,11 @@ def _about(view: DeadView) -> str:
 
 async def _counted(app: App, where: LetterFilter) -> tuple[int, bool]:
     """How many are meant; and whether that is all, for a count looks at so many and not at more."""
-    found = await app.dead_letters.page(where, limit=_COUNTED, patience=A_LOOK)
+    found = await app.dead_letters.rows(where, limit=_COUNTED, patience=A_LOOK)
     return len(found.items), found.cursor is None
 
 
-def _groups(app: App, letters: tuple[DeadLetter, ...], view: DeadView) -> list[dict[str, Any]]:
+def _groups(app: App, letters: tuple[DeadLetterRow, ...], view: DeadView) -> list[dict[str, Any]]:
     seen = app.redaction
     failed = [
         Failed(
@@ -108,7 +108,7 @@ def _facet(group: ErrorGroup, most: int, view: DeadView) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _more(letter: DeadLetter) -> dict[str, Any]:
+def _more(letter: DeadLetterRow) -> dict[str, Any]:
     """Why it gave up, in a word or two, and its group."""
     if letter.cause == "stalled":
         gave_up = f"stalled {letter.stalls} times" if letter.stalls != 1 else "stalled"
@@ -118,7 +118,7 @@ def _more(letter: DeadLetter) -> dict[str, Any]:
 
 
 async def letter(asking: Asking) -> dict[str, Any]:
-    found = await asking.app.dead_letters.show(asking.path["id"])
+    found = await asking.app.dead_letters.row(asking.path["id"])
     fits = asking.app.dead_letters.fits(found)
     document = shortened(letter_document(found, asking.app.redaction) | _more(found))
     covered = document["data"] != stored(found.data)  # by a mask, or by the app's own rule

@@ -7,8 +7,9 @@ from typing import Any, Final
 from toril.documents import stored
 from toril.errors import NotFound, TorilError, shown
 from toril.flow import Tree
+from toril.history import history
 from toril.job import Job
-from toril.model import Backoff, DeadLetter, Ending, Event, JobRecord, JobRef, Run, letter_id
+from toril.model import Backoff, DeadLetterRow, Ending, Event, JobRecord, JobRef, Run, letter_id
 from toril.policy.masking import COVER, UNSHOWN, masked
 from toril.policy.redaction import redacted
 from toril.queue import Queue
@@ -34,10 +35,10 @@ _DEPTH, _WIDTH = 6, 20  # of a flow that are shown
 async def job(asking: Looking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     found = await queue.job(asking.path["id"])
-    if found is None or found.record is None:
+    if found is None or found.row is None:
         return await _gone(asking, queue, asking.path["id"])
-    record, document, now = found.record, job_document(found), asking.around.now
-    view, workers = await queue.store.queue(queue.name), await queue.workers()
+    record, document, now = found.row, job_document(found), asking.around.now
+    view, workers = await queue.store.queue(queue.name), await queue.store.workers(queue.name)
     events = await _events(asking, found, record)
     steps, parts = chronicle(record, events, now)
     lines = await _lines(asking, queue, record)
@@ -57,7 +58,7 @@ async def _events(asking: Looking, found: Job[Any], record: JobRecord) -> list[E
     """All that is kept of a queue's events is looked through: again only when the job has moved on."""
 
     async def ask() -> list[Event]:
-        return await found.history()
+        return await history(found.queue.store, record.queue, record.id)
 
     key = ("history", record.queue, record.id, record.state, record.starts, record.attempts_made, record.due)
     return [_seen(asking, record, event) for event in await asking.recall(key, 60.0, ask)]
@@ -167,7 +168,7 @@ async def _gone(asking: Looking, queue: Queue, identity: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _letter(queue: Queue, letter: DeadLetter) -> dict[str, Any]:
+def _letter(queue: Queue, letter: DeadLetterRow) -> dict[str, Any]:
     sight = (queue.name, letter.name)
     reason = queue.redaction.text(letter.failure.reason, "error", *sight) or ""
     traceback = queue.redaction.text(letter.failure.traceback, "traceback", *sight) or ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from toril.job import Job
-from toril.model import DeadLetter, Ending, QueueView, Run
+from toril.model import DeadLetterRow, Ending, QueueView, Run, ms_of
 from toril.policy.errorgroups import ErrorGroup
 from toril.policy.letters import LetterFilter
 from toril.policy.redaction import redacted
@@ -85,7 +85,7 @@ async def listed(
         rows = [] if job is None else [_row(job, asking.around.now)]
         return _table("jobs", rows, None, Counted(len(rows)))
     if state in _ENDINGS and not there:
-        page = await found.runs(_ENDINGS[state].value, after, asking.query.limit, where=asked.filter)
+        page = await found.run_rows(_ENDINGS[state].value, after, asking.query.limit, where=asked.filter)
         runs = [_run(asking, found, run) for run in page.items]
         return _table("runs", runs, page.cursor, Counted(len(runs), more=page.cursor is not None))
     buried = state is State.FAILED and failed > view.counts.failed
@@ -109,7 +109,7 @@ def _table(
 async def _matches(asking: Looking, found: Queue, state: State, asked: Typed) -> Counted:
     async def ask() -> Counted:
         number = await found.count(state, asked.filter, patience=A_LOOK)
-        return Counted(number.count, more=number.cursor is not None, asked_at=number.asked_at)
+        return Counted(number.count, more=number.cursor is not None, asked_at=ms_of(number.asked_at))
 
     seconds = 0.0 if asked.filter.everything else _A_WHILE
     return await asking.recall(("matches", found.name, state, asked.filter), seconds, ask)
@@ -123,7 +123,7 @@ def _buried(found: Queue, asked: Typed) -> LetterFilter:
 async def _letters_meant(asking: Looking, where: LetterFilter) -> Counted:
     async def ask() -> Counted:
         number = await asking.app.dead_letters.counted(where, patience=A_LOOK)
-        return Counted(number.count, more=number.cursor is not None, asked_at=number.asked_at)
+        return Counted(number.count, more=number.cursor is not None, asked_at=ms_of(number.asked_at))
 
     # Few are counted anew each time, so that the count is that of the list.
     seconds = 0.0 if asking.around.letters <= RUNS else _A_WHILE
@@ -132,7 +132,7 @@ async def _letters_meant(asking: Looking, where: LetterFilter) -> Counted:
 
 async def _letters(asking: Looking, found: Queue, asked: Typed) -> dict[str, Any]:
     where, cursor = _buried(found, asked), (asking.query.after or "").removeprefix(_LETTERS) or None
-    page = await asking.app.dead_letters.page(where, cursor=cursor, limit=asking.query.limit, patience=A_LOOK)
+    page = await asking.app.dead_letters.rows(where, cursor=cursor, limit=asking.query.limit, patience=A_LOOK)
     match = await _letters_meant(asking, where)
     body = {"where": {"queue": found.name, **asked.body()}, "asked_at": match.asked_at}
     rows = [_letter(asking, letter) for letter in page.items]
@@ -167,7 +167,7 @@ def _facet(group: ErrorGroup, of: int) -> Facet:
 
 
 def _row(job: Job[Any], now: int) -> dict[str, Any]:
-    found, record = job_document(job), job.record
+    found, record = job_document(job), job.row
     if record is None:
         raise LookupError(f"{job!r} was not read from the store")
     ran = None
@@ -195,7 +195,7 @@ def _text(found: dict[str, Any], state: State) -> str:
             return "" if found["data"] is None else compact(found["data"])
 
 
-def _letter(asking: Looking, letter: DeadLetter) -> dict[str, Any]:
+def _letter(asking: Looking, letter: DeadLetterRow) -> dict[str, Any]:
     found = letter_document(letter, asking.app.redaction)
     ran = None if letter.started_at is None else letter.failed_at - letter.started_at
     return {

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from toril.metrics import QueueOverview
-from toril.model import WorkerView
 from toril.policy.attention import Grave, QueueFacts, grave, trend
+from toril.records import WorkerInfo
 from toril.web.access import Role
 from toril.web.api.common import Search
 from toril.web.around import Around
@@ -103,7 +103,7 @@ def _totals(around: Around) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _fleet(workers: Sequence[WorkerView], rows: Sequence[Row]) -> str:
+def _fleet(workers: Sequence[WorkerInfo], rows: Sequence[Row]) -> str:
     hosts = len({worker.host for worker in workers})
     served = f"{plural(len(workers), 'worker')} on {plural(hosts, 'host')}" if workers else "no worker"
     return f"{plural(len(rows), 'queue')}, {served}."

@@ -1,0 +1,327 @@
+"""What programs read of a store: points in time are datetimes in UTC, durations are seconds.
+
+Each record is made of a row of the store, whose times are whole milliseconds.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from functools import cache
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast, get_args, get_type_hints
+
+from toril.model import (
+    NO_LIMITS,
+    CatchUp,
+    Cause,
+    Circuit,
+    CircuitState,
+    Ending,
+    EventKind,
+    Failure,
+    GroupLimits,
+    JobRef,
+    Keep,
+    OnFailure,
+    Origin,
+    Overlap,
+    RateLimit,
+    ScheduleView,
+    moment,
+)
+from toril.states import State
+
+__all__ = [
+    "CircuitRecord",
+    "DeadLetter",
+    "Duration",
+    "GroupView",
+    "JobDetails",
+    "QueueEvent",
+    "QueueSettings",
+    "RetryDelay",
+    "RunRecord",
+    "ScheduleRecord",
+    "WorkerInfo",
+    "as_record",
+    "circuit_record",
+    "schedule_record",
+]
+
+R = TypeVar("R")
+
+Duration: TypeAlias = Annotated[float, "seconds"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryDelay:
+    """How long a job waits before a retry; `strategy` names one that its app declares. `on` and `give_up_on` are the
+    full names of errors for which its own options say whether to retry at all."""
+
+    kind: Literal["fixed", "exponential"]
+    delay: Duration
+    cap: Duration | None = None
+    jitter: float = 0.0
+    strategy: str | None = None
+    on: tuple[str, ...] = ()
+    give_up_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetails:
+    """One job, whole. `data`, `metadata`, `checkpoint`, `progress` and `result` are the stored texts; `due` is when it
+    can start, `deadline` when its lease runs out unless it is renewed."""
+
+    queue: str
+    id: str
+    name: str
+    data: str
+    state: State
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    starts: int
+    fence: int
+    priority: int
+    delay: Duration
+    due: datetime | None
+    backoff: RetryDelay | None
+    timeout: Duration | None
+    expires_at: datetime | None
+    keep_completed: Keep
+    keep_failed: Keep
+    keep_logs: int
+    result_ttl: Duration | None
+    breaker: str | None
+    subject: str | None
+    metadata: str | None
+    checkpoint: str | None
+    progress: str | None
+    result: str | None
+    failure: Failure | None
+    stall_cause: str | None
+    cancelling: str | None
+    worker: str | None
+    added_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    deadline: datetime | None
+    parent: JobRef | None
+    group: str | None
+    unreadable: str | None  # why its options cannot be read; it fails instead of running
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A job as it was when it failed, with all that running it again needs. `id` is made of its queue and its own id,
+    so that a job is here once at most; `attempts_made` and `stalls` tell what was tried. `data` is what the handler
+    declares, as in `job.data`, or the stored text where it is not that; `checkpoint` is what the job remembered."""
+
+    id: str
+    queue: str
+    job_id: str
+    name: str
+    data: Any
+    cause: Cause
+    failure: Failure
+    failed_at: datetime
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    stall_cause: str | None
+    worker: str | None
+    added_at: datetime
+    started_at: datetime | None
+    priority: int
+    backoff: RetryDelay | None
+    timeout: Duration | None
+    keep_completed: Keep
+    keep_logs: int
+    result_ttl: Duration | None
+    breaker: str | None
+    subject: str | None
+    metadata: Mapping[str, Any]
+    checkpoint: Any
+    parent: JobRef | None
+    on_failure: OnFailure
+    group: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """What is remembered of a finished job when the job itself is gone. `text` is the result's beginning, or the
+    reason of the failure; `whole` says that nothing was cut off."""
+
+    id: str
+    name: str
+    ending: Ending
+    cause: Cause
+    added_at: datetime
+    started_at: datetime | None
+    finished_at: datetime
+    attempts_made: int
+    stalls: int
+    worker: str | None
+    text: str
+    whole: bool
+    subject: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEvent:
+    """One thing that happened in a queue, and when; `at` is its place in the queue's history. `detail` is as BullMQ
+    writes it."""
+
+    at: str
+    time: datetime
+    kind: EventKind
+    job_id: str | None
+    detail: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerInfo:
+    """A worker as its last heartbeat showed it. `lag` is by how much its event loop was late of late."""
+
+    id: str
+    queues: tuple[str, ...]
+    slots: int
+    running: int
+    host: str
+    pid: int
+    version: str
+    started_at: datetime
+    seen_at: datetime
+    orders: tuple[str, ...]
+    lag: Duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRecord:
+    """A schedule as it stands in the store, with the name, the payload and options of its jobs. `slot` is the time of
+    its current run, the latest that was made, and `next` when it runs next, as far as that is fixed; `count` is how
+    many were made; `busy` says that the run started last has not ended; `over` that no more will come."""
+
+    queue: str
+    id: str
+    name: str
+    data: Any
+    max_attempts: int
+    priority: int
+    timeout: Duration | None
+    every: Duration | None
+    cron: str | None
+    tz: str
+    start: datetime | None
+    end: datetime | None
+    limit: int | None
+    offset: Duration | None
+    jitter: Duration
+    min_interval: Duration
+    overlap: Overlap
+    catch_up: CatchUp
+    window: Duration
+    origin: Origin
+    slot: datetime
+    next: datetime | None
+    count: int
+    paused: bool
+    busy: bool
+    over: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CircuitRecord:
+    """How one key of a circuit breaker stands. `till` is until when it is open or, where it is half-open, when a probe
+    was last heard of. `runs` and `failures` are counted in its `window`; `probes` is how many jobs try it now, `passed`
+    how many did so well."""
+
+    key: str
+    state: CircuitState
+    since: datetime | None
+    till: datetime | None
+    runs: int
+    failures: int
+    probes: int
+    passed: int
+    window: Duration
+    pause: Duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A group as it stands: how many of its jobs wait (ready or not yet due) and run; what holds for it, and which of
+    that is its own; until when its rate is used up."""
+
+    name: str
+    waiting: int = 0
+    running: int = 0
+    limits: GroupLimits = NO_LIMITS
+    own: GroupLimits = NO_LIMITS
+    paused: bool = False
+    till: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """A queue's settings in the store, the same for every process. `held_till` is until when nothing starts because a
+    job has asked for that."""
+
+    paused: bool
+    concurrency: int | None
+    rate: RateLimit | None
+    max_waiting: int | None
+    held_till: datetime | None
+    groups: GroupLimits
+
+
+def as_record(kind: type[R], row: object, **made: Any) -> R:
+    """A row of the store as programs read it. What a field of `kind` declares as a datetime or a duration is
+    milliseconds in the row; `made` are the fields that the row has otherwise, or not at all."""
+    read = {name: reader(getattr(row, name)) for name, reader in _readers(cast("Any", kind)) if name not in made}
+    return kind(**read, **made)
+
+
+def schedule_record(view: ScheduleView, data: Any) -> ScheduleRecord:
+    """A schedule as programs read it; `data` is the payload of its jobs."""
+    job = view.schedule.job
+    return as_record(
+        ScheduleRecord, view.schedule, queue=view.queue, name=job.name, data=data, max_attempts=job.attempts,
+        priority=job.priority, timeout=_seconds(job.timeout), slot=moment(view.slot),
+        next=moment(view.next), count=view.count, paused=view.paused, busy=view.busy, over=view.over,
+    )  # fmt: skip
+
+
+def circuit_record(circuit: Circuit) -> CircuitRecord:
+    """A circuit as programs read it."""
+    return as_record(
+        CircuitRecord, circuit, since=moment(circuit.since or None), till=moment(circuit.till or None),
+        probes=len(circuit.probes), window=circuit.terms.window / 1000, pause=circuit.terms.pause / 1000,
+    )  # fmt: skip
+
+
+@cache
+def _readers(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple((field.name, _reader(hints[field.name])) for field in fields(kind))
+
+
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """How a field of this type is read from a row."""
+    kinds = {hint, *get_args(hint)}
+    if datetime in kinds:
+        return moment
+    if Duration in kinds:
+        return _seconds
+    return _retry_delay if RetryDelay in kinds else _same
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+def _retry_delay(row: object) -> RetryDelay | None:
+    return None if row is None else as_record(RetryDelay, row)
+
+
+def _same(value: Any) -> Any:
+    return value
