@@ -6,6 +6,7 @@ import pytest
 
 from tests.cli.conftest import Toril, documents, on
 from tests.conformance.claims import claim_one, settle
+from tests.servers import RedisServer
 from toril import App
 from toril.model import Counts, Failed, Failure
 
@@ -38,6 +39,24 @@ def test_everything_is_moved_and_the_old_store_paused(toril: Toril, ends: tuple[
     (document,) = documents(toril("move", *ends, "--json").stdout)
     assert (document["jobs"], document["already_there"]) == (1, [])
     assert counts(ends[1]).waiting == 4
+
+
+def test_what_is_remembered_of_a_job_that_never_started_can_be_read_after_a_move(
+    toril: Toril, ends: tuple[str, str]
+) -> None:
+    server = RedisServer().start()
+    try:
+        fill(ends[0], 1)
+        toril("job", "cancel", "mail", "1", "--url", ends[0])
+
+        toril("move", ends[0], server.url)
+
+        (listed,) = documents(toril("jobs", "mail", "--runs", "--json", "--url", server.url).stdout)
+        assert (listed["id"], listed["cause"], listed["started_at"]) == ("1", "cancelled", None)
+        assert "cancelled" in toril("job", "show", "mail", "1", "--url", server.url).output
+        assert "cancelled" in toril("job", "why", "mail", "1", "--url", server.url).output
+    finally:
+        server.stop()
 
 
 def test_a_dry_run_says_what_there_is_and_changes_nothing(toril: Toril, ends: tuple[str, str]) -> None:

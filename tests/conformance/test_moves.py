@@ -6,14 +6,18 @@ from dataclasses import replace
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, ids, job, settle
+from tests.conformance.plants import tell
 from toril import WrongState
 from toril.engine import Store
+from toril.engines.redis import RedisEngine
+from toril.engines.redis.layout import KEYS
 from toril.engines.sqlite import SqliteEngine
 from toril.engines.sqlite.place import parse
 from toril.model import (
     HEADROOM,
     KEEP_ALL,
     Backoff,
+    Cancelled,
     Checkpoint,
     ChildState,
     CircuitTerms,
@@ -529,6 +533,80 @@ async def test_records_figures_and_results_are_added_up(ends: tuple[Store, Store
     names = [run.name for run in (await target.runs("q", Ending.COMPLETED, limit=50)).items]
     assert names == ["late", "there", "n4", "n3", "n1", "n0"]
     assert (await figures(source))[:2] == (0, 0)
+
+
+async def every_end(store: Store, clock: ManualClock) -> None:
+    """One job for each way in which a job may end, of queue `q`; the records have some of their values only."""
+    await add(store, NewJob(name="done", id="done", subject="acme"), NewJob(name="bad", id="bad"))
+    good, bad = (await claim(store)).jobs
+    await settle(store, good.lease, Completed('"r"'))
+    await settle(store, bad.lease, Failed(WHY))
+    clock.advance(1)
+    await add(store, NewJob(name="asked", id="asked", subject="acme"))
+    await settle(store, (await claim_one(store)).lease, Cancelled("asked to stop"))
+    await add(store, NewJob(name="late", id="late", expires=10))
+    clock.advance(20)
+    assert (await claim(store)).jobs == ()
+    await add(store, NewJob(name="stuck", id="stuck"))
+    await claim(store, lease=10)
+    clock.advance(20)
+    await store.recover("q", cause="signal 9")
+    await claim(store, lease=10, alone=True)
+    clock.advance(20)
+    await store.recover("q", cause="signal 9")
+    await add(store, NewJob(name="unstarted", id="unstarted", delay=5000), NewJob(name="gone", id="gone", subject="x"))
+    await store.cancel("q", ["unstarted", "gone"], reason="not wanted")
+    clock.advance(1)
+    top = FlowNode(queue="q", job=NewJob(name="top", id="top"), parent=None, waits=True)
+    child = FlowNode(queue="other", job=NewJob(name="child", id="child"), parent=JobRef("q", "top"))
+    await store.add_flow([top, child])
+    await settle(store, (await claim_one(store, queue="other")).lease, Failed(WHY))
+    clock.advance(1)
+    assert (await claim(store)).jobs == (), "the parent fails instead"
+
+
+async def test_how_jobs_ended_reads_alike_wherever_it_was_moved(ends: tuple[Store, Store], clock: ManualClock) -> None:
+    source, target = ends
+    await every_end(source, clock)
+    runs = {ending: (await source.runs("q", ending)).items for ending in Ending}
+    causes = {run.id: run.cause.value for run in runs[Ending.FAILED]}
+    assert causes == {
+        "bad": "failed", "asked": "cancelled", "late": "expired", "stuck": "stalled", "unstarted": "cancelled",
+        "gone": "cancelled", "top": "failed",
+    }  # fmt: skip
+    unstarted = {run.id for run in runs[Ending.FAILED] if run.started_at is None}
+    assert unstarted == {"late", "unstarted", "gone", "top"}
+    letters = (await source.letters()).items
+    ended = [each.ended for each in await source.finished("q", [*causes, "done"], timeout=0)]
+
+    for one, two in ((source, target), (target, source), (source, target)):  # records that came are moved on
+        await carried(one, two, "q", "other")
+
+        assert {ending: (await two.runs("q", ending)).items for ending in Ending} == runs
+        assert (await two.letters()).items == letters
+        assert [each.ended for each in await two.finished("q", [*causes, "done"], timeout=0)] == ended
+    page = await target.runs("q", Ending.FAILED, limit=3)
+    rest = await target.runs("q", Ending.FAILED, cursor=page.cursor)
+    assert page.items + rest.items == runs[Ending.FAILED], "page by page"
+
+
+@pytest.mark.parametrize("engine", ["redis"], indirect=True)  # the other engines wrote them rightly
+async def test_records_that_an_older_move_has_written_can_be_read_and_moved_on(
+    engine: RedisEngine, other: Store, clock: ManualClock
+) -> None:
+    await every_end(engine, clock)
+    runs = (await engine.runs("q", Ending.FAILED)).items
+    holes = (  # as it was written before: what there is none of was left out
+        "local all = redis.call('LRANGE', KEYS[1], 0, -1) redis.call('DEL', KEYS[1])"
+        "for i = 1, #all do local run = cmsgpack.unpack(all[i])"
+        " for n = 1, 13 do if run[n] == false and n ~= 12 then run[n] = nil end end"
+        " redis.call('RPUSH', KEYS[1], cmsgpack.pack(run)) end"
+    )
+    await tell(engine, "EVAL", holes, 1, f"bull:q:{KEYS['runs_failed']}")
+
+    assert (await engine.runs("q", Ending.FAILED)).items == runs
+    await carried(engine, other, "q", "other")
+    assert (await other.runs("q", Ending.FAILED)).items == runs
 
 
 async def test_records_of_both_are_kept_by_their_time(ends: tuple[Store, Store], clock: ManualClock) -> None:

@@ -55,8 +55,8 @@ Serve = Callable[..., Awaitable[Served]]
 
 
 @asynccontextmanager
-async def served(*, redact: Any = None, **options: Any) -> AsyncIterator[Served]:
-    app = App("memory://", redact=redact)
+async def served(url: str = "memory://", *, redact: Any = None, **options: Any) -> AsyncIterator[Served]:
+    app = App(url, redact=redact)
     app.queue("email")
     server = Server(site(app, **{"access": ANYONE_MAY_ACT, **options}), "127.0.0.1", 0)
     port = await server.start()

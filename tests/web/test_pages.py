@@ -11,10 +11,12 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from tests.servers import RedisServer
 from tests.web.conftest import TOKEN, Served, served
 from toril import App
 from toril.clock import SYSTEM
 from toril.errors import EngineUnavailable
+from toril.moving import Mover
 from toril.web import Asked, Basic, Role, Tokens, site
 from toril.web.live import Seen
 from toril.web.static import assets
@@ -304,3 +306,26 @@ async def test_a_site_alone_is_ready_while_its_store_answers() -> None:
         within = await told()
 
     assert (before, within, await told(), watch.probe("/")) == (503, 200, 503, None)
+
+
+async def test_pages_show_what_another_store_remembered_of_jobs_that_never_started() -> None:
+    server = RedisServer().start()
+    try:
+        async with served() as before, served(server.url) as here:
+            email = before.app.queue("email")
+            await email.schedules.put("nightly", "report", cron="0 2 * * *")
+            job = await email.add("greet", delay=3600)
+            await job.cancel()
+            await here.app.queue("email").counts()  # both stores are open
+            await Mover(before.app.store, here.app.store, SYSTEM).move()
+            async with browser(here) as client:
+                pages = [
+                    await client.get(path)
+                    for path in ("/schedules", "/queues/email?state=failed", f"/queues/email/jobs/{job.id}")
+                ]
+
+        assert [page.status_code for page in pages] == [200] * 3
+        assert "nightly" in pages[0].text
+        assert all("cancelled" in page.text.casefold() for page in pages[1:])
+    finally:
+        server.stop()

@@ -10,6 +10,7 @@
 -- include noted
 -- include slicing
 -- include reading
+-- include runs
 local before = on_its_way()
 if before then return before end
 local mistake = wrong('hash', K.toril, K.metrics_completed, K.metrics_failed, K.results, K.figures, K.figures_past, K.figures_all)
@@ -23,9 +24,8 @@ call('HDEL', P .. K.toril, F.figures_minute, F.completed_minute)
 local function runs_of(name)
   local found = call('LRANGE', P .. name, 0, N.runs - 1)
   for i = 1, #found do
-    found[i] = cmsgpack.unpack(found[i])
+    found[i] = unpack_run(found[i])
     found[i][12] = found[i][12] and 1 or 0
-    for n = 1, 13 do found[i][n] = found[i][n] or false end
   end
   return found
 end

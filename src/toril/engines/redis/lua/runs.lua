@@ -4,6 +4,7 @@
 -- Returns records
 -- Events  none
 -- include begin
+-- include runs
 local key = P .. (ARGV[2] == 'completed' and K.runs_completed or K.runs_failed)
 local newest = call('LINDEX', key, 0)
 if not newest then return {} end
@@ -11,7 +12,7 @@ local first = 0
 if ARGV[3] ~= '' then first = math.max(0, cmsgpack.unpack(newest)[1] - tonumber(ARGV[3]) + 1) end
 local found = call('LRANGE', key, first, math.min(first + tonumber(ARGV[4]), N.runs) - 1)
 for i = 1, #found do
-  found[i] = cmsgpack.unpack(found[i])
+  found[i] = unpack_run(found[i])
   found[i][12] = found[i][12] and 1 or 0
 end
 return found

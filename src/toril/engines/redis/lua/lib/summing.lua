@@ -1,4 +1,5 @@
 -- Figures by the minute and run records of two stores, put together.
+-- include runs
 
 -- BullMQ's figures: see lib/minutes. What came is of minutes that this queue may have figures of too.
 local function add_minutes(key, total, came)
@@ -32,10 +33,10 @@ end
 local function add_runs(name, last, came)
   if #came == 0 then return end
   local all = call('LRANGE', P .. name, 0, N.runs - 1)
-  for i = 1, #all do all[i] = cmsgpack.unpack(all[i]) end
+  for i = 1, #all do all[i] = unpack_run(all[i]) end
   for i = 1, #came do
     local run = came[i]
-    for n = 1, 13 do if run[n] == cjson.null then run[n] = nil end end
+    for n = 1, 13 do if run[n] == cjson.null then run[n] = false end end
     all[#all + 1] = run
   end
   for i = 1, #all do all[i].place = i end
