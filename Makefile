@@ -126,7 +126,7 @@ sbom: setup ## Write what a release is built from, as CycloneDX JSON
 pins: ## Write requirements-dev.txt anew after a version in it was changed: what it needs, and all hashes. Needs uv
 	@command -v uv > /dev/null || { echo "uv is missing: run  pip install uv"; exit 1; }
 	sed -n 's/^\([A-Za-z0-9._-]*==[^\]*\).*/\1/p' requirements-dev.txt > requirements-dev.in
-	uv pip compile --quiet --universal --python-version 3.11.5 --generate-hashes --no-annotate --no-header \
+	uv pip compile --quiet --universal --python-version 3.11.2 --generate-hashes --no-annotate --no-header \
 		requirements-dev.in > requirements-dev.new || { rm requirements-dev.in requirements-dev.new; exit 1; }
 	{ grep '^#' requirements-dev.txt; cat requirements-dev.new; } > requirements-dev.in
 	mv requirements-dev.in requirements-dev.txt && rm requirements-dev.new
