@@ -2,9 +2,11 @@
 
 import re
 import tomllib
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from tools import sbom
@@ -53,6 +55,20 @@ def test_the_list_of_parts_names_every_pin_once() -> None:
     assert [part["name"] for part in parts] == sorted(pins)
     assert all(re.fullmatch(r"pkg:pypi/[a-z0-9._-]+@\S+", part["purl"]) for part in parts)
     assert all(set(version) <= set("0123456789abcdefghijklmnopqrstuvwxyz.+") for version in pins.values())
+
+
+def test_every_pin_can_be_installed_on_the_oldest_python_in_use() -> None:
+    oldest = "3.11.2"  # Debian 12's own
+    refused = {}
+    for name in pinned():
+        try:
+            needs = metadata(name)["Requires-Python"] or ""
+        except PackageNotFoundError:  # for other Pythons or systems
+            continue
+        if oldest not in SpecifierSet(needs):
+            refused[name] = needs
+
+    assert refused == {}
 
 
 def test_every_pin_has_the_hashes_of_its_files_and_names_no_index() -> None:
