@@ -17,8 +17,19 @@ _HEAD = """# Commands
 
 Made from the commands themselves by `make reference`. Those that look at a store take it from `--url` or `$TORIL_URL`,
 print tables for people and, with `--json`, one object a line for programs. What destroys asks first, unless `--yes`
-says so. Exit codes: 0 for well, 1 for what went wrong, 2 for a wrong call. Every option of `toril run` and of
-`toril reaper` is also a variable: `--max-jobs` is `TORIL_MAX_JOBS`.
+says so. Every option of `toril run` and of `toril reaper` is also a variable: `--max-jobs` is `TORIL_MAX_JOBS`.
+
+| exit code | |
+|---:|---|
+| 0 | done |
+| 1 | understood, but it failed: one line on stderr says why |
+| 2 | the command line is wrong |
+| 3 | it would destroy something, there is no terminal to ask at, and nobody said `--yes` |
+| 130 | interrupted by Ctrl-C |
+| 141 | nobody reads the output any more |
+
+An error that nobody foresaw is one line too, which says that it is a bug and where to report it;
+`toril --debug COMMAND` shows the traceback.
 """
 
 

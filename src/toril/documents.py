@@ -160,7 +160,7 @@ def of_schedule(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
     state = "paused" if view.paused else "over" if view.over else "on"
     return {
         "schedule": made.id, "queue": view.queue, "job": made.job.name, "data": data, "state": state,
-        "every_ms": made.every, "cron": made.cron, "tz": made.tz, "next_at": view.next, "runs": view.count,
+        "every_ms": made.every, "cron": made.cron, "tz": made.tz, "next_at": view.next, "runs": view.begun,
         "limit": made.limit, "start_at": made.start, "end_at": made.end, "jitter_ms": made.jitter,
         "overlap": made.overlap.value, "catch_up": made.catch_up.value, "origin": made.origin.value,
     }  # fmt: skip

@@ -348,6 +348,46 @@ def test_ctrl_c_ends_a_command_without_a_trace(fresh: Fresh, folder: Path, url: 
     assert not (folder / "jobs.db").exists() or _count(url) == 0
 
 
+@pytest.mark.parametrize("group", ["job", "dlq", "outbox", "schedules", "groups"])
+def test_a_group_without_a_command_shows_its_help(toril: Toril, group: str) -> None:
+    told = toril(group, code=2).stderr
+
+    assert "\\n" not in told
+    assert told.splitlines()[0] == f"Usage: toril {group} [OPTIONS] COMMAND [ARGS]..."
+    assert "\nCommands:\n" in told
+
+
+def test_what_nobody_foresaw_is_one_line_that_calls_it_a_bug(
+    toril: Toril, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(url, lambda app: app.queue("email").add("hi", None))
+
+    monkeypatch.setattr("toril.cli.jobs.of_job", None)
+    monkeypatch.setattr("sys.argv", ["toril", "jobs", "my queue"])
+    told = toril("jobs", "email", code=1).stderr
+
+    assert told.count("\n") == 1, told
+    assert told.startswith("Error: this is a bug in Toril: TypeError: ")
+    assert "(jobs.py, line " in told
+    assert "issues of Toril's repository" in told
+    assert "toril --debug jobs 'my queue'" in told
+
+
+def test_an_error_in_the_code_of_an_app_is_not_called_a_bug_of_toril(fresh: Fresh, folder: Path, url: str) -> None:
+    (folder / "shop.py").write_text(
+        "from contextlib import asynccontextmanager\nfrom toril import App\n"
+        "@asynccontextmanager\nasync def pool(app):\n    raise KeyError('mine')\n    yield\n"
+        "app = App(lifespan=pool)\napp.scanner('rows', every=60, find=lambda _: [], reset=print)\n"
+    )
+    process = fresh("scan", "shop:app", "rows")
+    _, told = process.communicate(timeout=WAITS)
+
+    assert process.returncode == 1
+    assert told.count("\n") == 1, told
+    assert "KeyError: 'mine' (shop.py, line 5)" in told
+    assert "this is a bug" not in told
+
+
 def test_debug_shows_where_it_went_wrong(fresh: Fresh, folder: Path) -> None:
     process = fresh("--debug", "queues", "--url", "odd://")
     _, told = process.communicate(timeout=WAITS)

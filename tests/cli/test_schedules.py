@@ -30,11 +30,12 @@ def test_schedules_are_listed_for_people_and_for_programs(toril: Toril, url: str
     lines = toril("schedules", "list").stdout.splitlines()
     found = documents(toril("schedules", "list", "email", "--json").stdout)
 
-    assert [line.split()[0] for line in lines] == ["SCHEDULE", "hourly", "nightly"]
+    assert [line.split()[0] for line in lines] == ["schedule", "hourly", "nightly"]
     assert "0 2 * * * (Europe/Berlin)" in lines[2]
     assert [each["schedule"] for each in found] == ["hourly", "nightly"]
     assert all(set(each) == KEYS for each in found)
     assert found[0]["every_ms"] == 3_600_000
+    assert [each["runs"] for each in found] == [0, 0], "the run that stands for the future has not begun"
 
 
 def test_a_schedule_is_shown_with_its_next_ten_runs(toril: Toril, url: str) -> None:
@@ -43,7 +44,12 @@ def test_a_schedule_is_shown_with_its_next_ten_runs(toril: Toril, url: str) -> N
     text = toril("schedules", "show", "nightly").stdout
     (found,) = documents(toril("schedules", "show", "email", "nightly", "--json").stdout)
 
-    assert text.count(" 02:00:00+0") == 10
+    listed = text.partition("\nnext runs\n")[2].splitlines()
+    assert len(listed) == 10, text
+    assert all(" 02:00:00+0" in line for line in listed)
+    assert f"next run  {listed[0].strip()} (due in " in text
+    assert "\\n" not in text
+    assert str(found["next_at"]) not in text, "milliseconds are for programs"
     assert len(found["upcoming"]) == 10
     assert found["upcoming"][0] == found["next_at"]
 

@@ -5,7 +5,12 @@
 """
 
 import os
+import shlex
 import sys
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Final
 
 import click
 
@@ -13,6 +18,9 @@ from toril import NotFound, TorilError, UnknownQueue, UsageError, WrongState
 from toril.cli.escaping import plain
 
 __all__ = ["Failure", "Refused", "code_of", "say", "shown_usage"]
+
+_OURS: Final = str(Path(__file__).parents[1])
+_LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 class Failure(click.ClickException):
@@ -34,6 +42,9 @@ def say(text: str) -> None:
 
 def shown_usage(error: click.ClickException) -> int:
     """Tell what is wrong with a command line, and how the command is written."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2 and later; its message is the whole help
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
     say(f"Error: {error.format_message()}")
     if isinstance(error, click.UsageError):
         say("Usage: toril COMMAND [ARGS]..." if error.ctx is None else " ".join(error.ctx.get_usage().split()))
@@ -41,7 +52,7 @@ def shown_usage(error: click.ClickException) -> int:
 
 
 def code_of(error: BaseException) -> int:
-    """Tell what went wrong, and say the exit code. What no one foresaw is raised again."""
+    """Tell what went wrong, and say the exit code. What no one foresaw is called a bug."""
     match _innermost(error):
         case KeyboardInterrupt():
             return 130
@@ -51,14 +62,30 @@ def code_of(error: BaseException) -> int:
         case BrokenPipeError():
             _discard_output()
             return 141
-        case NotFound() | WrongState() | UnknownQueue() as failed:
-            return _told(failed, 1)
-        case UsageError() as wrong:
-            return _told(wrong, 2)
         case TorilError() | OSError() as failed:
-            return _told(failed, 1)
+            wrong_call = isinstance(failed, UsageError) and not isinstance(failed, NotFound | WrongState | UnknownQueue)
+            return _told(failed, 2 if wrong_call else 1)
+        case Exception() as unforeseen:
+            return _bug(unforeseen)
         case _:
             raise error
+
+
+def _bug(error: Exception) -> int:
+    """Say whose bug it is: Toril's, or the application's if its code raised the error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(("<", _OURS, *_LIBRARIES))]
+    place = next(iter([*reversed(own), *reversed(frames)]), None)
+    what = f"{type(error).__name__}: {error}" + (
+        "" if place is None else f" ({Path(place.filename).name}, line {place.lineno})"
+    )
+    again = shlex.join(["toril", "--debug", *sys.argv[1:]])
+    if own:
+        say(f"Error: {what}. For the traceback: {again}")
+    else:
+        report = "Report it in the issues of Toril's repository, with the output of"
+        say(f"Error: this is a bug in Toril: {what}. {report}: {again}")
+    return 1
 
 
 def _innermost(error: BaseException) -> BaseException:

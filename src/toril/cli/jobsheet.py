@@ -1,8 +1,9 @@
-"""One job on a page, for people."""
+"""One job, dead letter or schedule on a page, for people."""
 
 import json
 from datetime import UTC, datetime
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 from rich.text import Text
@@ -11,7 +12,7 @@ from toril.cli.escaping import compact, plain
 from toril.cli.output import console
 from toril.cli.times import age, ahead, span
 
-__all__ = ["show_job", "show_letter", "show_run"]
+__all__ = ["show_job", "show_letter", "show_run", "show_schedule"]
 
 _LINES: Final = 20  # of the job's log
 _LONG: Final = 60_000  # characters of a payload
@@ -72,6 +73,45 @@ def show_run(run: dict[str, Any]) -> None:
             "result" if run["ending"] == "completed" else "error": run["text"] + ("" if run["whole"] else " …"),
         }
     )
+
+
+def show_schedule(found: dict[str, Any], when: str) -> None:
+    """A schedule, and its next runs in its own time zone."""
+    zone = _zone(found["tz"])
+    times = {
+        name: None if found[key] is None else f"{_clock(found[key], zone)} ({said(found[key])})"
+        for name, key, said in (
+            ("next run", "next_at", ahead),
+            ("starts", "start_at", ahead),
+            ("ends", "end_at", ahead),
+        )
+    }
+    _facts(
+        {
+            "schedule": f"{found['schedule']}  {found['job']}  in {found['queue']}",
+            "state": found["state"],
+            "when": when,
+            **times,
+            "jitter": span(found["jitter_ms"]) if found["jitter_ms"] else None,
+            "overlap": found["overlap"],
+            "catch up": found["catch_up"],
+            "runs": f"{found['runs']}" + (f" of {found['limit']}" if found["limit"] else ""),
+            "made by": found["origin"],
+        }
+    )
+    _section("data", json.dumps(found["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
+    _section("next runs", [_clock(moment, zone) for moment in found["upcoming"]] or ["none"])
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError):
+        return ZoneInfo("UTC")
+
+
+def _clock(moment: int, zone: ZoneInfo) -> str:
+    return datetime.fromtimestamp(moment / 1000, zone).isoformat(sep=" ", timespec="seconds")
 
 
 def _facts(facts: dict[str, Any]) -> None:

@@ -1,9 +1,7 @@
 """`toril schedules list|show|run|pause|resume|remove`"""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Any, TypeVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -12,6 +10,7 @@ from toril.cli.asking import agreed, yes_option
 from toril.cli.endings import Failure
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
+from toril.cli.jobsheet import show_schedule
 from toril.cli.naming import one
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, declared, on_store, store_options
@@ -25,8 +24,8 @@ __all__ = ["schedules"]
 T = TypeVar("T")
 
 _COLUMNS = (
-    Column("SCHEDULE"), Column("QUEUE", 2), Column("JOB", 3), Column("WHEN", 1), Column("NEXT"),
-    Column("RUNS", 4, numbers=True), Column("BY", 5),
+    Column("schedule"), Column("queue", 2), Column("job", 3), Column("when", 1), Column("next"),
+    Column("runs", 4, numbers=True), Column("by", 5),
 )  # fmt: skip
 
 
@@ -61,11 +60,7 @@ def show_(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> N
     if as_json:
         click.echo(on_a_line(found))
         return
-    coming = [_clock(moment, found["tz"]) for moment in found.pop("upcoming")]
-    for name, value in (found | {"when": _when(found)}).items():
-        if value not in (None, ""):
-            click.echo(plain(f"{name.replace('_', ' '):<13} {value}"))
-    click.echo(plain("next runs     " + ("\n              ".join(coming) or "none")))
+    show_schedule(found, _when(found))
 
 
 @schedules.command()
@@ -172,11 +167,3 @@ def _row(found: dict[str, Any]) -> list[object]:
 
 def _when(found: dict[str, Any]) -> str:
     return f"every {span(found['every_ms'])}" if found["cron"] is None else f"{found['cron']} ({found['tz']})"
-
-
-def _clock(moment: int, tz: str) -> str:
-    try:
-        zone = ZoneInfo(tz)
-    except (ZoneInfoNotFoundError, ValueError):
-        zone = ZoneInfo("UTC")
-    return datetime.fromtimestamp(moment / 1000, zone).isoformat(sep=" ", timespec="seconds")

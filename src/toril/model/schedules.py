@@ -93,6 +93,11 @@ class ScheduleView:
         """When it runs next, as far as that is fixed."""
         return None if self.paused or self.over else self.slot
 
+    @property
+    def begun(self) -> int:
+        """How many runs have begun: the next is made when one begins, and stands for the future until then."""
+        return self.count if self.over else self.count - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
