@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from tests import servers
 from tests.access import ANYONE_MAY_ACT
 from tests.conformance.claims import claim, settle
+from tests.faults.fleet import fleet
 from tests.faults.foreign import FIELDS, PLACES, SERIOUS, VALUES, Foreign, Odd, cases
 from toril import App, JobContext
 from toril.cli.main import toril as command
@@ -316,6 +318,21 @@ async def test_the_doctor_finds_and_mends_a_job_that_stands_nowhere_though_it_is
         await app.repair(found)
         assert [finding.code for finding in await app.doctor() if finding.code == "orphan"] == []
     assert await misrun(foreign, ["lost"]) == []
+
+
+@pytest.mark.thorough
+def test_a_job_with_a_long_id_costs_no_neighbour_its_lease(foreign: Foreign, tmp_path: Path) -> None:
+    """BullMQ has no bound for ids. Each job runs for longer than its lease, which the supervisor has to renew."""
+    odd, good = ["x" * 847, "y" * 20_000, "a\0b"], [f"good-{number}" for number in range(6)]
+    for job in (*good[:3], *odd, *good[3:]):
+        foreign.write(job, "wait", {"name": b"hold", "data": b"6"})
+    with fleet(foreign.server.url, tmp_path, ALIVE_LEASE="2", ALIVE_CONCURRENCY="9") as run:
+        for job in (*odd, *good):
+            run.until_noted(job, "end")
+        assert run.stop() == 0
+
+    assert {len(run.of(job, "start")) for job in (*odd, *good)} == {1}
+    assert "stalled" not in run.log.read_text()
 
 
 async def fail(ctx: JobContext[object]) -> None:
