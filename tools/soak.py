@@ -1,17 +1,20 @@
 """The long run: `python -m tools.soak`, for TORIL_SOAK_MINUTES (60): torture on both kinds of store, then new seeds.
 
 A seed that breaks a promise is made as small as it can be and kept in `tests/seeds/`; the command that replays it is
-printed. The figures are printed as those
-of the gate are, and written to `.proof/gate.json`.
+printed. The figures are printed as those of the gate are, and written to `.proof/gate.json`. All cores are used that
+this process may use: `taskset -c 1 python -m tools.soak` leaves the others alone. SIGINT or SIGTERM ends it early, and
+nothing of it is left.
 """
 
 import json
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.proof import prove
 from tests.sim.figures import prove_seed
@@ -21,13 +24,33 @@ from tools import gate
 from toril.torture.checker import PROMISES
 
 MINUTES = float(os.environ.get("TORIL_SOAK_MINUTES", "60"))
-RATE = 40  # jobs a second, which two busy cores can do
+RATE = 20  # jobs a second, which a busy core can do
 WORLDS = ("fleet", "fleet", "fleet", "agenda", "flows", "circuits")  # half of the seeds are the fleet's
 FLEETS = ("grouped", "rough", "lively", "posts", "plain", "long", "full", "paused", "wishes")  # kinds of plans
 BATCH = 20  # seeds that a process does at a time
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        return _soaked()
+    except KeyboardInterrupt:
+        print("Stopped before its time was over", flush=True)
+        return 130
+
+
+def _interrupted(number: int, _: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # once is enough: what follows is not to be broken off
+    raise KeyboardInterrupt
+
+
+def _heed_parent() -> None:
+    """A terminal's Ctrl-C reaches all processes; those of the pool end when their parent says so."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _interrupted)
+
+
+def _soaked() -> int:
     gate.main(["--new"])
     began = time.monotonic()
     seed = int(os.environ.get("TORIL_SOAK_SEED", str(time.time_ns() // 1_000_000_000)))
@@ -43,11 +66,9 @@ def _tortured(seed: int, store: str, minutes: float) -> int:
     path = gate.FOLDER / f"torture-{store}.json"  # stays, for whoever wants to know what happened
     path.unlink(missing_ok=True)
     disk = ["--own-disk"] if store == "sqlite" and os.geteuid() == 0 else []
-    jobs = str(max(100, int(minutes * 60 * RATE)))
+    jobs = str(max(100, int(minutes * 60 * RATE * _cores())))
     command = [sys.executable, "-m", "toril", "torture", "--seed", str(seed), "--url", store, "--jobs", jobs]
-    subprocess.run(  # noqa: S603 - this very interpreter
-        [*command, "--minutes", f"{max(0.1, minutes):.2f}", "--report", str(path), *disk], check=False
-    )
+    _run_to_its_end([*command, "--minutes", f"{max(0.1, minutes):.2f}", "--report", str(path), *disk])
     if not path.exists():
         prove("T7", runs_without_a_report=1)
         return 1
@@ -59,19 +80,39 @@ def _tortured(seed: int, store: str, minutes: float) -> int:
     return int(bool(report["broken"]))
 
 
+def _run_to_its_end(command: list[str]) -> None:
+    """If this process is to stop, so is that one; it gets the time to remove what it has made."""
+    with subprocess.Popen(command) as process:  # noqa: S603 - this very interpreter
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()  # `with` would wait for a moment only
+            raise
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _simulated(first: int, until: float) -> int:
     """New seeds on all cores until the time is over; how many broke a promise."""
     broken, start = 0, first % 1_000_000_000 * 1000 + 100_000
-    with ProcessPoolExecutor() as pool:
-        waiting = {pool.submit(_batch, start + BATCH * number) for number in range(os.cpu_count() or 1)}
+    with ProcessPoolExecutor(_cores(), initializer=_heed_parent) as pool:
+        waiting = {pool.submit(_batch, start + BATCH * number) for number in range(_cores())}
         start += BATCH * len(waiting)
-        while waiting:
-            done = next(as_completed(waiting))
-            waiting.remove(done)
-            broken += done.result()
-            if time.monotonic() < until:
-                waiting.add(pool.submit(_batch, start))
-                start += BATCH
+        try:
+            while waiting:
+                done = next(as_completed(waiting))
+                waiting.remove(done)
+                broken += done.result()
+                if time.monotonic() < until:
+                    waiting.add(pool.submit(_batch, start))
+                    start += BATCH
+        except KeyboardInterrupt:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
     return broken
 
 

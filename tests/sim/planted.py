@@ -14,9 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from multiprocessing.util import Finalize
 
-from tests import servers
 from tests.proof import prove
 from tests.sim.bugs import BUGS, blind_trials, violation
 
@@ -61,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         flush=True,
     )
     hunts = []
-    with ProcessPoolExecutor(asked.processes, initializer=_tidy_up_at_exit) as pool:
+    with ProcessPoolExecutor(asked.processes) as pool:
         for each in pool.map(partial(hunt, base=asked.base, most=asked.seeds), asked.names or BUGS):
             hunts.append(each)
             print(each, flush=True)
@@ -71,16 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prove("blind bases", **{asked.base: 1})
     print(_summary(hunts))
     return int(not all(each.found for each in hunts))
-
-
-def _tidy_up_at_exit() -> None:
-    """A process of a pool does not run what `atexit` has: its server would go on."""
-    Finalize(None, _stop_server, exitpriority=0)
-
-
-def _stop_server() -> None:
-    if servers.running.cache_info().currsize:
-        servers.running().stop()
 
 
 def _summary(hunts: Iterable[Hunt]) -> str:
