@@ -15,7 +15,7 @@ from tests.sim.ledger import Entry, Ledger
 from tests.sim.node import Node
 from tests.sim.outcomes import wrong
 from tests.sim.script import QUEUE, Kind, Script
-from toril.model import Claim, Claimed, Completed, Lease, Outcome, Settlement, Verdict
+from toril.model import Claim, Claimed, Completed, Extended, Lease, Outcome, Settlement, Verdict
 from toril.signal import Why
 
 __all__ = ["Conduct", "Run"]
@@ -23,6 +23,9 @@ __all__ = ["Conduct", "Run"]
 PROMPT: Final = 8.0  # seconds: a wake-up that was lost (5), a pause between two tries (1.5), and a little
 _MAKES_WAY: Final = 10.0  # seconds for which claims are held back so that a suspect can run alone
 _IDLE: Final = 4.0  # seconds in which a worker that runs nothing asks for what could be had, once it was told of that
+_LATE: Final = 0.8  # seconds by which a renewal may be late: two looks at the table, and one that is not answered (0.5)
+_LOOK: Final = 8.0  # seconds by which a look for lost leases may be late: a rest after an error (5), and a little
+_HEARD: Final = 0.5  # seconds in which a process tells an attempt that it should stop, once it has heard that
 _SLACK: Final = 4.0  # seconds that an attempt may take to end once its process knows that it should
 _TOLD: Final[dict[str, str]] = {
     "Completed": "completed", "Failed": "failed", "Retried": "retrying", "Snoozed": "snoozed", "Released": "released",
@@ -46,6 +49,8 @@ class Run:
     cut: bool = False
     lost_at: float | None = None
     wished_at: float | None = None
+    heard: tuple[float, int] | None = None  # when its process heard that it should stop, and its delays by then
+    kept: tuple[float, int] | None = None  # when its lease was last renewed, and its process's delays by then
 
     @property
     def held_up(self) -> bool:
@@ -75,6 +80,7 @@ class Conduct:
         self._hungry_since: float | None = None
         self._idle_since: dict[str, float] = {}
         self._suspect_at = float("-inf")  # when a suspect was last heard of
+        self._looked: dict[str, tuple[float, int]] = {}  # when a process looked for lost leases, and its delays by then
         self._answered: set[str] = set()  # tokens of claims whose answers have come
 
     def now(self) -> float:
@@ -88,7 +94,8 @@ class Conduct:
 
     def began(self, node: Node, job: Claimed, script: Script) -> Run:
         self.journal.began(script.nonce, job.fence)
-        run = Run(node=node, job=job, script=script, began=self.now(), delays=node.delays)
+        now = self.now()
+        run = Run(node=node, job=job, script=script, began=now, delays=node.delays, kept=(now, node.delays))
         self._runs[job.lease] = self._live.setdefault(node.name, {})[job.lease] = run
         self.starts.append(script.nonce)
         company = [] if node.dead else self.company(node)
@@ -103,8 +110,17 @@ class Conduct:
         run.cut = run.cut or isinstance(run.error, asyncio.CancelledError)
         self._live[run.node.name].pop(run.job.lease)
         self.journal.over(run.script.nonce, run.job.fence)
+        if run.heard is not None and told is None:
+            self._check_told(run, *run.heard)
         if run.script.kind is not Kind.DEAF and not run.held_up:
             self._check_length(run, run.ended)
+
+    def _check_told(self, run: Run, since: float, delays: int) -> None:
+        """A process that hears that an attempt should stop tells the attempt."""
+        passed = self.now() - since
+        if delays == run.node.delays and passed > _HEARD:
+            row = "cancel" if run.lost_at is None else "lost lease"
+            self._violated(row, f"{run.job.lease.id} should stop: its process knew that for {passed:.1f} s")
 
     def _check_length(self, run: Run, now: float) -> None:
         """An attempt that should stop does so soon after its process can have learned of it."""
@@ -129,7 +145,9 @@ class Conduct:
     # what workers send
 
     def exchanging(self, node: str, batch: Sequence[Settlement], claim: Claim) -> None:
-        self._sent.update(settlement.lease for settlement in batch)
+        for settlement in batch:
+            self._sent.add(settlement.lease)
+            self._check_kept(settlement.lease)
         if claim.want:
             self._idle_since.pop(node, None)
         if node not in self.nodes or self.nodes[node].dead or not claim.want:
@@ -140,10 +158,36 @@ class Conduct:
         if claim.alone and company:
             self._violated("G6", f"{node} says it is alone, and runs {[run.job.lease.id for run in company]}")
 
+    def _check_kept(self, lease: Lease) -> None:
+        """While an outcome waits to be handed in its lease is renewed in time, or that is tried and not answered."""
+        run = self._runs.get(lease)
+        if run is None or run.kept is None or run.node.held or run.node.dead:
+            return
+        since, delays = run.kept
+        if delays == run.node.delays and self.now() - since > self._ledger.lease / 1000 / 3 + _LATE:
+            passed = f"{self.now() - since:.1f} s"
+            self._violated("renewal", f"{run.node.name} hands in {lease.id} and has not renewed its lease for {passed}")
+
+    def renewed(self, leases: Sequence[Lease], answer: Extended) -> None:
+        """The answer to a renewal has come."""
+        stopped = {*answer.lost, *(each.lease for each in answer.cancelled)}
+        for run in [self._runs[lease] for lease in leases if lease in self._runs]:
+            if run.job.lease not in answer.lost:
+                run.kept = self.now(), run.node.delays
+            if run.job.lease in stopped and run.heard is None:
+                run.heard = self.now(), -1 if run.node.held else run.node.delays
+
     def renewing(self, node: str, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            if lease in self._runs:
+                self._runs[lease].kept = None
         late = [lease.id for lease in leases if self.now() - self._settled.get(lease, self.now()) > 5]
         if late and node in self.nodes and not self.nodes[node].held and not self.nodes[node].dead:
             self._violated("renewal", f"{node} renews leases that it handed in long ago: {late}")
+
+    def recovering(self, node: str) -> None:
+        if node in self.nodes:
+            self._looked[node] = self.now(), self.nodes[node].delays
 
     def claimed(self, job: Claimed, claim: Claim) -> None:
         entry, node = self._ledger.by_id[job.lease.id], self.nodes.get(claim.worker)
@@ -244,6 +288,8 @@ class Conduct:
 
     def hungry(self, workers: list[Node]) -> None:
         """Looked at often once it is calm: no job waits for long while a worker has nothing better to do."""
+        for node in workers:
+            self._check_rounds(node)
         ready = list(self._ledger.ready_now())
         if any(entry.suspect for entry in ready):
             self._suspect_at = self.now()
@@ -266,6 +312,19 @@ class Conduct:
         elif self.now() - self._hungry_since > self._prompt():
             waiting = [entry.id for entry in ready]
             self._violated("I15", f"nobody has claimed anything for {self._prompt()} s, though {waiting} could be had")
+
+    def _check_rounds(self, node: Node) -> None:
+        """Each worker looks for lost leases, though all others may do so too; and what it runs ends when it should."""
+        if node.dead or node.over or node.stopping or node.held:
+            return
+        since, delays = self._looked.get(node.name, (0.0, -1))
+        if delays != node.delays:
+            self._looked[node.name] = self.now(), node.delays
+        elif self.now() - since > self._ledger.lease / 1000 + _LOOK:
+            self._violated("I15", f"{node.name} has not looked for lost leases for {self.now() - since:.1f} s")
+        for run in self._live.get(node.name, {}).values():
+            if run.script.kind is not Kind.DEAF and not run.held_up:
+                self._check_length(run, self.now())
 
     def _prompt(self) -> float:
         """How long a job may wait: longer where claims may be held back for a suspect."""

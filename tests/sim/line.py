@@ -36,7 +36,7 @@ class Watch:
         self._clock = clock
         self._effects = 0
         self._newest: dict[str, int] = {}
-        self._slots: dict[str, int] = {}  # at which each schedule stands, where that is known
+        self._slots: dict[str, int] = {}  # at which each schedule stands
 
     def now(self) -> int:
         return self._clock.now()
@@ -71,20 +71,19 @@ class Watch:
         if self._effects % _LOOK_EVERY == 0:
             self.look()
 
-    def put(self, schedule: str, slot: int, expects: int | None, answer: Moved) -> None:
-        """A schedule was changed, which only somebody may do who knows at which slot it stands."""
+    def moved(self, schedule: str, since: int | None, to: int | None, answer: Moved) -> None:
+        """A schedule was changed or went on, which only somebody may do who knows at which slot it stands. None is for
+        one that is not there, or that does not go on."""
         if answer is not Moved.DONE:
             return
-        stands = self._slots.get(schedule, expects)
-        if stands != expects:
-            self.journal.violated("T2", f"schedule {schedule} stands at {stands}, and was changed for {expects}")
-        self._slots[schedule] = slot
+        stands = self._slots.get(schedule)
+        if stands != since:
+            self.journal.violated("T2", f"schedule {schedule} stands at {stands}, and went to {to} from {since}")
+        if to is not None:
+            self._slots[schedule] = to
 
-    def moved(self, schedule: str, slot: int | None) -> None:
-        """It stands at this slot; None if that is not known."""
+    def removed(self, schedule: str) -> None:
         self._slots.pop(schedule, None)
-        if slot is not None:
-            self._slots[schedule] = slot
 
     def _added(self, jobs: Any, answers: Any) -> None:
         for job, answer in zip(jobs, answers, strict=True):
@@ -144,14 +143,14 @@ class Line:
     def _saw(self, name: str, args: tuple[Any, ...], options: dict[str, Any], call: Call | None, answer: Any) -> None:
         match name:
             case "schedules.put":
-                self._watch.put(args[1].id, args[2], options["expects"], answer)
-            case "schedules.advance":
-                self._watch.moved(args[1], options["to"] if answer is Moved.DONE else None)
-            case "schedules.pause" | "schedules.resume" | "schedules.remove":
-                self._watch.moved(args[1], None)
+                self._watch.moved(args[1].id, options["expects"], args[2], answer)
+            case "schedules.advance" | "schedules.resume":
+                self._watch.moved(args[1], options["since"], options["to"], answer)
+            case "schedules.remove":
+                self._watch.removed(args[1])
             case "schedules.sync":
                 for gone in answer:
-                    self._watch.moved(gone, None)
+                    self._watch.removed(gone)
             case _:
                 pass
         self._watch.saw(self.node.name, name, args, call, answer)

@@ -92,7 +92,9 @@ class Link:
         def seen(answer: Extended) -> None:
             self._witness.extended(self._name, leases, ttl, answer)
 
-        return await self._wire.carry("extend", lambda store: store.extend(leases, ttl=ttl, now=now), seen)
+        answer = await self._wire.carry("extend", lambda store: store.extend(leases, ttl=ttl, now=now), seen)
+        self._witness.conduct.renewed(leases, answer)
+        return answer
 
     async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
         return await self._wire.rest("wait", lambda store: store.wait(queues, timeout=timeout))
@@ -122,6 +124,8 @@ class Link:
         limit: int = 1000,
         now: int | None = None,
     ) -> Recovered:
+        self._witness.conduct.recovering(self._name)
+
         def seen(answer: Recovered) -> None:
             self._witness.recovered(self._name, dead, answer)
 

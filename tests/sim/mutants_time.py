@@ -97,7 +97,7 @@ async def _soon(self: Runs, queue: str) -> None:
 
 # The seed that is known to find each, and the rule.
 _FOUND_BY = {
-    "next_from_anywhere": (16, "T1"), "put_from_anywhere": (110, "T2"), "old_run_stays": (2, "T1"),
+    "next_from_anywhere": (16, "T2"), "put_from_anywhere": (110, "T2"), "old_run_stays": (2, "T1"),
     "nobody_tends": (1, "T1"), "missed_is_missed": (0, "T2"), "tended_too_much": (0, "T1"),
     "key_kept_by_the_dead": (13, "T3"), "key_kept_at_the_end": (0, "T3"),
     "owner_overlooked": (1, "T4"), "last_forgotten": (3, "T5"),
@@ -107,7 +107,7 @@ TIME_MUTANTS: dict[str, Mutant] = known(_FOUND_BY, _mutants())
 
 # Planted in the scripts: the file, what it says, what it says instead; and a seed that finds it, by which rule.
 SCRIPT_BUGS: dict[str, Edit] = {
-    "who is late makes a next": Edit("schedule_move.lua", "(schedule) ~= since or", "(schedule) == nil or", 15, "T1"),
+    "who is late makes a next": Edit("schedule_move.lua", "(schedule) ~= since or", "(schedule) == nil or", 15, "T2"),
     "a change leaves the old run": Edit("schedule_put.lua", "drop_run(schedule)", "", 3, "T1"),
     "a removal leaves the run": Edit("schedule_drop.lua", "    drop_run(schedule)\n", "", 2, "T1"),
     "an end keeps the key": Edit("lib/endings.lua", "let_go(letting[i][1], letting[i][2])", "", 0, "T3"),

@@ -86,8 +86,9 @@ class Plan:
         )  # fmt: skip
 
     def with_long_jobs(self) -> "Plan":
-        """Jobs that run for long beside some that bring their process down, and connections that are cut for longer
-        than a lease. When all jobs have ended, more are added."""
+        """Jobs that run for long, some of them past their timeout, beside some that bring their process down. An
+        operator interferes, and connections are cut for longer than a lease. When all jobs have ended, more are added.
+        """
         chance = stream(self.seed, "long jobs")
         stalls = chance.choice((1, 2))
         terms = replace(
@@ -100,12 +101,12 @@ class Plan:
         }  # fmt: skip
         weights = {
             Kind.QUICK: 2, Kind.LONG: chance.choice((2, 8)), Kind.MARATHON: chance.choice((3, 8)), Kind.FLAKY: 1,
-            Kind.FATAL: 2, Kind.SCARE: chance.choice((0.5, 2)),
+            Kind.FATAL: 2, Kind.SCARE: chance.choice((0.5, 2)), Kind.DEAF: 1.5,
         }  # fmt: skip
         return replace(
             self, workers=chance.choice((1, 2, 2, 3)), jobs=chance.randint(8, 16), late_jobs=chance.randint(4, 16),
             terms=terms, storm=chance.uniform(4, 12), mix=self.mix | faults, weights=weights,
-            operator=chance.random() < 0.7, clerk=chance.random() < 0.4, concurrency=None,
+            operator=True, clerk=chance.random() < 0.4, concurrency=None,
         )  # fmt: skip
 
     def with_full_slots(self) -> "Plan":
@@ -113,16 +114,18 @@ class Plan:
         plan = self.with_long_jobs()
         return replace(
             plan, workers=2, terms=replace(plan.terms, slots=2), mix=plan.mix | {Fault.CUT: 0.0},
+            operator=self.operator,
             weights={Kind.MARATHON: 8, Kind.SCARE: 2, Kind.QUICK: 1},
         )  # fmt: skip
 
     def with_pauses(self) -> "Plan":
-        """Processes stand still or are cut off for longer than their leases, and others have room to take over."""
+        """Processes stand still or are cut off for longer than their leases, and others have room to take over; the
+        store goes away for some time, for all of them."""
         chance = stream(self.seed, "pauses")
         terms = replace(self.terms, slots=chance.choice((1, 2, 4)), lease=1000, max_stalls=chance.choice((1, 2)))
         faults = {
             Fault.CRASH_POINT: 0.0, Fault.KILL: 0.0, Fault.PAUSE: chance.choice((0.6, 1.2)),
-            Fault.CUT: chance.choice((0.6, 1.2)), Fault.STOP: 0.0,
+            Fault.CUT: chance.choice((0.6, 1.2)), Fault.RESTART: chance.choice((0.0, 2.0)), Fault.STOP: 0.0,
         }  # fmt: skip
         weights = {Kind.QUICK: chance.choice((1, 4)), Kind.LONG: 4, Kind.FATAL: 2, Kind.BLOCKS: 8}
         return replace(
