@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from toril.codec import MAX_DEPTH, encode
 from toril.model import RateLimit, per_ms
+from toril.policy.errorgroups import likeness
 from toril.policy.limits import slot
 from toril.policy.masking import UNSHOWN, masked, showable
 from toril.policy.retention import RUN_TEXT_BYTES, shortened
@@ -120,3 +121,18 @@ def test_what_the_apps_own_redact_gives_can_be_sent(found: object) -> None:
     shown = Redaction(lambda *_: found).seen("x", "data", "q", "n")
     assert json.dumps(shown, allow_nan=False)
     assert json.dumps(shown) != json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [
+        ("451 greylisted", "451 greylisted"),
+        ("the worker was killed by signal 9", "the worker was killed by signal 9"),
+        ("embedding service: 503", "embedding service: 503"),
+        ("no order 1000482", "no order #"),
+        ("no user 7d9f3c1a", "no user #"),
+        ("row 123e4567-e89b-12d3-a456-426614174000 at 0x7f", "row # at #"),
+    ],
+)
+def test_errors_are_grouped_by_all_but_ids_and_long_numbers(reason: str, error: str) -> None:
+    assert likeness(reason) == error

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import BaseModel
 
@@ -54,17 +55,29 @@ async def test_jobs_are_found_by_their_worker(here: Served) -> None:
     assert counted["count"] == 0
 
 
+async def test_a_new_queue_in_which_all_jobs_fail_needs_attention() -> None:
+    async with served() as here:
+        queue = here.app.queue("new", {"breaks": breaks})
+        await queue.add_many([("breaks", {"n": n}) for n in range(30)])
+        await drain(here.app)
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.port}") as client:
+            page = await client.get("/", headers={"accept": "text/html"})
+
+    assert "fails 100" in page.text
+    assert "30 in 30 minutes; usually 0" in page.text
+
+
 async def test_failures_are_shown_by_their_error() -> None:
     async with served() as here, here.client() as client:
         kept = here.app.queue("kept", {"breaks": breaks}, keep_failed=True)
         buried = here.app.queue("buried", {"breaks": breaks})
         for queue in (kept, buried):
-            await queue.add_many([("breaks", {"n": n}) for n in range(3)])
+            await queue.add_many([("breaks", {"n": n}) for n in range(10_000, 10_003)])
         await drain(here.app)
         failures = await ask(client, "GET", "/queues/kept/failures")
         letters = await ask(client, "GET", "/dead-letters/failures?queue=buried")
-        counted = await ask(client, "GET", "/dead-letters/count?key=n=2")
-        found = await ask(client, "GET", "/dead-letters?q=user%202")
+        counted = await ask(client, "GET", "/dead-letters/count?key=n=10002")
+        found = await ask(client, "GET", "/dead-letters?q=user%2010002")
         every = {"where": {"queue": "buried"}, "asked_at": counted["asked_at"], "limit": 2}
         first = await ask(client, "POST", "/dead-letters/discard", every)
         second = await ask(client, "POST", "/dead-letters/discard", {**every, "cursor": first["cursor"]})

@@ -6,10 +6,11 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 from toril.model import Circuit, CircuitState, Finding, Severity
+from toril.policy.figures import failure_rate
 
 __all__ = [
     "Burying", "CircuitOpen", "Failing", "Grave", "Need", "NoWorker", "Paused", "QueueFacts", "Slow", "Stalling",
-    "StoreUnwell", "grave", "needs", "suspects", "trend",
+    "StoreUnwell", "grave", "needs", "suspects", "trend", "usual_rate",
 ]  # fmt: skip
 
 _UNSERVED: Final = 30.0  # seconds that jobs may wait for a worker to show up
@@ -18,6 +19,7 @@ _HALF_AN_HOUR: Final = 30
 _ENOUGH: Final = 20  # jobs, by which a rate tells something
 _FAILING: Final = 5.0  # percent
 _UNUSUAL: Final = 3  # times the usual rate
+_ALWAYS: Final = 50.0  # percent, which is too much however usual it is
 _STALLS: Final = 2
 _LETTERS: Final = 20
 _GROWING: Final = 0.02  # of the backlog, a minute
@@ -66,7 +68,7 @@ class NoWorker:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Far more jobs fail than usual, in percent over the last half hour."""
+    """Far more jobs fail than usual, or more than half of them, in percent over the last half hour."""
 
     queue: str
     since: int
@@ -167,6 +169,13 @@ def suspects(queues: Sequence[QueueFacts]) -> list[str]:
     return [queue.name for queue in queues if _rate(queue) is not None]
 
 
+def usual_rate(queue: QueueFacts, completed: int, failed: int) -> float:
+    """The failure rate of a week in which so many jobs ended, without the last half hour: what goes wrong now must not
+    make itself look usual."""
+    before = max(0, completed - sum(queue.completed[-_HALF_AN_HOUR:]))
+    return failure_rate(before, max(0, failed - sum(queue.failed[-_HALF_AN_HOUR:])))
+
+
 def trend(waiting: int, growth: float | None) -> int:
     """Whether a backlog grows (1) or shrinks (-1) by more than a fiftieth a minute."""
     if growth is None or abs(growth) <= max(1.0, waiting * _GROWING):
@@ -194,7 +203,7 @@ def _rate(queue: QueueFacts) -> float | None:
 
 def _failing(queue: QueueFacts, now: int, usual: Mapping[str, float]) -> Failing | None:
     rate, week = _rate(queue), usual.get(queue.name, 0.0)
-    if rate is None or rate < _UNUSUAL * week:
+    if rate is None or (rate < _UNUSUAL * week and rate <= _ALWAYS):
         return None
     bad = queue.failed[-_HALF_AN_HOUR:]
     return Failing(queue.name, _began(bad, now), rate, week, sum(bad))

@@ -1,4 +1,4 @@
-"""Failures put together that are the same but for a number or an id."""
+"""Failures put together that are the same but for an id or a long number."""
 
 import re
 from collections.abc import Iterable
@@ -11,9 +11,10 @@ from toril.model import moment, ms_of
 __all__ = ["ErrorGroup", "Failed", "grouped", "likeness"]
 
 _LONGEST: Final = 200
-# What differs from one failure to the next: ids in hexadecimal, and numbers. Each pattern is bounded by its own signs.
+# What differs from one failure to the next: ids in hexadecimal, and numbers of five digits and more. Shorter ones are
+# often the information, as in "451 greylisted" or "signal 9". Each pattern is bounded by its own signs.
 _VARYING: Final = re.compile(
-    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b|[0-9]+",
+    r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b|[0-9]{5,}",
     re.IGNORECASE,
 )
 
@@ -41,7 +42,7 @@ class ErrorGroup:
 
 
 def likeness(reason: str) -> str:
-    """The first line of an error, with `#` in place of numbers and ids."""
+    """The first line of an error, with `#` in place of ids and long numbers."""
     line = reason.strip().partition("\n")[0]
     return _VARYING.sub("#", line[: 2 * _LONGEST])[:_LONGEST]
 

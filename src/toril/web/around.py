@@ -10,7 +10,7 @@ from toril.app import App
 from toril.clock import Clock
 from toril.metrics import Overview, QueueOverview
 from toril.model import Audited, Circuit, CircuitState, Finding, ms_of
-from toril.policy.attention import Need, QueueFacts, needs, suspects
+from toril.policy.attention import Need, QueueFacts, needs, suspects, usual_rate
 from toril.policy.doctor import judged
 from toril.records import WorkerInfo
 from toril.web.api.common import known_queue
@@ -98,7 +98,7 @@ class Surroundings:
             recent = sum(letter.failed_at > now - _HOUR for letter in page.items)
         notes = (await store.notes(limit=_LETTERS)).items
         facts = {each.queue: self._facts(each, overview, notes) for each in overview.queues}
-        usual = {name: await self._week(name) for name in suspects(list(facts.values()))}
+        usual = {name: await self._week(facts[name]) for name in suspects(list(facts.values()))}
         found = needs(
             list(facts.values()), now=now, usual=usual, circuits=circuits,
             findings=await self._looked_over(), letters=recent,
@@ -133,14 +133,14 @@ class Surroundings:
         minutes = (now - first[0]) / 60_000
         return (waiting - first[1]) / minutes if minutes >= 1 else None
 
-    async def _week(self, queue: str) -> float:
+    async def _week(self, queue: QueueFacts) -> float:
         """How many percent usually fail."""
 
         async def ask() -> float:
-            found = await (await known_queue(self.app, queue)).metrics("7d")
-            return found.failure_rate
+            found = await (await known_queue(self.app, queue.name)).metrics("7d")
+            return usual_rate(queue, found.completed, found.failed)
 
-        return await self.recall(("week", queue), _WEEK, ask)
+        return await self.recall(("week", queue.name), _WEEK, ask)
 
     async def _looked_over(self) -> Sequence[Finding]:
         """What is wrong with the server. A file is not looked over: that reads all of it, and is the doctor's."""
