@@ -45,7 +45,7 @@ def why(
     """Why this job is where it is. `circuit` is the one that it hangs on."""
     match record.state:
         case State.ACTIVE:
-            return _running(record, standing.now)
+            return _running(record, standing)
         case State.COMPLETED:
             return Explanation(
                 "completed", f"It completed {_at(record.finished_at)}.", {"finished_at": moment(record.finished_at)}
@@ -67,6 +67,7 @@ def why(
                 _shut(queue, standing, workers)
                 or _held_up(queue, standing)
                 or _cut_off(record, circuit, standing.now)
+                or _alone(record, standing)
                 or _in_line(standing)
             )
 
@@ -93,10 +94,10 @@ def _waiting_for_children(standing: Standing) -> Explanation:
     return Explanation("waiting_children", sentence, facts)
 
 
-def _running(record: JobRecord, now: int) -> Explanation:
+def _running(record: JobRecord, standing: Standing) -> Explanation:
     started, deadline = moment(record.started_at), moment(record.deadline)
     facts = {"worker": record.worker, "started_at": started, "deadline": deadline}
-    if record.deadline is not None and record.deadline <= now:
+    if record.deadline is not None and record.deadline <= standing.now:
         return Explanation(
             "lease_over", f"Its worker {record.worker} is lost; it will be taken back within moments.", facts
         )
@@ -104,7 +105,25 @@ def _running(record: JobRecord, now: int) -> Explanation:
         return Explanation(
             "cancelling", f"It runs on {record.worker} and was asked to stop: {record.cancelling}", facts
         )
-    return Explanation("running", f"It has been running on {record.worker} since {_at(record.started_at)}.", facts)
+    since = f"It has been running on {record.worker} since {_at(record.started_at)}"
+    if standing.alone:
+        return Explanation("running_alone", f"{since}, alone because its worker died{_cause(record)}.", facts)
+    return Explanation("running", f"{since}.", facts)
+
+
+def _cause(record: JobRecord) -> str:
+    return f" ({record.stall_cause})" if record.stall_cause else ""
+
+
+def _alone(record: JobRecord, standing: Standing) -> Explanation | None:
+    """A job that has stalled waits for a process that runs nothing else."""
+    if not standing.alone:
+        return None
+    facts = {"ahead": standing.ahead, "stalls": record.stalls, "cause": record.stall_cause}
+    sentence = f"It runs alone because its worker died{_cause(record)}: it waits for a process that runs nothing else"
+    if standing.ahead:
+        sentence += f", behind {standing.ahead} {'job' if standing.ahead == 1 else 'jobs'} of that kind"
+    return Explanation("alone", f"{sentence}.", facts)
 
 
 def _not_due(record: JobRecord, now: int) -> Explanation:

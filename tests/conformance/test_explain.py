@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.claims import add, claim, ids
+from tests.conformance.claims import add, claim, ids, settle
 from toril.engine import Store
 from toril.model import Limits, NewJob, Precedence, RateLimit, SetRateLimit, Standing
 from toril.testing import ManualClock
@@ -50,3 +50,23 @@ async def test_a_used_up_rate_says_until_when(engine: Store, clock: ManualClock,
 
 async def test_of_no_queue_nothing_is_known(engine: Store, clock: ManualClock) -> None:
     assert await engine.explain("never", "1", Limits()) == Standing(now=clock.now())
+
+
+async def test_a_job_whose_worker_died_runs_alone_behind_others_of_that_kind(engine: Store, clock: ManualClock) -> None:
+    await add(engine, *(NewJob(name="n") for _ in range(3)))
+    died = (await claim(engine, 3)).jobs
+    await engine.recover("q", dead=[each.lease for each in died[:2]], cause="signal 9")
+    await add(engine, NewJob(name="new"))
+
+    async def stands(job_id: str) -> tuple[bool, int]:
+        standing = await engine.explain("q", job_id, Limits())
+        return standing.alone, standing.ahead
+
+    assert [await stands(each) for each in ("1", "2")] == [(True, 0), (True, 1)]
+    assert [(await stands(each))[0] for each in ("3", "4", "never")] == [False] * 3
+
+    (first,) = (await claim(engine, alone=True)).jobs
+    assert await stands(first.lease.id) == (True, 0), "it runs alone"
+    assert await stands("2") == (True, 0)
+    await settle(engine, first.lease)
+    assert (await stands(first.lease.id))[0] is False

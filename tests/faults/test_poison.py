@@ -95,3 +95,25 @@ def test_a_spare_process_runs_a_suspect_while_all_others_go_on(url: str, tmp_pat
         assert spare != worker
         assert run.of(long, "end") == []
         run.send_all(signal.SIGKILL)
+
+
+@pytest.mark.covers("F117")
+def test_jobs_of_a_killed_process_run_at_the_same_time_each_in_a_process_of_its_own(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--spares", "3", ALIVE_CONCURRENCY="20") as run:
+        run.until_up()
+        jobs = add(url, "hold", 600, count=5)
+        (worker,) = {run.until_noted(job, "start").pid for job in jobs}
+
+        os.kill(worker, signal.SIGKILL)
+
+        def again() -> list[int]:
+            return [each.pid for each in run.noted("start") if each.pid != worker]
+
+        until(lambda: len(again()) >= 3, "three run again", timeout=SLOW)
+        (beside,) = add(url, "hold", 0)
+        assert run.until_noted(beside, "end").pid not in again()[:3], "nobody makes way for them"
+        assert len(set(again()[:3])) == 3, "each is alone in its process"
+        waiting = [record.id for record in records(url, jobs) if record is not None and record.state is State.WAITING]
+        assert len(waiting) == 2, "there are as many spare processes as was said"
+        assert run.noted("end")[0].job == beside
+        run.send_all(signal.SIGKILL)

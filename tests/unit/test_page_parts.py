@@ -188,6 +188,7 @@ WORKER = WorkerView(
         ("group_limit", {"group": "a", "holders": ["1"]}, "Group a is at its limit", ("groups",)),
         ("waiting_children", {"open": 1, "children": 4}, "1 of 4\u00a0children have not ended", ()),
         ("not_due", {}, "Its time has not come", ()),
+        ("alone", {"ahead": 0}, "It runs alone because its worker died", ("workers",)),
         ("behind", {"ahead": 2}, "2\u00a0jobs go first", ("queues", "email")),
     ],
 )

@@ -1,5 +1,6 @@
 """A process that was told to be quiet is nobody to leave a suspect to; and a spare process looks for itself in time."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
 
@@ -50,18 +51,47 @@ async def test_the_spare_process_is_started_where_the_only_idle_one_is_quiet(mon
     monkeypatch.setattr(supervisor, "_keeper", object())
     supervisor.children[0] = child
 
-    supervisor._suspects_wait()
+    supervisor._suspects_wait(1)
     assert child.said == [{"look": True}]  # it is idle, and told
     child.said.clear()
     process = Process([], connect("memory://"), clock, Events(), Hooks(), name="w", version="1", under=child)
     process._ordered(Order.QUIET)
     async for message in child.listen():
         supervisor._hear(child, message)
-    supervisor._suspects_wait()
-    await supervisor._end_spare()
+    supervisor._suspects_wait(1)
+    await supervisor._end_spares()
 
     assert started == [2]
     assert child.said == []
+
+
+async def test_as_many_spare_processes_are_started_as_jobs_wait_up_to_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started, gone = list[int](), asyncio.Event()
+
+    async def post(number: int, command: Sequence[str]) -> None:
+        started.append(number)
+        await gone.wait()
+
+    supervisor = Supervisor(Plan(command=("child",), spare=("spare",), spares=3), ManualClock())
+    monkeypatch.setattr(supervisor, "_post", post)
+    monkeypatch.setattr(supervisor, "_keeper", object())
+
+    async def started_for(count: int) -> list[int]:
+        supervisor._suspects_wait(count)
+        await asyncio.sleep(0)
+        return started
+
+    assert await started_for(2) == [1, 2]
+    assert await started_for(2) == [1, 2], "these are on their way"
+    one = supervisor.children[1] = cast("Any", Line())
+    assert await started_for(2) == [1, 2], "one is there and idle, one on its way"
+    assert one.said == [{"look": True}]
+    assert await started_for(8) == [1, 2, 3], "more than three there may not be"
+    supervisor.children.clear()
+    gone.set()
+    await supervisor._end_spares()
 
 
 @pytest.mark.parametrize(("due", "look"), [(None, 5.0), (60_000, 5.0), (2_000, 2.0)])

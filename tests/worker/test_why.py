@@ -8,6 +8,7 @@ import pytest
 
 from tests.worker.conftest import Timed
 from toril import App, Breaker, GroupLimits, InvalidOption, JobContext, NotFound, RateLimit, TransientError
+from toril.model import Claim
 from toril.testing import Memory
 
 
@@ -201,6 +202,52 @@ async def test_behind_others_and_next_in_line(timed: Timed) -> None:
         ("next", "It is the next to start, as soon as a worker has a free slot."),
         ("behind", "It is behind 1 job."),
     ]
+
+
+async def test_jobs_whose_worker_died_run_alone(timed: Timed) -> None:
+    async with stage(timed) as (at, started):
+        await at.queue.add("hold")
+        await started.wait()
+        first, second = [await at.queue.add("hold") for _ in range(2)]
+        claim = Claim(want=2, token="gone", lease=30_000, worker="gone")
+        died = (await at.app.store.exchange("q", [], claim)).jobs
+        await at.app.store.recover("q", dead=[job.lease for job in died], cause="its process was killed by SIGKILL")
+
+        answers = [await at.queue.why(each.id) for each in (first, second)]
+
+    why = (
+        "It runs alone because its worker died (its process was killed by SIGKILL): it waits for a process that runs "
+        "nothing else"
+    )
+    assert [(each.reason, each.sentence) for each in answers] == [
+        ("alone", f"{why}."), ("alone", f"{why}, behind 1 job of that kind."),
+    ]  # fmt: skip
+
+
+async def test_a_job_that_runs_alone_says_so(timed: Timed) -> None:
+    app = App("memory://")
+    started, go = asyncio.Event(), asyncio.Event()
+
+    async def hold(ctx: JobContext[None]) -> None:
+        started.set()
+        await go.wait()
+
+    queue = app.queue("q", {"hold": hold})
+    async with timed(app):
+        job = await queue.add("hold")
+        claim = Claim(want=1, token="gone", lease=30_000, worker="gone")
+        (died,) = (await app.store.exchange("q", [], claim)).jobs
+        await app.store.recover("q", dead=[died.lease], cause="a crash")
+        worker = asyncio.ensure_future(app.run())
+        await started.wait()
+
+        answer = await queue.why(job.id)
+
+        go.set()
+        app.stop()
+        await worker
+    assert answer.reason == "running_alone"
+    assert answer.sentence.endswith(", alone because its worker died (a crash).")
 
 
 async def test_a_job_that_runs_and_one_that_was_asked_to_stop(timed: Timed) -> None:

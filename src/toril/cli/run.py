@@ -39,6 +39,10 @@ def size(written: str) -> int:
     "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="How many worker processes."
 )
 @click.option(
+    "--spares", type=click.IntRange(1, 256), default=4, show_default=True,
+    help="How many spare processes may be started for jobs whose worker died: each runs one of them, alone.",
+)  # fmt: skip
+@click.option(
     "-q", "--queue", "--queues", "chosen", type=queue_choice, multiple=True, metavar="NAME[:CONCURRENCY]",
     envvar="TORIL_QUEUES",
     help="Work only this queue, with so many jobs at once in each process; can be given several times.",

@@ -246,7 +246,7 @@ class Minutes:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """What stands between a job and its start: how many go first, which run now (the first ten), until when the rate
-    is used up, and which children are open."""
+    is used up, and which children are open. One that has to run `alone`, or does, has stalled: its worker died."""
 
     now: int
     ahead: int = 0
@@ -254,6 +254,7 @@ class Standing:
     rate_till: int | None = None
     family: Family = field(default_factory=Family)
     group: GroupStanding | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ class Plan:
 
     command: tuple[str, ...]  # of a child, without the descriptors, which come last
     spare: tuple[str, ...] | None = None  # the same, of a child for jobs that have stalled
+    spares: int = 4  # how many of these there may be at once
     title: str = "toril"
     processes: int = 1
     grace: float = 10.0

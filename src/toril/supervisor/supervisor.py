@@ -59,7 +59,7 @@ class Supervisor:
         self.sources: set[str] = set()
         self._oom = OomCounter()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._spare: asyncio.Task[None] | None = None
+        self._spares: dict[int, asyncio.Task[None]] = {}
         self._clean = True
 
     async def run(self) -> int:
@@ -70,7 +70,7 @@ class Supervisor:
             try:
                 await asyncio.gather(*(self._post(number, self.plan.command) for number in range(self.plan.processes)))
             finally:
-                await self._end_spare()
+                await self._end_spares()
                 rounds.cancel()
                 await asyncio.gather(rounds, return_exceptions=True)
                 await self._close()
@@ -160,8 +160,8 @@ class Supervisor:
                 child.leaves = child.draining = True
             case {"trouble": text}:
                 outages.tell(text)
-            case {"suspects": _}:
-                self._suspects_wait()
+            case {"suspects": count}:
+                self._suspects_wait(count)
             case {"ask": _} if self._keeper is not None:
                 self._keeper.ask()
 
@@ -206,39 +206,43 @@ class Supervisor:
             return
         stalled = await keeper.give_back(leases, cause, _PATIENCE)
         if stalled.waiting:
-            self._suspects_wait()
+            self._suspects_wait(stalled.waiting)
         self._tell_stalled(stalled.jobs)
 
     @property
     def posted(self) -> list[Child]:
-        """The children without the spare one."""
+        """The children without the spare ones."""
         return [child for number, child in self.children.items() if number < self.plan.processes]
 
-    def _suspects_wait(self) -> None:
-        """Jobs that have stalled wait for a process to themselves. Who runs nothing is told at once, and need not find
-        out; if there is nobody, the spare process is started."""
-        spare = self.children.get(self.plan.processes)
+    def _suspects_wait(self, count: int) -> None:
+        """So many jobs that have stalled wait, each for a process to itself. Processes that run nothing are told at
+        once, and need not find out; for the others spare processes are started, as many as there may be."""
+        first = self.plan.processes
         idle = [
-            child for child in self.children.values()
+            child for number, child in self.children.items()
             if child.ready and not (child.draining or child.stopping or child.quiet) and not child.held()
-            and (child is spare or self.plan.processes > 1)
+            and (number >= first or first > 1)
         ]  # fmt: skip
         for child in idle:
             child.say(look=True)
         in_memory = self._keeper is None
-        if idle or spare is not None or in_memory or self.plan.spare is None or self._stopping.is_set():
+        if in_memory or self.plan.spare is None or self._stopping.is_set():
             return
-        if self._spare is None or self._spare.done():
-            self._spare = asyncio.create_task(self._post(self.plan.processes, self.plan.spare))
+        posts = [number for number, post in self._spares.items() if not post.done()]
+        coming = sum(number not in self.children or not self.children[number].ready for number in posts)
+        free = [number for number in range(first, first + self.plan.spares) if number not in posts]
+        for number in free[: max(0, count - len(idle) - coming)]:
+            self._spares[number] = asyncio.create_task(self._post(number, self.plan.spare))
 
-    async def _end_spare(self) -> None:
-        """It goes last."""
-        if self._spare is not None:
+    async def _end_spares(self) -> None:
+        """They go last."""
+        if self._spares:
             self._stopping.set()
-            spare = self.children.get(self.plan.processes)
-            if spare is not None and not spare.draining:
-                spare.terminate()
-            await asyncio.wait([self._spare])
+            for number in self._spares:
+                spare = self.children.get(number)
+                if spare is not None and not spare.draining:
+                    spare.terminate()
+            await asyncio.wait(self._spares.values())
 
     def _tell_stalled(self, stalled: dict[str, list[str]]) -> None:
         """Through a child, where the app's listeners are; where there is none, in our own log."""

@@ -118,7 +118,7 @@ class Process:
     def _solitude(self) -> Solitude:
         if self._under is None:
             return Solitude(self._clock)
-        return Solitude(self._clock, self._under.suspects, self._call_spare)
+        return Solitude(self._clock, self._under.suspects, self._call_spares)
 
     def recovered(self, queue: str, found: Recovered, asked_at: float) -> None:
         """This process has taken jobs back: it need not wait for the news of that. An attempt of its own that is among
@@ -129,11 +129,11 @@ class Process:
                 worker.taken_back(taken, asked_at)
         if found.returned:
             self.look_again()
-            self._call_spare()
+            self._call_spares(len(found.returned))
 
-    def _call_spare(self) -> None:
+    def _call_spares(self, count: int) -> None:
         if self._under is not None:
-            self._under.say(suspects=True)
+            self._under.say(suspects=count)
 
     @property
     def _is_spare(self) -> bool:

@@ -16,9 +16,9 @@ class Suspects(Enum):
     """What a process does about them."""
 
     MAKE_WAY = auto()  # there is nobody else: claim nothing more until one can run alone
-    WHEN_IDLE = auto()  # take one while nothing runs; for the rest there is a spare process
-    LEAVE = auto()  # they are the spare process's
-    ONLY = auto()  # this is the spare process
+    WHEN_IDLE = auto()  # take one while nothing runs; for the rest there are spare processes
+    LEAVE = auto()  # they are the spare processes'
+    ONLY = auto()  # this is a spare process
 
 
 class Quarantine:

@@ -13,11 +13,11 @@ class Solitude:
     """What runs in a process, over all its queues; and who, if anyone, has it to himself."""
 
     def __init__(
-        self, clock: Clock, suspects: Suspects = Suspects.MAKE_WAY, call_spare: Callable[[], None] = lambda: None
+        self, clock: Clock, suspects: Suspects = Suspects.MAKE_WAY, call_spares: Callable[[int], None] = lambda _: None
     ) -> None:
         self._clock = clock
         self.suspects = suspects
-        self._call_spare = call_spare
+        self._call_spares = call_spares
         self._running = 0
         self._claims = 0
         self._holder: object | None = None
@@ -39,9 +39,9 @@ class Solitude:
         return any(now < until for until in self._ways.values())
 
     def looked(self, answer: Exchange) -> None:
-        """Those who have stalled and wait for a process of their own are told of where there is a spare one."""
+        """Those who have stalled and wait for a process of their own are told of where there are spare ones."""
         if answer.suspects and self.suspects in (Suspects.WHEN_IDLE, Suspects.LEAVE):
-            self._call_spare()
+            self._call_spares(answer.suspects)
 
     def make_way(self, worker: object, until: float | None) -> None:
         """Have the others claim nothing for a while, or no longer."""

@@ -187,10 +187,11 @@ class RedisInspector(RedisStore):
         of_rate = ["", "", ""] if rate is None else [rate.max, per_ms(rate), rate.window]
         first = "1" if limits.precedence is Precedence.PRIORITY_FIRST else ""
         row = await self._read("explain", queue, [job_id, first, *of_rate], now)
-        moment, ahead, running, till, children, group = row
+        moment, ahead, running, till, children, group, alone = row
         return Standing(
             now=moment, ahead=ahead, running=tuple(running), rate_till=till,
             family=family_of(self._address.prefix, children), group=group_standing(group),
+            alone=alone == 1,
         )  # fmt: skip
 
 

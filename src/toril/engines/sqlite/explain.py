@@ -11,7 +11,7 @@ from toril.model import Family, JobRef, Limits, Precedence, RateLimit, Standing,
 
 __all__ = ["explain"]
 
-_SQL = {name: statement("explain", name) for name in ("place", "before", "running", "starts")}
+_SQL = {name: statement("explain", name) for name in ("place", "before", "running", "starts", "runs_alone")}
 
 
 def explain(tx: Tx, queue: str, identity: str, limits: Limits) -> Standing:
@@ -20,22 +20,22 @@ def explain(tx: Tx, queue: str, identity: str, limits: Limits) -> Standing:
     if row is None:
         return Standing(now=tx.now)
     rate = load_rate(row.rate) or limits.rate
+    key = keys_of(tx, row, [identity]).get(identity)
+    place, rank = (None, 0) if key is None else tx.one(_SQL["place"], (key,)) or (None, 0)
     return Standing(
         now=tx.now,
-        ahead=_ahead(tx, row, identity, limits.precedence),
+        ahead=0 if place is None else _ahead(tx, row, place, rank, limits.precedence),
         running=tuple(job_id(key, chosen) for key, chosen in tx.all(_SQL["running"], (row.key,))),
         rate_till=None if rate is None else _till(tx, row, rate),
         family=family(tx, JobRef(queue, identity), 10) if row.waiting_children else Family(),
         group=standing(tx, row, identity) if row.grouped else None,
+        alone=place == Place.SUSPECT or tx.one(_SQL["runs_alone"], (key,)) is not None,
     )
 
 
-def _ahead(tx: Tx, row: QueueRow, identity: str, precedence: Precedence) -> int:
-    key = keys_of(tx, row, [identity]).get(identity)
-    found = None if key is None else tx.one(_SQL["place"], (key,))
-    if found is None or found[0] not in {Place.WAITING, Place.PRIORITIZED}:
+def _ahead(tx: Tx, row: QueueRow, place: int, rank: int, precedence: Precedence) -> int:
+    if place not in {Place.SUSPECT, Place.WAITING, Place.PRIORITIZED}:
         return 0
-    place, rank = found
     before = int(tx.one(_SQL["before"], (row.key, place, rank))[0])
     if place == Place.PRIORITIZED and precedence is Precedence.PLAIN_FIRST:
         return before + row.waiting

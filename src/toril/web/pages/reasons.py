@@ -81,6 +81,8 @@ def _hold(found: Explanation, view: QueueView) -> Hold | None:
             hold = Hold("children", "children", f"{open_} of {of} have not ended")
         case "not_due" | "retry_later":
             hold = Hold("delayed", "delayed", "Its time has not come")
+        case "alone":
+            hold = Hold("warn", "lock", "It runs alone because its worker died", "See workers", ("workers",))
         case "behind":
             text = f"{plural(facts['ahead'], 'job goes', 'jobs go')} first"
             hold = Hold("wait", "wait", text, "See waiting", queue, {"state": "waiting"})

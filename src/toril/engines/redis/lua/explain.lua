@@ -2,7 +2,7 @@
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now; the job, `1` where priorities go first; the claimer's rate: max, ms, window
 -- Returns now, how many go first, ids that run now, until when the rate is used up, of one who waits for children these,
---         of its group see below
+--         of its group see below, 1 if it has stalled and has to run alone, or does
 -- Events  none
 -- include begin
 -- include guard
@@ -14,6 +14,13 @@ local place = not rank and call('LPOS', P .. K.wait, id, 'RANK', -1)
 if rank then ahead = rank + (ARGV[3] == '1' and 0 or call('LLEN', P .. K.wait)) end
 if place then
   ahead = call('LLEN', P .. K.wait) - 1 - place + (ARGV[3] == '1' and call('ZCARD', P .. K.prioritized) or 0)
+end
+
+-- Those that have stalled stand in the line, but are claimed apart, in their order.
+local apart = call('ZRANK', P .. K.suspects, id)
+if apart then ahead = apart end
+local function runs_alone()
+  return call('ZSCORE', P .. K.deadlines, id) and (call('HGET', P .. id, F.held) or ''):match('^%d+ 1 ')
 end
 
 local meta = call('HMGET', P .. K.meta, F.rate_max, F.rate_ms)
@@ -52,4 +59,5 @@ local function of_group()
   return {row, parked and 0 or 1, before, held}
 end
 local family = call('ZSCORE', P .. K.waiting_children, id) and family_of(P .. id, 10)
-return {now, ahead, call('LRANGE', P .. K.active, 0, 9), till, family or false, of_group()}
+return {now, ahead, call('LRANGE', P .. K.active, 0, 9), till, family or false, of_group(),
+  (apart or runs_alone()) and 1 or 0}

@@ -11,3 +11,6 @@ SELECT a.key, j.id FROM active a JOIN jobs j ON j.key = a.key WHERE a.queue = ? 
 
 -- name: starts
 SELECT coalesce(sum(count), 0), min(time) FROM starts WHERE queue = ? AND time > ?
+
+-- name: runs_alone
+SELECT 1 FROM active WHERE key = ? AND alone
