@@ -6,7 +6,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import make_dataclass
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -137,7 +137,8 @@ def test_times_that_programs_read_are_datetimes_and_durations_are_seconds() -> N
      ("timeout", int | None), ("lag", int), ("age_ms", float), ("threshold", timedelta)],
 )  # fmt: skip
 def test_a_time_that_is_a_bare_number_is_found(name: str, hint: Any) -> None:
-    kind: type = dataclass(type("Bare", (), {"__annotations__": {name: hint}, "__module__": "toril.records"}))
+    kind = make_dataclass("Bare", [(name, hint)])
+    kind.__module__ = "toril.records"
 
     assert [wrong(*member) is not None for member in members(kind)] == [True]
 
