@@ -320,7 +320,7 @@ class Conduct:
         since, delays = self._looked.get(node.name, (0.0, -1))
         if delays != node.delays:
             self._looked[node.name] = self.now(), node.delays
-        elif self.now() - since > self._ledger.lease / 1000 + _LOOK:
+        elif self._ledger.lease and self.now() - since > self._ledger.lease / 1000 + _LOOK:  # 0 before the first claim
             self._violated("I15", f"{node.name} has not looked for lost leases for {self.now() - since:.1f} s")
         for run in self._live.get(node.name, {}).values():
             if run.script.kind is not Kind.DEAF and not run.held_up:
