@@ -1,5 +1,6 @@
 """`toril dashboard` as the files in deploy/ start it: it is ready when its store is, and asks who one is."""
 
+import json
 import os
 import re
 import shlex
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -66,6 +68,69 @@ def test_it_starts_with_the_command_of_the_file(file: str, tmp_path: Path) -> No
         page = httpx.get(base, headers={"authorization": f"Bearer {TOKEN}", "host": names[0]})
 
     assert (probe, alive, stranger.status_code, page.status_code) == (200, 200, 401, 200)
+
+
+def manifests(file: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / "kubernetes" / file).read_text()))
+
+
+def test_in_a_cluster_it_answers_to_the_names_by_which_it_is_asked(tmp_path: Path) -> None:
+    (scaled,) = [thing for thing in manifests("autoscaling.yaml") if thing["kind"] == "ScaledObject"]
+    asked = [urlsplit(trigger["metadata"]["url"]) for trigger in scaled["spec"]["triggers"]]
+    (service,) = [thing["metadata"]["name"] for thing in manifests("toril.yaml") if thing["kind"] == "Service"]
+    token = {"authorization": f"Bearer {TOKEN}"}
+    with started(commands()["toril.yaml"], f"sqlite:///{tmp_path / 'jobs.db'}") as base:
+        assert ready(base) == 200
+        keda = [httpx.get(base + url.path, headers={**token, "host": url.netloc}) for url in asked]
+        prometheus = httpx.get(base + "/metrics", headers={**token, "host": "10.244.1.17:8484"})
+        stranger = httpx.get(base + "/metrics", headers={"host": "10.244.1.17:8484"})
+
+    assert [url.netloc.split(".")[0] for url in asked] == [service]
+    assert all(len(url.netloc.split(".")) > 2 for url in asked), "a name that resolves in KEDA's own namespace too"
+    assert [(found.status_code, "depth" in found.json()) for found in keda] == [(200, True)]
+    assert (prometheus.status_code, stranger.status_code) == (200, 421)
+    assert "toril_jobs_total" in prometheus.text
+
+
+def test_all_that_serves_http_in_a_cluster_has_three_probes() -> None:
+    containers = [
+        thing["spec"]["template"]["spec"]["containers"][0]
+        for thing in manifests("toril.yaml")
+        if thing["kind"] == "Deployment"
+    ]
+    probed = {
+        each["name"]: {probe: each[probe]["httpGet"]["path"] for probe in each if probe.endswith("Probe")}
+        for each in containers
+        if "ports" in each
+    }
+    paths = {"startupProbe": "/livez", "readinessProbe": "/readyz", "livenessProbe": "/livez"}
+
+    assert probed == {"worker": paths, "dashboard": paths}
+
+
+def test_the_health_check_of_the_image_asks_what_runs_in_it(tmp_path: Path) -> None:
+    image = (DEPLOY / "Dockerfile").read_text()
+    check = re.search(r"^HEALTHCHECK .*CMD (\[.*\])$", image, re.MULTILINE)
+    assert check is not None
+    words = [sys.executable, "-m", *json.loads(check[1])]
+    with started(commands()["compose.yaml"], f"sqlite:///{tmp_path / 'jobs.db'}") as base:
+        env = {**os.environ, "TORIL_HTTP": urlsplit(base).netloc}
+        assert ready(base) == 200
+        healthy = subprocess.run(words, env=env, capture_output=True, check=False)
+    gone = subprocess.run(words, env=env, capture_output=True, check=False)
+
+    assert (healthy.returncode, gone.returncode) == (0, 1)
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    silent = [name for name, each in services.items() if "reaper" in each["command"] or "--no-http" in each["command"]]
+    assert all(services[name]["healthcheck"] == {"disable": True} for name in silent)
+
+
+@pytest.mark.parametrize("unit", ["toril-worker@.service", "toril-reaper.service"])
+def test_systemd_makes_the_folder_of_a_store_in_a_file(unit: str) -> None:
+    lines = (DEPLOY / "systemd" / unit).read_text().splitlines()
+
+    assert "StateDirectory=toril" in lines
+    assert not any(line.startswith("ReadWritePaths=") for line in lines)
 
 
 def test_on_loopback_it_prints_a_link_with_which_one_may_act(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ class Topology:
 
     def start(self, name: str, service: dict[str, Any]) -> None:
         place = os.environ | {"REDIS_URL": self._server.url, "GREET_SECONDS": "0.02", "MAIL_LEASE": "2"}
+        place |= {"TORIL_NO_HTTP": "1"}  # containers have a port 8484 each, these processes have one together
         words = shlex.split(service["command"].replace("--lease 30s", "--lease 1s"))
         env = {key: _filled(str(value), place) for key, value in service["environment"].items()}
         command = [sys.executable, "-m", *words]

@@ -143,6 +143,23 @@ async def test_only_our_own_names_are_answered_to(host: bytes, status: int) -> N
         assert await here.status(request(b"GET " + API + b" HTTP/1.1", host=host)) == status
 
 
+@pytest.mark.parametrize("path", [b"/metrics", API])
+@pytest.mark.parametrize("host", [b"10.1.2.3:8484", b"toril-dashboard.jobs.svc.cluster.local"])
+async def test_valid_credentials_are_answered_under_any_name(path: bytes, host: bytes) -> None:
+    token, password = b"Bearer " + TOKEN.encode(), b"Basic " + base64.b64encode(b"ada:correct horse battery")
+
+    async def status(here: Served, credentials: bytes) -> int:
+        named = b"Host: " + host + b"\r\n" + (b"authorization: " + credentials + b"\r\n" if credentials else b"")
+        return await here.status(request(b"GET " + path + b" HTTP/1.1", host=named))
+
+    async with served(access=Tokens({TOKEN: Role.READ})) as here:
+        assert [await status(here, sent) for sent in (token, b"Bearer wrong", b"")] == [200, 401, 421]
+    async with served(access=Basic({"ada": ("correct horse battery", Role.READ)})) as here:
+        assert [await status(here, sent) for sent in (password, token, b"")] == [200, 401, 421]
+    async with served(access=Open()) as here:
+        assert await status(here, token) == 421, "where nobody checks them they prove nothing"
+
+
 @pytest.mark.covers("B81")
 @pytest.mark.parametrize(
     ("headers", "status"),

@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
 from toril.clock import Clock
-from toril.web.access import Access, Named, Who
+from toril.web.access import Access, Basic, Named, Tokens, Who
 from toril.web.bodies import MAX_BODY
 from toril.web.paths import canonical
 from toril.web.problems import Problem
@@ -55,14 +55,19 @@ class Guard:
             raise Problem(414, "url_too_long", f"a URL has at most {_LONGEST_URL} bytes")
         scope["path"] = canonical(raw.partition(b"?")[0])
 
-    def check_host(self, headers: Headers) -> None:
-        """Whether it is we who are meant."""
-        hosts = headers.getlist("host")
+    async def check_host(self, connection: HTTPConnection, address: str) -> Who | None:
+        """Whether it is we who are meant. A request with a valid token or password is meant for us under any name, and
+        is told who sent it: a page whose name was pointed here cannot know them. Prometheus and autoscalers ask by
+        address, or by names that clusters make up."""
+        hosts = connection.headers.getlist("host")
         if len(hosts) != 1 or not hosts[0]:
             raise Problem(400, "bad_host", "a request names one host")
         name = host_name(hosts[0])
-        if name not in _HOSTS and name not in {given.lower() for given in self.terms.hosts}:
-            raise Problem(421, "wrong_host", "this host is not served here; add its name to the allowed hosts")
+        if name in _HOSTS or name in {given.lower() for given in self.terms.hosts}:
+            return None
+        if "authorization" in connection.headers and isinstance(self.terms.access, Tokens | Basic):
+            return await self.admit(connection, address)
+        raise Problem(421, "wrong_host", "this host is not served here; add its name to the allowed hosts")
 
     async def admit(self, connection: HTTPConnection, address: str) -> Who:
         """Who asks. Strangers are told what to send; an address that guesses is told to wait. Only credentials that

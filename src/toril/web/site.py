@@ -130,12 +130,12 @@ class Site:
             raise Problem(405, "method", "only GET", headers={"allow": "GET, HEAD"})
         if probed is not None:
             return probed  # whatever the host: an orchestrator asks by address
-        self._guard.check_host(headers)
-        address = self._guard.address(scope, headers)
+        connection, address = HTTPConnection(scope), self._guard.address(scope, headers)
+        known = await self._guard.check_host(connection, address)
         for_all = await self._for_strangers(scope, receive, path, address)
         if for_all is not None:
             return for_all
-        who = await self._guard.admit(HTTPConnection(scope), address)
+        who = known or await self._guard.admit(connection, address)
         if path in self._pages or path == _METRICS:
             return self._pages[path]() if path in self._pages else await self._exporter.response()
         if path == _BASE + DOCUMENT and reads:
