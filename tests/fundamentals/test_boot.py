@@ -185,7 +185,8 @@ async def test_a_poller_that_dies_is_started_again_and_the_workers_go_on(
 
     queue = app.queue("q", [ok])
     async with working(app):
-        await again.wait()
+        async with asyncio.timeout(60):
+            await again.wait()
         assert await queue.add_and_wait(ok, 1) == 1
 
     assert starts == ["start", "start"]
