@@ -25,7 +25,7 @@ async def fail(engine: Store, count: int, **options: Any) -> None:
     """Jobs that fail and are kept, numbered in their payload."""
     await add(engine, *(NewJob(name="n", data=f'{{"n": {n}}}', keep_failed=KEPT, **options) for n in range(count)))
     for n, job in enumerate((await claim(engine, count)).jobs):
-        await settle(engine, job.lease, Failed(Failure(f"no user {n}" if n % 3 else "timed out", "E")))
+        await settle(engine, job.lease, Failed(Failure(f"no user {10_000 + n}" if n % 3 else "timed out", "E")))
 
 
 @pytest.mark.covers("R234")
@@ -67,7 +67,7 @@ async def test_runs_are_found_by_name_error_and_payload_and_walked_while_jobs_en
     none = await queue.runs("failed", where=JobFilter(name="other"))
 
     assert (len(walked), len(set(walked))) == (10, 10)
-    assert [run.text for run in one.items] == ["no user 29"]
+    assert [run.text for run in one.items] == ["no user 10029"]
     assert none.items == ()
 
 
