@@ -270,6 +270,7 @@ def test_every_option_of_a_worker_can_be_a_variable(monkeypatch: pytest.MonkeyPa
     given: dict[str, tuple[str, object]] = {
         "TORIL_APP": ("jobs:app", "jobs:app"),
         "TORIL_PROCESSES": ("3", 3),
+        "TORIL_SPARES": ("7", 7),
         "TORIL_QUEUES": ("email:20 other", (("email", 20), ("other", None))),
         "TORIL_GRACE": ("90s", 90.0),
         "TORIL_BURST": ("1", True),
