@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from toril.clock import SYSTEM
@@ -162,21 +163,21 @@ class AppDeadLetters:
         told: Told | None = None,
     ) -> Replayed:
         """Run jobs again in the queue that they came from, under their own name and id, the oldest first; each once,
-        for what fails meanwhile is left. `edit` makes a new payload of the old one, which is checked as an add would;
-        `told` hears how many are done so far."""
+        for what fails meanwhile is left. A parent of a flow waits for its children that have not succeeded; those that
+        are dead letters are replayed with it, and counted. `edit` makes a new payload of the old one, which is checked
+        as an add would; `told` hears how many are done so far."""
         wire = self._wire(backoff)
         invalid: dict[str, str] = {}
 
         async def step(letters: Sequence[DeadLetterRow]) -> list[Changed]:
-            wishes: dict[str, list[Replay]] = {}
-            for letter in letters:
+            wishes: list[tuple[str, Replay]] = []
+            for letter in _children_first(letters):
                 try:
-                    wish = self._wish(letter, attempts, wire, edit)
+                    wishes.append((letter.queue, self._wish(letter, attempts, wire, edit)))
                 except TorilError as error:
                     invalid[letter.id] = str(error)
-                else:
-                    wishes.setdefault(letter.queue, []).append(wish)
-            return [await self._replay(queue, replays) for queue, replays in wishes.items()]
+            calls = groupby(wishes, key=lambda wish: wish[0])
+            return [await self._replay(queue, [wish for _, wish in some]) for queue, some in calls]
 
         count, refused = await self._act(which, step, told)
         return Replayed(count, refused, invalid)
@@ -282,3 +283,12 @@ class AppDeadLetters:
             cursor = page.cursor
             if cursor is None:
                 return
+
+
+def _children_first(letters: Sequence[DeadLetterRow]) -> list[DeadLetterRow]:
+    """By queue, but children of flows before all others and in their order: each is replayed by its own wish, and not
+    with its parent."""
+    children = [letter for letter in letters if letter.parent is not None]
+    others = [letter for letter in letters if letter.parent is None]
+    first = {letter.queue: place for place, letter in reversed(list(enumerate(others)))}
+    return children + sorted(others, key=lambda letter: first[letter.queue])

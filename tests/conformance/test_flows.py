@@ -32,6 +32,7 @@ from toril.model import (
     SetMaxWaiting,
     Verdict,
 )
+from toril.policy.flows import CHILD_FAILED, CHILD_GONE
 from toril.states import State
 from toril.testing import ManualClock
 
@@ -582,23 +583,107 @@ async def test_a_parent_that_is_replayed_or_retried_runs_whatever_its_children_d
     await ended(engine, "top", queue="p")
 
 
-async def test_a_dead_parent_that_is_replayed_knows_what_its_children_returned(engine: Store) -> None:
+async def dead_family(engine: Store) -> None:
+    """A parent that is a dead letter, and a child of each kind. What had not ended then ends later."""
     await engine.add_flow([
-        parent(), child("good"), child("odd", on_failure=OnFailure.IGNORE), child("bad"), child("open", delay=1_000),
+        parent(), child("good"), child("odd", on_failure=OnFailure.IGNORE), child("bad"), child("far", queue="r"),
+        child("late", queue="s"), child("open", queue="t"),
     ])  # fmt: skip
     await ended(engine, "good")
     await ended(engine, "odd", Failed(WHY))
     await ended(engine, "bad", Failed(WHY))
     assert (await claim(engine, queue="p")).jobs == ()
+    await ended(engine, "far", Failed(WHY), queue="r")
+    await ended(engine, "late", queue="s")
+
+
+async def test_a_dead_parent_that_is_replayed_waits_for_children_that_have_not_succeeded(engine: Store) -> None:
+    await dead_family(engine)
+
+    changed = await engine.replay("p", [Replay("p/top")], call=Call("me", 1))
+
+    assert (set(changed.done), changed.refused) == ({"p/top", "q/bad", "r/far"}, ())
+    assert await engine.replay("p", [Replay("p/top")], call=Call("me", 1)) == changed, "once"
+    assert await state(engine) is State.WAITING_CHILDREN
+    assert await known(engine) == {
+        "good": (ChildState.COMPLETED, '"good"'), "late": (ChildState.COMPLETED, '"late"'),
+        "odd": (ChildState.IGNORED, "no such user"), "bad": (ChildState.OPEN, None), "far": (ChildState.OPEN, None),
+        "open": (ChildState.OPEN, None),
+    }  # fmt: skip
+    assert [(each.id, each.attempts_made) for each in await engine.jobs("r", ["far"]) if each] == [("far", 0)]
+    await ended(engine, "bad")
+    await ended(engine, "far", queue="r")
+    assert await state(engine) is State.WAITING_CHILDREN
+    await ended(engine, "open", queue="t")
+    assert await state(engine) is State.WAITING
+    completed = {name for name, (how, _) in (await known(engine)).items() if how is ChildState.COMPLETED}
+    assert completed == {"good", "late", "bad", "far", "open"}
+    await ended(engine, "top", queue="p")
+    assert await engine.family(TOP) == Family()
+    assert [letter.id for letter in (await engine.letters()).items] == ["q/odd"]
+
+
+async def test_a_child_that_is_replayed_before_its_dead_parent_tells_it_what_it_returned(engine: Store) -> None:
+    await engine.add_flow([parent(), child("bad"), child("worse")])
+    await ended(engine, "bad", Failed(WHY))
+    await ended(engine, "worse", Failed(WHY))
+    assert (await claim(engine, queue="p")).jobs == ()
+
+    await engine.replay("q", [Replay("q/bad", data='"mended"'), Replay("q/worse")])
+    await ended(engine, "bad")
+    await engine.replay("p", [Replay("p/top")])
+
+    assert await known(engine) == {"bad": (ChildState.COMPLETED, '"bad"'), "worse": (ChildState.OPEN, None)}
+    await ended(engine, "worse", Failed(WHY))
+    assert (await claim(engine, queue="p")).jobs == (), "it fails for its child once more"
+    assert await engine.count_letters() == 2
+
+
+async def test_of_a_child_that_is_gone_a_replayed_parent_knows_that_it_failed(engine: Store) -> None:
+    await engine.add_flow([parent(), child("good"), child("bad")])
+    await ended(engine, "good")
+    await ended(engine, "bad", Failed(WHY))
+    assert (await claim(engine, queue="p")).jobs == ()
+    await engine.discard(["q/bad"])
 
     assert (await engine.replay("p", [Replay("p/top")])).done == ("p/top",)
 
-    assert await known(engine) == {
-        "good": (ChildState.COMPLETED, '"good"'),
-        "odd": (ChildState.IGNORED, "no such user"),
-    }
+    assert await known(engine) == {"good": (ChildState.COMPLETED, '"good"'), "bad": (ChildState.IGNORED, CHILD_GONE)}
     await ended(engine, "top", queue="p")
-    assert await engine.family(TOP) == Family()
+
+
+async def test_a_whole_tree_of_dead_letters_runs_again_with_its_top(engine: Store) -> None:
+    mid = JobRef("p", "mid")
+    await engine.add_flow(
+        [parent(), parent("mid", under=TOP), child("leaf", under=mid), child("kept", keep_failed=KEEP_ALL)]
+    )
+    await ended(engine, "leaf", Failed(WHY))
+    await ended(engine, "kept", Failed(WHY))
+    for _ in range(2):
+        assert (await claim(engine, queue="p")).jobs == ()
+    assert await engine.count_letters() == 3
+
+    changed = await engine.replay("p", [Replay("p/top"), Replay("p/mid")])
+
+    assert (sorted(changed.done), changed.refused) == (["p/mid", "p/top", "q/leaf"], ())
+    assert [await state(engine, ref) for ref in (TOP, mid)] == [State.WAITING_CHILDREN] * 2
+    for taken in (await claim(engine)).jobs:
+        await settle(engine, taken.lease)
+    for name in ("mid", "top"):
+        await ended(engine, name, queue="p")
+    assert await engine.count_letters() == 0
+
+
+async def test_a_failed_parent_that_is_retried_knows_who_failed(engine: Store) -> None:
+    await engine.add_flow([parent(keep_failed=KEEP_ALL), child("good"), child("bad")])
+    await ended(engine, "good")
+    await ended(engine, "bad", Failed(WHY))
+    assert (await claim(engine, queue="p")).jobs == ()
+
+    await engine.retry("p", ["top"])
+
+    assert (await known(engine))["bad"] == (ChildState.IGNORED, CHILD_FAILED)
+    await ended(engine, "top", queue="p")
 
 
 async def test_a_dead_parent_that_is_discarded_leaves_nothing(engine: Store) -> None:

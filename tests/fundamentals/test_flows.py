@@ -13,6 +13,7 @@ from toril import (
     Flow,
     InvalidOption,
     JobContext,
+    LetterFilter,
     NotFound,
     SyncJobContext,
     WrongState,
@@ -126,6 +127,37 @@ async def test_by_default_a_childs_failure_is_its_parents(shop: Shop) -> None:
     assert "total" not in shop.ran
     letters = {letter.job_id: letter.failure.reason for letter in (await shop.app.store.letters()).items}
     assert letters == {"bad": "no such user", parent.id: "child work:bad failed: no such user"}
+
+
+@pytest.mark.parametrize("which", ["all", "the parent's"])
+async def test_a_failed_flow_that_is_replayed_has_the_result_of_all_its_children(which: str) -> None:
+    down = True
+    app = App("memory://")
+
+    async def number(ctx: JobContext[int]) -> int:
+        if down and ctx.data == 2:
+            raise LookupError("no such number")
+        return ctx.data
+
+    async def total(ctx: JobContext[None]) -> int:
+        assert await ctx.failed_children() == {}
+        return sum((await ctx.children_values()).values())
+
+    numbers = app.queue("numbers", [number], concurrency=1)
+    totals = app.queue("totals", [total])
+    async with app:
+        top = await app.flow(totals.new(total, result_ttl=60), [numbers.new(number, n, attempts=1) for n in range(4)])
+        await drained(app)
+        assert {letter.queue for letter in await app.dead_letters.page()} == {"numbers", "totals"}
+        down = False
+
+        meant = LetterFilter() if which == "all" else f"totals/{top.id}"
+        done = await app.dead_letters.replay(meant)
+
+        assert (done.count, done.refused) == (2, ())
+        await drained(app)
+        assert await top.result(timeout=5) == 6
+        assert await app.dead_letters.count() == 0
 
 
 @pytest.mark.parametrize("policy", ["ignore", "continue", "remove"])

@@ -33,6 +33,9 @@ _COLUMNS: Final = [
 ]  # fmt: skip
 
 
+_FAMILIES: Final = "Dead children of a flow are replayed with their parent, which waits for them."
+
+
 @click.group()
 def dlq() -> None:
     """Look through the dead letters: jobs that failed for good, of all queues.
@@ -155,12 +158,15 @@ def replay(
     *, which: Any, attempts: int | None, backoff: float | None, fixed: bool, dry_run: bool, yes: bool, place: Place,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Run jobs again in the queue that they came from, under their own name and id."""
+    """Run jobs again in the queue that they came from, under their own name and id.
+
+    A parent of a flow waits for its children that have not succeeded: their dead letters are replayed with it.
+    """
     many = _meant(place, which)
     if dry_run:
-        _tell({"would_replay": many}, f"This would replay {_letters(many)}.", as_json=as_json)
+        _tell({"would_replay": many}, f"This would replay {_letters(many)}. {_FAMILIES}", as_json=as_json)
         return
-    agreed(f"This runs {_letters(many)} again.", yes=yes or many <= 1)
+    agreed(f"This runs {_letters(many)} again. {_FAMILIES}", yes=yes or many <= 1)
     waiting = None if backoff is None else (Fixed if fixed else Exponential)(backoff)
 
     async def act(app: App) -> Replayed:

@@ -1,7 +1,7 @@
 """What jobs and their parents, who may be in other queues, do to each other when one of them ends or is removed."""
 
 import json
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from toril.engines.sqlite.layout import Place, job_id
 from toril.engines.sqlite.options import Link, Options, load_options
@@ -11,7 +11,7 @@ from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.told import Told
 from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.model import EventKind, letter_id
-from toril.policy.flows import child_failed
+from toril.policy.flows import CHILD_FAILED, child_failed
 
 __all__ = [
     "Member",
@@ -20,16 +20,19 @@ __all__ = [
     "free_if_done",
     "heal",
     "is_gone",
+    "kin_of",
     "leave",
     "member",
+    "note",
     "part",
     "rejoin",
+    "reopen",
     "tell",
 ]
 
 _SQL = {name: statement("family", name) for name in (
     "member", "of_keys", "open", "close", "reopen", "record", "has_open", "doom", "waiting", "first_open", "has_letter",
-    "forgive", "forget_failed",
+    "forgive", "excuse", "kin",
 )}  # fmt: skip
 _HEALED: Final = 100  # parents looked at in a round, and open children of each
 _LOOKED_AT: Final = 20
@@ -92,9 +95,11 @@ def tell(step: Step) -> None:
         place = (each.parent.queue, each.parent.id)
         parent = parents.pop(place) if place in parents else member(tx, *place)
         parents[place] = parent  # in the order in which they were told last
-        if parent is None or (each.ending == "failed" and each.parent.policy == "wait" and each.stays):
+        if each.ending == "failed" and each.parent.policy == "wait" and each.stays:
             continue
-        key = parent[1].key
+        key = kin_of(tx, *place) if parent is None else parent[1].key
+        if key is None:
+            continue
         if tx.run(_SQL["close"], (key, queue, each.id)):
             _record(tx, key, queue, each)
             if each.ending == "failed" and each.parent.policy == "fail":
@@ -106,6 +111,12 @@ def tell(step: Step) -> None:
             _doom(tx, *parent, doomed[parent[1].key])
         elif parent is not None:
             _go_on(tx, *parent, hurried)
+
+
+def kin_of(tx: Tx, queue: str, identity: str) -> int | None:
+    """Under which key a parent that is a dead letter has its children: they go on, and it may be run again."""
+    found = tx.one(_SQL["kin"], (letter_id(queue, identity),))
+    return None if found is None else found[0]
 
 
 def _record(tx: Tx, parent: int, queue: str, told: Told) -> None:
@@ -172,18 +183,29 @@ def leave(tx: Tx, queue: str, identity: str, link: Link) -> None:
 
 
 def rejoin(tx: Tx, queue: str, identity: str, link: Link) -> None:
-    """A child runs again: its parent waits for it once more, if it still waits."""
+    """A child runs again: its parent waits for it once more, if it still waits or will when it is replayed."""
     found = member(tx, link.queue, link.id)
-    if found is not None and found[1].waits:
-        known: Any = (found[1].key, queue, identity)
-        tx.run(_SQL["reopen"], known)
-        tx.run(_SQL["open"], known)
+    parent = kin_of(tx, link.queue, link.id) if found is None else found[1].key
+    if parent is not None and (found is None or found[1].waits):
+        reopen(tx, parent, queue, identity)
+
+
+def reopen(tx: Tx, parent: int, queue: str, identity: str) -> None:
+    tx.run(_SQL["reopen"], (parent, queue, identity))
+    tx.run(_SQL["open"], (parent, queue, identity))
+
+
+def note(tx: Tx, parent: int, standing: int, child: tuple[str, str], text: str) -> None:
+    """How a child has ended, whatever was known of it."""
+    tx.run(_SQL["reopen"], (parent, *child))
+    tx.run(_SQL["close"], (parent, *child))
+    tx.run(_SQL["record"], (parent, standing, *child, text))
 
 
 def forgive(tx: Tx, parent: int) -> None:
-    """A parent that failed for its children runs once more, whatever they did."""
+    """A parent that failed for its children runs once more, and knows that they failed."""
     tx.run(_SQL["forgive"], (parent,))
-    tx.run(_SQL["forget_failed"], (parent,))
+    tx.run(_SQL["excuse"], (CHILD_FAILED, parent))
 
 
 def heal(tx: Tx, row: QueueRow) -> int:

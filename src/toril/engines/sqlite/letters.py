@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from toril.engines.sqlite.add import state_of
 from toril.engines.sqlite.calls import answered, recall_changed, remember_changed
-from toril.engines.sqlite.family import leave, rejoin
+from toril.engines.sqlite.control import retry
+from toril.engines.sqlite.family import Standing, leave, member, note, rejoin, reopen
 from toril.engines.sqlite.layout import Place, first_key, job_key
 from toril.engines.sqlite.options import Link, dump_options, load_failure, load_options
 from toril.engines.sqlite.reads import PAGE_BYTES
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
-from toril.engines.sqlite.tx import QueueRow, Tx
+from toril.engines.sqlite.tx import Tx
 from toril.errors import InvalidOption
 from toril.model import (
     BATCH,
@@ -31,7 +32,9 @@ from toril.model import (
     Refused,
     Replay,
     age_ms,
+    letter_id,
 )
+from toril.policy.flows import CHILD_GONE
 from toril.policy.letters import cursor_of, place_of
 from toril.protocols import Order
 from toril.states import State
@@ -40,9 +43,9 @@ __all__ = ["count", "discard", "keep_letters", "letter_of", "of_ids", "page", "p
 
 _SQL: Final = {name: statement("letters", name) for name in (
     "newest", "oldest", "of_ids", "family", "count", "delete", "taken", "id_taken", "insert_job", "insert_id",
-    "forget_result", "keeping", "set_keeping", "overdue", "surplus", "forget_kin", "forget_open",
+    "forget_result", "keeping", "set_keeping", "overdue", "surplus", "forget_kin", "not_succeeded",
     "move_kin", "parked", "kin_of_overdue", "kin_of_surplus",
-)}  # fmt: skip
+)} | {name: statement("family", name) for name in ("has_open", "close")}  # fmt: skip
 
 
 def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLetterRow]:
@@ -91,7 +94,8 @@ def letter_of(row: tuple[Any, ...]) -> DeadLetterRow:
 
 
 def replay(tx: Tx, queue: str, replays: Sequence[Replay], call: Call | None) -> Changed:
-    """Store each letter's job again, and delete the letter."""
+    """Store each letter's job again, and delete the letter. Dead children run again with their parent: they are done
+    too."""
     before = answered(tx, call)
     if before is not None:
         return recall_changed(before)
@@ -102,13 +106,13 @@ def replay(tx: Tx, queue: str, replays: Sequence[Replay], call: Call | None) -> 
         step = Step(tx, tx.queue(queue))
         for each in replays:
             letter = found.pop(each.id, None)
+            if each.id in done and letter is not None:
+                continue  # it was run again with its parent
             if letter is None or letter.queue != queue:
                 refused.append(Refused(each.id, None))
                 continue
-            taken = _replay(step, letter, each)
-            if taken is None:
-                done.append(each.id)
-            else:
+            taken = _replay(step, letter, each, done)
+            if taken is not None:
                 refused.append(Refused(each.id, taken))
         step.flush()
     else:
@@ -116,7 +120,7 @@ def replay(tx: Tx, queue: str, replays: Sequence[Replay], call: Call | None) -> 
     return remember_changed(tx, call, Changed(tuple(done), (), tuple(refused)))
 
 
-def _replay(step: Step, letter: DeadLetterRow, wish: Replay) -> State | None:
+def _replay(step: Step, letter: DeadLetterRow, wish: Replay, done: list[str]) -> State | None:
     """None, or the state of the job that has taken this one's id."""
     tx, row = step.tx, step.row
     key = job_key(row.key, letter.job_id)
@@ -129,9 +133,14 @@ def _replay(step: Step, letter: DeadLetterRow, wish: Replay) -> State | None:
         key = first_key(row.key) + row.last_number
         tx.run(_SQL["insert_id"], (row.key, chosen, key))
     row.last_number = max(row.last_number, key - first_key(row.key))  # the queue may be another, numbered anew
+    kin = tx.one(_SQL["family"], (letter.id,))[3]
+    waits = kin is not None and _call_back(tx, kin, done)
     place, rank = row.back(letter.priority)
     if letter.group is not None:
         row.grouped, row.orders = 1, row.orders + 1
+    if waits:
+        place, rank = Place.WAITING_CHILDREN, row.moves + 1
+    elif letter.group is not None:
         place, rank = Place.PARKED, row.orders
         step.touch(letter.group)
     tx.run(_SQL["insert_job"], (
@@ -141,25 +150,49 @@ def _replay(step: Step, letter: DeadLetterRow, wish: Replay) -> State | None:
         0 if letter.group is None else row.orders,
     ))  # fmt: skip
     tx.run(_SQL["forget_result"], (row.key, letter.job_id))
-    _give_back_kin(tx, letter.id, key, row)
+    if kin is not None:
+        row.flows = 1
+        tx.run(_SQL["move_kin"], (key, kin))
+        tx.run(_SQL["parked"], (0, key))
     tx.run(_SQL["delete"], (letter.id,))
+    done.append(letter.id)
     if letter.parent is not None:
         row.flows = 1
         rejoin(tx, row.name, letter.job_id, Link(letter.parent.queue, letter.parent.id, letter.on_failure))
     step.enter(key, place, rank)
-    step.event(EventKind.WAITING, letter.job_id, prev="failed")
+    step.event(EventKind.WAITING_CHILDREN if waits else EventKind.WAITING, letter.job_id, prev="failed")
     step.arrived()
     return None
 
 
-def _give_back_kin(tx: Tx, identity: str, key: int, row: QueueRow) -> None:
-    """What its children returned is known to the job again; those that it failed for, or left behind, are not."""
-    kin = tx.one(_SQL["family"], (identity,))[3]
-    if kin is not None:
-        row.flows = 1
-        tx.run(_SQL["forget_open"], (kin,))
-        tx.run(_SQL["move_kin"], (key, kin))
-        tx.run(_SQL["parked"], (0, key))
+def _call_back(tx: Tx, kin: int, done: list[str]) -> bool:
+    """Run children again that have not succeeded; whether there are any to wait for."""
+    tx.run(_SQL["close"], (kin, "", ""))  # what held it back while its flow was added
+    for queue, identity in tx.all(_SQL["not_succeeded"], (kin,)):
+        found = member(tx, queue, identity)
+        if found is None:
+            _from_letter(tx, kin, (queue, identity), done)
+        elif found[1].place == Place.FAILED and found[1].ended:
+            retry(tx, queue, [identity], None)
+            reopen(tx, kin, queue, identity)
+        elif found[1].ended:
+            note(tx, kin, Standing.COMPLETED, (queue, identity), found[1].result or "null")
+        else:
+            reopen(tx, kin, queue, identity)
+    return tx.one(_SQL["has_open"], (kin,)) is not None
+
+
+def _from_letter(tx: Tx, kin: int, child: tuple[str, str], done: list[str]) -> None:
+    """A child that is no job: its letter is replayed. Of one that is gone, its parent knows that it failed."""
+    identity = letter_id(*child)
+    letter = _found(tx, [identity]).get(identity)
+    if letter is None:
+        note(tx, kin, Standing.IGNORED, child, CHILD_GONE)
+        return
+    step = Step(tx, tx.queue(letter.queue))
+    _replay(step, letter, Replay(identity), done)
+    step.flush()
+    reopen(tx, kin, *child)
 
 
 def discard(tx: Tx, ids: Sequence[str], call: Call | None) -> Changed:

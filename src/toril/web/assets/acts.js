@@ -41,7 +41,7 @@ const VERBS = {
 };
 const TELLS = {
   retry: ['It goes to the end of its queue, with all its attempts.', 'They go to the end of the queue, with all their attempts. Jobs that fail from now on are not included.'],
-  replay: ['It goes back to its own queue, under its own name, in one step: it is never in both places.', 'Each goes back to its own queue, under its own name, in one step: it is never in both places.'],
+  replay: ['It goes back to its own queue, under its own name, in one step: it is never in both places. A parent of a flow waits for its children that have not succeeded; their dead letters are replayed with it.', 'Each goes back to its own queue, under its own name, in one step: it is never in both places. Parents of flows wait for their children that have not succeeded; their dead letters are replayed with them.'],
   remove: ['It is deleted with its log and result. This cannot be undone.', 'They are deleted with their logs and results. This cannot be undone.'],
   discard: ['It is deleted with its data and traceback. This cannot be undone.', 'They are deleted with their data and tracebacks. This cannot be undone.'],
   cancel: ['If it waits, it never runs. If it runs, its handler is told and it ends as cancelled, without a retry.', 'Those that wait never run. Those that run are told, and end as cancelled, without a retry.'],

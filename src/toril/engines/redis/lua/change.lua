@@ -9,6 +9,7 @@
 -- include endings
 -- include marks
 -- include places
+-- include rejoining
 -- include states
 local before, late = recalled()
 if late then return late end
@@ -22,7 +23,7 @@ local function again(id, state)
   call('HDEL', P .. id, F.finished_at, F.started_at, F.reason, F.result, F.attempts_made, F.attempts_made_old, F.stalls,
     F.trace, F.kind, F.stall_cause, F.progress, F.expires, F.waited, F.worker, F.deferred, F.cancelling)
   call('HSET', P .. id, F.delay, 0)
-  call('DEL', P .. id .. K.unsuccessful)
+  forgive(P .. id)
   local f = call('HMGET', P .. id, F.priority, F.parent)
   rejoin(id, f[2])
   to_back(id, as_number(f[1], N.lowest_priority) or 0)

@@ -28,8 +28,11 @@ SELECT standing FROM children WHERE parent = ? AND standing IN (0, 1, 2, 3) AND 
 -- name: has_open
 SELECT 1 FROM children WHERE parent = ? AND standing = 0 LIMIT 1
 
--- name: forget_failed
-DELETE FROM children WHERE parent = ? AND standing = 3
+-- name: excuse
+UPDATE OR REPLACE children SET standing = 2, text = ? WHERE parent = ? AND standing = 3
+
+-- name: kin
+SELECT kin FROM letters WHERE id = ?
 
 -- name: doom
 UPDATE jobs SET delay = 0, options = json_set(coalesce(options, '{}'), '$.deferred', ?) WHERE key = ?

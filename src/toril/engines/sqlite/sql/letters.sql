@@ -50,8 +50,8 @@ INSERT INTO facts (name, value) VALUES ('letters', ?) ON CONFLICT DO UPDATE SET 
 -- name: forget_kin
 DELETE FROM children WHERE parent = ?
 
--- name: forget_open
-DELETE FROM children WHERE parent = ? AND standing IN (0, 3)
+-- name: not_succeeded
+SELECT queue, id FROM children WHERE parent = ? AND standing IN (0, 3)
 
 -- name: parked
 UPDATE jobs SET options = json_set(coalesce(options, '{}'), '$.parked', ?) WHERE key = ?

@@ -16,11 +16,6 @@ local function may_bury()
 end
 
 do
-local function letter_of(id)
-  local escaped = id:gsub('%%', '%%25'):gsub(':', '%%3A')
-  return QUEUE .. '/' .. escaped
-end
-
 -- A time as people and Node write it. The server's Lua knows no dates.
 local function date_of(ms)
   local days = math.floor(ms / 86400000) + 719468
@@ -57,7 +52,7 @@ end
 
 -- `fields` of the failure are written with it; `reason` is what is shown of it; `from` is where it lies, if not in its place.
 function bury(id, job, cause, reason, fields, from)
-  local key, letter = from or P .. id, letter_of(id)
+  local key, dead, letter = from or P .. id, letter_key(PREFIX .. QUEUE .. ':' .. id)
   call('HSET', key, F.attempts_made, job.made, F.stalls, job.stalls, F.finished_at, NOW, unpack(fields))
   local f = call('HMGET', key, F.data, F.kind)
   local data, head = f[1] or '', head_of(id, job, cause, reason, f[2])
@@ -66,8 +61,8 @@ function bury(id, job, cause, reason, fields, from)
     F.letter_cause, cause, F.letter_head, whole and #head or -1)
   if not whole then call('HSET', key, F.letter_data, data) end
   call('HDEL', key, F.cancelling, F.deferred, F.expires, F.progress)
-  call('RENAME', key, D .. letter)
-  if job.parked then move_kin(key, D .. letter) end
+  call('RENAME', key, dead)
+  if job.parked then move_kin(key, dead) end
   call('HSET', D .. K.meta, F.is_paused, 1)
   if call('ZADD', D .. K.letters, NOW, letter) == 1 then call('LPUSH', D .. K.wait, letter) end
 end

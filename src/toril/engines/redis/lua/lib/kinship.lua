@@ -6,19 +6,10 @@ local function flush_told()
   for i = 1, #list do tell_parent(unpack(list[i], 1, 5)) end
 end
 
--- What a job's children returned, or why they failed, goes where the job goes.
+-- What a job knows of its children goes where the job goes; but not what held it back while its flow was added.
 local function move_kin(from, to)
-  for _, name in ipairs({K.processed, K.child_failures}) do
+  call('SREM', from .. K.dependencies, from .. K.hold)
+  for _, name in ipairs({K.processed, K.child_failures, K.dependencies, K.unsuccessful}) do
     if call('EXISTS', from .. name) == 1 then call('RENAME', from .. name, to .. name) end
   end
-end
-
--- A child runs again: its parent waits for it once more, if it still waits.
-local function rejoin(id, field)
-  local link = field and link_of(field)
-  if not link or not try('ZSCORE', link.base .. K.waiting_children, link.id) then return end
-  try('HDEL', link.key .. K.processed, P .. id)
-  try('HDEL', link.key .. K.child_failures, P .. id)
-  try('ZREM', link.key .. K.unsuccessful, P .. id)
-  try('SADD', link.key .. K.dependencies, P .. id)
 end

@@ -19,6 +19,14 @@ local function link_of(text)
   return link
 end
 
+-- Where a job's dead letter lies, from the job's own key; and its id.
+local function letter_key(key)
+  local queue, id = key:sub(#PREFIX + 1):match('^([^:]*):(.*)$')
+  local escaped = (id or ''):gsub('%%', '%%25'):gsub(':', '%%3A')
+  local letter = (queue or '') .. '/' .. escaped
+  return PREFIX .. N.dead_letters .. ':' .. letter, letter
+end
+
 local function go_on(link)
   if try('SCARD', link.key .. K.dependencies) == 0 then free(link, K.waiting_children, 'waiting-children') end
 end
@@ -33,20 +41,35 @@ local function doom(link, reason)
   if not free(link, K.waiting_children, 'waiting-children') then free(link, K.delayed, 'delayed') end
 end
 
--- `ending` is completed, failed or removed; `stays` says that a failed child can still be run again.
-local function tell_parent(child, field, ending, text, stays)
+local tell_parent
+do
+local function note_end(key, link, child, ending, text)
+  if ending == 'completed' then
+    try('HSET', key .. K.processed, child, text)
+  elseif ending == 'failed' and link.fpof then
+    try('ZADD', key .. K.unsuccessful, NOW, child)
+  elseif ending == 'failed' and (link.cpof or link.idof) then
+    try('HSET', key .. K.child_failures, child, text)
+  end
+end
+
+-- `ending` is completed, failed or removed; `stays` says that a failed child can still be run again. A parent that is a dead
+-- letter knows of it too: it may be run again.
+function tell_parent(child, field, ending, text, stays)
   local link = link_of(field)
   local failed = ending == 'failed'
   if not link or (failed and link.plain and stays) then return end
-  if try('SREM', link.key .. K.dependencies, child) ~= 1 then return end
-  if ending == 'completed' then
-    try('HSET', link.key .. K.processed, child, text)
-  elseif failed and link.fpof then
-    try('ZADD', link.key .. K.unsuccessful, NOW, child)
+  if try('SREM', link.key .. K.dependencies, child) ~= 1 then
+    local letter = letter_key(link.key)
+    if try('SREM', letter .. K.dependencies, child) == 1 then note_end(letter, link, child, ending, text) end
+    return
+  end
+  note_end(link.key, link, child, ending, text)
+  if failed and link.fpof then
     return doom(link, 'child ' .. child:sub(#PREFIX + 1) .. ' failed: ' .. cut(text, 1000))
-  elseif failed and (link.cpof or link.idof) then
-    try('HSET', link.key .. K.child_failures, child, text)
-    if link.cpof then return free(link, K.waiting_children, 'waiting-children') end
+  elseif failed and link.cpof then
+    return free(link, K.waiting_children, 'waiting-children')
   end
   go_on(link)
+end
 end
