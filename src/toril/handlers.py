@@ -4,12 +4,12 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from toril.codec import Serializer
 from toril.errors import InvalidName, InvalidOption, PermanentError, UsageError, shown
 from toril.model import MAX_TIMEOUT
-from toril.names import check_job_name
+from toril.names import check_job_name, near_name
 from toril.payload import Payload, payload_for, result_for
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry, Seconds, milliseconds
@@ -187,6 +187,17 @@ class Registry:
             if entry.handler.runs_in == "thread":
                 self._entries[name] = replace(entry, handler=replace(entry.handler, fn=around(entry.handler.fn)))
 
+    def check_spelling(self, name: str) -> None:
+        """Refuse a job whose name has no handler here and is almost that of one: a worker would fail it."""
+        if name in self._entries or not self._entries or self._otherwise is not None:
+            return
+        near = near_name(check_job_name(name), self._entries)
+        if near is not None:
+            raise UsageError(
+                f"queue {self._queue!r} has no handler for {name!r}; did you mean {near!r}? "
+                "If workers elsewhere have one, declare the queue with unknown='release'"
+            )
+
     def name_of(self, fn: Function) -> str:
         """The name on the wire of a registered function."""
         if not callable(fn):
@@ -284,5 +295,25 @@ def _types(made: Handler) -> tuple[object, object]:
         raise UsageError(f"the annotations of {_called(made)!r} cannot be read: {error}") from None
     result = hints.pop("return", Any)
     context = hints.get(next(iter(inspect.signature(made.fn).parameters)))
+    if not made.raw and not hasattr(inner, "__wrapped__"):  # whose annotations are those of another function
+        _check_context(made, get_origin(context) or context)
     arguments = get_args(context)
     return (arguments[0] if arguments and not made.raw else Any), result
+
+
+def _check_context(made: Handler, context: object) -> None:
+    """Coroutines get a context whose calls are awaited, plain functions one whose calls are not. The classes are known
+    by their names, as their module needs this one."""
+    if getattr(context, "__module__", None) != "toril.context":
+        return
+    name = getattr(context, "__name__", "")
+    if name == "JobContext" and not made.is_async:
+        raise InvalidOption(
+            f"{_called(made)!r} is a plain function and cannot await what a JobContext does; "
+            "make it `async def`, or annotate it with SyncJobContext"
+        )
+    if name == "SyncJobContext" and made.is_async:
+        raise InvalidOption(
+            f"{_called(made)!r} is `async def`, and the calls of a SyncJobContext are for plain functions; "
+            "annotate it with JobContext, or make it a plain function"
+        )

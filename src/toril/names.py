@@ -2,6 +2,8 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 from toril.errors import InvalidName, InvalidOption, shown
 
@@ -20,6 +22,7 @@ __all__ = [
     "check_queue_name",
     "check_subject",
     "check_worker_name",
+    "near_name",
 ]
 
 MAX_QUEUE_NAME_BYTES = 128
@@ -56,6 +59,8 @@ RESERVED_IDS = frozenset(
     ]
 )
 
+_LIKENESS = 0.8  # of "emial" and "email"
+_DIGITS = re.compile(r"\d+")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")  # nearly every name; the long road is for the rest
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}\Z")  # the same for workers' names
@@ -222,3 +227,9 @@ def _too_long(what: str, name: str, limit: int, size: int) -> str:
 def _plain(text: str) -> str:
     """A member of an enum of strings, and the like, would print as something else in a key."""
     return text if type(text) is str else str.__str__(text)
+
+
+def near_name(name: str, known: Iterable[str]) -> str | None:
+    """The one of these names that was probably meant. Names that differ in their numbers are meant to."""
+    others = [each for each in known if _DIGITS.sub("", each) != _DIGITS.sub("", name)]
+    return next(iter(get_close_matches(name, others, n=1, cutoff=_LIKENESS)), None)

@@ -314,7 +314,11 @@ class Queue(QueueOperations):
         return Kind(new_job(name, "null", {}, self._defaults_for(name)), self._payload_of(name).encode)
 
     def _name_of(self, job: Any) -> str:
-        return check_job_name(job) if isinstance(job, str) else self.handlers.name_of(job)
+        if not isinstance(job, str):
+            return self.handlers.name_of(job)
+        if self.options.unknown == "fail":
+            self.handlers.check_spelling(job)
+        return check_job_name(job)
 
     def _payload_of(self, name: str) -> Payload:
         entry = self.handlers.find(name)

@@ -1,19 +1,14 @@
 """The queues of an app, by name."""
 
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache, partial
-from typing import Final
 
 from toril.errors import UnknownQueue, shown
+from toril.names import near_name
 from toril.queue import Queue
 
 __all__ = ["Queues"]
-
-_LIKENESS: Final = 0.8  # of "emial" and "email"
-_DIGITS: Final = re.compile(r"\d+")
 
 
 class Queues(Mapping[str, Queue]):
@@ -50,8 +45,7 @@ class Queues(Mapping[str, Queue]):
         if self._queues[name].handlers.names:
             return
         others = [each for each, queue in self._queues.items() if queue.handlers.names]
-        others = [each for each in others if _DIGITS.sub("", each) != _DIGITS.sub("", name)]
-        for near in get_close_matches(name, others, n=1, cutoff=_LIKENESS):
+        if (near := near_name(name, others)) is not None:
             warnings.warn(
                 f"a job for queue {name!r}, which has no handlers here; did you mean {near!r}? "
                 f"If not, say that others work it: app.queue({name!r}, [])",

@@ -40,7 +40,7 @@ def _count(url: str) -> int:
     ids=" ".join,
 )  # fmt: skip
 def test_a_wrong_command_line_is_told_in_a_line_with_its_usage(toril: Toril, url: str, words: list[str]) -> None:
-    toril("add", "email", "hi")
+    toril("add", "--create", "email", "hi")
 
     told = toril(*words, code=2).stderr.splitlines()
 
@@ -93,7 +93,9 @@ def test_a_store_that_cannot_be_used_is_told_in_a_line(toril: Toril, folder: Pat
     (folder / "folder").mkdir()
     (folder / "text").write_text("this is no store " * 100)
 
-    told = toril("add", "email", "hi", "--url", f"sqlite:///{'missing/x' if kind == 'no folder' else kind}", code=1)
+    told = toril(
+        "add", "--create", "email", "hi", "--url", f"sqlite:///{'missing/x' if kind == 'no folder' else kind}", code=1
+    )
 
     assert len(told.stderr.splitlines()) == 1
     assert "Traceback" not in told.output
@@ -105,7 +107,7 @@ def test_a_store_that_is_not_there_yet_can_be_waited_for(fresh: Fresh, toril: To
     assert waiting.stderr is not None
     assert waiting.stderr.readline().startswith("Waiting: there is no store")
 
-    toril("add", "email", "hi")
+    toril("add", "--create", "email", "hi")
 
     out, _ = waiting.communicate(timeout=WAITS)
     assert waiting.returncode == 0
@@ -188,7 +190,7 @@ def test_a_path_that_leads_to_no_app_is_explained(toril: Toril, folder: Path, ta
 def test_a_payload_that_cannot_be_had_is_refused_before_anything_is_written(
     toril: Toril, folder: Path, url: str, data: str, given: bytes | None
 ) -> None:
-    told = toril("add", "email", "hi", "--", data, given=given, code=2).stderr
+    told = toril("add", "--create", "email", "hi", "--", data, given=given, code=2).stderr
 
     assert told.startswith("Error: ")
     assert not (folder / "jobs.db").exists() or _count(url) == 0
@@ -197,7 +199,7 @@ def test_a_payload_that_cannot_be_had_is_refused_before_anything_is_written(
 @pytest.mark.covers("B114")
 def test_an_input_without_end_is_not_read_to_its_end(fresh: Fresh, url: str) -> None:
     with Path("/dev/zero").open("rb") as endless:
-        process = fresh("add", "email", "hi", "-", stdin=endless)
+        process = fresh("add", "--create", "email", "hi", "-", stdin=endless)
         _, told = process.communicate(timeout=WAITS)
 
     assert process.returncode == 2
@@ -277,8 +279,8 @@ def test_on_a_terminal_what_destroys_asks(toril: Toril, url: str, monkeypatch: p
 
 
 def _two_jobs(toril: Toril) -> None:
-    toril("add", "email", "hi", "--job-id", "one")
-    toril("add", "email", "hi", "--job-id", "two")
+    toril("add", "--create", "email", "hi", "--job-id", "one")
+    toril("add", "--create", "email", "hi", "--job-id", "two")
 
 
 @pytest.mark.covers("B117")
@@ -336,7 +338,7 @@ def test_ctrl_c_ends_a_command_without_a_trace(fresh: Fresh, folder: Path, url: 
         process.stderr.readline()
     else:
         os.mkfifo(folder / "pipe")
-        process = fresh("add", "email", "hi", "@pipe")
+        process = fresh("add", "--create", "email", "hi", "@pipe")
         stack.enter_context((folder / "pipe").open("wb"))  # returns when the command has opened it, to read
 
     process.send_signal(signal.SIGINT)
@@ -398,7 +400,7 @@ def test_debug_shows_where_it_went_wrong(fresh: Fresh, folder: Path) -> None:
 
 
 def test_output_that_cannot_be_written_is_told_of(fresh: Fresh, toril: Toril, url: str) -> None:
-    toril("add", "email", "hi")
+    toril("add", "--create", "email", "hi")
 
     with Path("/dev/full").open("w") as full:
         process = fresh("queues", stdout=full)

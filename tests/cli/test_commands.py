@@ -63,7 +63,9 @@ def job(url: str, name: str) -> Job[Any] | None:
 
 
 def test_a_job_is_added_with_its_payload_and_options(toril: Toril, url: str) -> None:
-    told = toril("add", "email", "hi", '{"to": "ada"}', "--job-id", "mine", "--attempts", "7", "--delay", "2h").stdout
+    told = toril(
+        "add", "--create", "email", "hi", '{"to": "ada"}', "--job-id", "mine", "--attempts", "7", "--delay", "2h"
+    ).stdout
 
     assert told == "Added job mine (hi) to email.\n"
     found = job(url, "mine")
@@ -73,11 +75,23 @@ def test_a_job_is_added_with_its_payload_and_options(toril: Toril, url: str) -> 
     assert (found.record.max_attempts, found.record.delay) == (7, 7200)
 
 
+def test_a_job_for_a_queue_that_is_not_there_is_refused(toril: Toril, url: str) -> None:
+    no_store = toril("add", "email", "hi", code=1).stderr
+    made = (Path(url.removeprefix("sqlite:///")).exists(), toril("add", "--create", "email", "hi").exit_code)
+    slip = toril("add", "emial", "hi", code=1).stderr
+    toril("add", "email", "hi")
+
+    assert "there is no store at" in no_store
+    assert made == (False, 0)
+    assert "there is no queue 'emial' in this store; did you mean 'email'? (--create makes it)" in slip
+    assert on(url, lambda app: app.store.queues()) == ["email"]
+
+
 @pytest.mark.parametrize("data", ["-", "@payload.json"])
 def test_a_payload_can_come_from_the_input_or_a_file(toril: Toril, url: str, folder: Path, data: str) -> None:
     (folder / "payload.json").write_text('{"to": "grüße"}', "utf-8")
 
-    toril("add", "email", "hi", data, "--job-id", "mine", given='{"to": "grüße"}')
+    toril("add", "--create", "email", "hi", data, "--job-id", "mine", given='{"to": "grüße"}')
 
     found = job(url, "mine")
     assert found is not None
@@ -85,15 +99,15 @@ def test_a_payload_can_come_from_the_input_or_a_file(toril: Toril, url: str, fol
 
 
 def test_the_same_id_again_adds_nothing_and_says_so(toril: Toril, url: str) -> None:
-    toril("add", "email", "hi", "--job-id", "mine")
+    toril("add", "--create", "email", "hi", "--job-id", "mine")
 
-    assert "nothing was added" in toril("add", "email", "hi", "--job-id", "mine").stdout
-    (answer,) = documents(toril("add", "email", "hi", "--job-id", "mine", "--json").stdout)
+    assert "nothing was added" in toril("add", "--create", "email", "hi", "--job-id", "mine").stdout
+    (answer,) = documents(toril("add", "--create", "email", "hi", "--job-id", "mine", "--json").stdout)
     assert answer == {"queue": "email", "id": "mine", "name": "hi", "added": False}
 
 
 def test_the_default_store_is_made_here_when_a_job_is_added(toril: Toril, folder: Path) -> None:
-    toril("add", "email", "hi")
+    toril("add", "--create", "email", "hi")
 
     assert (folder / "toril.db").exists()
     assert "email" in toril("queues").stdout
@@ -114,7 +128,7 @@ def test_queues_are_listed_with_their_counts(toril: Toril, url: str) -> None:
 
 def test_queues_can_be_listed_by_their_bytes(toril: Toril, url: str) -> None:
     shop(url)
-    toril("add", "large", "x", json.dumps("x" * 50_000))
+    toril("add", "--create", "large", "x", json.dumps("x" * 50_000))
 
     largest, other = (json.loads(line) for line in toril("queues", "--bytes", "--json").stdout.splitlines())
     table = toril("queues", "--bytes").stdout.splitlines()
@@ -187,7 +201,7 @@ def test_a_job_that_is_gone_is_shown_by_its_run_record(toril: Toril, url: str) -
 
 def test_the_queue_can_be_left_out_where_the_id_says_enough(toril: Toril, url: str) -> None:
     shop(url)
-    toril("add", "other", "hi", "--job-id", "next")
+    toril("add", "--create", "other", "hi", "--job-id", "next")
 
     toril("job", "promote", "later")
 
@@ -219,7 +233,7 @@ def test_workers_are_listed_while_they_live(toril: Toril, url: str, form: str) -
 
 
 def _quiet(toril: Toril, url: str) -> str:
-    toril("add", "email", "hi")
+    toril("add", "--create", "email", "hi")
     return toril("workers").stderr
 
 

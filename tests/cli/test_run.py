@@ -65,8 +65,8 @@ def until(process: "subprocess.Popen[str]", words: str) -> None:
 
 
 def test_a_burst_does_all_there_is_to_do_and_ends(fresh: Fresh, toril: Toril) -> None:
-    toril("add", "email", "greet", '{"name": "ada"}')
-    toril("add", "other", "apart")
+    toril("add", "--create", "email", "greet", '{"name": "ada"}')
+    toril("add", "--create", "other", "apart")
 
     process = fresh("run", "jobs:app", "--burst")
     log = ended(process)
@@ -80,8 +80,8 @@ def test_a_burst_does_all_there_is_to_do_and_ends(fresh: Fresh, toril: Toril) ->
 
 
 def test_the_log_says_what_happens_in_readable_lines(fresh: Fresh, toril: Toril, url: str) -> None:
-    toril("add", "email", "greet", r'{"name": "ada\u001b[2J"}')
-    toril("add", "email", "greet", "{}", "--attempts", "1")
+    toril("add", "--create", "email", "greet", r'{"name": "ada\u001b[2J"}')
+    toril("add", "--create", "email", "greet", "{}", "--attempts", "1")
 
     log = ended(fresh("run", "jobs:app", "--burst"))
 
@@ -106,7 +106,7 @@ def test_several_processes_on_a_store_in_memory_are_refused(fresh: Fresh, folder
 
 def test_the_log_shows_where_a_job_has_failed(fresh: Fresh, toril: Toril) -> None:
     """By default nothing else of a failed job has it."""
-    toril("add", "email", "stumble", "--attempts", "1")
+    toril("add", "--create", "email", "stumble", "--attempts", "1")
 
     log = ended(fresh("run", "jobs:app", "--burst"))
 
@@ -114,7 +114,7 @@ def test_the_log_shows_where_a_job_has_failed(fresh: Fresh, toril: Toril) -> Non
 
 
 def test_a_higher_log_level_is_quieter(fresh: Fresh, toril: Toril) -> None:
-    toril("add", "email", "greet", '{"name": "ada"}')
+    toril("add", "--create", "email", "greet", '{"name": "ada"}')
 
     assert ended(fresh("run", "jobs:app", "--burst", "--log-level", "warning")) == ""
 
@@ -123,7 +123,7 @@ def test_worker_processes_have_the_loop_that_is_asked_for(fresh: Fresh, toril: T
     """A package of that name makes it; here one that says so."""
     says = "    logging.getLogger('mine').warning('another loop')\n    return asyncio.new_event_loop()\n"
     (folder / "uvloop.py").write_text(f"import asyncio, logging\n\ndef new_event_loop():\n{says}")
-    toril("add", "email", "greet", '{"name": "ada"}')
+    toril("add", "--create", "email", "greet", '{"name": "ada"}')
 
     log = ended(fresh("run", "jobs:app", "--burst", "--loop", "uvloop"))
 
@@ -134,7 +134,7 @@ def test_worker_processes_have_the_loop_that_is_asked_for(fresh: Fresh, toril: T
 def test_collecting_garbage_leaves_alone_what_was_loaded(fresh: Fresh, toril: Toril, folder: Path) -> None:
     """It would take milliseconds each time, in which no job goes on."""
     (folder / "jobs.py").write_text(JOBS.replace('"holding"', '"frozen: %s", __import__("gc").get_freeze_count()'))
-    toril("add", "email", "hold", "0")
+    toril("add", "--create", "email", "hold", "0")
 
     log = ended(fresh("run", "jobs:app", "--burst"))
 
@@ -148,8 +148,8 @@ def test_a_loop_that_is_not_installed_is_refused(toril: Toril, monkeypatch: pyte
 
 
 def test_only_the_chosen_queues_are_worked(fresh: Fresh, toril: Toril, url: str) -> None:
-    toril("add", "email", "greet", '{"name": "ada"}')
-    toril("add", "other", "greet", '{"name": "ada"}')
+    toril("add", "--create", "email", "greet", '{"name": "ada"}')
+    toril("add", "--create", "other", "greet", '{"name": "ada"}')
 
     log = ended(fresh("run", "jobs:app", "--burst", "-q", "other:3"))
 
@@ -160,8 +160,8 @@ def test_only_the_chosen_queues_are_worked(fresh: Fresh, toril: Toril, url: str)
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_what_runs_end(fresh: Fresh, toril: Toril, url: str, number: signal.Signals) -> None:
-    toril("add", "email", "hold", "2")
-    toril("add", "email", "hold", "2")
+    toril("add", "--create", "email", "hold", "2")
+    toril("add", "--create", "email", "hold", "2")
     process = fresh("run", "jobs:app")
     until(process, "holding")
 
@@ -175,7 +175,7 @@ def test_a_signal_lets_what_runs_end(fresh: Fresh, toril: Toril, url: str, numbe
 
 
 def test_what_does_not_end_in_its_grace_is_given_back(fresh: Fresh, toril: Toril, url: str) -> None:
-    toril("add", "email", "hold", "600")
+    toril("add", "--create", "email", "hold", "600")
     process = fresh("run", "jobs:app", "--grace", "100ms")
     until(process, "holding")
 
@@ -235,7 +235,7 @@ def test_a_store_that_cannot_be_used_is_told_in_a_line(fresh: Fresh, folder: Pat
 
 
 def test_without_logging_a_worker_is_silent(folder: Path, toril: Toril) -> None:
-    toril("add", "email", "greet", "{}", "--attempts", "1")
+    toril("add", "--create", "email", "greet", "{}", "--attempts", "1")
     (folder / "script.py").write_text(JOBS + "\nasyncio.run(app.run(burst=True))\n")
 
     done = subprocess.run([sys.executable, "script.py"], capture_output=True, text=True, check=True, env=os.environ)
@@ -255,7 +255,7 @@ def test_a_changed_source_starts_the_workers_anew(fresh: Fresh, folder: Path, to
     until(process, "importing 'dev' failed")
     (folder / "words.py").write_text("GREETING = 'good day '\n")
     until(process, "worker started")
-    toril("add", "email", "greet", '{"name": "ada"}')
+    toril("add", "--create", "email", "greet", '{"name": "ada"}')
     until(process, "job completed")
     process.send_signal(signal.SIGTERM)
     ended(process)
@@ -339,7 +339,7 @@ def test_a_reaper_passes_its_options_on(toril: Toril, url: str, monkeypatch: pyt
 
 
 def test_worker_processes_are_called_as_is_asked_for(fresh: Fresh, toril: Toril) -> None:
-    toril("add", "email", "hold", "0")
+    toril("add", "--create", "email", "hold", "0")
 
     log = ended(fresh("run", "jobs:app", "--burst", "--name", "mail"))
 
@@ -347,7 +347,7 @@ def test_worker_processes_are_called_as_is_asked_for(fresh: Fresh, toril: Toril)
 
 
 def test_the_jobs_of_a_worker_are_listed(toril: Toril, url: str) -> None:
-    toril("add", "email", "greet", '{"name": "ada"}')
+    toril("add", "--create", "email", "greet", '{"name": "ada"}')
     claim = Claim(want=1, token="t", lease=30_000, worker="gone-1")
     on(url, lambda app: app.store.exchange("email", [], claim))
 
@@ -360,7 +360,7 @@ def test_the_jobs_of_a_worker_are_listed(toril: Toril, url: str) -> None:
 
 def test_the_jobs_of_a_queue_are_listed_by_their_worker(toril: Toril, url: str) -> None:
     for _ in range(3):
-        toril("add", "email", "greet")
+        toril("add", "--create", "email", "greet")
     claims = [Claim(want=1, token=worker, lease=30_000, worker=worker) for worker in ("gone-1", "here-1")]
     on(url, lambda app: app.store.exchange("email", [], claims[0]))
     on(url, lambda app: app.store.exchange("email", [], claims[1]))

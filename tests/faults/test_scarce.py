@@ -87,7 +87,9 @@ def test_what_handlers_leave_behind_is_told_and_does_not_keep_a_worker_from_endi
     (tmp_path / "leaking.py").write_text(_LEAKING)
     env = os.environ | {"TORIL_URL": url, "PYTHONPATH": str(tmp_path)}
     toril = [sys.executable, "-m", "toril"]
-    subprocess.run([*toril, "add", "q", "leak", "null"], cwd=tmp_path, env=env, check=True, capture_output=True)
+    subprocess.run(
+        [*toril, "add", "--create", "q", "leak", "null"], cwd=tmp_path, env=env, check=True, capture_output=True
+    )
 
     told = tmp_path / "told"
     with told.open("wb") as log:  # a pipe would not end before the process that is left behind

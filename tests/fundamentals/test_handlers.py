@@ -151,7 +151,54 @@ async def test_only_the_first_parameter_says_what_the_payload_is(app: App) -> No
     assert await results(app, queue, {"work": "text"}) == {"work": "text"}
 
 
+def test_a_context_of_the_wrong_kind_is_refused(app: App) -> None:
+    def plain(ctx: JobContext[int]) -> int:
+        return ctx.data
+
+    async def coroutine(ctx: SyncJobContext[int]) -> int:
+        return ctx.data
+
+    async def bare(ctx: SyncJobContext) -> None: ...  # type: ignore[type-arg]
+
+    says = "'plain' is a plain function and cannot await what a JobContext does; make it `async def`, or annotate"
+    with pytest.raises(UsageError, match=says):
+        app.queue("one", [plain])
+    for fn in (coroutine, bare):
+        with pytest.raises(
+            UsageError, match="is `async def`, and the calls of a SyncJobContext are for plain functions"
+        ):
+            app.queue(fn.__name__, {"work": fn})
+    queue = app.queue("decorated")
+    with pytest.raises(UsageError, match="cannot await"):
+        queue.handler(plain)
+    app.queue("raw", {"plain": handler(plain, raw=True)})  # which gets no context
+
+
 # unknown names
+
+
+@pytest.mark.parametrize("how", ["add", "add_many", "new", "sync"])
+async def test_a_name_that_looks_like_a_slip_is_refused(how: str, app: App) -> None:
+    queue = app.queue("q", {"greet": double, "resize-1": triple})
+    released = app.queue("released", {"greet": double}, unknown="release")
+
+    async def add(queue: Queue, name: str) -> None:
+        match how:
+            case "add":
+                await queue.add(name, 1)
+            case "add_many":
+                await queue.add_many([("greet", 1), (name, 2)])
+            case "new":
+                queue.new(name, 1)
+            case _:
+                await asyncio.to_thread(queue.sync.add, name, 1)
+
+    with pytest.raises(UsageError, match="queue 'q' has no handler for 'gret'; did you mean 'greet'"):
+        await add(queue, "gret")
+    assert (await queue.counts()).waiting == 0
+    await add(queue, "resize-2")
+    await add(released, "gret")
+    await add(app.queue("elsewhere"), "gret")
 
 
 @pytest.mark.covers("R019", "F112")

@@ -146,9 +146,9 @@ async def test_a_job_that_fails_fails_the_test_with_the_error_of_its_handler() -
 
 async def test_what_no_handler_raised_fails_the_test_too() -> None:
     app, _ = ledger()
-    with pytest.raises(AssertionError, match="Job function not found: charg"):  # noqa: PT012 - the whole test fails
+    with pytest.raises(AssertionError, match="Job function not found: refund"):  # noqa: PT012 - the whole test fails
         async with memory(app, on_failure="raise") as test:
-            await app.queues["money"].add("charg", 1)
+            await app.queues["money"].add("refund", 1)
             await test.drain()
 
 

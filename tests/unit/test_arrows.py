@@ -90,7 +90,7 @@ ARROWS: dict[str, set[str]] = {
     "tended": PRODUCER | {"declaring", "doctor", "metrics", "queue"},
     "crew": PRODUCER | {"declaring", "job", "queue"},
     "scanning": PRODUCER | {"logs", "plan", "queue", "result", "schedule"},
-    "queues": {"errors", "queue"},
+    "queues": {"errors", "names", "queue"},
     "outbox": PRODUCER | {"adding", "engines.sqlite", "events", "logs", "queue", "storing"},
     "relaying": PRODUCER | {"events", "logs", "opening", "outbox", "plan", "queue", "storing", "worker"},
     "failing": PRODUCER | {"alerts", "breakers", "deadletters", "events", "plan", "queue", "showing"},

@@ -11,7 +11,7 @@ from toril import App, Job
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import json_option
-from toril.cli.place import Place, on_store, store_options
+from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import duration
 
 __all__ = ["add"]
@@ -33,17 +33,24 @@ _MOST: Final = 4 * 1024 * 1024  # bytes that are read; the payload itself has it
 @click.option("--result-ttl", type=duration, help="How long its result is kept.")
 @click.option("--keep-completed", type=int, help="How many completed jobs the queue keeps.")
 @click.option("--keep-failed", type=int, help="How many failed jobs the queue keeps.")
+@click.option("--create", is_flag=True, help="Make the queue, and the store, if there is none of that name yet.")
 @store_options
 @json_option
-def add(*, queue: str, job: str, data: str | None, place: Place, as_json: bool, **options: Any) -> None:
-    """Add JOB to QUEUE, with its payload as JSON; `-` reads it from the input, `@FILE` from a file."""
+def add(
+    *, queue: str, job: str, data: str | None, create: bool, place: Place, as_json: bool, **options: Any
+) -> None:  # fmt: skip
+    """Add JOB to QUEUE, with its payload as JSON; `-` reads it from the input, `@FILE` from a file.
+
+    The queue has to be there, as a slip of the pen would make one that nobody works; `--create` makes it.
+    """
     payload = _payload(data)
     given = {name: value for name, value in options.items() if value is not None and value is not False}
 
     async def put(app: App) -> Job[Any]:
-        return await app.queue(queue).add(job, payload, **given)
+        found = app.queue(queue) if create else await declared(app, queue, hint=" (--create makes it)")
+        return await found.add(job, payload, **given)
 
-    added = on_store(place, put, missing="create")
+    added = on_store(place, put, missing="create" if create else "refuse")
     if as_json:
         click.echo(on_a_line({"queue": queue, "id": added.id, "name": added.name, "added": added.added}))
     elif added.added:

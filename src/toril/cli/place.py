@@ -91,12 +91,12 @@ def check_there(url: str, *, named: bool) -> None:
     raise Failure(f"there is no store at {redacted(url)}")
 
 
-async def declared(app: App, name: str) -> Queue:
-    """A queue that the store knows; a slip of the pen must not make another."""
+async def declared(app: App, name: str, *, hint: str = "") -> Queue:
+    """A queue that the store knows; a slip of the pen must not make another. `hint` ends the error."""
     queue = app.queue(name)
     known = await app.store.queues()
     if queue.name not in known:
         near = get_close_matches(queue.name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, known[:10])) or 'none'}"
-        raise UnknownQueue(f"there is no queue {queue.name!r} in this store; {hint}")
+        known_ones = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, known[:10])) or 'none'}"
+        raise UnknownQueue(f"there is no queue {queue.name!r} in this store; {known_ones}{hint}")
     return queue
