@@ -131,3 +131,16 @@ def test_who_watches_a_long_replay_sees_how_far_it_is(fresh: Fresh, toril: Toril
     assert b"replayed" in seen
     assert b"250/250" in seen
     assert ids(toril) == []
+
+
+def test_a_replay_says_what_becomes_of_flows_and_counts_their_children(toril: Toril, url: str) -> None:
+    async def fill(app: App) -> None:
+        email = app.queue("email", {"send": _fails, "total": _fails}, retry=Retry(1))
+        await app.flow(email.new("total", job_id="top"), [email.new("send", {"why": "down"}, job_id="child")])
+        await app.run(burst=True)
+
+    on(url, fill)
+
+    assert "replayed with their parent, which waits for them" in toril("dlq", "replay", "email/top", "--dry-run").output
+    assert "Replayed 2 dead letters" in toril("dlq", "replay", "email/top").output
+    assert ids(toril) == []
