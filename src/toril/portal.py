@@ -149,4 +149,9 @@ class Doorway:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         _refuse_in_a_loop(coroutine)
-        return self.portal().run(coroutine)
+        try:
+            portal = self.portal()
+        except BaseException:  # a store that does not answer; that nobody awaits the call is not the news
+            coroutine.close()
+            raise
+        return portal.run(coroutine)

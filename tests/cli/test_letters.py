@@ -108,7 +108,18 @@ def test_what_is_kept_can_be_bounded(toril: Toril, url: str) -> None:
     assert documents(toril("dlq", "keep", "--count", "1", "--age", "30d", "--json").stdout) == [
         {"count": 1, "age": 2_592_000.0}
     ]
-    assert toril("dlq", "keep").output == "Kept: all.\n"
+    assert toril("dlq", "keep").output == "Kept: 1 of them, for 2.592e+06 s.\n", "it shows, and sets nothing"
+    assert toril("dlq", "keep", "--age", "none").output == "Kept: 1 of them.\n"
+    assert toril("dlq", "keep", "--count", "none").output == "Kept: all.\n"
+
+
+@pytest.mark.parametrize("command", [["list"], ["replay", "--dry-run"], ["discard", "--yes"]])
+def test_a_second_queue_is_refused_and_not_taken_in_place_of_the_first(
+    toril: Toril, url: str, command: list[str]
+) -> None:
+    toril("add", "--create", "email", "hi")
+
+    assert "only one can be given, and there are 2" in toril("dlq", *command, "-q", "a", "--queue", "b", code=2).stderr
 
 
 def test_who_watches_a_long_replay_sees_how_far_it_is(fresh: Fresh, toril: Toril, url: str) -> None:

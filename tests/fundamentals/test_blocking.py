@@ -1,6 +1,7 @@
 """Queues for code without an event loop."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from toril import App, Closed, JobContext, JobFailed, NotFound, PermanentError, State, UsageError
+from toril import App, Closed, EngineUnavailable, JobContext, JobFailed, NotFound, PermanentError, State, UsageError
 
 
 async def double(ctx: JobContext[int]) -> int:
@@ -149,3 +150,14 @@ def test_a_script_that_has_read_ends_in_silence(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
 
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_store_that_does_not_answer_leaves_no_call_that_nobody_awaited(recwarn: pytest.WarningsRecorder) -> None:
+    queue = App("redis://127.0.0.1:1/0").queue("q")
+
+    with pytest.raises(EngineUnavailable):
+        queue.sync.add("job", 1)
+    gc.collect()
+
+    assert [str(each.message) for each in recwarn if "never awaited" in str(each.message)] == []

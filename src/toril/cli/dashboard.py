@@ -11,9 +11,11 @@ from click.core import ParameterSource
 from toril import App
 from toril.cli.address import address
 from toril.cli.endings import Failure
+from toril.cli.escaping import plain
 from toril.cli.loading import load
 from toril.cli.loglines import write_logs
 from toril.cli.place import Place, store_options
+from toril.engine import redacted
 
 if TYPE_CHECKING:
     from toril.web.access import Access
@@ -71,7 +73,15 @@ def dashboard(
         )
     watch = StoreWatch(app, SYSTEM)
     terms = Terms(access=access, hosts=[host, *http_host], proxies=http_proxy)
-    asyncio.run(_serve(Server(Site(app, terms, SYSTEM, probe=watch.probe), host, port), watch, access, host))
+    asyncio.run(
+        _serve(
+            Server(Site(app, terms, SYSTEM, probe=watch.probe), host, port),
+            watch,
+            access,
+            host,
+            plain(redacted(app.url)),
+        )
+    )
 
 
 def _typed(option: str) -> bool:
@@ -79,7 +89,7 @@ def _typed(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
-async def _serve(server: "Server", watch: "StoreWatch", access: "Access", host: str) -> None:
+async def _serve(server: "Server", watch: "StoreWatch", access: "Access", host: str, store: str) -> None:
     from toril.web.serving import address_of  # noqa: PLC0415 - it needs the extra
     from toril.web.sign_in import SignInLink  # noqa: PLC0415 - as above
 
@@ -90,10 +100,10 @@ async def _serve(server: "Server", watch: "StoreWatch", access: "Access", host: 
     watching = asyncio.create_task(watch.watch())
     try:
         if isinstance(access, SignInLink):
-            click.echo(f"The dashboard is at {url} (Ctrl-C stops it)")
+            click.echo(f"The dashboard is at {url}, of {store} (Ctrl-C stops it)")
             access.start(url, _tell_link)
         else:
-            click.echo(f"The dashboard is at {url} (Ctrl-C stops it; sign in with the token)")
+            click.echo(f"The dashboard is at {url}, of {store} (Ctrl-C stops it; sign in with the token)")
         await stopped.wait()
     finally:
         watching.cancel()

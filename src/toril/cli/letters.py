@@ -47,11 +47,17 @@ def dlq() -> None:
 def _filter_options(fn: Callable[..., T]) -> Callable[..., T]:
     """Give a command the options that say which letters are meant, as its argument `where`."""
 
-    @click.option("--queue", help="Of this queue.")
-    @click.option("--name", help="Of jobs of this name.")
-    @click.option("--error", help="With this text in their error.")
-    @click.option("--type", "kind", help="With an error of this type.")
-    @click.option("--cause", type=click.Choice(["failed", "stalled"]), help="That ended in this way.")
+    @click.option("--queue", "-q", multiple=True, callback=_once, help="Of this queue.")
+    @click.option("--name", multiple=True, callback=_once, help="Of jobs of this name.")
+    @click.option("--error", multiple=True, callback=_once, help="With this text in their error.")
+    @click.option("--type", "kind", multiple=True, callback=_once, help="With an error of this type.")
+    @click.option(
+        "--cause",
+        type=click.Choice(["failed", "stalled"]),
+        multiple=True,
+        callback=_once,
+        help="That ended in this way.",
+    )
     @click.option("--within", type=duration, help="That failed within so long: 2h.")
     @click.option("--older-than", type=duration, help="That failed longer ago: 7d.")
     @click.option("--payload", multiple=True, metavar="KEY=VALUE", help="With this in their payload: user.id=7.")
@@ -66,6 +72,13 @@ def _filter_options(fn: Callable[..., T]) -> Callable[..., T]:
         return fn(where=where, **rest)
 
     return command
+
+
+def _once(_ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The one that was given, if any. Of several, click itself would take the last without a word."""
+    if len(given) > 1:
+        raise click.BadParameter(f"only one can be given, and there are {len(given)}", param=option)
+    return given[0] if given else None
 
 
 def _pair(text: str) -> tuple[str, Any]:
@@ -193,16 +206,29 @@ def discard(*, which: Any, dry_run: bool, yes: bool, place: Place, as_json: bool
     _ended(on_store(place, act), "discarded", "Discarded", as_json=as_json)
 
 
+def _or_none(kind: Any) -> Callable[[str], Any]:
+    """An option's type, beside the word `none`."""
+    convert = click.types.convert_type(kind)
+    return lambda text: "none" if text == "none" else convert(text)
+
+
+def _set(given: Any, before: T | None) -> T | None:
+    return before if given is None else None if given == "none" else given
+
+
 @dlq.command()
-@click.option("--count", type=click.IntRange(0), help="At most so many, the newest.")
-@click.option("--age", "longest", type=duration, help="For so long: 30d.")
+@click.option("--count", type=_or_none(click.IntRange(0)), help="At most so many, the newest; `none` for all.")
+@click.option("--age", "longest", type=_or_none(duration), help="For so long: 30d; `none` for ever.")
 @store_options
 @json_option
-def keep(*, count: int | None, longest: float | None, place: Place, as_json: bool) -> None:
-    """Say how many dead letters are kept, and for how long; without options all, until someone acts."""
+def keep(*, count: int | str | None, longest: float | str | None, place: Place, as_json: bool) -> None:
+    """Show how many dead letters are kept, and for how long, or set it. What is not given stays as it is."""
 
     async def act(app: App) -> Keep:
-        return await app.dead_letters.keep(Keep(count, longest))
+        now = await app.store.keep_letters(None)
+        if count is None and longest is None:
+            return now
+        return await app.dead_letters.keep(Keep(_set(count, now.count), _set(longest, now.age)))
 
     kept = on_store(place, act)
     bounds = [] if kept.count is None else [f"{kept.count} of them"]
