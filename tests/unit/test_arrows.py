@@ -137,7 +137,7 @@ ARROWS: dict[str, set[str]] = {
     "cli.run": {"", "cli", "engine", "supervisor", "web.serving"},
     "cli.outbox": {"", "cli", "engine", "outbox"},
     "cli.torture": {"cli", "clock", "torture"},
-    "cli.dashboard": {"", "cli", "clock", "web", "web.serving"},
+    "cli.dashboard": {"", "cli", "clock", "engine", "web", "web.serving"},
     "cli.child": {"", "cli", "logs", "worker"},
     "__main__": {"cli"},
 }
