@@ -167,6 +167,8 @@ class FuseWatch(Watch):
                 fuse.close()
         else:
             self._must("C3", key, answer, None)
+            # A record may bring shorter terms, by which there is nothing left to know of the circuit.
+            fuse.doubtful |= fuse.state is not CLOSED and fuse.is_old(terms, now)
 
     def _counted(
         self, fuse: Fuse, key: str, terms: CircuitTerms, sign: Sign, answer: CircuitState | None
