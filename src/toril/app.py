@@ -379,7 +379,8 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
 
         if self._given or self.url.startswith("memory:"):
             return None
-        return lambda role, lease, told: Election(self._store, self._clock, owner, told, role=role, lease=lease)
+        unique = f"{owner}/{self._clock.unique()[:8]}"  # processes in containers may have the same name
+        return lambda role, lease, told: Election(self._store, self._clock, unique, told, role=role, lease=lease)
 
     def _keeper(self, under: "Under | None", hang_timeout: float | None) -> "Keeper":
         """Leases are kept by the supervisor or from a thread; in tests, whose clock is not a real one, on the loop.

@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 from toril.calls import Run
-from toril.codec import decode, encode
+from toril.codec import decode, encode, metadata_of
 from toril.errors import InvalidOption, JobCancelled, LeaseLost, RateLimited, Resting
 from toril.model import (
     BATCH,
@@ -108,8 +108,7 @@ class _Facts(Generic[T]):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the producer sent beside the payload."""
-        text = self._claimed.metadata
-        return {} if text is None else decode(text, what="metadata")
+        return metadata_of(self._claimed.metadata)
 
     @property
     def carrier(self) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from toril.codec import decode, metadata_of
+from toril.codec import metadata_of, readable
 from toril.errors import JobCancelled, JobFailed, NotFound, ResultGone, WrongState
 from toril.events import JobEvent
 from toril.history import history
@@ -67,7 +67,7 @@ class Job(Generic[R]):
 
     @property
     def progress(self) -> Any:
-        return None if self._record is None or self._record.progress is None else decode(self._record.progress)
+        return None if self._record is None or self._record.progress is None else readable(self._record.progress)
 
     @property
     def attempts_made(self) -> int:

@@ -382,3 +382,12 @@ async def test_dead_letters_are_not_moved_into_a_users_own_queue(foreign: Foreig
         foreign.send(("DEL", "bull:dead-letter:id"))
         moved = await Mover(source, target, SYSTEM).move()
         assert (moved.letters, await target.count_letters(), await source.count_letters()) == (1, 1, 0)
+
+
+async def test_progress_that_is_no_json_is_read_as_text(foreign: Foreign) -> None:
+    async with App(foreign.server.url) as app:
+        queue = app.queue("q")
+        job = await queue.add("n")
+        foreign.send(("HSET", f"bull:q:{job.id}", "progress", "{"))
+
+        assert (await job.refresh()).progress == "{"

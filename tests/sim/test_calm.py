@@ -147,21 +147,25 @@ class SlowClaims:
 
     patience = 5.0
 
+    def __init__(self, answer: float) -> None:
+        self._answer = answer
+
     def fate(self, node: str, what: str) -> Fate:
-        return Fate(0.5, 0.5) if what == "exchange" and node == "first" else Fate()
+        return Fate(0.5, self._answer) if what == "exchange" and node == "first" else Fate()
 
 
 @pytest.mark.covers("F33")
-def test_a_claim_that_is_answered_after_the_stop_is_given_back() -> None:
+@pytest.mark.parametrize("answer", [0.5, 1.8])
+def test_a_claim_that_is_answered_after_the_stop_is_given_back(answer: float) -> None:
     async def scene() -> None:
-        async with staged(SlowClaims()) as stage:
+        async with staged(SlowClaims(answer)) as stage:
             await add(stage, Script(nonce="a", kind=Kind.QUICK, ms=10))
             first = stage.process("first")
             station = stage.work(first, Terms(lease=LEASE, grace=10.0))
             await asyncio.sleep(0.7)  # the job is on its way here
 
             station.stop()
-            assert await until(lambda: first.node.over, 5)
+            assert await until(lambda: first.node.over, 9)
             assert stage.journal.started == {}
             await worked_off(stage, stage.process("second"), Terms(lease=LEASE))
 

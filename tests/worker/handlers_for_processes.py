@@ -1,7 +1,9 @@
 """Functions at the top of a module, as those that run in processes must be."""
 
+import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -48,6 +50,23 @@ def forever(ctx: SyncJobContext[None]) -> None:
     ctx.log(str(os.getpid()))
     while True:
         time.sleep(0.01)
+
+
+def signalled(ctx: SyncJobContext[None]) -> str:
+    ctx.log(str(os.getpid()))
+    time.sleep(0.5)
+    return "done"
+
+
+def terminate_others(ctx: SyncJobContext[None]) -> list[int | None]:
+    """How programs and forks of its own end that it asks to."""
+    program = subprocess.Popen(["sleep", "600"])
+    fork = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    fork.start()
+    program.terminate()
+    fork.terminate()
+    fork.join(60)
+    return [program.wait(60), fork.exitcode]
 
 
 def until_cancelled(ctx: SyncJobContext[None]) -> None:

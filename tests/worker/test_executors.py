@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import threading
 import time
 
@@ -103,6 +104,26 @@ async def test_a_process_that_exits_fails_only_its_own_job(app: App) -> None:
         with pytest.raises(JobFailed, match="killed by signal 9"):
             await dead.result(30)
         assert [await job.result(30) for job in well] == ["A", "B", "C"]
+
+
+async def test_a_process_leaves_it_to_its_worker_when_to_stop(app: App) -> None:
+    """A service manager may signal every process that it finds."""
+    queue = app.queue("q", {"work": handler(in_processes.signalled, executor="process")}, retry=ONCE)
+    async with working(app):
+        job = await queue.add("work", result_ttl=60)
+        pid = int(await line_of(queue, job.id))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(pid, number)
+
+        assert await job.result(30) == "done"
+
+
+async def test_what_a_process_starts_heeds_signals(app: App) -> None:
+    queue = app.queue("q", {"work": handler(in_processes.terminate_others, executor="process")}, retry=ONCE)
+    async with working(app):
+        job = await queue.add("work", result_ttl=60)
+
+        assert await job.result(60) == [-signal.SIGTERM, -signal.SIGTERM]
 
 
 async def test_what_a_process_raises_says_what_becomes_of_its_job(app: App) -> None:

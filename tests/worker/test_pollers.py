@@ -201,3 +201,15 @@ def test_elected_pollers_have_names_of_their_own() -> None:
     with pytest.raises(UsageError, match="poller 'inbox' is declared already"):
         app.poller(elected=True)(inbox)
     app.poller(elected=True, name="another")(inbox)
+
+
+async def test_of_two_processes_of_one_name_one_is_elected(tmp_path: Path) -> None:
+    """Processes in containers often have the same number, and so the same name."""
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    async with App(url) as one, App(url) as two:
+        made = [app._elections("shop-8") for app in (one, two)]
+        elections: list[Any] = [make("poller", 30.0, lambda _: None) for make in made if make is not None]
+        for election in elections:
+            await election.stand()
+
+        assert [election.leads for election in elections] == [True, False]

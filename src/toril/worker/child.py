@@ -45,12 +45,13 @@ from toril.policy.classify import lineage
 from toril.result import Result
 from toril.signal import Signal, Why
 
-__all__ = ["MAIN_FILE", "REPORTS", "main"]
+__all__ = ["MAIN_FILE", "REPORTS", "SIGNALS", "main"]
 
 _LONGEST = 60_000  # characters of a text: more would not be kept
 _OURS = {each.__name__: each for each in (PermanentError, TransientError, Snooze, RateLimited, JobCancelled, LeaseLost)}
 
 MAIN_FILE = "TORIL_MAIN_FILE"
+SIGNALS = (signals.SIGTERM, signals.SIGINT)  # blocked until the process knows what to do about them
 
 REPORTS: dict[str, Any] = {each.__name__: each for each in (Progress, LogLine, Rewrite, Checkpoint)}
 
@@ -58,7 +59,7 @@ REPORTS: dict[str, Any] = {each.__name__: each for each in (Progress, LogLine, R
 def main(descriptor: str, module: str, qualname: str, name: str) -> None:
     """Serve until the pipe ends. The first word is that the function is at hand, or why it is not."""
     child = _Child(Connection(int(descriptor)))
-    signals.signal(signals.SIGINT, signals.SIG_IGN)  # the parent decides when to stop
+    _leave_stopping_to_the_parent()
     try:
         entry = _load(module, qualname, name)
     except BaseException as error:
@@ -68,6 +69,29 @@ def main(descriptor: str, module: str, qualname: str, name: str) -> None:
     child.send({"ready": True})
     while (order := child.orders.get()) is not None:
         child.send(child.run(entry, order))
+
+
+def _leave_stopping_to_the_parent() -> None:
+    """A service manager may signal every process there is. What a handler starts heeds the signals as usual: they are
+    not ignored, which programs would inherit, and forks have the default again."""
+    for number in SIGNALS:
+        signals.signal(number, lambda *_: None)
+    os.register_at_fork(before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_heed_signals)
+    _unblock_signals()
+
+
+def _block_signals() -> None:
+    signals.pthread_sigmask(signals.SIG_BLOCK, SIGNALS)
+
+
+def _unblock_signals() -> None:
+    signals.pthread_sigmask(signals.SIG_UNBLOCK, SIGNALS)
+
+
+def _heed_signals() -> None:
+    signals.signal(signals.SIGTERM, signals.SIG_DFL)
+    signals.signal(signals.SIGINT, signals.default_int_handler)
+    _unblock_signals()
 
 
 def _load(module: str, qualname: str, name: str) -> Entry:

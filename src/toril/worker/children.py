@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from toril.model import Claimed
 from toril.result import Result
 from toril.signal import Signal
 from toril.worker.attempt import ChildFailed, Unfit
-from toril.worker.child import MAIN_FILE, REPORTS
+from toril.worker.child import MAIN_FILE, REPORTS, SIGNALS
 
 __all__ = ["Children", "location"]
 
@@ -89,9 +90,13 @@ class Children:
         os.set_inheritable(there.fileno(), True)  # noqa: FBT003 - not ours
         module, qualname = location(entry)
         command = [sys.executable, "-m", "toril.worker.child", str(there.fileno()), module, qualname, entry.name]
-        process = subprocess.Popen(  # noqa: S603 - our own module, named by the registry
-            command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, env=_environment(), process_group=0
-        )
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own module, named by the registry
+                command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, env=_environment(), process_group=0
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         there.close()
         child = _Child(process, here)
         self._all.add(child)

@@ -21,7 +21,10 @@ _REST: Final = 60_000  # ms that a wait for news lasts at most
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.5  # all go on within two seconds of the store's return
 _LAST_PAUSE: Final = 0.5  # the longest while the worker is to stop: it has not much time left
-_LAST_CLAIM: Final = 1.0  # seconds that a claim has to be answered once the worker is to stop
+# Seconds that a claim has to be answered once the worker is to stop: by a store that only takes its time, and by one
+# that cannot be reached.
+_LAST_ANSWER: Final = 5.0
+_LAST_CLAIM: Final = 1.0
 _CROWD: Final = 8  # jobs that have ended while an exchange is under way, from which on they do not wait for it
 _SPARE_LOOK: Final = 5.0  # seconds after which a spare process looks, should nobody have told it to
 
@@ -74,17 +77,25 @@ class Slots(Protocol):
 class _Lane:
     """One exchange at a time. Each has a sender of its own, as the store takes a sender's calls in their order."""
 
-    __slots__ = ("busy", "limit", "sender", "seq")
+    __slots__ = ("away", "busy", "limit", "sender", "seq")
 
     def __init__(self, sender: str) -> None:
         self.sender = sender
         self.seq = 0
         self.busy = False
+        self.away = False  # the store could not be reached when it was last tried
         self.limit: asyncio.Timeout | None = None  # of an exchange that claims and hands nothing in
 
     def call(self) -> Call:
         self.seq += 1
         return Call(self.sender, self.seq)
+
+    def hurry(self) -> None:
+        """The worker is to stop: do not wait for long for a claim that is under way."""
+        if self.limit is not None:
+            last = asyncio.get_running_loop().time() + (_LAST_CLAIM if self.away else _LAST_ANSWER)
+            before = self.limit.when()
+            self.limit.reschedule(last if before is None else min(before, last))
 
 
 class Loop:
@@ -146,8 +157,7 @@ class Loop:
         """Return once everything is handed in."""
         if not self._stopping:
             for lane in self._lanes:
-                if lane.limit is not None:
-                    lane.limit.reschedule(asyncio.get_running_loop().time() + _LAST_CLAIM)
+                lane.hurry()
         self._quiet = self._stopping = True
         self._news.set()
         for nap in self._naps:
@@ -279,16 +289,17 @@ class Loop:
         if self._flowing and len(self._outbox) >= _CROWD:
             self._crowded.set()
         try:
-            return await self._send(batch, claim, call)
+            return await self._send(lane, batch, claim, call)
         finally:
             self._wanted -= claim.want
-            lane.busy = False
+            lane.busy = lane.away = False
 
     async def _answered_in_time(
         self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call
     ) -> Exchange | None:
         """The answer to a claim that hands nothing in. Once the worker is to stop, a store that does not answer is not
-        waited for: there is nothing to lose, and what the claim may have taken comes back when its lease runs out."""
+        waited for: nothing runs that could be lost, and what the claim may have taken is recovered when its lease runs
+        out. That counts as a stall, so a store that only takes its time is given some."""
         try:
             async with asyncio.timeout(None) as lane.limit:
                 return await self._answered(lane, batch, claim, call)
@@ -297,7 +308,7 @@ class Loop:
         finally:
             lane.limit = None
 
-    async def _send(self, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
+    async def _send(self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
         """The answer, however often it takes: the same call again has no second effect."""
         pause = _FIRST_PAUSE
         while True:
@@ -305,6 +316,9 @@ class Loop:
                 return await self._engine.exchange(self._terms.queue, batch, claim, call=call)
             except EngineUnavailable as error:
                 self._away(error)
+                lane.away = True
+                if self._stopping:
+                    lane.hurry()
             await self._pause(pause * (0.5 + self._clock.random() / 2))
             pause = min(pause * 2, _LAST_PAUSE if self._stopping else _LONGEST_PAUSE)
 
