@@ -36,7 +36,7 @@ def after(extra: Callable[..., None]) -> Make:
 # the loop
 
 
-async def _gives_up(self: Loop, batch: Any, claim: Any, call: Call) -> Exchange:
+async def _gives_up(self: Loop, _: Any, batch: Any, claim: Any, call: Call) -> Exchange:
     try:
         return await self._engine.exchange(self._terms.queue, batch, claim, call=call)
     except EngineUnavailable:
@@ -44,8 +44,7 @@ async def _gives_up(self: Loop, batch: Any, claim: Any, call: Call) -> Exchange:
         return Exchange(tuple(Verdict.OK for _ in batch), (), 0)
 
 
-async def _new_number(self: Loop, batch: Any, claim: Any, call: Call) -> Exchange:
-    lane = next(lane for lane in self._lanes if lane.sender == call.sender)
+async def _new_number(self: Loop, lane: Any, batch: Any, claim: Any, _: Call) -> Exchange:
     while True:
         try:
             return await self._engine.exchange(self._terms.queue, batch, claim, call=Call(lane.sender, lane.seq))
@@ -55,16 +54,16 @@ async def _new_number(self: Loop, batch: Any, claim: Any, call: Call) -> Exchang
 
 
 def _one_token(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def send(self: Loop, batch: Any, claim: Any, call: Call) -> Exchange:
-        answer: Exchange = await original(self, batch, replace(claim, token=call.sender), call)
+    async def send(self: Loop, lane: Any, batch: Any, claim: Any, call: Call) -> Exchange:
+        answer: Exchange = await original(self, lane, batch, replace(claim, token=call.sender), call)
         return answer
 
     return send
 
 
 def _always_alone(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def send(self: Loop, batch: Any, claim: Any, call: Call) -> Exchange:
-        answer: Exchange = await original(self, batch, replace(claim, alone=True), call)
+    async def send(self: Loop, lane: Any, batch: Any, claim: Any, call: Call) -> Exchange:
+        answer: Exchange = await original(self, lane, batch, replace(claim, alone=True), call)
         return answer
 
     return send
