@@ -70,7 +70,8 @@ class Fleet:
         return self.log.read_text().count(words) >= times
 
     def noted(self, word: str | None = None) -> list[Noted]:
-        lines = [line.split() for line in self.ledger.read_text().splitlines()] if self.ledger.exists() else []
+        text = self.ledger.read_text() if self.ledger.exists() else ""
+        lines = [line.split() for line in text[: text.rfind("\n") + 1].splitlines()]  # the last may be half written
         found = [Noted(line[0], line[1], int(line[2]), float(line[3])) for line in lines]
         return [each for each in found if word is None or each.word == word]
 
