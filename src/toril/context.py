@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 from toril.calls import Run
-from toril.codec import decode, encode, metadata_of
+from toril.codec import decode, encode
 from toril.errors import InvalidOption, JobCancelled, LeaseLost, RateLimited, Resting
 from toril.model import (
     BATCH,
@@ -108,7 +108,8 @@ class _Facts(Generic[T]):
     @property
     def metadata(self) -> Mapping[str, Any]:
         """What the producer sent beside the payload."""
-        return metadata_of(self._claimed.metadata)
+        text = self._claimed.metadata
+        return {} if text is None else decode(text, what="metadata")
 
     @property
     def carrier(self) -> str | None:
