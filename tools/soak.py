@@ -7,13 +7,14 @@ nothing of it is left.
 """
 
 import json
-import multiprocessing
+import multiprocessing.util
 import os
 import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tests.proof import prove
@@ -47,7 +48,19 @@ def _interrupted(number: int, _: object) -> NoReturn:
 def _heed_parent() -> None:
     """A terminal's Ctrl-C reaches all processes; those of the pool end when their parent says so."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _interrupted)
+    signal.signal(signal.SIGTERM, _end)
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """End this process of the pool and its server, which may be about to start. An exception might be caught by what
+    a seed runs."""
+    signal.signal(number, signal.SIG_IGN)
+    multiprocessing.util._run_finalizers()  # type: ignore[attr-defined]  # noqa: SLF001 - as at a process's usual end
+    for path in Path("/proc/self/task").glob("*/children"):
+        for child in map(int, path.read_text("utf-8").split()):
+            os.kill(child, signal.SIGKILL)  # it is ours until it is waited for
+            os.waitpid(child, 0)
+    os._exit(1)
 
 
 def _soaked() -> int:
