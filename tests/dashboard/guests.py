@@ -9,12 +9,14 @@ from typing import Any, Literal
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Playwright, Response
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Playwright, Response, expect
 
 __all__ = ["BROWSED", "PHONE", "WIDE", "Guest", "Theme", "findings", "launched", "scrolls_sideways"]
 
 BROWSED = pytest.mark.asyncio(loop_scope="session")
 WIDE, PHONE = (1440, 900), (390, 844)
+_PATIENCE = 30_000  # milliseconds; an open page is read again every five seconds at the latest, later on busy cores
+expect.set_options(timeout=_PATIENCE)
 Theme = Literal["light", "dark"]
 
 # What the policy refuses is told to the page; this has it said where the tests listen.
@@ -56,7 +58,7 @@ class Guest:
             viewport={"width": size[0], "height": size[1]}, color_scheme=theme, reduced_motion="reduce",
             locale="en-GB", timezone_id="UTC", **options,
         )  # fmt: skip
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(_PATIENCE)
         self.windows.append(context)
         page = await context.new_page()
         await page.add_init_script(_TELL_REFUSED)

@@ -12,7 +12,6 @@ from toril import Job
 from toril.web import Role, Tokens
 
 pytestmark = BROWSED
-PATIENCE = 30_000
 
 
 async def refused(stage: Stage, customer: str, many: int = 1) -> list[Job[Any]]:
@@ -46,9 +45,9 @@ async def test_a_dead_letter_is_replayed_by_a_click(stage: Stage, guest: Guest) 
     mended.add(f"click-{stage.port}")
     page = await guest(f"/dead?q=click-{stage.port}")
     await page.click(f"tbody [data-act=replay][data-on='billing/{job.id}']")
-    await expect(page.locator(".toast")).to_contain_text("1 dead letter replayed", timeout=PATIENCE)
+    await expect(page.locator(".toast")).to_contain_text("1 dead letter replayed")
     await stage.till(state_is(job, "completed"))
-    await expect(page.locator("main")).to_contain_text("No dead letter matches", timeout=PATIENCE)
+    await expect(page.locator("main")).to_contain_text("No dead letter matches")
 
 
 async def test_all_that_match_are_replayed_with_a_confirmation(stage: Stage, guest: Guest) -> None:
@@ -61,9 +60,9 @@ async def test_all_that_match_are_replayed_with_a_confirmation(stage: Stage, gue
     dialog = page.locator("dialog")
     await expect(dialog.locator("h2")).to_have_text("Replay 30 dead letters?")
     await expect(dialog).to_contain_text(f"text data.customer:{customer}")
-    await expect(dialog).to_contain_text("30 fit", timeout=PATIENCE)
+    await expect(dialog).to_contain_text("30 fit")
     await dialog.get_by_role("button", name="Replay 30 dead letters").click()
-    await expect(page.locator(".toast").last).to_contain_text("30 dead letters replayed", timeout=PATIENCE)
+    await expect(page.locator(".toast").last).to_contain_text("30 dead letters replayed")
     await stage.till(state_is(jobs[-1], "completed"))
 
     assert await _is_dead(stage, other), "what does not match is left alone"
@@ -103,7 +102,7 @@ async def test_many_are_discarded_only_after_their_number_was_typed(one_stage: S
     await page.keyboard.type("101")
     await expect(sure).to_be_enabled()
     await sure.click()
-    await expect(page.locator(".toast").last).to_contain_text("101 dead letters discarded", timeout=PATIENCE)
+    await expect(page.locator(".toast").last).to_contain_text("101 dead letters discarded")
 
     assert await asyncio.to_thread(one_stage.do, _dead(one_stage, "typed", 0))
 
@@ -115,7 +114,7 @@ async def test_a_running_job_is_cancelled_by_a_click(stage: Stage, guest: Guest)
     page = await guest("/workers")
     await page.click(f"tr[data-at='queues/data-import/jobs/{job.id}'] [data-act=cancel]")
     await page.get_by_role("button", name="Cancel this job").click()
-    await expect(page.locator(".toast")).to_contain_text("Cancelled", timeout=PATIENCE)
+    await expect(page.locator(".toast")).to_contain_text("Cancelled")
     await stage.till(state_is(job, "failed"))
 
 
@@ -124,25 +123,25 @@ async def test_schedules_groups_and_circuits_are_stopped_and_let_go_on(stage: St
     await asyncio.to_thread(stage.do, app.queue("app-polling").schedules.put("mine", "poll", {"app": "x"}, every=3600))
     page = await guest("/schedules?q=mine")
     await _press(page, "[data-act=pause][data-on=mine]", "mine paused")
-    await expect(page.locator("tbody")).to_contain_text("Paused", timeout=PATIENCE)
+    await expect(page.locator("tbody")).to_contain_text("Paused")
     await _press(page, "[data-act=resume][data-on=mine]", "mine resumed")
     await _press(page, "[data-act=run][data-on=mine]", "mine added to its queue")
     await asyncio.to_thread(stage.do, app.queue("app-polling").schedules.remove("mine"))
 
     page = await guest("/groups?q=org:oakline")
     await _press(page, "[data-act=pause]", "org:oakline paused")
-    await expect(page.locator("tbody .pill")).to_have_text("paused", timeout=PATIENCE)
+    await expect(page.locator("tbody .pill")).to_have_text("paused")
     await _press(page, "[data-act=resume]", "org:oakline resumed")
 
     await asyncio.to_thread(stage.do, app.breakers.trip("mine.example", 600))
     page = await guest("/breakers?q=mine.example")
     await _press(page, "[data-act=reset]", "Circuit mine.example closed")
-    await expect(page.locator("main")).to_contain_text("No circuit matches", timeout=PATIENCE)
+    await expect(page.locator("main")).to_contain_text("No circuit matches")
 
 
 async def _press(page: Page, button: str, told: str) -> None:
     await page.locator(button).first.click()
-    await expect(page.locator(".toast").last).to_contain_text(told, timeout=PATIENCE)
+    await expect(page.locator(".toast").last).to_contain_text(told)
 
 
 async def test_all_of_it_goes_without_a_mouse(stage: Stage, guest: Guest) -> None:
@@ -156,17 +155,17 @@ async def test_all_of_it_goes_without_a_mouse(stage: Stage, guest: Guest) -> Non
     await _tab_to(page, "input[type=search]")
     await page.keyboard.type(customer)
     await page.wait_for_url(f"**/dead?q={customer}")
-    await expect(page.locator("tbody tr")).to_have_count(2, timeout=PATIENCE)
+    await expect(page.locator("tbody tr")).to_have_count(2)
     await _tab_to(page, "tbody input[type=checkbox]")
     await page.keyboard.press("j")
     await page.keyboard.press("r")
-    await expect(page.locator(".toast").last).to_contain_text("1 dead letter replayed", timeout=PATIENCE)
-    await expect(page.locator("tbody tr")).to_have_count(1, timeout=PATIENCE)
+    await expect(page.locator(".toast").last).to_contain_text("1 dead letter replayed")
+    await expect(page.locator("tbody tr")).to_have_count(1)
     await _tab_to(page, "[data-act=replay][data-all]")
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("button", name="Replay this dead letter")).to_be_focused()
     await page.keyboard.press("Enter")
-    await expect(page.locator("main")).to_contain_text("No dead letter matches", timeout=PATIENCE)
+    await expect(page.locator("main")).to_contain_text("No dead letter matches")
     await stage.till(state_is(one, "completed"))
     await stage.till(state_is(two, "completed"))
 
@@ -187,7 +186,7 @@ async def test_at_the_width_of_a_phone_the_acts_are_within_reach(one_stage: Stag
     page = await guest("/schedules?q=phone", size=PHONE, has_touch=True)
     await page.get_by_role("button", name="More of phone").tap()
     await page.locator("tr.more [data-act=pause]").tap()
-    await expect(page.locator(".toast")).to_contain_text("phone paused", timeout=PATIENCE)
+    await expect(page.locator(".toast")).to_contain_text("phone paused")
     await asyncio.to_thread(one_stage.do, one_stage.app.queue("app-polling").schedules.remove("phone"))
 
 
@@ -198,7 +197,7 @@ async def test_what_the_store_refuses_is_told_and_put_back(one_stage: Stage, gue
     await asyncio.to_thread(one_stage.do, one_stage.app.dead_letters.discard([f"billing/{job.id}"]))
     await page.click("tbody [data-act=replay]")
 
-    await expect(page.locator(".toast").last).to_contain_text("could not be", timeout=PATIENCE)
+    await expect(page.locator(".toast").last).to_contain_text("could not be")
 
 
 async def test_who_may_only_look_sees_no_buttons(one_stage: Stage, guest: Guest) -> None:

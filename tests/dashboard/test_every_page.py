@@ -59,9 +59,9 @@ async def test_what_happens_in_the_store_reaches_an_open_page(stage: Stage, gues
     before = int(await cell.inner_text())
     queue = stage.app.queue("storefront-sync")
     job = await asyncio.to_thread(stage.do, queue.add("sync_orders", {"org": "x"}, group="org:kestrel"))
-    await expect(cell).to_have_text(str(before + 1), timeout=30_000)
+    await expect(cell).to_have_text(str(before + 1))
     await asyncio.to_thread(stage.do, job.remove())
-    await expect(cell).to_have_text(str(before), timeout=30_000)
+    await expect(cell).to_have_text(str(before))
 
 
 async def test_the_caption_of_a_chart_counts_the_minute_that_is_not_drawn(one_stage: Stage, guest: Guest) -> None:

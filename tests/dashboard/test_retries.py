@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from tests.dashboard.guests import BROWSED, Guest
 from tests.dashboard.seed import mended
 from tests.dashboard.stage import Stage
-from tests.dashboard.test_acts import PATIENCE, state_is
+from tests.dashboard.test_acts import state_is
 from toril import Job
 
 pytestmark = BROWSED
@@ -32,7 +32,7 @@ async def test_a_failed_job_is_retried_by_a_click(stage: Stage, guest: Guest) ->
     (job,) = await failed(stage, "one", 1)
     page = await guest(f"/queues/email/jobs/{job.id}")
     await page.locator("[data-act=retry]").first.click()
-    await expect(page.locator(".toast").last).to_contain_text("1 job retried", timeout=PATIENCE)
+    await expect(page.locator(".toast").last).to_contain_text("1 job retried")
     await stage.till(state_is(job, "completed"))
 
 
@@ -44,7 +44,7 @@ async def test_all_that_match_are_retried_with_a_confirmation(stage: Stage, gues
     dialog = page.locator("dialog")
     await expect(dialog.locator("h2")).to_contain_text("12")
     await dialog.locator("button[value=ok]").click()
-    await expect(page.locator(".toast").last).to_contain_text("12 jobs retried", timeout=PATIENCE)
+    await expect(page.locator(".toast").last).to_contain_text("12 jobs retried")
     for job in jobs:
         await stage.till(state_is(job, "completed"))
 
