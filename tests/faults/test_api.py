@@ -63,6 +63,16 @@ def test_on_loopback_strangers_look_and_only_the_printed_link_lets_them_act(data
     assert (acted[0], int(code[1])) == (200, port)
 
 
+@pytest.mark.covers("B77")
+def test_the_sign_in_link_is_printed_at_any_log_level(database: Path, tmp_path: Path) -> None:
+    quiet = ("--http", "127.0.0.1:0", "--log-level", "error")
+    with fleet(f"sqlite:///{database}", tmp_path, *quiet, **WEB) as run:
+        until(lambda: run.said("/sign-in?code="), "a link is printed", timeout=SLOW)
+        printed = [line for line in run.log.read_text().splitlines() if "/sign-in?code=" in line]
+
+    assert [line.partition(",")[0] for line in printed] == ["To act in the dashboard"]
+
+
 def test_a_token_lets_programs_on_the_same_machine_act(database: Path, tmp_path: Path) -> None:
     with fleet(f"sqlite:///{database}", tmp_path, "--http", "127.0.0.1:0", **WEB, TORIL_HTTP_TOKEN=TOKEN) as run:
         port = port_of(run)

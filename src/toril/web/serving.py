@@ -1,7 +1,9 @@
 """HTTP beside a supervisor: the probes, open to everyone, and the API for those who may use it."""
 
+import sys
 from asyncio import CancelledError, Event, create_task
 from collections.abc import Awaitable, Callable, Sequence
+from logging import INFO
 from typing import Final
 
 from starlette.responses import PlainTextResponse, Response
@@ -79,7 +81,13 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
 
 
 def _tell_link(link: str) -> None:
-    log.info("to act in the dashboard, sign in with this link (once, within %s minutes): %s", CODE_MINUTES, link)
+    """A log level that hides the line does not hide the link: nobody could act without it."""
+    text = f"sign in with this link (once, within {CODE_MINUTES} minutes): {link}"
+    if log.isEnabledFor(INFO):
+        log.info("to act in the dashboard, %s", text)
+    else:
+        sys.stderr.write(f"To act in the dashboard, {text}\n")
+        sys.stderr.flush()
 
 
 def _app(supervisor: Supervisor) -> App:
