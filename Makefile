@@ -48,13 +48,13 @@ servers: ## Install what the tests start for themselves: redis-server, PostgreSQ
 
 $(NODE)/node_modules/.installed: $(NODE)/package.json $(NODE)/package-lock.json
 	@node -e 'process.exit(Number(parseInt(process.versions.node) < 20))' 2> /dev/null || \
-		{ echo "Node 20 or newer is needed for the tests with BullMQ: install it from nodejs.org, or your system's nodejs."; exit 1; }
+		{ echo "Node 20 or newer is needed for the tests with BullMQ and pyright: install it from nodejs.org, or your system's nodejs."; exit 1; }
 	@command -v npm > /dev/null || { echo "npm is missing: as root, run  apt-get install npm"; exit 1; }
 	cd $(NODE) && npm ci --ignore-scripts --loglevel=error
 	@touch $@
 
 .PHONY: node
-node: $(NODE)/node_modules/.installed ## Install what the tests with BullMQ for Node need
+node: $(NODE)/node_modules/.installed ## Install what the tests run on Node: BullMQ, and the type checker pyright
 
 .PHONY: test
 test: setup servers node lint types ## What a change needs to be green: lint, types, and the tests of every layer

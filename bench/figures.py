@@ -49,11 +49,13 @@ end
 
 
 def recording() -> str:
-    """The part of the exchange's script that records."""
-    pattern = r"local function noted\(\)\n.*?function figures\.flush\(\).*?\n  end\nend\n"
-    found = re.search(pattern, script("exchange").source, re.DOTALL)
-    assert found is not None
-    return found[0]
+    """The parts of the exchange's script that record, and what they call."""
+    patterns = (
+        r"local function as_number\(.*?\nend\n",
+        r"local function noted\(\)\n.*?function figures\.flush\(\).*?\n  end\nend\n",
+    )
+    found = [re.search(pattern, script("exchange").source, re.DOTALL) for pattern in patterns]
+    return "".join(part[0] for part in found if part is not None)
 
 
 async def spent(engine: RedisEngine) -> float:

@@ -48,7 +48,9 @@ PAGES = (
     "/api/v1/queues/completed/metrics?range=7d",
     "/metrics", "/api/v1/openapi.json",
     "/", "/queues/waiting", "/queues/failed", "/queues/failed?state=failed", "/dead", "/dead?q=user", "/workers",
-    "/schedules", "/flows", "/groups", "/breakers", "/audit", "/find?q=77", "/queues/failed?state=failed&q=error:user",
+    "/schedules", "/flows", "/flows?show=ended", "/groups", "/breakers", "/audit", "/audit?q=nothing", "/find?q=77",
+    "/find?q=nothing+has+this", "/find?q=error:user+7", "/find?q=group:nobody", "/queues/failed?names=all",
+    "/queues/failed?state=failed&q=error:user",
 )  # fmt: skip
 
 _numbers = count()
@@ -122,6 +124,7 @@ def _endpoints(job: str, letter: str) -> Iterator[str]:
         if endpoint.method == "GET":
             path = endpoint.path.replace("/dead-letters/{id}", f"/dead-letters/{letter}")
             path = path.replace("{queue}", "failed").replace("/jobs/{id}", f"/jobs/{job}").replace("{id}", "nightly")
+            path += "?q=nothing+has+this" if path == "/search" else ""
             yield "/api/v1" + path.replace("{worker}", "worker-1").replace("{group}", "none").replace("{key}", "none")
 
 

@@ -69,8 +69,10 @@ _THOROUGH: Final = (
     "tests/web/test_schema.py",
     "tests/web/test_strangers.py::test_nothing_that_a_stranger_sends",
     "tests/worker/test_lease_table.py::test_a_bug",
+    "tests/worker/test_signal_paths.py::test_a_bug",
     "tests/worker/test_stop_requests.py::test_a_bug",
     "tests/worker/test_supervised_leases.py::test_a_bug",
+    "tests/worker/test_supervisor_connection.py::test_a_bug",
     "tests/worker/test_supervisor_messages.py::test_a_bug",
 )
 _QUICK: Final = (

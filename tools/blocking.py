@@ -14,15 +14,16 @@ TARGET = ROOT / "sync.py"
 
 HEAD = '''"""`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `searching.py`, `schedule.py`,
-`groups.py` and `job.py`: change those.
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `searching.py`, `task.py`,
+`schedule.py`, `groups.py` and `job.py`: change those.
 """
 
 {imports}
 
-__all__ = ["SyncGroups", "SyncJob", "SyncQueue", "SyncSchedules"]
+__all__ = ["SyncGroups", "SyncJob", "SyncQueue", "SyncSchedules", "SyncTask"]
 
 T = TypeVar("T")
+D = TypeVar("D", contravariant=True)
 R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 
@@ -65,9 +66,31 @@ class SyncQueue:
         """The groups of this queue: to look at, to pause, and to give limits at run time."""
         return SyncGroups(self._queue.groups, self._run)
 
-    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
-        """A job made ready and checked, to be added later or with others."""
-        return self._queue.new(job, data, **options)
+    @overload
+    def task(self, handler: HandlerOf[T, R]) -> "SyncTask[T, R]": ...
+
+    @overload
+    def task(self, handler: RawHandler[R]) -> "SyncTask[Any, R]": ...
+
+    def task(self, handler: Any) -> "SyncTask[Any, Any]":
+        """One of this queue's handlers, bound to it; see `Queue.task`."""
+        return SyncTask(self._queue.task(handler), self._run)
+
+    def _sync(self, job: Job[S]) -> SyncJob[S]:
+        return SyncJob(job, self._run)
+
+
+class SyncTask(Generic[D, R]):
+    """A task, for code that blocks; see `Task`."""
+
+    def __init__(self, task: Task[D, R], run: Run) -> None:
+        self._task = task
+        self._run = run
+
+    def __repr__(self) -> str:
+        return repr(self._task)
+
+{task}
 
     def _sync(self, job: Job[S]) -> SyncJob[S]:
         return SyncJob(job, self._run)
@@ -100,7 +123,10 @@ class SyncGroups:
 FIELDS = {"id": "str", "name": "str", "data": "Any", "added": "bool", "outcome": "AddOutcome"}
 NOT_TWINNED = {
     "queue", "sync", "store", "listeners", "call", "name", "schedules", "groups", "redaction", "row", "run_rows",
+    "task",
 }  # fmt: skip
+
+AS_THEY_ARE = {"new"}  # methods that do not wait for anything
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -122,12 +148,14 @@ def twin(method: Method, inner: str) -> str:
     """One property or method of the blocking class; nothing for what has no twin."""
     if decorated(method, "property") and not decorated(method, "abstractmethod"):
         return _property(method.name, _annotation(method), inner, ast.get_docstring(method))
-    if not isinstance(method, ast.AsyncFunctionDef):
+    if not isinstance(method, ast.AsyncFunctionDef) and method.name not in AS_THEY_ARE:
         return ""
-    signature = f"def {method.name}({ast.unparse(method.args)}) -> {_annotation(method)}:"
+    arguments = ast.unparse(method.args).replace("'Task[None, R]'", '"SyncTask[None, R]"')
+    signature = f"def {method.name}({arguments}) -> {_annotation(method)}:"
     if decorated(method, "overload"):
         return f"    @overload\n    {signature} ...\n"
-    call = f"self._run(self.{inner}.{method.name}({_passed(method.args)}))"
+    call = f"self.{inner}.{method.name}({_passed(method.args)})"
+    call = f"self._run({call})" if isinstance(method, ast.AsyncFunctionDef) else call
     return f"    {signature}\n{_documented(ast.get_docstring(method))}        {_answer(_annotation(method), call)}\n"
 
 
@@ -169,6 +197,7 @@ _MADE = {
     "SyncJob[Any]": "return self._sync({call})",
     "SyncJob[Any] | None": "job = {call}\n        return None if job is None else self._sync(job)",
     "list[SyncJob[Any]]": "return [self._sync(job) for job in {call}]",
+    "list[SyncJob[R]]": "return [self._sync(job) for job in {call}]",
     "Page[SyncJob[Any]]": "page = {call}\n"
     "        return Page(tuple(self._sync(job) for job in page.items), page.cursor)",
     "Found[SyncJob[Any]]": "page = {call}\n"
@@ -176,26 +205,29 @@ _MADE = {
 }
 
 
-IMPORTS = """from collections.abc import Callable, Coroutine, Iterable
+IMPORTS = """from collections.abc import Iterable
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
-from toril.context import JobContext, SyncJobContext
+from toril.context import HandlerOf, RawHandler
 from toril.groups import GroupOptions, QueueGroups
-from toril.job import Job
+from toril.job import Cancelling, Job
 from toril.metrics import QueueMetrics
 from toril.model import AddOutcome, Counts, Found, GroupLimits, Page, RateLimit, Usage
-from toril.records import GroupView, JobDetails, QueueEvent, QueueSettings, RunRecord, ScheduleRecord, WorkerInfo
-from toril.policy.search import JobFilter
+from toril.records import AttemptError, CancelCounts, GroupView, JobDetails, QueueEvent, QueueSettings, RunRecord
+from toril.records import JobStack, QueueDeclaration, ScheduleRecord
+from toril.records import WorkerInfo
+from toril.policy.search import EndingName, JobFilter
 from toril.searching import PATIENCE, Counted, Failures, StateName
 from toril.policy.figures import Range
-from toril.policy.retry import Seconds
+from toril.durations import Duration
 from toril.queue import Item, Planned, Queue
 from toril.schedule import QueueSchedules, Timing
 from toril.states import State
+from toril.task import Task
 from toril.why import Explanation"""
 
 
@@ -207,9 +239,11 @@ def written() -> str:
     queue += [twin(method, "_queue") for method in methods("queue.py", "Queue")]
     queue += [twin(method, "_queue") for method in methods("operations.py", "QueueOperations")]
     queue += [twin(method, "_queue") for method in methods("searching.py", "QueueSearch")]
+    task = [_property("name", "str", "_task")]
+    task += [twin(method, "_task") for method in methods("task.py", "Task")]
     schedules = [twin(method, "_schedules") for method in methods("schedule.py", "QueueSchedules")]
     groups = [twin(method, "_groups") for method in methods("groups.py", "QueueGroups")]
-    parts = {"job": job, "queue": queue, "schedules": schedules, "groups": groups}
+    parts = {"job": job, "queue": queue, "task": task, "schedules": schedules, "groups": groups}
     return HEAD.format(imports=IMPORTS, **{name: "\n".join(filter(None, each)) for name, each in parts.items()})
 
 

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import click
 
+from toril.cli.examples import EXAMPLES
 from toril.cli.main import Commands
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 _HEAD = """# Commands
 
-Made from the commands themselves by `make reference`. Those that look at a store take it from `--url` or `$TORIL_URL`,
+Made from the commands themselves by `make reference`. Those that look at a store take it from an app (`-A jobs:app` or
+`$TORIL_APP`), else from its URL (`--url` or `$TORIL_URL`), else it is `toril.db` in the current folder; `--url` wins
+over `$TORIL_APP`. With an app, they know what its code says of payloads, limits and `redact`, and import it. They
 print tables for people and, with `--json`, one object a line for programs. What destroys asks first, unless `--yes`
 says so. Every option of `toril run` and of `toril reaper` is also a variable: `--max-jobs` is `TORIL_MAX_JOBS`.
 
@@ -27,6 +30,15 @@ says so. Every option of `toril run` and of `toril reaper` is also a variable: `
 | 3 | it would destroy something, there is no terminal to ask at, and nobody said `--yes` |
 | 130 | interrupted by Ctrl-C |
 | 141 | nobody reads the output any more |
+
+Your shell can complete commands, options, and the names of queues, jobs, schedules and workers, for which it asks the
+store:
+
+```sh
+eval "$(_TORIL_COMPLETE=bash_source toril)"    # in ~/.bashrc
+eval "$(_TORIL_COMPLETE=zsh_source toril)"     # in ~/.zshrc
+_TORIL_COMPLETE=fish_source toril | source     # in ~/.config/fish/completions/toril.fish
+```
 
 An error that nobody foresaw is one line too, which says that it is a bug and where to report it;
 `toril --debug COMMAND` shows the traceback.
@@ -56,6 +68,7 @@ def _lines(command: click.Command, ctx: click.Context, depth: int) -> Iterator[s
     yield f"{'#' * depth} {ctx.command_path}\n\n```\n{usage}\n```\n"
     if command.help:
         yield " ".join(command.help.split("\f")[0].split()) + "\n"
+    yield "```sh\n" + "\n".join(EXAMPLES[ctx.command_path]) + "\n```\n"
     options = [record for param in command.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
     rows = [(name, text) for name, text in options if text and not name.endswith("--help")]
     if rows:

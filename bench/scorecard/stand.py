@@ -154,7 +154,7 @@ class _Stand:
             case strike if strike in LINK:
                 await self._proxies[blow.of(len(self._proxies))].struck(blow)
             case _:
-                await self._server.struck(blow)
+                self._struck[blow.strike.name] -= not await self._server.struck(blow)
 
     async def _all_still(self, seconds: float) -> None:
         async with self._still:

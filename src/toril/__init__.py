@@ -7,10 +7,12 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from toril.adding import AddOptions
     from toril.app import App
-    from toril.context import JobContext, SyncJobContext
+    from toril.context import FailedChild, JobContext, SyncJobContext
+    from toril.durations import Duration
     from toril.engine import connect
     from toril.errors import (
         AddUncertain,
+        ChildrenFailed,
         Closed,
         EngineFull,
         EngineRefused,
@@ -45,23 +47,53 @@ if TYPE_CHECKING:
     from toril.history import Gap
     from toril.http import raise_for_status
     from toril.job import Job
-    from toril.model import Dedup, Finding, GroupLimits, Keep, RateLimit, Repaired, Severity
+    from toril.metrics import QueueMetrics
+    from toril.model import (
+        Counts,
+        Dedup,
+        Failure,
+        Finding,
+        Found,
+        GroupLimits,
+        JobRef,
+        Keep,
+        Page,
+        RateLimit,
+        Repaired,
+        Severity,
+    )
     from toril.policy.breaker import Breaker
     from toril.policy.letters import LetterFilter
     from toril.policy.retry import Exponential, Fixed, Retry, Strategy
     from toril.policy.search import JobFilter
-    from toril.queue import Queue
-    from toril.records import DeadLetter, GroupView
+    from toril.queue import Planned, Queue
+    from toril.records import (
+        AttemptError,
+        CircuitRecord,
+        DeadLetter,
+        GroupView,
+        JobDetails,
+        QueueDeclaration,
+        QueueEvent,
+        QueueSettings,
+        RetryDelay,
+        RunRecord,
+        ScheduleRecord,
+        WorkerInfo,
+    )
     from toril.result import Result
     from toril.states import State
-    from toril.sync import SyncJob, SyncQueue
+    from toril.sync import SyncJob, SyncQueue, SyncTask
+    from toril.task import Task
     from toril.why import Explanation
 
 # name -> module. Imported on first use, so that `import toril` costs next to nothing.
 _WHERE = {
     "App": "toril.app",
+    "FailedChild": "toril.context",
     "JobContext": "toril.context",
     "SyncJobContext": "toril.context",
+    "Duration": "toril.durations",
     "connect": "toril.engine",
     **dict.fromkeys(("Flow", "Tree", "chain", "gather"), "toril.flow"),
     "handler": "toril.handlers",
@@ -70,14 +102,15 @@ _WHERE = {
     "Breaker": "toril.policy.breaker",
     "JobFilter": "toril.policy.search",
     "LetterFilter": "toril.policy.letters",
+    "Planned": "toril.queue",
     "Queue": "toril.queue",
     "Result": "toril.result",
     "raise_for_status": "toril.http",
     **dict.fromkeys(("Exponential", "Fixed", "Retry", "Strategy"), "toril.policy.retry"),
     **dict.fromkeys(
         (
-            "AddUncertain", "Closed", "EngineFull", "EngineRefused", "EngineUnavailable", "EngineUnusable",
-            "HandlerError", "InvalidName",
+            "AddUncertain", "ChildrenFailed", "Closed", "EngineFull", "EngineRefused", "EngineUnavailable",
+            "EngineUnusable", "HandlerError", "InvalidName",
             "InvalidOption", "InvalidPayload", "JobCancelled", "JobFailed", "LeaseLost", "NotFound",
             "NotSerializable", "PartialAdd", "PayloadTooLarge", "PermanentError", "QueueFull", "RateLimited",
             "ResultGone", "Snooze", "TorilError", "TransientError", "Undecodable", "UnknownQueue", "UsageError",
@@ -85,18 +118,26 @@ _WHERE = {
         ),
         "toril.errors",
     ),
-    "Dedup": "toril.model",
-    "DeadLetter": "toril.records",
-    "Finding": "toril.model",
-    "Keep": "toril.model",
-    "Repaired": "toril.model",
-    "Severity": "toril.model",
-    "GroupLimits": "toril.model",
-    "GroupView": "toril.records",
-    "RateLimit": "toril.model",
+    **dict.fromkeys(
+        (
+            "Counts", "Dedup", "Failure", "Finding", "Found", "GroupLimits", "JobRef", "Keep", "Page", "RateLimit",
+            "Repaired", "Severity",
+        ),
+        "toril.model",
+    ),
+    **dict.fromkeys(
+        (
+            "AttemptError", "CircuitRecord", "DeadLetter", "GroupView", "JobDetails", "QueueDeclaration", "QueueEvent",
+            "QueueSettings", "RetryDelay", "RunRecord", "ScheduleRecord", "WorkerInfo",
+        ),
+        "toril.records",
+    ),
+    "QueueMetrics": "toril.metrics",
     "State": "toril.states",
     "SyncJob": "toril.sync",
     "SyncQueue": "toril.sync",
+    "SyncTask": "toril.sync",
+    "Task": "toril.task",
     "AddOptions": "toril.adding",
     "Gap": "toril.history",
     "JobEvent": "toril.events",
@@ -108,19 +149,27 @@ __all__ = [
     "AddOptions",
     "AddUncertain",
     "App",
+    "AttemptError",
     "Breaker",
+    "ChildrenFailed",
+    "CircuitRecord",
     "Closed",
+    "Counts",
     "DeadLetter",
     "Dedup",
+    "Duration",
     "EngineFull",
     "EngineRefused",
     "EngineUnavailable",
     "EngineUnusable",
     "Explanation",
     "Exponential",
+    "FailedChild",
+    "Failure",
     "Finding",
     "Fixed",
     "Flow",
+    "Found",
     "Gap",
     "GroupLimits",
     "GroupView",
@@ -131,25 +180,36 @@ __all__ = [
     "Job",
     "JobCancelled",
     "JobContext",
+    "JobDetails",
     "JobEvent",
     "JobFailed",
     "JobFilter",
+    "JobRef",
     "Keep",
     "LeaseLost",
     "LetterFilter",
     "NotFound",
     "NotSerializable",
+    "Page",
     "PartialAdd",
     "PayloadTooLarge",
     "PermanentError",
+    "Planned",
     "Queue",
+    "QueueDeclaration",
+    "QueueEvent",
     "QueueFull",
+    "QueueMetrics",
+    "QueueSettings",
     "RateLimit",
     "RateLimited",
     "Repaired",
     "Result",
     "ResultGone",
     "Retry",
+    "RetryDelay",
+    "RunRecord",
+    "ScheduleRecord",
     "Severity",
     "Snooze",
     "State",
@@ -157,6 +217,8 @@ __all__ = [
     "SyncJob",
     "SyncJobContext",
     "SyncQueue",
+    "SyncTask",
+    "Task",
     "TorilError",
     "TransientError",
     "Tree",
@@ -164,6 +226,7 @@ __all__ = [
     "UnknownQueue",
     "UsageError",
     "WorkerEvent",
+    "WorkerInfo",
     "WrongState",
     "__version__",
     "chain",

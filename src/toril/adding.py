@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from toril.codec import Serializer, encode
+from toril.durations import Duration, milliseconds
 from toril.errors import InvalidName, InvalidOption, shown
 from toril.model import (
     KEEP_ALL,
@@ -25,7 +26,7 @@ from toril.model import (
     ms_of,
 )
 from toril.policy.breaker import Breaker
-from toril.policy.retry import Exponential, Fixed, Retry, Seconds, Strategy, Waiting, milliseconds
+from toril.policy.retry import Exponential, Fixed, Retry, Strategy, Waiting
 from toril.policy.strategies import BackoffStrategy, check_known
 
 __all__ = [
@@ -62,7 +63,7 @@ class QueueOptions:
     max_stalls: int = 1
     max_waiting: int | None = None
     groups: GroupLimits | None = None
-    priority_first: bool = False
+    priority_first: bool | None = None
     keep_completed: Keep
     keep_failed: Keep
     unknown: Unknown = "fail"
@@ -78,7 +79,7 @@ class QueueOptions:
 class WaitOptions(TypedDict, total=False):
     """What can be asked for one job whose result is awaited at once."""
 
-    delay: Seconds
+    delay: Duration
     at: datetime
     priority: int
     lifo: bool
@@ -86,10 +87,10 @@ class WaitOptions(TypedDict, total=False):
     attempts: int
     backoff: Waiting | str
     retry: Retry
-    expires: Seconds
+    expires: Duration
     keep_completed: Keeping
     keep_failed: Keeping
-    result_ttl: Seconds
+    result_ttl: Duration
     metadata: Mapping[str, Any]
     breaker: str
     subject: str
@@ -97,10 +98,12 @@ class WaitOptions(TypedDict, total=False):
 
 
 class AddOptions(WaitOptions, total=False):
-    """What can be asked for one job. Times are seconds or `timedelta`."""
+    """The options of one job, for annotations of your own; `Queue.add` explains each."""
 
-    timeout: Seconds
+    timeout: Duration
     dedup: Dedup
+    once: str
+    for_: Duration
 
 
 _KNOWN = tuple(AddOptions.__annotations__)
@@ -170,11 +173,23 @@ def content_key(name: str, data: str) -> str:
 
 def _dedup(options: AddOptions, name: str, data: str) -> Dedup | None:
     dedup = options.get("dedup")
+    if options.get("once") is not None or options.get("for_") is not None:
+        return _once(options)
     if dedup is None:
         return None
     if not isinstance(dedup, Dedup):
         raise InvalidOption(f"dedup must be a Dedup(key, ttl, mode), not {shown(dedup)}")
     return dedup if dedup.key is not None else Dedup(content_key(name, data), dedup.ttl, dedup.mode)
+
+
+def _once(options: AddOptions) -> Dedup:
+    """The key of a job that is not to be added again for a time, whatever becomes of it."""
+    key, how_long = options.get("once"), options.get("for_")
+    if options.get("dedup") is not None:
+        raise InvalidOption("once and dedup exclude each other: a Dedup(key, ttl) says the same")
+    if key is None or how_long is None:
+        raise InvalidOption("once and for_ go together: once='order-7', for_='1d'")
+    return Dedup(key, milliseconds("for_", how_long, 1) / 1000)
 
 
 def as_keep(what: str, keep: object) -> Keep:

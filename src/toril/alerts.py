@@ -11,13 +11,13 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from toril.clock import Clock
 from toril.delivery import Delivery
+from toril.durations import Duration, milliseconds
 from toril.engine import Store
 from toril.errors import InvalidOption, TorilError, shown
-from toril.events import Events, JobEvent, WorkerEvent
+from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent
 from toril.logs import log
-from toril.model import BURIED, Ending, whole
+from toril.model import Ending, whole
 from toril.policy.retention import RUNS
-from toril.policy.retry import Seconds, milliseconds
 from toril.policy.watching import Durations, Tally
 from toril.queue import Queue
 
@@ -58,15 +58,24 @@ Sink: TypeAlias = Callable[[Alert], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRules:
-    """What to tell: of each job its first failure, and that it failed for good; of a queue that more than `threshold`
-    of its jobs failed within `window` seconds, over the whole fleet; that `in_a_row` jobs about one subject did; that
-    more than `stall_rate` of its runs stalled; that one run in twenty takes longer than `lease_share` of the lease. All
-    but the first two once in the fleet, and again after `cooldown`. Rates need at least `minimum` runs to speak."""
+    """Which alerts there are: the first failure of each job and its failure for good, told by the process that ran it;
+    and of a queue what the options say, told once in the fleet.
+
+    Args:
+        kinds: The kinds that are told; all by default.
+        threshold: Tell when more than this many jobs of a queue failed for good within `window`.
+        window: The time within which failures, stalls and durations are counted.
+        cooldown: How long it takes until the same is told again.
+        in_a_row: Tell when this many jobs about one subject failed in a row.
+        stall_rate: Tell when more than this share of the runs stalled.
+        lease_share: Tell when one run in twenty takes longer than this share of the lease.
+        minimum: How many runs there have to be before shares are told.
+    """
 
     kinds: frozenset[AlertKind] = frozenset(AlertKind)
     threshold: int = 100
-    window: Seconds = 300
-    cooldown: Seconds = 3600
+    window: Duration = 300
+    cooldown: Duration = 3600
     in_a_row: int = 10
     stall_rate: float = 0.05
     lease_share: float = 0.5
@@ -174,7 +183,7 @@ class Alerts:
     async def _stalled(self, event: JobEvent) -> None:
         figures, now = self._of(event.queue), self._clock().now()
         figures.stalls.add(now)
-        if event.error is not None:  # it was the last time
+        if event.error == STALLED_OUT:
             await self._stalled_out(event)
         stalls, runs = figures.stalls.count(now), figures.runs.count(now)
         if stalls + runs >= self._rules.minimum and stalls > self._rules.stall_rate * (stalls + runs):
@@ -182,15 +191,13 @@ class Alerts:
             await self._once(Alert(kind=AlertKind.STALLS, text=text, queue=event.queue, count=stalls))
 
     async def _stalled_out(self, event: JobEvent) -> None:
-        """Who finds a lost job knows its id only; its run record tells the rest, and whether it was to be cancelled."""
+        """Who finds a lost job knows its id only; its run record tells the rest."""
         try:
             runs = (await self._home.store.runs(event.queue, Ending.FAILED, limit=RUNS)).items
         except TorilError as error:
             log.warning("what job %s of %s was is not known: %s", event.job_id, event.queue, error)
             runs = ()
         run = next((run for run in runs if run.id == event.job_id), None)
-        if run is not None and run.cause not in BURIED:
-            return
         if run is not None:
             event = replace(event, job_name=run.name, subject=run.subject)
         await self._exhausted(f"job {event.job_id} of {event.queue} {event.error}", event)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, nullcontext
@@ -15,8 +16,10 @@ from toril.alerts import Alerts
 from toril.calls import Caller
 from toril.clock import SYSTEM, Clock
 from toril.codec import Serializer
+from toril.context import HandlerOf, RawHandler
 from toril.crew import Crew
 from toril.declaring import UNSAID, check_not_dead_letters, checked, renewal
+from toril.durations import Duration, milliseconds
 from toril.engine import Durability, Store
 from toril.errors import Closed, InvalidOption, UsageError, shown
 from toril.events import Events
@@ -25,11 +28,11 @@ from toril.flow import Flowing
 from toril.logs import watch
 from toril.middleware import Middleware
 from toril.model import Call, GroupLimits, RateLimit
-from toril.names import check_chosen_worker_name, check_label, check_prefix, check_queue_name
+from toril.names import check_app_name, check_chosen_worker_name, check_label, check_prefix, check_queue_name
 from toril.opening import connected, opened_or_stopped
-from toril.plan import GRACE, HANG_TIMEOUT, Plan, Poller, function, last, worker_name
+from toril.plan import GRACE, HANG_TIMEOUT, Plan, Poller, app_name, function, last, worker_name
 from toril.policy.breaker import Breaker
-from toril.policy.retry import Retry, Seconds, milliseconds
+from toril.policy.retry import Retry
 from toril.policy.strategies import BUILT_IN, BackoffStrategy
 from toril.portal import Portal
 from toril.queue import Queue
@@ -61,13 +64,31 @@ DEFAULT_URL = "sqlite:///toril.db"
 
 
 class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
-    """Declares queues, handlers and hooks. `async with app:` opens it for producing; `await app.run()` is a worker."""
+    """Declares queues, handlers and hooks. `async with app:` opens it for producing; `await app.run()` is a worker.
+
+    Args:
+        url: Where the store is: `redis://…`, `sqlite:///jobs.db` or `memory://`. Without one, what `$TORIL_URL` says,
+            else `sqlite:///toril.db`.
+        prefix: What all keys begin with, on Redis. Apps with different prefixes do not see each other.
+        durability: `"replicated"`: an add returns once replicas have confirmed it, on Redis.
+        lifespan: A context manager, called with the app, that opens what a worker process needs. What it yields is
+            `ctx.state`.
+        clock: Another clock than the system's, for tests.
+        redact: A function that takes secrets out of payloads, results and errors before they are shown.
+        outbox: The database of your application, `postgresql://…` or `sqlite:///app.db`, from whose outbox the workers
+            bring jobs into the store.
+        name: Whose schedules those are that its code declares; the module that makes the app if none is given.
+        dead_letter_queue: The queue in which BullMQ's libraries see the dead letters, on Redis; `dead-letter` if none
+            is given.
+    """
 
     def __init__(
         self, url: str | None = None, *, prefix: str = "bull", durability: Durability | None = None,
         lifespan: Lifespan | None = None, clock: Clock = SYSTEM, redact: Redact | None = None,
-        outbox: str | None = None,
+        outbox: str | None = None, name: str | None = None, dead_letter_queue: str | None = None,
     ) -> None:  # fmt: skip
+        made_in = sys._getframe(1).f_globals.get("__name__", "__main__")  # noqa: SLF001 - as namedtuple and logging do
+        self.name = app_name(made_in) if name is None else check_app_name(name)
         self.url = (os.environ.get("TORIL_URL") or DEFAULT_URL) if url is None else url
         self.prefix = check_prefix(prefix)
         self.outbox_url = checked_outbox(outbox)
@@ -79,8 +100,9 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         self._plan, self._alerts = Plan(), list[Alerts]()
         self._strategies: dict[str, BackoffStrategy] = dict(BUILT_IN)
         self._caller = Caller(f"{worker_name(clock)}/app", clock)
-        self._durability = durability
-        self._store: Store = connected(self.url, clock, self.prefix, durability, given=url is not None)
+        self._terms = (durability, dead_letter_queue)
+        self._store: Store = connected(self.url, clock, self.prefix, *self._terms, given=url is not None)
+        self.dead_letter_queue = self._store.dead_letter_queue
         self._given, self._users = False, 0
         self._process: Process | None = None
         self._portal: Portal | None = None
@@ -90,6 +112,12 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
 
     def __repr__(self) -> str:
         return f"<App on {self._store!r}>"
+
+    @property
+    def named_letters(self) -> str | None:
+        """The queue for the dead letters that the code names, beside the URL; for the supervisor, who opens the store
+        by itself."""
+        return self._terms[1]
 
     @property
     def events(self) -> Events:
@@ -104,15 +132,15 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         handlers: "Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]] | None" = None,
         *,
         concurrency: int = 1,
-        lease: Seconds = 30.0,
-        renew: Seconds | None = None,
+        lease: Duration = 30.0,
+        renew: Duration | None = None,
         retry: Retry = Retry(),
-        timeout: Seconds | None = None,
+        timeout: Duration | None = None,
         rate_limit: RateLimit | None = None,
         max_stalls: int = 1,
         max_waiting: int | None = None,
         groups: GroupLimits | None = None,
-        priority_first: bool = False,
+        priority_first: bool | None = None,
         keep_completed: Keeping = 0,
         keep_failed: Keeping = 0,
         unknown: Unknown = "fail",
@@ -120,17 +148,43 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         cancellation: bool = True,
         breaker: Breaker | None = None,
         subject: Subject | None = None,
-        target_wait: Seconds = 120.0,
+        target_wait: Duration = 120.0,
         log_level: LogLevel | None = None,
     ) -> Queue:
-        """Declare a queue, or, with nothing but its name, get the one declared before; `app.queues[name]` only gets."""
+        """Declare a queue, or, with nothing but its name, get the one declared before; `app.queues[name]` only gets.
+
+        Args:
+            name: Its name in the store.
+            handlers: A mapping of job names to functions, or a list of functions, which go by their own names.
+            concurrency: How many jobs run at once in each process.
+            lease: How soon the job of a worker that is gone can be taken back. It is no limit on how long jobs run.
+            renew: How often leases are renewed; a third of the lease if not given.
+            retry: How often jobs are tried, how long they wait between attempts, and for which errors.
+            timeout: How long an attempt may take; then it is stopped, and tried again. No limit if not given.
+            rate_limit: How many jobs may start within a time, over the whole fleet.
+            max_stalls: How often a job may lose its worker and run again. With 0, and `attempts=1`, it runs at most
+                once.
+            max_waiting: Refuse adds with `QueueFull` while this many jobs wait.
+            groups: What holds for each group of jobs: concurrency, rate, how many may wait.
+            priority_first: True: jobs with a priority run before those without. False: after them, as in BullMQ. None
+                is the same as False, with a warning in the log where a queue has both.
+            keep_completed: How many completed jobs stay in the store, or a `Keep`. None by default: run records remain.
+            keep_failed: The same for jobs that failed for good. Those that are not kept become dead letters.
+            unknown: What becomes of a job whose name has no handler: `"fail"` it, or `"release"` it to another worker.
+            serializer: An object with `dumps` and `loads`, in place of JSON. Nobody else can read such a queue.
+            cancellation: False: handlers get no signal, and cannot be told to stop.
+            breaker: Pause jobs that would only fail: a circuit breaker.
+            subject: Whom a job is about: a field of its payload, or a function of it.
+            target_wait: How long a job should wait at most, by which scaling and warnings go.
+            log_level: From which level on this queue's jobs are logged, in place of the process's.
+        """
         name = check_queue_name(name)
         given = {key: value for key, value in locals().items() if key not in {"self", "name"}}
         if name in self.queues:
             if given != UNSAID:
                 raise UsageError(f"queue {name!r} is declared already; declare it once, with all its options")
             return self.queues[name]
-        check_not_dead_letters(name)
+        check_not_dead_letters(name, self.dead_letter_queue)
         spelling = self.queues.spelling_of(name) if given == UNSAID else None
         del given["handlers"]
         queue = Queue(self, name, checked(strategies=self._strategies, **given), spelling)
@@ -138,8 +192,9 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         return self.queues.declare(queue)
 
     def schedule(
-        self, schedule_id: str, *, queue: Queue | str, job: Any, data: Any = None, **options: Unpack[Timing]
-    ) -> None:
+        self, schedule_id: str, *, queue: Queue | str, job: HandlerOf[T, Any] | RawHandler[Any] | str,
+        data: T | None = None, **options: Unpack[Timing],
+    ) -> None:  # fmt: skip
         """Declare a recurring job of a queue; see `Queue.schedule`."""
         self.queues[queue if isinstance(queue, str) else queue.name].schedule(schedule_id, job, data, **options)
 
@@ -167,14 +222,20 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
     def poller(self, fn: F) -> F: ...
 
     @overload
-    def poller(self, *, name: str | None = None, elected: bool = False, lease: Seconds = 30.0) -> Callable[[F], F]: ...
+    def poller(self, *, name: str | None = None, elected: bool = False, lease: Duration = 30.0) -> Callable[[F], F]: ...
 
     def poller(
-        self, fn: F | None = None, *, name: str | None = None, elected: bool = False, lease: Seconds = 30.0
+        self, fn: F | None = None, *, name: str | None = None, elected: bool = False, lease: Duration = 30.0
     ) -> F | Callable[[F], F]:
-        """A coroutine function that runs beside the workers for as long as they do, in every worker process. One that
-        raises is started again, at once and then a little later each time; one that returns has finished. An `elected`
-        one runs in one process of the fleet, and `lease` is how soon another takes over when that process is gone."""
+        """Run a coroutine function beside the workers for as long as they run, in every worker process. One that raises
+        is started again, at once and then a little later each time; one that returns has finished.
+
+        Args:
+            fn: The function, where it is declared without options.
+            name: What it is called in logs and in `/health`; the name of the function if not given.
+            elected: Run it in one process of the fleet.
+            lease: How soon another process takes over from one that is gone.
+        """
         term = milliseconds("lease", lease, 1000) / 1000
 
         def declare(function_: F) -> F:
@@ -241,7 +302,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
                 shared = self._given or self.url.startswith("memory:")
                 store = self._store
                 if not shared:
-                    store = connected(self.url, self._clock, self.prefix, self._durability, given=True)
+                    store = connected(self.url, self._clock, self.prefix, *self._terms, given=True)
                 caller = Caller(f"{worker_name(self._clock)}/sync", self._clock)
                 self._portal = Portal(store, self._leave if shared else store.close, caller, self._events)
             return self._portal
@@ -261,18 +322,28 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
     # working
 
     async def run(
-        self, *, queues: Mapping[str, int] | None = None, grace: Seconds = GRACE, burst: bool = False,
+        self, *, queues: Mapping[str, int] | None = None, grace: Duration = GRACE, burst: bool = False,
         signals: Literal["handle", "leave"] = "handle", name: str | None = None,
-        stall_interval: Seconds | None = None, hang_timeout: Seconds | None = HANG_TIMEOUT,
+        stall_interval: Duration | None = None, hang_timeout: Duration | None = HANG_TIMEOUT,
         under: "Under | None" = None,
     ) -> int:  # fmt: skip
-        """Work the queues until stopped by a signal or `stop()`; in a burst, until there is nothing left to do.
-        Returns 0 if all running jobs ended, 1 if some had to be given back. `signals="leave"` leaves SIGTERM
-        and SIGINT to the program around it. `name` is what this worker is called, in place of a name that is made up;
-        no other that runs may have it. `stall_interval` is how often stalled jobs are looked for. A handler
-        that blocks the event loop for longer than `hang_timeout` loses its job to another worker; None lets it block
-        for ever. `under` is the supervisor, if any, which sees to that by itself."""
-        from toril.worker.process import Process, chosen  # noqa: PLC0415 - who only adds jobs does without a worker's code
+        """Work the queues until stopped by a signal or `stop()`. Returns 0 if all running jobs ended, 1 if some had to
+        be given back.
+
+        Args:
+            queues: Which queues, with their concurrency; all that have handlers if not given.
+            grace: How long running jobs may go on once the worker is told to stop.
+            burst: End when there is nothing left to do. Jobs to be tried again within `grace`, and jobs that a rate
+                holds up for no longer, are waited for.
+            signals: `"leave"` leaves SIGTERM and SIGINT to the program around it.
+            name: What this worker is called, in place of a name that is made up. No other that runs may have it.
+            stall_interval: How often stalled jobs are looked for.
+            hang_timeout: A handler that blocks the event loop for longer loses its job to another worker. None lets it
+                block for ever.
+            under: The supervisor, which sees to that by itself; for `toril run`.
+        """
+        from toril.worker.leftover import log_leftover  # noqa: PLC0415 - who only adds jobs does without a worker's code
+        from toril.worker.process import Process, chosen  # noqa: PLC0415 - as above
 
         if self._working:
             raise UsageError("this app is running already; start another process, or give its queues more concurrency")
@@ -287,7 +358,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         process = self._process = Process(
             worked, self._store, self._clock, self.events, self._plan, name=name, version=_version(),
             schedules=self._store.schedules, concurrency=queues, grace=seconds, under=under, stall_interval=interval,
-            elect=self._elections(name),
+            elect=self._elections(name), owner=self.name,
         )  # fmt: skip
         with process.signals() if signals == "handle" else nullcontext():
             async with AsyncExitStack() as resources:  # of the user: closed after the queues
@@ -300,24 +371,34 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
                 async with AsyncExitStack() as store:
                     store.push_async_callback(self._release)
                     self._log_events()
-                    if not await patiently(partial(boot, self._store.schedules, self.queues.values(), worked)):
+                    declared = partial(boot, self._store.schedules, self.queues.values(), worked, owner=self.name)
+                    if not await patiently(declared):
                         return 0
                     state = await resources.enter_async_context(self._lifespan(self)) if self._lifespan else None
                     process.beside += await self._beside(process, worked, interval, burst=burst)
                     code = await process.run(self._keeper(under, hang), state, burst=burst)
                     await self.events.settle(seconds)
+                    if burst and under is None and self._plan.spent is None:
+                        await log_leftover(self._store, [queue.name for queue in worked], self._clock)
                     return code
 
     async def reap(
-        self, *, queues: Sequence[str] | None = None, elected: bool = True, lease: Seconds = 30.0,
-        renew: Seconds | None = None, election_interval: Seconds | None = None, stall_interval: Seconds = 1.0,
+        self, *, queues: Sequence[str] | None = None, elected: bool = True, lease: Duration = 30.0,
+        renew: Duration | None = None, election_interval: Duration | None = None, stall_interval: Duration = 1.0,
         name: str | None = None, signals: Literal["handle", "leave"] = "handle",
     ) -> None:  # fmt: skip
-        """Be a reaper, until a signal, `stop()` or cancellation: give back the jobs of workers that are gone, in all
-        queues of the store or in those named, which are looked at every `stall_interval`. Of several reapers one leads,
-        for as long as its `lease` is renewed, unless `elected` is False; it renews it every `renew` (a third of the
-        lease), and others try for it every `election_interval` (a sixth). `signals="leave"` leaves SIGTERM and SIGINT
-        to the program around it."""
+        """Be a reaper, until a signal, `stop()` or cancellation: give back the jobs of workers that are gone.
+
+        Args:
+            queues: Which queues; all of the store if not given.
+            elected: Of several reapers one leads. False: this one acts whatever the others do.
+            lease: How long a leader that is gone still counts as one.
+            renew: How often the leader renews that; a third of the lease if not given.
+            election_interval: How often the others try to become the leader; a sixth of the lease if not given.
+            stall_interval: How often the queues are looked at.
+            name: What this reaper is called, in place of a name that is made up.
+            signals: `"leave"` leaves SIGTERM and SIGINT to the program around it.
+        """
         from toril.reaper import LEASE, check_electable  # noqa: PLC0415 - as above
         from toril.worker.shutdown import Watchdog, run_until  # noqa: PLC0415 - as above
 

@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
+from toril.durations import Duration, milliseconds
 from toril.engine import Store
 from toril.events import Events, WorkerEvent
 from toril.model import CircuitState
-from toril.policy.retry import Seconds, milliseconds
 from toril.records import CircuitRecord, circuit_record
 
 __all__ = ["AppBreakers", "BreakerFigures"]
@@ -56,7 +56,7 @@ class AppBreakers:
             failures=sum(circuit.failures for circuit in circuits),
         )
 
-    async def trip(self, key: str, seconds: Seconds | None = None) -> CircuitRecord:
+    async def trip(self, key: str, seconds: Duration | None = None) -> CircuitRecord:
         """Open one by hand, for so long, or for as long as its own terms say."""
         pause = None if seconds is None else milliseconds("a time to stay open", seconds, 1)
         circuit = await self._home.store.trip(key, pause=pause)

@@ -1,7 +1,7 @@
 """Many jobs at once: from the items of a producer to chunks for the store, and from its answers to handles."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from toril.errors import InvalidPayload, TorilError
 from toril.events import JobEvent
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunk", "Item", "Kind", "Kinds", "Planned", "chunks", "handles"]
 
-Item: TypeAlias = "Planned | tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]"
+Item: TypeAlias = "Planned[Any] | tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]"
+R = TypeVar("R", covariant=True)
+
 _NOBODY: Final = object()
 
 
 @hot
-class Planned:
-    """A job made ready, to be added with others."""
+class Planned(Generic[R]):
+    """A job made ready and checked, to be added with others or in a flow. `R` is what its handler returns."""
 
     queue: "Queue"
     job: NewJob
@@ -58,7 +60,7 @@ class Kinds:
         return self._known[name]
 
 
-def chunks(items: Iterable[Item], plan: Callable[[Item], Planned], kinds: Kinds | None) -> Iterator[Chunk]:
+def chunks(items: Iterable[Item], plan: Callable[[Item], Planned[Any]], kinds: Kinds | None) -> Iterator[Chunk]:
     """The jobs of these items, by the thousand. What jobs of a kind share is worked out once; without `kinds` each gets
     something of its own."""
     runs, data = list[tuple[NewJob, list[str]]](), list[Any]()

@@ -3,13 +3,15 @@
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
 
 from toril.calls import Run
 from toril.codec import decode, encode
-from toril.errors import InvalidOption, JobCancelled, LeaseLost, RateLimited, Resting
+from toril.durations import Duration, milliseconds
+from toril.errors import ChildrenFailed, InvalidOption, JobCancelled, LeaseLost, RateLimited, Resting, WrongState, shown
 from toril.model import (
     BATCH,
     Checkpoint,
@@ -26,16 +28,15 @@ from toril.model import (
     Rewrite,
     Verdict,
 )
-from toril.policy.retry import Seconds
 from toril.signal import Signal, Why
 
 if TYPE_CHECKING:
-    from toril.flow import Flow, Policy
+    from toril.flow import Node, Policy
     from toril.job import Job
-    from toril.queue import Planned
     from toril.sync import SyncJob
+    from toril.task import Task
 
-__all__ = ["JobContext", "Reporter", "SyncJobContext"]
+__all__ = ["FailedChild", "HandlerOf", "JobContext", "RawHandler", "Reporter", "RunsAs", "SyncJobContext"]
 
 T = TypeVar("T", covariant=True)  # a handler of `int | None` takes jobs that carry an int
 R = TypeVar("R")
@@ -54,10 +55,35 @@ class Reporter(Protocol):
 
     async def children(self, claimed: Claimed) -> Sequence[Child]: ...
 
+    async def named_children(self, claimed: Claimed) -> Sequence[Child]:
+        """The same with their names and numbers, where these are known."""
+
+    def runs_as(self, claimed: Claimed, handler: Any) -> "Sequence[RunsAs]":
+        """Where a handler runs, in all queues of the app; or a task, in its own."""
+
     async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict: ...
 
     def turn(self) -> int:
         """How often this run has asked for new children before."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunsAs:
+    """The names under which a handler runs the jobs of a queue, and how what it returned is read."""
+
+    queue: str
+    names: frozenset[str]
+    read: Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedChild:
+    """A child that has failed, in the place of its result."""
+
+    queue: str
+    id: str
+    name: str | None
+    reason: str
 
 
 class _Facts(Generic[T]):
@@ -125,8 +151,8 @@ class _Facts(Generic[T]):
         if self.is_cancelled():
             raise stopped(self.signal)
 
-    def rate_limited(self, seconds: Seconds) -> NoReturn:
-        """Give up this attempt, and start nothing of this queue for `seconds`, in no process: for a 429 of whom the job
+    def rate_limited(self, seconds: Duration) -> NoReturn:
+        """Give up this attempt, and start nothing of this queue for so long, in no process: for a 429 of whom the job
         calls. No attempt is spent, and the job keeps its place."""
         raise RateLimited(seconds)
 
@@ -171,6 +197,38 @@ class JobContext(_Facts[T]):
         """Whether this job has, or had, children to wait for."""
         return (await self._reporter.family(self._claimed)).total > 0
 
+    @overload
+    async def children(
+        self, of: "HandlerOf[Any, R] | RawHandler[R] | Task[Any, R]", *, failed: Literal["raise"] = "raise"
+    ) -> list[R]: ...
+
+    @overload
+    async def children(
+        self, of: "HandlerOf[Any, R] | RawHandler[R] | Task[Any, R]", *, failed: Literal["include"]
+    ) -> list[R | FailedChild]: ...
+
+    async def children(self, of: Any, *, failed: Literal["raise", "include"] = "raise") -> list[Any]:
+        """What those children returned that this handler, or this task, ran: in the order in which they were added.
+
+        Children can have failed where their policy lets this job go on (`on_failure="ignore"`). Then this raises
+        `ChildrenFailed`, or puts a `FailedChild` into the place of each with `failed="include"`. It raises `WrongState`
+        where one has not ended.
+        """
+        if failed not in ("raise", "include"):
+            raise InvalidOption(f"failed must be 'raise' or 'include', not {shown(failed)}")
+        runs_as = self._reporter.runs_as(self._claimed, of)
+        found = [
+            _outcome(child, each)
+            for child in sorted(await self._reporter.named_children(self._claimed), key=_place)
+            for each in runs_as
+            if child.ref.queue == each.queue and (child.name is None or child.name in each.names)
+        ]
+        bad = [each for each in found if isinstance(each, FailedChild)]
+        if bad and failed == "raise":
+            reasons = "; ".join(f"{each.queue}:{each.id}: {each.reason}" for each in bad[:3])
+            raise ChildrenFailed(f"{len(bad)} of {len(found)} children have failed: {reasons}", failed=bad)
+        return found
+
     async def children_values(self) -> dict[str, Any]:
         """What the children returned, by their ids; by `queue:id` where children of two queues have the same."""
         return {name: decode(text or "null", what="a result") for name, text in await self._told(ChildState.COMPLETED)}
@@ -179,16 +237,14 @@ class JobContext(_Facts[T]):
         """Why children failed whose policy is to go on all the same, by their ids."""
         return {name: text or "" for name, text in await self._told(ChildState.IGNORED)}
 
-    async def add_children(self, children: "Sequence[Planned | Flow]", *, on_failure: "Policy" = "fail") -> None:
+    async def add_children(self, children: "Sequence[Node]", *, on_failure: "Policy" = "fail") -> None:
         """Add children to this job while it runs; it can wait for them later. A retry of this run, or one after such a
         wait, does not add them again."""
         turn = self._reporter.turn()
         if turn >= self._claimed.parked:
             await self._add(self._nodes(children, on_failure, turn))
 
-    async def wait_for_children(
-        self, children: "Sequence[Planned | Flow]" = (), *, on_failure: "Policy" = "fail"
-    ) -> None:
+    async def wait_for_children(self, children: "Sequence[Node]" = (), *, on_failure: "Policy" = "fail") -> None:
         """Rest until all children have ended, these new ones among them. The handler is left here, and called again
         from its beginning; then this returns at once, and the children are not added anew."""
         turn = self._reporter.turn() if children else 0
@@ -199,7 +255,7 @@ class JobContext(_Facts[T]):
         if (await self._reporter.family(self._claimed)).open:
             raise Resting(Parked())
 
-    def _nodes(self, children: "Sequence[Planned | Flow]", on_failure: "Policy", turn: int) -> list[FlowNode]:
+    def _nodes(self, children: "Sequence[Node]", on_failure: "Policy", turn: int) -> list[FlowNode]:
         """Their ids are made of this job's, so that a run that does the same does it once."""
         from toril.flow import planned_nodes  # noqa: PLC0415 - a job without children does without it
 
@@ -265,16 +321,29 @@ class SyncJobContext(_Facts[T]):
     def has_children(self) -> bool:
         return self._run(self._twin().has_children())
 
+    @overload
+    def children(
+        self, of: "HandlerOf[Any, R] | RawHandler[R] | Task[Any, R]", *, failed: Literal["raise"] = "raise"
+    ) -> list[R]: ...
+
+    @overload
+    def children(
+        self, of: "HandlerOf[Any, R] | RawHandler[R] | Task[Any, R]", *, failed: Literal["include"]
+    ) -> list[R | FailedChild]: ...
+
+    def children(self, of: Any, *, failed: Literal["raise", "include"] = "raise") -> list[Any]:
+        return self._run(self._twin().children(of, failed=failed))
+
     def children_values(self) -> dict[str, Any]:
         return self._run(self._twin().children_values())
 
     def failed_children(self) -> dict[str, str]:
         return self._run(self._twin().failed_children())
 
-    def add_children(self, children: "Sequence[Planned | Flow]", *, on_failure: "Policy" = "fail") -> None:
+    def add_children(self, children: "Sequence[Node]", *, on_failure: "Policy" = "fail") -> None:
         self._run(self._twin().add_children(children, on_failure=on_failure))
 
-    def wait_for_children(self, children: "Sequence[Planned | Flow]" = (), *, on_failure: "Policy" = "fail") -> None:
+    def wait_for_children(self, children: "Sequence[Node]" = (), *, on_failure: "Policy" = "fail") -> None:
         self._run(self._twin().wait_for_children(children, on_failure=on_failure))
 
     @property
@@ -288,14 +357,38 @@ class SyncJobContext(_Facts[T]):
 
         return SyncJob(self._reporter.job(self._claimed), self._run)
 
-    def wait_for_cancel(self, timeout: float | None = None) -> bool:
-        """Rest for `timeout` seconds, or until the attempt should stop; whether it should."""
+    def wait_for_cancel(self, timeout: Duration | None = None) -> bool:
+        """Rest for `timeout`, or until the attempt should stop; whether it should."""
+        seconds = None if timeout is None else milliseconds("timeout", timeout) / 1000
         if self.signal is None:  # the queue was declared without cancellation
-            return timeout is not None and threading.Event().wait(timeout)
-        return self.signal.event().wait(timeout)
+            return seconds is not None and threading.Event().wait(seconds)
+        return self.signal.event().wait(seconds)
 
     def _twin(self) -> JobContext[T]:
         return JobContext(self.data, self._claimed, self._reporter, self.signal, self.state)
+
+
+def _place(child: Child) -> tuple[bool, int, JobRef]:
+    """Its place in the order of adding; those of which it is not known come last."""
+    return child.number is None, child.number or 0, child.ref
+
+
+def _outcome(child: Child, runs_as: RunsAs) -> Any:
+    match child.state:
+        case ChildState.COMPLETED:
+            return runs_as.read(child.text or "null")
+        case ChildState.OPEN:
+            raise WrongState(f"child {child.ref} has not ended: `await ctx.wait_for_children()` first")
+        case ChildState.IGNORED | ChildState.FAILED:
+            return FailedChild(
+                queue=child.ref.queue, id=child.ref.id, name=child.name, reason=child.text or "no reason is known"
+            )
+
+
+# A handler by the payload that it takes and what it returns; a raw one, which is given its Job, takes any.
+D = TypeVar("D")
+HandlerOf: TypeAlias = Callable[[JobContext[D]], Coroutine[Any, Any, R]] | Callable[[SyncJobContext[D]], R]
+RawHandler: TypeAlias = Callable[["Job[Any]"], Coroutine[Any, Any, R]] | Callable[["SyncJob[Any]"], R]
 
 
 def _one_line(line: str) -> str:

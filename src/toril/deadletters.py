@@ -3,26 +3,42 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from toril.clock import SYSTEM
 from toril.codec import decode, encode, metadata_of, readable
+from toril.declaring import PLAIN
+from toril.durations import Duration, milliseconds
 from toril.engine import Store
-from toril.errors import InvalidOption, NotFound, TorilError, UsageError, shown
-from toril.model import Backoff, Call, Changed, DeadLetterRow, Found, Keep, Refused, Replay, moment
+from toril.errors import InvalidOption, InvalidPayload, NotFound, TorilError, UsageError, WrongState, shown
+from toril.job import Job
+from toril.model import (
+    Backoff,
+    Call,
+    Changed,
+    DeadLetterRow,
+    Found,
+    Keep,
+    Refused,
+    Replay,
+    job_of,
+    letter_id,
+    moment,
+)
 from toril.policy.errorgroups import Failed, grouped
 from toril.policy.letters import LetterFilter, cursor_of
 from toril.policy.masking import masked
 from toril.policy.redaction import redacted
 from toril.policy.retry import Exponential, Fixed, Strategy, Waiting
 from toril.policy.strategies import check_known
+from toril.portal import Home
 from toril.protocols import Order
 from toril.queue import Queue
 from toril.records import DeadLetter, as_record
 from toril.searching import LOOKED, PATIENCE, Counted, Failures
 from toril.showing import Redaction
 
-__all__ = ["AppDeadLetters", "Replayed"]
+__all__ = ["AppDeadLetters", "Replayed", "of_queue", "replay_job"]
 
 T = TypeVar("T")
 
@@ -50,6 +66,44 @@ class _Home(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class _OneQueue:
+    """A queue as the home of its own dead letters."""
+
+    queue: Queue
+
+    @property
+    def store(self) -> Store:
+        return self.queue.store
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        return {self.queue.name: self.queue}
+
+    @property
+    def redaction(self) -> Redaction:
+        return self.queue.redaction
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        return await self.queue.call(make)
+
+
+def of_queue(queue: Queue) -> "AppDeadLetters":
+    """The dead letters, for one who knows this queue and no other."""
+    return AppDeadLetters(_OneQueue(queue))
+
+
+async def replay_job(queue: Queue, job_id: str) -> None:
+    """Run the job of a dead letter again; an error says why that cannot be."""
+    replayed = await of_queue(queue).replay(letter_id(queue.name, job_id))
+    for reason in replayed.invalid.values():
+        raise InvalidPayload(f"job {job_id!r} cannot be retried as it is: {reason}")
+    for refused in replayed.refused:
+        if refused.state is None:
+            raise NotFound(f"there is no job {shown(job_id)} in queue {queue.name!r}")
+        raise WrongState(f"job {job_id!r} is {refused.state} and cannot be retried")
+
+
+@dataclass(frozen=True, slots=True)
 class Replayed:
     """How many letters were moved or deleted, and which were not: their id is taken by another job, they are gone, or
     (`invalid`, with the reason) `edit` failed, or the payload is not what their handler takes."""
@@ -73,7 +127,7 @@ class AppDeadLetters:
         cursor: str | None = None,
         limit: int = 50,
         order: Order = "newest",
-        patience: float = PATIENCE,
+        patience: Duration = PATIENCE,
     ) -> Found[DeadLetter]:
         """A page of those that the filter means, the last that failed first. One call looks at 5,000 letters at most,
         and for so many seconds: a page may be short, or empty, and still have a cursor to go on with."""
@@ -82,11 +136,11 @@ class AppDeadLetters:
 
     async def rows(
         self, where: LetterFilter | None = None, *, cursor: str | None = None, limit: int = 50,
-        order: Order = "newest", patience: float = PATIENCE,
+        order: Order = "newest", patience: Duration = PATIENCE,
     ) -> Found[DeadLetterRow]:  # fmt: skip
         """The same as the store has them, in milliseconds: for Toril's own pages and commands."""
         found: list[DeadLetterRow] = []
-        looked, until = 0, SYSTEM.monotonic() + patience
+        looked, until = 0, SYSTEM.monotonic() + milliseconds("patience", patience) / 1000
         while looked < LOOKED:
             page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
             for letter in page.items:
@@ -101,16 +155,26 @@ class AppDeadLetters:
                 break
         return Found(tuple(found), cursor, looked)
 
-    async def show(self, letter_id: str) -> DeadLetter:
+    async def show(self, letter: str) -> DeadLetter:
         """One of them; `NotFound` if there is none of this id."""
-        return self._read(await self.row(letter_id))
+        return self._read(await self.row(letter))
 
-    async def row(self, letter_id: str) -> DeadLetterRow:
+    async def row(self, letter: str) -> DeadLetterRow:
         """The same as the store has it."""
-        (found,) = await self._home.store.letters_of([letter_id])
+        (found,) = await self._home.store.letters_of([letter])
         if found is None:
-            raise NotFound(f"there is no dead letter {shown(letter_id)}; it may have been replayed or discarded")
+            raise NotFound(f"there is no dead letter {shown(letter)}; it may have been replayed or discarded")
         return found
+
+    async def job(self, letter: str) -> Job[Any]:
+        """The job that a letter is: its `logs()` and `errors()`, and what can be done to it."""
+        return self.as_job(await self.row(letter))
+
+    def as_job(self, letter: DeadLetterRow) -> Job[Any]:
+        """The same of one that was read."""
+        row, home = job_of(letter), cast("Home", self._home)
+        queue = self._home.queues[row.queue] if row.queue in self._home.queues else Queue(home, row.queue, PLAIN)
+        return Job(queue, row.id, row.name, queue.decoded(row.name, row.data), record=row)
 
     def fits(self, letter: DeadLetterRow) -> bool | None:
         """Whether its payload is what its handler takes; None where this app does not declare that."""
@@ -130,7 +194,9 @@ class AppDeadLetters:
             return await self._home.store.count_letters()
         return sum([1 async for _ in self._walk(where, "newest", None)])
 
-    async def counted(self, where: LetterFilter, *, cursor: str | None = None, patience: float = PATIENCE) -> Counted:
+    async def counted(
+        self, where: LetterFilter, *, cursor: str | None = None, patience: Duration = PATIENCE
+    ) -> Counted:
         """How many of the next 5,000 are meant, and where to go on; all at once where nothing is asked for."""
         asked_at = moment((await self._home.store.health()).now)
         if where == LetterFilter():
@@ -139,7 +205,7 @@ class AppDeadLetters:
         page = await self.rows(where, cursor=cursor, limit=LOOKED, patience=patience)
         return Counted(count=len(page.items), looked=page.looked, cursor=page.cursor, asked_at=asked_at)
 
-    async def groups(self, where: LetterFilter | None = None, *, patience: float = PATIENCE) -> Failures:
+    async def groups(self, where: LetterFilter | None = None, *, patience: Duration = PATIENCE) -> Failures:
         """Those that the filter means, put together by their error; of more than 5,000 the last that failed, or as many
         as can be looked at in so many seconds."""
         page = await self.rows(where, limit=LOOKED, patience=patience)
@@ -164,8 +230,15 @@ class AppDeadLetters:
     ) -> Replayed:
         """Run jobs again in the queue that they came from, under their own name and id, the oldest first; each once,
         for what fails meanwhile is left. A parent of a flow waits for its children that have not succeeded; those that
-        are dead letters are replayed with it, and counted. `edit` makes a new payload of the old one, which is checked
-        as an add would; `told` hears how many are done so far."""
+        are dead letters are replayed with it, and counted.
+
+        Args:
+            which: The id of a letter, several ids, or a `LetterFilter`.
+            attempts: How many attempts they get, in place of what they had.
+            backoff: How long they wait between attempts, in place of what they had.
+            edit: A function that makes a new payload of the old one, which is checked as in an add.
+            told: A function that hears how many are done so far.
+        """
         wire = self._wire(backoff)
         invalid: dict[str, str] = {}
 
@@ -196,6 +269,7 @@ class AppDeadLetters:
         return as_record(
             DeadLetter, row, data=readable(row.data) if queue is None else queue.decoded(row.name, row.data),
             metadata=metadata_of(row.metadata), checkpoint=None if row.checkpoint is None else readable(row.checkpoint),
+            progress=None if row.progress is None else readable(row.progress),
         )  # fmt: skip
 
     def _queue_of(self, letter: DeadLetterRow) -> Queue | None:

@@ -8,28 +8,47 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from toril.errors import InvalidPayload, Undecodable
 from toril.flow import Tree
 from toril.job import Job
 from toril.metrics import Overview, QueueMetrics, QueueOverview, Spread
-from toril.model import DeadLetterRow, Ending, Event, Finding, Run, ScheduleView, ms_of
+from toril.model import (
+    ChildState,
+    DeadLetterRow,
+    Declarations,
+    Ending,
+    Event,
+    Finding,
+    GroupLimits,
+    JobRef,
+    Keep,
+    RateLimit,
+    Run,
+    ScheduleView,
+    age_ms,
+    ms_of,
+)
 from toril.policy.masking import UNSHOWN, showable
-from toril.records import CircuitRecord, WorkerInfo
+from toril.records import AttemptError, CircuitRecord, WorkerInfo
 from toril.searching import Counted, Failures
 from toril.showing import Part, Redaction
 from toril.why import Explanation
 
 __all__ = [
+    "of_children",
     "of_circuit",
     "of_counted",
+    "of_declaration",
+    "of_errors",
     "of_event",
     "of_explanation",
     "of_failures",
     "of_finding",
+    "of_group_limits",
     "of_job",
     "of_letter",
     "of_metrics",
     "of_overview",
+    "of_rate",
     "of_run",
     "of_scale",
     "of_schedule",
@@ -50,13 +69,14 @@ def of_job(job: Job[Any]) -> dict[str, Any]:
         "id": job.id,
         "name": job.name,
         "state": record.state.value,
+        "ending": None if record.ending is None else record.ending.value,
         "data": seen.seen(_plain(job.data), "data", record.queue, job.name),
         "priority": record.priority,
-        "attempts": record.max_attempts,
+        "max_attempts": record.max_attempts,
         "attempts_made": record.attempts_made,
         "stalls": record.stalls,
         "progress": seen.seen(stored(record.progress or "null"), "progress", record.queue, job.name),
-        "result": seen.seen(_value(job, record.result), "result", record.queue, job.name),
+        "result": seen.seen(_result(job), "result", record.queue, job.name),
         "error": seen.text(job.error, "error", record.queue, job.name),
         "error_kind": None if record.failure is None else record.failure.kind,
         "cancelling": record.cancelling,
@@ -68,6 +88,10 @@ def of_job(job: Job[Any]) -> dict[str, Any]:
         "finished_at": record.finished_at,
         "due_at": record.due,
         "expires_at": record.expires_at,
+        "group": record.group,
+        "subject": record.subject,
+        "parent": _ref(record.parent),
+        "dead_letter": record.dead_letter,
     }
 
 
@@ -84,17 +108,49 @@ def of_letter(letter: DeadLetterRow, seen: Redaction) -> dict[str, Any]:
         "error": seen.text(failure.reason, "error", *of),
         "error_kind": failure.kind,
         "traceback": seen.text(failure.traceback, "traceback", *of),
-        "attempts": letter.max_attempts,
+        "max_attempts": letter.max_attempts,
         "attempts_made": letter.attempts_made,
         "stalls": letter.stalls,
         "stall_cause": letter.stall_cause,
         "priority": letter.priority,
         "metadata": None if letter.metadata is None else seen.seen(stored(letter.metadata), "metadata", *of),
+        "progress": seen.seen(stored(letter.progress or "null"), "progress", *of),
+        "group": letter.group,
+        "subject": letter.subject,
+        "parent": _ref(letter.parent),
         "worker": letter.worker,
         "added_at": letter.added_at,
         "started_at": letter.started_at,
         "failed_at": letter.failed_at,
     }
+
+
+def _ref(job: JobRef | None) -> dict[str, str] | None:
+    return None if job is None else {"queue": job.queue, "id": job.id}
+
+
+def of_errors(errors: Sequence[AttemptError], job: Job[Any]) -> list[dict[str, Any]]:
+    """Why each attempt of a job failed, the oldest first."""
+    seen, of = job.queue.redaction, (job.queue.name, job.name)
+    return [
+        {
+            "attempt": each.attempt, "at": ms_of(each.at), "error": seen.text(each.error, "error", *of),
+            "error_kind": each.kind, "traceback": seen.text(each.traceback, "traceback", *of),
+        }
+        for each in errors
+    ]  # fmt: skip
+
+
+def of_children(tree: Tree) -> dict[str, Any]:
+    """How the children of a job stand, and those of them that have not succeeded."""
+    family = tree.family
+    others = [each for each in tree.children if each.known is not ChildState.COMPLETED]
+    return {
+        "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,
+        "not_completed": [
+            {"queue": each.queue, "id": each.id, "name": each.name, "state": standing(each)} for each in others
+        ],
+    }  # fmt: skip
 
 
 def stored(text: str) -> Any:
@@ -119,6 +175,7 @@ def of_run(queue: str, run: Run, seen: Redaction) -> dict[str, Any]:
         "added_at": run.added_at,
         "started_at": run.started_at,
         "finished_at": run.finished_at,
+        "parent": _ref(run.parent),
         "text": _summary(queue, run, seen),
         "whole": run.whole,
     }
@@ -126,19 +183,16 @@ def of_run(queue: str, run: Run, seen: Redaction) -> dict[str, Any]:
 
 def _summary(queue: str, run: Run, seen: Redaction) -> str:
     """A result's beginning, or the reason of a failure. Of a result that is there whole the value is looked at."""
-    if run.ending is Ending.FAILED:
+    if run.ending is not Ending.COMPLETED:
         return seen.text(run.text, "error", queue, run.name) or ""
     value = stored(run.text) if run.whole else run.text
     found = seen.seen(value, "result", queue, run.name)
     return run.text if found == value else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
-def _value(job: Job[Any], text: str | None) -> Any:
-    """A result; the text itself where it is not what the handler declares."""
-    try:
-        return None if text is None else _plain(job.queue.result_of(job.name, text))
-    except (Undecodable, InvalidPayload):
-        return text
+def _result(job: Job[Any]) -> Any:
+    text = None if job.row is None else job.row.result
+    return None if text is None else _plain(job.queue.decoded_result(job.name, text))
 
 
 def _plain(value: Any) -> Any:
@@ -162,7 +216,7 @@ def of_schedule(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
         "schedule": made.id, "queue": view.queue, "job": made.job.name, "data": data, "state": state,
         "every_ms": made.every, "cron": made.cron, "tz": made.tz, "next_at": view.next, "runs": view.begun,
         "limit": made.limit, "start_at": made.start, "end_at": made.end, "jitter_ms": made.jitter,
-        "overlap": made.overlap.value, "catch_up": made.catch_up.value, "origin": made.origin.value,
+        "overlap": made.overlap.value, "catch_up": made.catch_up.value, "owner": made.owner,
     }  # fmt: skip
 
 
@@ -173,6 +227,9 @@ def of_worker(view: WorkerInfo) -> dict[str, Any]:
         "queues": list(view.queues),
         "slots": view.slots,
         "running": view.running,
+        "queue_slots": {
+            queue: {"slots": slots, "running": running} for queue, (slots, running) in view.queue_slots.items()
+        },
         "host": view.host,
         "pid": view.pid,
         "version": view.version,
@@ -180,7 +237,56 @@ def of_worker(view: WorkerInfo) -> dict[str, Any]:
         "seen_at": ms_of(view.seen_at),
         "orders": list(view.orders),
         "loop_lag_ms": round(view.lag * 1000),
+        "silent_ms": round(view.silent * 1000),
     }
+
+
+def of_declaration(found: Declarations) -> dict[str, Any] | None:
+    """What living workers declare of a queue, the newest of them where they differ. Names that end so are durations in
+    ms; a rate's `per` is seconds, as where it is set."""
+    said = found.newest
+    if said is None:
+        return None
+    return {
+        "workers": found.workers,
+        "slots": found.slots,
+        "differs": list(found.differing),
+        "declared_at": found.items[0].at,
+        "concurrency": said.concurrency,
+        "rate": of_rate(said.rate),
+        "groups": None if said.groups is None else of_group_limits(said.groups),
+        "max_waiting": said.max_waiting,
+        "max_attempts": said.attempts,
+        "backoff": {
+            "kind": said.backoff.kind, "delay_ms": said.backoff.delay, "cap_ms": said.backoff.cap,
+            "jitter": said.backoff.jitter, "strategy": said.backoff.strategy,
+        },
+        "timeout_ms": said.timeout,
+        "lease_ms": said.lease,
+        "max_stalls": said.max_stalls,
+        "keep_completed": _of_keep(said.keep_completed),
+        "keep_failed": _of_keep(said.keep_failed),
+        "priority_first": said.priority_first,
+        "target_wait_ms": said.target_wait,
+        "handlers": None if said.handlers is None else sorted(said.handlers),
+        "any_name": said.any_name is not None,
+    }  # fmt: skip
+
+
+def of_rate(rate: RateLimit | None) -> dict[str, Any] | None:
+    return None if rate is None else {"max": rate.max, "per": rate.per, "window": rate.window}
+
+
+def of_group_limits(limits: GroupLimits) -> dict[str, Any]:
+    """What holds for each group of a queue, or for one of them."""
+    return {
+        "concurrency": limits.concurrency, "rate": of_rate(limits.rate_limit), "max_waiting": limits.max_waiting,
+        "weight": limits.weight,
+    }  # fmt: skip
+
+
+def _of_keep(keep: Keep) -> dict[str, Any]:
+    return {"count": keep.count, "age_ms": age_ms(keep)}
 
 
 def of_circuit(circuit: CircuitRecord) -> dict[str, Any]:
@@ -200,7 +306,7 @@ def of_circuit(circuit: CircuitRecord) -> dict[str, Any]:
 def of_metrics(found: QueueMetrics) -> dict[str, Any]:
     """A queue in figures. A point of a series is `step` seconds long, the first begins at `start`; those of `wait` and
     `run` are in seconds, p50, p95 and p99, and null where no job ended."""
-    completed, failed = ([count for _, count in series.data] for series in found.series)
+    completed, failed, cancelled = ([count for _, count in series.data] for series in found.series)
     return {
         "queue": found.queue,
         "range": found.range,
@@ -211,6 +317,7 @@ def of_metrics(found: QueueMetrics) -> dict[str, Any]:
         "paused": found.counts.paused,
         "completed": found.completed,
         "failed": found.failed,
+        "cancelled": found.cancelled,
         "failure_rate": found.failure_rate,
         "wait": _spread(found.wait),
         "run": _spread(found.run),
@@ -220,7 +327,8 @@ def of_metrics(found: QueueMetrics) -> dict[str, Any]:
         "stalls": found.stalls,
         "lost_leases": found.lost_leases,
         "series": {
-            "completed": [completed], "failed": [failed], "wait": _lines(found.waits), "run": _lines(found.runs),
+            "completed": [completed], "failed": [failed], "cancelled": [cancelled], "wait": _lines(found.waits),
+            "run": _lines(found.runs),
         },
         "marks": [],
         "charts": [
@@ -260,8 +368,9 @@ def _of_hour(each: QueueOverview) -> dict[str, Any]:
     return {
         "queue": each.queue, "paused": each.counts.paused,
         "counts": {state: each.counts[state] for state in each.counts}, "workers": each.workers,
-        "completed": list(each.completed), "failed": list(each.failed), "failure_rate": each.failure_rate,
-        "rate": each.rate, "wait_p95": each.wait_p95, "run_p95": each.run_p95, "oldest": each.oldest,
+        "completed": list(each.completed), "failed": list(each.failed), "cancelled": each.cancelled,
+        "failure_rate": each.failure_rate, "rate": each.rate,
+        "wait_p95": each.wait_p95, "run_p95": each.run_p95, "oldest": each.oldest,
         "retries": each.retries, "stalls": each.stalls, "lost_leases": each.lost_leases,
         "target_wait": each.target_wait, "waits_too_long": each.waits_too_long,
     }  # fmt: skip
@@ -323,7 +432,7 @@ def of_event(queue: str, event: Event, seen: Redaction) -> dict[str, Any]:
 def standing(tree: Tree) -> str:
     """How a job of a flow stands; of one that is gone, what its parent knows."""
     if tree.state is not None:
-        return tree.state.value
+        return (tree.ending or tree.state).value
     return "gone" if tree.known is None else tree.known.value
 
 
@@ -334,6 +443,6 @@ def of_tree(tree: Tree) -> dict[str, Any]:
         "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,
     }  # fmt: skip
     return {
-        "queue": tree.queue, "id": tree.id, "name": tree.name, "state": standing(tree), "children": counts,
-        "tree": [of_tree(child) for child in tree.children],
+        "queue": tree.queue, "id": tree.id, "name": tree.name, "state": standing(tree), "dead_letter": tree.dead_letter,
+        "children": counts, "tree": [of_tree(child) for child in tree.children],
     }  # fmt: skip

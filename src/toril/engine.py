@@ -16,14 +16,16 @@ from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from toril.clock import SYSTEM, Clock
-from toril.errors import EngineUnusable, InvalidOption, shown
+from toril.errors import EngineUnusable, InvalidName, InvalidOption, shown
 from toril.model import (
     Added,
+    AttemptFailure,
     Beat,
     Call,
     Changed,
     Claim,
     Counts,
+    Declarations,
     Ending,
     Events,
     Exchange,
@@ -31,13 +33,13 @@ from toril.model import (
     Finished,
     Health,
     JobRecord,
+    Kept,
     Lease,
     Limits,
     Look,
     Minutes,
     Moved,
     NewJob,
-    Order,
     Page,
     QueueView,
     Recovered,
@@ -53,8 +55,10 @@ from toril.model import (
     Update,
     Usage,
     Verdict,
+    WorkerOrder,
     WorkerView,
 )
+from toril.names import check_queue_name
 from toril.protocols import Audits, Breakers, DeadLetters, Flows, Groups, Measures, Moves, Repairs
 from toril.states import State
 
@@ -127,9 +131,10 @@ class Engine(Protocol):
         """Remove what retention no longer keeps, up to `limit` of each kind. Returns how much; call again while that
         is `limit` or more."""
 
-    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
+    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[WorkerOrder, ...]:
         """Say that a worker is alive, for `ttl` ms; receive the orders that it has not said it heard. One that was
-        alive before and is not known is told to declare its limits and schedules again."""
+        alive before and is not known is told to declare its limits and schedules again. A `ttl` of 0 says that it has
+        stopped: it is removed, unless a later worker has its name."""
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
         """Become or stay the leader. The lock only saves work: nothing may depend on there being one leader."""
@@ -137,7 +142,7 @@ class Engine(Protocol):
     async def resign(self, role: str, owner: str) -> bool:
         """Give leadership up, if it is ours."""
 
-    async def signal(self, worker: str, order: Order, *, now: int | None = None) -> bool:
+    async def signal(self, worker: str, order: WorkerOrder, *, now: int | None = None) -> bool:
         """Leave an order for a worker and wake it. False if no such worker is alive."""
 
     async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
@@ -146,7 +151,8 @@ class Engine(Protocol):
     async def retry(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
     ) -> Changed:
-        """Run finished jobs again, with all their attempts and no stalls counted."""
+        """Run finished jobs again, with all their attempts and no stalls counted. A parent that failed waits for its
+        children that have not succeeded, which run again with it."""
 
     async def promote(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
@@ -229,12 +235,22 @@ class Inspector(Protocol):
         self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50
     ) -> Page[JobRecord]: ...
 
-    async def logs(self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100) -> Page[str]: ...
+    async def logs(
+        self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
+    ) -> Page[str]:
+        """Log lines of a job, or of its dead letter, the oldest first."""
+
+    async def errors(self, queue: str, job_id: str, *, where: Kept = "queue") -> tuple[AttemptFailure, ...]:
+        """The error of every attempt of a job, or of its dead letter, the oldest first. The last one is whole, the 50
+        before it are kept in short."""
 
     async def events(self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None) -> Events:
         """What happened after a place; with `of`, to this job, among the next `limit`. `last` is where to go on."""
 
     async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerView]: ...
+
+    async def declarations(self, queue: str, *, now: int | None = None) -> Declarations:
+        """What living workers declare of a queue, the newest first and alike ones once."""
 
     async def runs(self, queue: str, ending: Ending, *, cursor: str | None = None, limit: int = 20) -> Page[Run]: ...
 
@@ -281,8 +297,8 @@ class Schedules(Protocol):
     async def remove(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
         """Remove a schedule, and its run that has not started."""
 
-    async def sync(self, queue: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
-        """Remove those that were declared in code and are not among `keep`. Returns their ids."""
+    async def sync(self, queue: str, owner: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
+        """Remove those of this owner that are not among `keep`. Returns their ids."""
 
 
 class Store(Engine, Inspector, DeadLetters, Breakers, Audits, Repairs, Flows, Groups, Measures, Moves, Protocol):
@@ -310,9 +326,13 @@ Durability: TypeAlias = Literal["replicated"]
 _SECRET = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&]*", re.IGNORECASE)
 
 
-def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: Durability | None = None) -> Store:
+def connect(
+    url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: Durability | None = None,
+    dead_letter_queue: str | None = None,
+) -> Store:  # fmt: skip
     """The engine for this URL, not yet opened. Only the modules that it needs are imported. `prefix` is what the keys
-    of an app begin with, in stores that several apps share; `durability` what an add waits for, beyond the store."""
+    of an app begin with, in stores that several apps share; `durability` what an add waits for, beyond the store;
+    `dead_letter_queue` where other libraries see the dead letters."""
     if not isinstance(url, str):
         raise InvalidOption(f"a store's URL must be a string, not {shown(url)}")
     scheme, separator, _ = url.partition("://")
@@ -334,7 +354,13 @@ def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability
         raise EngineUnusable(
             f"{scheme}:// needs the package {error.name!r}: install it with  pip install 'toril[{extra}]'"
         ) from None
-    more = {} if durability is None else {"durability": durability}
+    if dead_letter_queue is not None:
+        try:
+            dead_letter_queue = check_queue_name(dead_letter_queue)
+        except InvalidName as error:
+            raise InvalidOption(f"dead_letter_queue: {error}") from None
+    said = {"durability": durability, "dead_letter_queue": dead_letter_queue}
+    more = {name: value for name, value in said.items() if value is not None}
     store: Store = found.connect(url, clock=clock, prefix=prefix, **more)
     return store
 

@@ -26,6 +26,7 @@
     ├── Undecodable           what is stored is not what it should be
     └── HandlerError          raised in handlers, to say what should become of the job
         ├── PermanentError      do not try again
+        │   └── ChildrenFailed  children whose results were asked for have failed
         ├── TransientError      try again, not before `retry_after`
         ├── Snooze              run again later; no attempt is spent
         ├── RateLimited         nothing of the queue starts for a while; no attempt is spent
@@ -37,11 +38,15 @@ A lost lease and a taken id are answers, not errors: see `toril.model`.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toril.durations import Duration
 
 __all__ = [
     "AddUncertain",
     "CallTooLate",
+    "ChildrenFailed",
     "Closed",
     "EngineFull",
     "EngineRefused",
@@ -207,10 +212,19 @@ class PermanentError(HandlerError):
     """Trying again will not help: the job fails at once, with whatever attempts it had left."""
 
 
-class TransientError(HandlerError):
-    """It may work later: the job is tried again, and not before `retry_after` seconds if that is given."""
+class ChildrenFailed(PermanentError):
+    """Children whose results were asked for have failed, and the job goes on in spite of that. `failed` has them, as
+    `FailedChild`."""
 
-    def __init__(self, message: str = "", *, retry_after: float | timedelta | None = None) -> None:
+    def __init__(self, message: str, *, failed: Sequence[object] = ()) -> None:
+        super().__init__(message)
+        self.failed = tuple(failed)
+
+
+class TransientError(HandlerError):
+    """It may work later: the job is tried again, and not before `retry_after` has passed, if that is given."""
+
+    def __init__(self, message: str = "", *, retry_after: "Duration | None" = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
@@ -218,7 +232,7 @@ class TransientError(HandlerError):
 class Snooze(HandlerError):
     """Not now: the job runs again after `seconds`, and no attempt is spent."""
 
-    def __init__(self, seconds: float | timedelta, message: str = "") -> None:
+    def __init__(self, seconds: "Duration", message: str = "") -> None:
         super().__init__(message or f"snoozed for {seconds}")
         self.seconds = seconds
 
@@ -227,7 +241,7 @@ class RateLimited(HandlerError):
     """Whom the job called has had enough: nothing of its queue starts for `seconds`, anywhere. The job itself keeps its
     place at the front, and no attempt is spent."""
 
-    def __init__(self, seconds: float | timedelta, message: str = "") -> None:
+    def __init__(self, seconds: "Duration", message: str = "") -> None:
         super().__init__(message or f"rate limited for {seconds}")
         self.seconds = seconds
 

@@ -8,8 +8,19 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from toril.errors import EngineUnavailable, InvalidOption, TorilError, shown
+from toril.model import Recovered
 
-__all__ = ["AWAY", "STALLED_OUT", "EventName", "Events", "JobEvent", "Listener", "WorkerEvent", "trouble"]
+__all__ = [
+    "AWAY",
+    "STALLED_OUT",
+    "EventName",
+    "Events",
+    "JobEvent",
+    "Listener",
+    "WorkerEvent",
+    "tell_recovered",
+    "trouble",
+]
 
 AWAY: Final = EngineUnavailable.__name__  # the kind of error that a store which does not answer is
 
@@ -19,7 +30,9 @@ EventName: TypeAlias = Literal[
     "worker_stopped", "breaker", "leadership_acquired", "leadership_lost", "mended", "error",
 ]  # fmt: skip
 
-STALLED_OUT: Final = "stalled once more than it may, and was ended"  # the error of a `stalled` that is the last
+# The error of a `stalled` that is the last: the job has failed, or it was to be cancelled anyway.
+STALLED_OUT: Final = "stalled once more than it may, and was ended"
+_CANCELLED: Final = "was asked to stop when its worker was lost, and is cancelled"
 
 _NAMES: Final = get_args(EventName)
 _log = logging.getLogger("toril")
@@ -62,6 +75,17 @@ def trouble(error: TorilError, worker: str, queue: str | None = None) -> WorkerE
     """An error of the store, as an event. One that is away is of one kind, however that shows."""
     kind = AWAY if isinstance(error, EngineUnavailable) else type(error).__name__
     return WorkerEvent(worker=worker, queue=queue, error=str(error), kind=kind)
+
+
+def tell_recovered(events: "Events", queue: str, found: Recovered, worker: str | None) -> None:
+    """Emit `stalled` for the jobs that were taken back, and `cancelled` for those that have ended so. Who finds them
+    knows their ids only."""
+    ends = dict.fromkeys(found.returned) | dict.fromkeys(found.failed, STALLED_OUT)
+    ends |= dict.fromkeys(found.cancelled, _CANCELLED)
+    for job, error in ends.items():
+        events.emit("stalled", JobEvent(queue=queue, job_id=job, job_name="", worker=worker, error=error))
+    for job in found.cancelled:
+        events.emit("cancelled", JobEvent(queue=queue, job_id=job, job_name="", worker=worker, error=_CANCELLED))
 
 
 Listener: TypeAlias = Callable[[Any], Any]

@@ -4,12 +4,13 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 from toril.clock import Clock
 from toril.engine import Store
 from toril.errors import InvalidOption, NotFound, QueueFull, UsageError, WrongState, shown
 from toril.job import Job
+from toril.lookup import find_job
 from toril.model import (
     BATCH,
     MAX_DEPTH,
@@ -17,30 +18,40 @@ from toril.model import (
     AddOutcome,
     Call,
     ChildState,
+    Ending,
     Family,
     FlowNode,
     JobRef,
+    Kept,
     OnFailure,
 )
 from toril.queue import Planned
 from toril.states import State
 from toril.storing import Tracing
 
-__all__ = ["Flow", "Flowing", "Tree", "chain", "gather", "planned_nodes"]
+__all__ = ["Flow", "Flowing", "Node", "Tree", "chain", "gather", "planned_nodes"]
 
 T = TypeVar("T")
+R = TypeVar("R", covariant=True)
+N = TypeVar("N")
 
 Policy: TypeAlias = Literal["fail", "continue", "ignore", "remove", "wait"]
 _SHOWN: Final = 100  # children of one job that a tree shows, if nobody says otherwise
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
-    """A job and those that it waits for. `on_failure` says what its own failure does to the job that waits for it; that
-    fails too, if nothing is said."""
+class Flow(Generic[R]):
+    """A job and those that it waits for.
 
-    job: Planned
-    children: "Sequence[Planned | Flow]" = ()
+    Args:
+        job: The job, made by `task.new(…)` or `queue.new(…)`.
+        children: The jobs that it waits for, each of which may be a `Flow`.
+        on_failure: What its own failure does to the job that waits for it: `"fail"` it too (the default), have it
+            `"continue"` at once, `"ignore"` or `"remove"` the failure, or `"wait"` until this job was run again.
+    """
+
+    job: Planned[R]
+    children: "Sequence[Node]" = ()
     on_failure: Policy | None = None
 
     def __post_init__(self) -> None:
@@ -55,13 +66,18 @@ class Flow:
             policy_of(self.on_failure)
 
 
-def chain(*jobs: "Planned | Flow") -> Flow:
-    """One after the other: each reads what the one before it returned, with `ctx.children_values()`. Only the first can
+# What a flow is made of.
+Node: TypeAlias = Planned[Any] | Flow[Any]
+
+
+def chain(*jobs: *tuple[*tuple[Node, ...], Planned[N] | Flow[N]]) -> Flow[N]:
+    """One after the other: each reads what the one before it returned, with `ctx.children(handler)`. Only the first can
     have children of its own."""
     if not jobs:
         raise InvalidOption("a chain needs a job")
-    flow = _as_flow(jobs[0])
-    for job in jobs[1:]:
+    nodes: list[Node] = list(jobs)
+    flow = _as_flow(nodes[0])
+    for job in nodes[1:]:
         following = _as_flow(job)
         if following.children:
             raise InvalidOption("in a chain only the first job can have children: they could not wait for the others")
@@ -69,7 +85,7 @@ def chain(*jobs: "Planned | Flow") -> Flow:
     return flow
 
 
-def gather(jobs: "Sequence[Planned | Flow]", *, then: Planned, on_failure: Policy | None = None) -> Flow:
+def gather(jobs: Sequence[Node], *, then: Planned[N], on_failure: Policy | None = None) -> Flow[N]:
     """All of these beside each other, and `then` when the last of them has ended. `on_failure` is for those that do not
     say themselves what their failure does."""
     children = [each if on_failure is None else _with(each, policy_of(on_failure)) for each in jobs]
@@ -83,7 +99,7 @@ def policy_of(word: object) -> OnFailure:
         raise InvalidOption(f"on_failure must be one of {', '.join(OnFailure)}, not {shown(word)}") from None
 
 
-def _as_flow(each: object) -> Flow:
+def _as_flow(each: object) -> Flow[Any]:
     if isinstance(each, Flow):
         return each
     if isinstance(each, Planned):
@@ -96,21 +112,19 @@ class _Place:
     """A node of a flow, what it was made of, and those above it within the flow."""
 
     node: FlowNode
-    planned: Planned
+    planned: Planned[Any]
     above: tuple[JobRef, ...]
 
 
 def planned_nodes(
-    flows: "Sequence[Planned | Flow]", name: Callable[[], str], *, parent: JobRef | None = None,
+    flows: Sequence[Node], name: Callable[[], str], *, parent: JobRef | None = None,
     on_failure: Policy = "fail",
 ) -> list[FlowNode]:  # fmt: skip
     """These flows as nodes, each parent before its children; `name` makes ids for those without."""
     return [place.node for place in _places(flows, name, parent, policy_of(on_failure))]
 
 
-def _places(
-    flows: "Sequence[Planned | Flow]", name: Callable[[], str], parent: JobRef | None, default: OnFailure
-) -> list[_Place]:
+def _places(flows: Sequence[Node], name: Callable[[], str], parent: JobRef | None, default: OnFailure) -> list[_Place]:
     places = [place for flow in flows for place in _walk(_as_flow(flow), name, parent, (), default)]
     seen = set[JobRef]() if parent is None else {parent}
     for place in places:
@@ -123,7 +137,7 @@ def _places(
 
 
 def _walk(
-    flow: Flow, name: Callable[[], str], parent: JobRef | None, above: tuple[JobRef, ...], default: OnFailure
+    flow: Flow[Any], name: Callable[[], str], parent: JobRef | None, above: tuple[JobRef, ...], default: OnFailure
 ) -> Iterator[_Place]:
     if len(above) >= MAX_DEPTH:
         raise InvalidOption(f"a flow is at most {MAX_DEPTH} jobs deep")
@@ -138,12 +152,15 @@ def _walk(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tree:
     """A job and its children, as they stand. `state` is None for a job that has ended and is gone; then `known` is what
-    its parent knows of it. `children` may be fewer than there are: `family` counts them all."""
+    its parent knows of it. `ending` tells a failed job from a cancelled one, `dead_letter` names the letter that a
+    job is. `children` may be fewer than there are: `family` counts them all."""
 
     queue: str
     id: str
     name: str | None
     state: State | None
+    ending: Ending | None = None
+    dead_letter: str | None = None
     known: ChildState | None = None
     text: str | None = None
     family: Family
@@ -164,12 +181,18 @@ class Flowing:
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
 
     async def flow(
-        self, job: "Planned | Flow", children: "Sequence[Planned | Flow]" = (), *, on_failure: Policy = "fail",
+        self, job: Planned[N] | Flow[N], children: Sequence[Node] = (), *, on_failure: Policy = "fail",
         parent: Job[Any] | None = None,
-    ) -> Job[Any]:  # fmt: skip
-        """Add a job that runs once these children have ended; each may have children of its own. Up to 1,000 jobs are
-        stored all or none. `on_failure` is for those children that do not say themselves what their failure does.
-        Returns the job that waits; `parent` is one that shall wait for it, and has not ended."""
+    ) -> Job[N]:  # fmt: skip
+        """Add a job that runs once its children have ended. Up to 1,000 jobs are stored all or none. Returns the job
+        that waits.
+
+        Args:
+            job: The job, made by `task.new(…)` or `queue.new(…)`, or a `Flow` that has its children.
+            children: The jobs that it waits for, each of which may be a `Flow`.
+            on_failure: What the failure of a child does to the job, where the child does not say so itself: see `Flow`.
+            parent: A job that has not ended, and shall wait for this one.
+        """
         top = Flow(job, children) if isinstance(job, Planned) else job
         if children and isinstance(job, Flow):
             raise InvalidOption("a Flow(…) has its children already")
@@ -179,7 +202,7 @@ class Flowing:
         (made,) = await self._add([top], above, default)
         return made
 
-    async def flows(self, flows: "Sequence[Planned | Flow]") -> list[Job[Any]]:
+    async def flows(self, flows: Sequence[Planned[N] | Flow[N]]) -> list[Job[N]]:
         """Add many flows; up to 1,000 jobs of all of them together all or none. The jobs at their tops."""
         return await self._add(flows, None, OnFailure.FAIL)
 
@@ -188,9 +211,7 @@ class Flowing:
         ref = JobRef(job.queue.name, job.id)
         return await _tree(self.store, await _top(self.store, ref) if whole else ref, depth, width)
 
-    async def _add(
-        self, flows: "Sequence[Planned | Flow]", parent: JobRef | None, default: OnFailure
-    ) -> list[Job[Any]]:
+    async def _add(self, flows: Sequence[Node], parent: JobRef | None, default: OnFailure) -> list[Job[Any]]:
         places = _places(flows, self._clock.unique, parent, default)
         if len(places) > BATCH:
             for top in _tops_above_unnamed(places):
@@ -257,7 +278,7 @@ def _tops_above_unnamed(places: Sequence[_Place]) -> list[FlowNode]:
     ]
 
 
-def _with(child: "Planned | Flow", default: OnFailure) -> Flow:
+def _with(child: Node, default: OnFailure) -> Flow[Any]:
     flow = _as_flow(child)
     return flow if flow.on_failure is not None else replace(flow, on_failure=default.value)
 
@@ -269,11 +290,11 @@ def _was_there(answers: dict[JobRef, Added], place: _Place) -> bool:
 async def _top(store: Store, ref: JobRef) -> JobRef:
     """The job above all of these that is still there."""
     for _ in range(10 * MAX_DEPTH):
-        (record,) = await store.jobs(ref.queue, [ref.id])
+        record = await find_job(store, ref.queue, ref.id)
         if record is None:
             raise NotFound(f"there is no job {ref}")
         parent = record.parent
-        (above,) = [None] if parent is None else await store.jobs(parent.queue, [parent.id])
+        above = None if parent is None else await find_job(store, parent.queue, parent.id)
         if parent is None or above is None:
             return ref
         ref = parent
@@ -283,17 +304,19 @@ async def _top(store: Store, ref: JobRef) -> JobRef:
 async def _tree(
     store: Store, ref: JobRef, depth: int, width: int, known: ChildState | None = None, text: str | None = None
 ) -> Tree:
-    (record,) = await store.jobs(ref.queue, [ref.id])
-    family = await store.family(ref) if record is not None else Family()
+    record = await find_job(store, ref.queue, ref.id)
+    where: Kept = "queue" if record is None or record.dead_letter is None else "dead_letters"
+    family = await store.family(ref, where=where) if record is not None else Family()
     children: list[Tree] = []
     if family.total and depth > 0:
-        page = await store.children(ref, limit=width)
+        page = await store.children(ref, limit=width, where=where)
         children = [
             await _tree(store, child.ref, depth - 1, width, child.state, child.text)
             for child in sorted(page.items, key=lambda child: child.ref)[:width]
         ]
     return Tree(
         queue=ref.queue, id=ref.id, name=None if record is None else record.name,
-        state=None if record is None else record.state, known=known, text=text, family=family,
+        state=None if record is None else record.state, ending=None if record is None else record.ending,
+        dead_letter=None if record is None else record.dead_letter, known=known, text=text, family=family,
         children=tuple(children),
     )  # fmt: skip

@@ -7,14 +7,15 @@ from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from toril.codec import Serializer
+from toril.durations import Duration, milliseconds
 from toril.errors import InvalidName, InvalidOption, PermanentError, UsageError, shown
 from toril.model import MAX_TIMEOUT
 from toril.names import check_job_name, near_name
 from toril.payload import Payload, payload_for, result_for
 from toril.policy.breaker import Breaker
-from toril.policy.retry import Retry, Seconds, milliseconds
+from toril.policy.retry import Retry
 
-__all__ = ["Entry", "Executor", "Handler", "Registry", "handler", "only_if", "own_name"]
+__all__ = ["Entry", "Executor", "Handler", "Registry", "handler", "only_if", "own_name", "result_of_handler"]
 
 Executor: TypeAlias = Literal["auto", "loop", "thread", "process"]
 Function: TypeAlias = Callable[[Any], Any]
@@ -55,16 +56,25 @@ class Handler:
 def handler(
     fn: F,
     *,
-    timeout: Seconds | None = None,
+    timeout: Duration | None = None,
     retry: Retry | None = None,
     executor: Executor = "auto",
     aliases: Iterable[str] = (),
     raw: bool = False,
     breaker: Breaker | None = None,
 ) -> F:
-    """Options of one handler, for use as a mapping's value: `{"send": handler(send, timeout=30)}`.
+    """Options of one handler, for use as a mapping's value: `{"send": handler(send, timeout="30s")}`. To the type
+    checker it is still the function.
 
-    `raw=True` hands over the Job instead of a context. To the type checker it is still the function.
+    Args:
+        fn: The function.
+        timeout: How long an attempt may take, in place of what the queue says.
+        retry: How its jobs are tried again, in place of what the queue says.
+        executor: Where it runs: `"auto"` has coroutines run on the loop and plain functions in threads; `"process"` has
+            a plain function run in a child process.
+        aliases: Further names of jobs that it runs.
+        raw: Hand over the `Job` in place of a context.
+        breaker: A circuit breaker of its own.
     """
     made = replace(
         _as_handler(fn),
@@ -129,6 +139,16 @@ class Registry:
     def names(self) -> list[str]:
         """Every name that has a handler, aliases included."""
         return list(self._entries)
+
+    @property
+    def retries(self) -> dict[str, Retry | None]:
+        """What each handler says itself of retries, by its names."""
+        return {name: entry.handler.retry for name, entry in self._entries.items()}
+
+    @property
+    def any_name(self) -> str | None:
+        """The handler that also runs jobs of names which nobody has, if there is one."""
+        return self._otherwise
 
     def prepare(self) -> None:
         """Make ready to check payloads and results, which takes a while: the first job is not to pay for it."""
@@ -209,6 +229,11 @@ class Registry:
             )
         return known
 
+    def names_of(self, fn: Function) -> frozenset[str]:
+        """All names on the wire of a registered function: its own, and its aliases."""
+        own = self.name_of(fn)
+        return frozenset(name for name, entry in self._entries.items() if entry.name == own)
+
 
 def own_name(fn: Any) -> str:
     """The name that a function has by itself, and jobs that are added for it."""
@@ -216,6 +241,11 @@ def own_name(fn: Any) -> str:
     if not isinstance(name, str) or name in {"<lambda>", "__call__"}:
         raise TypeError(f"{shown(fn)} has no name of its own; register it in a mapping of names to functions")
     return name
+
+
+def result_of_handler(fn: Any) -> Payload:
+    """How what a function returns is carried, by its annotations alone."""
+    return result_for(_types(_as_handler(fn))[1])
 
 
 def _as_handler(fn: Any) -> Handler:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from toril.codec import metadata_of, readable
+from toril.durations import Duration, milliseconds
 from toril.errors import JobCancelled, JobFailed, NotFound, ResultGone, WrongState
 from toril.events import JobEvent
 from toril.history import history
+from toril.lookup import find_job
 from toril.model import (
     AddOutcome,
     Cancelled,
@@ -16,23 +18,26 @@ from toril.model import (
     Failed,
     Gone,
     JobRecord,
+    Kept,
     Pending,
     SetData,
     SetDelay,
     SetPriority,
     Update,
+    letter_id,
     moment,
 )
-from toril.policy.retry import Seconds, milliseconds
-from toril.records import JobDetails, QueueEvent, as_record
+from toril.records import AttemptError, JobDetails, QueueEvent, as_record
 from toril.states import State
 
 if TYPE_CHECKING:
     from toril.queue import Queue
 
-__all__ = ["Job"]
+__all__ = ["Cancelling", "Job"]
 
 R = TypeVar("R", covariant=True)
+
+Cancelling: TypeAlias = Literal["cancelled", "requested"]
 
 _A_WHILE = 60_000  # a wait without end is made of these
 
@@ -67,7 +72,7 @@ class Job(Generic[R]):
 
     @property
     def progress(self) -> Any:
-        return None if self._record is None or self._record.progress is None else readable(self._record.progress)
+        return None if self._record is None else _value(self._record.progress)
 
     @property
     def attempts_made(self) -> int:
@@ -88,6 +93,11 @@ class Job(Generic[R]):
     def error(self) -> str | None:
         """The reason of the last failure."""
         return None if self._record is None or self._record.failure is None else self._record.failure.reason
+
+    @property
+    def dead_letter(self) -> str | None:
+        """The id of the dead letter that it is, if it has failed for good and its queue does not keep it."""
+        return None if self._record is None else self._record.dead_letter
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -113,7 +123,14 @@ class Job(Generic[R]):
     @property
     def record(self) -> JobDetails | None:
         """Everything that is stored of it, as of the last `refresh()`."""
-        return None if self._record is None else as_record(JobDetails, self._record)
+        row, queue = self._record, self._queue
+        if row is None:
+            return None
+        return as_record(
+            JobDetails, row, data=queue.decoded(row.name, row.data), metadata=metadata_of(row.metadata),
+            checkpoint=_value(row.checkpoint), progress=_value(row.progress),
+            result=None if row.result is None else queue.decoded_result(row.name, row.result),
+        )  # fmt: skip
 
     @property
     def row(self) -> JobRecord | None:
@@ -121,8 +138,9 @@ class Job(Generic[R]):
         return self._record
 
     async def refresh(self) -> "Job[R]":
-        """Read it anew. `NotFound` if it is gone: by default a finished job leaves only its run record."""
-        (row,) = await self._queue.store.jobs(self._queue.name, [self.id])
+        """Read it anew, from its queue or from the dead letters. `NotFound` if it is gone: by default a completed job
+        leaves only its run record."""
+        row = await find_job(self._queue.store, self._queue.name, self.id)
         if row is None:
             raise NotFound(f"there is no job {self.id!r} in queue {self._queue.name!r}")
         self._record = row
@@ -130,11 +148,11 @@ class Job(Generic[R]):
         return self
 
     async def state(self) -> State | None:
-        """Where it is now; None if it is gone."""
-        (row,) = await self._queue.store.jobs(self._queue.name, [self.id])
+        """Where it is now, a dead letter being `failed`; None if it is gone."""
+        row = await find_job(self._queue.store, self._queue.name, self.id)
         return None if row is None else row.state
 
-    async def result(self, timeout: Seconds | None = None) -> R:
+    async def result(self, timeout: Duration | None = None) -> R:
         """What the handler returned, once it has. Raises `JobFailed`, `JobCancelled`, `TimeoutError`, or, where the job
         has ended and its result was not kept, `ResultGone` at once."""
         most = left = None if timeout is None else milliseconds("timeout", timeout)
@@ -161,12 +179,32 @@ class Job(Generic[R]):
         """Its log lines, oldest first."""
         lines: list[str] = []
         cursor: str | None = None
+        where = await self._where()
         while True:
-            page = await self._queue.store.logs(self._queue.name, self.id, cursor=cursor, limit=1000)
+            page = await self._queue.store.logs(self._queue.name, self.id, cursor=cursor, limit=1000, where=where)
             lines += page.items
             cursor = page.cursor
             if cursor is None:
                 return lines
+
+    async def errors(self) -> list[AttemptError]:
+        """Why each of its attempts failed, the oldest first. The last error is whole; of the attempts before it the
+        newest 50 are kept, with the beginning of their reason and the end of their traceback."""
+        found = await self._queue.store.errors(self._queue.name, self.id, where=await self._where())
+        return [
+            AttemptError(
+                attempt=each.attempt, at=moment(each.at), error=each.failure.reason, kind=each.failure.kind,
+                traceback=each.failure.traceback,
+            )
+            for each in found
+        ]  # fmt: skip
+
+    async def _where(self) -> Kept:
+        """Where it is to be looked for: one that was read as a dead letter is meant as that."""
+        if self.dead_letter is not None:
+            return "dead_letters"
+        (row,) = await self._queue.store.jobs(self._queue.name, [self.id])
+        return "dead_letters" if row is None else "queue"
 
     async def history(self) -> list[QueueEvent]:
         """What is still known to have happened to it, the oldest first: each start, failure, delay and stall, and when.
@@ -174,29 +212,42 @@ class Job(Generic[R]):
         found = await history(self._queue.store, self._queue.name, self.id)
         return [as_record(QueueEvent, event) for event in found]
 
-    async def cancel(self, reason: str = "No reason provided") -> bool:
-        """Stop it. True: it will not run (again); False: it is running, and was asked to stop."""
+    async def cancel(self, reason: str = "No reason provided") -> Cancelling:
+        """Stop it. `"cancelled"`: it had not started and never will; `"requested"`: it runs, and its handler is told to
+        stop. A job that has ended is refused: with `WrongState` if it is kept, else with `NotFound`."""
         store, name = self._queue.store, self._queue.name
         changed = await self._queue.call(lambda call: store.cancel(name, [self.id], reason=reason, call=call))
         if changed.done:  # of one that runs its worker tells, once it has ended
             event = JobEvent(queue=name, job_id=self.id, job_name=self.name, error=reason)
             self._queue.listeners.emit("cancelled", event)
-        return not changed.asked and self._done(changed, "cancelled")
+        if changed.asked:
+            return "requested"
+        await self._check(changed, "cancelled")
+        return "cancelled"
 
     async def remove(self) -> None:
-        """Delete it, with all that belongs to it. A running job cannot be removed: cancel it."""
+        """Delete it, with all that belongs to it; a dead letter is discarded. A running job cannot be removed: cancel
+        it."""
         store, name = self._queue.store, self._queue.name
-        self._done(await self._queue.call(lambda call: store.remove(name, [self.id], call=call)), "removed")
+        if await self._where() == "queue":
+            await self._check(await self._queue.call(lambda call: store.remove(name, [self.id], call=call)), "removed")
+            return
+        letter = letter_id(name, self.id)
+        if not (await self._queue.call(lambda call: store.discard([letter], call=call))).done:
+            raise NotFound(f"there is no job {self.id!r} in queue {name!r}")
 
     async def retry(self) -> None:
-        """Run it again after it has ended, with all its attempts."""
-        store, name = self._queue.store, self._queue.name
-        self._done(await self._queue.call(lambda call: store.retry(name, [self.id], call=call)), "retried")
+        """Run it again after it has ended, with all its attempts: from its queue, if that keeps it, or from the dead
+        letters. Its log goes on; progress and errors begin anew. A parent that failed waits for its children that have
+        not succeeded, which run again with it."""
+        from toril.deadletters import replay_job  # noqa: PLC0415 - which is made of jobs
+
+        await (self._queue.retry(self.id) if self.dead_letter is None else replay_job(self._queue, self.id))
 
     async def promote(self) -> None:
         """Do not wait for its delay any longer."""
         store, name = self._queue.store, self._queue.name
-        self._done(await self._queue.call(lambda call: store.promote(name, [self.id], call=call)), "promoted")
+        await self._check(await self._queue.call(lambda call: store.promote(name, [self.id], call=call)), "promoted")
 
     async def update_data(self, data: Any) -> None:
         """Replace its payload, checked as in `add`."""
@@ -204,20 +255,27 @@ class Job(Generic[R]):
         self.data = data
 
     async def set_priority(self, priority: int, *, lifo: bool = False) -> None:
-        """Move it within the line; only before it starts."""
+        """Move it within the line; only before it starts. Lower numbers run first, and jobs without a priority (0) run
+        before all of them, unless the queue is declared with `priority_first=True`."""
         await self._update(SetPriority(self.id, priority, lifo), "reprioritized")
 
-    async def set_delay(self, delay: Seconds) -> None:
+    async def set_delay(self, delay: Duration) -> None:
         """Let a delayed job wait for this long from now."""
         await self._update(SetDelay(self.id, milliseconds("delay", delay)), "delayed")
 
     async def _update(self, update: Update, verb: str) -> None:
         store, name = self._queue.store, self._queue.name
-        self._done(await self._queue.call(lambda call: store.update(name, [update], call=call)), verb)
+        await self._check(await self._queue.call(lambda call: store.update(name, [update], call=call)), verb)
 
-    def _done(self, changed: Changed, verb: str) -> bool:
+    async def _check(self, changed: Changed, verb: str) -> None:
         for refused in changed.refused:
-            if refused.state is None:
-                raise NotFound(f"there is no job {self.id!r} in queue {self._queue.name!r}")
-            raise WrongState(f"job {self.id!r} is {refused.state} and cannot be {verb}")
-        return True
+            if refused.state is not None:
+                raise WrongState(f"job {self.id!r} is {refused.state} and cannot be {verb}")
+            found = await find_job(self._queue.store, self._queue.name, self.id)
+            if found is not None and found.dead_letter is not None:
+                raise WrongState(f"job {self.id!r} is a dead letter and cannot be {verb}; retry it first")
+            raise NotFound(f"there is no job {self.id!r} in queue {self._queue.name!r}")
+
+
+def _value(text: str | None) -> Any:
+    return None if text is None else readable(text)

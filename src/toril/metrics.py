@@ -9,7 +9,7 @@ from toril.model import Counts, Figures, QueueFigures, Tally, Window, WorkerView
 from toril.policy.figures import AT_ONCE, bucketed, failure_rate, window_of
 from toril.policy.histogram import Spread, merged, spread
 from toril.policy.tallies import sum_of
-from toril.records import Duration, WorkerInfo, as_record
+from toril.records import Seconds, WorkerInfo, as_record
 
 __all__ = ["Overview", "QueueMetrics", "QueueOverview", "Series", "Spread", "metrics", "overview"]
 
@@ -29,20 +29,21 @@ class Series:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueMetrics:
     """`counts` and `workers` are of now, all else of the range: it has points of `step` seconds, the first begins at
-    `start`, the last is under way. `completed`, `failed` and the two series count every job, whoever ran it; what
-    follows only those that Toril's workers ran. `failures` has the names that failed most, `other_failures` the
-    rest."""
+    `start`, the last is under way. `completed`, `failed` and their series count every job, whoever ran it; the rest
+    only what Toril's workers did. A cancelled job is neither completed nor failed, and the failure rate leaves it out.
+    `failures` has the names that failed most, `other_failures` the rest."""
 
     queue: str
     range: str
     start: datetime
-    step: Duration
+    step: Seconds
     counts: Counts
     workers: int
     completed: int
     failed: int
+    cancelled: int
     failure_rate: float
-    series: tuple[Series, Series]
+    series: tuple[Series, Series, Series]
     wait: Spread
     run: Spread
     waits: tuple[Spread, ...]
@@ -57,23 +58,25 @@ class QueueMetrics:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOverview:
     """A queue's last hour in short. `completed` and `failed` have an entry a minute, the last is under way; `rate` is
-    how many jobs ended a minute in the last five and the one under way; `wait_p95` (seconds) is of those that ended in
-    the last six to twelve minutes; `oldest` (seconds) is how long the job has waited that has waited longest."""
+    how many jobs completed or failed a minute in the last five and the one under way; `wait_p95` (seconds) is of those
+    that ended in the last six to twelve minutes; `oldest` (seconds) is how long the job has waited that has waited
+    longest."""
 
     queue: str
     counts: Counts
     workers: int
     completed: tuple[int, ...]
     failed: tuple[int, ...]
+    cancelled: int
     failure_rate: float
     rate: float
-    wait_p95: Duration | None
-    run_p95: Duration | None
-    oldest: Duration | None
+    wait_p95: Seconds | None
+    run_p95: Seconds | None
+    oldest: Seconds | None
     retries: int
     stalls: int
     lost_leases: int
-    target_wait: Duration
+    target_wait: Seconds
 
     @property
     def waits_too_long(self) -> bool:
@@ -101,11 +104,13 @@ async def metrics(store: Store, queue: str, given: str) -> QueueMetrics:
     start = completed[0][0]
     slices = [figures.slices.get(start // 60_000 // step + n, Tally()) for n in range(len(completed))]
     whole = sum_of(slices)
+    cancelled = [(at, each.cancelled) for (at, _), each in zip(completed, slices, strict=True)]
     good, bad = _total(completed), _total(failed)
     return QueueMetrics(
         queue=queue, range=given, start=moment(start), step=step * 60.0, counts=figures.counts,
-        workers=_serving(found.workers, queue), completed=good, failed=bad, failure_rate=failure_rate(good, bad),
-        series=(_series("Completed", completed), _series("Failed", failed)),
+        workers=_serving(found.workers, queue), completed=good, failed=bad, cancelled=whole.cancelled,
+        failure_rate=failure_rate(good, bad),
+        series=(_series("Completed", completed), _series("Failed", failed), _series("Cancelled", cancelled)),
         wait=spread(whole.waits), run=spread(whole.runs), waits=tuple(spread(each.waits) for each in slices),
         runs=tuple(spread(each.runs) for each in slices), failures=whole.failures, other_failures=whole.other_failures,
         retries=whole.retries, stalls=whole.stalls, lost_leases=whole.lost,
@@ -129,7 +134,7 @@ def _hour(found: Figures, figures: QueueFigures, target: float) -> QueueOverview
     pace = _PACE + found.now % 60_000 / 60_000
     return QueueOverview(
         queue=figures.name, counts=figures.counts, workers=_serving(found.workers, figures.name),
-        completed=minutes.completed, failed=minutes.failed,
+        completed=minutes.completed, failed=minutes.failed, cancelled=hour.cancelled,
         failure_rate=failure_rate(sum(minutes.completed), sum(minutes.failed)), rate=ended / pace,
         wait_p95=spread(merged(each.waits for each in recent)).p95,
         run_p95=spread(merged(each.runs for each in recent)).p95,
@@ -139,7 +144,8 @@ def _hour(found: Figures, figures: QueueFigures, target: float) -> QueueOverview
 
 
 def _serving(workers: Iterable[WorkerView], queue: str) -> int:
-    return sum(queue in worker.queues for worker in workers)
+    """Those whose loop moves; one that stands still takes nothing."""
+    return sum(queue in worker.queues and not worker.silent for worker in workers)
 
 
 def _series(name: str, points: Iterable[tuple[int, int]]) -> Series:

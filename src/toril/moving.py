@@ -22,6 +22,7 @@ from toril.model import (
     Part,
     ScheduleParcel,
     Unloaded,
+    run_id,
     run_of,
 )
 from toril.states import State
@@ -33,6 +34,7 @@ _OFTEN: Final = 0.2  # seconds between two words on how far it has come
 _PATIENCE: Final = BUILDING / 1000 + 60  # seconds in which what is left, and does not run, should have become movable
 _PAGE: Final = 500
 _SHOWN: Final = 5
+_UNSTARTED: Final = frozenset({State.WAITING, State.PRIORITIZED, State.DELAYED})
 
 
 @dataclass(slots=True)
@@ -67,6 +69,10 @@ class Outlook:
     def jobs(self) -> int:
         return sum(jobs for jobs, _, _ in self.queues.values())
 
+    @property
+    def schedules(self) -> int:
+        return sum(schedules for _, _, schedules in self.queues.values())
+
 
 class Mover:
     """Moves everything from one open store to another. Two of them do no harm, and no good."""
@@ -91,7 +97,8 @@ class Mover:
         queues = {}
         for queue in await self._source.queues():
             counts = await self._source.counts(queue)
-            queues[queue] = (sum(counts.values()), counts.active, await self._schedules(queue))
+            schedules, runs = await self._schedules(queue)
+            queues[queue] = (sum(counts.values()) - runs, counts.active, schedules)
         clashes = [ref async for ref in self._clashes()]
         return Outlook(queues, await self._source.count_letters(), tuple(clashes))
 
@@ -183,15 +190,18 @@ class Mover:
         await self._told()
         if self.moving.left or await self._source.count_letters():
             return False
-        return not any([await self._schedules(queue) for queue in await self._source.queues()])
+        return not any([(await self._schedules(queue))[0] for queue in await self._source.queues()])
 
-    async def _schedules(self, queue: str) -> int:
-        count, cursor = 0, None
+    async def _schedules(self, queue: str) -> tuple[int, int]:
+        """How many there are, and how many of their next runs are in the queue, which come with them."""
+        count, runs, cursor = 0, 0, None
         while True:
             page = await self._source.schedules.page(queue, cursor=cursor, limit=_PAGE)
+            found = await self._source.jobs(queue, [run_id(view.schedule.id, view.slot) for view in page])
+            runs += sum(job is not None and job.started_at is None and job.state in _UNSTARTED for job in found)
             count, cursor = count + len(page), page.cursor
             if cursor is None:
-                return count
+                return count, runs
 
     async def _look_after(self) -> None:
         """Of what still runs in the source, take back what nobody runs any more; there may be no worker left for it."""

@@ -12,6 +12,7 @@ __all__ = [
     "MAX_JOB_NAME_BYTES",
     "MAX_QUEUE_NAME_BYTES",
     "RESERVED_IDS",
+    "check_app_name",
     "check_chosen_worker_name",
     "check_circuit_key",
     "check_group",
@@ -95,6 +96,11 @@ def check_label(what: str, name: object) -> str:
     if type(name) is str and _PLAIN_NAME.match(name):
         return name
     return _check_key_part(what, name)
+
+
+def check_app_name(name: object) -> str:
+    """A name as given, or InvalidName: any text of one line, of up to 256 bytes."""
+    return _check_line("an app's name", name)
 
 
 def check_circuit_key(key: object) -> str:

@@ -16,10 +16,12 @@ _LONGEST_REST: Final = 5.0
 _TELL: Final = 30.0  # seconds between two lines in the log
 
 
-def connected(url: str, clock: Clock, prefix: str, durability: Durability | None, *, given: bool) -> Store:
+def connected(
+    url: str, clock: Clock, prefix: str, durability: Durability | None, dead_letter_queue: str | None, *, given: bool
+) -> Store:
     """The store, not yet opened. An error says where a URL that the code does not show comes from."""
     try:
-        return connect(url, clock=clock, prefix=prefix, durability=durability)
+        return connect(url, clock=clock, prefix=prefix, durability=durability, dead_letter_queue=dead_letter_queue)
     except InvalidOption as error:
         if given:
             raise

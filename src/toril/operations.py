@@ -3,18 +3,22 @@
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from toril.errors import InvalidName, InvalidOption, NotFound, shown
+from toril.durations import Duration, milliseconds
+from toril.engine import Store
+from toril.errors import InvalidName, InvalidOption, NotFound, WrongState, shown
 from toril.events import Events
 from toril.groups import QueueGroups
 from toril.history import Gap, Happening, follow
 from toril.job import Job
+from toril.lookup import find_job
 from toril.metrics import QueueMetrics, metrics
 from toril.model import (
     Call,
     Circuit,
     Counts,
+    Declaration,
     Ending,
     JobRecord,
     Limits,
@@ -28,22 +32,44 @@ from toril.model import (
     Setting,
     Swept,
     Usage,
+    moment,
 )
+from toril.names import near_name
 from toril.policy.figures import Range
+from toril.policy.letters import LetterFilter
 from toril.policy.redaction import redacted
-from toril.policy.retry import Seconds, milliseconds
-from toril.records import QueueEvent, QueueSettings, WorkerInfo, as_record
+from toril.policy.search import JobFilter
+from toril.records import (
+    CancelCounts,
+    JobStack,
+    QueueDeclaration,
+    QueueEvent,
+    QueueSettings,
+    WorkerInfo,
+    as_record,
+    declaration_record,
+)
 from toril.searching import QueueSearch, StateName, as_state
 from toril.showing import Part
-from toril.states import State
-from toril.why import Explanation, ended, why
+from toril.stacks import asked_stack
+from toril.states import FINISHED, State
+from toril.why import Explanation, ended, failed, why
 
 if TYPE_CHECKING:
     from toril.queue import Queue
 
-__all__ = ["QueueOperations"]
+__all__ = ["QueueOperations", "meant_name"]
 
 T = TypeVar("T")
+
+_A_CALL: Final = 100  # jobs that are cancelled in one step
+
+
+async def meant_name(store: Store, queue: str, name: str) -> str | None:
+    """The job name that was probably meant, where no living worker has a handler for this one: None if there is no
+    such, or if nobody can tell."""
+    known = (await store.declarations(queue)).handled(len(await store.workers(queue)))
+    return None if known is None or name in known else near_name(name, known)
 
 
 class QueueOperations(QueueSearch):
@@ -65,10 +91,11 @@ class QueueOperations(QueueSearch):
         return await self.store.usage(self.name)
 
     async def job(self, job_id: str) -> "Job[Any] | None":
-        """A job by its id, or None."""
+        """A job by its id, or None. One that failed for good and is not kept is a dead letter: its state is `failed`,
+        and `dead_letter` names it."""
         if not isinstance(job_id, str) or not job_id or len(job_id) > 256:
             raise InvalidName(f"a job id has from 1 to 256 characters, and {shown(job_id)} does not")
-        (row,) = await self.store.jobs(self.name, [job_id])
+        row = await find_job(self.store, self.name, job_id)
         return None if row is None else self._job(row)
 
     async def jobs(self, state: StateName | State, cursor: str | None = None, limit: int = 50) -> "Page[Job[Any]]":
@@ -95,19 +122,33 @@ class QueueOperations(QueueSearch):
         """What is set for the queue in the store, for every process."""
         return as_record(QueueSettings, (await self.store.queue(self.name)).settings)
 
+    async def declaration(self) -> QueueDeclaration | None:
+        """What the living workers of the queue declare in their code, the newest of them where they differ; None if
+        there are none. What is set in the store holds over it: see `settings`."""
+        return declaration_record(await self.store.declarations(self.name))
+
     async def why(self, job_id: str) -> Explanation:
         """Why a job does not run, or what became of it: a sentence and the facts. `NotFound` if nothing is known."""
-        (row,) = await self.store.jobs(self.name, [job_id])
+        row = await find_job(self.store, self.name, job_id)
         if row is None:
             return await self._remembered(job_id)
-        queue: Queue = self  # type: ignore[assignment]
-        precedence = Precedence.PRIORITY_FIRST if queue.options.priority_first else Precedence.PLAIN_FIRST
-        limits = Limits(rate=queue.options.rate_limit, precedence=precedence)
-        standing = await self.store.explain(self.name, job_id, limits)
-        workers, circuit = await self.store.workers(self.name), await self._circuit_of(row)
         if row.failure is not None:
             row = replace(row, failure=replace(row.failure, reason=self._error(row)))
-        return why(row, await self.store.queue(self.name), standing, workers, circuit)
+        if row.dead_letter is not None:
+            return failed(row)
+        declared = await self.store.declarations(self.name)
+        standing = await self.store.explain(self.name, job_id, self._limits(declared.newest))
+        workers = [worker for worker in await self.store.workers(self.name) if not worker.silent]
+        circuit = await self._circuit_of(row)
+        return why(row, await self.store.queue(self.name), standing, workers, circuit, declared)
+
+    def _limits(self, declared: Declaration | None) -> Limits:
+        """What claims of the queue are held to: as its workers declare it, or, where there are none, the code here."""
+        queue: Queue = self  # type: ignore[assignment]
+        options = queue.options
+        rate, first = (options.rate_limit, options.priority_first) if declared is None else (
+            declared.rate, declared.priority_first)  # fmt: skip
+        return Limits(rate=rate, precedence=Precedence.PRIORITY_FIRST if first else Precedence.PLAIN_FIRST)
 
     async def _circuit_of(self, row: JobRecord) -> Circuit | None:
         """The circuit that a job hangs on, if something is known of it. Where the breaker is declared elsewhere, those
@@ -130,10 +171,20 @@ class QueueOperations(QueueSearch):
         for ending in Ending:
             for run in (await self.store.runs(self.name, ending, limit=1000)).items:
                 if run.id == job_id:
-                    part: Part = "error" if ending is Ending.FAILED else "result"
+                    part: Part = "result" if ending is Ending.COMPLETED else "error"
                     text = redacted(self.redaction.text(run.text, part, self.name, run.name) or "")
                     return ended(replace(run, text=text))
         raise NotFound(f"there is no job {shown(job_id)} in queue {self.name!r}, and nothing is remembered of one")
+
+    async def stack(self, job_id: str, *, patience: Duration = 8) -> JobStack:
+        """Where a running job is now: its worker is asked, and answers within moments. `WrongState` if the job does not
+        run, or if its worker does not answer in time."""
+        (row,) = await self.store.jobs(self.name, [job_id])
+        if row is None:
+            raise NotFound(f"there is no job {shown(job_id)} in queue {self.name!r}")
+        if row.state is not State.ACTIVE or row.worker is None:
+            raise WrongState(f"job {shown(job_id)} does not run, so it has no stack")
+        return await asked_stack(self.store, row, milliseconds("patience", patience))
 
     @property
     def groups(self) -> QueueGroups:
@@ -165,7 +216,7 @@ class QueueOperations(QueueSearch):
         return await self._sweep(lambda call: self.store.drain(self.name, states=states, call=call))
 
     async def clean(
-        self, state: StateName | State = "completed", *, older_than: Seconds = 0, limit: int | None = None
+        self, state: StateName | State = "completed", *, older_than: Duration = 0, limit: int | None = None
     ) -> int:
         """Remove jobs of a state that are older than this, oldest first. How many that were."""
         grace, wanted = milliseconds("older_than", older_than, 0, 2**42), as_state(state)
@@ -189,18 +240,57 @@ class QueueOperations(QueueSearch):
         running: Literal["refuse", "remove"] = "remove" if force else "refuse"
         return await self._sweep(lambda call: self.store.obliterate(self.name, running=running, call=call))
 
+    async def retry(self, job_id: str) -> None:
+        """Run a job again that has ended, with all its attempts: one that the queue keeps, or a dead letter. Its log
+        goes on; progress and errors begin anew."""
+        from toril.deadletters import replay_job  # noqa: PLC0415 - which is made of queues
+
+        changed = await self.call(lambda call: self.store.retry(self.name, [job_id], call=call))
+        for refused in changed.refused:
+            if refused.state is not None:
+                raise WrongState(f"job {job_id!r} is {refused.state} and cannot be retried")
+            queue: Queue = self  # type: ignore[assignment]
+            await replay_job(queue, job_id)
+
     async def retry_failed(self) -> int:
-        """Run all failed jobs again that are kept. How many that were."""
+        """Run all failed jobs again: those that the queue keeps, and its dead letters. How many that were. Cancelled
+        jobs are left, and so is a dead letter whose payload is not what its handler takes."""
+        from toril.deadletters import of_queue  # noqa: PLC0415 - which is made of queues
+
+        queue: Queue = self  # type: ignore[assignment]
         retried, cursor = 0, None
         while True:
             page = await self.store.page(self.name, State.FAILED, cursor=cursor, limit=1000)
-            ids = [row.id for row in page.items]
+            ids = [row.id for row in page.items if row.ending is Ending.FAILED]
             if ids:
                 changed = await self.call(lambda call, ids=ids: self.store.retry(self.name, ids, call=call))  # type: ignore[misc]
                 retried += len(changed.done)
             cursor = page.cursor
             if cursor is None:
-                return retried
+                break
+        return retried + (await of_queue(queue).replay(LetterFilter(queue=self.name))).count
+
+    async def cancel_all(
+        self, state: StateName | State, where: JobFilter = JobFilter(), *, reason: str = "No reason provided"
+    ) -> CancelCounts:
+        """Cancel the jobs of a state that the filter means: those that have not started never will, running ones are
+        asked to stop. What comes to the state meanwhile is left alone, as by `JobFilter(until=…)`."""
+        wanted, cursor, ended, asked = as_state(state), None, 0, 0
+        if wanted in FINISHED:
+            raise InvalidOption(f"a job that has {wanted.value} cannot be cancelled")
+        if where.until is None:
+            where = replace(where, until=moment((await self.store.health()).now))
+        while True:
+            page = await self.search(wanted, where, cursor=cursor, limit=_A_CALL)
+            ids = [job.id for job in page.items]
+            if ids:
+                changed = await self.call(
+                    lambda call, ids=ids: self.store.cancel(self.name, ids, reason=reason, call=call)  # type: ignore[misc]
+                )
+                ended, asked = ended + len(changed.done), asked + len(changed.asked)
+            cursor = page.cursor
+            if cursor is None:
+                return CancelCounts(cancelled=ended, requested=asked)
 
     async def _configure(self, setting: Setting) -> None:
         await self.call(lambda call: self.store.configure(self.name, [setting], call=call))

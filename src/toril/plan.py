@@ -2,8 +2,10 @@
 
 import os
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from toril.clock import Clock
@@ -11,7 +13,7 @@ from toril.errors import shown
 from toril.logs import log
 from toril.middleware import Middleware
 
-__all__ = ["GRACE", "HANG_TIMEOUT", "Hook", "Plan", "Poller", "Spent", "function", "last", "worker_name"]
+__all__ = ["GRACE", "HANG_TIMEOUT", "Hook", "Plan", "Poller", "Spent", "app_name", "function", "last", "worker_name"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,6 +52,17 @@ def worker_name(clock: Clock) -> str:
     """Unique and readable: the host, the process, and a few letters more."""
     host = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in socket.gethostname())[:60]
     return f"worker-{host}-{os.getpid()}-{clock.unique()[:6]}"
+
+
+def app_name(module: str) -> str:
+    """What an app is called that was made in this module; in a script, what the script is called."""
+    if module != "__main__":
+        return module
+    main = sys.modules[module]
+    if main.__spec__ is not None:  # python -m
+        return main.__spec__.name.removesuffix(".__main__")
+    script = Path(getattr(main, "__file__", None) or module).stem
+    return script if script.isprintable() else module
 
 
 def function(what: str, fn: F) -> F:

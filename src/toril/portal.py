@@ -6,8 +6,8 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toril.calls import Caller
 from toril.engine import Store
@@ -16,6 +16,9 @@ from toril.events import Events
 from toril.model import Call
 from toril.showing import Redaction
 from toril.storing import Tracing
+
+if TYPE_CHECKING:
+    from toril.queue import Queue
 
 __all__ = ["Doorway", "Home", "Portal"]
 
@@ -122,6 +125,9 @@ class Home(Protocol):
     @property
     def tracing(self) -> Tracing | None: ...
 
+    @property
+    def queues(self) -> "Mapping[str, Queue]": ...
+
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
 
     def portal(self) -> Portal: ...
@@ -135,6 +141,7 @@ class Doorway:
         self.portal = home.portal
         self.redaction = home.redaction
         self.tracing = home.tracing
+        self.queues = home.queues
 
     @property
     def store(self) -> Store:

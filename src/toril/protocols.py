@@ -25,6 +25,7 @@ from toril.model import (
     GroupRow,
     JobRef,
     Keep,
+    Kept,
     Lease,
     Load,
     Page,
@@ -46,6 +47,10 @@ class DeadLetters(Protocol):
     """Jobs that failed for good. The step that settles a job as failed writes its letter, unless the job itself is
     kept; so each job is in one place, and among the letters once at most. They stay until someone acts, or until their
     own retention is over."""
+
+    @property
+    def dead_letter_queue(self) -> str:
+        """The name under which other libraries see them, where there are such; no queue of the user's may have it."""
 
     async def letters(
         self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50
@@ -148,11 +153,18 @@ class Flows(Protocol):
     ) -> Verdict:
         """Children of the job that the lease is for, while it holds."""
 
-    async def family(self, job: JobRef) -> Family:
-        """How many children a job has; none, if there is no such job."""
+    async def family(self, job: JobRef, *, where: Kept = "queue") -> Family:
+        """How many children a job, or its dead letter, has; none, if there is no such job."""
 
-    async def children(self, job: JobRef, *, cursor: str | None = None, limit: int = 100) -> Page[Child]:
-        """What a job knows of its children: first the open ones, then those that have returned, then the others."""
+    async def children(
+        self, job: JobRef, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
+    ) -> Page[Child]:
+        """What a job, or its dead letter, knows of its children: first the open ones, then those that have returned,
+        then the others."""
+
+    async def child_names(self, job: JobRef) -> list[tuple[JobRef, str]]:
+        """The names of a job's children, in the order in which they were added. Another program that adds children does
+        not write their names down; and of some that are named here, nothing may be known any more."""
 
 
 @runtime_checkable

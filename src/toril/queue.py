@@ -2,28 +2,33 @@
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from toril.adding import AddOptions, Defaults, QueueOptions, WaitOptions, as_metadata, new_job, subject_of
 from toril.bounds import Bound
 from toril.bulk import Chunk, Item, Kind, Kinds, Planned, chunks, handles
 from toril.codec import Undecodable
-from toril.context import JobContext, SyncJobContext
+from toril.context import HandlerOf, RawHandler, RunsAs
+from toril.durations import Duration, milliseconds
 from toril.engine import Store
 from toril.errors import EngineUnavailable, InvalidOption, InvalidPayload, PartialAdd, UsageError, shown
 from toril.events import Events, JobEvent
 from toril.handlers import Registry, handler, own_name
 from toril.job import Job
-from toril.model import Added, AddOutcome, Call, NewJob
+from toril.model import Added, AddOutcome, Call, Declaration, NewJob
 from toril.names import check_job_name
 from toril.operations import QueueOperations
 from toril.payload import Payload, payload_for
 from toril.plan import function
-from toril.policy.retry import Retry, Seconds, milliseconds
+from toril.policy.retry import Retry
 from toril.portal import Doorway, Home
+from toril.priorities import MixedPriorities
 from toril.schedule import Declared, QueueSchedules, Timing, declare
 from toril.storing import or_nothing, stored
+from toril.task import Task
 from toril.together import Together
 
 if TYPE_CHECKING:
@@ -49,11 +54,13 @@ class Queue(QueueOperations):
         self.lease_hooks: list[tuple[Callable[..., Any], Callable[[Job[Any]], bool] | None]] = []
         self.handlers = Registry(name, options.serializer)
         self.declared: dict[str, Declared] = {}
+        self.priorities = MixedPriorities(name)
         self._metadata: dict[str, Any] = {}
         self._together = Together()
         self._bound = Bound(name, options.max_waiting, options.groups)
         self._plain: Payload = payload_for(Any, serializer=options.serializer)
         self._defaults = self._defaults_of(options.retry)
+        self._published: Declaration | None = None
 
     def __repr__(self) -> str:
         return f"<Queue {self._name!r}>"
@@ -110,39 +117,65 @@ class Queue(QueueOperations):
     # adding jobs
 
     @overload
-    async def add(
-        self,
-        job: Callable[[JobContext[None]], Coroutine[Any, Any, R]],
-        data: None = None,
-        **options: Unpack[AddOptions],
-    ) -> Job[R]: ...
+    def task(self, handler: HandlerOf[T, R]) -> Task[T, R]: ...
 
     @overload
-    async def add(
-        self, job: Callable[[JobContext[T]], Coroutine[Any, Any, R]], data: T, **options: Unpack[AddOptions]
-    ) -> Job[R]: ...
+    def task(self, handler: RawHandler[R]) -> Task[Any, R]: ...
+
+    def task(self, handler: Any) -> Task[Any, Any]:
+        """One of this queue's handlers, bound to it: what is added with it is checked against its payload by the type
+        checker too, and what comes back has the type of its result."""
+        return Task(self, handler)
 
     @overload
-    async def add(
-        self, job: Callable[[SyncJobContext[None]], R], data: None = None, **options: Unpack[AddOptions]
-    ) -> Job[R]: ...
+    async def add(self, job: HandlerOf[None, R] | RawHandler[R], **options: Unpack[AddOptions]) -> Job[R]: ...
 
     @overload
-    async def add(self, job: Callable[[SyncJobContext[T]], R], data: T, **options: Unpack[AddOptions]) -> Job[R]: ...
-
-    @overload
-    async def add(
-        self, job: Callable[[Job[Any]], Coroutine[Any, Any, R]], data: Any = None, **options: Unpack[AddOptions]
-    ) -> Job[R]: ...
+    async def add(self, job: HandlerOf[T, R] | RawHandler[R], data: T, **options: Unpack[AddOptions]) -> Job[R]: ...
 
     @overload
     async def add(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> Job[Any]: ...
 
     async def add(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Job[Any]:
-        """Store one job, by its handler or by its name. Returns once it is kept."""
+        """Store one job, by its handler or by its name. Returns once it is kept.
+
+        Durations are seconds, a `timedelta`, or a text such as `"10m"`.
+
+        Args:
+            job: A handler of this queue, or the name of one.
+            data: The payload, as the handler declares it.
+            delay: Start it this long from now, not sooner.
+            at: Start it at this time, not sooner: a `datetime` with a time zone.
+            priority: From 1, the most urgent, to 2,097,151; 0 is none. Jobs without a priority run before those that
+                have one, unless the queue is declared with `priority_first=True`.
+            lifo: Put it in front of the jobs that wait.
+            job_id: An id of your own. While a job of that id exists, adding it again changes nothing; once it has ended
+                and is removed, which is at once by default, the id is free. For longer than that use `once`.
+            attempts: How often it is tried in all, in place of what the queue says.
+            backoff: How long it waits between attempts: `Fixed`, `Exponential`, or the name of a strategy.
+            retry: Both at once, and for which errors: a `Retry`.
+            timeout: How long an attempt may take; then it is stopped, and tried again.
+            expires: Do not start it later than this long from now.
+            keep_completed: Keep the job after it has completed: how many of them, or a `Keep`.
+            keep_failed: The same after it has failed for good. A failed job that is not kept becomes a dead letter.
+            result_ttl: For how long `job.result()` finds what it returned.
+            metadata: Fields that travel beside the payload, as `ctx.metadata`.
+            breaker: The circuit that it hangs on, by its key.
+            subject: Whom it is about, such as a tenant: run records, search and alerts go by it.
+            group: The group that it belongs to, which takes turns with the others of the queue.
+            dedup: At most one job per key: a `Dedup`.
+            once: A key: nothing is added if a job was added under it within `for_`, whatever became of that job since.
+            for_: For how long the key of `once` is taken, such as `"1d"`.
+        """
         planned = self.new(job, data, **options)
         answer = await self._together.add(self._store, planned.job, alone=self._home.tracing is not None)
         return (await self._kept([self.made(planned, answer)]))[0]
+
+    @overload
+    async def add_many(self, jobs: Iterable[Planned[R]]) -> list[Job[R]]: ...
+
+    @overload
+    async def add_many(self, jobs: Iterable[Item]) -> list[Job[Any]]: ...
 
     async def add_many(self, jobs: Iterable[Item]) -> list[Job[Any]]:
         """Store many, as `(job, data)`, `(job, data, options)` or `queue.new(…)`. Up to 1,000 all or none; beyond
@@ -168,8 +201,17 @@ class Queue(QueueOperations):
             stored = [job.id for job in made]
             raise PartialAdd(f"{len(stored)} jobs are stored, the rest is not: {error}", stored=stored) from error
 
-    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
-        """A job made ready and checked, to be added later or with others."""
+    @overload
+    def new(self, job: HandlerOf[None, R] | RawHandler[R], **options: Unpack[AddOptions]) -> Planned[R]: ...
+
+    @overload
+    def new(self, job: HandlerOf[T, R] | RawHandler[R], data: T, **options: Unpack[AddOptions]) -> Planned[R]: ...
+
+    @overload
+    def new(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> Planned[Any]: ...
+
+    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned[Any]:
+        """A job made ready and checked, to be added later or with others. Its options are those of `add`."""
         name = self._name_of(job)
         if self.options.subject is not None and "subject" not in options:
             options["subject"] = subject_of(self.options.subject, data)
@@ -179,43 +221,24 @@ class Queue(QueueOperations):
 
     @overload
     async def add_and_wait(
-        self, job: Callable[[JobContext[None]], Coroutine[Any, Any, R]], data: None = None, *,
-        timeout: Seconds = 30, **options: Unpack[WaitOptions],
-    ) -> R: ...  # fmt: skip
+        self, job: HandlerOf[None, R] | RawHandler[R], *, timeout: Duration = 30, **options: Unpack[WaitOptions]
+    ) -> R: ...
 
     @overload
     async def add_and_wait(
-        self, job: Callable[[JobContext[T]], Coroutine[Any, Any, R]], data: T, *,
-        timeout: Seconds = 30, **options: Unpack[WaitOptions],
-    ) -> R: ...  # fmt: skip
+        self, job: HandlerOf[T, R] | RawHandler[R], data: T, *, timeout: Duration = 30, **options: Unpack[WaitOptions]
+    ) -> R: ...
 
     @overload
     async def add_and_wait(
-        self, job: Callable[[SyncJobContext[None]], R], data: None = None, *,
-        timeout: Seconds = 30, **options: Unpack[WaitOptions],
-    ) -> R: ...  # fmt: skip
-
-    @overload
-    async def add_and_wait(
-        self, job: Callable[[SyncJobContext[T]], R], data: T, *,
-        timeout: Seconds = 30, **options: Unpack[WaitOptions],
-    ) -> R: ...  # fmt: skip
-
-    @overload
-    async def add_and_wait(
-        self, job: Callable[[Job[Any]], Coroutine[Any, Any, R]], data: Any = None, *,
-        timeout: Seconds = 30, **options: Unpack[WaitOptions],
-    ) -> R: ...  # fmt: skip
-
-    @overload
-    async def add_and_wait(
-        self, job: str, data: Any = None, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]
+        self, job: str, data: Any = None, *, timeout: Duration = 30, **options: Unpack[WaitOptions]
     ) -> Any: ...
 
     async def add_and_wait(
-        self, job: Any, data: Any = None, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]
+        self, job: Any, data: Any = None, *, timeout: Duration = 30, **options: Unpack[WaitOptions]
     ) -> Any:
-        """Add a job and wait for what its handler returns."""
+        """Add a job and wait up to `timeout` for what its handler returns. Its options are those of `add`; the result
+        is kept for an hour."""
         milliseconds("timeout", timeout)  # an odd one is refused before anything is stored
         options.setdefault("result_ttl", 3600)
         return await (await self.add(job, data, **options)).result(timeout)
@@ -224,11 +247,48 @@ class Queue(QueueOperations):
         """The same queue for one actor, request or tenant: these fields travel beside every payload added here."""
         return self._with(_metadata={**self._metadata, **metadata})
 
+    def as_declared(self, declaration: Declaration) -> "Queue":
+        """The same queue with what its workers declare, for programs that do not have its code: jobs that say nothing
+        else get what they would get from the application."""
+        if declaration.serializer:
+            raise UsageError(
+                f"queue {self._name!r} has a serializer, which is not known here: add its jobs from the application"
+            )
+        options = replace(
+            self.options, keep_completed=declaration.keep_completed, keep_failed=declaration.keep_failed,
+            subject=declaration.subject,
+        )  # fmt: skip
+        return self._with(options=options, _published=declaration)
+
     # recurring jobs
 
-    def schedule(self, schedule_id: str, job: Any, data: Any = None, **options: Unpack[Timing]) -> None:
-        """Declare a recurring job, `every` so many seconds or by a `cron` expression. The workers keep it in the store
-        from their next boot on, and remove it once it is declared no more."""
+    def schedule(
+        self, schedule_id: str, job: HandlerOf[T, Any] | RawHandler[Any] | str, data: T | None = None,
+        **options: Unpack[Timing],
+    ) -> None:  # fmt: skip
+        """Declare a recurring job. The workers keep it in the store from their next boot on, and remove it once it is
+        declared no more.
+
+        Args:
+            schedule_id: Its id, unique in the queue.
+            job: A handler of this queue, or the name of one.
+            data: The payload of its jobs.
+            every: The time between two runs, at least 0.1 s. The first comes at once, or at `start`.
+            cron: When it runs, in place of `every`: five fields, or six with seconds first.
+            tz: The time zone of `cron`; UTC if none is given.
+            start: No run before this time.
+            end: No run after this time.
+            limit: How many runs there are in all.
+            offset: Where in the interval of `every` the runs fall, counted from midnight UTC.
+            jitter: Move all runs by up to this much, always the same for a schedule.
+            min_interval: The shortest time between two runs, whatever `every` or `cron` say.
+            overlap: When the run before has not ended: `"allow"` both, `"skip"` the later one, or `"queue_one"` to wait
+                for it.
+            catch_up: After a time without workers: run `"one"` for all that was missed, `"none"`, or `"all"` within
+                `window`.
+            window: How far back `catch_up="all"` goes.
+            options: Options of the jobs, as in `add`.
+        """
         if schedule_id in self.declared:
             raise UsageError(f"schedule {schedule_id!r} of queue {self._name!r} is declared already; ids are unique")
         self.declared[schedule_id] = declare(self, schedule_id, job, data, options)
@@ -252,9 +312,30 @@ class Queue(QueueOperations):
         except (Undecodable, InvalidPayload):
             return text
 
+    def runs_as(self, handler: Any) -> list[RunsAs]:
+        """In which queues of the app a handler runs, and under which names; of a task, its own."""
+        if isinstance(handler, Task):
+            return [handler.runs_as()]
+        if not callable(handler):
+            raise InvalidOption(f"children are asked for by their handler, or by its task, not by {shown(handler)}")
+        found = []
+        for queue in self._home.queues.values():
+            with suppress(UsageError):
+                found.append(queue.task(handler).runs_as())
+        if not found:
+            raise UsageError(f"{shown(handler)} is a handler of no queue of this app; give a task of its queue")
+        return found
+
     def result_of(self, name: str, text: str) -> Any:
         entry = self.handlers.find(name)
         return (entry.result if entry else self._plain).decode(text)
+
+    def decoded_result(self, name: str, text: str) -> Any:
+        """The stored result of a job of this name; the text itself where it is not what the handler declares."""
+        try:
+            return self.result_of(name, text)
+        except (Undecodable, InvalidPayload):
+            return text
 
     async def _store(self, jobs: Sequence[NewJob]) -> list[Added]:
         await self._bound.tell(self._home)
@@ -288,7 +369,7 @@ class Queue(QueueOperations):
             for job in jobs
         ]
 
-    def made(self, planned: Planned, answer: Added) -> Job[Any]:
+    def made(self, planned: Planned[Any], answer: Added) -> Job[Any]:
         """The handle on a job that the store has answered for."""
         outcome, name = answer.outcome, planned.job.name
         added = outcome is AddOutcome.ADDED or outcome is AddOutcome.REPLACED
@@ -296,7 +377,7 @@ class Queue(QueueOperations):
             self.listeners.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=name))
         return Job(self, answer.id, name, planned.data, added=added, outcome=outcome)
 
-    def _plan(self, item: Item) -> Planned:
+    def _plan(self, item: Item) -> Planned[Any]:
         if isinstance(item, Planned):
             return self._own(item)
         if not isinstance(item, tuple) or not 2 <= len(item) <= 3:
@@ -330,13 +411,17 @@ class Queue(QueueOperations):
         vars(other).update(changed)
         return other
 
-    def _own(self, planned: Planned) -> Planned:
+    def _own(self, planned: Planned[Any]) -> Planned[Any]:
         if planned.queue.name != self._name:
             raise UsageError(f"a job made by queue {planned.queue.name!r} cannot be added to queue {self._name!r}")
         return planned
 
     def _defaults_for(self, name: str) -> Defaults:
         entry = self.handlers.find(name)
+        if entry is None and self._published is not None:
+            attempts, backoff = self._published.retry_of(name)
+            known = () if backoff.strategy is None else (backoff.strategy,)
+            return Defaults(attempts, backoff, self.options.keep_completed, self.options.keep_failed, known)
         if entry is None and self._check_spelling is not None:
             self._check_spelling()
         own = entry.handler.retry if entry else None

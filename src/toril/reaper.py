@@ -15,7 +15,8 @@ from toril.clock import Clock
 from toril.doctor import Doctor, Healer
 from toril.engine import Engine, Store
 from toril.errors import EngineUnavailable, InvalidOption, TorilError
-from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent, trouble
+from toril.events import Events, WorkerEvent, tell_recovered, trouble
+from toril.logs import Contact
 from toril.model import REAPER, Fault, Recovered
 
 __all__ = ["LEASE", "Election", "Reaper", "check_electable"]
@@ -127,6 +128,7 @@ class Reaper:
         self._recovered = recovered
         self._heal = heal
         self._led = asyncio.Event()
+        self._contact = Contact()
         self._election = None
         if elected:
             self._election = Election(
@@ -179,8 +181,9 @@ class Reaper:
                 while self.leads or self._is_new:
                     asked_at = self._clock.monotonic()
                     found = await self._store.recover(queue)
+                    self._contact.made()
                     self._recovered(queue, found, asked_at)
-                    self._tell(queue, found)
+                    tell_recovered(self._events, queue, found, self._name)
                     if found.next_deadline is not None:
                         rest = min(rest, max(0.05, (found.next_deadline - found.now) / 1000))
                     if not found.more:
@@ -239,11 +242,7 @@ class Reaper:
         event = WorkerEvent(worker=self._name, detail=self._name)
         self._events.emit("leadership_acquired" if leads else "leadership_lost", event)
 
-    def _tell(self, queue: str, found: Recovered) -> None:
-        ends = [(job, None) for job in found.returned] + [(job, STALLED_OUT) for job in found.failed]
-        for job, error in ends:
-            event = JobEvent(queue=queue, job_id=job, job_name="", worker=self._name, error=error)
-            self._events.emit("stalled", event)
-
     def _failed(self, error: TorilError, queue: str | None = None) -> None:
+        if isinstance(error, EngineUnavailable):
+            self._contact.lost()
         self._events.emit("error", trouble(error, self._name, queue))

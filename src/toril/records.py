@@ -15,6 +15,7 @@ from toril.model import (
     Cause,
     Circuit,
     CircuitState,
+    Declarations,
     Ending,
     EventKind,
     Failure,
@@ -22,7 +23,6 @@ from toril.model import (
     JobRef,
     Keep,
     OnFailure,
-    Origin,
     Overlap,
     RateLimit,
     ScheduleView,
@@ -31,25 +31,30 @@ from toril.model import (
 from toril.states import State
 
 __all__ = [
+    "AttemptError",
+    "CancelCounts",
     "CircuitRecord",
     "DeadLetter",
-    "Duration",
     "GroupView",
     "JobDetails",
+    "JobStack",
+    "QueueDeclaration",
     "QueueEvent",
     "QueueSettings",
     "RetryDelay",
     "RunRecord",
     "ScheduleRecord",
+    "Seconds",
     "WorkerInfo",
     "as_record",
     "circuit_record",
+    "declaration_record",
     "schedule_record",
 ]
 
 R = TypeVar("R")
 
-Duration: TypeAlias = Annotated[float, "seconds"]
+Seconds: TypeAlias = Annotated[float, "seconds"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +63,8 @@ class RetryDelay:
     full names of errors for which its own options say whether to retry at all."""
 
     kind: Literal["fixed", "exponential"]
-    delay: Duration
-    cap: Duration | None = None
+    delay: Seconds
+    cap: Seconds | None = None
     jitter: float = 0.0
     strategy: str | None = None
     on: tuple[str, ...] = ()
@@ -68,13 +73,14 @@ class RetryDelay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetails:
-    """One job, whole. `data`, `metadata`, `checkpoint`, `progress` and `result` are the stored texts; `due` is when it
+    """One job, whole. `data` and `result` are what its handler declares, as `job.data` is, or the stored text where it
+    is not that. `max_attempts` is how many attempts there may be, `attempts_made` how many have ended; `due` is when it
     can start, `deadline` when its lease runs out unless it is renewed."""
 
     queue: str
     id: str
     name: str
-    data: str
+    data: Any
     state: State
     max_attempts: int
     attempts_made: int
@@ -82,21 +88,21 @@ class JobDetails:
     starts: int
     fence: int
     priority: int
-    delay: Duration
+    delay: Seconds
     due: datetime | None
     backoff: RetryDelay | None
-    timeout: Duration | None
+    timeout: Seconds | None
     expires_at: datetime | None
     keep_completed: Keep
     keep_failed: Keep
     keep_logs: int
-    result_ttl: Duration | None
+    result_ttl: Seconds | None
     breaker: str | None
     subject: str | None
-    metadata: str | None
-    checkpoint: str | None
-    progress: str | None
-    result: str | None
+    metadata: Mapping[str, Any]
+    checkpoint: Any
+    progress: Any
+    result: Any
     failure: Failure | None
     stall_cause: str | None
     cancelling: str | None
@@ -108,13 +114,26 @@ class JobDetails:
     parent: JobRef | None
     group: str | None
     unreadable: str | None  # why its options cannot be read; it fails instead of running
+    dead_letter: str | None  # the letter that it is: it failed for good, and is in its queue no more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptError:
+    """Why one attempt of a job failed, and when. `at` is None for an attempt of another library's worker."""
+
+    attempt: int
+    at: datetime | None
+    error: str
+    kind: str
+    traceback: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     """A job as it was when it failed, with all that running it again needs. `id` is made of its queue and its own id,
     so that a job is here once at most; `attempts_made` and `stalls` tell what was tried. `data` is what the handler
-    declares, as in `job.data`, or the stored text where it is not that; `checkpoint` is what the job remembered."""
+    declares, as in `job.data`, or the stored text where it is not that; `checkpoint` is what the job remembered, and
+    `progress` how far it came."""
 
     id: str
     queue: str
@@ -133,14 +152,15 @@ class DeadLetter:
     started_at: datetime | None
     priority: int
     backoff: RetryDelay | None
-    timeout: Duration | None
+    timeout: Seconds | None
     keep_completed: Keep
     keep_logs: int
-    result_ttl: Duration | None
+    result_ttl: Seconds | None
     breaker: str | None
     subject: str | None
     metadata: Mapping[str, Any]
     checkpoint: Any
+    progress: Any
     parent: JobRef | None
     on_failure: OnFailure
     group: str | None
@@ -149,7 +169,7 @@ class DeadLetter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """What is remembered of a finished job when the job itself is gone. `text` is the result's beginning, or the
-    reason of the failure; `whole` says that nothing was cut off."""
+    reason of the failure; `whole` says that nothing was cut off. `parent` is the job that waited for it in a flow."""
 
     id: str
     name: str
@@ -164,6 +184,7 @@ class RunRecord:
     text: str
     whole: bool
     subject: str | None
+    parent: JobRef | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +201,9 @@ class QueueEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:
-    """A worker as its last heartbeat showed it. `lag` is by how much its event loop was late of late."""
+    """A worker as its last heartbeat showed it. `lag` is by how much its event loop was late of late; `silent` for
+    how long it has not moved, as the supervisor says who speaks for it; `queue_slots` are the slots of each queue, and
+    how many of them are in use."""
 
     id: str
     queues: tuple[str, ...]
@@ -192,7 +215,9 @@ class WorkerInfo:
     started_at: datetime
     seen_at: datetime
     orders: tuple[str, ...]
-    lag: Duration
+    lag: Seconds
+    silent: Seconds
+    queue_slots: Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,20 +232,20 @@ class ScheduleRecord:
     data: Any
     max_attempts: int
     priority: int
-    timeout: Duration | None
-    every: Duration | None
+    timeout: Seconds | None
+    every: Seconds | None
     cron: str | None
     tz: str
     start: datetime | None
     end: datetime | None
     limit: int | None
-    offset: Duration | None
-    jitter: Duration
-    min_interval: Duration
+    offset: Seconds | None
+    jitter: Seconds
+    min_interval: Seconds
     overlap: Overlap
     catch_up: CatchUp
-    window: Duration
-    origin: Origin
+    window: Seconds
+    owner: str | None
     slot: datetime
     next: datetime | None
     count: int
@@ -243,8 +268,8 @@ class CircuitRecord:
     failures: int
     probes: int
     passed: int
-    window: Duration
-    pause: Duration
+    window: Seconds
+    pause: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +299,54 @@ class QueueSettings:
     groups: GroupLimits
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStack:
+    """Where a running job is: `text` has its frames, as a traceback does, the innermost last. Where the event loop of
+    its worker stands still for `silent` seconds, they are those of all threads, the innermost first."""
+
+    queue: str
+    id: str
+    worker: str
+    text: str
+    silent: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDeclaration:
+    """How the code of a queue's workers declares it. `workers` is how many living ones do, and `slots` how many jobs
+    they can run at once together; where they do not declare it alike, this is what the newest say, and `differs` names
+    the fields in which others say something else. `concurrency` is that of one worker. `handlers` are the job names
+    that have a handler, None if there are too many to name; `any_name` says that jobs of other names have one too."""
+
+    workers: int
+    slots: int
+    differs: tuple[str, ...]
+    declared_at: datetime
+    concurrency: int
+    lease: Seconds
+    max_stalls: int
+    attempts: int
+    backoff: RetryDelay
+    timeout: Seconds | None
+    rate: RateLimit | None
+    max_waiting: int | None
+    groups: GroupLimits | None
+    priority_first: bool
+    keep_completed: Keep
+    keep_failed: Keep
+    target_wait: Seconds
+    handlers: tuple[str, ...] | None
+    any_name: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelCounts:
+    """How many jobs were cancelled before they started, and how many running ones were asked to stop."""
+
+    cancelled: int
+    requested: int
+
+
 def as_record(kind: type[R], row: object, **made: Any) -> R:
     """A row of the store as programs read it. What a field of `kind` declares as a datetime or a duration is
     milliseconds in the row; `made` are the fields that the row has otherwise, or not at all."""
@@ -288,6 +361,18 @@ def schedule_record(view: ScheduleView, data: Any) -> ScheduleRecord:
         ScheduleRecord, view.schedule, queue=view.queue, name=job.name, data=data, max_attempts=job.attempts,
         priority=job.priority, timeout=_seconds(job.timeout), slot=moment(view.slot),
         next=moment(view.next), count=view.count, paused=view.paused, busy=view.busy, over=view.over,
+    )  # fmt: skip
+
+
+def declaration_record(found: Declarations) -> QueueDeclaration | None:
+    """What workers declare, as programs read it."""
+    if not found.items:
+        return None
+    said, at = found.items[0].declaration, found.items[0].at
+    return as_record(
+        QueueDeclaration, said, workers=found.workers, slots=found.slots, differs=found.differing,
+        declared_at=moment(at), handlers=None if said.handlers is None else tuple(sorted(said.handlers)),
+        any_name=said.any_name is not None,
     )  # fmt: skip
 
 
@@ -310,7 +395,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     kinds = {hint, *get_args(hint)}
     if datetime in kinds:
         return moment
-    if Duration in kinds:
+    if Seconds in kinds:
         return _seconds
     return _retry_delay if RetryDelay in kinds else _same
 

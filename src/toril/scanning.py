@@ -11,14 +11,14 @@ from itertools import islice
 from typing import Any, Final
 
 from toril.clock import Clock
+from toril.durations import Duration, milliseconds
 from toril.errors import NotFound, UsageError, shown
 from toril.logs import log
 from toril.model import moment, whole
 from toril.names import check_label
 from toril.plan import Plan, function
-from toril.policy.retry import Seconds, milliseconds
 from toril.queue import Queue
-from toril.records import Duration
+from toril.records import Seconds
 from toril.result import Result
 
 __all__ = ["Scanner", "Scanning"]
@@ -35,7 +35,7 @@ class Scanner:
     name: str
     find: Callable[[datetime], Any]
     reset: Callable[[Any], Any]
-    threshold: Duration
+    threshold: Seconds
     limit: int
 
     async def scan(self, now: datetime, *, dry: bool, go_on: Callable[[], object] = lambda: None) -> Result:
@@ -86,12 +86,21 @@ class Scanning:
     async def close(self) -> None: ...
 
     def scanner(
-        self, name: str, *, every: Seconds, find: Callable[[datetime], Any], reset: Callable[[Any], Any],
-        threshold: Seconds = 900, limit: int = 1000, queue: Queue | str = "scanners",
+        self, name: str, *, every: Duration, find: Callable[[datetime], Any], reset: Callable[[Any], Any],
+        threshold: Duration = 900, limit: int = 1000, queue: Queue | str = "scanners",
     ) -> Scanner:  # fmt: skip
-        """Every so many seconds call `find(before)` for what has been stuck since `before`, which is `threshold` ago,
-        and `reset(each)`, at most `limit` times. A run is one attempt, after everything else in its queue: what fails
-        is left to the next. Its statistics are the job's result."""
+        """Look for what is stuck, again and again, and set it right. A run is one attempt, after everything else in its
+        queue: what fails is left to the next. Its statistics are the job's result.
+
+        Args:
+            name: Its name, and that of its job and schedule.
+            every: How often it looks.
+            find: Called with a time: gives what has been stuck since before that.
+            reset: Called with each of these: sets it right.
+            threshold: How long ago that time is.
+            limit: How many it sets right in one run.
+            queue: The queue in which it runs.
+        """
         if check_label("a scanner's name", name) in self._plan.scanners:
             raise UsageError(f"scanner {name!r} is declared already; names are unique")
         made = Scanner(
@@ -105,6 +114,7 @@ class Scanning:
             return await self._scan(made, dry=bool((ctx.data or {}).get("dry_run")), go_on=ctx.raise_if_cancelled)
 
         home.handlers.register(name, run)
+        home.priorities.leave_out(name)
         home.schedule(
             name, name, {"dry_run": False}, every=every, attempts=1, priority=PRIORITY, overlap="skip", subject=name
         )

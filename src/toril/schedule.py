@@ -4,19 +4,21 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack
 
 from toril.adding import AddOptions
+from toril.context import HandlerOf, RawHandler
+from toril.durations import Duration, milliseconds
 from toril.engine import Schedules
 from toril.errors import InvalidOption, NotFound, UsageError, WrongState, shown
 from toril.job import Job
+from toril.logs import log
 from toril.model import (
     MAX_DELAY,
     MIN_EVERY,
     CatchUp,
     Moved,
     NewJob,
-    Origin,
     Overlap,
     Page,
     Schedule,
@@ -27,7 +29,6 @@ from toril.model import (
 )
 from toril.names import check_label
 from toril.policy.cron import check_cron
-from toril.policy.retry import Seconds, milliseconds
 from toril.policy.schedules import first, following, upcoming
 from toril.records import ScheduleRecord, schedule_record
 
@@ -36,30 +37,32 @@ if TYPE_CHECKING:
 
 __all__ = ["Declared", "QueueSchedules", "Timing", "boot", "declare", "move_on"]
 
+T = TypeVar("T")
+
 Overlapping: TypeAlias = Literal["allow", "skip", "queue_one"]
 CatchingUp: TypeAlias = Literal["none", "one", "all"]
 _TRIES = 32  # slots that may be taken, and times that others may come first
 
 
 class Timing(AddOptions, total=False):
-    """When a schedule runs, and what can be asked for each of its jobs."""
+    """The options of a schedule, for annotations of your own; `Queue.schedule` explains each."""
 
-    every: Seconds
+    every: Duration
     cron: str
     tz: str
     start: datetime
     end: datetime
     limit: int
-    offset: Seconds
-    jitter: Seconds
-    min_interval: Seconds
+    offset: Duration
+    jitter: Duration
+    min_interval: Duration
     overlap: Overlapping
     catch_up: CatchingUp
-    window: Seconds
+    window: Duration
 
 
 _TIMING = frozenset(Timing.__annotations__) - frozenset(AddOptions.__annotations__)
-_NOT_FOR_RUNS = ("delay", "at", "job_id", "lifo", "dedup")
+_NOT_FOR_RUNS = ("delay", "at", "job_id", "lifo", "dedup", "once", "for_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ class Declared:
     data: Any
     options: Timing
 
-    def made(self) -> Schedule | None:
+    def made(self, owner: str) -> Schedule | None:
         """The schedule to keep in the store; None if its handler does not run here and now."""
         name = self.job if isinstance(self.job, str) else self.queue.handlers.name_of(self.job)
         entry = self.queue.handlers.find(name)
@@ -83,24 +86,26 @@ class Declared:
             )
         if entry.handler.runs_if is not None and not entry.handler.runs_if():
             return None
-        return schedule_of(self.queue, self.id, self.job, self.data, self.options, Origin.CODE)
+        return schedule_of(self.queue, self.id, self.job, self.data, self.options, owner)
 
 
 def declare(queue: "Queue", identity: str, job: Any, data: Any, options: Timing) -> Declared:
     """A schedule for the app to keep. Its timing is checked at once."""
-    _timing(check_label("a schedule's id", identity), NewJob(name="any"), options, Origin.CODE)
+    _timing(check_label("a schedule's id", identity), NewJob(name="any"), options)
     return Declared(queue, identity, job, data, options)
 
 
-async def boot(schedules: Schedules, queues: "Iterable[Queue]", worked: "Sequence[Queue]") -> None:
-    """Bring the store in line with the code, for the queues worked here: what is declared is there, what was declared
-    once is gone. Those of other queues are for the programs that work them; declarations are checked all the same."""
-    wanted = {queue.name: [each.made() for each in queue.declared.values()] for queue in queues}
+async def boot(schedules: Schedules, queues: "Iterable[Queue]", worked: "Sequence[Queue]", *, owner: str) -> None:
+    """Bring the store in line with the code, for the queues worked here: what this app declares is there, and what it
+    declared once is gone. What other apps declare, in these queues or in others, is theirs. All declarations are
+    checked."""
+    wanted = {queue.name: [each.made(owner) for each in queue.declared.values()] for queue in queues}
     for queue in worked:
         if not queue.handlers.names:
             continue
         # One whose handler does not run here stays if it is there: elsewhere it may run.
-        await schedules.sync(queue.name, list(queue.declared))
+        for removed in await schedules.sync(queue.name, owner, list(queue.declared)):
+            log.info("schedule %s of queue %s is removed: app %s no longer declares it", removed, queue.name, owner)
         for made in wanted[queue.name]:
             if made is not None:
                 await establish(schedules, queue.name, made)
@@ -125,12 +130,24 @@ async def establish(schedules: Schedules, queue: str, schedule: Schedule) -> boo
             raise InvalidOption(f"schedule {schedule.id!r} ends before it would run for the first time")
         match await schedules.put(queue, schedule, slot, expects=before.slot if before else None):
             case Moved.DONE:
+                if before is not None:
+                    _tell_new_owner(queue, before.schedule.owner, schedule)
                 return True
             case Moved.TAKEN:
                 taken = slot
             case Moved.STALE:
                 taken = None
     raise WrongState(f"schedule {schedule.id!r} of queue {queue!r} is being changed by others all the time")
+
+
+def _tell_new_owner(queue: str, before: str | None, schedule: Schedule) -> None:
+    """Two apps that declare the same schedule would change it at each other's boot."""
+    if before is not None and schedule.owner is not None and before != schedule.owner:
+        log.warning(
+            "schedule %s of queue %s was declared by app %s, and is now by app %s; "
+            "if both declare it, give one of them another id",
+            schedule.id, queue, before, schedule.owner,
+        )  # fmt: skip
 
 
 async def move_on(
@@ -157,10 +174,13 @@ class QueueSchedules:
     def __init__(self, queue: "Queue") -> None:
         self._queue = queue
 
-    async def put(self, schedule_id: str, job: Any, data: Any = None, **options: Unpack[Timing]) -> ScheduleRecord:
-        """Make a schedule, or change it; the same twice changes nothing."""
+    async def put(
+        self, schedule_id: str, job: HandlerOf[T, Any] | RawHandler[Any] | str, data: T | None = None,
+        **options: Unpack[Timing],
+    ) -> ScheduleRecord:  # fmt: skip
+        """Make a schedule, or change it; the same twice changes nothing. Its options are those of `Queue.schedule`."""
         check_label("a schedule's id", schedule_id)
-        made = schedule_of(self._queue, schedule_id, job, data, options, Origin.API)
+        made = schedule_of(self._queue, schedule_id, job, data, options)
         await establish(self._queue.store.schedules, self._queue.name, made)
         return await self.get(schedule_id)
 
@@ -213,16 +233,18 @@ class QueueSchedules:
         return schedule_record(view, self._queue.decoded(job.name, job.data))
 
 
-def schedule_of(queue: "Queue", identity: str, job: Any, data: Any, options: Timing, origin: Origin) -> Schedule:
+def schedule_of(
+    queue: "Queue", identity: str, job: Any, data: Any, options: Timing, owner: str | None = None
+) -> Schedule:
     """The schedule that these options ask for, every one of them checked."""
     for name in _NOT_FOR_RUNS:
         if name in options:
             raise InvalidOption(f"{name} is not for schedules: their runs have times and ids of their own")
     rest: Any = {name: value for name, value in options.items() if name not in _TIMING}
-    return _timing(identity, queue.new(job, data, **rest).job, options, origin)
+    return _timing(identity, queue.new(job, data, **rest).job, options, owner)
 
 
-def _timing(identity: str, job: NewJob, options: Timing, origin: Origin) -> Schedule:
+def _timing(identity: str, job: NewJob, options: Timing, owner: str | None = None) -> Schedule:
     every, cron, tz = options.get("every"), options.get("cron"), options.get("tz", "UTC")
     least = milliseconds("min_interval", options.get("min_interval", 0))
     expression = None if cron is None else check_cron(cron, tz)
@@ -243,7 +265,7 @@ def _timing(identity: str, job: NewJob, options: Timing, origin: Origin) -> Sche
         overlap=_one_of("overlap", options.get("overlap", "allow"), Overlap),
         catch_up=_one_of("catch_up", options.get("catch_up", "one"), CatchUp),
         window=milliseconds("window", options.get("window", 3600)),
-        origin=origin,
+        owner=owner,
     )
     _check_jitter(made)
     return made

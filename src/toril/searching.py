@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from toril.clock import SYSTEM
 from toril.codec import readable
+from toril.durations import Duration, milliseconds
 from toril.engine import Store
 from toril.errors import InvalidOption, shown
 from toril.job import Job
@@ -16,7 +17,7 @@ from toril.policy.errorgroups import ErrorGroup, Failed, grouped
 from toril.policy.masking import masked
 from toril.policy.redaction import redacted
 from toril.policy.retention import RUNS
-from toril.policy.search import JobFilter, Seen
+from toril.policy.search import EndingName, JobFilter, Seen
 from toril.portal import Home
 from toril.records import RunRecord, as_record
 from toril.showing import Redaction
@@ -64,12 +65,12 @@ async def sift(
     cursor: str | None,
     limit: int,
     most: int = LOOKED,
-    patience: float = PATIENCE,
+    patience: Duration = PATIENCE,
 ) -> Found[T]:
     """The first `limit` of those that `choose` points out, from page after page. It may find fewer and still have a
     cursor: then it has looked at `most`, or for as long as `patience`, and there is more."""
     found: list[T] = []
-    looked, size, until = 0, min(_A_PAGE, most), SYSTEM.monotonic() + patience
+    looked, size, until = 0, min(_A_PAGE, most), SYSTEM.monotonic() + milliseconds("patience", patience) / 1000
     while True:
         page = await read(cursor, size)
         chosen = await choose(page.items)
@@ -107,7 +108,7 @@ class QueueSearch:
 
     async def search(
         self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50,
-        patience: float = PATIENCE,
+        patience: Duration = PATIENCE,
     ) -> "Found[Job[Any]]":  # fmt: skip
         """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
         most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
@@ -131,7 +132,7 @@ class QueueSearch:
 
     async def count(
         self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None,
-        patience: float = PATIENCE,
+        patience: Duration = PATIENCE,
     ) -> Counted:  # fmt: skip
         """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
         of as many as can be looked at in so many seconds."""
@@ -142,21 +143,21 @@ class QueueSearch:
         found = await self.search(state, where, cursor=cursor, limit=LOOKED, patience=patience)
         return Counted(count=len(found.items), looked=found.looked, cursor=found.cursor, asked_at=asked_at)
 
-    async def failures(self, *, patience: float = PATIENCE) -> Failures:
+    async def failures(self, *, patience: Duration = PATIENCE) -> Failures:
         """The failed jobs that are kept, put together by their error; of more than 2,000 the last, or as many as can be
-        looked at in so many seconds."""
+        looked at in so many seconds. Cancelled ones are looked at too, and left out."""
         total = (await self.store.counts(self.name)).failed
         found = await self.search(State.FAILED, limit=_SAMPLE, patience=patience)
         failed = [
             Failed(row.id, row.failure.kind, self._error(row), row.finished_at or 0)
             for job in found.items
-            if (row := job.row) is not None and row.failure is not None
+            if (row := job.row) is not None and row.failure is not None and row.ending is Ending.FAILED
         ]
         return Failures(groups=grouped(failed), looked=found.looked, of=max(total, found.looked))
 
     async def runs(
         self,
-        status: Literal["completed", "failed"] = "completed",
+        status: EndingName = "completed",
         cursor: str | None = None,
         limit: int = 20,
         subject: str | None = None,
@@ -170,12 +171,12 @@ class QueueSearch:
         return Found(tuple(as_record(RunRecord, run) for run in found), found.cursor, found.looked)
 
     async def run_rows(
-        self, status: Literal["completed", "failed"], cursor: str | None = None, limit: int = 20,
+        self, status: EndingName | Ending, cursor: str | None = None, limit: int = 20,
         subject: str | None = None, *, where: JobFilter = JobFilter(),
     ) -> Found[Run]:  # fmt: skip
         """The same as the store has them, in milliseconds: for Toril's own pages and commands."""
-        if status not in ("completed", "failed"):
-            raise InvalidOption(f"status must be 'completed' or 'failed', not {shown(status)}")
+        if status not in tuple(Ending):
+            raise InvalidOption(f"status must be 'completed', 'failed' or 'cancelled', not {shown(status)}")
         whole("limit", limit, 1, 2**53)
         ending = Ending(status)
 
@@ -187,7 +188,7 @@ class QueueSearch:
             return [
                 index
                 for index, run in enumerate(runs)
-                if subject in {None, run.subject} and where.fits(self._seen_run(run, payloads))
+                if subject in {None, run.subject} and where.fits(self.seen_run(run, payloads.get(run.id)))
             ]
 
         if subject is None and where.everything:
@@ -217,13 +218,19 @@ class QueueSearch:
     def _seen(self, row: JobRecord) -> Seen:
         ended = row.finished_at if row.state in FINISHED else row.added_at
         data, error = self._data(row.name, row.data), self._error(row)
-        return Seen(id=row.id, name=row.name, error=error, data=data, moment=ended, worker=row.worker)
+        return Seen(
+            id=row.id, name=row.name, error=error, data=data, moment=ended, worker=row.worker, ending=row.ending,
+            group=row.group, subject=row.subject,
+        )  # fmt: skip
 
-    def _seen_run(self, run: Run, payloads: dict[str, Any]) -> Seen:
-        error = run.text if run.ending is Ending.FAILED else ""
+    def seen_run(self, run: Run, data: Any = None) -> Seen:
+        """What a filter looks at of a run record; it has no payload of its own."""
+        error = "" if run.ending is Ending.COMPLETED else run.text
         told = redacted(self.redaction.text(error, "error", self.name, run.name) or "")
-        data = payloads.get(run.id)
-        return Seen(id=run.id, name=run.name, error=told, data=data, moment=run.finished_at, worker=run.worker)
+        return Seen(
+            id=run.id, name=run.name, error=told, data=data, moment=run.finished_at, worker=run.worker,
+            ending=run.ending, subject=run.subject,
+        )  # fmt: skip
 
     def _error(self, row: JobRecord) -> str:
         reason = "" if row.failure is None else row.failure.reason

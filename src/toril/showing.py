@@ -12,11 +12,14 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toril.errors import InvalidOption, shown
 from toril.logs import log
-from toril.policy.masking import COVER, showable
+from toril.model import MAX_REASON_BYTES
+from toril.policy.masking import COVER, masked, showable
+from toril.policy.redaction import redacted
 
 __all__ = ["Part", "Redact", "Redaction", "Sight"]
 
 Part: TypeAlias = Literal["data", "result", "error", "traceback", "progress", "metadata", "log"]
+_TEXTS: Final = frozenset({"error", "traceback", "log", "result"})  # parts in whose text a secret may stand
 VARIABLE: Final = "TORIL_REDACT"  # MODULE:FUNCTION, for processes that have no code of the app's
 
 
@@ -35,7 +38,9 @@ Redact: TypeAlias = Callable[[Any, Sight], Any]
 class Redaction:
     """A function `(value, sight)` between what is stored and whoever looks: it gives the value as it may be seen. It
     gets a copy. Where none is given, `$TORIL_REDACT` may name one; where that cannot be had, or it fails, nothing is
-    shown."""
+    shown. With `secrets` set to `mask`, what is named or looks like a secret is masked after that."""
+
+    secrets: Literal["show", "mask"] = "show"
 
     def __init__(self, redact: Redact | None = None) -> None:
         if redact is not None and not callable(redact):
@@ -45,6 +50,14 @@ class Redaction:
 
     def seen(self, value: Any, part: Part, queue: str, name: str) -> Any:
         """The value as it may be shown, and so that it can be: see `showable`."""
+        found = self._redacted(value, part, queue, name)
+        if self.secrets == "show":
+            return found
+        if isinstance(found, str) and part in _TEXTS and len(found) <= MAX_REASON_BYTES:
+            return redacted(found)
+        return masked(found)
+
+    def _redacted(self, value: Any, part: Part, queue: str, name: str) -> Any:
         value = showable(value)
         if value is None or (self._redact is None and not self._named):
             return value

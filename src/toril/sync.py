@@ -1,33 +1,47 @@
 """`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `searching.py`, `schedule.py`,
-`groups.py` and `job.py`: change those.
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `searching.py`, `task.py`,
+`schedule.py`, `groups.py` and `job.py`: change those.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
 from toril.adding import AddOptions, WaitOptions
 from toril.calls import Run
-from toril.context import JobContext, SyncJobContext
+from toril.context import HandlerOf, RawHandler
+from toril.durations import Duration
 from toril.groups import GroupOptions, QueueGroups
-from toril.job import Job
+from toril.job import Cancelling, Job
 from toril.metrics import QueueMetrics
 from toril.model import AddOutcome, Counts, Found, GroupLimits, Page, RateLimit, Usage
 from toril.policy.figures import Range
-from toril.policy.retry import Seconds
-from toril.policy.search import JobFilter
+from toril.policy.search import EndingName, JobFilter
 from toril.queue import Item, Planned, Queue
-from toril.records import GroupView, JobDetails, QueueEvent, QueueSettings, RunRecord, ScheduleRecord, WorkerInfo
+from toril.records import (
+    AttemptError,
+    CancelCounts,
+    GroupView,
+    JobDetails,
+    JobStack,
+    QueueDeclaration,
+    QueueEvent,
+    QueueSettings,
+    RunRecord,
+    ScheduleRecord,
+    WorkerInfo,
+)
 from toril.schedule import QueueSchedules, Timing
 from toril.searching import PATIENCE, Counted, Failures, StateName
 from toril.states import State
+from toril.task import Task
 from toril.why import Explanation
 
-__all__ = ["SyncGroups", "SyncJob", "SyncQueue", "SyncSchedules"]
+__all__ = ["SyncGroups", "SyncJob", "SyncQueue", "SyncSchedules", "SyncTask"]
 
 T = TypeVar("T")
+D = TypeVar("D", contravariant=True)
 R = TypeVar("R", covariant=True)
 S = TypeVar("S")
 
@@ -87,6 +101,11 @@ class SyncJob(Generic[R]):
         return self._job.error
 
     @property
+    def dead_letter(self) -> str | None:
+        """The id of the dead letter that it is, if it has failed for good and its queue does not keep it."""
+        return self._job.dead_letter
+
+    @property
     def metadata(self) -> Mapping[str, Any]:
         return self._job.metadata
 
@@ -113,15 +132,16 @@ class SyncJob(Generic[R]):
         return self._job.record
 
     def refresh(self) -> "SyncJob[R]":
-        """Read it anew. `NotFound` if it is gone: by default a finished job leaves only its run record."""
+        """Read it anew, from its queue or from the dead letters. `NotFound` if it is gone: by default a completed job
+        leaves only its run record."""
         self._run(self._job.refresh())
         return self
 
     def state(self) -> State | None:
-        """Where it is now; None if it is gone."""
+        """Where it is now, a dead letter being `failed`; None if it is gone."""
         return self._run(self._job.state())
 
-    def result(self, timeout: Seconds | None = None) -> R:
+    def result(self, timeout: Duration | None = None) -> R:
         """What the handler returned, once it has. Raises `JobFailed`, `JobCancelled`, `TimeoutError`, or, where the job
         has ended and its result was not kept, `ResultGone` at once."""
         return self._run(self._job.result(timeout))
@@ -130,21 +150,30 @@ class SyncJob(Generic[R]):
         """Its log lines, oldest first."""
         return self._run(self._job.logs())
 
+    def errors(self) -> list[AttemptError]:
+        """Why each of its attempts failed, the oldest first. The last error is whole; of the attempts before it the
+        newest 50 are kept, with the beginning of their reason and the end of their traceback."""
+        return self._run(self._job.errors())
+
     def history(self) -> list[QueueEvent]:
         """What is still known to have happened to it, the oldest first: each start, failure, delay and stall, and when.
         A queue keeps the last 10,000 events or so of all its jobs."""
         return self._run(self._job.history())
 
-    def cancel(self, reason: str = "No reason provided") -> bool:
-        """Stop it. True: it will not run (again); False: it is running, and was asked to stop."""
+    def cancel(self, reason: str = "No reason provided") -> Cancelling:
+        """Stop it. `"cancelled"`: it had not started and never will; `"requested"`: it runs, and its handler is told to
+        stop. A job that has ended is refused: with `WrongState` if it is kept, else with `NotFound`."""
         return self._run(self._job.cancel(reason))
 
     def remove(self) -> None:
-        """Delete it, with all that belongs to it. A running job cannot be removed: cancel it."""
+        """Delete it, with all that belongs to it; a dead letter is discarded. A running job cannot be removed: cancel
+        it."""
         self._run(self._job.remove())
 
     def retry(self) -> None:
-        """Run it again after it has ended, with all its attempts."""
+        """Run it again after it has ended, with all its attempts: from its queue, if that keeps it, or from the dead
+        letters. Its log goes on; progress and errors begin anew. A parent that failed waits for its children that have
+        not succeeded, which run again with it."""
         self._run(self._job.retry())
 
     def promote(self) -> None:
@@ -156,10 +185,11 @@ class SyncJob(Generic[R]):
         self._run(self._job.update_data(data))
 
     def set_priority(self, priority: int, *, lifo: bool = False) -> None:
-        """Move it within the line; only before it starts."""
+        """Move it within the line; only before it starts. Lower numbers run first, and jobs without a priority (0) run
+        before all of them, unless the queue is declared with `priority_first=True`."""
         self._run(self._job.set_priority(priority, lifo=lifo))
 
-    def set_delay(self, delay: Seconds) -> None:
+    def set_delay(self, delay: Duration) -> None:
         """Let a delayed job wait for this long from now."""
         self._run(self._job.set_delay(delay))
 
@@ -179,37 +209,51 @@ class SyncQueue:
         return self._queue.name
 
     @overload
-    def add(
-        self,
-        job: Callable[[JobContext[None]], Coroutine[Any, Any, R]],
-        data: None = None,
-        **options: Unpack[AddOptions],
-    ) -> "SyncJob[R]": ...
+    def add(self, job: HandlerOf[None, R] | RawHandler[R], **options: Unpack[AddOptions]) -> "SyncJob[R]": ...
 
     @overload
-    def add(
-        self, job: Callable[[JobContext[T]], Coroutine[Any, Any, R]], data: T, **options: Unpack[AddOptions]
-    ) -> "SyncJob[R]": ...
-
-    @overload
-    def add(
-        self, job: Callable[[SyncJobContext[None]], R], data: None = None, **options: Unpack[AddOptions]
-    ) -> "SyncJob[R]": ...
-
-    @overload
-    def add(self, job: Callable[[SyncJobContext[T]], R], data: T, **options: Unpack[AddOptions]) -> "SyncJob[R]": ...
-
-    @overload
-    def add(
-        self, job: Callable[[Job[Any]], Coroutine[Any, Any, R]], data: Any = None, **options: Unpack[AddOptions]
-    ) -> "SyncJob[R]": ...
+    def add(self, job: HandlerOf[T, R] | RawHandler[R], data: T, **options: Unpack[AddOptions]) -> "SyncJob[R]": ...
 
     @overload
     def add(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> "SyncJob[Any]": ...
 
     def add(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> "SyncJob[Any]":
-        """Store one job, by its handler or by its name. Returns once it is kept."""
+        """Store one job, by its handler or by its name. Returns once it is kept.
+
+        Durations are seconds, a `timedelta`, or a text such as `"10m"`.
+
+        Args:
+            job: A handler of this queue, or the name of one.
+            data: The payload, as the handler declares it.
+            delay: Start it this long from now, not sooner.
+            at: Start it at this time, not sooner: a `datetime` with a time zone.
+            priority: From 1, the most urgent, to 2,097,151; 0 is none. Jobs without a priority run before those that
+                have one, unless the queue is declared with `priority_first=True`.
+            lifo: Put it in front of the jobs that wait.
+            job_id: An id of your own. While a job of that id exists, adding it again changes nothing; once it has ended
+                and is removed, which is at once by default, the id is free. For longer than that use `once`.
+            attempts: How often it is tried in all, in place of what the queue says.
+            backoff: How long it waits between attempts: `Fixed`, `Exponential`, or the name of a strategy.
+            retry: Both at once, and for which errors: a `Retry`.
+            timeout: How long an attempt may take; then it is stopped, and tried again.
+            expires: Do not start it later than this long from now.
+            keep_completed: Keep the job after it has completed: how many of them, or a `Keep`.
+            keep_failed: The same after it has failed for good. A failed job that is not kept becomes a dead letter.
+            result_ttl: For how long `job.result()` finds what it returned.
+            metadata: Fields that travel beside the payload, as `ctx.metadata`.
+            breaker: The circuit that it hangs on, by its key.
+            subject: Whom it is about, such as a tenant: run records, search and alerts go by it.
+            group: The group that it belongs to, which takes turns with the others of the queue.
+            dedup: At most one job per key: a `Dedup`.
+            once: A key: nothing is added if a job was added under it within `for_`, whatever became of that job since.
+            for_: For how long the key of `once` is taken, such as `"1d"`."""
         return self._sync(self._run(self._queue.add(job, data, **options)))
+
+    @overload
+    def add_many(self, jobs: Iterable[Planned[R]]) -> "list[SyncJob[R]]": ...
+
+    @overload
+    def add_many(self, jobs: Iterable[Item]) -> "list[SyncJob[Any]]": ...
 
     def add_many(self, jobs: Iterable[Item]) -> "list[SyncJob[Any]]":
         """Store many, as `(job, data)`, `(job, data, options)` or `queue.new(…)`. Up to 1,000 all or none; beyond
@@ -217,57 +261,38 @@ class SyncQueue:
         return [self._sync(job) for job in self._run(self._queue.add_many(jobs))]
 
     @overload
+    def new(self, job: HandlerOf[None, R] | RawHandler[R], **options: Unpack[AddOptions]) -> Planned[R]: ...
+
+    @overload
+    def new(self, job: HandlerOf[T, R] | RawHandler[R], data: T, **options: Unpack[AddOptions]) -> Planned[R]: ...
+
+    @overload
+    def new(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> Planned[Any]: ...
+
+    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned[Any]:
+        """A job made ready and checked, to be added later or with others. Its options are those of `add`."""
+        return self._queue.new(job, data, **options)
+
+    @overload
     def add_and_wait(
-        self,
-        job: Callable[[JobContext[None]], Coroutine[Any, Any, R]],
-        data: None = None,
-        *,
-        timeout: Seconds = 30,
-        **options: Unpack[WaitOptions],
+        self, job: HandlerOf[None, R] | RawHandler[R], *, timeout: Duration = 30, **options: Unpack[WaitOptions]
     ) -> R: ...
 
     @overload
     def add_and_wait(
-        self,
-        job: Callable[[JobContext[T]], Coroutine[Any, Any, R]],
-        data: T,
-        *,
-        timeout: Seconds = 30,
-        **options: Unpack[WaitOptions],
+        self, job: HandlerOf[T, R] | RawHandler[R], data: T, *, timeout: Duration = 30, **options: Unpack[WaitOptions]
     ) -> R: ...
 
     @overload
     def add_and_wait(
-        self,
-        job: Callable[[SyncJobContext[None]], R],
-        data: None = None,
-        *,
-        timeout: Seconds = 30,
-        **options: Unpack[WaitOptions],
-    ) -> R: ...
-
-    @overload
-    def add_and_wait(
-        self, job: Callable[[SyncJobContext[T]], R], data: T, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]
-    ) -> R: ...
-
-    @overload
-    def add_and_wait(
-        self,
-        job: Callable[[Job[Any]], Coroutine[Any, Any, R]],
-        data: Any = None,
-        *,
-        timeout: Seconds = 30,
-        **options: Unpack[WaitOptions],
-    ) -> R: ...
-
-    @overload
-    def add_and_wait(
-        self, job: str, data: Any = None, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]
+        self, job: str, data: Any = None, *, timeout: Duration = 30, **options: Unpack[WaitOptions]
     ) -> Any: ...
 
-    def add_and_wait(self, job: Any, data: Any = None, *, timeout: Seconds = 30, **options: Unpack[WaitOptions]) -> Any:
-        """Add a job and wait for what its handler returns."""
+    def add_and_wait(
+        self, job: Any, data: Any = None, *, timeout: Duration = 30, **options: Unpack[WaitOptions]
+    ) -> Any:
+        """Add a job and wait up to `timeout` for what its handler returns. Its options are those of `add`; the result
+        is kept for an hour."""
         return self._run(self._queue.add_and_wait(job, data, timeout=timeout, **options))
 
     def counts(self) -> Counts:
@@ -279,7 +304,8 @@ class SyncQueue:
         return self._run(self._queue.usage())
 
     def job(self, job_id: str) -> "SyncJob[Any] | None":
-        """A job by its id, or None."""
+        """A job by its id, or None. One that failed for good and is not kept is a dead letter: its state is `failed`,
+        and `dead_letter` names it."""
         job = self._run(self._queue.job(job_id))
         return None if job is None else self._sync(job)
 
@@ -302,9 +328,19 @@ class SyncQueue:
         """What is set for the queue in the store, for every process."""
         return self._run(self._queue.settings())
 
+    def declaration(self) -> QueueDeclaration | None:
+        """What the living workers of the queue declare in their code, the newest of them where they differ; None if
+        there are none. What is set in the store holds over it: see `settings`."""
+        return self._run(self._queue.declaration())
+
     def why(self, job_id: str) -> Explanation:
         """Why a job does not run, or what became of it: a sentence and the facts. `NotFound` if nothing is known."""
         return self._run(self._queue.why(job_id))
+
+    def stack(self, job_id: str, *, patience: Duration = 8) -> JobStack:
+        """Where a running job is now: its worker is asked, and answers within moments. `WrongState` if the job does not
+        run, or if its worker does not answer in time."""
+        return self._run(self._queue.stack(job_id, patience=patience))
 
     def pause(self) -> None:
         """Start nothing new, anywhere, until `resume()`. Running jobs go on, adds succeed."""
@@ -326,7 +362,7 @@ class SyncQueue:
         return self._run(self._queue.drain(delayed=delayed))
 
     def clean(
-        self, state: StateName | State = "completed", *, older_than: Seconds = 0, limit: int | None = None
+        self, state: StateName | State = "completed", *, older_than: Duration = 0, limit: int | None = None
     ) -> int:
         """Remove jobs of a state that are older than this, oldest first. How many that were."""
         return self._run(self._queue.clean(state, older_than=older_than, limit=limit))
@@ -335,9 +371,22 @@ class SyncQueue:
         """Remove the queue with everything in it; while jobs run only by force. How many jobs that were."""
         return self._run(self._queue.obliterate(force=force))
 
+    def retry(self, job_id: str) -> None:
+        """Run a job again that has ended, with all its attempts: one that the queue keeps, or a dead letter. Its log
+        goes on; progress and errors begin anew."""
+        self._run(self._queue.retry(job_id))
+
     def retry_failed(self) -> int:
-        """Run all failed jobs again that are kept. How many that were."""
+        """Run all failed jobs again: those that the queue keeps, and its dead letters. How many that were. Cancelled
+        jobs are left, and so is a dead letter whose payload is not what its handler takes."""
         return self._run(self._queue.retry_failed())
+
+    def cancel_all(
+        self, state: StateName | State, where: JobFilter = JobFilter(), *, reason: str = "No reason provided"
+    ) -> CancelCounts:
+        """Cancel the jobs of a state that the filter means: those that have not started never will, running ones are
+        asked to stop. What comes to the state meanwhile is left alone, as by `JobFilter(until=…)`."""
+        return self._run(self._queue.cancel_all(state, where, reason=reason))
 
     def search(
         self,
@@ -346,7 +395,7 @@ class SyncQueue:
         *,
         cursor: str | None = None,
         limit: int = 50,
-        patience: float = PATIENCE,
+        patience: Duration = PATIENCE,
     ) -> "Found[SyncJob[Any]]":
         """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
         most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
@@ -360,20 +409,20 @@ class SyncQueue:
         where: JobFilter = JobFilter(),
         *,
         cursor: str | None = None,
-        patience: float = PATIENCE,
+        patience: Duration = PATIENCE,
     ) -> Counted:
         """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
         of as many as can be looked at in so many seconds."""
         return self._run(self._queue.count(state, where, cursor=cursor, patience=patience))
 
-    def failures(self, *, patience: float = PATIENCE) -> Failures:
+    def failures(self, *, patience: Duration = PATIENCE) -> Failures:
         """The failed jobs that are kept, put together by their error; of more than 2,000 the last, or as many as can be
-        looked at in so many seconds."""
+        looked at in so many seconds. Cancelled ones are looked at too, and left out."""
         return self._run(self._queue.failures(patience=patience))
 
     def runs(
         self,
-        status: Literal["completed", "failed"] = "completed",
+        status: EndingName = "completed",
         cursor: str | None = None,
         limit: int = 20,
         subject: str | None = None,
@@ -404,9 +453,96 @@ class SyncQueue:
         """The groups of this queue: to look at, to pause, and to give limits at run time."""
         return SyncGroups(self._queue.groups, self._run)
 
-    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned:
-        """A job made ready and checked, to be added later or with others."""
-        return self._queue.new(job, data, **options)
+    @overload
+    def task(self, handler: HandlerOf[T, R]) -> "SyncTask[T, R]": ...
+
+    @overload
+    def task(self, handler: RawHandler[R]) -> "SyncTask[Any, R]": ...
+
+    def task(self, handler: Any) -> "SyncTask[Any, Any]":
+        """One of this queue's handlers, bound to it; see `Queue.task`."""
+        return SyncTask(self._queue.task(handler), self._run)
+
+    def _sync(self, job: Job[S]) -> SyncJob[S]:
+        return SyncJob(job, self._run)
+
+
+class SyncTask(Generic[D, R]):
+    """A task, for code that blocks; see `Task`."""
+
+    def __init__(self, task: Task[D, R], run: Run) -> None:
+        self._task = task
+        self._run = run
+
+    def __repr__(self) -> str:
+        return repr(self._task)
+
+    @property
+    def name(self) -> str:
+        return self._task.name
+
+    @overload
+    def add(self: "SyncTask[None, R]", **options: Unpack[AddOptions]) -> "SyncJob[R]": ...
+
+    @overload
+    def add(self, data: D, **options: Unpack[AddOptions]) -> "SyncJob[R]": ...
+
+    def add(self, data: Any = None, **options: Unpack[AddOptions]) -> "SyncJob[Any]":
+        """Store one job. Returns once it is kept.
+
+        Durations are seconds, a `timedelta`, or a text such as `"10m"`.
+
+        Args:
+            data: The payload, as the handler declares it.
+            delay: Start it this long from now, not sooner.
+            at: Start it at this time, not sooner: a `datetime` with a time zone.
+            priority: From 1, the most urgent, to 2,097,151; 0 is none. Jobs without a priority run before those that
+                have one, unless the queue is declared with `priority_first=True`.
+            lifo: Put it in front of the jobs that wait.
+            job_id: An id of your own. While a job of that id exists, adding it again changes nothing; once it has ended
+                and is removed, which is at once by default, the id is free. For longer than that use `once`.
+            attempts: How often it is tried in all, in place of what the queue says.
+            backoff: How long it waits between attempts: `Fixed`, `Exponential`, or the name of a strategy.
+            retry: Both at once, and for which errors: a `Retry`.
+            timeout: How long an attempt may take; then it is stopped, and tried again.
+            expires: Do not start it later than this long from now.
+            keep_completed: Keep the job after it has completed: how many of them, or a `Keep`.
+            keep_failed: The same after it has failed for good. A failed job that is not kept becomes a dead letter.
+            result_ttl: For how long `job.result()` finds what it returned.
+            metadata: Fields that travel beside the payload, as `ctx.metadata`.
+            breaker: The circuit that it hangs on, by its key.
+            subject: Whom it is about, such as a tenant: run records, search and alerts go by it.
+            group: The group that it belongs to, which takes turns with the others of the queue.
+            dedup: At most one job per key: a `Dedup`.
+            once: A key: nothing is added if a job was added under it within `for_`, whatever became of that job since.
+            for_: For how long the key of `once` is taken, such as `"1d"`."""
+        return self._sync(self._run(self._task.add(data, **options)))
+
+    def add_many(self, payloads: Iterable[D], **options: Unpack[AddOptions]) -> "list[SyncJob[R]]":
+        """Store a job for each payload, all with the same options, which are those of `add`. Up to 1,000 all or none;
+        beyond that in chunks, and `PartialAdd` names what is stored if one fails."""
+        return [self._sync(job) for job in self._run(self._task.add_many(payloads, **options))]
+
+    @overload
+    def new(self: "SyncTask[None, R]", **options: Unpack[AddOptions]) -> Planned[R]: ...
+
+    @overload
+    def new(self, data: D, **options: Unpack[AddOptions]) -> Planned[R]: ...
+
+    def new(self, data: Any = None, **options: Unpack[AddOptions]) -> Planned[Any]:
+        """A job made ready and checked, for a flow or to be added with others. Its options are those of `add`."""
+        return self._task.new(data, **options)
+
+    @overload
+    def add_and_wait(self: "SyncTask[None, R]", *, timeout: Duration = 30, **options: Unpack[WaitOptions]) -> R: ...
+
+    @overload
+    def add_and_wait(self, data: D, *, timeout: Duration = 30, **options: Unpack[WaitOptions]) -> R: ...
+
+    def add_and_wait(self, data: Any = None, *, timeout: Duration = 30, **options: Unpack[WaitOptions]) -> Any:
+        """Add a job and wait up to `timeout` for what its handler returns. Its options are those of `add`; the result
+        is kept for an hour."""
+        return self._run(self._task.add_and_wait(data, timeout=timeout, **options))
 
     def _sync(self, job: Job[S]) -> SyncJob[S]:
         return SyncJob(job, self._run)
@@ -419,8 +555,14 @@ class SyncSchedules:
         self._schedules = schedules
         self._run = run
 
-    def put(self, schedule_id: str, job: Any, data: Any = None, **options: Unpack[Timing]) -> ScheduleRecord:
-        """Make a schedule, or change it; the same twice changes nothing."""
+    def put(
+        self,
+        schedule_id: str,
+        job: HandlerOf[T, Any] | RawHandler[Any] | str,
+        data: T | None = None,
+        **options: Unpack[Timing],
+    ) -> ScheduleRecord:
+        """Make a schedule, or change it; the same twice changes nothing. Its options are those of `Queue.schedule`."""
         return self._run(self._schedules.put(schedule_id, job, data, **options))
 
     def get(self, schedule_id: str) -> ScheduleRecord:

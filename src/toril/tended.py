@@ -7,6 +7,7 @@ from typing import Final
 from toril.clock import Clock
 from toril.declaring import PLAIN
 from toril.doctor import Doctor
+from toril.durations import Duration, milliseconds
 from toril.engine import Store
 from toril.metrics import Overview, overview
 from toril.model import Finding, Page, Repaired
@@ -42,7 +43,7 @@ class Tended:
         return await Doctor(self.store, self._clock).findings(queues)
 
     async def look_over(
-        self, queues: Sequence[str] | None = None, *, cursor: str | None = None, patience: float = _PATIENCE,
+        self, queues: Sequence[str] | None = None, *, cursor: str | None = None, patience: Duration = _PATIENCE,
         quick: bool = True,
     ) -> Page[Finding]:  # fmt: skip
         """A part of what `doctor` looks at: as much as can be looked at in so many seconds, however large the store is.
@@ -50,7 +51,7 @@ class Tended:
         is left out, and a notice says so: an SQLite file is not read through for damage, and its jobs are only counted
         if it need not be `quick`. The two looks are a tenth of a second apart."""
         return await Doctor(self.store, self._clock, between=_SOONER).part(
-            queues, cursor=cursor, patience=patience, quick=quick
+            queues, cursor=cursor, patience=milliseconds("patience", patience) / 1000, quick=quick
         )
 
     async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:

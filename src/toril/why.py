@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toril.model import (
-    CANCELLED_KIND,
     Cause,
     Circuit,
     CircuitState,
+    Declarations,
     Ending,
     Failure,
     JobRecord,
@@ -20,7 +20,7 @@ from toril.model import (
 )
 from toril.states import State
 
-__all__ = ["Explanation", "ended", "why"]
+__all__ = ["Explanation", "ended", "failed", "why"]
 
 
 _ENDED: Final = {Cause.COMPLETED: "completed", Cause.CANCELLED: "was cancelled", Cause.EXPIRED: "expired"}
@@ -40,9 +40,10 @@ class Explanation:
 
 def why(
     record: JobRecord, queue: QueueView, standing: Standing, workers: Sequence[WorkerView],
-    circuit: Circuit | None = None,
+    circuit: Circuit | None = None, declared: Declarations = Declarations(),
 ) -> Explanation:  # fmt: skip
-    """Why this job is where it is. `circuit` is the one that it hangs on."""
+    """Why this job is where it is. `circuit` is the one that it hangs on, `declared` what the workers have said."""
+    known = declared.handled(len(workers))
     match record.state:
         case State.ACTIVE:
             return _running(record, standing)
@@ -51,20 +52,18 @@ def why(
                 "completed", f"It completed {_at(record.finished_at)}.", {"finished_at": moment(record.finished_at)}
             )
         case State.FAILED:
-            failure = record.failure or Failure("no reason is known")
-            facts = {
-                "finished_at": moment(record.finished_at), "error": failure.reason,
-                "attempts_made": record.attempts_made,
-            }  # fmt: skip
-            what = "was cancelled" if failure.kind == CANCELLED_KIND else "failed"
-            return Explanation("failed", f"It {what} {_at(record.finished_at)}: {failure.reason}", facts)
+            return failed(record)
         case State.WAITING_CHILDREN:
             return _waiting_for_children(standing)
         case State.DELAYED if record.due is not None and record.due > standing.now:
-            return _cut_off(record, circuit, standing.now) or _not_due(record, standing.now)
+            return (
+                _cut_off(record, circuit, standing.now)
+                or _without_handler(record, known, standing.now)
+                or _not_due(record, standing.now)
+            )
         case State.DELAYED | State.WAITING | State.PRIORITIZED:
             return (
-                _shut(queue, standing, workers)
+                _shut(record, queue, standing, workers, known)
                 or _held_up(queue, standing)
                 or _cut_off(record, circuit, standing.now)
                 or _alone(record, standing)
@@ -72,11 +71,25 @@ def why(
             )
 
 
+def failed(record: JobRecord) -> Explanation:
+    """A job that has failed, and is kept in its queue or is a dead letter."""
+    failure = record.failure or Failure("no reason is known")
+    facts = {
+        "finished_at": moment(record.finished_at), "error": failure.reason, "attempts_made": record.attempts_made,
+    }  # fmt: skip
+    reason, what = ("cancelled", "was cancelled") if record.ending is Ending.CANCELLED else ("failed", "failed")
+    if record.dead_letter is None:
+        return Explanation(reason, f"It {what} {_at(record.finished_at)}: {failure.reason}", facts)
+    tried = f"after {record.attempts_made} of {record.max_attempts} attempts"
+    sentence = f"It failed {_at(record.finished_at)} {tried} and is a dead letter: {failure.reason}"
+    return Explanation("dead_letter", sentence, facts | {"dead_letter": record.dead_letter})
+
+
 def ended(run: Run) -> Explanation:
     """A job of which only the run record is left."""
     facts = {"finished_at": moment(run.finished_at), "cause": run.cause.value, "text": run.text}
     sentence = f"It {_ENDED.get(run.cause, 'failed')} {_at(run.finished_at)} and was not kept."
-    if run.ending is Ending.FAILED and run.text:
+    if run.ending is not Ending.COMPLETED and run.text:
         sentence += f" The reason: {run.text}"
     return Explanation("ended", sentence, facts)
 
@@ -137,6 +150,18 @@ def _not_due(record: JobRecord, now: int) -> Explanation:
     return Explanation("not_due", f"It is not due {when}.", facts)
 
 
+def _without_handler(record: JobRecord, known: frozenset[str] | None, now: int) -> Explanation | None:
+    """A job that no living worker can run. What has not been offered to any yet waits for its time first."""
+    waits = record.state is State.DELAYED and record.due is not None and record.due > now
+    if known is None or record.name in known or (waits and not record.starts):
+        return None
+    facts = {"queue": record.queue, "name": record.name, "handlers": sorted(known), "due_at": moment(record.due)}
+    sentence = f"No living worker of Toril has a handler for {record.name!r} in queue {record.queue}."
+    if waits:
+        sentence += f" It is offered again {_at(record.due)}."
+    return Explanation("no_handler", sentence, facts)
+
+
 def _cut_off(record: JobRecord, circuit: Circuit | None, now: int) -> Explanation | None:
     """A circuit that puts the job off. One that will have closed by the time the job is due is not what it waits for;
     those who were put off come back up to a quarter of the pause after it."""
@@ -161,13 +186,17 @@ def _cut_off(record: JobRecord, circuit: Circuit | None, now: int) -> Explanatio
     return None
 
 
-def _shut(queue: QueueView, standing: Standing, workers: Sequence[WorkerView]) -> Explanation | None:
+def _shut(
+    record: JobRecord, queue: QueueView, standing: Standing, workers: Sequence[WorkerView], known: frozenset[str] | None
+) -> Explanation | None:
     """What keeps the whole queue from going on."""
     settings, now = queue.settings, standing.now
     if settings.paused:
         return Explanation("paused", f"Queue {queue.name} is paused.", {"queue": queue.name})
     if not workers:
         return Explanation("no_worker", f"No worker of Toril serves queue {queue.name}.", {"queue": queue.name})
+    if unknown := _without_handler(record, known, now):
+        return unknown
     if settings.concurrency is not None and queue.counts.active >= settings.concurrency:
         held = ", ".join(standing.running)
         facts = {"concurrency": settings.concurrency, "running": list(standing.running), "ahead": standing.ahead}

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -19,6 +20,7 @@ T = TypeVar("T")
 
 # What a terminal or a wish of the developer's might change.
 _OURS = (
+    "TORIL_APP",
     "TORIL_URL",
     "TORIL_OUTBOX",
     "NO_COLOR",
@@ -99,3 +101,15 @@ def on(url: str, work: Callable[[App], Awaitable[T]]) -> T:
 
 def documents(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
+
+
+def every_command(group: click.Group | None = None, path: str = "toril") -> Iterator[tuple[str, click.Command]]:
+    """All commands and subcommands, by what is typed for them."""
+    group = command if group is None else group
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        found = group.get_command(ctx, name)
+        assert found is not None
+        yield f"{path} {name}", found
+        if isinstance(found, click.Group):
+            yield from every_command(found, f"{path} {name}")

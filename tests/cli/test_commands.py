@@ -10,24 +10,28 @@ import pytest
 from click.testing import CliRunner
 
 from tests.cli.conftest import Fresh, Toril, documents, on
+from tests.conformance.claims import claim, settle
+from tests.declared import declared
 from toril import App, Job
 from toril.cli.main import toril as command
+from toril.model import Beat, Cancelled, Completed, Failed, Failure, Keep
 
 JOB_KEYS = {
-    "queue", "id", "name", "state", "data", "priority", "attempts", "attempts_made", "stalls", "progress", "result",
-    "error", "error_kind", "cancelling", "unreadable", "metadata", "worker", "added_at", "started_at", "finished_at",
-    "due_at", "expires_at",
+    "queue", "id", "name", "state", "ending", "data", "priority", "max_attempts", "attempts_made", "stalls", "progress",
+    "result", "error", "error_kind", "cancelling", "unreadable", "metadata", "worker", "added_at", "started_at",
+    "finished_at", "due_at", "expires_at", "parent", "dead_letter", "group", "subject",
 }  # fmt: skip
 RUN_KEYS = {
     "queue", "id", "name", "ending", "cause", "attempts_made", "stalls", "worker", "added_at", "started_at",
-    "finished_at", "text", "whole",
+    "finished_at", "parent", "text", "whole",
 }  # fmt: skip
 QUEUE_KEYS = {
     "queue", "waiting", "prioritized", "active", "delayed", "waiting_children", "completed", "failed", "paused",
-    "completed_total", "failed_total", "concurrency", "max_waiting",
+    "completed_total", "failed_total", "cancelled_total", "concurrency", "rate", "max_waiting", "declared",
 }  # fmt: skip
 WORKER_KEYS = {
-    "worker", "queues", "slots", "running", "host", "pid", "version", "started_at", "seen_at", "orders", "loop_lag_ms",
+    "worker", "queues", "slots", "running", "queue_slots", "host", "pid", "version", "started_at", "seen_at", "orders",
+    "loop_lag_ms", "silent_ms",
 }  # fmt: skip
 
 
@@ -87,6 +91,37 @@ def test_a_job_for_a_queue_that_is_not_there_is_refused(toril: Toril, url: str) 
     assert on(url, lambda app: app.store.queues()) == ["email"]
 
 
+def test_a_job_gets_what_the_workers_of_its_queue_declare(toril: Toril, url: str) -> None:
+    alone = toril("add", "--create", "email", "greet", "--job-id", "alone")
+    said = declared("greet", attempts=2, keep_failed=Keep(7))
+    beat = Beat(worker="w", queues=["email"], slots=1, running=0, declares={"email": said})
+    on(url, lambda app: app.store.beat(beat, ttl=600_000))
+    told = toril("add", "email", "greet", "--job-id", "told")
+    toril("add", "email", "greet", "--job-id", "own", "--attempts", "9", "--keep-failed", "1")
+
+    jobs = on(url, lambda app: app.store.jobs("email", ["alone", "told", "own"]))
+    assert [job and (job.max_attempts, job.keep_failed) for job in jobs] == [
+        (5, Keep(0)), (2, Keep(7)), (9, Keep(1)),
+    ]  # fmt: skip
+    assert alone.stderr.startswith("No living worker declares email: the job has 5 attempts")
+    assert told.stderr == ""
+
+
+def test_a_job_whose_name_looks_like_a_slip_is_refused(toril: Toril, url: str) -> None:
+    toril("add", "--create", "email", "gret")  # no worker has told its handlers
+    beat = Beat(worker="w", queues=["email"], slots=1, running=0, declares={"email": declared("greet")})
+    on(url, lambda app: app.store.beat(beat, ttl=600_000))
+
+    slip = toril("add", "email", "gret", code=2).stderr
+    toril("add", "email", "gret", "--any-name")
+    toril("add", "email", "greet")
+    toril("add", "email", "resize")
+
+    assert "no living worker has a handler for 'gret' in queue 'email'; did you mean 'greet'?" in slip
+    assert "--any-name" in slip
+    assert on(url, lambda app: app.queue("email").counts()).waiting == 4
+
+
 @pytest.mark.parametrize("data", ["-", "@payload.json"])
 def test_a_payload_can_come_from_the_input_or_a_file(toril: Toril, url: str, folder: Path, data: str) -> None:
     (folder / "payload.json").write_text('{"to": "grüße"}', "utf-8")
@@ -124,6 +159,32 @@ def test_queues_are_listed_with_their_counts(toril: Toril, url: str) -> None:
     shown = dict(zip(heads, values, strict=False))
     assert shown["queue"] == "email"
     assert [shown[name] for name in ("waiting", "delayed", "completed", "failed", "kept")] == ["1", "1", "2", "1", "2"]
+
+
+def test_cancelled_jobs_are_counted_and_listed_apart_from_failed_ones(toril: Toril, url: str) -> None:
+    shop(url)
+    toril("add", "email", "works", "--job-id", "unwanted")
+    toril("add", "email", "works", "--job-id", "stored", "--keep-failed", "5")
+    for each in ("unwanted", "stored"):
+        toril("job", "cancel", "email", each, "--reason", "not wanted")
+
+    heads, values = (line.split() for line in toril("queues").stdout.splitlines())
+    shown = dict(zip(heads, values, strict=False))
+    (found,) = documents(toril("metrics", "email", "--json").stdout)
+    runs = documents(toril("jobs", "email", "--runs", "--state", "cancelled", "--json").stdout)
+    listed = {state: toril("jobs", "email", "--state", state).stdout for state in ("failed", "cancelled")}
+
+    assert [shown[name] for name in ("completed", "failed", "cancelled", "kept")] == ["2", "1", "2", "3"]
+    assert (found["failed"], found["cancelled"], found["failures"]) == (1, 2, {"fails": 1})
+    assert "cancelled" in toril("metrics", "email").stdout
+    assert {(run["id"], run["ending"], run["cause"]) for run in runs} == {
+        ("unwanted", "cancelled", "cancelled"), ("stored", "cancelled", "cancelled"),
+    }  # fmt: skip
+    assert ("bad" in listed["failed"], "stored" in listed["failed"]) == (True, False)
+    assert ("bad" in listed["cancelled"], "stored" in listed["cancelled"]) == (False, True)
+    assert "cancelled" in toril("job", "show", "email", "stored").stdout.splitlines()[1]
+    assert "was cancelled" in toril("job", "why", "email", "unwanted").stdout
+    assert "cancelled stored" in toril("events", "email").stdout
 
 
 def test_queues_can_be_listed_by_their_bytes(toril: Toril, url: str) -> None:
@@ -170,6 +231,34 @@ def test_a_listing_goes_on_where_the_last_one_ended(toril: Toril, url: str) -> N
         cursor = ["--cursor", documents(page.stderr)[0]["cursor"]]
 
     assert seen == ["next", "later", "bad", "kept"]
+
+
+def test_runs_of_all_endings_are_listed_in_the_order_in_which_they_ended(toril: Toril, url: str) -> None:
+    async def work(app: App) -> None:
+        queue, moment = app.queue("mixed"), 1_900_000_000_000
+        await queue.add_many([(name, None) for name in "abcdefg"])
+        for number, job in enumerate((await claim(app.store, 7, queue="mixed", now=moment)).jobs):
+            failed = Failed(Failure("no good")) if number in {1, 2, 5} else None
+            outcome = failed or (Cancelled("enough") if number == 3 else Completed("1"))
+            await settle(app.store, job.lease, outcome, now=moment + number)
+
+    on(url, work)
+
+    def names(*words: str) -> list[str]:
+        return [each["name"] for each in documents(toril("jobs", "mixed", "--runs", "--json", *words).stdout)]
+
+    assert names() == list("gfedcba")
+    assert names("--state", "failed") == list("fcb")
+    for size in range(1, 8):
+        seen: list[str] = []
+        cursor: list[str] = []
+        for _ in range(8):
+            page = toril("jobs", "mixed", "--runs", "--json", "--limit", str(size), *cursor)
+            seen += [each["name"] for each in documents(page.stdout)]
+            if not page.stderr:
+                break
+            cursor = ["--cursor", documents(page.stderr)[0]["cursor"]]
+        assert seen == list("gfedcba"), f"in pages of {size}"
 
 
 def test_runs_are_remembered_when_the_jobs_are_gone(toril: Toril, url: str) -> None:
@@ -242,13 +331,13 @@ def _quiet(toril: Toril, url: str) -> str:
     ("words", "keys"),
     [
         ("queues", QUEUE_KEYS), ("jobs email", JOB_KEYS), ("jobs email --runs", RUN_KEYS),
-        ("job show kept", JOB_KEYS | {"logs", "traceback"}), ("job show gone", RUN_KEYS),
+        ("job show kept", JOB_KEYS | {"logs", "traceback", "errors", "children"}), ("job show gone", RUN_KEYS),
         ("add email hi", {"queue", "id", "name", "added"}), ("pause email", {"queue", "paused", "active", "waiting"}),
         ("resume email", {"queue", "paused", "active", "waiting"}), ("drain email --yes", {"queue", "removed"}),
         ("clean email --yes", {"queue", "removed"}), ("obliterate email --yes", {"queue", "removed"}),
         ("job retry bad", {"queue", "id", "name", "done"}), ("job promote later", {"queue", "id", "name", "done"}),
         ("job remove next --yes", {"queue", "id", "name", "done"}),
-        ("job cancel next", {"queue", "id", "name", "cancelled"}),
+        ("job cancel next", {"queue", "id", "name", "outcome"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
@@ -329,6 +418,8 @@ def test_sweeps_remove_what_they_say(toril: Toril, url: str) -> None:
     assert toril("clean", "email", "--yes").stdout == "Removed 1 job.\n"
     assert toril("drain", "email", "--yes").stdout == "Removed 1 job.\n"
     assert toril("drain", "email", "--yes", "--delayed").stdout == "Removed 1 job.\n"
+    assert toril("drain", "email", "--delayed").stdout == "Removed 0 jobs.\n", "there is nothing to ask about"
+    assert toril("clean", "email").stdout == "Removed 0 jobs.\n"
     assert toril("obliterate", "email", "--yes").stdout == "Removed 1 job.\n"
     assert documents(toril("queues", "--json").stdout) == []
 

@@ -18,6 +18,7 @@ from rich.console import Console
 from tests.cli.conftest import Fresh, on
 from toril import App
 from toril.cli.demo.picture import Moment, Sight, picture
+from toril.model import Ending
 
 WAITS = 120.0
 
@@ -68,8 +69,8 @@ def _runs(url: str) -> int:
     async def look(app: App) -> int:
         many = 0
         for name in await app.store.queues():
-            for ending in ("completed", "failed"):
-                many += len((await app.queue(name).runs(ending, limit=1000)).items)
+            for ending in Ending:
+                many += len((await app.queue(name).run_rows(ending, limit=1000)).items)
         return many
 
     return on(url, look)

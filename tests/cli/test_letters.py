@@ -2,13 +2,14 @@
 
 import os
 import pty
+import re
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Fresh, Toril, documents, on
-from toril import App, Retry
+from toril import App, Fixed, Retry
 
 
 async def _fails(ctx: Any) -> None:
@@ -76,6 +77,13 @@ def test_letters_are_replayed_by_their_error_and_named_ones_too(toril: Toril, ur
 
 
 @pytest.mark.covers("R080", "B116")
+def test_a_discard_of_nothing_asks_nothing(toril: Toril, url: str) -> None:
+    toril("add", "--create", "email", "hi")
+
+    assert toril("dlq", "discard", "--all").stdout == "There are no such dead letters.\n"
+    assert documents(toril("dlq", "discard", "--name", "send", "--json").stdout) == [{"discarded": 0, "refused": {}}]
+
+
 def test_a_discard_asks_and_says_how_many(toril: Toril, url: str) -> None:
     shop(url)
 
@@ -155,3 +163,86 @@ def test_a_replay_says_what_becomes_of_flows_and_counts_their_children(toril: To
     assert "replayed with their parent, which waits for them" in toril("dlq", "replay", "email/top", "--dry-run").output
     assert "Replayed 2 dead letters" in toril("dlq", "replay", "email/top").output
     assert ids(toril) == []
+
+
+async def _talks(ctx: Any) -> None:
+    await ctx.log(f"try {ctx.attempt}")
+    await ctx.update_progress(50)
+    raise ValueError(f"bad try {ctx.attempt}")
+
+
+def office(url: str) -> None:
+    """A job that is a dead letter after two attempts, one that is kept, and a flow that failed."""
+
+    async def fill(app: App) -> None:
+        mail = app.queue("mail", {"talk": _talks, "top": _talks}, retry=Retry(2, Fixed(0)))
+        await mail.add("talk", {"n": 1}, job_id="dead")
+        await mail.add("talk", {"n": 2}, job_id="kept", keep_failed=True)
+        await app.flow(mail.new("top", job_id="top"), [mail.new("talk", job_id="child", attempts=1)])
+        await app.run(burst=True)
+
+    on(url, fill)
+
+
+@pytest.mark.covers("R074")
+def test_the_commands_for_jobs_know_dead_letters(toril: Toril, url: str) -> None:
+    office(url)
+
+    listed = documents(toril("jobs", "mail", "--state", "failed", "--json").stdout)
+    assert [(job["id"], job["state"], job["dead_letter"]) for job in listed[:1]] == [("kept", "failed", None)]
+    assert {(job["id"], job["state"], job["dead_letter"]) for job in listed[1:]} == {
+        (name, "failed", f"mail/{name}") for name in ("dead", "child", "top")
+    }
+    assert "dead letter" in toril("jobs", "mail").output
+    sheet = toril("job", "show", "mail", "dead").output
+    assert "mail/dead" in sheet
+    assert "try 1\n  try 2" in sheet
+    assert re.search(r"\n  1  .*  ValueError: bad try 1\n  2  .*  ValueError: bad try 2\n", sheet)
+    assert re.search(r"progress +50", sheet)
+    told = toril("job", "why", "mail", "dead").output
+    assert "after 2 of 2 attempts and is a dead letter: bad try 2" in told
+    assert "will run again" in toril("job", "retry", "dead").output
+    assert documents(toril("job", "show", "dead", "--json").stdout)[0]["state"] == "waiting"
+    assert "is removed" in toril("job", "remove", "mail", "top", "--yes").output
+    assert "mail/top" not in ids(toril)
+
+
+def test_a_listing_of_failed_jobs_goes_on_from_kept_ones_to_letters(toril: Toril, url: str) -> None:
+    office(url)
+    met: list[str] = []
+    words: list[str] = []
+    while True:
+        shown = toril("jobs", "mail", "--state", "failed", "--limit", "1", "--json", *words)
+        met += [job["id"] for job in documents(shown.stdout)]
+        if not shown.stderr:
+            break
+        words = ["--cursor", documents(shown.stderr)[0]["cursor"]]
+
+    assert met[0] == "kept"
+    assert sorted(met) == ["child", "dead", "kept", "top"]
+    found = documents(toril("jobs", "mail", "--error", "child mail:child failed", "--json").stdout)
+    assert [job["id"] for job in found] == ["top"]
+    assert documents(toril("jobs", "mail", "--worker", "nobody", "--json").stdout) == []
+
+
+def test_a_letter_is_shown_with_its_errors_its_log_and_its_flow(toril: Toril, url: str) -> None:
+    office(url)
+
+    (found,) = documents(toril("dlq", "show", "mail/dead", "--json").stdout)
+    assert found["logs"] == ["try 1", "try 2"]
+    assert [(each["attempt"], each["error"]) for each in found["errors"]] == [(1, "bad try 1"), (2, "bad try 2")]
+    assert all("_talks" in each["traceback"] for each in found["errors"])
+    assert (found["progress"], found["parent"]) == (50, None)
+    child = toril("dlq", "show", "mail/child").output
+    assert re.search(r"parent +top in mail", child)
+    top = toril("dlq", "show", "mail/top").output
+    assert re.search(r"children +1 failed: child in mail \(failed\)", top)
+
+
+def test_no_failed_job_and_no_letter_is_told_as_that(toril: Toril, url: str) -> None:
+    office(url)
+    toril("dlq", "discard", "--all", "--yes")
+    toril("job", "remove", "kept", "--yes")
+
+    assert "keeps no failed jobs and has no dead letters" in toril("jobs", "mail", "--state", "failed").output
+    assert "and was not kept" in toril("job", "why", "mail", "dead").output

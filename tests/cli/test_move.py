@@ -64,12 +64,33 @@ def test_a_dry_run_says_what_there_is_and_changes_nothing(toril: Toril, ends: tu
 
     said = toril("move", *ends, "--dry-run")
 
-    assert "Would move 3 jobs and 0 dead letters." in said.output
+    assert "Would move 3 jobs, 0 schedules and 0 dead letters." in said.output
     assert (counts(ends[0]).waiting, counts(ends[0]).paused) == (3, False)
     (document,) = documents(toril("move", *ends, "--dry-run", "--json").stdout)
     assert document == {
         "queues": {"mail": {"jobs": 3, "running": 0, "schedules": 0}}, "dead_letters": 0, "clashes": [],
     }  # fmt: skip
+
+
+def test_a_dry_run_counts_what_the_move_then_moves(toril: Toril, ends: tuple[str, str]) -> None:
+    """The next run of a schedule comes with the schedule."""
+    fill(ends[0])
+
+    async def schedule(app: App) -> None:
+        await app.queue("mail").schedules.put("daily", "send", None, cron="0 6 * * *")
+        await app.queue("mail").schedules.put("often", "send", None, every=3600)  # its first run waits by now
+        await app.queue("mail").schedules.put("paused", "send", None, every=3600)
+        await app.queue("mail").schedules.pause("paused")
+
+    on(ends[0], schedule)
+
+    (foretold,) = documents(toril("move", *ends, "--dry-run", "--json").stdout)
+    said = toril("move", *ends, "--dry-run").output
+    (moved,) = documents(toril("move", *ends, "--json").stdout)
+
+    assert "Would move 3 jobs, 3 schedules and 0 dead letters." in said
+    assert foretold["queues"]["mail"] == {"jobs": moved["jobs"], "running": 0, "schedules": moved["schedules"]}
+    assert (moved["jobs"], moved["schedules"]) == (3, 3)
 
 
 def test_a_clash_is_named_before_anything_is_moved(toril: Toril, ends: tuple[str, str]) -> None:

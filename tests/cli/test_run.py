@@ -64,6 +64,19 @@ def until(process: "subprocess.Popen[str]", words: str) -> None:
     pytest.fail(f"it ended without saying {words!r}")
 
 
+def test_a_burst_of_several_processes_says_once_what_is_left_for_later(fresh: Fresh, toril: Toril) -> None:
+    toril("add", "--create", "email", "greet", '{"name": "ada"}', "--delay", "1h")
+    toril("add", "email", "stumble", "--attempts", "2")
+
+    process = fresh("run", "jobs:app", "--burst", "--processes", "2")
+    log = ended(process)
+
+    assert process.returncode == 0
+    assert "job failed, exhausted retries" in log, "a second later"
+    assert log.count("left for later") == 1
+    assert "left for later: email: 1 delayed (the next is due in 35" in log
+
+
 def test_a_burst_does_all_there_is_to_do_and_ends(fresh: Fresh, toril: Toril) -> None:
     toril("add", "--create", "email", "greet", '{"name": "ada"}')
     toril("add", "--create", "other", "apart")
@@ -351,11 +364,11 @@ def test_the_jobs_of_a_worker_are_listed(toril: Toril, url: str) -> None:
     claim = Claim(want=1, token="t", lease=30_000, worker="gone-1")
     on(url, lambda app: app.store.exchange("email", [], claim))
 
-    (job,) = documents(toril("workers", "--jobs", "gone-1", "--json").output)
+    (job,) = documents(toril("workers", "jobs", "gone-1", "--json").output)
 
     assert (job["queue"], job["name"], job["state"]) == ("email", "greet", "active")
-    assert "greet" in toril("workers", "--jobs", "gone-1").output
-    assert "nobody runs no jobs." in toril("workers", "--jobs", "nobody").stderr
+    assert "greet" in toril("workers", "jobs", "gone-1").output
+    assert "nobody runs no jobs." in toril("workers", "jobs", "nobody").stderr
 
 
 def test_the_jobs_of_a_queue_are_listed_by_their_worker(toril: Toril, url: str) -> None:

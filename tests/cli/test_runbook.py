@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Toril, on
 from toril import App
-from toril.model import Claim, Completed, Failed, Failure, Keep, Lease, NewJob, Schedule, SetRateLimit, Settlement
+from toril.model import Claim, Completed, Failed, Failure, Lease, NewJob, Schedule, SetRateLimit, Settlement
 from toril.states import State
 
 PAGE = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text("utf-8")
@@ -121,8 +121,8 @@ SITUATIONS: dict[str, tuple[Situation, Callable[[App], Awaitable[bool]]]] = {
     "## delayed, and due": (lambda app: add(app, delay=HOUR), is_in(State.WAITING)),
     "## active for too long": (held, asked_to_stop),
     "## active, and its worker is gone": (lost, is_in(State.WAITING)),
-    "## failed, and kept": (lambda app: settled(app, LETTER, keep_failed=Keep()), is_in(State.WAITING)),
-    "## failed, and gone": (lambda app: settled(app, LETTER), is_in(State.WAITING)),
+    "## failed": (lambda app: settled(app, LETTER), is_in(State.WAITING)),
+    "## failed, and many of them": (lambda app: settled(app, LETTER), is_in(State.WAITING)),
     "## completed, or nowhere to be found": (lambda app: settled(app, Completed('"ok"')), is_in(None)),
     "## It was not added": (shut_out, unowned),
     "## A schedule does not run": (idle, scheduled),

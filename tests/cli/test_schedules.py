@@ -7,7 +7,7 @@ from toril import App
 
 KEYS = {
     "schedule", "queue", "job", "data", "state", "every_ms", "cron", "tz", "next_at", "runs", "limit", "start_at",
-    "end_at", "jitter_ms", "overlap", "catch_up", "origin",
+    "end_at", "jitter_ms", "overlap", "catch_up", "owner",
 }  # fmt: skip
 
 

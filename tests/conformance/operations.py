@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from tests.conformance.claims import LEASE, claim, settle
 from tests.conformance.plants import PLANTS
+from tests.declared import declared
 from toril.engine import Store
 from toril.model import (
     KEEP_ALL,
@@ -68,6 +69,7 @@ async def furnished(store: Store, *, elects: bool = True) -> Room:
     done, bad, dead, held = (await claim(store, 4)).jobs
     await settle(store, done.lease)
     await settle(store, bad.lease, Failed(Failure("no")))
+    await store.report("q", [LogLine(dead.lease, "a line")])
     await settle(store, dead.lease, Failed(Failure("no")))
     await store.add("q", [NewJob(name="w"), NewJob(name="d", delay=60_000), NewJob(name="g", group="tenant")])
     await store.add("flows", [NewJob(name="parent")])
@@ -132,7 +134,7 @@ async def _unload(room: Room, _: Call) -> None:
 
 
 Operation = Callable[[Room, Call], Awaitable[Any]]
-_BEAT: Final = Beat(worker="w9", queues=("q",), slots=4, running=0)
+_BEAT: Final = Beat(worker="w9", queues=("q",), slots=4, running=0, declares={"q": declared("n")})
 _ENTRY: Final = Audited(who="ada", address="::1", action="pause queue", target="q", detail="{}", ended="done")
 
 # Each writes. A number is passed where the operation takes one.
@@ -180,15 +182,15 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "schedules.pause": lambda room, _: room.store.schedules.pause("q", "tick"),
     "schedules.resume": lambda room, _: room.store.schedules.resume("q", "asleep", since=room.slot, to=room.slot + 1),
     "schedules.remove": lambda room, _: room.store.schedules.remove("q", "tick"),
-    "schedules.sync": lambda room, _: room.store.schedules.sync("q", []),
+    "schedules.sync": lambda room, _: room.store.schedules.sync("q", "jobs", []),
 }  # fmt: skip
 
 # What only looks, waits or opens has no point at which it could be cut in two.
 READS: Final = frozenset({
     "open", "close", "twin", "health", "wait", "finished", "queues", "queue", "counts", "jobs", "page", "logs",
-    "events", "workers", "runs", "metrics", "explain", "usage", "letters", "letters_of", "count_letters", "circuits",
-    "notes", "checkup", "departure", "faults", "family", "children", "group", "groups", "figures", "schedules.get",
-    "schedules.page", "schedules.overdue", "schedules",
+    "errors", "events", "workers", "declarations", "runs", "metrics", "explain", "usage", "letters", "letters_of",
+    "count_letters", "circuits", "notes", "checkup", "departure", "faults", "family", "children", "child_names",
+    "group", "groups", "figures", "schedules.get", "schedules.page", "schedules.overdue", "schedules",
 })  # fmt: skip
 
 # A second sending of these counts again: an entry, a sign, a call to wake up. Nothing hangs on their number.

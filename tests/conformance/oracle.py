@@ -8,6 +8,7 @@ from toril.model import (
     Claim,
     Completed,
     Counts,
+    Ending,
     Failed,
     Gate,
     Lease,
@@ -61,7 +62,7 @@ class Oracle:
     failed: list[str] = field(default_factory=list)
     numbers: int = 0
     claims: int = 0
-    ended: dict[str, list[str]] = field(default_factory=lambda: {"completed": [], "failed": []})
+    ended: dict[Ending, list[str]] = field(default_factory=lambda: {ending: [] for ending in Ending})
 
     # the places
 
@@ -179,7 +180,7 @@ class Oracle:
             alone = identity in self.suspects
             self.take_out(job)
             if job.expires_at is not None and job.expires_at <= self.now:
-                self.end(job, State.FAILED)
+                self.end(job, Ending.FAILED)
                 continue
             job.state, job.token, job.deadline = State.ACTIVE, claim.token, self.now + claim.lease
             self.claims += 1
@@ -209,9 +210,11 @@ class Oracle:
             job.attempts_made += 1
         match outcome:
             case Completed():
-                self.end(job, State.COMPLETED)
-            case Failed() | Cancelled():
-                self.end(job, State.FAILED)
+                self.end(job, Ending.COMPLETED)
+            case Failed():
+                self.end(job, Ending.FAILED)
+            case Cancelled():
+                self.end(job, Ending.CANCELLED)
             case Retried(_, 0):
                 self.back(job)
             case Retried(_, delay) | Snoozed(delay):
@@ -225,8 +228,9 @@ class Oracle:
                 raise AssertionError("flows have an oracle of their own")
         return verdict
 
-    def end(self, job: OracleJob, state: State) -> None:
-        self.ended[state.value].append(job.id)
+    def end(self, job: OracleJob, ending: Ending) -> None:
+        self.ended[ending].append(job.id)
+        state = State.COMPLETED if ending is Ending.COMPLETED else State.FAILED
         keep = job.new.keep_completed if state is State.COMPLETED else job.new.keep_failed
         if keep.count == 0:
             del self.jobs[job.id]
@@ -238,26 +242,29 @@ class Oracle:
             while len(kept) > keep.count:
                 del self.jobs[kept.pop(0)]
 
-    def recover(self, dead: list[Lease], seen: Sequence[str]) -> tuple[list[str], list[str]]:
+    def recover(self, dead: list[Lease], seen: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
         """Leases that ran out at the same moment have no order among themselves: `seen` is the engine's."""
         lost = [lease.id for lease in dead if self._is_held_by(lease)]
         overdue = [job for job in self.jobs.values() if job.state is State.ACTIVE and job.deadline <= self.now]
         order = {identity: n for n, identity in enumerate(seen)}
         overdue.sort(key=lambda job: (job.deadline, order.get(job.id, -1)))
         lost += [job.id for job in overdue if job.id not in lost]
-        returned, failed = [], []
+        returned, failed, cancelled = [], [], []
         for identity in lost:
             job = self.jobs[identity]
             job.stalls += 1
-            if job.cancelling is not None or (job.stalls > job.max_stalls and (job.ran_alone or not job.max_stalls)):
+            if job.cancelling is not None:
                 job.cancelling = None
-                self.end(job, State.FAILED)
+                self.end(job, Ending.CANCELLED)
+                cancelled.append(identity)
+            elif job.stalls > job.max_stalls and (job.ran_alone or not job.max_stalls):
+                self.end(job, Ending.FAILED)
                 failed.append(identity)
             else:
                 job.state, job.suspect = State.WAITING, True
                 self.suspects.append(identity)
                 returned.append(identity)
-        return returned, failed
+        return returned, failed, cancelled
 
     def _is_held_by(self, lease: Lease) -> bool:
         job = self.jobs.get(lease.id)

@@ -138,7 +138,7 @@ BY_NUMBER: dict[str, Method] = {
 @pytest.mark.covers("B69", "B70")
 async def test_a_length_or_a_limit_is_a_whole_number_from_1(store: Store) -> None:
     numbers = (0, -1, 1.5, float("nan"), float("inf"), True, "5", 10**30)
-    methods = {name: call for name, call in BY_NUMBER.items() if name != "lead ttl"}
+    methods = {name: call for name, call in BY_NUMBER.items() if name not in {"lead ttl", "beat ttl"}}
     await all_refuse(store, methods, numbers, InvalidOption, r"must be a whole number from 1 to \d+, not ")
 
 
@@ -149,10 +149,13 @@ async def test_a_term_of_leadership_is_a_whole_number_from_1(shared_engine: Stor
 
 
 @pytest.mark.covers("B70")
-async def test_a_grace_is_a_whole_number_from_0(store: Store) -> None:
+async def test_a_grace_or_the_time_to_the_next_heartbeat_is_a_whole_number_from_0(store: Store) -> None:
     numbers = (-1, 1.5, float("nan"), True, "5", None, 10**30)
-    methods: dict[str, Method] = {"clean": lambda engine, n: engine.clean("q", state=State.COMPLETED, grace=n)}
-    await all_refuse(store, methods, numbers, InvalidOption, "grace must be a whole number from 0 to ")
+    methods: dict[str, Method] = {
+        "clean": lambda engine, n: engine.clean("q", state=State.COMPLETED, grace=n),
+        "beat ttl": BY_NUMBER["beat ttl"],
+    }
+    await all_refuse(store, methods, numbers, InvalidOption, "must be a whole number from 0 to ")
 
 
 BY_CURSOR: dict[str, Method] = {
@@ -176,7 +179,7 @@ async def test_a_state_that_does_not_exist_is_refused(store: Store) -> None:
     for queue in ("q", "never"):
         with pytest.raises(InvalidOption, match=r"there are .* jobs, and no 'gone' ones"):
             await store.page(queue, "gone")  # type: ignore[arg-type]
-        with pytest.raises(InvalidOption, match="there are completed, failed jobs, and no 'gone' ones"):
+        with pytest.raises(InvalidOption, match="there are completed, failed, cancelled jobs, and no 'gone' ones"):
             await store.runs(queue, "gone")  # type: ignore[arg-type]
 
 

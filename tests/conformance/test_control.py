@@ -144,7 +144,7 @@ async def test_a_cancelled_job_never_runs_and_its_id_is_free(engine: Store) -> N
 
     assert changed.done == ("x", "y")
     assert (await engine.counts("q")).waiting == 0
-    assert {run.cause for run in (await engine.runs("q", Ending.FAILED)).items} == {Cause.CANCELLED}
+    assert {run.cause for run in (await engine.runs("q", Ending.CANCELLED)).items} == {Cause.CANCELLED}
     assert (await add(engine, NewJob(name="second", id="x")))[0].outcome is AddOutcome.ADDED
     assert names((await claim(engine)).jobs) == ["second"]
 

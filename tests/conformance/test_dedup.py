@@ -10,6 +10,7 @@ from toril.engine import Store
 from toril.model import (
     AddOutcome,
     Backoff,
+    Cancelled,
     Dedup,
     EventKind,
     Failed,
@@ -17,8 +18,10 @@ from toril.model import (
     Keep,
     NewJob,
     Released,
+    Replay,
     Retried,
     SetMaxWaiting,
+    letter_id,
 )
 from toril.states import State
 from toril.testing import ManualClock
@@ -243,3 +246,80 @@ async def test_an_obliterated_queue_has_no_keys(engine: Store) -> None:
     await engine.obliterate("q")
 
     assert (await add(engine, once("b")))[0].outcome is AddOutcome.ADDED
+
+
+@pytest.mark.covers("X22")
+@pytest.mark.parametrize(
+    "ending",
+    ["completed", "kept", "failed", "kept failed", "cancelled", "cancelled while it ran", "stalled", "expired"],
+)
+async def test_a_key_for_a_time_is_held_however_its_job_ended(engine: Store, clock: ManualClock, ending: str) -> None:
+    keep: dict[str, Any] = {"keep_completed": Keep(), "keep_failed": Keep()} if ending.startswith("kept") else {}
+    (first,) = await add(engine, once("a", ttl=86_400, expires=10 if ending == "expired" else None, **keep))
+    match ending:
+        case "cancelled":
+            await engine.cancel("q", [first.id], reason="no")
+        case "cancelled while it ran":
+            running = await claim_one(engine)
+            await engine.cancel("q", [first.id], reason="no")
+            await settle(engine, running.lease, Cancelled("no"))
+        case "stalled":
+            await claim(engine, 1, lease=1000, max_stalls=0)
+            clock.advance(1001)
+            await engine.recover("q")
+        case "expired":
+            clock.advance(11)
+            await claim(engine)
+        case _:
+            outcome = Failed(Failure("no")) if "failed" in ending else None
+            await settle(engine, (await claim_one(engine)).lease, outcome)
+    began = clock.now()
+
+    (second,) = await add(engine, once("b", ttl=86_400))
+    clock.advance(86_400_000 - 1_100)
+    (third,) = await add(engine, once("b", ttl=86_400))
+    clock.advance(1_100)
+    (fourth,) = await add(engine, once("b", ttl=86_400))
+
+    assert (second.outcome, second.id) == (AddOutcome.DEDUPLICATED, first.id)
+    assert (third.outcome, third.id) == (AddOutcome.DEDUPLICATED, first.id)
+    assert fourth.outcome is AddOutcome.ADDED
+    assert clock.now() - began == 86_400_000
+
+
+@pytest.mark.parametrize("ending", ["removed", "drained", "cleaned", "obliterated"])
+async def test_a_key_for_a_time_is_free_when_its_job_is_removed(engine: Store, clock: ManualClock, ending: str) -> None:
+    (first,) = await add(engine, once("a", ttl=86_400))
+    clock.advance(1)
+    match ending:
+        case "removed":
+            await engine.remove("q", [first.id])
+        case "drained":
+            await engine.drain("q", states=frozenset({State.WAITING}))
+        case "cleaned":
+            await engine.clean("q", state=State.WAITING, grace=0, limit=10)
+        case _:
+            await engine.obliterate("q", running="refuse")
+
+    assert (await add(engine, once("b", ttl=86_400)))[0].outcome is AddOutcome.ADDED
+
+
+async def test_a_job_that_is_replayed_leaves_its_key_for_a_time_alone(engine: Store, clock: ManualClock) -> None:
+    (first,) = await add(engine, once("a", ttl=60))
+    await settle(engine, (await claim_one(engine)).lease, Failed(Failure("no")))
+    clock.advance(30_000)
+    await engine.replay("q", [Replay(letter_id("q", first.id))])
+    await settle(engine, (await claim_one(engine)).lease)
+
+    (second,) = await add(engine, once("b", ttl=60))
+    clock.advance(30_000)
+
+    assert (second.outcome, second.id) == (AddOutcome.DEDUPLICATED, first.id)
+    assert (await add(engine, once("c", ttl=60)))[0].outcome is AddOutcome.ADDED
+
+
+async def test_of_two_adds_of_one_step_under_a_key_for_a_time_one_is_stored(engine: Store) -> None:
+    first, second = await add(engine, once("a", ttl=60), once("b", ttl=60))
+
+    assert (first.outcome, second.outcome, second.id) == (AddOutcome.ADDED, AddOutcome.DEDUPLICATED, first.id)
+    assert names((await claim(engine)).jobs) == ["a"]

@@ -182,7 +182,8 @@ async def test_a_cancelled_job_has_failed_with_that_reason(engine: Store) -> Non
     assert found.state is State.FAILED
     assert found.failure is not None
     assert (found.failure.reason, found.failure.kind) == ("not needed", "JobCancelled")
-    assert (await engine.runs("q", Ending.FAILED)).items[0].cause is Cause.CANCELLED
+    assert found.ending is Ending.CANCELLED
+    assert (await engine.runs("q", Ending.CANCELLED)).items[0].cause is Cause.CANCELLED
 
 
 @pytest.mark.covers("R237")

@@ -58,7 +58,7 @@ async def test_the_events_of_one_queue_are_not_those_of_another(engine: Store) -
     here = [event.kind for event in (await engine.events("b")).items]
 
     assert there[:2] == here == [EventKind.ADDED, EventKind.WAITING]
-    assert EventKind.FAILED in there, "a cancellation is told where all else is"
+    assert EventKind.CANCELLED in there, "a cancellation is told where all else is"
 
 
 @pytest.mark.covers("F124")

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from tests.declared import declared
 from toril import App
 from toril.engine import Store
 from toril.errors import InvalidOption
-from toril.model import Beat, Claim, NewJob, Order
+from toril.model import Beat, Claim, JobRef, NewJob, Order, StackRequest
 from toril.testing import ManualClock
 
-W1 = Beat(worker="w1:host", queues=["a", "b"], slots=5, running=2, host="h", pid=7, version="1.0", started_at=3, lag=12)
+W1 = Beat(
+    worker="w1:host", queues=["a", "b"], slots=5, running=2, host="h", pid=7, version="1.0", started_at=3, lag=12,
+    queue_slots={"a": (4, 2), "b": (1, 0)}, declares={"a": declared('odd "again": true')},
+)  # fmt: skip
 
 
 @pytest.mark.covers("R149", "R168")
@@ -24,8 +28,29 @@ async def test_a_worker_is_listed_while_it_beats(engine: Store, clock: ManualClo
     assert (seen.id, seen.queues, seen.slots, seen.running) == ("w1:host", ("a", "b"), 5, 2)
     assert (seen.host, seen.pid, seen.version, seen.started_at, seen.seen_at) == ("h", 7, "1.0", 3, clock.now())
     assert [(worker.id, worker.lag) for worker in await engine.workers()] == [("w1:host", 12), ("w2", 0)]
+    assert [seen.slots_for(queue) for queue in ("a", "b", "c")] == [(4, 2), (1, 0), (0, 0)]
     clock.advance(1000)
     assert [worker.id for worker in await engine.workers()] == ["w2"]
+
+
+async def test_a_worker_that_has_stopped_is_listed_no_more(engine: Store) -> None:
+    await engine.beat(W1, ttl=1000)
+    await engine.signal("w1:host", Order.QUIET)
+
+    assert await engine.beat(replace(W1, again=True), ttl=0) == ()
+    assert await engine.workers() == []
+    assert not await engine.signal("w1:host", Order.STOP)
+    assert await engine.beat(W1, ttl=1000) == ()  # nothing was left behind for the next of that name
+    assert await engine.prune("q") == 0
+
+
+async def test_a_worker_that_stops_late_leaves_the_next_of_its_name_alone(engine: Store) -> None:
+    await engine.beat(W1, ttl=1000)
+    await engine.beat(replace(W1, started_at=4), ttl=1000)
+    await engine.signal("w1:host", Order.QUIET)
+
+    assert await engine.beat(replace(W1, again=True), ttl=0) == ()
+    assert [(worker.started_at, worker.orders) for worker in await engine.workers()] == [(4, ("quiet",))]
 
 
 async def test_orders_come_again_until_they_were_heard(engine: Store) -> None:
@@ -165,3 +190,23 @@ async def test_the_jobs_of_one_worker_are_listed_whether_it_lives_or_not(engine:
     assert await listed(None) == [("b", 0), ("a", 1), ("a", 2)]
     assert await listed("nobody") == []
     assert list(app.queues) == []
+
+
+@pytest.mark.parametrize("identity", ["7", "a b/c:%", "ö" * 200])
+async def test_a_worker_is_asked_where_a_job_is_and_answers_with_its_next_beat(engine: Store, identity: str) -> None:
+    request = StackRequest.of(JobRef("a", identity))
+    assert not await engine.signal("w1:host", request)  # nobody of that name is alive
+    await engine.beat(W1, ttl=10_000)
+    assert await engine.signal("w1:host", request)
+    assert await engine.signal("w1:host", request)  # once more, by someone else
+    await engine.signal("w1:host", Order.QUIET)
+    asked = await engine.beat(W1, ttl=10_000)
+    (before,) = await engine.workers("a")
+    left = await engine.beat(replace(W1, heard=[request], stacks={request: 'File "x.py"\n'}, silent=7), ttl=10_000)
+    (after,) = await engine.workers("a")
+
+    assert asked == (request, Order.QUIET)
+    assert [each.job for each in asked if isinstance(each, StackRequest)] == [JobRef("a", identity)]
+    assert left == (Order.QUIET,)
+    assert (before.orders, before.stacks, before.silent) == (("quiet",), {}, 0)
+    assert (after.orders, after.stacks, after.silent) == (("quiet",), {request: 'File "x.py"\n'}, 7)

@@ -9,6 +9,7 @@ from toril.engine import Store
 from toril.model import (
     BUILDING,
     KEEP_ALL,
+    REMOVE,
     Added,
     AddOutcome,
     Call,
@@ -16,6 +17,7 @@ from toril.model import (
     Child,
     ChildState,
     Completed,
+    Ending,
     EventKind,
     Failed,
     Failure,
@@ -23,16 +25,18 @@ from toril.model import (
     FlowNode,
     GroupLimits,
     JobRef,
+    Keep,
     NewJob,
     OnFailure,
     Parked,
     Replay,
     Retried,
+    Run,
     SetGroups,
     SetMaxWaiting,
     Verdict,
 )
-from toril.policy.flows import CHILD_FAILED, CHILD_GONE
+from toril.policy.flows import CHILD_GONE
 from toril.states import State
 from toril.testing import ManualClock
 
@@ -572,22 +576,11 @@ async def test_a_dead_child_that_is_discarded_is_waited_for_no_longer(engine: St
     assert await state(engine) is State.WAITING
 
 
-async def test_a_parent_that_is_replayed_or_retried_runs_whatever_its_children_did(engine: Store) -> None:
-    await engine.add_flow([parent(keep_failed=KEEP_ALL), child("bad"), child("good")])
-    await ended(engine, "bad", Failed(WHY))
-    assert (await claim(engine, queue="p")).jobs == ()
-    assert await state(engine) is State.FAILED
-
-    await engine.retry("p", ["top"])
-
-    await ended(engine, "top", queue="p")
-
-
-async def dead_family(engine: Store) -> None:
-    """A parent that is a dead letter, and a child of each kind. What had not ended then ends later."""
+async def dead_family(engine: Store, keep: Keep = REMOVE) -> None:
+    """A parent that has failed, and a child of each kind. What had not ended then ends later."""
     await engine.add_flow([
-        parent(), child("good"), child("odd", on_failure=OnFailure.IGNORE), child("bad"), child("far", queue="r"),
-        child("late", queue="s"), child("open", queue="t"),
+        parent(keep_failed=keep), child("good"), child("odd", on_failure=OnFailure.IGNORE), child("bad"),
+        child("far", queue="r"), child("late", queue="s"), child("open", queue="t"),
     ])  # fmt: skip
     await ended(engine, "good")
     await ended(engine, "odd", Failed(WHY))
@@ -674,15 +667,99 @@ async def test_a_whole_tree_of_dead_letters_runs_again_with_its_top(engine: Stor
     assert await engine.count_letters() == 0
 
 
-async def test_a_failed_parent_that_is_retried_knows_who_failed(engine: Store) -> None:
+async def test_a_failed_parent_that_is_retried_waits_for_children_that_have_not_succeeded(engine: Store) -> None:
+    await dead_family(engine, KEEP_ALL)
+    assert await state(engine) is State.FAILED
+
+    changed = await engine.retry("p", ["top"], call=Call("me", 1))
+
+    assert (changed.done, changed.refused) == (("top",), ())
+    assert await engine.retry("p", ["top"], call=Call("me", 1)) == changed, "once"
+    assert await state(engine) is State.WAITING_CHILDREN
+    assert await known(engine) == {
+        "good": (ChildState.COMPLETED, '"good"'), "late": (ChildState.COMPLETED, '"late"'),
+        "odd": (ChildState.IGNORED, "no such user"), "bad": (ChildState.OPEN, None), "far": (ChildState.OPEN, None),
+        "open": (ChildState.OPEN, None),
+    }  # fmt: skip
+    last = (await engine.events("p")).items[-1]
+    assert (last.kind, last.job_id, last.detail["prev"]) == (EventKind.WAITING_CHILDREN, "top", "failed")
+    await ended(engine, "bad")
+    await ended(engine, "far", queue="r")
+    assert await state(engine) is State.WAITING_CHILDREN
+    await ended(engine, "open", queue="t")
+    assert await state(engine) is State.WAITING
+    await ended(engine, "top", queue="p")
+    assert await engine.family(TOP) == Family()
+    assert [letter.id for letter in (await engine.letters()).items] == ["q/odd"]
+
+
+async def test_a_parent_that_failed_by_itself_is_retried_at_once(engine: Store) -> None:
+    await engine.add_flow([parent(keep_failed=KEEP_ALL), child("good")])
+    await ended(engine, "good")
+    await ended(engine, "top", Failed(WHY), queue="p")
+
+    await engine.retry("p", ["top"])
+
+    assert await known(engine) == {"good": (ChildState.COMPLETED, '"good"')}
+    await ended(engine, "top", queue="p")
+
+
+@pytest.mark.parametrize("first", ["parent", "child"])
+async def test_a_kept_family_is_retried_in_one_call_in_any_order(engine: Store, first: str) -> None:
+    mid = JobRef("p", "mid")
+    await engine.add_flow([
+        parent(keep_failed=KEEP_ALL), parent("mid", under=TOP, keep_failed=KEEP_ALL),
+        child("leaf", queue="p", under=mid, keep_failed=KEEP_ALL), child("far", under=mid, keep_failed=KEEP_ALL),
+    ])  # fmt: skip
+    await ended(engine, "leaf", Failed(WHY), queue="p")
+    for _ in range(2):
+        assert (await claim(engine, queue="p")).jobs == ()
+    await ended(engine, "far", Failed(WHY))
+    names = ["top", "mid", "leaf"]
+
+    changed = await engine.retry("p", names if first == "parent" else names[::-1])
+
+    assert (set(changed.done), changed.refused) == (set(names), ())
+    assert [await state(engine, ref) for ref in (TOP, mid)] == [State.WAITING_CHILDREN] * 2
+    counts = await engine.counts("p")
+    assert (counts.waiting, counts.waiting_children, counts.failed) == (1, 2, 0)
+    await ended(engine, "leaf", queue="p")
+    await ended(engine, "far")
+    await ended(engine, "mid", queue="p")
+    await ended(engine, "top", queue="p")
+    assert (await engine.counts("p")).waiting == 0
+    async for look in engine.faults(["p", "q"]):
+        assert list(look) == []
+
+
+async def test_a_child_that_is_retried_before_its_kept_parent_tells_it_what_it_returned(engine: Store) -> None:
+    await engine.add_flow([parent(keep_failed=KEEP_ALL), child("bad", keep_failed=KEEP_ALL), child("worse")])
+    await ended(engine, "bad", Failed(WHY))
+    await ended(engine, "worse", Failed(WHY))
+    assert (await claim(engine, queue="p")).jobs == ()
+
+    await engine.retry("q", ["bad"])
+    await engine.replay("q", [Replay("q/worse")])
+    await ended(engine, "bad")
+    assert await state(engine) is State.FAILED, "it runs again when it is retried itself"
+    await engine.retry("p", ["top"])
+
+    assert await known(engine) == {"bad": (ChildState.COMPLETED, '"bad"'), "worse": (ChildState.OPEN, None)}
+    await ended(engine, "worse", Failed(WHY))
+    assert (await claim(engine, queue="p")).jobs == (), "it fails for its child once more"
+    assert await state(engine) is State.FAILED
+
+
+async def test_of_a_child_that_is_gone_a_retried_parent_knows_that_it_failed(engine: Store) -> None:
     await engine.add_flow([parent(keep_failed=KEEP_ALL), child("good"), child("bad")])
     await ended(engine, "good")
     await ended(engine, "bad", Failed(WHY))
     assert (await claim(engine, queue="p")).jobs == ()
+    await engine.discard(["q/bad"])
 
     await engine.retry("p", ["top"])
 
-    assert (await known(engine))["bad"] == (ChildState.IGNORED, CHILD_FAILED)
+    assert await known(engine) == {"good": (ChildState.COMPLETED, '"good"'), "bad": (ChildState.IGNORED, CHILD_GONE)}
     await ended(engine, "top", queue="p")
 
 
@@ -740,3 +817,50 @@ async def test_a_parent_of_a_group_waits_for_its_turn_there(engine: Store) -> No
     assert (await claim(engine, queue="p")).jobs == ()
     await settle(engine, running.lease)
     await ended(engine, "top", queue="p")
+
+
+async def test_a_run_record_names_the_parent_however_the_child_ended(engine: Store, clock: ManualClock) -> None:
+    policy = OnFailure.IGNORE
+    await engine.add_flow([
+        parent(), child("a", subject="x"), child("b", on_failure=policy), child("c", on_failure=policy),
+        child("d", on_failure=policy, expires=10), child("e", on_failure=policy, delay=60_000), parent("f", under=TOP),
+        child("g", under=JobRef("p", "f"), keep_completed=KEEP_ALL),
+    ])  # fmt: skip
+    await ended(engine, "a")
+    await ended(engine, "b", Failed(WHY))
+    await ended(engine, "c", Cancelled("enough"))
+    clock.advance(20)
+    await ended(engine, "g")
+    await engine.cancel("q", ["e"], reason="not wanted")
+    await ended(engine, "f", queue="p")
+    await ended(engine, "top", queue="p")
+    await engine.add("q", [NewJob(name="alone", id="alone")])
+    await ended(engine, "alone")
+    found = await _remembered(engine)
+
+    assert {run.id: run.parent for run in found if run.flow} == {
+        **dict.fromkeys("abcdef", TOP), "g": JobRef("p", "f"), "top": None,
+    }  # fmt: skip
+    assert [run.id for run in found if not run.flow] == ["alone"]
+
+
+async def test_a_run_record_tells_the_top_of_a_flow_however_it_ended(engine: Store, clock: ManualClock) -> None:
+    await engine.add_flow([parent("one"), child("x", under=JobRef("p", "one"))])
+    await ended(engine, "x", Failed(WHY))
+    assert (await claim(engine, queue="p")).jobs == ()  # it fails with its child
+    await engine.add_flow([parent("two", subject="s"), child("y", under=JobRef("p", "two"))])
+    await engine.cancel("p", ["two"], reason="not wanted")
+    await engine.add_flow([parent("three"), child("z", under=JobRef("p", "three"))])
+    await ended(engine, "y")
+    await ended(engine, "z")
+    await ended(engine, "three", Cancelled("enough"), queue="p")
+
+    assert {run.id: (run.ending.value, run.flow, run.parent) for run in await _remembered(engine, "p")} == {
+        "one": ("failed", True, None), "two": ("cancelled", True, None), "three": ("cancelled", True, None),
+    }  # fmt: skip
+
+
+async def _remembered(engine: Store, *queues: str) -> list[Run]:
+    return [
+        run for queue in queues or ("p", "q") for ending in Ending for run in (await engine.runs(queue, ending)).items
+    ]

@@ -292,7 +292,8 @@ async def test_a_suspect_that_is_given_back_unfinished_runs_alone_again(engine: 
     assert again.suspect
     assert len(in_company.jobs) == 1
     assert in_company.suspects == 2
-    assert (await engine.recover("q", dead=[again.lease])).failed == (again.lease.id,)
+    recovered = await engine.recover("q", dead=[again.lease])
+    assert (recovered.failed, recovered.cancelled) == ((again.lease.id,), ())
 
 
 @pytest.mark.covers("F117")
@@ -317,8 +318,9 @@ async def test_a_job_that_someone_wants_stopped_does_not_return(engine: Store) -
 
     recovered = await engine.recover("q", dead=[claimed.lease])
 
-    assert (recovered.returned, recovered.failed) == ((), ("1",))
-    assert (await engine.runs("q", Ending.FAILED)).items[0].cause is Cause.CANCELLED
+    assert (recovered.returned, recovered.failed, recovered.cancelled) == ((), (), ("1",))
+    assert recovered.taken_back == ("1",)
+    assert (await engine.runs("q", Ending.CANCELLED)).items[0].cause is Cause.CANCELLED
 
 
 @pytest.mark.covers("R118", "R140")

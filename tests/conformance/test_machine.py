@@ -228,8 +228,8 @@ class EngineMachine(RuleBasedStateMachine):
     def recover(self, data: st.DataObject) -> None:
         dead = data.draw(st.lists(st.sampled_from(self.leases), max_size=2, unique=True)) if self.leases else []
         answer = self.wait(self.engine.recover("q", dead=dead))
-        returned, failed = self.oracle.recover(dead, [*answer.returned, *answer.failed])
-        assert (list(answer.returned), list(answer.failed)) == (returned, failed)
+        ends = self.oracle.recover(dead, answer.taken_back)
+        assert ([*answer.returned], [*answer.failed], [*answer.cancelled]) == ends
         deadlines = [job.deadline for job in self.oracle.jobs.values() if job.state is State.ACTIVE]
         assert answer.next_deadline == min(deadlines, default=None)
 
@@ -265,7 +265,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.oracle.jobs[identity].cancelling = "c"
         for identity in changed.done:
             self.oracle.take_out(self.oracle.jobs[identity])
-            self.oracle.end(self.oracle.jobs[identity], State.FAILED)
+            self.oracle.end(self.oracle.jobs[identity], Ending.CANCELLED)
 
     def _remove(self, data: st.DataObject) -> None:
         ids = self.some_ids(data)
@@ -348,7 +348,7 @@ class EngineMachine(RuleBasedStateMachine):
     def every_end_is_recorded_once(self) -> None:
         for ending in Ending:
             runs = self.wait(self.engine.runs("q", ending, limit=1000)).items
-            assert sorted(run.id for run in runs) == sorted(self.oracle.ended[ending.value])
+            assert sorted(run.id for run in runs) == sorted(self.oracle.ended[ending])
 
     @invariant()
     def the_store_is_consistent(self) -> None:

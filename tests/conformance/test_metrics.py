@@ -18,8 +18,12 @@ from toril.testing import ManualClock
 async def test_every_range_counts_what_ended_within_it(engine: Store, clock: ManualClock) -> None:
     chance = random.Random(7)
     ended: list[tuple[int, bool]] = []
+    cancelled: list[int] = []
     for _ in range(12):
         await add(engine, *(NewJob(name="n") for _ in range(3)))
+        (unwanted,) = await add(engine, NewJob(name="n", delay=1000))
+        await engine.cancel("q", [unwanted.id], reason="not wanted")
+        cancelled.append(clock.now() // 60_000)
         for job in (await claim(engine, 3)).jobs:
             good = chance.random() < 0.7
             await settle(engine, job.lease, Completed() if good else Failed(Failure("no", "E")))
@@ -34,7 +38,8 @@ async def test_every_range_counts_what_ended_within_it(engine: Store, clock: Man
         assert this - minutes < ms_of(found.start) // 60_000 < this - minutes + 42
         assert (found.completed, found.failed) == (sum(within), len(within) - sum(within)), name
         assert found.failure_rate == (round(100 * found.failed / len(within), 1) if within else 0), name
-        for series, total in zip(found.series, (found.completed, found.failed), strict=True):
+        assert found.cancelled == sum(minute * 60_000 >= ms_of(found.start) for minute in cancelled), name
+        for series, total in zip(found.series, (found.completed, found.failed, found.cancelled), strict=True):
             assert len(series.data) <= 240
             assert sum(count for _, count in series.data) == total
             assert [x for x, _ in series.data] == sorted(x for x, _ in series.data)

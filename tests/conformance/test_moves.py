@@ -434,12 +434,73 @@ async def test_dead_letters_arrive_whole_and_can_be_replayed(ends: tuple[Store, 
     await sound(target, "q")
 
 
+async def test_the_log_the_errors_and_the_flow_of_a_letter_go_with_it(
+    ends: tuple[Store, Store], clock: ManualClock
+) -> None:
+    source, target = ends
+    await source.add_flow([node("top", "p"), node("bad", "q", "top", attempts=2)])
+    for outcome in (Retried(Failure("once", "E", "here")), Failed(WHY)):
+        lease = (await claim_one(source)).lease
+        await source.report("q", [Progress(lease, "7"), LogLine(lease, "en rad")])
+        await settle(source, lease, outcome)
+        clock.advance(10)
+    await claim(source, queue="p")
+    letters = (await source.letters()).items
+    errors = await source.errors("q", "bad", where="dead_letters")
+    children = (await source.children(JobRef("p", "top"), where="dead_letters")).items
+    assert (len(letters), len(errors), len(children)) == (2, 2, 1)
+
+    await carried(source, target, "q", "p")
+
+    assert (await target.letters()).items == letters
+    assert await target.errors("q", "bad", where="dead_letters") == errors
+    assert (await target.logs("q", "bad", where="dead_letters")).items == ("en rad", "en rad")
+    assert (await target.children(JobRef("p", "top"), where="dead_letters")).items == children
+    assert (await source.logs("q", "bad", where="dead_letters")).items == ()
+    assert (await source.family(JobRef("p", "top"), where="dead_letters")).total == 0
+    assert (await target.replay("p", [Replay("p/top")])).done == ("q/bad", "p/top")
+    assert (await target.logs("q", "bad")).items == ("en rad", "en rad")
+
+
+async def test_the_errors_of_its_attempts_go_with_a_job(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(source, NewJob(name="n", attempts=5))
+    for n in range(3):
+        await settle(source, (await claim_one(source)).lease, Retried(Failure(f"no {n}", "E", f"here {n}")))
+    before = await source.errors("q", "1")
+    assert [each.attempt for each in before] == [1, 2, 3]
+
+    await carried(source, target)
+
+    assert await target.errors("q", "1") == before
+    await settle(target, (await claim_one(target)).lease, Failed(WHY))
+    assert (await target.errors("q", "1", where="dead_letters"))[:3] == before
+
+
+async def test_a_job_that_arrives_under_the_number_of_a_letter_leaves_that_alone(ends: tuple[Store, Store]) -> None:
+    source, target = ends
+    await add(target, NewJob(name="n"))
+    lease = (await claim_one(target)).lease
+    await target.report("q", [LogLine(lease, "the letter's")])
+    await settle(target, lease, Failed(WHY))
+    await add(source, NewJob(name="n", attempts=2))
+    lease = (await claim_one(source)).lease
+    await source.report("q", [LogLine(lease, "the job's")])
+    await settle(source, lease, Retried(WHY, 90_000))
+
+    await carried(source, target)
+
+    assert (await target.logs("q", "1")).items == ("the job's",)
+    assert (await target.logs("q", "1", where="dead_letters")).items == ("the letter's",)
+
+
 async def test_schedules_go_on_without_a_slot_twice_or_left_out(ends: tuple[Store, Store], clock: ManualClock) -> None:
     source, target = ends
     start = clock.now() // MINUTE * MINUTE + MINUTE
     tick = Schedule(
-        id="tick", job=NewJob(name="n", data='{"v": 1}', priority=2, attempts=2), every=MINUTE, overlap=Overlap.SKIP
-    )
+        id="tick", job=NewJob(name="n", data='{"v": 1}', priority=2, attempts=2), every=MINUTE, overlap=Overlap.SKIP,
+        owner="jobs",
+    )  # fmt: skip
     await source.schedules.put("q", tick, start, expects=None)
     still = Schedule(id="still", job=NewJob(name="s"), cron="0 2 * * *", tz="Europe/Berlin")
     await source.schedules.put("q", still, start + 60 * MINUTE, expects=None)
@@ -452,7 +513,7 @@ async def test_schedules_go_on_without_a_slot_twice_or_left_out(ends: tuple[Stor
     await settle(source, first.lease, Retried(WHY, 5_000))
     before = (await source.schedules.get("q", "tick")).view
     assert before is not None
-    assert before.busy
+    assert (before.busy, before.schedule.owner) == (True, "jobs")
 
     await carried(source, target)
 
@@ -504,7 +565,8 @@ async def test_a_schedule_that_was_changed_in_the_target_stays_as_it_is_there(
 
 async def figures(store: Store) -> tuple[object, ...]:
     (found,) = (await store.figures(["q"], Window(60, 3, 240))).queues
-    return found.completed_total, found.failed_total, found.minutes, found.slices, found.total
+    totals = (found.completed_total, found.failed_total, (await store.queue("q")).cancelled_total)
+    return *totals, found.minutes, found.slices, found.total
 
 
 async def test_records_figures_and_results_are_added_up(ends: tuple[Store, Store], clock: ManualClock) -> None:
@@ -515,6 +577,8 @@ async def test_records_figures_and_results_are_added_up(ends: tuple[Store, Store
         taken = await claim_one(source)
         clock.advance(50 * n)
         await settle(source, taken.lease, Failed(WHY) if n % 3 == 2 else Completed(f'"r{n}"'))
+    await add(source, NewJob(name="not", id="not"))
+    await source.cancel("q", ["not"], reason="not wanted")
     before = await figures(source)
     runs = {ending: (await source.runs("q", ending, limit=50)).items for ending in Ending}
     await carried(source, target)
@@ -525,14 +589,17 @@ async def test_records_figures_and_results_are_added_up(ends: tuple[Store, Store
 
     await add(target, NewJob(name="there"))
     await settle(target, (await claim_one(target)).lease)
-    await add(source, NewJob(name="late"))
+    clock.advance(1)
+    await add(source, NewJob(name="late"), NewJob(name="not", id="nor"))
+    await source.cancel("q", ["nor"], reason="not wanted")
     await carried(source, target)
     await settle(target, (await claim_one(target)).lease)
 
-    assert (await figures(target))[:2] == (6, 2)
+    assert (await figures(target))[:3] == (6, 2, 2)
     names = [run.name for run in (await target.runs("q", Ending.COMPLETED, limit=50)).items]
     assert names == ["late", "there", "n4", "n3", "n1", "n0"]
-    assert (await figures(source))[:2] == (0, 0)
+    assert [run.id for run in (await target.runs("q", Ending.CANCELLED)).items] == ["nor", "not"]
+    assert (await figures(source))[:3] == (0, 0, 0)
 
 
 async def every_end(store: Store, clock: ManualClock) -> None:
@@ -569,12 +636,15 @@ async def test_how_jobs_ended_reads_alike_wherever_it_was_moved(ends: tuple[Stor
     source, target = ends
     await every_end(source, clock)
     runs = {ending: (await source.runs("q", ending)).items for ending in Ending}
-    causes = {run.id: run.cause.value for run in runs[Ending.FAILED]}
+    (child,) = others = (await source.runs("other", Ending.FAILED)).items
+    assert (child.id, child.parent) == ("child", JobRef("q", "top"))
+    causes = {run.id: run.cause.value for ending in Ending for run in runs[ending] if ending is not Ending.COMPLETED}
     assert causes == {
         "bad": "failed", "asked": "cancelled", "late": "expired", "stuck": "stalled", "unstarted": "cancelled",
         "gone": "cancelled", "top": "failed",
     }  # fmt: skip
-    unstarted = {run.id for run in runs[Ending.FAILED] if run.started_at is None}
+    assert {run.cause.value for run in runs[Ending.CANCELLED]} == {"cancelled"}
+    unstarted = {run.id for ending in Ending for run in runs[ending] if run.started_at is None}
     assert unstarted == {"late", "unstarted", "gone", "top"}
     letters = (await source.letters()).items
     ended = [each.ended for each in await source.finished("q", [*causes, "done"], timeout=0)]
@@ -583,11 +653,13 @@ async def test_how_jobs_ended_reads_alike_wherever_it_was_moved(ends: tuple[Stor
         await carried(one, two, "q", "other")
 
         assert {ending: (await two.runs("q", ending)).items for ending in Ending} == runs
+        assert (await two.runs("other", Ending.FAILED)).items == others
         assert (await two.letters()).items == letters
         assert [each.ended for each in await two.finished("q", [*causes, "done"], timeout=0)] == ended
-    page = await target.runs("q", Ending.FAILED, limit=3)
-    rest = await target.runs("q", Ending.FAILED, cursor=page.cursor)
-    assert page.items + rest.items == runs[Ending.FAILED], "page by page"
+    for ending in (Ending.FAILED, Ending.CANCELLED):
+        page = await target.runs("q", ending, limit=2)
+        rest = await target.runs("q", ending, cursor=page.cursor)
+        assert page.items + rest.items == runs[ending], "page by page"
 
 
 @pytest.mark.parametrize("engine", ["redis"], indirect=True)  # the other engines wrote them rightly
@@ -595,18 +667,19 @@ async def test_records_that_an_older_move_has_written_can_be_read_and_moved_on(
     engine: RedisEngine, other: Store, clock: ManualClock
 ) -> None:
     await every_end(engine, clock)
-    runs = (await engine.runs("q", Ending.FAILED)).items
+    runs = {ending: (await engine.runs("q", ending)).items for ending in Ending}
     holes = (  # as it was written before: what there is none of was left out
         "local all = redis.call('LRANGE', KEYS[1], 0, -1) redis.call('DEL', KEYS[1])"
         "for i = 1, #all do local run = cmsgpack.unpack(all[i])"
         " for n = 1, 13 do if run[n] == false and n ~= 12 then run[n] = nil end end"
         " redis.call('RPUSH', KEYS[1], cmsgpack.pack(run)) end"
     )
-    await tell(engine, "EVAL", holes, 1, f"bull:q:{KEYS['runs_failed']}")
+    for key in ("runs_failed", "runs_cancelled"):
+        await tell(engine, "EVAL", holes, 1, f"bull:q:{KEYS[key]}")
 
-    assert (await engine.runs("q", Ending.FAILED)).items == runs
+    assert {ending: (await engine.runs("q", ending)).items for ending in Ending} == runs
     await carried(engine, other, "q", "other")
-    assert (await other.runs("q", Ending.FAILED)).items == runs
+    assert {ending: (await other.runs("q", ending)).items for ending in Ending} == runs
 
 
 async def test_records_of_both_are_kept_by_their_time(ends: tuple[Store, Store], clock: ManualClock) -> None:
@@ -647,8 +720,8 @@ async def test_a_whole_move_leaves_nothing_behind(ends: tuple[Store, Store], clo
     )  # fmt: skip
     mover = Mover(source, target, clock)
     outlook = await mover.outlook()
-    assert outlook.queues == {"p": (2, 0, 1), "q": (21, 0, 0)}
-    assert (outlook.letters, outlook.clashes, outlook.jobs) == (0, (), 23)
+    assert outlook.queues == {"p": (1, 0, 1), "q": (21, 0, 0)}
+    assert (outlook.letters, outlook.clashes, outlook.jobs) == (0, (), 22)
 
     moved = await mover.move()
 

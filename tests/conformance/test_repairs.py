@@ -272,7 +272,7 @@ async def test_a_look_goes_over_many_keys_if_it_has_little_to_ask(redis: Store) 
         """How many looks it takes to go over the keys."""
         scans.clear()
         asked.clear()
-        walk = Walk(redis._address.prefix, redis._fleet, ask, run, redis._there)
+        walk = Walk(redis._address, redis._fleet, ask, run, redis._there)
         steps = [_unpacked(look.cursor)[1] async for look in walk.faults([queue], None) if look.cursor]
         return steps.count("keys")
 
@@ -537,6 +537,17 @@ async def test_a_parent_that_stands_nowhere_waits_for_its_children_after_the_rep
     assert (await job(engine, "parent")).state is State.WAITING_CHILDREN
     await settle(engine, (await claim_one(engine, queue="other")).lease)
     assert ids((await claim(engine)).jobs) == ["parent"]
+
+
+async def test_a_job_that_has_failed_before_and_stands_nowhere_waits_again_after_the_repair(engine: Store) -> None:
+    await add(engine, NewJob(name="n", attempts=3))
+    again = await claim_one(engine)
+    await settle(engine, again.lease, Retried(Failure("once", "LookupError"), 0))
+    await unlisted(engine)
+
+    await doctor_of(engine).repair(await layout(engine))
+
+    assert ids((await claim(engine)).jobs) == [again.lease.id]
 
 
 async def test_a_parent_in_two_places_waits_for_its_children_after_the_repair(redis: Store) -> None:

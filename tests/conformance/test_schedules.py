@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance.claims import claim, claim_one, ids, job, settle
 from toril.engine import Store
+from toril.errors import InvalidName
 from toril.model import (
     REMOVE,
     Backoff,
@@ -16,7 +17,6 @@ from toril.model import (
     Keep,
     Moved,
     NewJob,
-    Origin,
     Overlap,
     Pause,
     Resume,
@@ -60,7 +60,7 @@ async def test_a_schedule_comes_back_as_it_was_put(engine: Store, clock: ManualC
     )  # fmt: skip
     schedule = Schedule(
         id="nightly", job=template, cron="0 2 * * *", tz="Europe/Berlin", start=5, end=clock.now() * 2, limit=9,
-        jitter=1000, min_interval=60_000, overlap=Overlap.SKIP, catch_up=CatchUp.ALL, window=7000, origin=Origin.CODE,
+        jitter=1000, min_interval=60_000, overlap=Overlap.SKIP, catch_up=CatchUp.ALL, window=7000, owner="jobs",
     )  # fmt: skip
 
     assert await put(engine, schedule, clock.now() + 500) is Moved.DONE
@@ -250,15 +250,18 @@ async def test_removing_a_schedule_removes_its_run_that_has_not_started(engine: 
 
 @pytest.mark.covers("X18")
 async def test_what_the_code_no_longer_declares_is_removed_and_nothing_else(engine: Store, clock: ManualClock) -> None:
-    for name, origin in (("old", Origin.CODE), ("kept", Origin.CODE), ("dynamic", Origin.API)):
-        made = Schedule(id=name, job=NewJob(name="n"), every=MINUTE, origin=origin)
+    for name, owner in (("old", "jobs"), ("kept", "jobs"), ("theirs", "billing"), ("dynamic", None)):
+        made = Schedule(id=name, job=NewJob(name="n"), every=MINUTE, owner=owner)
         await put(engine, made, clock.now() + MINUTE)
 
-    assert await engine.schedules.sync("q", ["kept", "new"]) == ["old"]
-    assert await engine.schedules.sync("q", ["kept", "new"]) == []
+    assert await engine.schedules.sync("q", "jobs", ["kept", "new"]) == ["old"]
+    assert await engine.schedules.sync("q", "jobs", ["kept", "new"]) == []
+    assert await engine.schedules.sync("q", "nobody", []) == []
+    with pytest.raises(InvalidName, match="an app's name"):
+        await engine.schedules.sync("q", "", [])
 
-    assert [each.schedule.id for each in (await engine.schedules.page("q")).items] == ["dynamic", "kept"]
-    assert len(await pending(engine)) == 2
+    assert [each.schedule.id for each in (await engine.schedules.page("q")).items] == ["dynamic", "kept", "theirs"]
+    assert len(await pending(engine)) == 3
 
 
 async def test_schedules_are_listed_page_by_page(engine: Store, clock: ManualClock) -> None:

@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 
 from tests.conformance.claims import add, claim, settle
-from toril import App, JobFilter
+from toril import App, InvalidOption, JobFilter
 from toril.engine import Store
 from toril.model import Completed, Failed, Failure, Keep, NewJob, moment
 from toril.queue import Queue
@@ -89,6 +89,26 @@ async def test_jobs_and_runs_are_found_by_the_worker_that_ran_them_last(engine: 
     assert await found("active", "ONE") == []  # the name, as it is
     assert [run.id for run in (await queue.runs(where=JobFilter(worker="one"))).items] == [first[0].lease.id]
     assert (await queue.count("active", JobFilter(worker="nobody"))).count == 0
+
+
+async def test_jobs_are_found_by_their_group_and_subject(engine: Store, clock: ManualClock) -> None:
+    queue = queue_on(engine, clock)
+    await add(
+        engine, NewJob(name="a", group="org:nordwind"), NewJob(name="b", group="org:nord"),
+        NewJob(name="c", subject="app:7", keep_failed=KEPT), NewJob(name="d", data='"org:nordwind"'),
+    )  # fmt: skip
+
+    async def found(**where: Any) -> list[str]:
+        return sorted(job.name for job in (await queue.search("waiting", JobFilter(**where))).items)
+
+    assert await found(group="org:nord") == ["b"]  # the name, as it is
+    assert await found(subject="app:7") == ["c"]
+    assert await found(text="NORD") == ["a", "b", "d"]
+    assert await found(text="app:7", name="c") == ["c"]
+    job = next(each for each in (await claim(engine, 4)).jobs if each.name == "c")
+    await settle(engine, job.lease, Failed(Failure("no", "E")))
+    assert [run.name for run in (await queue.runs("failed", where=JobFilter(subject="app:7"))).items] == ["c"]
+    assert [run.name for run in (await queue.runs("failed", where=JobFilter(text="pp:7"))).items] == ["c"]
 
 
 async def test_a_key_is_there_or_has_a_value(engine: Store, clock: ManualClock) -> None:
@@ -175,3 +195,30 @@ async def test_what_happened_to_one_job_is_found_among_many(engine: Store, clock
     assert (look.items, look.last != "0") == ((), True)
     assert {event.job_id for event in rest.items} <= {one.id}
     assert (await engine.events("q", after=rest.last, limit=1000, of=one.id)).last == rest.last
+
+
+async def test_all_that_a_filter_means_are_cancelled_and_nothing_else(engine: Store, clock: ManualClock) -> None:
+    queue = queue_on(engine, clock)
+    await add(engine, *(NewJob(name="n", data=f'{{"org": {n % 2}}}') for n in range(250)))
+    running = (await claim(engine, 2)).jobs
+    asked_at = moment(clock.now())
+    clock.advance(10)
+    await add(engine, NewJob(name="n", data='{"org": 1}'))
+    first = await queue.cancel_all("waiting", JobFilter(key="org=1", until=asked_at), reason="left us")
+    asked = await queue.cancel_all("active", JobFilter(until=asked_at))
+    second = await queue.cancel_all("waiting", JobFilter(until=asked_at))
+
+    assert (first.cancelled, first.requested) == (124, 0)
+    assert (asked.cancelled, asked.requested) == (0, 2)
+    assert (second.cancelled, (await queue.counts()).waiting) == (124, 1)
+    assert {run.text for run in (await queue.runs("cancelled", limit=124, where=JobFilter(error="left"))).items} == {
+        "left us"
+    }
+    extended = await engine.extend([job.lease for job in running], ttl=30_000)
+    assert len(extended.cancelled) == 2
+
+
+@pytest.mark.parametrize("state", ["completed", "failed", "nowhere"])
+async def test_what_has_ended_is_not_cancelled(engine: Store, clock: ManualClock, state: Any) -> None:
+    with pytest.raises(InvalidOption):
+        await queue_on(engine, clock).cancel_all(state)

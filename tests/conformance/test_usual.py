@@ -43,9 +43,9 @@ START = 1_800_000_000_000
 _SHORT = {"exchange": "= usually()", "add": "= plain and plainly()"}
 
 
-def long_way(name: str) -> Script:
+def long_way(name: str, *letters: str, **options: bool) -> Script:
     """The script without its short way."""
-    known = script(name)
+    known = script(name, *letters, **options)
     if name not in _SHORT:
         return known
     assert _SHORT[name] in known.source

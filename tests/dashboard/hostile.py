@@ -68,8 +68,8 @@ async def hostile(url: str) -> AsyncIterator[Seeded]:
         try:
             failed = await _failed(app)
             yield Seeded(
-                app=app, failed=failed, delayed=failed, waiting=failed, running=running, deferred=failed, flow=flow,
-                done=failed,
+                app=app, failed=failed, cancelled=failed, delayed=failed, waiting=failed, running=running,
+                deferred=failed, flow=flow, done=failed,
             )  # fmt: skip
         finally:
             app.stop()

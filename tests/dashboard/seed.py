@@ -44,6 +44,7 @@ def _deliver_to(address: str) -> str:
 
 
 async def deliver(ctx: JobContext[Delivery]) -> str:
+    await ctx.log(f"telling {ctx.data.url} of ticket {ctx.data.ticket}")
     if ctx.data.ticket % 3:
         raise ConnectionError(f"{ctx.data.url} refused the connection")
     raise TimeoutError(f"{ctx.data.url} did not answer within 10 s")
@@ -109,6 +110,7 @@ class Seeded:
 
     app: App
     failed: Job[Any]  # kept in its queue, with a traceback
+    cancelled: Job[Any]  # kept in its queue, and no failure
     delayed: Job[Any]
     waiting: Job[Any]  # no worker takes it
     running: Job[Any]  # at 64 %, with five lines of log
@@ -146,6 +148,8 @@ async def _jobs(app: App) -> Seeded:
     people = [{"to": f"{name}@example.org"} for name in ("ada", "grace", "barbara", "radia", "frances")]
     done = await email.add_many([("send_welcome", person) for person in people])
     failed = await email.add_many([("send_reply", {"to": f"user{n}@gone.example", "ticket": n}) for n in range(1, 5)])
+    cancelled = await email.add("send_welcome", {"to": "niklaus@example.org"}, delay=_LONG)
+    await cancelled.cancel("the ticket was closed")
     hooks = "https://hooks.kestrel.example"
     await webhooks.add_many([("deliver", {"url": hooks, "ticket": n}) for n in range(1, 13)])
     polling = app.queue("app-polling")
@@ -156,7 +160,7 @@ async def _jobs(app: App) -> Seeded:
         [Flow(kb.new("check_links", {"page": n})) for n in range(1, 4)] + [Flow(polling.new("render", {"page": 4}))],
     )
     return Seeded(
-        app=app, failed=failed[0], done=done[0], waiting=waiting[0], flow=flow,
+        app=app, failed=failed[0], cancelled=cancelled, done=done[0], waiting=waiting[0], flow=flow,
         delayed=await email.add("send_welcome", {"to": "alan@example.org"}, delay=_LONG),
         running=await app.queue("data-import").add("import_contacts", {"rows": 20_000, "api_key": "very secret"}),
         deferred=await app.queue("embedding").add("embed_batch", {"document": 40217, "batch": 7}),
@@ -181,15 +185,15 @@ async def _schedules(app: App) -> None:
 
 
 async def _notes(app: App) -> None:
-    for who, action, target, ended in (
-        ("maya", "retry jobs", "email", "done"),
-        ("jonas", "pause queue", "app-polling", "done"),
-        ("jonas", "resume queue", "app-polling", "done"),
-        ("maya", "remove job", "email/7", "refused: job 7 is running"),
-    ):
-        await app.store.note(
-            Audited(who=who, address="10.0.0.7", action=action, target=target, detail="{}", ended=ended)
-        )
+    entries: list[dict[str, Any]] = [
+        {"who": "maya", "action": "retry jobs", "target": "email", "detail": '{"state": "failed", "error": "550"}',
+         "done": 40, "refused": 2},
+        {"who": "jonas", "action": "pause queue", "target": "app-polling"},
+        {"who": "jonas", "action": "resume queue", "target": "app-polling"},
+        {"who": "maya", "action": "remove job", "target": "email/7", "ended": "refused: job 7 is running"},
+    ]  # fmt: skip
+    for entry in entries:
+        await app.store.note(Audited(**{"address": "10.0.0.7", "detail": "{}", "ended": "done"} | entry))
 
 
 async def _settled(found: Seeded) -> None:
@@ -199,7 +203,7 @@ async def _settled(found: Seeded) -> None:
         while True:
             counts = {name: await app.queue(name).counts() for name in app.queues}
             running = await found.running.refresh()
-            ended = counts["email"].completed == 5 and counts["email"].failed == 4
+            ended = counts["email"].completed == 5 and counts["email"].failed == 5
             dead = await app.dead_letters.count() == 12
             deferred = counts["embedding"].delayed == 1
             flowed = counts["kb-sync"].waiting_children == 1 and counts["kb-sync"].completed == 3

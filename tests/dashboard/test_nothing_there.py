@@ -16,7 +16,7 @@ from toril.web import Role, Tokens, site
 HTML = {"accept": "text/html"}
 EMPTY = {
     "/dead": "No dead letters", "/schedules": "No schedules", "/workers": "No workers",
-    "/flows": "No flows in progress", "/groups": "No groups", "/breakers": "No circuits",
+    "/flows": "No flows", "/groups": "No groups", "/breakers": "No circuits",
     "/audit": "Nothing was changed yet",
 }  # fmt: skip
 

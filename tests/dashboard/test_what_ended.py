@@ -133,8 +133,85 @@ async def test_long_data_of_a_dead_letter_is_cut() -> None:
 
     assert [page.status_code for page in pages] == [200] * 4
     assert [len(page.content) > 100_000 for page in pages] == [False] * 4
-    assert [("<small>cut</small>" in page.text) for page in pages[:2]] == [True] * 2
+    assert [("cut</small>" in page.text) for page in pages[:2]] == [True] * 2
     assert "cannot be changed here" in pages[0].text
+
+
+async def talk(ctx: JobContext[dict[str, Any]]) -> None:
+    await ctx.log(f"try {ctx.attempt} for {ctx.data['to']}, password=hunter2")
+    await ctx.update_progress(30 * ctx.attempt)
+    raise ValueError(f"bad try {ctx.attempt}")
+
+
+async def gather_all(ctx: JobContext[Any]) -> None: ...
+
+
+async def failed_flow(app: App) -> None:
+    """A parent that failed for its child, which has tried twice and logged."""
+    queue = app.queue("mail", {"talk": talk, "gather_all": gather_all}, retry=Retry(2, Fixed(0)))
+    await app.flow(queue.new("gather_all", job_id="top"), [queue.new("talk", {"to": "ada"}, job_id="child")])
+    await app.run(burst=True, signals="leave")
+
+
+async def test_a_letter_shows_every_attempt_the_log_the_progress_and_its_parent() -> None:
+    app = App("memory://")
+    async with app, looked_at(app) as client:
+        await failed_flow(app)
+        page = (await client.get("/dead/mail%2Fchild")).text
+
+    assert re.findall(r"<b>Attempt (\d)</b><code>([^<]*)</code>", page) == [
+        ("2", "ValueError: bad try 2"), ("1", "ValueError: bad try 1"),
+    ]  # fmt: skip
+    assert page.count("frames in toril") == 2, "our own are folded, in each of them"
+    assert page.count("in talk\n") == 2
+    assert re.findall(r"<span>(try [^<]*)</span>", page) == [
+        "try 1 for ada, password=***",
+        "try 2 for ada, password=***",
+    ]
+    assert 'max="100" value="60"' in page
+    assert re.search(r'<a href="[^"]*dead/mail%2Ftop">gather_all</a>', page), "in the flow"
+    assert re.search(r"<dt>Parent</dt><dd><a [^>]*jobs/top", page)
+
+
+async def test_the_letter_of_a_parent_leads_to_the_child_that_failed() -> None:
+    app = App("memory://")
+    async with app, looked_at(app) as client:
+        await failed_flow(app)
+        page = (await client.get("/dead/mail%2Ftop")).text
+        (link,) = re.findall(r'of its children failed: <a href="([^"]*)">talk', page)
+        child = await client.get("/dead/" + link.rpartition("/")[2])
+
+    assert "child mail:child failed: bad try 2" in page
+    assert "Nothing was logged" in page
+    assert child.status_code == 200
+    assert "try 2 for ada" in child.text
+
+
+async def test_the_page_of_a_job_that_is_a_dead_letter_shows_it_and_leads_there() -> None:
+    app = App("memory://")
+    async with app, looked_at(app) as client:
+        await failed_flow(app)
+        page = (await client.get("/queues/mail/jobs/child")).text
+        found = (await client.get("/queues/mail?q=id:child&state=failed")).text
+
+    assert "Dead letter, failed" in page
+    assert re.search(r'href="[^"]*dead/mail%2Fchild"><i class="i-dead"></i>See dead letter', page)
+    assert 'data-act="retry"' in page
+    assert page.count("try 1 for ada") == 1
+    assert len(re.findall("<b>Attempt [12]</b><code>ValueError", page)) == 2
+    assert rows(found) == ["child"]
+
+
+async def test_a_failed_job_that_is_kept_shows_every_attempt_too() -> None:
+    app = App("memory://")
+    queue = app.queue("mail", {"talk": talk}, retry=Retry(3, Fixed(0)), keep_failed=5)
+    async with app, looked_at(app) as client:
+        await queue.add("talk", {"to": "ada"})
+        await app.run(burst=True, signals="leave")
+        page = (await client.get("/queues/mail/jobs/1")).text
+
+    assert re.findall(r"<code>ValueError: bad try (\d)</code>", page) == ["3", "2", "1"]
+    assert page.count('aria-label="Traceback"') == 3
 
 
 async def test_a_queue_without_failures_opens_with_what_waits() -> None:

@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 
 from tests.dashboard.guests import BROWSED, PHONE, WIDE, Guest, findings, scrolls_sideways
 from tests.dashboard.stage import Stage
-from toril import Job, State
+from toril import Job, JobFilter, State
 from toril.web import Role, Tokens
 
 pytestmark = BROWSED
@@ -49,6 +49,20 @@ async def test_a_failed_job_is_retried_by_clicking(stage: Stage, guest: Guest) -
     await stage.till(lambda: _ran_twice(job))
 
 
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+async def test_a_letter_is_read_on_any_screen(stage: Stage, guest: Guest, size: tuple[int, int]) -> None:
+    page = await guest("/dead/webhooks%2F2", size=size)
+
+    line = page.locator("#loglines li", has_text="of ticket 2").locator("span").last
+    await expect(line).to_be_visible()
+    box = await line.bounding_box()
+    assert box is not None
+    assert box["width"] > 200, "a line of the log is not squeezed into the column of its number"
+    await expect(page.locator(".attempt[open] .tb")).to_contain_text("frames in toril")
+    assert not await scrolls_sideways(page)
+    assert await findings(page) == []
+
+
 async def test_a_delayed_job_is_cancelled_after_a_question(stage: Stage, guest: Guest) -> None:
     job = stage.do(stage.app.queue("email").add("send_welcome", {"to": "x@example.org"}, delay=9_000))
     page = await guest(address(job))
@@ -65,7 +79,7 @@ async def test_a_queue_is_searched_and_all_that_match_are_promoted(stage: Stage,
         stage.do(queue.add("send_welcome", {"to": f"bulk{n}@example.org"}, delay=9_000))
     page = await guest("/queues/email?state=delayed")
     await page.get_by_label("Search by id").fill("bulk")
-    await expect(page.locator("tbody tr")).to_have_count(3)
+    await expect(page.locator("#r-jobs tbody tr")).to_have_count(3)
     assert "q=bulk" in page.url
     await page.get_by_role("button", name="Promote all 3").click()
     dialog = page.locator("dialog")
@@ -73,6 +87,27 @@ async def test_a_queue_is_searched_and_all_that_match_are_promoted(stage: Stage,
     await dialog.get_by_role("button", name=re.compile("Promote 3")).click()
 
     await expect(page.locator(".toast").last).to_contain_text("3 jobs promoted")
+
+
+async def test_all_that_match_are_cancelled_after_a_question_that_says_it_is_final(stage: Stage, guest: Guest) -> None:
+    queue = stage.app.queue("email")
+    for n in range(3):
+        stage.do(queue.add("send_welcome", {"to": f"stop{n}@example.org"}, delay=9_000))
+    page = await guest("/queues/email?state=delayed&q=stop")
+    await page.get_by_role("button", name="Cancel all 3").click()
+    dialog = page.locator("dialog")
+    await expect(dialog.locator("h2")).to_have_text("Cancel 3 delayed jobs?")
+    await expect(dialog).to_contain_text("This cannot be undone")
+    await expect(dialog).to_contain_text("queue email, state delayed, text stop")
+    await expect(dialog.get_by_role("button", name="Back")).to_be_focused()
+    await dialog.get_by_role("button", name="Cancel 3 delayed jobs").click()
+
+    await expect(page.locator(".toast").last).to_contain_text("3 jobs cancelled")
+    await expect(page.locator(".toast button", has_text="Undo")).to_have_count(0)
+    await expect(page.locator("main")).to_contain_text("No job matches")
+    assert stage.do(queue.count("delayed", JobFilter(text="stop"))).count == 0
+    audit = await guest("/audit?q=cancelled")
+    await expect(audit.locator("tbody tr").first).to_contain_text("Cancelled 3\u00a0delayed jobs of email, text stop")
 
 
 async def test_a_queue_is_paused_and_undone(one_stage: Stage, guest: Guest) -> None:
@@ -97,12 +132,50 @@ async def test_everything_is_reached_by_keys(one_stage: Stage, guest: Guest) -> 
     await expect(page).to_have_url(re.compile("/queues/data-import"))
 
 
+async def test_a_customer_is_found_in_all_queues_from_the_keyboard(stage: Stage, guest: Guest) -> None:
+    page = await guest("/workers")
+    await page.keyboard.press("/")
+    await page.locator("dialog input").fill("group:org:nordwind")
+    await expect(page.locator("#pal li").last).to_contain_text("Find group:org:nordwind")
+    await page.keyboard.press("Enter")
+
+    await expect(page).to_have_url(re.compile(r"/find\?q=group%3Aorg%3Anordwind"))
+    await expect(page.locator("tbody tr")).to_have_count(5)
+    await expect(page.locator("tbody tr").first).to_contain_text("sync_orders")
+    await expect(page.locator(".foot")).to_contain_text(
+        re.compile(r"Looked at \d+.jobs? and run records in \d+.queues")
+    )
+    await page.get_by_label("Find jobs and queues").fill("error:550")
+    await expect(page.locator("tbody tr").first).to_contain_text("user unknown")
+    phone = await guest("/find?q=user4@gone.example", size=PHONE)
+    await expect(phone.locator("tbody tr").first).to_contain_text("email")
+
+
 async def test_a_running_job_shows_progress_and_log(stage: Stage, guest: Guest) -> None:
     page = await guest(address(stage.seeded.running))
 
     await expect(page.locator("progress")).to_have_attribute("value", "64")
     await expect(page.locator(".logs li").last).to_contain_text("rows 801 to 1000 written")
     await expect(page.locator("pre#data")).to_contain_text("hidden")
+
+
+async def test_a_running_job_shows_where_it_is(stage: Stage, guest: Guest) -> None:
+    page = await guest(address(stage.seeded.running))
+    await page.get_by_role("button", name="Stack").click()
+    dialog = page.locator("dialog")
+
+    await expect(dialog.locator("h2")).to_have_text("Where it is now")
+    await expect(dialog.locator("pre")).to_contain_text("in import_contacts")
+    await expect(dialog.locator("pre")).to_contain_text("await ctx.signal.wait()")
+    await expect(dialog.locator("pre .lib").first).to_contain_text("in toril")
+    assert await findings(page) == []
+    await page.get_by_role("button", name="Again").click()
+    await expect(page.locator("dialog")).to_have_count(1)
+    await page.get_by_role("button", name="Close").click()
+    audit = await guest("/audit?q=stack")
+    await expect(audit.locator("tbody tr").first).to_contain_text("Asked for the stack of job")
+    done = await guest(address(stage.seeded.done))
+    await expect(done.get_by_role("button", name="Stack")).to_have_count(0)
 
 
 async def test_a_token_opens_the_pages_and_a_reader_may_not_act(one_stage: Stage, guest: Guest) -> None:
@@ -119,14 +192,14 @@ async def test_a_token_opens_the_pages_and_a_reader_may_not_act(one_stage: Stage
 async def test_without_the_script_pages_still_read(one_stage: Stage, guest: Guest) -> None:
     page = await guest("/queues/email?state=completed&q=send_welcome", java_script_enabled=False)
 
-    await expect(page.locator("tbody tr").first).to_contain_text("send_welcome")
+    await expect(page.locator("#r-jobs tbody tr").first).to_contain_text("send_welcome")
     await expect(page.locator(".tabs a[aria-current]")).to_contain_text("Completed")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 async def test_nobody_is_shut_out(one_stage: Stage, guest: Guest, theme: str) -> None:
     seeded = one_stage.seeded
-    for path in ("/", "/queues/email", address(seeded.failed), address(seeded.running), "/find?q=8"):
+    for path in ("/", "/queues/email", address(seeded.failed), address(seeded.running), "/find?q=8", "/find?q=a"):
         page: Page = await guest(path, theme=theme, size=WIDE)  # type: ignore[arg-type]
         assert await findings(page) == [], path
 
@@ -134,6 +207,19 @@ async def test_nobody_is_shut_out(one_stage: Stage, guest: Guest, theme: str) ->
 async def test_no_page_is_wider_than_a_phone(one_stage: Stage, guest: Guest) -> None:
     for path in ("/", "/queues/email", address(one_stage.seeded.flow), address(one_stage.seeded.failed)):
         assert not await scrolls_sideways(await guest(path, size=PHONE)), path
+
+
+async def test_a_phone_shows_which_queues_fail_and_cuts_no_label(one_stage: Stage, guest: Guest) -> None:
+    page = await guest("/", size=PHONE)
+    heads = await page.locator("#r-queues th:visible").all_inner_texts()
+    cut = await page.locator(".strip dt").evaluate_all(
+        "all => all.filter(each => each.scrollWidth > each.clientWidth).map(each => each.textContent)"
+    )
+    wide = await page.locator("#r-queues .tw").evaluate("box => box.scrollWidth - box.clientWidth")
+
+    assert heads == ["Queue", "Waiting", "Failed", "Wait p95"]
+    assert (cut, wide) == ([], 0)
+    await expect(page.locator('[id="n-webhooks-f"]')).to_have_text("12")
 
 
 async def _failed(stage: Stage) -> "Job[object]":

@@ -22,6 +22,7 @@ def views(seeded: Seeded) -> list[str]:
         elif names == {"{queue}"}:
             queues = ("email", "app-polling", "webhooks", "storefront-sync")
             found += [page.path.replace("{queue}", name) for name in queues]
+            found.append(page.path.replace("{queue}", "email") + "?state=cancelled")
         else:
             assert names == {"{queue}", "{id}"}, f"tests do not know how to open {page.path}: tell them here"
             found += [_of(page.path, job) for job in _jobs(seeded)]
@@ -30,7 +31,8 @@ def views(seeded: Seeded) -> list[str]:
 
 def _jobs(seeded: Seeded) -> list[Job[object]]:
     return [
-        seeded.failed, seeded.delayed, seeded.waiting, seeded.running, seeded.deferred, seeded.flow, seeded.done,
+        seeded.failed, seeded.cancelled, seeded.delayed, seeded.waiting, seeded.running, seeded.deferred, seeded.flow,
+        seeded.done,
     ]  # fmt: skip
 
 

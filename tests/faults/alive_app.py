@@ -13,7 +13,7 @@ from toril import App, JobContext, Retry
 if Path(os.environ.get("ALIVE_BROKEN", "")).is_file():
     raise RuntimeError("the app does not load")
 
-app = App()
+app = App(dead_letter_queue=os.environ.get("ALIVE_LETTERS"))
 LEASE = float(os.environ.get("ALIVE_LEASE", "30"))
 LEDGER = Path(os.environ.get("ALIVE_LEDGER", os.devnull))
 _leaked: list[bytes] = []

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -15,11 +16,12 @@ from tests.access import ANYONE_MAY_ACT
 from tests.conformance.claims import claim, settle
 from tests.faults.fleet import fleet
 from tests.faults.foreign import FIELDS, PLACES, SERIOUS, VALUES, Foreign, Odd, cases
+from tests.faults.nursery import until
 from toril import App, JobContext
 from toril.cli.main import toril as command
 from toril.clock import SYSTEM
 from toril.engine import Store, connect
-from toril.errors import EngineUnusable
+from toril.errors import EngineUnusable, InvalidOption
 from toril.model import (
     Claim,
     Claimed,
@@ -30,6 +32,7 @@ from toril.model import (
     NewJob,
     Outcome,
     Released,
+    Replay,
     Retried,
     Settlement,
     Snoozed,
@@ -369,6 +372,99 @@ async def test_a_users_own_queue_called_dead_letter_is_left_alone(foreign: Forei
         assert (await queue.counts()).failed == 0
 
 
+async def test_a_users_own_queue_that_never_had_a_job_is_left_alone_too(foreign: Foreign) -> None:
+    """It looks like one that a dashboard has opened."""
+    opened_by_node = ("opts.maxLenEvents", "10000", "version", "bullmq:6.7.0")
+    foreign.send(("HSET", "bull:dead-letter:meta", *opened_by_node))
+    app = App(foreign.server.url)
+    queue = app.queue("q", [fail])
+    async with app:
+        job = await queue.add(fail, attempts=1)
+        await app.run(burst=True, signals="leave")
+        await app.store.prune("q")
+        found = [finding.summary for finding in await app.doctor() if finding.code == "foreign_key"]
+
+        assert foreign.send(("HEXISTS", "bull:dead-letter:meta", "paused")) == [0]
+        assert foreign.send(("EXISTS", "bull:dead-letter:wait", "bull:dead-letter:toril")) == [0]
+        assert [(each.id, each.error) for each in await queue.jobs("failed")] == [(job.id, "never")]
+        assert len(found) == 1
+        assert found[0].startswith(
+            "the queue 'dead-letter' was opened by another program before there was a dead letter"
+        )
+
+    async with App(foreign.server.url, dead_letter_queue="dead-letter") as named:
+        await named.store.prune("q")
+        assert await named.dead_letters.count() == 1, "the user says that it is meant for them"
+        assert not [finding for finding in await named.doctor() if finding.code == "foreign_key"]
+    async with App(foreign.server.url) as unnamed:
+        await unnamed.queue("q").add("n", attempts=1)
+        assert not [finding for finding in await unnamed.doctor() if finding.code == "foreign_key"]
+        assert await unnamed.dead_letters.count() == 1, "from the first letter on it is theirs"
+
+
+async def test_a_dashboard_may_open_the_queue_once_there_is_a_letter(foreign: Foreign) -> None:
+    app = App(foreign.server.url)
+    queue = app.queue("q", [fail])
+    async with app:
+        await queue.add(fail, attempts=1)
+        await app.run(burst=True, signals="leave")
+        foreign.send(("HSET", "bull:dead-letter:meta", "version", "bullmq:6.7.0"))
+        await app.dead_letters.discard("q/1")
+        await queue.add(fail, attempts=1)
+        await app.run(burst=True, signals="leave")
+
+        assert await app.dead_letters.count() == 1
+        assert (await queue.counts()).failed == 0
+
+
+@pytest.mark.parametrize("name", ["failed-jobs", "l'été", 'say "no"', "a b", "死信"])
+async def test_the_queue_of_the_dead_letters_can_have_any_name(foreign: Foreign, name: str) -> None:
+    ran: list[str] = []
+
+    async def work(ctx: JobContext[object]) -> None:
+        await ctx.log("a line")
+        ran.append(ctx.job_id)
+
+    app = App(foreign.server.url, dead_letter_queue=name)
+    queue, own = app.queue("q", [fail]), app.queue("dead-letter", [work])
+    with pytest.raises(InvalidOption, match=r"no queue of yours: see app.dead_letters"):
+        app.queue(name, [work])
+    with pytest.raises(InvalidOption, match=r"no queue of yours: see app.dead_letters"):
+        app.queue(name).handler(work)
+    async with app:
+        await queue.add(fail, attempts=1)
+        mine = await own.add(work)
+        await app.run(burst=True, signals="leave")
+
+        assert ran == [mine.id], "a queue of the user's like any other"
+        assert foreign.send(("LRANGE", f"bull:{name}:wait", 0, -1)) == [[b"q/1"]]
+        assert foreign.send(("HEXISTS", "bull:dead-letter:meta", "paused")) == [0]
+        assert sorted(await app.store.queues()) == ["dead-letter", "q"]
+    by_url = connect(f"{foreign.server.url}?dead_letter_queue={quote(name)}")
+    await by_url.open()
+    assert [letter.id for letter in (await by_url.letters()).items] == ["q/1"]
+    assert (await by_url.errors("q", "1", where="dead_letters"))[0].failure.reason == "never"
+    assert (await by_url.replay("q", [Replay("q/1")])).done == ("q/1",)
+    assert foreign.send(("EXISTS", f"bull:{name}:wait", f"bull:{name}:toril:letters")) == [0]
+    await by_url.close()
+
+
+def test_the_supervisor_buries_where_the_app_says(foreign: Foreign, tmp_path: Path) -> None:
+    with fleet(foreign.server.url, tmp_path, ALIVE_LETTERS="failed-jobs", ALIVE_STALLS="0") as run:
+        run.until_up()
+        asyncio.run(_add_deadly(foreign.server.url))
+        run.until_noted("1", "start")
+        until(lambda: foreign.send(("LLEN", "bull:failed-jobs:wait")) == [1], "it is a dead letter", timeout=60)
+        run.stop()
+
+    assert foreign.send(("EXISTS", "bull:dead-letter:meta")) == [0]
+
+
+async def _add_deadly(url: str) -> None:
+    async with App(url) as app:
+        await app.queue("q").add("deadly", attempts=1, keep_failed=False)
+
+
 async def test_dead_letters_are_not_moved_into_a_users_own_queue(foreign: Foreign) -> None:
     a_queue_called_dead_letter(foreign)
     async with opened("memory://") as source, opened(foreign.server.url) as target:
@@ -376,10 +472,12 @@ async def test_dead_letters_are_not_moved_into_a_users_own_queue(foreign: Foreig
         (taken,) = (await claim(source, 1)).jobs
         await settle(source, taken.lease, Failed(Failure("never")))
 
-        with pytest.raises(EngineUnusable, match="the queue 'dead-letter' has jobs of another program; rename it"):
+        with pytest.raises(
+            EngineUnusable, match="the queue 'dead-letter' is another program's; choose another with dead"
+        ):
             await Mover(source, target, SYSTEM).move()
 
-        foreign.send(("DEL", "bull:dead-letter:id"))
+        foreign.send(("DEL", *(f"bull:dead-letter:{key}" for key in ("id", "meta", "wait", "marker", "1"))))
         moved = await Mover(source, target, SYSTEM).move()
         assert (moved.letters, await target.count_letters(), await source.count_letters()) == (1, 1, 0)
 

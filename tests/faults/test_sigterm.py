@@ -80,3 +80,47 @@ def test_more_signals_hurry(url: str, tmp_path: Path, signals: int) -> None:
     print(f"{signals} signals: exit {took:.2f} s after the last")
     assert code == 1
     assert signals == 3 or counts(url) == Counts(waiting=1)
+
+
+def is_child(pid: int) -> bool:
+    """Whether it is a worker process: until it is, its parent stands still with it."""
+    return b"toril.cli.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+@pytest.mark.covers("F31")
+def test_a_process_that_is_still_starting_does_not_hold_up_the_stop(url: str, tmp_path: Path) -> None:
+    """It stands still, as one does that gets no processor; signals are blocked in it until Python has started."""
+    with fleet(url, tmp_path, "--grace", "600") as run:
+        until(lambda: any(map(is_child, run.children)), "it is started", timeout=SLOW)
+        os.kill(run.children[0], signal.SIGSTOP)
+        time.sleep(0.2)  # what it has said by then is read
+        assert not run.said(" on sqlite:"), "it has started already"
+
+        assert run.stop() == 0, run.log.read_text()
+
+
+@pytest.mark.covers("F34")
+def test_the_log_names_who_does_not_end_in_time_and_what_it_runs(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--grace", "1") as run:
+        run.until_up()
+        (job,) = add(url, "hold", 600)
+        child = run.until_noted(job, "start").pid
+        os.kill(child, signal.SIGSTOP)
+
+        assert run.stop() == 1
+
+    log = run.log.read_text()
+    assert f"worker process {child} did not end in time and is killed; given back: q/{job}" in log
+
+
+@pytest.mark.covers("F34")
+def test_the_log_says_what_is_left_when_the_grace_is_over(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path, "--grace", "1") as run:
+        run.until_up()
+        (job,) = add(url, "hold", 600)
+        run.until_noted(job, "start")
+
+        assert run.stop() == 1
+
+    left = f"queue 'q': 1 running ({job}), 0 ended and not handed in"
+    assert f"the grace of 1 s is over: {left}" in run.log.read_text()

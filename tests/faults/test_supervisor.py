@@ -18,8 +18,9 @@ import pytest
 from tests.faults.fleet import SLOW, Fleet, fleet
 from tests.faults.nursery import until
 from tests.proof import prove
-from toril import App, JobContext, NotFound
+from toril import App, Explanation, JobContext, NotFound
 from toril.model import Counts, JobRecord
+from toril.records import JobStack, WorkerInfo
 from toril.supervisor.child import told
 from toril.supervisor.memory import OomCounter
 
@@ -281,6 +282,34 @@ def test_a_worker_that_is_heard_no_more_ends_the_run_with_an_error(url: str, tmp
     assert len(run.of(job, "start")) == len(run.of(job, "end")) == 1, "it was drained, and nothing lost"
 
 
+def test_a_supervisor_says_where_a_job_is_whose_loop_stands_still(url: str, tmp_path: Path) -> None:
+    with fleet(url, tmp_path) as run:
+        run.until_up()
+        (job,) = add(url, "busy", 600)
+        run.until_noted(job, "start")
+
+        async def asked() -> tuple[JobStack, list[WorkerInfo], Explanation]:
+            async with App(url) as app:
+                other = await app.queue("q").add("hold", 0)
+                async with asyncio.timeout(SLOW):
+                    while not (worker := (await app.workers())[0]).silent:  # noqa: ASYNC110 - of another process
+                        await asyncio.sleep(0.1)
+                first = await app.queue("q").stack(job)
+                again = await app.queue("q").stack(job)
+                assert again.silent > first.silent
+                assert again.text.count("has not moved") == again.text.count("in busy") == 1
+                assert worker.lag >= worker.silent
+                return first, await app.workers(), await app.queue("q").why(other.id)
+
+        found, (worker,), why = asyncio.run(asked())
+        os.killpg(run.process.pid, signal.SIGKILL)
+
+    assert 'alive_app.py", line' in found.text
+    assert f"process {worker.pid} has not moved" in found.text
+    assert found.worker == worker.id
+    assert why.reason == "no_worker", "one that stands still takes nothing"
+
+
 @pytest.mark.covers("R243")
 def test_a_loop_that_stands_still_is_replaced_and_told_with_its_stack(url: str, tmp_path: Path) -> None:
     with fleet(url, tmp_path, "--hang-timeout", "2", ALIVE_STALLS="0") as run:
@@ -404,7 +433,7 @@ def test_a_worker_can_be_stopped_from_afar_and_is_not_started_anew(url: str, tmp
         run.until_up(2)
         until(lambda: len(workers(url)) == 2, "both are known", timeout=SLOW)
         for name in workers(url):
-            command = [sys.executable, "-m", "toril", "workers", "--url", url, "--stop", name]
+            command = [sys.executable, "-m", "toril", "workers", "stop", name, "--url", url]
             assert subprocess.run(command, check=False).returncode == 0
         assert run.ended() == 0  # with its last worker
 

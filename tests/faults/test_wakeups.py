@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.conformance.claims import claim, settle
+from tests.faults.proxy import proxied
 from tests.faults.test_redis_counts import commands
 from tests.servers import RedisServer
 from toril import App, JobContext
@@ -105,6 +106,65 @@ async def test_a_marker_that_cannot_be_put_back_does_not_end_the_waiting(
     async with asyncio.timeout(60):
         assert await waiting == {"q"}
     await engine.close()
+
+
+def marked(server: RedisServer) -> bool:
+    return server.tell("ZSCORE", MARKER, "0") == b"$1"
+
+
+@pytest.mark.covers("F54")
+async def test_a_store_that_is_closed_keeps_no_wake_up(server: RedisServer) -> None:
+    """The server has handed the marker out, and the answer is still on its way when the store is closed."""
+    other = connect(server.url)
+    await other.open()
+    async with proxied(server.port) as proxy:
+        engine = connect(proxy.url)
+        await engine.open()
+        assert await engine.wait(["q"], timeout=100) == set()
+        await until(lambda: waiting_for_markers(server) == 1)
+        proxy.delay = 0.1
+        await other.add("q", [NewJob(name="n")])
+        assert not marked(server)
+
+        await engine.close()
+
+    assert marked(server)
+    await other.close()
+
+
+@pytest.mark.covers("F54")
+@pytest.mark.parametrize("order", ["stop", "quiet"])
+async def test_a_worker_that_takes_nothing_more_leaves_the_wake_ups_to_others(server: RedisServer, order: str) -> None:
+    """It has a free slot, so it waited for the next job; then it is told to drain, and that job comes."""
+    app, started, may_end = App(server.url), asyncio.Event(), asyncio.Event()
+
+    async def handler(_: JobContext[None]) -> None:
+        started.set()
+        await may_end.wait()
+
+    queue = app.queue("q", {"n": handler}, concurrency=2)
+    async with app:
+        working = asyncio.create_task(app.run(signals="leave"))
+        await until(lambda: waiting_for_markers(server) == 1)
+        await queue.add("n")
+        await started.wait()
+        await until(lambda: waiting_for_markers(server) == 1)
+        if order == "stop":
+            app.stop()
+        else:
+            (worker,) = await app.workers()
+            await app.quiet_worker(worker.id)
+            assert app._process is not None
+            loop = app._process._workers[0]._loop
+            await until(lambda: loop._quiet)
+        await queue.add("n")
+
+        await until(lambda: marked(server))
+
+        may_end.set()
+        if order == "quiet":
+            app.stop()
+        assert await working == 0
 
 
 @pytest.mark.covers("F54")

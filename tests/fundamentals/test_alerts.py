@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from toril import App, Breaker, Fixed, InvalidOption, JobContext, Retry
+from toril import App, Breaker, Fixed, InvalidOption, JobCancelled, JobContext, Retry
 from toril.alerts import Alert, AlertKind, AlertRules
 from toril.delivery import Delivery
-from toril.events import STALLED_OUT, JobEvent
+from toril.events import STALLED_OUT, JobEvent, tell_recovered
+from toril.model import Recovered
 from toril.testing import memory
 from toril.webhook import Webhook
 
@@ -68,6 +69,28 @@ async def test_too_many_failures_are_told_once_until_the_cool_down_is_over() -> 
         await test.drain()
         await app.events.settle(10)
         assert len(told) == 2
+
+
+@pytest.mark.covers("R090")
+async def test_cancellations_are_no_failures_to_alert_of() -> None:
+    app = App("memory://")
+    told: list[Alert] = []
+    alerts = app.alert(told.append, AlertRules(threshold=3, in_a_row=3))
+
+    async def give_up(ctx: JobContext[None]) -> None:
+        raise JobCancelled("not wanted")
+
+    queue = app.queue("q", [give_up], retry=Retry(1), subject=lambda _: "acme")
+    async with memory(app) as test, test.clock.running():
+        for _ in range(5):
+            await (await queue.add("give_up", delay=60)).cancel("not wanted")
+            await queue.add("give_up")
+        await test.drain()
+        await app.events.settle(10)
+        view = await app.store.queue("q")
+
+    assert (view.failed_total, view.cancelled_total) == (0, 10)
+    assert (told, alerts.exhausted) == ([], {})
 
 
 async def test_of_two_processes_one_tells(tmp_path: Path) -> None:
@@ -283,8 +306,7 @@ async def test_a_lost_job_is_told_by_its_name_unless_it_was_to_be_cancelled() ->
         await cancelled.cancel("not needed")
         await test.drain()
         await app.events.settle(10)
-        for job in (failed, cancelled):
-            app.events.emit("stalled", JobEvent(queue="q", job_id=job.id, job_name="", error=STALLED_OUT))
+        tell_recovered(app.events, "q", Recovered(failed=(failed.id,), cancelled=(cancelled.id,)), None)
         await app.events.settle(10)
 
     assert [(alert.job_id, alert.job_name) for alert in told] == [(failed.id, "fail")] * 2, "by its run and its stall"

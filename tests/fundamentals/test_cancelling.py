@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests import servers
-from toril import App, JobCancelled, JobContext, LeaseLost, Retry, State
+from toril import App, JobCancelled, JobContext, LeaseLost, NotFound, Retry, State, WrongState
 from toril.signal import Signal, Why
 from toril.testing import context, memory
 
@@ -58,7 +58,7 @@ async def test_a_running_job_hears_of_it_from_another_process_at_once(
             await started.wait()
             other = await elsewhere.queue("q").job(job.id)
             assert other is not None
-            assert await other.cancel("not wanted any more") is False, "it was asked to stop"
+            assert await other.cancel("not wanted any more") == "requested"
             asked = time.monotonic()
             with pytest.raises(JobCancelled, match="not wanted any more"):
                 await job.result(10)
@@ -161,11 +161,35 @@ async def test_what_has_not_started_never_does_and_its_id_is_free(delay: int) ->
     queue = app.queue("q", {"work": work})
     async with memory(app) as test:
         job = await queue.add("work", "first", delay=delay, job_id="own")
-        assert await job.cancel("changed my mind") is True
+        assert await job.cancel("changed my mind") == "cancelled"
         assert (await queue.add("work", "second", job_id="own")).added
         await test.after(120)
 
     assert ran == ["second"]
+
+
+async def test_cancelling_says_whether_the_job_was_stopped_or_asked_to() -> None:
+    app, answers = App("memory://"), list[str]()
+
+    async def work(ctx: JobContext[None]) -> None:
+        answers.append(await ctx.job.cancel("enough"))
+        answers.append(await ctx.job.cancel("I mean it"))
+
+    queue = app.queue("q", [work], keep_failed=True)
+    gone = app.queue("gone", {"work": work})
+    async with memory(app) as test:
+        waiting, running = await queue.add(work, delay="1h"), await queue.add(work)
+        answers.append(await waiting.cancel())
+        await test.drain()
+        with pytest.raises(WrongState, match="is failed and cannot be cancelled"):
+            await waiting.cancel()
+        ended = await gone.add("work")
+        await test.drain()
+        with pytest.raises(NotFound, match=f"there is no job '{ended.id}' in queue 'gone'"):
+            await ended.cancel()
+
+    assert answers[:3] == ["cancelled", "requested", "requested"]
+    assert running.id != waiting.id
 
 
 def test_each_reason_to_stop_is_told_apart() -> None:

@@ -7,8 +7,21 @@ import pytest
 from pydantic import BaseModel
 
 from tests import servers
-from toril import App, Exponential, InvalidOption, JobContext, Keep, LetterFilter, NotFound, PermanentError, Retry
-from toril.model import Claim, Failed, Failure, NewJob, Refused, Settlement
+from toril import (
+    App,
+    Exponential,
+    Fixed,
+    InvalidOption,
+    InvalidPayload,
+    JobContext,
+    Keep,
+    LetterFilter,
+    NotFound,
+    PermanentError,
+    Retry,
+    WrongState,
+)
+from toril.model import Claim, Failed, Failure, JobRef, NewJob, Refused, Settlement
 from toril.records import RetryDelay
 from toril.testing import memory
 from toril.testing.clock import ManualClock
@@ -345,3 +358,166 @@ async def test_a_job_of_ours_that_node_failed_is_collected() -> None:
     assert [(letter.job_id, letter.failure.reason, letter.failure.traceback) for letter in letters] == [
         ("1", "node says no", "at x")
     ]
+
+
+class Talkative:
+    """An app whose jobs log, tell their progress and fail, until they are mended."""
+
+    def __init__(self, url: str = "memory://", **options: Any) -> None:
+        self.app, self.mended = App(url), False
+        self.queue = self.app.queue("q", {"work": self.work}, retry=Retry(2, Fixed(0)), **options)
+
+    async def work(self, ctx: JobContext[Any]) -> str:
+        await ctx.log(f"attempt {ctx.attempt}")
+        await ctx.update_progress(ctx.attempt * 10)
+        if not self.mended:
+            raise KeyError(f"no {ctx.data}, attempt {ctx.attempt}")
+        return "fine"
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["dead letter", "kept"])
+async def test_a_failed_job_is_read_and_retried_alike_wherever_it_is(keep: bool) -> None:
+    it = Talkative(keep_failed=keep)
+    async with memory(it.app) as test:
+        job = await it.queue.add("work", "stamp")
+        await test.drain()
+
+        found = await it.queue.job(job.id)
+        assert found is not None
+        assert found.dead_letter == (None if keep else f"q/{job.id}")
+        assert (await job.state(), found.attempts_made, found.progress) == ("failed", 2, 20)
+        assert (await job.refresh()).error == "'no stamp, attempt 2'"
+        assert await job.logs() == ["attempt 1", "attempt 2"]
+        errors = await job.errors()
+        assert [(each.attempt, each.error, each.kind) for each in errors] == [
+            (1, "'no stamp, attempt 1'", "KeyError"), (2, "'no stamp, attempt 2'", "KeyError"),
+        ]  # fmt: skip
+        assert all(each.at == test.now and "in work" in each.traceback for each in errors)
+        assert not [event for event in await job.history() if event.kind == "completed"]
+
+        it.mended = True
+        await job.retry()
+        assert (await job.state(), (await job.refresh()).dead_letter, await job.errors()) == ("waiting", None, [])
+        await test.drain()
+        assert (await it.queue.runs("completed")).items[0].id == job.id
+        assert await it.app.dead_letters.count() == 0
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis"])
+async def test_a_job_is_retried_by_its_id_and_all_failed_ones_at_once(kind: str) -> None:
+    url = "memory://"
+    if kind == "redis":
+        server = servers.running()
+        server.tell("FLUSHALL")
+        url = server.url
+    it = Talkative(url)
+    other = it.app.queue("other", {"work": it.work}, retry=Retry(1))
+    async with it.app:
+        ids = [(await it.queue.add("work", n, keep_failed=n == 3)).id for n in range(4)]
+        await other.add("work", 0)
+        await it.app.run(burst=True, signals="leave")
+        assert await it.app.dead_letters.count() == 4
+
+        await it.queue.retry(ids[0])
+        with pytest.raises(WrongState, match="waiting and cannot be retried"):
+            await it.queue.retry(ids[0])
+        assert await it.queue.retry_failed() == 3
+        assert (await it.queue.counts()).waiting == 4
+        assert [letter.queue for letter in (await it.app.dead_letters.page()).items] == ["other"]
+        with pytest.raises(NotFound, match="there is no job 'nobody'"):
+            await it.queue.retry("nobody")
+
+
+async def test_a_letter_whose_payload_no_longer_fits_is_not_retried() -> None:
+    app = App("memory://")
+
+    async def work(ctx: JobContext[Order]) -> None:
+        raise PermanentError("no")
+
+    queue = app.queue("q", {"work": work})
+    async with memory(app) as test:
+        await app.store.add("q", [NewJob(name="work", data='{"number": "many"}')])
+        await test.drain()
+
+        with pytest.raises(InvalidPayload, match="cannot be retried as it is"):
+            await queue.retry("1")
+        assert await queue.retry_failed() == 0
+        assert await app.dead_letters.count() == 1
+
+
+async def test_what_cannot_be_done_to_a_dead_letter_says_so() -> None:
+    it = Talkative()
+    async with memory(it.app) as test:
+        job = await it.queue.add("work", 1)
+        await test.drain()
+
+        for act in (job.cancel, job.promote):
+            with pytest.raises(WrongState, match=r"job '1' is a dead letter and cannot be .*retry it first"):
+                await act()
+        with pytest.raises(WrongState, match="dead letter and cannot be changed"):
+            await job.update_data(2)
+        await job.remove()
+        assert (await job.state(), await it.app.dead_letters.count()) == (None, 0)
+        with pytest.raises(NotFound):
+            await job.remove()
+
+
+async def test_a_letter_is_meant_even_where_a_newer_job_has_its_id() -> None:
+    it = Talkative()
+    async with memory(it.app) as test:
+        await it.queue.add("work", "old", job_id="own")
+        await test.drain()
+        await it.queue.add("work", "new", job_id="own", delay=60)
+
+        dead = await it.app.dead_letters.job("q/own")
+        living = await it.queue.job("own")
+        assert living is not None
+        assert (dead.data, living.data) == ("old", "new")
+        assert (await dead.logs(), await living.logs()) == (["attempt 1", "attempt 2"], [])
+        assert (len(await dead.errors()), await living.errors()) == (2, [])
+        with pytest.raises(WrongState, match="delayed and cannot be retried"):
+            await dead.retry()
+        await dead.remove()
+        assert (await living.state(), await it.app.dead_letters.count()) == ("delayed", 0)
+
+
+async def test_why_knows_a_dead_letter() -> None:
+    it = Talkative()
+    async with memory(it.app) as test:
+        job = await it.queue.add("work", "stamp")
+        await test.drain()
+
+        answer = await it.queue.why(job.id)
+
+    assert answer.reason == "dead_letter"
+    assert "after 2 of 2 attempts and is a dead letter: 'no stamp, attempt 2'" in answer.sentence
+    assert answer.facts["dead_letter"] == "q/1"
+
+
+async def test_the_flow_of_dead_letters_can_be_drawn() -> None:
+    app = App("memory://")
+
+    async def child(ctx: JobContext[bool]) -> str:
+        if not ctx.data:
+            raise PermanentError("no such file")
+        return "read"
+
+    async def parent(ctx: JobContext[Any]) -> None: ...
+
+    queue = app.queue("q", {"child": child, "parent": parent})
+    async with memory(app) as test:
+        top = await app.flow(
+            queue.new("parent", job_id="top"),
+            [queue.new("child", True, job_id="good"), queue.new("child", False, job_id="bad")],
+        )
+        await test.drain()
+
+        bad = await queue.job("bad")
+        assert bad is not None
+        for tree in (await app.tree(top), await app.tree(bad)):
+            assert (tree.id, tree.state, tree.dead_letter) == ("top", "failed", "q/top")
+            assert {each.id: (each.state, each.dead_letter, each.known) for each in tree.children} == {
+                "good": (None, None, "completed"), "bad": ("failed", "q/bad", "failed"),
+            }  # fmt: skip
+        letter = await app.dead_letters.show("q/bad")
+        assert (letter.parent, letter.progress) == (JobRef("q", "top"), None)

@@ -1,8 +1,11 @@
 """Deduplication as a producer uses it."""
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
-from toril import App, Dedup, InvalidOption, JobContext
+from toril import App, Dedup, InvalidOption, JobContext, UsageError
 from toril.adding import content_key
 from toril.testing import memory
 
@@ -78,7 +81,7 @@ async def test_a_debounced_job_runs_once_with_the_last_data() -> None:
     ("made", "complaint"),
     [
         (lambda: Dedup("a:b"), "must not contain ':'"),
-        (lambda: Dedup("k", ttl=0), "ttl must be seconds from 0.001"),
+        (lambda: Dedup("k", ttl=0), "ttl must be from 0.001 s"),
         (lambda: Dedup("k", mode="first"), "mode must be drop, extend, replace"),  # type: ignore[arg-type]
         (lambda: Dedup("k", mode="extend"), "needs one: give it a ttl"),
         (lambda: Dedup("meta"), "must not be a word of the layout"),
@@ -95,3 +98,64 @@ async def test_what_is_no_deduplication_is_refused() -> None:
     async with memory(app):
         with pytest.raises(InvalidOption, match=r"dedup must be a Dedup\(key, ttl, mode\), not 'k'"):
             await queue.add(index, {"a": 1}, dedup="k")  # type: ignore[call-overload]
+
+
+@pytest.mark.covers("X22")
+async def test_a_job_is_added_once_for_a_time_even_when_it_has_ended_and_is_gone() -> None:
+    app, ran = App("memory://"), list[int]()
+
+    async def charge(ctx: JobContext[int]) -> None:
+        ran.append(ctx.data)
+
+    queue = app.queue("q", [charge])
+    charging = queue.task(charge)
+    async with memory(app) as test:
+        first = await charging.add(7, once="order-7", for_=timedelta(days=1))
+        await test.drain()
+        again = await charging.add(7, once="order-7", for_="1d")
+        batch = await charging.add_many([7, 8], once="order-7", for_="1d")
+        other = await queue.add("charge", 9, once="order-9", for_=60)
+        assert await first.state() is None
+        await test.after("1d")
+        later = await charging.add(7, once="order-7", for_="1d")
+        await test.drain()
+
+    answers = [(each.added, each.id == first.id, each.outcome) for each in (again, *batch)]
+    assert answers == [(False, True, "deduplicated")] * 3
+    assert (other.added, later.added) == (True, True)
+    assert ran == [7, 9, 7]
+
+
+async def test_an_id_protects_only_while_its_job_exists() -> None:
+    app = App("memory://")
+    queue = app.queue("q", [index])
+    async with memory(app) as test:
+        first = await queue.add(index, {"a": 1}, job_id="own")
+        waiting = await queue.add(index, {"a": 1}, job_id="own")
+        await test.drain()
+        gone = await queue.add(index, {"a": 1}, job_id="own")
+
+    assert (first.added, waiting.added, gone.added) == (True, False, True)
+
+
+@pytest.mark.covers("B51")
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"once": "k"}, "once and for_ go together"),
+        ({"for_": 60}, "once and for_ go together"),
+        ({"once": "k", "for_": 60, "dedup": Dedup("k")}, "once and dedup exclude each other"),
+        ({"once": "k", "for_": 0}, "for_ must be from 0.001 s"),
+        ({"once": "k", "for_": "soon"}, "for_ must be seconds, a timedelta or a text"),
+        ({"once": "a:b", "for_": 60}, "a deduplication key must not contain ':'"),
+    ],
+)
+async def test_once_without_a_time_or_with_another_key_is_refused(options: Any, complaint: str) -> None:
+    app = App("memory://")
+    queue = app.queue("q", [index])
+    async with memory(app) as test:
+        with pytest.raises(UsageError, match=complaint):
+            await queue.add("index", {"a": 1}, **options)
+        with pytest.raises(InvalidOption, match="once is not for schedules"):
+            await queue.schedules.put("s", "index", {}, every=60, once="k", for_=60)
+        assert test.added == []

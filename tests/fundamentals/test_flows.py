@@ -1,6 +1,7 @@
 """Flows: a job that waits for others, reads what they returned, and learns of those that failed."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -9,13 +10,17 @@ from tests.fundamentals.apps import drained, unchanged
 from tests.worker import handlers_for_processes as in_processes
 from toril import (
     App,
+    ChildrenFailed,
     Closed,
+    FailedChild,
     Flow,
     InvalidOption,
     JobContext,
     LetterFilter,
     NotFound,
+    Planned,
     SyncJobContext,
+    UsageError,
     WrongState,
     chain,
     gather,
@@ -24,7 +29,7 @@ from toril import (
 from toril.flow import Policy
 from toril.model import ChildState, SetMaxWaiting
 from toril.states import State
-from toril.testing import context
+from toril.testing import context, memory, sync_context
 
 
 class Shop:
@@ -34,6 +39,7 @@ class Shop:
         self.ran: list[str] = []
         self.values: dict[str, Any] = {}
         self.failed: dict[str, str] = {}
+        self.has_children = False
         self.app = app
         self.work = app.queue("work", {"double": self.double, "fail": self.fail}, concurrency=4)
         self.sums = app.queue("sums", {"total": self.total, "plain_total": self.plain_total})
@@ -49,7 +55,7 @@ class Shop:
     async def total(self, ctx: JobContext[None]) -> int:
         self.ran.append("total")
         self.values, self.failed = await ctx.children_values(), await ctx.failed_children()
-        assert await ctx.has_children()
+        self.has_children = await ctx.has_children()
         return sum(self.values.values())
 
     def plain_total(self, ctx: SyncJobContext[None]) -> int:
@@ -78,6 +84,7 @@ async def test_a_job_runs_when_its_children_have_ended_and_reads_what_they_retur
     assert shop.ran[-1] == "total"
     assert shop.ran.count("total") == 1
     assert shop.values == {"n0": 0, "n1": 2, "n2": 4}
+    assert shop.has_children
     assert await parent.result(timeout=60) == 6
 
 
@@ -129,6 +136,36 @@ async def test_by_default_a_childs_failure_is_its_parents(shop: Shop) -> None:
     assert letters == {"bad": "no such user", parent.id: "child work:bad failed: no such user"}
 
 
+@pytest.mark.parametrize("kept", ["parent", "both"])
+async def test_a_failed_flow_that_is_retried_has_the_result_of_all_its_children(kept: str) -> None:
+    down = True
+    app = App("memory://")
+
+    async def number(ctx: JobContext[int]) -> int:
+        if down and ctx.data == 2:
+            raise LookupError("no such number")
+        return ctx.data
+
+    async def total(ctx: JobContext[None]) -> int:
+        assert await ctx.failed_children() == {}
+        return sum((await ctx.children_values()).values())
+
+    numbers = app.queue("numbers", [number], concurrency=1, keep_failed=kept == "both")
+    totals = app.queue("totals", [total], keep_failed=True)
+    async with app:
+        top = await app.flow(totals.new(total, result_ttl=60), [numbers.new(number, n, attempts=1) for n in range(4)])
+        await drained(app)
+        assert await top.state() == "failed"
+        down = False
+
+        await top.retry()
+
+        assert await top.state() == "waiting_children"
+        await drained(app)
+        assert await top.result(timeout=5) == 6
+        assert await app.dead_letters.count() == 0
+
+
 @pytest.mark.parametrize("which", ["all", "the parent's"])
 async def test_a_failed_flow_that_is_replayed_has_the_result_of_all_its_children(which: str) -> None:
     down = True
@@ -169,6 +206,7 @@ async def test_a_parent_can_go_on_without_a_child_that_failed(shop: Shop, policy
 
     assert shop.ran == ["total"]
     assert shop.failed == ({} if policy == "remove" else {"bad": "no such user"})
+    assert shop.has_children is (policy != "remove")
 
 
 async def test_a_chain_hands_on_what_each_returned() -> None:
@@ -373,3 +411,142 @@ async def test_flows_can_be_added_until_the_queues_are_closed_after_the_workers(
     await drained(app)
 
     assert told == ["waiting_children", "closed"]
+
+
+async def embed(ctx: JobContext[int]) -> int:
+    if ctx.data < 0:
+        raise LookupError(f"no page {ctx.data}")
+    return ctx.data * 10
+
+
+async def title(ctx: JobContext[str]) -> str:
+    return ctx.data.title()
+
+
+class Reading:
+    """An app whose parent reads its children as a test wants it to."""
+
+    def __init__(self, read: Callable[[JobContext[None]], Awaitable[Any]]) -> None:
+        self.app = App("memory://")
+        self.pages = self.app.queue("pages", {"embed": handler(embed, aliases=["old"]), "title": title}, concurrency=4)
+        self.embedding, self.titling = self.pages.task(embed), self.pages.task(title)
+        self.read = read
+        self.found: list[Any] = []
+        self.documents = self.app.queue("documents", [self.finish])
+
+    async def finish(self, ctx: JobContext[None]) -> None:
+        self.found.append(await self.read(ctx))
+
+    def top(self) -> Planned[None]:
+        return self.documents.new(self.finish, attempts=1)
+
+
+async def test_what_children_returned_comes_in_the_order_of_adding_by_their_handler() -> None:
+    async def read(ctx: JobContext[None]) -> Any:
+        return await ctx.children(embed), await ctx.children(title), await ctx.children(reading.embedding)
+
+    reading = Reading(read)
+    numbers = [7, 3, 9, 1, 5]
+    children = [reading.embedding.new(n, delay=n) for n in numbers]
+    children.insert(2, reading.pages.new("old", 100))
+    async with memory(reading.app) as test:
+        await reading.app.flow(reading.top(), [*children[:3], reading.titling.new("a"), *children[3:]])
+        await test.after("1m")
+
+    assert reading.found == [([70, 30, 1000, 90, 10, 50], ["A"], [70, 30, 1000, 90, 10, 50])]
+
+
+async def test_children_that_failed_are_raised_or_stand_in_the_place_of_their_results() -> None:
+    async def read(ctx: JobContext[None]) -> Any:
+        with pytest.raises(ChildrenFailed, match="2 of 4 children have failed: pages:bad: no page -1; ") as caught:
+            await ctx.children(embed)
+        return caught.value.failed, await ctx.children(embed, failed="include"), await ctx.children(title)
+
+    reading = Reading(read)
+    new = reading.embedding.new
+    async with memory(reading.app) as test:
+        children = [new(1), new(-1, job_id="bad", attempts=1), new(2), new(-2, job_id="worse", attempts=1)]
+        await reading.app.flow(reading.top(), [*children, reading.titling.new("a")], on_failure="ignore")
+        await test.drain()
+
+    bad = FailedChild(queue="pages", id="bad", name="embed", reason="no page -1")
+    worse = FailedChild(queue="pages", id="worse", name="embed", reason="no page -2")
+    assert reading.found == [((bad, worse), [10, bad, 20, worse], ["A"])]
+
+
+async def test_a_parent_that_leaves_failed_children_to_chance_becomes_a_dead_letter_at_once() -> None:
+    async def read(ctx: JobContext[None]) -> Any:
+        return await ctx.children(embed)
+
+    reading = Reading(read)
+    async with memory(reading.app) as test:
+        top = reading.documents.new(reading.finish, attempts=5)
+        await reading.app.flow(top, [reading.embedding.new(-1, attempts=1)], on_failure="ignore")
+        await test.drain()
+        letters = {letter.name: letter for letter in await reading.app.dead_letters.page()}
+
+    assert (letters["finish"].failure.kind, letters["finish"].attempts_made) == ("ChildrenFailed", 1)
+
+
+async def test_a_child_that_has_not_ended_has_no_result() -> None:
+    refused: list[str] = []
+
+    async def read(ctx: JobContext[None]) -> Any:
+        await ctx.add_children([reading.embedding.new(1, delay="1h", job_id="late")])
+        try:
+            await ctx.children(embed)
+        except WrongState as error:
+            refused.append(str(error))
+        await ctx.wait_for_children()
+        return await ctx.children(embed)
+
+    reading = Reading(read)
+    async with memory(reading.app) as test:
+        await reading.documents.add(reading.finish)
+        await test.after("2h")
+
+    assert refused == ["child pages:late has not ended: `await ctx.wait_for_children()` first"]
+    assert reading.found == [[10]]
+
+
+async def test_children_are_asked_for_by_a_handler_of_the_app_or_by_a_task() -> None:
+    async def stranger(ctx: JobContext[None]) -> None: ...
+
+    async def read(ctx: JobContext[None]) -> Any:
+        wrong: Any = "embed"
+        with pytest.raises(UsageError, match="is a handler of no queue of this app; give a task of its queue"):
+            await ctx.children(stranger)
+        with pytest.raises(InvalidOption, match="asked for by their handler, or by its task, not by 'embed'"):
+            await ctx.children(wrong)
+        wrong = "skip"
+        with pytest.raises(InvalidOption, match="failed must be 'raise' or 'include', not 'skip'"):
+            await ctx.children(embed, failed=wrong)
+        return await ctx.children(embed)
+
+    reading = Reading(read)
+    async with memory(reading.app) as test:
+        await reading.documents.add(reading.finish)
+        await test.drain()
+
+    assert reading.found == [[]]
+
+
+async def test_a_context_of_a_test_has_the_children_that_it_was_given() -> None:
+    tasks = App("memory://").queue("pages", [embed])
+
+    assert await context(None, children={"b": 2, "a": 1}).children(embed) == [2, 1]
+    assert await context(None, children={"b": 2, "a": 1}).children(tasks.task(embed)) == [2, 1]
+    assert sync_context(None, children={"b": 2, "a": 1}).children(embed) == [2, 1]
+
+
+async def test_a_handler_in_a_process_of_its_own_asks_for_children_by_a_task() -> None:
+    app = App("memory://")
+    talks = app.queue("talks", {"talk": in_processes.talk})
+    sums = app.queue("sums", {"in_order": handler(in_processes.in_order, executor="process")})
+    async with app:
+        job = await app.flow(sums.new("in_order", result_ttl=60), [talks.new("talk", text) for text in "cab"])
+        await drained(app)
+        found = await job.result(30)
+
+    assert found == ["C", "A", "B", "a handler that runs in a process of its own asks for children by a task: "
+                     "queue.task(handler)"]  # fmt: skip

@@ -446,7 +446,7 @@ async def test_what_a_handler_returns_is_kept_with_its_job(app: App) -> None:
 
     record = (await job.refresh()).record
     assert record is not None
-    assert record.result == '{"rows":3}'
+    assert record.result == {"rows": 3}
     assert await job.result(5) == {"rows": 3}
 
 

@@ -401,7 +401,7 @@ async def test_a_result_that_cannot_be_kept_does_not_undo_the_work(app: App, kin
 
     records = [(await job.refresh()).record for job in jobs]
     assert sorted(ran) == sorted((which, 1) for which in UNFIT)
-    assert [record and record.result for record in records] == ["null"] * len(UNFIT)
+    assert [record and record.result for record in records] == [None] * len(UNFIT)
     runs = await queue.runs(limit=100)
     assert [run.text.partition(": ")[0] for run in runs] == ["the result was not kept"] * len(UNFIT)
 

@@ -114,7 +114,7 @@ async def test_a_job_without_options_has_the_documented_defaults(queue: Queue) -
         0,
         None,
         None,
-        None,
+        {},
     )
 
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from toril import App, JobContext, PermanentError, Snooze
+from toril import App, JobCancelled, JobContext, PermanentError, Snooze
 from toril.telemetry import instrument
 from toril.testing import drain
 
@@ -65,10 +65,14 @@ async def test_attempts_and_adds_are_counted_and_timed() -> None:
             await ctx.job.update_data({"wait": False})
             raise Snooze(0)
 
-    queue = app.queue("email", {"once": once, "later": later})
+    async def never(ctx: JobContext[Any]) -> None:
+        raise JobCancelled("not wanted")
+
+    queue = app.queue("email", {"once": once, "later": later, "never": never})
     async with app:
         await queue.add_many([("once", None)] * 3)
         await queue.add("later", {"wait": True})
+        await queue.add("never")
         await drain(app)
 
     data = reader.get_metrics_data()
@@ -80,11 +84,13 @@ async def test_attempts_and_adds_are_counted_and_timed() -> None:
         for metric in scope.metrics
     }
     outcomes = {(p.attributes["toril.job.name"], p.attributes["toril.outcome"]): p.value for p in points["toril.jobs"]}
-    assert sum(point.value for point in points["messaging.client.sent.messages"]) == 4
-    assert sum(point.count for point in points["messaging.process.duration"]) == 5
-    assert outcomes == {("once", "completed"): 3, ("later", "snoozed"): 1, ("later", "completed"): 1}
-    snoozed = [span for span in spans.get_finished_spans() if (span.attributes or {}).get("error.type") == "Snooze"]
-    assert [span.status.status_code for span in snoozed] == [StatusCode.UNSET]
+    assert sum(point.value for point in points["messaging.client.sent.messages"]) == 5
+    assert sum(point.count for point in points["messaging.process.duration"]) == 6
+    assert outcomes == {
+        ("once", "completed"): 3, ("later", "snoozed"): 1, ("later", "completed"): 1, ("never", "cancelled"): 1,
+    }  # fmt: skip
+    raised = {(span.attributes or {}).get("error.type"): span.status.status_code for span in spans.get_finished_spans()}
+    assert (raised["Snooze"], raised["JobCancelled"]) == (StatusCode.UNSET, StatusCode.UNSET)
     assert [point for point in points["messaging.process.duration"] if "error.type" in point.attributes] == []
 
 

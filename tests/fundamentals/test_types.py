@@ -192,11 +192,11 @@ async def test_a_model_that_goes_by_other_names_is_stored_by_those(app: App) -> 
 
     queue = app.queue("q", [work])
     job = await queue.add(work, Aliased(userId=5), result_ttl=60)
-    record = (await job.refresh()).record
+    row = (await job.refresh()).row
     await drained(app)
 
-    assert record is not None
-    assert record.data == '{"userId":5}'
+    assert row is not None
+    assert row.data == '{"userId":5}'
     assert await job.result(5) == 5
 
 
@@ -303,7 +303,7 @@ SNIPPET = """
         await queue.add(plain, 5)
         await queue.add(optional, "5")
         await queue.add(typed, Order(1), attempt=3)
-        await queue.add_and_wait(typed, Order(1), delay="soon")
+        await queue.add_and_wait(typed, Order(1), delay=None)
 """
 
 
@@ -322,3 +322,32 @@ def test_the_type_checker_knows_payloads_options_and_results(tmp_path: Path) -> 
     ]  # fmt: skip
     faulty = {lines[int(line.split(":")[1]) - 1].strip() for line in said if ": error:" in line}
     assert faulty == {line.strip() for line in lines[lines.index("async def bad() -> None:") + 1 :] if line.strip()}
+
+
+async def test_a_record_has_values_of_the_declared_types(app: App) -> None:
+    async def work(ctx: JobContext[Aliased]) -> Address:
+        await ctx.update_progress({"done": 1})
+        await ctx.checkpoint(["a"])
+        return Address(email="b")
+
+    queue = app.queue("q", [work], keep_completed=True)
+    job = await queue.add(work, Aliased(userId=5), metadata={"actor": "me"})
+    await drained(app)
+    record = (await job.refresh()).record
+
+    assert record is not None
+    assert (record.data, record.result) == (Aliased(userId=5), Address(email="b"))
+    assert (record.metadata, record.progress, record.checkpoint) == ({"actor": "me"}, {"done": 1}, ["a"])
+
+
+async def test_a_record_has_the_stored_text_where_that_is_not_of_the_type(app: App) -> None:
+    async def work(ctx: JobContext[Aliased]) -> int:
+        return 1
+
+    queue = app.queue("q", [work])
+    await app.store.add("q", [NewJob(name="work", data='{"userId":"x"}', id="odd")])
+    job = await queue.job("odd")
+
+    assert job is not None
+    assert job.record is not None
+    assert (job.record.data, job.data) == ('{"userId":"x"}', '{"userId":"x"}')

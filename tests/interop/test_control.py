@@ -247,7 +247,7 @@ async def test_a_running_job_can_be_cancelled_though_node_added_it(node: Node, t
         await begun.wait()
         job = await queue.job(added["id"])
         assert job is not None
-        assert not await job.cancel("enough")
+        assert await job.cancel("enough") == "requested"
         (failed,) = await events.until("failed", jobId=added["id"])
 
     assert "enough" in failed["failedReason"]

@@ -90,7 +90,7 @@ async def test_a_key_is_let_go_by_a_job_that_toril_cancels(node: Node, toril: To
         given: dict[str, Any] = {"deduplication": {"id": "k"}} if adds == "node" else {"dedup": Dedup("k")}
         job = await queue.job(await add_by(adds, node, queue, "n", **given))
         assert job is not None
-        assert await job.cancel("not wanted")
+        assert await job.cancel("not wanted") == "cancelled"
 
         assert (await node.queue("q").add("n", deduplication={"id": "k"}))["id"] != job.id
 

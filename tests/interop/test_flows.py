@@ -212,3 +212,23 @@ async def test_parents_that_node_left_stuck_are_found(both: Both) -> None:
     assert stuck is not None
     assert await stuck.state() is State.WAITING
     assert await both.state("top") == "waiting-children"
+
+
+@pytest.mark.parametrize("adds", SIDES)
+async def test_results_come_in_the_order_of_adding_or_by_id_where_node_added_the_flow(both: Both, adds: Side) -> None:
+    read: list[Any] = []
+    other = App(both.app.url)
+
+    async def echo(ctx: JobContext[Any]) -> Any:
+        return ctx.data
+
+    async def total(ctx: JobContext[Any]) -> None:
+        read.append([each["n"] for each in await ctx.children(echo)])
+
+    other.queue("c", [echo], concurrency=4, **KEPT)
+    other.queue("p", [total], **KEPT)
+    async with running(other):
+        await both.add(adds, *["echo"] * 12)
+        await both.happens("completed")
+
+    assert read == [list(range(12)) if adds == "toril" else sorted(range(12), key=lambda n: f"echo{n}")]

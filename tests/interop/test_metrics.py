@@ -76,3 +76,21 @@ async def test_both_count_into_the_same_figures(node: Node, toril: Toril) -> Non
         found = await queue.metrics("1h")
     assert (found.completed, found.failed) == (2, 0)
     assert (found.run.count, found.wait.count) == (1, 1)  # how long Node's jobs took is not known
+
+
+async def test_a_job_that_toril_cancels_is_a_failed_one_to_node_and_no_failure_in_its_metrics(
+    node: Node, toril: Toril
+) -> None:
+    events = await node.events("q")
+    job = await node.queue("q").add("fine")
+    async with toril.queue("q") as queue:
+        found = await queue.job(job["id"])
+        assert found is not None
+        await found.cancel("not wanted")
+        await events.until("failed")
+
+        metrics, view = await queue.metrics("1h"), await queue.store.queue("q")
+
+    assert await node.queue("q").call("getFailedCount") == 1
+    assert (await node.queue("q").call("getMetrics", "failed"))["meta"]["count"] == 0
+    assert (metrics.failed, metrics.cancelled, view.failed_total, view.cancelled_total) == (0, 1, 0, 1)

@@ -309,7 +309,7 @@ async def test_a_cancelled_job_is_a_failed_one_to_node(node: Node, toril: Toril)
     events = await node.events("q")
     async with toril.queue("q") as queue:
         job = await queue.add("n")
-        assert await job.cancel("not wanted")
+        assert await job.cancel("not wanted") == "cancelled"
 
     (failed,) = await events.until("failed", jobId=job.id)
 

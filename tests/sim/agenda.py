@@ -220,10 +220,10 @@ class Agenda:
         clock = SimClock(stream(self.plan.seed, node.name), name=node.name, node=node, skew=self.plan.skew)
         line = self._line(node)
         queue = self._queue(line, clock)
-        await boot(line.schedules, [queue], [queue])
+        await boot(line.schedules, [queue], [queue], owner="sim")
         process = Process(
             [queue], line, clock, Events(), Hooks(), name=node.name, version="simulated",
-            schedules=line.schedules, grace=self.plan.terms.grace,
+            owner="sim", schedules=line.schedules, grace=self.plan.terms.grace,
         )  # fmt: skip
         node.stop = process.stop
         await process.run(KeptAside(self._line(node), clock, node), None)

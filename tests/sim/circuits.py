@@ -273,7 +273,7 @@ class Works(Agenda):
         line = self._line(node)
         process = Process(
             [self._queue(line, clock)], line, clock, Events(), Hooks(), name=node.name, version="simulated",
-            schedules=line.schedules, grace=self.plan.terms.grace,
+            owner="sim", schedules=line.schedules, grace=self.plan.terms.grace,
         )  # fmt: skip
         node.stop = process.stop
         await process.run(KeptAside(self._line(node), clock, node), None)

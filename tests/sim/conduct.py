@@ -228,6 +228,12 @@ class Conduct:
             self._untold.setdefault((worker, lease.id), []).append((told, lease))
             self.journal.tally[f"settled: {told}"] += 1
 
+    def cancelled(self, worker: str, entry: Entry) -> None:
+        """It has taken a job back that was to be stopped, and may tell that."""
+        if worker in self.nodes:
+            told = ("cancelled", Lease(QUEUE, entry.id, entry.token))
+            self._untold.setdefault((worker, entry.id), []).append(told)
+
     def told(self, worker: str, name: str, job: str) -> None:
         """A worker's event. What it says of an end must be what the store has answered."""
         due = self._untold.get((worker, job), [])

@@ -24,7 +24,7 @@ from tests.sim.plan import AgendaPlan, AnyPlan, Plan, StruckCall, Terms
 from tests.sim.redis_store import RedisStore
 from tests.sim.result import Result
 from tests.sim.script import Kind
-from tests.sim.store import MemoryStore, SimStore
+from tests.sim.store import FileStore, MemoryStore, SimStore
 from tests.sim.world import simulate
 from toril.clock import Clock
 
@@ -35,7 +35,9 @@ SEEDS: Final = ROOT / "tests" / "seeds"
 FAILED: Final = FIGURES.parent / "seeds"
 _MOST_TRIES: Final = 300  # plans that are tried to make one small
 
-STORES: Final[dict[str, Callable[[Clock], SimStore]]] = {"memory": MemoryStore, "redis": RedisStore}
+STORES: Final[dict[str, Callable[[Clock], SimStore]]] = {
+    "memory": MemoryStore, "sqlite": FileStore, "redis": RedisStore,
+}  # fmt: skip
 
 
 class _Play(Protocol):

@@ -58,11 +58,12 @@ class Watch:
             self.journal.violated("error", f"{what} raised {error!r}")
 
     def saw(self, node: str, what: str, args: tuple[Any, ...], call: Call | None, answer: Any) -> None:
-        self.note(node, what, f"{args[1:] if what.startswith('schedules') else ''} {answer}")
+        told = sorted(answer.items, key=str) if what == "children" else answer  # Redis has them in any order
+        self.note(node, what, f"{args[1:] if what.startswith('schedules') else ''} {told}")
         if what == "exchange":
             self._handed_out.update((job.lease.id, job.data) for job in answer.jobs)
         if what == "recover":
-            self.given_up.update(self._handed_out.get(identity, "") for identity in answer.failed)
+            self.given_up.update(self._handed_out.get(identity, "") for identity in (*answer.failed, *answer.cancelled))
         if what == "add" and (call is None or self._newest.get(call.sender) != call.seq):
             self._added(args[1], answer)
         if call is not None:

@@ -20,7 +20,6 @@ from toril.model import (
     JobRecord,
     Lease,
     NewJob,
-    Order,
     Page,
     Recovered,
     Replay,
@@ -31,6 +30,7 @@ from toril.model import (
     Swept,
     Update,
     Verdict,
+    WorkerOrder,
 )
 from toril.states import State
 
@@ -138,7 +138,7 @@ class Link:
             "prune", lambda store: store.prune(queue, limit=limit, now=now), self._plain("prune")
         )
 
-    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
+    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[WorkerOrder, ...]:
         return await self._wire.carry("beat", lambda store: store.beat(beat, ttl=ttl, now=now), self._plain("beat"))
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
@@ -149,7 +149,7 @@ class Link:
     async def resign(self, role: str, owner: str) -> bool:
         return await self._wire.carry("resign", lambda store: store.resign(role, owner), self._plain("resign"))
 
-    async def signal(self, worker: str, order: Order, *, now: int | None = None) -> bool:
+    async def signal(self, worker: str, order: WorkerOrder, *, now: int | None = None) -> bool:
         return await self._wire.carry(
             "signal", lambda store: store.signal(worker, order, now=now), self._plain("signal")
         )

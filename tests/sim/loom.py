@@ -82,7 +82,7 @@ class FlowWatch(Watch):
                 case "exchange":
                     self._exchanged(args[1], answer)
                 case "recover":
-                    self._ended(answer.failed, "failed")
+                    self._ended((*answer.failed, *answer.cancelled), "failed")
                 case "remove":
                     self._ended(answer.done, "removed")
                 case "cancel":
@@ -253,7 +253,7 @@ class Loom(Agenda):
         line = self._line(node)
         process = Process(
             list(self._pair(line, clock)), line, clock, Events(), Hooks(), name=node.name, version="simulated",
-            schedules=line.schedules, grace=self.plan.terms.grace,
+            owner="sim", schedules=line.schedules, grace=self.plan.terms.grace,
         )  # fmt: skip
         node.stop = process.stop
         await process.run(KeptAside(self._line(node), clock, node), None)
@@ -272,15 +272,15 @@ class Loom(Agenda):
                 self.journal.tally["add given up"] += 1
         await clock.sleep(3600)
 
-    def _flow(self, clock: SimClock, leaves: Queue, tops: Queue) -> Flow:
+    def _flow(self, clock: SimClock, leaves: Queue, tops: Queue) -> Flow[Any]:
         number = self._added
 
-        def leaf(n: int) -> Flow:
+        def leaf(n: int) -> Flow[Any]:
             bad = clock.random() < 0.2
             made = leaves.new("leaf", {"bad": bad}, job_id=f"f{number}-{n}", delay=0.5 if clock.random() < 0.1 else 0)
             return Flow(made, on_failure=_POLICIES[int(clock.random() * len(_POLICIES))])
 
-        children: list[Planned | Flow] = [leaf(n) for n in range(1 + int(clock.random() * 3))]
+        children: list[Planned[Any] | Flow[Any]] = [leaf(n) for n in range(1 + int(clock.random() * 3))]
         if clock.random() < 0.4:
             children.append(Flow(tops.new("top", {}, job_id=f"f{number}-m"), [leaf(8), leaf(9)], "ignore"))
         if clock.random() < 0.3:

@@ -296,7 +296,7 @@ def _letter_mutants() -> Iterator[Mutant]:
 
 # Which seed finds which bug, so that no time is spent on looking for one.
 _FOUND_BY: Final[dict[str, tuple[int, str]]] = {
-    "settle_without_lease_check": (18, "I4"), "settle_without_token": (22, "I4"), "settle_too_late": (18, "I4"),
+    "settle_without_lease_check": (18, "I4"), "settle_without_token": (26, "I4"), "settle_too_late": (18, "I4"),
     "recover_takes_the_living": (3, "I1"), "recover_forgets": (3, "I1"), "extend_revives": (18, "I4"),
     "add_again": (8, "G2"), "exchange_again": (1, "G2"), "late_call_accepted": (1, "G2"),
     "calls_forgotten": (14, "G2"), "add_answered_first": (1, "I1"), "release_counts": (1, "I6"),

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.sim.mutants import Mutant, instead
-from toril.model import Lease
+from toril.model import Lease, Recovered
 from toril.policy import restarts
 from toril.policy.restarts import AT_ONCE, Restarts
-from toril.supervisor.fleet import FleetKeeper, Stalled
+from toril.supervisor.fleet import FleetKeeper
 
 __all__ = ["POST_MUTANTS"]
 
@@ -21,9 +21,11 @@ def _told(**lie: Any) -> Callable[[Callable[..., float]], Callable[..., float]]:
     return make
 
 
-async def _released(self: FleetKeeper, leases: Sequence[Lease], _cause: str, patience: float) -> Stalled:
+async def _released(
+    self: FleetKeeper, leases: Sequence[Lease], _cause: str, patience: float
+) -> list[tuple[str, Recovered]]:
     await self.release_all(leases, patience)
-    return Stalled({}, 0)
+    return []
 
 
 def _never_forgotten(original: Callable[..., float]) -> Callable[..., float]:

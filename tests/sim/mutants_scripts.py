@@ -43,7 +43,7 @@ def planted_in(edit: Edit) -> Iterator[None]:
 
 
 FLEET_BUGS: dict[str, Edit] = {
-    "anyone settles": Edit("lib/leases.lua", "locks[i] == tokens[i] and", "locks[i] and", 224, "I4"),
+    "anyone settles": Edit("lib/leases.lua", "locks[i] == tokens[i] and", "locks[i] and", 22, "I4"),
     "a lease has no end": Edit("lib/leases.lua", "and tonumber(deadlines[i]) > now", "", 18, "I4"),
     "calls are forgotten": Edit("lib/calls.lua", "if before < seq then", "if true then", 1, "G2"),
     "late calls are heard": Edit(
@@ -57,7 +57,7 @@ FLEET_BUGS: dict[str, Edit] = {
     "a wish to stop is forgotten": Edit("lib/settle.lua", "if job.cancelling and", "if false and", 47, "I15"),
     "a stall is not counted": Edit("lib/stalled.lua", "(as_number(f[5]) or 0) + 1", "(as_number(f[5]) or 0)", 1, "I6"),
     "a failed job is gone": Edit("lib/ending.lua", "    bury(id, job, cause, shown, fields)\n", "", 0, "letters"),
-    "a replayed job is a letter too": Edit("replay.lua", "call('ZREM', D .. K.letters, letter)", "", 56, "I1"),
+    "a replayed job is a letter too": Edit("lib/replay.lua", "call('ZREM', D .. K.letters, letter)", "", 56, "I1"),
     "a suspect is like any other": Edit("lib/stalled.lua", "P .. K.suspects, call", "P .. 'x', call", 1, "G6"),
 }  # fmt: skip
 

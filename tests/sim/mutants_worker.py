@@ -195,7 +195,7 @@ _FOUND_BY: Final[dict[str, tuple[int, str]]] = {
     "never_renewed": (53, "lost lease"), "renewed_once": (1, "renewal"), "renewed_for_ever": (0, "renewal"),
     "no_postponing": (70, "lost lease"), "recovery_ends": (17, "I15"), "recovers_once": (3, "I15"),
     "orders_ignored": (1, "stop"), "call_as_new": (11, "I2"), "slot_leaks": (17, "I16"),
-    "timeout_not_armed": (3, "outcome"), "never_given_up": (3, "outcome"), "cancel_ignored": (53, "cancel"),
+    "timeout_not_armed": (3, "outcome"), "never_given_up": (3, "outcome"), "cancel_ignored": (3, "cancel"),
     "loss_ignored": (70, "lost lease"), "not_given_back": (1, "outcome"), "giving_back_counts": (1, "outcome"),
     "released_early": (575, "stall"), "settled_first": (0, "outcome"),
     "handed_in_twice": (0, "error"), "loss_told_as_success": (18, "I14"), "progress_not_flushed": (2, "progress"),

@@ -112,6 +112,8 @@ class _Silent:
 
     def show(self, worker: str, queues: list[str]) -> None: ...
 
+    def hide(self, worker: str, queues: list[str]) -> None: ...
+
     @asynccontextmanager
     async def listening(self, channel: str, ids: frozenset[str]) -> Any:  # noqa: ARG002
         yield asyncio.Event()

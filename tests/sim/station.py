@@ -37,6 +37,7 @@ class Home:
         self.events = Events()
         self.redaction = Redaction()
         self.tracing = None
+        self.queues: dict[str, Queue] = {}
         self._caller = Caller(f"{name}/app", clock, patience=2.0)
 
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
@@ -95,7 +96,7 @@ class Station:
                 events.on(name, partial(self._told, name))
         self.keeper = KeptAside(twin, clock, node)
         self.process = Process(
-            [queue], engine, clock, events, Plan(), name=node.name, version="simulated", grace=terms.grace
+            [queue], engine, clock, events, Plan(), name=node.name, owner="sim", version="simulated", grace=terms.grace
         )
 
     async def run(self) -> None:

@@ -1,10 +1,15 @@
 """The store under test, as the simulator needs it. Another engine joins by another class like this one."""
 
 import atexit
+import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterable
-from functools import cache
-from typing import Protocol
+from functools import cache, partial
+from multiprocessing.util import Finalize
+from pathlib import Path
+from typing import Final, Protocol
 
 from toril.clock import SYSTEM, Clock
 from toril.engine import Store
@@ -13,7 +18,9 @@ from toril.engines.sqlite.file import File
 from toril.engines.sqlite.layout import job_key
 from toril.engines.sqlite.place import parse
 
-__all__ = ["MemoryStore", "SimStore"]
+__all__ = ["FileStore", "MemoryStore", "SimStore"]
+
+_IN_MEMORY: Final = Path("/dev/shm")  # where files need no disk
 
 # Every way in which rows can contradict each other: a job that stands in no place or in two, a place without its job,
 # a count that is not the number of rows.
@@ -153,6 +160,29 @@ class MemoryStore:
         ask = _connection(self._engine).execute
         sql = "SELECT 1 FROM jobs j LEFT JOIN line l ON l.key = j.key WHERE j.key = ? AND coalesce(l.place, 0) < 5"
         return [str(key) for key in keys if ask(sql, (key,)).fetchone()]
+
+
+class FileStore(MemoryStore):
+    """SQLite on a file. A restart opens it anew."""
+
+    name = "sqlite"
+
+    def __init__(self, clock: Clock) -> None:
+        needs_no_disk = _IN_MEMORY.is_dir() and "TMPDIR" not in os.environ
+        self._folder = tempfile.mkdtemp(prefix="toril-sim-", dir=_IN_MEMORY if needs_no_disk else None)
+        self._remove = Finalize(None, partial(shutil.rmtree, self._folder), exitpriority=0)  # processes of a pool too
+        super().__init__(clock)
+
+    def _made(self) -> SqliteEngine:
+        return SqliteEngine(parse(f"sqlite:///{self._folder}/jobs.db"), clock=self._clock, inline=True)
+
+    async def _open_with(self, content: sqlite3.Connection) -> None:
+        del content  # it is in the file already
+        await self._engine.open()
+
+    async def close(self) -> None:
+        await super().close()
+        self._remove()
 
 
 @cache

@@ -42,11 +42,13 @@ def _start_server() -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("way", ["ctrl-c", "sigint", "sigterm"])
-def test_a_soak_that_is_interrupted_leaves_no_process(way: str, tmp_path: Path) -> None:
-    """Ctrl-C in a terminal reaches the whole group, a signal of `kill` only the first process."""
+def test_a_soak_that_is_interrupted_leaves_nothing(way: str, tmp_path: Path) -> None:
+    """Nor a file. Ctrl-C in a terminal reaches the whole group, a signal of `kill` only the first process."""
+    files = tmp_path / "files"
+    files.mkdir()
     with subprocess.Popen(
         [sys.executable, "-c", SEEDS_ONLY], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        env={**os.environ, "TORIL_PROOF": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "TORIL_PROOF": str(tmp_path), "PYTHONPATH": str(ROOT), "TMPDIR": str(files)},
     ) as soak:  # fmt: skip
         try:
             _wait_for_server_of(soak.pid)
@@ -59,6 +61,7 @@ def test_a_soak_that_is_interrupted_leaves_no_process(way: str, tmp_path: Path) 
             assert soak.returncode == 130
             assert said == "Stopped before its time was over\n"
             assert _names_of(soak.pid) == []
+            assert list(files.iterdir()) == []
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(soak.pid, signal.SIGKILL)

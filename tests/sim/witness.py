@@ -206,21 +206,24 @@ class Witness:
         running = list(self.ledger.of(Stage.ACTIVE))
         claimed = {(lease.id, lease.token) for lease in dead}
         due = [entry for entry in running if entry.deadline <= now or (entry.id, entry.token) in claimed]
-        taken = (*answer.returned, *answer.failed)
-        self._expect("I1", sorted(entry.id for entry in due), sorted(taken), "leases to take back")
+        self._expect("I1", sorted(entry.id for entry in due), sorted(answer.taken_back), "leases to take back")
         for entry in due:
-            self._stalled(entry, now, answer)
+            self._stalled(node, entry, now, answer)
         running = [entry for entry in running if entry.stage is Stage.ACTIVE]
         self._expect(
             "I15", min((entry.deadline for entry in running), default=None), answer.next_deadline, "the next deadline"
         )
-        self.saw(node, "recover", f"{answer.returned} {answer.failed}")
+        self.saw(node, "recover", f"{answer.returned} {answer.failed} {answer.cancelled}")
 
-    def _stalled(self, entry: Entry, now: int, answer: Recovered) -> None:
+    def _stalled(self, node: str, entry: Entry, now: int, answer: Recovered) -> None:
         early, alone, cancelling = entry.deadline > now, entry.alone, entry.cancelling
         self.conduct.stalled(entry)
+        if entry.id in answer.cancelled:
+            self.conduct.cancelled(node, entry)
         ended = self.ledger.stall(entry)
-        self._expect("I6", ended, entry.id in answer.failed, f"whether the stall of {entry.id} ended it")
+        right = (ended and cancelling is None, ended and cancelling is not None)
+        seen = (entry.id in answer.failed, entry.id in answer.cancelled)
+        self._expect("I6", right, seen, f"whether the stall of {entry.id} failed or cancelled it")
         self.journal.tally["stall"] += 1
         self.journal.tally["dead worker's job taken back early"] += early
         self.journal.tally["failed for stalling alone"] += ended and alone and cancelling is None

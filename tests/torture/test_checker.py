@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from toril import App
-from toril.torture.checker import PROMISES, Report, check
+from toril.torture.checker import PROMISES, Report, _Story, check
 from toril.torture.cleaning import clean
-from toril.torture.ledger import Ledger
+from toril.torture.ledger import Ledger, Line
 from toril.torture.orders import Kind, order_of
 from toril.torture.reading import open_jobs
 from toril.torture.setting import Setting
@@ -154,3 +154,26 @@ async def test_what_has_not_ended_is_stuck_and_a_run_leaves_nothing_behind(calm:
 
     assert report.figures["stuck"] == 1
     assert left == 0
+
+
+def recovery(*told: str) -> dict[str, float]:
+    lines = [line.split() for line in told]
+    return _Story([Line(word, float(at), int(pid), tuple(facts)) for word, at, pid, *facts in lines], []).recovery()
+
+
+RUN, AGAIN = "start 10 7 q 1 n1 1", "start 46 8 q 1 n1 2"
+
+
+def test_recovery_is_the_time_from_a_kill_until_the_job_starts_again() -> None:
+    assert recovery(RUN, "blow 12 1 KILL 7", AGAIN)["most"] == 34
+
+
+def test_the_time_in_which_there_is_no_store_is_not_recovery() -> None:
+    away = ["away 11 1", "away 13 1", "back 14 1", "back 22 1", "away 40 1", "back 43 1"]
+
+    assert recovery(RUN, "blow 12 1 KILL 7", *away, AGAIN)["most"] == 34 - 10 - 3
+
+
+@pytest.mark.parametrize("kills", [["blow 50 1 KILL 7"], ["blow 5 1 KILL 7"], ["blow 5 1 KILL 7", "blow 50 1 KILL 7"]])
+def test_the_kill_of_another_process_of_that_number_is_none_of_its_job(kills: list[str]) -> None:
+    assert recovery(*kills, RUN, AGAIN) == {}

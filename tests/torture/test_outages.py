@@ -9,7 +9,7 @@ import pytest
 
 from toril.torture.disk import Disk
 from toril.torture.driver import Torture, _Run
-from toril.torture.ledger import Ledger
+from toril.torture.ledger import Ledger, lines
 from toril.torture.plan import LINK, SERVER, Blow, Strike
 from toril.torture.proxy import Proxy
 from toril.torture.server import OwnRedis
@@ -24,14 +24,16 @@ class Watched(Station):
 
     def __init__(self, folder: Path, name: str) -> None:
         super().__init__("worker", Setting(folder=str(folder), name=name), Ledger(folder / f"{name}.log"))
-        self.outages = self.deepest = 0
+        self.outages = self.away = self.deepest = 0
 
     @contextmanager
     def cut_off(self) -> Iterator[None]:
         with super().cut_off():
             self.outages += 1
-            self.deepest = max(self.deepest, self._away)
+            self.away += 1
+            self.deepest = max(self.deepest, self.away)
             yield
+            self.away -= 1
 
 
 class NoDisk(Disk):
@@ -80,16 +82,32 @@ async def test_a_full_disk_cuts_off_everyone_once_at_a_time(run: _Run) -> None:
     assert [station.deepest for station in run._everyone if isinstance(station, Watched)] == [1, 1]
 
 
-async def test_a_server_cuts_off_everyone_while_it_does_not_serve(run: _Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("strike", sorted(SERVER))
+async def test_a_server_cuts_off_everyone_while_it_does_not_serve(run: _Run, tmp_path: Path, strike: Strike) -> None:
     run._server = OwnRedis(tmp_path / "redis")
     try:
         await run._server.start()
-        await asyncio.gather(*(run._on_store(Blow(0, strike, 0.0, 0.05)) for strike in sorted(SERVER)))
+        assert await run._on_store(Blow(0, strike, 0.0, 0.05)) == "server"
     finally:
         await run._server.kill()
 
-    assert outages(run) == [len(SERVER & KEPT_AWAY)] * 2
-    assert [station.deepest for station in run._everyone if isinstance(station, Watched)] == [1, 1]
+    away = int(strike in KEPT_AWAY)
+    assert outages(run) == [away] * 2
+    assert [line.word for line in lines(tmp_path, "driver.log")] == ["away", "back"] * away
+
+
+async def test_a_server_that_does_not_serve_yet_is_not_struck_again(run: _Run, tmp_path: Path) -> None:
+    """Else it would be killed as soon as it has read its log, for as long as blows wait for their turn."""
+    run._server = OwnRedis(tmp_path / "redis")
+    try:
+        await run._server.start()
+        blow = Blow(0, Strike.KILL_SERVER, 0.0, 0.05)
+        assert await asyncio.gather(*(run._on_store(blow) for _ in range(3))) == ["server", None, None]
+        assert await run._on_store(blow) == "server"
+    finally:
+        await run._server.kill()
+
+    assert outages(run) == [2, 2]
 
 
 async def test_who_has_no_such_store_is_not_cut_off(run: _Run) -> None:

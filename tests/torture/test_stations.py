@@ -1,4 +1,4 @@
-"""The processes of a torture: each is asked to end once, and only a blow that came after that excuses a bad end."""
+"""The processes of a torture: each is asked to end once, and only what befell it after that excuses a bad end."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ import pytest
 from toril.torture import stations
 from toril.torture.ledger import Ledger, lines
 from toril.torture.setting import Setting
-from toril.torture.stations import Role, Station, is_excused
+from toril.torture.stations import Disturbance, Role, Station, is_excused
 
 # Says hello for a child of its own, which is what can be struck; notes each SIGTERM, and ends with the code it is told,
 # not before a file `stay` beside its ledger is gone.
@@ -108,39 +108,77 @@ async def test_who_cannot_reach_the_store_is_named_if_it_gives_up_early(tmp_path
 
 
 async def test_who_has_its_store_back_for_long_enough_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stations, "_AGAIN", 0.1)
+    monkeypatch.setattr(stations, "_CALM", 0.3)
     stay = tmp_path / "stay"
     stay.touch()
     async with started(tmp_path, code=1, grace=0.4) as station:
         term = asyncio.create_task(station.term())
         await until(lambda: asked(tmp_path))
         with station.cut_off():
-            pass
-        await asyncio.sleep(0.3)
+            await asyncio.sleep(0.2)
+        await asyncio.sleep(0.4)
         stay.unlink()
         pid = await term
 
         assert station.forced == [f"w {pid} 1"]
 
 
-NEVER, AWAY = float("-inf"), float("inf")
+async def test_whose_child_stands_still_when_it_is_asked_is_named_if_it_has_time_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A freeze that began before the request and ends after it excuses nobody in advance."""
+    monkeypatch.setattr(stations, "_CALM", 0.3)
+    stay = tmp_path / "stay"
+    stay.touch()
+    async with started(tmp_path, code=1, grace=0.4) as station:
+        with station.still():
+            child = station.strike(0.0, signal.SIGSTOP)
+            assert child is not None
+            term = asyncio.create_task(station.term())
+            await until(lambda: asked(tmp_path))
+            station.thaw(child)
+        await asyncio.sleep(0.4)
+        stay.unlink()
+        pid = await term
+
+        assert station.forced == [f"w {pid} 1"]
+
+
+async def test_what_befell_the_one_before_excuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stations, "_CALM", 0.3)
+    async with started(tmp_path, code=1, grace=0.4, role="supervised") as station:
+        (child,) = station.pids()
+        with station.still():
+            station.strike_supervisor(signal.SIGKILL)
+            await until(lambda: station.pids() not in ([], [child]))
+
+            pid = await station.term()
+
+        assert station.forced == [f"w {pid} 1"]
+
+
+OVER = float("inf")
 
 
 @pytest.mark.parametrize(
-    ("ended", "struck", "back", "excused"),
+    ("ended", "disturbances", "excused"),
     [
-        pytest.param(110.5, NEVER, AWAY, True, id="the store is away at the end"),
-        pytest.param(110.5, NEVER, 109.0, True, id="the store came back just before the end"),
-        pytest.param(110.5, NEVER, 103.0, False, id="the store was away for a while and came back early"),
-        pytest.param(110.5, NEVER, 99.0, False, id="the store came back before it was asked"),
-        pytest.param(110.5, NEVER, NEVER, False, id="the store was never away"),
-        pytest.param(104.0, NEVER, AWAY, False, id="it gave up before its grace was over"),
-        pytest.param(104.0, 102.0, NEVER, True, id="another blow struck it meanwhile"),
-        pytest.param(104.0, 99.9, NEVER, False, id="another blow had struck it just before"),
+        pytest.param(110.5, [], False, id="nothing befell it"),
+        pytest.param(110.5, [(90, OVER)], True, id="the store is away all the time"),
+        pytest.param(110.5, [(101, 106)], True, id="it had four and a half seconds at most"),
+        pytest.param(110.5, [(90, 105)], False, id="it stood still when it was asked, and had five seconds then"),
+        pytest.param(110.5, [(106, OVER)], False, id="it had six seconds before the store went away"),
+        pytest.param(110.5, [(103, 104), (106, 107)], True, id="it was disturbed again and again"),
+        pytest.param(112.5, [(101, 104), (103, 107)], False, id="disturbances that overlap count once"),
+        pytest.param(110.5, [(90, 99)], False, id="it was disturbed before it was asked"),
+        pytest.param(104.0, [(90, OVER)], False, id="it gave up before its grace was over"),
     ],
 )
-def test_who_may_end_badly(ended: float, struck: float, back: float, excused: bool) -> None:
-    assert is_excused(100.0, ended, struck=struck, back=back, grace=10.0) is excused
+def test_who_may_end_badly(ended: float, disturbances: list[tuple[float, float]], excused: bool) -> None:
+    spans = [Disturbance(None, *span) for span in disturbances]
+
+    assert is_excused(100.0, ended, killed=False, grace=10.0, disturbances=spans) is excused
+    assert is_excused(100.0, ended, killed=True, grace=10.0, disturbances=spans)
 
 
 async def test_whose_child_was_killed_meanwhile_may_end_badly(tmp_path: Path) -> None:
@@ -159,6 +197,22 @@ async def test_a_signal_to_the_group_asks_it_too(tmp_path: Path) -> None:
 
         assert station.forced in ([f"w {pid} 1"], [f"w {pid} {-signal.SIGTERM}"])
         assert asked(tmp_path) == [pid]
+
+
+async def test_a_group_that_was_asked_to_end_is_left_alone_until_it_has(tmp_path: Path) -> None:
+    async with started(tmp_path, code=0, role="supervised") as station:
+        (child,) = station.pids()
+        term = asyncio.create_task(station.term(signal.SIGURG, group=True))  # which all of them ignore
+        await until(lambda: [line for line in lines(tmp_path, "driver.log") if line.word == "asked"])
+
+        assert station.strike(0.0, signal.SIGKILL) is None
+        assert station.strike_supervisor(signal.SIGKILL) is None
+        assert station.pids() == [child]
+
+        station.strike_all(signal.SIGKILL)
+        await term
+        await until(lambda: station.pids() not in ([], [child]))
+        assert station.strike(0.0, signal.SIGKILL) is not None  # the one that took its place
 
 
 async def test_the_supervisor_alone_is_struck(tmp_path: Path) -> None:
@@ -206,11 +260,15 @@ async def test_children_that_outlive_their_supervisor_are_named(
         await until(lambda: not stations._lives(supervisor or 0))
 
 
-async def test_it_is_asked_once_its_supervisor_knows_who_was_killed(tmp_path: Path) -> None:
-    """SCRIPT never looks after its child, so it is never asked."""
+async def test_who_does_not_learn_that_its_child_was_killed_is_asked_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SCRIPT never looks after its child. What was killed before the request excuses nobody."""
+    monkeypatch.setattr(stations, "_NOTICE", 0.5)
     async with started(tmp_path, code=1) as station:
         station.strike(0.0, signal.SIGKILL)
 
-        assert await station.term() is None
-        assert asked(tmp_path) == []
-        assert station.forced == []
+        pid = await station.term()
+
+        assert asked(tmp_path) == [pid]
+        assert station.forced == [f"w {pid} 1"]

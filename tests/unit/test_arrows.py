@@ -11,39 +11,59 @@ import pytest
 SRC = Path(__file__).parents[2] / "src" / "toril"
 
 # What each part may import of ours. A part is the longest prefix that fits; itself it may always import.
-BOTTOM = {"errors", "names", "states", "clock"}
+BOTTOM = {"clock", "durations", "errors", "names", "states"}
 # What a producer needs: no worker is imported to add a job.
 PRODUCER = (
-    BOTTOM | {"codec", "model", "engine", "policy", "payload", "handlers", "signal", "context", "calls"} | {"records"}
+    BOTTOM
+    | {"codec", "model", "engine", "policy", "payload", "handlers", "signal", "context", "calls"}
+    | {"lookup", "records"}
 )
 ARROWS: dict[str, set[str]] = {
-    "": PRODUCER | {"adding", "events", "flow", "history", "http", "sync", "app", "job", "queue", "why", "result"},
-    "errors": set(),
+    "": PRODUCER
+    | {"adding", "events", "flow", "history", "http", "sync", "app", "job", "queue", "why", "result"}
+    | {"metrics", "task"},
+    "durations": {"errors"},
+    "errors": {"durations"},
     "names": {"errors"},
     "states": set(),
     "clock": set(),
     "codec": {"errors"},
-    "model": {"errors", "names", "states"},
+    "model": {"durations", "errors", "names", "states"},
     "records": {"model", "states"},
-    "policy": {"errors", "model"},
+    "lookup": {"engine", "model"},
+    "policy": {"durations", "errors", "model"},
     "http": {"clock", "policy"},
     "idle_connections": set(),
     "result": set(),
     "typed": set(),
     "payload": {"codec", "errors", "result", "typed"},
-    "handlers": {"codec", "errors", "model", "names", "payload", "policy"},
+    "handlers": {"codec", "durations", "errors", "model", "names", "payload", "policy"},
     "signal": set(),
-    "context": {"calls", "codec", "errors", "flow", "model", "policy", "queue", "signal", "job", "sync"},
+    "context": {
+        "calls",
+        "codec",
+        "durations",
+        "errors",
+        "flow",
+        "model",
+        "policy",
+        "queue",
+        "signal",
+        "job",
+        "sync",
+        "task",
+    },
     "flow": PRODUCER | {"job", "queue", "storing"},
     "calls": BOTTOM | {"model"},
-    "adding": {"codec", "errors", "model", "policy"},
-    "job": PRODUCER | {"history", "events", "queue"},
+    "adding": {"codec", "durations", "errors", "model", "policy"},
+    "job": PRODUCER | {"deadletters", "history", "events", "queue"},
     "why": {"model", "states"},
     "operations": PRODUCER
-    | {"events", "groups", "history", "metrics", "job", "queue", "searching"}
-    | {"showing", "why"},
+    | {"deadletters", "events", "groups", "history", "metrics", "job", "queue", "searching"}
+    | {"showing", "stacks", "why"},
+    "stacks": {"clock", "engine", "errors", "model", "records"},
     "searching": PRODUCER | {"job", "portal", "queue", "showing"},
-    "showing": {"errors", "logs", "policy"},
+    "showing": {"errors", "logs", "model", "policy"},
     "storing": {"model", "portal"},
     "together": {"errors", "model"},
     "telemetry": {"app", "clock", "errors", "events", "model"},
@@ -51,23 +71,25 @@ ARROWS: dict[str, set[str]] = {
     "integrations.django": PRODUCER | {"adding", "app", "cli", "events", "queue"},
     "groups": PRODUCER | {"operations"},
     "opening": PRODUCER | {"logs"},
-    "portal": PRODUCER | {"events", "showing", "storing"},
-    "schedule": PRODUCER | {"adding", "job", "queue"},
+    "portal": PRODUCER | {"events", "queue", "showing", "storing"},
+    "schedule": PRODUCER | {"adding", "job", "logs", "queue"},
     "bounds": PRODUCER,
     "bulk": {"errors", "events", "job", "model", "queue"},
     "queue": PRODUCER
     | {"adding", "bounds", "bulk", "events", "job", "operations", "plan", "portal", "schedule", "sync", "storing"}
-    | {"together"},
+    | {"priorities", "task", "together"},
     "sync": PRODUCER
-    | {"adding", "groups", "job", "metrics", "operations", "portal", "queue", "schedule", "searching", "why"},
+    | {"adding", "groups", "job", "metrics", "operations", "portal", "queue", "schedule", "searching", "task", "why"},
     "declaring": PRODUCER | {"adding", "queue"},
-    "events": {"errors"},
+    "events": {"errors", "model"},
     "logs": {"clock", "events"},
     "middleware": set(),
+    "priorities": {"logs", "model"},
     "plan": {"clock", "errors", "logs", "middleware"},
     "worker": PRODUCER
     | {
         "bounds",
+        "declaring",
         "events",
         "job",
         "logs",
@@ -79,12 +101,13 @@ ARROWS: dict[str, set[str]] = {
         "result",
         "schedule",
         "sync",
+        "task",
     },
     "alerts": PRODUCER | {"delivery", "events", "logs", "queue"},
     "delivery": {"logs"},
     "webhook": {"alerts", "errors", "model"},
     "breakers": PRODUCER | {"events"},
-    "deadletters": PRODUCER | {"protocols", "queue", "searching", "showing"},
+    "deadletters": PRODUCER | {"declaring", "job", "portal", "protocols", "queue", "searching", "showing"},
     "doctor": PRODUCER | {"protocols", "schedule"},
     "moving": PRODUCER,
     "tended": PRODUCER | {"declaring", "doctor", "metrics", "queue"},
@@ -115,22 +138,37 @@ ARROWS: dict[str, set[str]] = {
     "engines": {"engine", "model", "policy"} | BOTTOM,
     "engines.sqlite": {"engine", "model", "policy", "protocols"} | BOTTOM,
     "engines.redis": {"engine", "model", "policy", "protocols"} | BOTTOM,
-    "reaper": BOTTOM | {"doctor", "engine", "events", "model", "plan", "worker"},
-    "supervisor": BOTTOM | {"engine", "idle_connections", "logs", "model", "plan", "policy", "worker"},
-    "testing": PRODUCER | {"app", "engines.sqlite", "events", "job"},
+    "reaper": BOTTOM | {"doctor", "engine", "events", "logs", "model", "plan", "worker"},
+    "supervisor": BOTTOM | {"engine", "events", "idle_connections", "logs", "model", "plan", "policy", "worker"},
+    "task": PRODUCER | {"adding", "bulk", "job", "queue", "schedule", "sync"},
+    "testing": PRODUCER | {"app", "engines.sqlite", "events", "job", "task"},
     "pytest_plugin": {"testing"},
     "metrics": {"engine", "model", "policy", "records"},
     "history": {"clock", "engine", "model"},
     "documents": {"errors", "flow", "job", "metrics", "model", "policy", "records", "searching", "showing", "why"},
     "web": PRODUCER
     | {"", "app", "declaring", "documents", "deadletters", "job", "logs", "metrics", "queue", "schedule"}
-    | {"flow", "history", "idle_connections", "outbox", "searching", "showing", "why"},
+    | {"flow", "history", "idle_connections", "operations", "outbox", "searching", "showing", "why"},
     "web.serving": PRODUCER | {"app", "logs", "supervisor", "web"},
     "torture": {"", "clock", "engine", "errors", "events", "model", "policy", "queue", "states"} | {"torture.cleaning"},
     "torture.cleaning": {"", "clock", "engines.redis", "errors", "torture"},
     "torture.child": {"", "cli", "clock", "errors", "torture"},
     # The commands: the public names, and the types and words of what those give.
-    "cli": {"", "clock", "documents", "history", "deadletters", "engine", "events", "logs", "model", "policy"}
+    "cli": {
+        "operations",
+        "",
+        "clock",
+        "declaring",
+        "documents",
+        "durations",
+        "history",
+        "deadletters",
+        "engine",
+        "events",
+        "logs",
+        "model",
+        "policy",
+    }
     | {"records", "showing"},
     "cli.top": {"", "cli", "clock", "documents", "metrics", "model", "records"},
     "cli.move": {"cli", "clock", "engine", "errors", "model", "moving"},

@@ -8,8 +8,10 @@ from toril.model import (
     Backoff,
     Circuit,
     Counts,
+    Ending,
     Event,
     EventKind,
+    Failure,
     Finding,
     JobRecord,
     Keep,
@@ -34,10 +36,11 @@ from toril.web.frame import framed
 from toril.web.pages.asked import typed
 from toril.web.pages.chronicle import chronicle
 from toril.web.pages.reasons import explained
+from toril.web.pages.shapes import last_runs
 from toril.web.pages.sparks import spark
-from toril.web.pages.tracebacks import Line, lines_of
-from toril.web.pages.troubles import Name, of_queue, troubles
-from toril.web.words import clock_time, compact, number, percent, plural, size, span
+from toril.web.pages.troubles import of_queue, troubles
+from toril.web.tracebacks import Line, lines_of
+from toril.web.words import Name, clock_time, compact, number, percent, plural, size, span
 from toril.why import Explanation
 
 NOW = 1_800_000_000_000
@@ -70,6 +73,9 @@ def test_figures_are_written_in_one_way() -> None:
         ('error:"timed out"', JobFilter(error="timed out"), None),
         ("data.user.id=7", JobFilter(key="user.id=7"), None),
         ("https://x.example", JobFilter(text="https://x.example"), None),
+        ('group:"Nordwind AG" subject:app:7 late', JobFilter(group="Nordwind AG", subject="app:7", text="late"), None),
+        ("data.org: x", JobFilter(key="org", text="x"), None),
+        ('name: error:"" "open', JobFilter(text="open"), None),
         ("(a+)+$ % _", JobFilter(text="(a+)+$ % _"), None),
     ],
 )  # fmt: skip
@@ -124,6 +130,63 @@ def test_a_traceback_has_the_frames_of_libraries_dimmed_and_folded() -> None:
     assert lines_of("ValueError: x") == [Line("ValueError: x", "err")]
 
 
+@pytest.mark.parametrize("where", ["/app/src/toril", "/venv/lib/python3.11/site-packages/toril", "C:\\venv\\toril"])
+def test_our_own_frames_are_folded_in_every_stack_of_a_traceback(where: str) -> None:
+    slash = "\\" if "\\" in where else "/"
+    ours = f'''  File "{where}{slash}worker{slash}attempt.py", line 80, in outcome_of
+    result = await invoke(entry)
+  File "{where}{slash}middleware.py", line 42, in call
+    return await run()
+'''
+    trace = f"""Traceback (most recent call last):
+{ours}  File "/app/jobs.py", line 7, in charge
+    pay()
+KeyError: 'card'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+{ours}  File "/app/jobs.py", line 9, in charge
+    raise ValueError("no card")
+ValueError: no card"""
+
+    assert [line.text for line in lines_of(trace)] == [
+        "Traceback (most recent call last):",
+        "  … 2 frames in toril",
+        '  File "/app/jobs.py", line 7, in charge',
+        "    pay()",
+        "KeyError: 'card'",
+        "",
+        "During handling of the above exception, another exception occurred:",
+        "",
+        "Traceback (most recent call last):",
+        "  … 2 frames in toril",
+        '  File "/app/jobs.py", line 9, in charge',
+        '    raise ValueError("no card")',
+        "ValueError: no card",
+    ]
+
+
+def test_cancelled_runs_of_a_schedule_are_drawn_apart() -> None:
+    drawn = last_runs([(1, 100, Ending.COMPLETED), (3, 0, Ending.CANCELLED), (2, 50, Ending.FAILED)])
+
+    assert drawn is not None
+    assert (drawn.good, drawn.bad, drawn.cancelled) == ("M56 16v-13", "M62 16v-8", "M68 16v-3")
+    assert drawn.said == "Last 3 runs, 1 failed, 1 cancelled"
+
+
+def test_a_cancelled_job_does_not_look_like_a_failed_one() -> None:
+    ended = record(
+        state=State.FAILED, failure=Failure("not wanted", "JobCancelled"), finished_at=NOW, started_at=NOW - 5_000
+    )
+
+    steps, _ = chronicle(ended, [], NOW)
+    told, _ = chronicle(ended, [Event("1", NOW, EventKind.CANCELLED, "7", {"failedReason": "not wanted"})], NOW)
+
+    assert (steps[-1].cls, steps[-1].word) == ("cancelled", "Cancelled")
+    assert [(step.word, step.more) for step in told] == [("Added", ""), ("Started", ""), ("Cancelled", "not wanted")]
+
+
 def record(**given: Any) -> JobRecord:
     plain: dict[str, Any] = {
         "queue": "email", "id": "7", "name": "send", "data": "{}", "state": State.WAITING, "max_attempts": 3,
@@ -170,10 +233,16 @@ def test_where_events_are_gone_the_record_tells_the_rest() -> None:
 
 
 VIEW = QueueView(
-    name="email", counts=Counts(active=1), settings=Settings(concurrency=2), completed_total=0, failed_total=0
+    name="email",
+    counts=Counts(active=1),
+    settings=Settings(concurrency=2),
+    completed_total=0,
+    failed_total=0,
+    cancelled_total=0,
 )
 WORKER = WorkerView(
-    id="w", queues=("email",), slots=5, running=2, host="h", pid=1, version="1", started_at=0, seen_at=0
+    id="w", queues=("email", "other"), slots=22, running=3, host="h", pid=1, version="1", started_at=0, seen_at=0,
+    queue_slots={"email": (5, 2), "other": (17, 1)},
 )  # fmt: skip
 
 
@@ -183,6 +252,7 @@ WORKER = WorkerView(
         ("circuit", {"circuit": "mail", "state": "open"}, "Circuit mail is open", ("breakers",)),
         ("paused", {}, "Queue email is paused", ("queues", "email")),
         ("no_worker", {}, "No worker serves this queue", ("workers",)),
+        ("no_handler", {"name": "send"}, "No living worker has a handler for send", ("workers",)),
         ("concurrency", {"concurrency": 2, "running": ["1"]}, "The queue runs 2 at once", ("queues", "email")),
         ("rate", {}, "The queue's rate is used up", ("queues", "email")),
         ("group_limit", {"group": "a", "holders": ["1"]}, "Group a is at its limit", ("groups",)),
@@ -206,7 +276,7 @@ def test_the_checks_that_passed_are_named() -> None:
 
     assert why is not None
     assert list(why.fine) == [
-        "Queue is not paused", "1\u00a0worker listens, 3\u00a0slots free", "It is due", "1 of 2 run",
+        "Queue is not paused", "1\u00a0worker listens, 3 of 5\u00a0slots free", "It is due", "1 of 2 run",
         "No open children",
     ]  # fmt: skip
 
@@ -228,6 +298,8 @@ def test_every_need_has_words_a_cause_and_one_button() -> None:
     assert all(each.statement and each.cause and each.button and (each.to or each.act) for each in told)
     assert told[0].cause == ("9\u00a0jobs wait, 4 more each minute.",)
     assert told[4].cause == ("Its target is 2m\u00a000s. All slots are busy, the backlog grows by 96 a minute.",)
+    assert told[5].statement == ("4\u00a0jobs of ", Name("email", ("queues", "email")), " stalled within an hour")
+    assert "lost" not in str(told[5].cause)
     assert (told[7].act, told[7].at) == ("resume", ("queues", "email"))
     assert len(of_queue(needs, "email")) == 5
 

@@ -132,6 +132,8 @@ def test_what_the_apps_own_redact_gives_can_be_sent(found: object) -> None:
         ("no order 1000482", "no order #"),
         ("no user 7d9f3c1a", "no user #"),
         ("row 123e4567-e89b-12d3-a456-426614174000 at 0x7f", "row # at #"),
+        ("550 no user ada.b+x@mail.example.org", "550 no user #@mail.example.org"),
+        ("451 for <user7@example.org>, at 10@ 3", "451 for <#@example.org>, at 10@ 3"),
     ],
 )
 def test_errors_are_grouped_by_all_but_ids_and_long_numbers(reason: str, error: str) -> None:

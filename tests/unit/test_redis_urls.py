@@ -49,10 +49,12 @@ def test_nodes_of_a_cluster_are_asked_as_the_user_that_works_there() -> None:
     ("rediss://one?ssl_cert_reqs=sometimes", "ssl_cert_reqs must be one of none, optional, required"),
     ("rediss://one?ssl_check_hostname=perhaps", "ssl_check_hostname must be 1 or 0"),
     ("rediss://one?ssl_min_version=TLSv1.3", "ssl_min_version must be a whole number"),
+    ("redis://one?dead_letter_queue=a:b", "dead_letter_queue: a queue name must not contain ':'"),
+    ("redis://one?dead_letter_queue=", "dead_letter_queue: a queue name"),
     ("redis://one?replicas=2", "replicas goes with durability=replicated"),
     ("redis://one?durability=sometimes", "durability must be 'replicated'"),
     ("redis://one?durability=replicated&replicas=0", "replicas must be a whole number from 1 to 100"),
-    ("redis://one?durability=replicated&replicas_timeout=x", "replicas_timeout must be seconds"),
+    ("redis://one?durability=replicated&replicas_timeout=x", "replicas_timeout must be from 10ms to 1h"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_named(url: str, why: str) -> None:
     with pytest.raises(InvalidOption) as refused:

@@ -1,14 +1,18 @@
 """What can be asked for over HTTP is what the app can do."""
 
+import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.declared import declared
 from tests.web.conftest import TOKEN, Served, served
-from toril import App, Flow, JobContext, PermanentError
+from toril import App, Fixed, Flow, JobContext, PermanentError, Retry
 from toril.clock import SYSTEM
+from toril.model import Backoff, Beat, HandlerDeclaration, Keep, RateLimit
 from toril.testing import drain
 from toril.web import Role, Tokens
 from toril.web.api import ENDPOINTS
@@ -18,6 +22,74 @@ async def ask(client: httpx.AsyncClient, method: str, path: str, body: Any = Non
     found = await client.request(method, path, **({} if body is None else {"json": body}))
     assert found.status_code in (200, 201), found.text
     return found.json()
+
+
+async def test_a_job_whose_name_looks_like_a_slip_is_refused(here: Served) -> None:
+    beat = Beat(worker="w", queues=["email"], slots=1, running=0, declares={"email": declared("greet")})
+    await here.app.store.beat(beat, ttl=600_000)
+    body = {"name": "gret", "attempts": 1}
+    async with here.client() as client:
+        refused = await client.post("/queues/email/jobs", json=body)
+        added = await ask(client, "POST", "/queues/email/jobs", {**body, "any_name": True})
+
+    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "name")
+    assert "did you mean 'greet'?" in refused.json()["error"]["message"]
+    assert added["added"]
+
+
+async def test_a_job_gets_what_the_workers_of_its_queue_declare(here: Served) -> None:
+    waits = Backoff(kind="fixed", delay=7000)
+    own = HandlerDeclaration(attempts=1, backoff=waits)
+    said = declared(
+        attempts=3, backoff=waits, keep_failed=Keep(9), subject="tenant", handlers={"greet": None, "charge": own}
+    )
+    async with here.client() as client:
+        refused = await client.post("/queues/email/jobs", json={"name": "greet"})
+        beat = Beat(worker="w", queues=["email"], slots=1, running=0, declares={"email": said})
+        await here.app.store.beat(beat, ttl=600_000)
+        bodies: list[dict[str, Any]] = [
+            {"name": "greet", "data": {"tenant": "acme"}}, {"name": "charge", "data": {"tenant": "acme"}},
+            {"name": "greet", "data": {"tenant": "acme"}, "attempts": 8},
+        ]  # fmt: skip
+        ids = [(await ask(client, "POST", "/queues/email/jobs", body))["id"] for body in bodies]
+        schedule = {"job": "charge", "every": 60, "data": {"tenant": "acme"}}
+        await ask(client, "PUT", "/queues/email/schedules/daily", schedule)
+        no_subject = await client.post("/queues/email/jobs", json={"name": "greet", "data": {}})
+
+    assert (refused.status_code, refused.json()["error"]["field"]) == (422, "attempts")
+    assert "no living worker declares" in refused.json()["error"]["message"]
+    jobs = await here.app.store.jobs("email", ids)
+    assert [job and (job.max_attempts, job.backoff, job.keep_failed, job.subject) for job in jobs] == [
+        (3, waits, Keep(9), "acme"), (1, waits, Keep(9), "acme"), (8, waits, Keep(9), "acme"),
+    ]  # fmt: skip
+    look = await here.app.store.schedules.get("email", "daily")
+    assert look.view is not None
+    assert (look.view.schedule.job.attempts, look.view.schedule.job.subject) == (1, "acme")
+    assert (no_subject.status_code, "subject" in no_subject.json()["error"]["message"]) == (422, True)
+
+
+async def test_a_queue_tells_what_is_declared_and_what_is_set(here: Served) -> None:
+    async with here.client() as client:
+        alone = await ask(client, "GET", "/queues/email")
+        said = declared("greet", concurrency=10, rate=RateLimit(50, per=1), timeout=5000, keep_failed=Keep(age=60))
+        newer = replace(said, concurrency=20, handlers={"greet": None, "wave": None})
+        for worker, what in (("old", said), ("new", newer)):
+            beat = Beat(worker=worker, queues=["email"], slots=1, running=0, declares={"email": what})
+            await here.app.store.beat(beat, ttl=600_000, now=(await here.app.store.health()).now + (worker == "new"))
+        await ask(client, "PUT", "/queues/email/limits", {"rate": {"max": 5, "per": "10s"}})
+        found = await ask(client, "GET", "/queues/email")
+        (listed,) = (await ask(client, "GET", "/queues"))["items"]
+
+    assert (alone["declared"], alone["limits"]) == (None, {"concurrency": None, "rate": None})
+    assert found == listed
+    assert found["limits"] == {"concurrency": None, "rate": {"max": 5, "per": 10.0, "window": "sliding"}}
+    code = found["declared"]
+    assert (code["workers"], code["slots"], code["concurrency"]) == (2, 30, 20)
+    assert code["differs"] == ["concurrency", "handlers"]
+    assert code["rate"] == {"max": 50, "per": 1.0, "window": "sliding"}
+    assert (code["max_attempts"], code["timeout_ms"], code["lease_ms"]) == (5, 5000, 30_000)
+    assert (code["keep_failed"], code["handlers"]) == ({"count": None, "age_ms": 60_000}, ["greet", "wave"])
+    assert code["backoff"] == {"kind": "exponential", "delay_ms": 1000, "cap_ms": None, "jitter": 0.0, "strategy": None}
 
 
 async def test_a_job_is_added_looked_at_changed_and_removed(here: Served) -> None:
@@ -45,6 +117,27 @@ async def test_a_job_is_added_looked_at_changed_and_removed(here: Served) -> Non
     assert gone.status_code == 404
 
 
+async def test_a_duration_may_be_sent_as_a_text(here: Served) -> None:
+    async with here.client() as client:
+        body = {"name": "greet", "delay": "10m", "timeout": "30s", "expires": "1h", "attempts": 1}
+        added = await ask(client, "POST", "/queues/email/jobs", body)
+        rate = await ask(client, "PUT", "/queues/email/limits", {"rate": {"max": 5, "per": "10m"}})
+        schedule = await ask(client, "PUT", "/queues/email/schedules/often", {"job": "greet", "every": "5m"})
+        odd = [
+            (await client.post("/queues/email/jobs", json={"name": "greet", "attempts": 1, "delay": delay})).json()
+            for delay in ("soon", "5", "-1s")
+        ]
+    job = await here.app.queue("email").job(added["id"])
+
+    assert job is not None
+    assert job.record is not None
+    assert (job.record.delay, job.record.timeout) == (600, 30)
+    assert rate["limits"]["rate"]["per"] == 600
+    assert schedule["every_ms"] == 300_000
+    assert {each["error"]["field"] for each in odd} == {"delay"}
+    assert 'a duration is a number of seconds, or a text such as "90s", "10m" or "2h"' in odd[0]["error"]["message"]
+
+
 async def test_an_id_with_any_signs_in_it_can_be_asked_for(here: Served) -> None:
     odd = "a/b c?d#e%2F&ü"
     await here.app.queue("email").add("x", job_id=odd)
@@ -52,7 +145,7 @@ async def test_an_id_with_any_signs_in_it_can_be_asked_for(here: Served) -> None
         found = await ask(client, "GET", "/queues/email/jobs/a%2Fb%20c%3Fd%23e%252F&%C3%BC")
         cancelled = await ask(client, "POST", "/queues/email/jobs/a%2Fb%20c%3Fd%23e%252F&%C3%BC/cancel", {})
 
-    assert (found["id"], cancelled["cancelled"]) == (odd, True)
+    assert (found["id"], cancelled["outcome"]) == (odd, "cancelled")
 
 
 async def test_a_failed_job_is_retried_or_replayed() -> None:
@@ -81,7 +174,7 @@ async def test_a_failed_job_is_retried_or_replayed() -> None:
     assert (letter["job_id"], letter["data"]) == (other.id, {"user": 7, "token": "***"})
     assert runs["items"][0]["text"] == "no such user"
     assert replayed == {"done": 1, "refused": [], "invalid": {}, "cursor": None}
-    assert (again["data"], again["attempts"]) == ({"user": 8}, 2)
+    assert (again["data"], again["max_attempts"]) == ({"user": 8}, 2)
     assert nothing["done"] == 0
     assert both.status_code == 422
 
@@ -134,10 +227,11 @@ async def test_a_queue_is_seen_in_figures(here: Served) -> None:
         wrong = await client.get("/queues/email/metrics?range=2h")
 
     assert (found["counts"]["waiting"], found["failure_rate"], found["workers"]) == (1, 0.0, 0)
-    assert [(series["id"], len(series["data"])) for series in found["charts"]] == [("Completed", 240), ("Failed", 240)]
+    charts = [(series["id"], len(series["data"])) for series in found["charts"]]
+    assert charts == [("Completed", 240), ("Failed", 240), ("Cancelled", 240)]
     assert set(found["charts"][0]["data"][0]) == {"x", "y"}
     lines = {name: [len(line) for line in lines] for name, lines in found["series"].items()}
-    assert lines == {"completed": [240], "failed": [240], "wait": [240] * 3, "run": [240] * 3}
+    assert lines == {"completed": [240], "failed": [240], "cancelled": [240], "wait": [240] * 3, "run": [240] * 3}
     assert (found["step"], found["start"]) == (42 * 60, found["charts"][0]["data"][0]["x"])
     assert wrong.status_code == 422
 
@@ -183,7 +277,7 @@ async def test_a_store_is_looked_over(here: Served) -> None:
 
 
 async def test_a_large_store_is_looked_over_and_mended_in_parts(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toril.web.api.doctor.SOON", -1.0)  # so each look is a part
+    monkeypatch.setattr("toril.web.api.doctor.SOON", 0.0)  # so each look is a part
     store: Any = here.app.store
     for number in range(3):
         await here.app.queue("email").add("x", job_id=f"lost-{number}")
@@ -366,3 +460,101 @@ async def test_the_bytes_of_a_queue_are_estimated(here: Served) -> None:
     assert 50_000 <= found["bytes"] <= 100_000
     assert (found["jobs"], found["sampled"]) == (1, 1)
     assert unknown.status_code == 404
+
+
+async def test_a_dead_letter_is_a_job_to_whoever_knows_its_id(here: Served) -> None:
+    secret = "password=hunter2"
+
+    async def talk(ctx: JobContext[Any]) -> None:
+        await ctx.log(f"try {ctx.attempt}, {secret}")
+        await ctx.update_progress({"done": 1, "token": "t"})
+        raise ValueError(f"bad try {ctx.attempt}, {secret}")
+
+    queue = here.app.queue("talks", {"talk": talk}, retry=Retry(2, Fixed(0)))
+    job = await queue.add("talk", {"n": 1})
+    await drain(here.app)
+    one = f"/queues/talks/jobs/{job.id}"
+    async with here.client() as client:
+        letter = await ask(client, "GET", f"/dead-letters/talks%2F{job.id}")
+        logs = await ask(client, "GET", f"/dead-letters/talks%2F{job.id}/logs?limit=1")
+        found = await ask(client, "GET", one)
+        lines = await ask(client, "GET", one + "/logs")
+        why = await ask(client, "GET", one + "/why")
+        flow = await ask(client, "GET", one + "/flow")
+        retried = await ask(client, "POST", one + "/retry")
+        await drain(here.app)
+        many = await ask(client, "POST", "/queues/talks/retry", {"ids": [job.id, "nobody"]})
+        await drain(here.app)
+        failed = await ask(client, "POST", "/queues/talks/retry-failed")
+        await drain(here.app)
+        cancelled = await client.post(one + "/cancel", json={})
+        removed = await ask(client, "DELETE", one)
+        gone = await client.get(one)
+
+    assert [(each["attempt"], each["error_kind"]) for each in letter["errors"]] == [
+        (1, "ValueError"),
+        (2, "ValueError"),
+    ]
+    assert letter["errors"][0]["error"].startswith("bad try 1, password=***")
+    assert "hunter2" not in json.dumps([letter, logs, found, lines, why])
+    assert letter["progress"] == {"done": 1, "token": "***"}
+    assert logs["items"] == ["try 1, password=***"]
+    assert logs["cursor"] is not None
+    assert (found["state"], found["dead_letter"], found["errors"]) == ("failed", letter["id"], letter["errors"])
+    assert len(lines["items"]) == 2
+    assert (why["reason"], flow["dead_letter"]) == ("dead_letter", letter["id"])
+    assert (retried["state"], retried["dead_letter"]) == ("waiting", None)
+    assert (many["done"], many["refused"]) == (1, [{"id": "nobody", "state": None}])
+    assert failed == {"retried": 1}
+    assert cancelled.status_code == 409
+    assert "is a dead letter and cannot be cancelled; retry it first" in cancelled.text
+    assert (removed["removed"], gone.status_code) == (True, 404)
+
+
+async def test_a_dead_parent_names_the_child_that_failed(here: Served) -> None:
+    async def child(ctx: JobContext[Any]) -> None:
+        raise PermanentError("no such file")
+
+    async def parent(ctx: JobContext[Any]) -> None: ...
+
+    queue = here.app.queue("flows", {"child": child, "parent": parent})
+    await here.app.flow(queue.new("parent", job_id="top"), [queue.new("child", job_id="bad")])
+    await drain(here.app)
+    async with here.client() as client:
+        top = await ask(client, "GET", "/dead-letters/flows%2Ftop")
+        bad = await ask(client, "GET", "/queues/flows/jobs/bad")
+
+    assert top["children"]["not_completed"] == [{"queue": "flows", "id": "bad", "name": "child", "state": "failed"}]
+    assert (top["children"]["failed"], bad["parent"]) == (1, {"queue": "flows", "id": "top"})
+
+
+async def test_where_a_running_job_is_is_asked_of_its_worker() -> None:
+    begun = asyncio.Event()
+
+    async def stays(ctx: JobContext[Any]) -> None:
+        begun.set()
+        await ctx.signal.wait()
+
+    access = Tokens({TOKEN: Role.OPERATE, "reader" * 4: Role.READ})
+    async with served(access=access) as here, here.client() as client:
+        client.headers["authorization"] = f"Bearer {TOKEN}"
+        queue = here.app.queue("slow", {"stays": stays})
+        waits = await queue.add("stays", delay=900)
+        work = asyncio.create_task(here.app.run(grace=0.1, signals="leave"))
+        job = await queue.add("stays")
+        await begun.wait()
+        found = await ask(client, "POST", f"/queues/slow/jobs/{job.id}/stack")
+        refused = await client.post(f"/queues/slow/jobs/{waits.id}/stack")
+        read_only = {"authorization": f"Bearer {'reader' * 4}"}
+        forbidden = await client.post(f"/queues/slow/jobs/{job.id}/stack", headers=read_only)
+        notes = (await here.app.store.notes()).items
+        here.app.stop()
+        await work
+
+    own = [line["text"] for line in found["lines"] if not line["kind"]]
+    assert [text.strip() for text in own if "await" in text] == ["await ctx.signal.wait()"]
+    assert any("frames in toril" in line["text"] for line in found["lines"])
+    assert (found["worker"].startswith("worker-"), found["silent"]) == (True, 0)
+    assert (refused.status_code, forbidden.status_code) == (409, 403)
+    assert "does not run" in refused.json()["error"]["message"]
+    assert [note.action for note in notes] == ["job stack", "job stack"]

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -11,11 +12,13 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from tests.declared import declared
 from tests.servers import RedisServer
 from tests.web.conftest import TOKEN, Served, served
 from toril import App
 from toril.clock import SYSTEM
 from toril.errors import EngineUnavailable
+from toril.model import KEEP_ALL, Beat, Claim, Failed, Failure, NewJob, RateLimit, Settlement
 from toril.moving import Mover
 from toril.web import Asked, Basic, Role, Tokens, site
 from toril.web.live import Seen
@@ -321,11 +324,77 @@ async def test_pages_show_what_another_store_remembered_of_jobs_that_never_start
             async with browser(here) as client:
                 pages = [
                     await client.get(path)
-                    for path in ("/schedules", "/queues/email?state=failed", f"/queues/email/jobs/{job.id}")
+                    for path in ("/schedules", "/queues/email?state=cancelled", f"/queues/email/jobs/{job.id}")
                 ]
 
         assert [page.status_code for page in pages] == [200] * 3
         assert "nightly" in pages[0].text
-        assert all("cancelled" in page.text.casefold() for page in pages[1:])
+        assert "greet" in pages[1].text
+        assert "Cancelled, not kept" in pages[2].text
     finally:
         server.stop()
+
+
+async def test_a_queue_shows_what_the_code_declares_and_what_is_set_over_it(here: Served) -> None:
+    said = declared("greet", concurrency=10, rate=RateLimit(50, per=1), timeout=5000)
+    beat = Beat(worker="w1", queues=["email"], slots=10, running=0, declares={"email": said})
+    async with browser(here) as client:
+        nobody = (await client.get("/queues/email")).text
+        await here.app.store.beat(beat, ttl=600_000)
+        code = (await client.get("/queues/email")).text
+        await here.app.queue("email").set_rate_limit(RateLimit(5, per=10))
+        await here.app.queue("email").set_concurrency(4)
+        newer = replace(beat, worker="w2", declares={"email": replace(said, rate=None)})
+        await here.app.store.beat(newer, ttl=600_000, now=(await here.app.store.health()).now + 1)
+        over = (await client.get("/queues/email")).text
+
+    def facts(page: str) -> dict[str, str]:
+        found = re.findall(r"<div><dt>([^<]*)</dt><dd>(.*?)</dd></div>", page)
+        return {name: re.sub("<[^>]*>", "", value).replace("\u00a0", " ") for name, value in found}
+
+    assert (facts(nobody)["At once"], facts(nobody)["Rate"]) == ("any", "any")
+    assert "No living worker tells what the code has" in nobody
+    assert (facts(code)["At once"], facts(code)["Rate"]) == ("10 in each worker", "50 in 1 s in the code")
+    assert (facts(code)["Retries"], facts(code)["Timeout"]) == ("5 attempts exponential from 1 s", "5 s")
+    text = code.replace("\u00a0", " ")
+    assert "as the code has it: 10 at once in each worker (10 slots in 1 worker), 50 starts in 1 s." in text
+    assert 'placeholder="50"' in code
+    assert "declare different values" not in code
+    assert facts(over)["At once"] == "4 set here, 10 in each worker in the code"
+    assert facts(over)["Rate"] == "5 in 10 s set here"
+    assert "Its workers declare different values for the rate." in over
+
+
+async def test_cancelled_jobs_have_a_tab_and_a_look_of_their_own(here: Served) -> None:
+    email = here.app.queue("email")
+    await email.add("stays", keep_failed=9, job_id="stays")
+    await email.add("goes", job_id="goes")
+    async with browser(here) as client:
+        for each in ("stays", "goes"):
+            await here.app.store.cancel("email", [each], reason="not wanted")
+        await here.app.store.add("email", [NewJob(name="bad", id="bad", keep_failed=KEEP_ALL)])
+        claim = Claim(want=1, token="t", lease=30_000, worker="w")
+        (bad,) = (await here.app.store.exchange("email", [], claim)).jobs
+        failed = [Settlement(bad.lease, Failed(Failure("it broke", "E")))]
+        await here.app.store.exchange("email", failed, replace(claim, want=0, token="u"))
+        pages = {
+            name: (await client.get(path)).text
+            for name, path in {
+                "overview": "/", "first": "/queues/email", "cancelled": "/queues/email?state=cancelled",
+                "kept": "/queues/email/jobs/stays", "gone": "/queues/email/jobs/goes",
+                "other": "/queues/sync",
+            }.items()
+        }  # fmt: skip
+
+    assert 'id="n-tab-cancelled"' not in pages["other"]
+    assert re.search(r'id="n-tab-failed">1<.*id="n-tab-cancelled">2<', pages["first"], re.DOTALL)
+    rows = {name: re.findall(r'<tr data-id="([^"]*)"', page) for name, page in pages.items()}
+    assert rows["first"] == ["bad"]
+    assert {*rows["cancelled"]} == {"stays", "goes"}
+    assert 'data-all="1"' in pages["first"], "one can be retried"
+    assert re.search(r's-cancelled tag"><i class="i-cancelled"></i>\s*Cancelled ', pages["kept"])
+    assert 's-cancelled tag"><i class="i-cancelled"></i>Cancelled, not kept' in pages["gone"]
+    assert not any(
+        "s-failed" in re.sub(r"<nav.*?</nav>", "", pages[name], flags=re.DOTALL) for name in ("kept", "gone")
+    )
+    assert re.search(r'id="n-failed">1<.*2 cancelled</small>', pages["overview"], re.DOTALL)

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.web.conftest import TOKEN, Served, served
 from toril import App
-from toril.model import Claim, Completed, Failed, Failure, NewJob, Retried, Settlement
+from toril.model import Cancelled, Claim, Completed, Failed, Failure, NewJob, Retried, Settlement
 from toril.web import Role, Tokens, prometheus
 
 Samples = dict[tuple[str, ...], float]
@@ -76,7 +76,9 @@ async def test_prometheus_reads_what_was_tried_again_and_what_stalled(here: Serv
 
 @pytest.mark.covers("R240")
 async def test_prometheus_reads_what_happened(here: Served) -> None:
-    await ended(here.app, {"a": Completed(), "b": Failed(Failure("no", "E")), "c": Completed()})
+    await ended(here.app, {"a": Completed(), "b": Failed(Failure("no", "E")), "c": Completed(), "d": Cancelled("no")})
+    unwanted = await here.app.queue("email").add("e")
+    await unwanted.cancel("not wanted")
     await here.app.queue("email").add("x")
     await here.app.queue("sync").pause()
 
@@ -84,9 +86,11 @@ async def test_prometheus_reads_what_happened(here: Served) -> None:
 
     assert found["toril_jobs_total", "email", "completed"] == 2
     assert found["toril_jobs_total", "email", "failed"] == 1
-    assert found["toril_job_failures_total", "email", "b"] == 1
-    assert found["toril_job_run_seconds_count", "email"] == found["toril_job_wait_seconds_count", "email"] == 3
-    assert found["toril_job_run_seconds_bucket", "email", "+Inf"] == 3
+    assert found["toril_jobs_total", "email", "cancelled"] == 2
+    failures = {key[1:]: count for key, count in found.items() if key[0] == "toril_job_failures_total"}
+    assert failures == {("email", "b"): 1}
+    assert found["toril_job_run_seconds_count", "email"] == found["toril_job_wait_seconds_count", "email"] == 4
+    assert found["toril_job_run_seconds_bucket", "email", "+Inf"] == 4
     assert found["toril_queue_jobs", "email", "waiting"] == 1
     assert (found["toril_queue_paused", "email"], found["toril_queue_paused", "sync"]) == (0, 1)
     assert found["toril_queue_oldest_seconds", "sync"] == 0

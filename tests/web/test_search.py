@@ -18,6 +18,24 @@ async def breaks(ctx: JobContext[Any]) -> None:
     raise PermanentError(f"no user {ctx.data['n']}")
 
 
+async def test_jobs_are_cancelled_by_what_they_have_in_common(here: Served) -> None:
+    queue = here.app.queue("email")
+    await queue.add_many([("greet", {"org": n % 2}) for n in range(30)])
+    async with here.client() as client:
+        counted = await ask(client, "GET", "/queues/email/count?state=waiting&key=org=1")
+        meant = {"state": "waiting", "key": "org=1", "asked_at": counted["asked_at"], "limit": 10, "reason": "gone"}
+        first = await ask(client, "POST", "/queues/email/cancel", meant)
+        second = await ask(client, "POST", "/queues/email/cancel", {**meant, "cursor": first["cursor"]})
+        ended = await client.post("/queues/email/cancel", json={"state": "failed"})
+        running = await ask(client, "POST", "/queues/email/cancel", {"state": "active"})
+
+    assert (counted["count"], first["done"], second["done"], second["cursor"]) == (15, 10, 5, None)
+    assert (ended.status_code, ended.json()["error"]["field"]) == (422, "state")
+    assert running["done"] == 0
+    assert (await queue.counts()).waiting == 15
+    assert {run.text for run in (await queue.runs("cancelled")).items} == {"gone"}
+
+
 @pytest.mark.covers("B104")
 async def test_all_that_match_are_counted_then_acted_upon_as_of_the_asking(here: Served) -> None:
     queue = here.app.queue("kept", {"breaks": breaks}, keep_failed=True)

@@ -9,7 +9,7 @@ import time
 from typing import Any
 from urllib.error import URLError
 
-from toril import PermanentError, Snooze, SyncJobContext
+from toril import App, PermanentError, Snooze, SyncJobContext, UsageError
 
 
 def whoami(ctx: SyncJobContext[None]) -> int:
@@ -35,6 +35,14 @@ def total(ctx: SyncJobContext[None]) -> list[Any]:
     return [ctx.has_children(), sorted(ctx.children_values().values()), ctx.failed_children()]
 
 
+def in_order(ctx: SyncJobContext[None]) -> list[Any]:
+    try:
+        ctx.children(talk)
+    except UsageError as error:
+        return [*ctx.children(talking), str(error)]
+    raise AssertionError("a function alone says nothing of its names")
+
+
 def refuse(ctx: SyncJobContext[None]) -> None:
     raise PermanentError("never")
 
@@ -42,7 +50,7 @@ def refuse(ctx: SyncJobContext[None]) -> None:
 def later(ctx: SyncJobContext[None]) -> str:
     if ctx.last_checkpoint is None:
         ctx.checkpoint("slept")
-        raise Snooze(0.01)
+        raise Snooze("10ms")
     return "rested"
 
 
@@ -108,3 +116,6 @@ def misbehave(ctx: SyncJobContext[str]) -> Any:
             return object()
         case _:
             return os.getpid()
+
+
+talking = App("memory://").queue("talks", [talk]).task(talk)

@@ -6,17 +6,30 @@ from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
 
-__all__ = ["planted"]
+__all__ = ["copied", "planted"]
 
 
 def planted(name: str, right: str, wrong: str) -> ModuleType:
     """The module of this name with one line of its source replaced. A bug that cannot be planted is an error."""
+    source = _source(name)
+    assert source.count(right) == 1, f"{name} has {source.count(right)} places that read {right!r}, not one"
+    return _made(name, source.replace(right, wrong))
+
+
+def copied(name: str) -> ModuleType:
+    """The module of this name once more, to have other constants."""
+    return _made(name, _source(name))
+
+
+def _source(name: str) -> str:
     original = import_module(name)
     assert original.__file__ is not None
-    source = Path(original.__file__).read_text("utf-8")
-    assert source.count(right) == 1, f"{name} has {source.count(right)} places that read {right!r}, not one"
+    return Path(original.__file__).read_text("utf-8")
+
+
+def _made(name: str, source: str) -> ModuleType:
     module = ModuleType(name)
-    module.__file__ = original.__file__
+    module.__file__ = import_module(name).__file__ or ""
     with patch.dict(sys.modules, {name: module}):  # where dataclasses look for the names in annotations
-        exec(compile(source.replace(right, wrong), original.__file__, "exec"), module.__dict__)  # noqa: S102 - our own
+        exec(compile(source, module.__file__, "exec"), module.__dict__)  # noqa: S102 - our own
     return module

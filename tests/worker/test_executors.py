@@ -43,7 +43,7 @@ async def test_a_plain_function_that_hears_of_its_cancellation_ends_as_cancelled
         job = await queue.add("wait", result_ttl=60)
         await line_of(queue, job.id)
 
-        assert await job.cancel("changed my mind") is False
+        assert await job.cancel("changed my mind") == "requested"
         with pytest.raises(JobCancelled, match="changed my mind"):
             await job.result(30)
 

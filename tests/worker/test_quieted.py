@@ -54,7 +54,7 @@ async def test_the_spare_process_is_started_where_the_only_idle_one_is_quiet(mon
     supervisor._suspects_wait(1)
     assert child.said == [{"look": True}]  # it is idle, and told
     child.said.clear()
-    process = Process([], connect("memory://"), clock, Events(), Hooks(), name="w", version="1", under=child)
+    process = Process([], connect("memory://"), clock, Events(), Hooks(), name="w", owner="a", version="1", under=child)
     process._ordered(Order.QUIET)
     async for message in child.listen():
         supervisor._hear(child, message)

@@ -3,8 +3,11 @@
 import asyncio
 import logging
 import os
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +15,10 @@ from typing import Any
 import pytest
 
 from tests.worker.conftest import Timed
-from toril import App, InvalidOption, JobContext, NotFound, Queue, State, UsageError, only_if
-from toril.model import Origin, moment, ms_of
-from toril.testing import memory
+from toril import App, Dedup, InvalidName, InvalidOption, JobContext, NotFound, Queue, State, UsageError, only_if
+from toril.engine import Store
+from toril.model import moment, ms_of
+from toril.testing import Memory, memory
 
 MINUTE = 60_000
 
@@ -152,6 +156,116 @@ async def test_a_program_leaves_schedules_of_queues_alone_that_it_does_not_work(
         assert (await reports.schedules.list()).items == (), "who works the queue has its say"
 
 
+@contextmanager
+def beside(app: App, test: Memory, store: Store) -> Iterator[Callable[[], Awaitable[None]]]:
+    """Another app on the same store: what boots a worker of it, which runs until there is nothing left to do."""
+
+    async def boot() -> None:
+        await app.open()  # and never closed: the store is the first app's
+        assert await app.run(burst=True, signals="leave") == 0
+
+    with app.using(store, test.clock):
+        yield boot
+
+
+async def test_apps_that_work_one_queue_leave_each_others_schedules_alone(timed: Timed) -> None:
+    reports, bills = App("memory://", name="reports"), App("memory://", name="bills")
+    queue, theirs = reports.queue("q", [nothing]), bills.queue("q", [nothing])
+    queue.schedule("nightly", nothing, {"v": 1}, cron="30 2 * * *")
+    queue.schedule("weekly", nothing, {"v": 1}, cron="30 2 * * 1")
+    theirs.schedule("monthly", nothing, {"v": 2}, cron="30 2 1 * *")
+
+    async def found() -> dict[str, str | None]:
+        return {each.id: each.owner for each in (await queue.schedules.list()).items}
+
+    async with timed(reports) as test:
+        with beside(bills, test, reports.store) as boot_bills:
+            await queue.schedules.put("made", nothing, {"v": 3}, every=3600)
+            await test.drain()
+            await boot_bills()
+            await test.drain()
+            both = {"nightly": "reports", "weekly": "reports", "monthly": "bills", "made": None}
+            assert await found() == both
+
+            del queue.declared["weekly"]
+            await boot_bills()
+            assert await found() == both
+            await test.drain()
+            assert await found() == {"nightly": "reports", "monthly": "bills", "made": None}
+
+
+async def test_a_schedule_that_two_apps_declare_belongs_to_the_last_that_booted(
+    timed: Timed, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = App("memory://", name="first"), App("memory://", name="second")
+    queue, theirs = first.queue("q", [nothing]), second.queue("q", [nothing])
+    queue.schedule("nightly", nothing, {"v": 1}, cron="30 2 * * *")
+    theirs.schedule("nightly", nothing, {"v": 2}, cron="30 2 * * *")
+    caplog.set_level(logging.WARNING, "toril")
+
+    async with timed(first) as test:
+        await test.drain()
+        assert caplog.messages == []
+        with beside(second, test, first.store) as boot_second:
+            await boot_second()
+        (view,) = (await queue.schedules.list()).items
+
+    assert (view.owner, view.data) == ("second", {"v": 2})
+    assert caplog.messages == [
+        "schedule nightly of queue q was declared by app first, and is now by app second; "
+        "if both declare it, give one of them another id"
+    ]
+
+
+def test_an_app_is_named_after_the_module_that_makes_it(tmp_path: Path) -> None:
+    (tmp_path / "billing.py").write_text("from toril import App\napp = App('memory://')\nprint(app.name)\n")
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__main__.py").write_text("import shop.jobs\nfrom toril import App\nprint(App().name)\n")
+    (tmp_path / "shop" / "jobs.py").write_text("from toril import App\nprint(App().name)\n")
+
+    def said(*command: str) -> list[str]:
+        done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert App("memory://").name == "tests.worker.test_schedules"
+    assert App("memory://", name="Billing, EU").name == "Billing, EU"
+    assert said("billing.py") == said("-c", "import billing") == said("-m", "billing") == ["billing"]
+    assert said("-m", "shop") == ["shop.jobs", "shop"]
+    assert said("-c", "from toril import App; print(App().name)") == ["__main__"]
+    for name in ("", "a\nb", 7, "x" * 257):
+        with pytest.raises(InvalidName, match="an app's name"):
+            App("memory://", name=name)  # type: ignore[arg-type]
+
+
+async def test_what_every_boot_adds_runs_once_if_its_key_or_its_schedule_says_so(timed: Timed) -> None:
+    app = App("memory://")
+    ran: list[str] = []
+
+    async def note(ctx: JobContext[str]) -> None:
+        ran.append(ctx.data)
+
+    queue = app.queue("q", [note])
+    queue.schedule("backfill", note, "scheduled", every=60, limit=1)
+
+    @app.on_start
+    async def add() -> None:
+        await queue.add(note, "by id", job_id="warm-up")
+        await queue.add(note, "by key", dedup=Dedup("warm-up", ttl=3600))
+
+    async with timed(app) as test:
+        for _ in range(3):
+            await test.drain()  # a boot
+            await test.after(600)
+        once = Counter(ran)
+        await test.after(3600)
+        await test.drain()
+
+    assert (once["scheduled"], once["by key"]) == (1, 1)
+    assert once["by id"] > 1, "an id is free again once its job has ended"
+    assert Counter(ran)["by key"] == 2
+    assert Counter(ran)["scheduled"] == 1
+
+
 @pytest.mark.covers("X14", "X15")
 async def test_schedules_are_made_and_removed_at_run_time_even_by_their_own_job(timed: Timed) -> None:
     app = App("memory://")
@@ -166,7 +280,7 @@ async def test_schedules_are_made_and_removed_at_run_time_even_by_their_own_job(
     async with timed(app) as test:
         for tenant in (1, 2):
             view = await queue.schedules.put(f"tenant-{tenant}", poll, {"tenant": tenant}, every=5, min_interval=60)
-            assert (view.every, view.origin) == (60, Origin.API)
+            assert (view.every, view.owner) == (60, None)
         await test.drain()
         await test.after(60)
         await test.drain()
@@ -384,8 +498,8 @@ async def test_a_run_that_vanished_is_followed_by_the_next() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({}, "either every or cron"),
-        ({"every": 60, "cron": "* * * * *"}, "either every or cron"),
+        ({}, "schedule 's' does not say when it runs: give every or cron"),
+        ({"every": 60, "cron": "* * * * *"}, "schedule 's' has both every and cron: give one of them"),
         ({"every": 0.01}, "every must be from 0.1 s"),
         ({"cron": "* * *"}, "five fields"),
         ({"cron": "* * * * *", "tz": "Mars/Base"}, "time zone"),

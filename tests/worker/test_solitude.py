@@ -88,3 +88,34 @@ async def test_what_has_stalled_is_taken_back_and_run_although_every_event_is_lo
         assert (await app.store.exchange("q", [], claim)).jobs
         async with working(app), asyncio.timeout(30):
             await done.wait()
+
+
+@pytest.mark.covers("F117", "G6")
+@pytest.mark.parametrize("burst", [True, False])
+async def test_without_spare_processes_suspects_run_one_by_one_and_others_after_them(app: App, *, burst: bool) -> None:
+    """The bound that is documented for `app.run()` and `--burst`."""
+    started: list[tuple[str, int]] = []
+    running, done = 0, asyncio.Event()
+
+    async def work(ctx: JobContext[str]) -> None:
+        nonlocal running
+        running += 1
+        started.append((ctx.data, running))
+        await asyncio.sleep(0.05)
+        running -= 1
+        if len(started) == 7 and not running:
+            done.set()
+
+    queue = app.queue("q", {"n": work}, concurrency=10)
+    async with app:
+        await queue.add_many([("n", "suspect")] * 4)
+        claim = Claim(want=4, token="dead", lease=30_000, worker="dead")
+        leases = [job.lease for job in (await app.store.exchange("q", [], claim)).jobs]
+        assert len((await app.store.recover("q", dead=leases, cause="a crash")).returned) == 4
+        await queue.add_many([("n", "fresh")] * 3)
+
+        async with working(app, burst=burst), asyncio.timeout(30):
+            await done.wait()
+
+    assert started[:4] == [("suspect", 1)] * 4
+    assert started[4:] == [("fresh", 1), ("fresh", 2), ("fresh", 3)]

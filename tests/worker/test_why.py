@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from tests.declared import declared
 from tests.worker.conftest import Timed
 from toril import App, Breaker, GroupLimits, InvalidOption, JobContext, NotFound, RateLimit, TransientError
-from toril.model import Claim
+from toril.model import Beat, Claim, Limits
 from toril.testing import Memory
 
 
@@ -190,6 +191,69 @@ async def test_no_worker(timed: Timed) -> None:
     assert (answer.reason, answer.sentence) == ("no_worker", "No worker of Toril serves queue q.")
 
 
+async def test_no_living_worker_has_a_handler(timed: Timed) -> None:
+    async with stage(timed, unknown="release", concurrency=2) as (at, _):
+        held = await at.queue.add("hold")
+        await at.queue.pause()
+        later = await at.queue.add("unheard_of", delay=600)
+        await at.queue.resume()
+        released = await at.queue.add("unheard_of")
+        while await released.state() != "delayed":  # noqa: ASYNC110 - the worker is at it
+            await asyncio.sleep(0.001)
+
+        answers = [await at.queue.why(each.id) for each in (released, later, held)]
+
+    assert [answer.reason for answer in answers] == ["no_handler", "not_due", "running"]
+    said = answers[0]
+    assert said.sentence.startswith(
+        "No living worker of Toril has a handler for 'unheard_of' in queue q. It is offered "
+    )
+    assert said.facts["handlers"] == ["down", "fails", "hold", "limited"]
+
+
+async def test_a_waiting_job_that_no_living_worker_has_a_handler_for(timed: Timed) -> None:
+    async with stage(timed, concurrency=1) as (at, started):
+        await at.queue.add("hold")
+        await started.wait()
+        waiting = await at.queue.add("unheard_of")
+
+        answer = await at.queue.why(waiting.id)
+
+    assert answer.reason == "no_handler"
+    assert answer.sentence == "No living worker of Toril has a handler for 'unheard_of' in queue q."
+
+
+async def test_a_worker_that_says_nothing_of_its_handlers_may_have_any(timed: Timed) -> None:
+    app = App("memory://")
+    queue = app.queue("q")
+    async with timed(app):
+        job = await queue.add("unheard_of")
+        told = Beat(worker="w1", queues=["q"], slots=1, running=0, declares={"q": declared("n")})
+        await app.store.beat(told, ttl=60_000)
+        first = await queue.why(job.id)
+        await app.store.beat(Beat(worker="w2", queues=["q"], slots=1, running=0), ttl=60_000)
+        second = await queue.why(job.id)
+
+    assert [first.reason, second.reason] == ["no_handler", "next"]
+
+
+async def test_a_rate_that_only_the_code_of_the_workers_has_is_known(timed: Timed) -> None:
+    app = App("memory://")
+    queue = app.queue("q")  # as in a program that does not have the code
+    limited = declared("n", rate=RateLimit(1, per=60))
+    async with timed(app):
+        await app.store.beat(Beat(worker="w", queues=["q"], slots=1, running=0, declares={"q": limited}), ttl=60_000)
+        await queue.add_many([("n", None)] * 2)
+        limits = Limits(rate=limited.rate)
+        claim = Claim(want=2, token="t", lease=30_000, worker="w", limits=limits)
+        (running,) = (await app.store.exchange("q", [], claim)).jobs
+        waiting = next(each.id for each in (await queue.jobs("waiting")).items if each.id != running.lease.id)
+
+        answer = await queue.why(waiting)
+
+    assert answer.reason == "rate"
+
+
 async def test_behind_others_and_next_in_line(timed: Timed) -> None:
     async with stage(timed) as (at, started):
         await at.queue.add("hold")
@@ -270,14 +334,18 @@ async def test_jobs_that_have_ended(timed: Timed) -> None:
         failed = await at.queue.add("fails", attempts=1)
         while await failed.state() != "failed":  # noqa: ASYNC110 - the worker is at it
             await asyncio.sleep(0.001)
-        gone = await at.queue.add("fails", attempts=1, keep_failed=False)
-        while await at.queue.job(gone.id) is not None:  # noqa: ASYNC110 - the worker is at it
+        dead = await at.queue.add("fails", attempts=1, keep_failed=False)
+        while await dead.state() != "failed":  # noqa: ASYNC110 - the worker is at it
             await asyncio.sleep(0.001)
+        answers = [await at.queue.why(each.id) for each in (failed, dead)]
+        await at.app.dead_letters.discard(f"q/{dead.id}")
+        answers.append(await at.queue.why(dead.id))
 
-        answers = [await at.queue.why(each.id) for each in (failed, gone)]
-
-        assert answers[0].sentence == "It failed 2027-01-15 08:00:00 UTC: no good"
-        assert answers[1].sentence == "It failed 2027-01-15 08:00:00 UTC and was not kept. The reason: no good"
+        assert [answer.sentence for answer in answers] == [
+            "It failed 2027-01-15 08:00:00 UTC: no good",
+            "It failed 2027-01-15 08:00:00 UTC after 1 of 1 attempts and is a dead letter: no good",
+            "It failed 2027-01-15 08:00:00 UTC and was not kept. The reason: no good",
+        ]
         with pytest.raises(NotFound, match="nothing is remembered"):
             await at.queue.why("never")
 

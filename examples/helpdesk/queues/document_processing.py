@@ -9,7 +9,7 @@ from helpdesk.queues.embedding import Batch, embed_batch
 from helpdesk.queues.embedding import queue as embedding
 from helpdesk.settings import seconds
 from helpdesk.tables import BATCH
-from toril import JobContext, Result
+from toril import FailedChild, JobContext, Result
 
 __all__ = ["finish_document", "process_document", "queue"]
 
@@ -37,12 +37,15 @@ async def process_document(ctx: JobContext[str]) -> Result:
 
 async def finish_document(ctx: JobContext[str]) -> Result:
     """Runs when all batches have ended, well or not."""
-    document, failed = ctx.data, await ctx.failed_children()
-    embedded = sum((await ctx.children_values()).values())
+    document, batches = ctx.data, await ctx.children(embed_batch, failed="include")
+    embedded = sum(batch for batch in batches if not isinstance(batch, FailedChild))
     missing = await database.run(documents.unfinished, document)
     if missing:
         await database.run(documents.end, document, "failed")
-        return Result(f"{document} is not searchable", warnings=[f"{job}: {why}" for job, why in failed.items()])
+        return Result(
+            f"{document} is not searchable",
+            warnings=[f"{batch.id}: {batch.reason}" for batch in batches if isinstance(batch, FailedChild)],
+        )
     await database.run(documents.end, document, "ready")
     return Result(f"{document} is searchable: {embedded} segments", counts={"segments": embedded})
 

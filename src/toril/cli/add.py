@@ -7,12 +7,16 @@ from typing import Any, BinaryIO, Final
 
 import click
 
-from toril import App, Job
+from toril import App, Job, UsageError
+from toril.cli.completing import job_names, queue_argument
+from toril.cli.endings import say
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import duration
+from toril.declaring import as_workers_declare
+from toril.operations import meant_name
 
 __all__ = ["add"]
 
@@ -20,11 +24,15 @@ _MOST: Final = 4 * 1024 * 1024  # bytes that are read; the payload itself has it
 
 
 @click.command()
-@click.argument("queue")
-@click.argument("job")
+@queue_argument
+@click.argument("job", shell_complete=job_names)
 @click.argument("data", required=False, metavar="[JSON|-|@FILE]")
 @click.option("--delay", type=duration, help="Do not start it before so long from now: 90, 10m, 2h.")
-@click.option("--priority", type=int, help="The lower, the sooner, from 1; jobs without one come first.")
+@click.option(
+    "--priority",
+    type=int,
+    help="From 1, the most urgent. Jobs without one run first, unless the queue has priority_first=True.",
+)
 @click.option("--lifo", is_flag=True, help="Put it in front of the others.")
 @click.option("--job-id", help="An id of your own; if there is one of that id, nothing is added.")
 @click.option("--attempts", type=int, help="How often it is tried.")
@@ -33,30 +41,44 @@ _MOST: Final = 4 * 1024 * 1024  # bytes that are read; the payload itself has it
 @click.option("--result-ttl", type=duration, help="How long its result is kept.")
 @click.option("--keep-completed", type=int, help="How many completed jobs the queue keeps.")
 @click.option("--keep-failed", type=int, help="How many failed jobs the queue keeps.")
+@click.option("--any-name", is_flag=True, help="Add it even if its name looks like a slip of the pen.")
 @click.option("--create", is_flag=True, help="Make the queue, and the store, if there is none of that name yet.")
 @store_options
 @json_option
 def add(
-    *, queue: str, job: str, data: str | None, create: bool, place: Place, as_json: bool, **options: Any
+    *, queue: str, job: str, data: str | None, any_name: bool, create: bool, place: Place, as_json: bool,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Add JOB to QUEUE, with its payload as JSON; `-` reads it from the input, `@FILE` from a file.
 
-    The queue has to be there, as a slip of the pen would make one that nobody works; `--create` makes it.
+    The queue has to be there, as a slip of the pen would make one that nobody works; `--create` makes it. Nor is a job
+    added for which no living worker has a handler, and whose name is almost that of one that they have. What is not
+    said, such as --attempts, is as the living workers of the queue declare it.
     """
     payload = _payload(data)
     given = {name: value for name, value in options.items() if value is not None and value is not False}
 
-    async def put(app: App) -> Job[Any]:
+    async def put(app: App) -> tuple[Job[Any], int | None]:
         found = app.queue(queue) if create else await declared(app, queue, hint=" (--create makes it)")
-        return await found.add(job, payload, **given)
+        near = None if any_name else await meant_name(app.store, queue, job)
+        if near is not None:
+            raise UsageError(
+                f"no living worker has a handler for {job!r} in queue {queue!r}; did you mean {near!r}? "
+                "(--any-name adds it all the same)"
+            )
+        known = await as_workers_declare(found)
+        supposed = found.options.retry.attempts if known is None and "attempts" not in given else None
+        return await (known or found).add(job, payload, **given), supposed
 
-    added = on_store(place, put, missing="create" if create else "refuse")
+    added, supposed = on_store(place, put, missing="refuse" if place.app is None and not create else "create")
     if as_json:
         click.echo(on_a_line({"queue": queue, "id": added.id, "name": added.name, "added": added.added}))
     elif added.added:
         click.echo(plain(f"Added job {added.id} ({added.name}) to {queue}."))
     else:
         click.echo(plain(f"Job {added.id} was in {queue} already; nothing was added."))
+    if added.added and supposed is not None:
+        say(f"No living worker declares {queue}: the job has {supposed} attempts; --attempts would say otherwise.")
 
 
 def _payload(given: str | None) -> Any:

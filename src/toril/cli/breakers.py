@@ -8,7 +8,7 @@ from toril import App
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import Column, Lines, json_option, show
-from toril.cli.place import Place, on_store, store_options
+from toril.cli.place import Place, on_store, refuse_early_options, store_options
 from toril.cli.times import age, ahead, duration
 from toril.documents import of_circuit
 from toril.records import CircuitRecord
@@ -27,6 +27,7 @@ _COLUMNS: Final = [
 def breakers(ctx: click.Context, *, place: Place, as_json: bool) -> None:
     """List the circuit breakers that are not at rest; trip or reset one."""
     if ctx.invoked_subcommand is not None:
+        refuse_early_options(ctx)
         return
 
     async def look(app: App) -> list[CircuitRecord]:

@@ -6,13 +6,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 import click
-from click.core import ParameterSource
 
-from toril import App
 from toril.cli.address import address
 from toril.cli.endings import Failure
 from toril.cli.escaping import plain
-from toril.cli.loading import load
 from toril.cli.loglines import write_logs
 from toril.cli.place import Place, store_options
 from toril.engine import redacted
@@ -28,7 +25,7 @@ _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
 
 
 @click.command(context_settings={"auto_envvar_prefix": "TORIL"})
-@click.argument("target", metavar="[MODULE:APP]", envvar="TORIL_APP", required=False)
+@click.argument("target", metavar="[MODULE:APP]", required=False)
 @store_options
 @click.option(
     "--http", type=address, metavar="HOST:PORT", default="127.0.0.1:8485", show_default=True,
@@ -59,13 +56,12 @@ def dashboard(
     from toril.web.watching import StoreWatch  # noqa: PLC0415 - as above
 
     host, port = http
-    if target is not None and _typed("url"):
-        raise click.UsageError("an app has its own store: give MODULE:APP or --url, not both")
+    place = place.of(target)
     access = access_by(host, http_token, http_read_token)
     if isinstance(access, Nobody):
         raise click.UsageError(f"{host} can be reached from elsewhere: set TORIL_HTTP_TOKEN for those who may enter")
     write_logs("warning")
-    app = load(target) if target is not None else App(place.url, prefix=place.prefix)
+    app = place.to_app()
     if app.url.startswith("memory:"):
         raise click.UsageError(
             "memory:// belongs to one process, so this dashboard would show a store without jobs: use sqlite:// or "
@@ -82,11 +78,6 @@ def dashboard(
             plain(redacted(app.url)),
         )
     )
-
-
-def _typed(option: str) -> bool:
-    """Whether it stands on the command line. `$TORIL_URL` may be there for the app itself."""
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 async def _serve(server: "Server", watch: "StoreWatch", access: "Access", host: str, store: str) -> None:

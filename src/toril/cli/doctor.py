@@ -7,6 +7,7 @@ import click
 
 from toril import App, EngineUnavailable, EngineUnusable
 from toril.cli.asking import agreed, yes_option
+from toril.cli.completing import queue_names
 from toril.cli.endings import say
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
@@ -24,7 +25,13 @@ _SHOWN: Final = 20  # of the repairs that are asked for
 
 @click.command()
 @click.option(
-    "-q", "--queue", "queues", multiple=True, metavar="NAME", help="Look at this queue only; can be repeated."
+    "-q",
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=queue_names,
+    help="Look at this queue only; can be repeated.",
 )
 @click.option("--repair", is_flag=True, help="Say what would be mended, ask, and mend it.")
 @click.option("--dry-run", is_flag=True, help="With --repair: only say what would be mended.")
@@ -104,7 +111,7 @@ def _code(findings: Sequence[Finding]) -> int:
 
 
 def _unusable(place: Place, error: Exception) -> Finding:
-    where = redacted(place.url) if place.url else "the store"
+    where = redacted(place.url) if place.url else place.app or "the store"
     return Finding(
         code="unusable",
         severity=Severity.ERROR,

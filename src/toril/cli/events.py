@@ -1,60 +1,85 @@
 """`toril events`"""
 
 import asyncio
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final, Literal
 
 import click
 
 from toril import App, Gap
+from toril.cli.completing import queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import json_option
-from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.place import Place, declared, on_store, secrets_option, store_options
+from toril.clock import SYSTEM
 from toril.documents import of_event
 from toril.history import Happening, recent
-from toril.history import follow as following
 from toril.model import Event
 from toril.showing import Redaction
 
 __all__ = ["events"]
 
+_A_LOOK: Final = 1000
+_REST: Final = 0.5  # seconds between two looks when nothing happens
+
 
 @click.command()
-@click.argument("queues", nargs=-1, metavar="[QUEUE]...")
+@click.argument("queues", nargs=-1, metavar="[QUEUE]...", shell_complete=queue_names)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until interrupted.")
 @click.option("-n", "--last", default=20, type=click.IntRange(0, 10_000), show_default=True, help="How many to show.")
 @click.option("--after", metavar="PLACE", help="Only what happened after this place in one queue, as --json shows it.")
+@secrets_option
 @store_options
 @json_option
 def events(*, queues: tuple[str, ...], follow: bool, last: int, after: str | None, place: Place, as_json: bool) -> None:
-    """Show what happened in the QUEUEs, in all if none is named."""
+    """Show what happened in the QUEUEs, in all if none is named, the last at the end."""
     if after is not None and len(queues) != 1:
         raise click.UsageError("a place is one of a queue: name that one queue with --after")
 
     async def look(app: App) -> None:
-        show = _shower(app.redaction, as_json=as_json)
         names = [(await declared(app, name)).name for name in queues] or await app.store.queues()
-        async with asyncio.TaskGroup() as tasks:
-            for name in names:
-                tasks.create_task(_one(app, name, after, last, show, follow=follow))
+        show = _shower(app.redaction, as_json=as_json)
+        found = await asyncio.gather(*(recent(app.store, name, after, last) for name in names))
+        merged = _by_time((name, event) for name, each in zip(names, found, strict=True) for event in each.items)
+        show(merged[max(0, len(merged) - last) :])
+        if follow:
+            places: dict[str, str | None] = {name: each.last for name, each in zip(names, found, strict=True)}
+            await _follow(app, places, show, "named" if queues else "all")
 
     on_store(place, look)
 
 
-async def _one(app: App, name: str, after: str | None, last: int, show: Any, *, follow: bool) -> None:
-    found = await recent(app.store, name, after, last)
-    for event in found.items:
-        show(name, event)
-    if follow:
-        async for happening in following(app.store, name, found.last):
-            show(name, happening)
+async def _follow(app: App, places: dict[str, str | None], show: Any, queues: Literal["named", "all"]) -> None:
+    """What happens after these places, and in queues that are new, round by round: what one round finds is shown in the
+    order of time."""
+    while True:
+        if queues == "all":
+            places = dict.fromkeys(await app.store.queues()) | places
+        looks = await asyncio.gather(
+            *(app.store.events(name, after=place, limit=_A_LOOK) for name, place in places.items())
+        )
+        for (name, place), look in zip(list(places.items()), looks, strict=True):
+            if look.gap and place is not None:
+                show([(name, Gap(place))])
+            places[name] = look.last
+        found = _by_time((name, event) for name, look in zip(places, looks, strict=True) for event in look.items)
+        show(found)
+        if not found:
+            await SYSTEM.sleep(_REST)
+
+
+def _by_time(found: Iterable[tuple[str, Event]]) -> list[tuple[str, Event]]:
+    """Of several queues, in one order; what happened in one of them keeps its own."""
+    return sorted(found, key=lambda each: each[1].time)
 
 
 def _shower(seen: Redaction, *, as_json: bool) -> Any:
-    def show(queue: str, happening: Happening) -> None:
-        document = _document(queue, happening, seen)
-        click.echo(on_a_line(document) if as_json else plain(_line(document)))
+    def show(found: Iterable[tuple[str, Happening]]) -> None:
+        for queue, happening in found:
+            document = _document(queue, happening, seen)
+            click.echo(on_a_line(document) if as_json else plain(_line(document)))
 
     return show
 
@@ -71,5 +96,12 @@ def _line(found: dict[str, Any]) -> str:
     if found["kind"] == "gap":
         return f"... some of what happened in {found['queue']} is no longer known ..."
     clock = datetime.fromtimestamp(found["time"] / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
-    rest = " ".join(f"{name}={value}" for name, value in found["detail"].items() if value)
+    rest = " ".join(_fact(name, value) for name, value in found["detail"].items() if value)
     return f"{clock} {found['queue']} {found['kind']} {found['id'] or ''} {rest}".rstrip()[:300]
+
+
+def _fact(name: str, value: str) -> str:
+    """BullMQ calls the time at which a job is due its delay."""
+    if name == "delay" and value.isascii() and value.isdecimal() and len(value) < 15:
+        return f"due={datetime.fromtimestamp(int(value) / 1000, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
+    return f"{name}={value}"

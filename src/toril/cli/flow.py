@@ -19,6 +19,7 @@ __all__ = ["flow"]
 
 _COLOURS: Final = {
     "completed": "green", "failed": "red", "active": "blue", "waiting_children": "cyan", "ignored": "yellow",
+    "cancelled": "magenta",
 }  # fmt: skip
 
 

@@ -3,8 +3,10 @@
 from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from toril import App, GroupLimits, GroupView
+from toril.cli.completing import queue_argument, queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.limit import number_or_none, rate_or_none
@@ -29,6 +31,10 @@ class _Groups(click.Group):
             args = ["list", *args]
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = queue_names(ctx, click.Argument(["queue"]), incomplete)
+        return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, names)]
+
 
 @click.group(cls=_Groups)
 def groups() -> None:
@@ -36,7 +42,7 @@ def groups() -> None:
 
 
 @groups.command("list")
-@click.argument("queue")
+@queue_argument
 @click.option("--all", "every", is_flag=True, help="All of them, not just the first hundred.")
 @store_options
 @json_option
@@ -56,7 +62,7 @@ def listed(*, queue: str, every: bool, place: Place, as_json: bool) -> None:
 
 
 @groups.command()
-@click.argument("queue")
+@queue_argument
 @click.argument("group")
 @store_options
 @json_option
@@ -70,7 +76,7 @@ def pause(*, queue: str, group: str, place: Place, as_json: bool) -> None:
 
 
 @groups.command()
-@click.argument("queue")
+@queue_argument
 @click.argument("group")
 @store_options
 @json_option
@@ -84,7 +90,7 @@ def resume(*, queue: str, group: str, place: Place, as_json: bool) -> None:
 
 
 @groups.command("set")
-@click.argument("queue")
+@queue_argument
 @click.argument("group", required=False)
 @click.option("--concurrency", metavar="N", help="At most N of a group at once; 1 also keeps their order.")
 @click.option("--rate", metavar="MAX/TIME", help="At most MAX starts of a group in any TIME, as in 10/1m.")

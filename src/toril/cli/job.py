@@ -1,6 +1,7 @@
-"""`toril job show|why|retry|cancel|promote|remove`"""
+"""`toril job show|why|stack|retry|cancel|promote|remove`"""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
 import click
@@ -12,10 +13,12 @@ from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.jobsheet import show_job, show_run
 from toril.cli.naming import one
-from toril.cli.place import Place, declared, on_store
-from toril.documents import of_explanation, of_job, of_run
+from toril.cli.place import Place, declared, on_store, secrets_option
+from toril.documents import of_children, of_errors, of_explanation, of_job, of_run
+from toril.model import Ending
+from toril.records import JobStack
 
-__all__ = ["found_job", "job"]
+__all__ = ["belongings", "found_job", "job"]
 
 T = TypeVar("T")
 
@@ -31,9 +34,10 @@ def job() -> None:
 
 
 @job.command()
+@secrets_option
 @one("job", "job_id")
 def show(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
-    """Show a job with its log; or, when it has ended and is gone, its run record."""
+    """Show a job, or a dead letter, with its log and the errors of its attempts; of one that is gone the run record."""
     kind, found = on_store(place, lambda app: _shown(app, queue, job_id))
     if as_json:
         click.echo(on_a_line(found))
@@ -59,8 +63,31 @@ def why(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
 
 @job.command()
 @one("job", "job_id")
+def stack(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
+    """Show where a running job is: the frames of its coroutine, its thread or its process.
+
+    Its worker is asked, and answers within moments. Where its event loop stands still, the supervisor answers
+    with all threads of the process.
+    """
+
+    async def ask(app: App) -> JobStack:
+        found = await found_job(app, queue, job_id)
+        return await found.queue.stack(found.id)
+
+    answer = on_store(place, ask)
+    if as_json:
+        click.echo(on_a_line(asdict(answer)))
+    else:
+        click.echo("\n".join(plain(line) for line in answer.text.splitlines()))
+
+
+@job.command()
+@one("job", "job_id")
 def retry(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
-    """Run a job again that has ended, with all its attempts."""
+    """Run a job again that has ended, with all its attempts: one that its queue keeps, or a dead letter.
+
+    A parent of a flow that failed waits for its children that have not succeeded: those run again with it.
+    """
     _act(place, queue, job_id, lambda found: found.retry(), "will run again", as_json=as_json)
 
 
@@ -70,13 +97,13 @@ def retry(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> Non
 def cancel(*, queue: str | None, job_id: str, reason: str, place: Place, as_json: bool) -> None:
     """Stop a job. One that has not started never will; one that runs is asked to stop."""
 
-    async def stop(app: App) -> tuple[Job[Any], bool]:
+    async def stop(app: App) -> tuple[Job[Any], str]:
         found = await found_job(app, queue, job_id)
         return found, await found.cancel(reason)
 
-    found, done = on_store(place, stop)
-    told = "is cancelled" if done else "was asked to stop"
-    _tell(found, told, {"cancelled": "done" if done else "asked"}, as_json=as_json)
+    found, outcome = on_store(place, stop)
+    told = "is cancelled" if outcome == "cancelled" else "was asked to stop"
+    _tell(found, told, {"outcome": outcome}, as_json=as_json)
 
 
 @job.command()
@@ -90,7 +117,7 @@ def promote(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> N
 @yes_option
 @one("job", "job_id")
 def remove(*, queue: str | None, job_id: str, yes: bool, place: Place, as_json: bool) -> None:
-    """Delete a job with all that belongs to it. A running one must be cancelled instead."""
+    """Delete a job with all that belongs to it, a dead letter too. A running one must be cancelled instead."""
     found = on_store(place, lambda app: found_job(app, queue, job_id))
     agreed(f"This removes 1 job: {found.name} {found.id} of {found.queue.name}.", yes=yes)
     _act(place, found.queue.name, job_id, lambda found: found.remove(), "is removed", as_json=as_json)
@@ -144,9 +171,15 @@ async def _shown(app: App, queue: str | None, job_id: str) -> tuple[str, dict[st
         return "run", await _remembered(app, queue, job_id)
     record = found.record
     trace = record.failure.traceback if record is not None and record.failure is not None else ""
-    of, seen = (found.queue.name, found.name), app.redaction
-    logs = [seen.text(line, "log", *of) for line in await found.logs()]
-    return "job", of_job(found) | {"logs": logs, "traceback": seen.text(trace, "traceback", *of)}
+    shown = app.redaction.text(trace, "traceback", found.queue.name, found.name)
+    return "job", of_job(found) | {"traceback": shown} | await belongings(app, found)
+
+
+async def belongings(app: App, found: Job[Any]) -> dict[str, Any]:
+    """A job's log, the errors of its attempts, and how its children stand."""
+    logs = [app.redaction.text(line, "log", found.queue.name, found.name) for line in await found.logs()]
+    children = of_children(await app.tree(found, whole=False, depth=1))
+    return {"logs": logs, "errors": of_errors(await found.errors(), found), "children": children}
 
 
 async def _remembered(app: App, queue: str | None, job_id: str) -> dict[str, Any]:
@@ -154,7 +187,7 @@ async def _remembered(app: App, queue: str | None, job_id: str) -> dict[str, Any
     names = await app.store.queues() if queue is None else [queue]
     found = []
     for name in names:
-        for ending in ("completed", "failed"):
+        for ending in Ending:
             page = await app.queue(name).run_rows(ending, limit=_REMEMBERED)
             found += [of_run(name, run, app.redaction) for run in page.items if run.id == job_id][:1]
     if len({run["queue"] for run in found}) > 1:

@@ -1,24 +1,29 @@
 """`toril jobs`"""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import click
 
-from toril import App, JobFilter, State
+from toril import App, JobFilter, LetterFilter, State
+from toril.cli.completing import job_names, queue_argument
 from toril.cli.endings import say
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact
 from toril.cli.output import Column, Lines, json_option, show
-from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.place import Place, declared, on_store, secrets_option, store_options
+from toril.cli.runs import newest_runs
 from toril.cli.times import age, ahead, span
 from toril.documents import of_job, of_run
+from toril.model import Ending
 
 __all__ = ["jobs"]
 
-_ORDER: Final = ("active", "waiting", "prioritized", "delayed", "waiting_children", "failed", "completed")
-_ENDINGS: Final = ("failed", "completed")
+_ORDER: Final = ("active", "waiting", "prioritized", "delayed", "waiting_children", "failed", "cancelled", "completed")
+_ENDINGS: Final = ("failed", "cancelled", "completed")
 _PAGE: Final = 1000
+_LETTERS: Final = "letters:"  # before a place among the dead letters
 
 _COLUMNS: Final = [
     Column("id"), Column("name", 1), Column("state", 2), Column("attempts", 5), Column("added", 4), Column("", 3),
@@ -34,33 +39,37 @@ Found = tuple[list[dict[str, Any]], str | None]
 
 
 @click.command()
-@click.argument("queue")
-@click.option("--state", type=click.Choice([str(state) for state in State]), help="Only jobs in this state.")
+@queue_argument
+@click.option("--state", type=click.Choice(_ORDER), help="Only jobs in this state; or that were cancelled.")
 @click.option("--runs", is_flag=True, help="Run records of ended jobs, which stay when the jobs themselves are gone.")
-@click.option("--name", help="Only jobs of this name.")
+@click.option("--name", shell_complete=job_names, help="Only jobs of this name.")
 @click.option("--error", help="Only jobs with this text in their error.")
 @click.option("--search", "text", help="Only jobs with this text in their id, name, error or payload.")
 @click.option("--key", metavar="KEY[=VALUE]", help="Only jobs with this in their payload: user.id, or user.id=7.")
 @click.option("--worker", help="Only jobs that this worker runs, or was the last to run.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
 @click.option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+@secrets_option
 @store_options
 @json_option
 def jobs(
     *, queue: str, state: str | None, runs: bool, limit: int, cursor: str | None, place: Place, as_json: bool,
     **sought: str | None,
 ) -> None:  # fmt: skip
-    """List the jobs of QUEUE: in each state the next to run first, or the last that ended."""
+    """List the jobs of QUEUE: in each state the next to run first, or the last that ended. Among those that failed are
+    its dead letters. With `--runs`, what ran is listed in the order in which it ended, the last first."""
     where = JobFilter(
         name=sought["name"], error=sought["error"], text=sought["text"], key=sought["key"], worker=sought["worker"],
     )  # fmt: skip
-    states = _states(state, cursor, _ENDINGS if runs else _ORDER)
+    by_time = runs and state is None
+    states = () if by_time else _states(state, cursor, _ENDINGS if runs else _ORDER)
     inner = cursor.partition(":")[2] or None if cursor else None
 
     async def look(app: App) -> Found:
-        pages = (_pages_of_runs if runs else _pages_of_jobs)(app, queue, where)
+        of_jobs = _pages_of_jobs(app, queue, where, every=state is not None)
+        pages = _pages_of_runs(app, queue, where) if runs else of_jobs
         await declared(app, queue)
-        return await _walk(pages, states, inner, limit)
+        return await (newest_runs(pages, cursor, limit) if by_time else _walk(pages, states, inner, limit))
 
     found, after = on_store(place, look)
     columns, row = (_RUN_COLUMNS, _run_row) if runs else (_COLUMNS, _row)
@@ -95,18 +104,38 @@ async def _walk(pages: Pages, states: Sequence[str], cursor: str | None, limit: 
     return found, None
 
 
-def _pages_of_jobs(app: App, name: str, where: JobFilter) -> Pages:
+def _pages_of_jobs(app: App, name: str, where: JobFilter, *, every: bool) -> Pages:
+    """Jobs, and behind those that failed the dead letters of the queue. `every`: however many of other queues there are
+    among these; else as many as one look finds."""
+
     async def page(state: str, cursor: str | None, limit: int) -> Found:
-        found = await app.queue(name).search(State(state), where, cursor=cursor, limit=limit)
-        return [of_job(job) for job in found.items], found.cursor
+        if state == "failed" and cursor is not None and cursor.startswith(_LETTERS):
+            found, after = await _dead_letters(app, name, where, cursor.removeprefix(_LETTERS) or None, limit)
+            return found, None if after is None or not (found or every) else _LETTERS + after
+        jobs = await app.queue(name).search(*_sought(state, where), cursor=cursor, limit=limit)
+        after = jobs.cursor if jobs.cursor is not None or state != "failed" else _LETTERS
+        return [of_job(job) for job in jobs.items], after
 
     return page
 
 
+def _sought(state: str, where: JobFilter) -> tuple[State, JobFilter]:
+    """Cancelled jobs stand among the failed ones, and are listed apart from them."""
+    if state in ("failed", "cancelled"):
+        return State.FAILED, replace(where, ending=Ending(state))
+    return State(state), where
+
+
+async def _dead_letters(app: App, name: str, where: JobFilter, cursor: str | None, limit: int) -> Found:
+    sought = LetterFilter(queue=name, name=where.name, error=where.error, text=where.text, key=where.key)
+    letters = await app.dead_letters.rows(sought, cursor=cursor, limit=limit)
+    meant = [letter for letter in letters.items if where.worker in {None, letter.worker}]
+    return [of_job(app.dead_letters.as_job(letter)) for letter in meant], letters.cursor
+
+
 def _pages_of_runs(app: App, name: str, where: JobFilter) -> Pages:
     async def page(state: str, cursor: str | None, limit: int) -> Found:
-        ending: Any = state
-        found = await app.queue(name).run_rows(ending, cursor=cursor, limit=limit, where=where)
+        found = await app.queue(name).run_rows(Ending(state), cursor=cursor, limit=limit, where=where)
         return [of_run(name, run, app.redaction) for run in found.items], found.cursor
 
     return page
@@ -115,14 +144,17 @@ def _pages_of_runs(app: App, name: str, where: JobFilter) -> Pages:
 def _none(queue: str, state: str | None, *, runs: bool) -> str:
     if runs:
         return f"No run of {queue} is remembered."
+    if state == "failed":
+        return f"{queue} keeps no failed jobs and has no dead letters. What is remembered: toril jobs {queue} --runs"
     if state in _ENDINGS:
         return f"{queue} keeps no {state} jobs. What is remembered of them: toril jobs {queue} --runs"
     return f"{queue} has no {state + ' ' if state else ''}jobs. What ran before: toril jobs {queue} --runs"
 
 
 def _row(job: dict[str, Any]) -> list[object]:
-    attempts = f"{job['attempts_made']} of {job['attempts']}"
-    return [job["id"], job["name"], job["state"], attempts, age(job["added_at"]), _detail(job)]
+    attempts = f"{job['attempts_made']} of {job['max_attempts']}"
+    state = job["ending"] or job["state"] if job["dead_letter"] is None else "dead letter"
+    return [job["id"], job["name"], state, attempts, age(job["added_at"]), _detail(job)]
 
 
 def _detail(job: dict[str, Any]) -> str:

@@ -19,12 +19,14 @@ _LONG: Final = 60_000  # characters of a payload
 
 
 def show_job(job: dict[str, Any]) -> None:
-    """All that is known of it, the log's last lines, and the traceback of its last failure."""
+    """All that is known of it, the errors of its attempts, the log's last lines, and the last traceback."""
     _facts(
         {
             "job": f"{job['id']}  {job['name']}  in {job['queue']}",
-            "state": job["state"] + (f", {ahead(job['due_at'])}" if job["state"] == "delayed" else ""),
-            "attempts": f"{job['attempts_made']} of {job['attempts']}" + _stalls(job),
+            "state": (job["ending"] or job["state"])
+            + (f", {ahead(job['due_at'])}" if job["state"] == "delayed" else ""),
+            "dead letter": job["dead_letter"],
+            "attempts": f"{job['attempts_made']} of {job['max_attempts']}" + _stalls(job),
             "priority": job["priority"] or None,
             "progress": job["progress"],
             "told to stop": job["cancelling"],
@@ -32,31 +34,59 @@ def show_job(job: dict[str, Any]) -> None:
             "error": job["error"] and f"{job['error_kind']}: {job['error']}",
             "worker": job["worker"],
             **_times(job),
+            **_family(job),
             "metadata": job["metadata"] or None,
             "result": job["result"],
         }
     )
-    _section("data", json.dumps(job["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
-    logs = job["logs"]
+    _belongings(job)
+
+
+def _belongings(found: dict[str, Any]) -> None:
+    """What a job and a dead letter have alike."""
+    _section("data", json.dumps(found["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
+    _section("attempts", list(map(_attempt, found["errors"])))
+    logs = found["logs"]
     _section("log" + (f" (the last {_LINES} of {len(logs)} lines)" if len(logs) > _LINES else ""), logs[-_LINES:])
-    _section("traceback", job["traceback"].rstrip().split("\n") if job["traceback"] else [])
+    _section("traceback", found["traceback"].rstrip().split("\n") if found["traceback"] else [])
+
+
+def _attempt(error: dict[str, Any]) -> str:
+    """An attempt that failed, on a line."""
+    when = "" if error["at"] is None else f"  {_moment(error['at'])}"
+    kind = f"{error['error_kind']}: " if error["error_kind"] else ""
+    return f"{error['attempt']}{when}  {kind}{compact(error['error'])}"
+
+
+def _family(found: dict[str, Any]) -> dict[str, str]:
+    """Who waits for it, and for whom it has waited."""
+    facts = {}
+    if found["parent"] is not None:
+        facts["parent"] = f"{found['parent']['id']} in {found['parent']['queue']}"
+    children = found["children"]
+    counts = [f"{children[state]} {state}" for state in ("open", "completed", "ignored", "failed") if children[state]]
+    if counts:
+        named = [f"{each['id']} in {each['queue']} ({each['state']})" for each in children["not_completed"]]
+        facts["children"] = ", ".join(counts) + (f": {', '.join(named)}" if named else "")
+    return facts
 
 
 def show_letter(letter: dict[str, Any]) -> None:
-    """A job that failed for good, its payload, and the traceback of its last failure."""
+    """A job that failed for good, the errors of its attempts, its log, and the last traceback."""
     _facts(
         {
             "letter": f"{letter['id']}  {letter['name']}",
             "cause": letter["cause"] + (f": {letter['stall_cause']}" if letter["stall_cause"] else ""),
-            "attempts": f"{letter['attempts_made']} of {letter['attempts']}" + _stalls(letter),
+            "attempts": f"{letter['attempts_made']} of {letter['max_attempts']}" + _stalls(letter),
             "error": f"{letter['error_kind']}: {letter['error']}" if letter["error_kind"] else letter["error"],
             "worker": letter["worker"],
             **_times({**letter, "finished_at": letter["failed_at"]}),
+            "progress": letter["progress"],
+            **_family(letter),
             "metadata": letter["metadata"] or None,
         }
     )
-    _section("data", json.dumps(letter["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
-    _section("traceback", letter["traceback"].rstrip().split("\n") if letter["traceback"] else [])
+    _belongings(letter)
 
 
 def show_run(run: dict[str, Any]) -> None:
@@ -96,7 +126,7 @@ def show_schedule(found: dict[str, Any], when: str) -> None:
             "overlap": found["overlap"],
             "catch up": found["catch_up"],
             "runs": f"{found['runs']}" + (f" of {found['limit']}" if found["limit"] else ""),
-            "made by": found["origin"],
+            "app": found["owner"] or "none: it was made at run time",
         }
     )
     _section("data", json.dumps(found["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
@@ -135,7 +165,11 @@ def _stalls(found: dict[str, Any]) -> str:
 
 def _times(found: dict[str, Any]) -> dict[str, str]:
     return {
-        name: f"{datetime.fromtimestamp(found[key] / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC ({age(found[key])})"
+        name: _moment(found[key])
         for name, key in (("added", "added_at"), ("started", "started_at"), ("finished", "finished_at"))
         if found[key] is not None
     }
+
+
+def _moment(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC ({age(ms)})"

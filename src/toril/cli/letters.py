@@ -12,12 +12,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from toril import App, Exponential, Fixed, Keep, LetterFilter
 from toril.cli.asking import agreed, yes_option
+from toril.cli.completing import queue_names
 from toril.cli.endings import Failure, say
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact, plain
+from toril.cli.job import belongings
 from toril.cli.jobsheet import show_letter
 from toril.cli.output import Column, Lines, json_option, show
-from toril.cli.place import Place, on_store, store_options
+from toril.cli.place import Place, on_store, secrets_option, store_options
 from toril.cli.times import age, duration, since
 from toril.deadletters import Replayed
 from toril.documents import of_letter
@@ -47,7 +49,7 @@ def dlq() -> None:
 def _filter_options(fn: Callable[..., T]) -> Callable[..., T]:
     """Give a command the options that say which letters are meant, as its argument `where`."""
 
-    @click.option("--queue", "-q", multiple=True, callback=_once, help="Of this queue.")
+    @click.option("--queue", "-q", multiple=True, callback=_once, shell_complete=queue_names, help="Of this queue.")
     @click.option("--name", multiple=True, callback=_once, help="Of jobs of this name.")
     @click.option("--error", multiple=True, callback=_once, help="With this text in their error.")
     @click.option("--type", "kind", multiple=True, callback=_once, help="With an error of this type.")
@@ -96,6 +98,7 @@ def _pair(text: str) -> tuple[str, Any]:
 @_filter_options
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
 @click.option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+@secrets_option
 @store_options
 @json_option
 def list_(*, where: LetterFilter, limit: int, cursor: str | None, place: Place, as_json: bool) -> None:
@@ -127,13 +130,15 @@ def _row(letter: dict[str, Any]) -> list[object]:
 
 @dlq.command("show")
 @click.argument("letter")
+@secrets_option
 @store_options
 @json_option
 def show_(*, letter: str, place: Place, as_json: bool) -> None:
-    """Show all that is known of LETTER."""
+    """Show all that is known of LETTER: the errors of its attempts, its log, its data, its flow."""
 
     async def look(app: App) -> dict[str, Any]:
-        return of_letter(await app.dead_letters.row(letter), app.redaction)
+        row = await app.dead_letters.row(letter)
+        return of_letter(row, app.redaction) | await belongings(app, app.dead_letters.as_job(row))
 
     found = on_store(place, look)
     if as_json:
@@ -196,6 +201,9 @@ def discard(*, which: Any, dry_run: bool, yes: bool, place: Place, as_json: bool
     many = _meant(place, which)
     if dry_run:
         _tell({"would_discard": many}, f"This would discard {_letters(many)}.", as_json=as_json)
+        return
+    if not many and isinstance(which, LetterFilter):
+        _tell({"discarded": 0, "refused": {}}, "There are no such dead letters.", as_json=as_json)
         return
     agreed(f"This deletes {_letters(many)} for good.", yes=yes)
 

@@ -10,6 +10,7 @@ import click
 
 from toril import __version__
 from toril.cli.endings import code_of, shown_usage
+from toril.cli.examples import examples_of, illustrate
 
 __all__ = ["main"]
 
@@ -23,7 +24,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "add": ("add", "Add a job to a queue."),
     "queues": ("queues", "List the queues with their counts."),
     "metrics": ("metrics", "What ended in a queue of late, and how long it took."),
-    "workers": ("workers", "List the workers that are alive."),
+    "workers": ("workers", "List the workers that are alive, stop one or have it claim nothing more."),
     "top": ("top", "Watch the fleet, live."),
     "jobs": ("jobs", "List the jobs of a queue."),
     "job": ("job", "Show, retry, cancel, promote or remove one job."),
@@ -42,10 +43,17 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "resume": ("switch", "Let a paused queue go on."),
     "groups": ("groups", "List, pause, resume or limit the groups of a queue."),
     "limit": ("limit", "Show or set how fast a queue may go."),
+    "cancel": ("cancel", "Cancel many jobs of a queue."),
     "drain": ("sweep", "Remove what has not started."),
     "clean": ("sweep", "Remove old jobs of one state."),
     "obliterate": ("sweep", "Remove a queue with everything in it."),
 }
+
+
+_STORE: Final = (
+    "The commands that look after queues take the store from an app (-A jobs:app or $TORIL_APP), else from --url or "
+    "$TORIL_URL, else toril.db here."
+)
 
 
 class Commands(click.Group):
@@ -58,6 +66,7 @@ class Commands(click.Group):
         if name not in _COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(f"toril.cli.{_COMMANDS[name][0]}"), name)
+        illustrate(command, f"toril {name}")
         return command
 
     def resolve_command(
@@ -102,7 +111,7 @@ class Commands(click.Group):
     no_args_is_help=False,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="The commands that look after queues take the store from --url, else from $TORIL_URL, else toril.db here.",
+    epilog=f"{_STORE}\n\n{examples_of('toril')}",
 )
 @click.version_option(__version__, "-V", "--version", message="toril %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of what goes wrong.")

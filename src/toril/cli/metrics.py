@@ -5,6 +5,7 @@ from typing import Any, Final
 import click
 
 from toril import App
+from toril.cli.completing import queue_argument
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import span
@@ -14,19 +15,20 @@ __all__ = ["metrics"]
 
 _COLUMNS: Final = [
     Column("queue"), Column("range", 8), Column("completed", 1, numbers=True), Column("failed", 2, numbers=True),
-    Column("rate", 3, numbers=True), Column("wait p50", 7, numbers=True), Column("p95", 4, numbers=True),
+    Column("rate", 3, numbers=True), Column("cancelled", 6, numbers=True), Column("wait p50", 7, numbers=True),
+    Column("p95", 4, numbers=True),
     Column("run p50", 7, numbers=True), Column("p95", 4, numbers=True), Column("retries", 5, numbers=True),
     Column("stalls", 5, numbers=True), Column("fails most", 6),
 ]  # fmt: skip
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.option("--range", "over", type=click.Choice(["1h", "4h", "12h", "1d", "7d"]), default="1h", show_default=True)
 @store_options
 @json_option
 def metrics(*, queue: str, over: Any, place: Place, as_json: bool) -> None:
-    """What completed and failed in QUEUE of late, and how long jobs waited and ran.
+    """What completed, failed and was cancelled in QUEUE of late, and how long jobs waited and ran.
 
     `--json` has it all, also by points in time.
     """
@@ -41,7 +43,7 @@ def _row(found: dict[str, Any]) -> list[object]:
     times = [_time(found[kind][share]) for kind in ("wait", "run") for share in ("p50", "p95")]
     most = next((f"{name} ({count})" for name, count in found["failures"].items()), "")
     rate = f"{found['failure_rate']} %"
-    ended = [found["completed"], found["failed"], rate]
+    ended = [found["completed"], found["failed"], rate, found["cancelled"]]
     return [found["queue"], found["range"], *ended, *times, found["retries"], found["stalls"], most]
 
 

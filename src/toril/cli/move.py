@@ -90,7 +90,8 @@ def _foretell(outlook: Outlook, *, as_json: bool) -> None:
         columns = [Column("queue"), Column("jobs", numbers=True), Column("running", numbers=True)]
         rows = [[queue, *map(str, counts.values())] for queue, counts in queues.items()]
         table([*columns, Column("schedules", numbers=True)], rows)
-    click.echo(f"Would move {_many(outlook.jobs, 'job')} and {_many(outlook.letters, 'dead letter')}.")
+    kinds = f"{_many(outlook.schedules, 'schedule')} and {_many(outlook.letters, 'dead letter')}"
+    click.echo(f"Would move {_many(outlook.jobs, 'job')}, {kinds}.")
     for ref in outlook.clashes[:_SHOWN]:
         say(f"In the way: TO has a job {ref.id!r} in queue {ref.queue!r} too; remove it there, or finish it")
     if outlook.clashes:

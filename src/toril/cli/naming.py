@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from toril.cli.completing import queue_words, schedule_words
 from toril.cli.output import json_option
 from toril.cli.place import store_options
 
@@ -16,9 +17,10 @@ T = TypeVar("T")
 
 def one(what: str, argument: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Give a command its arguments `[QUEUE] ID`, as `queue` (None if left out) and `argument`."""
+    complete = schedule_words if what == "schedule" else queue_words
 
     def decorate(fn: Callable[..., T]) -> Callable[..., T]:
-        @click.argument("words", nargs=-1, required=True, metavar="[QUEUE] ID")
+        @click.argument("words", nargs=-1, required=True, metavar="[QUEUE] ID", shell_complete=complete)
         @store_options
         @json_option
         @functools.wraps(fn)

@@ -7,7 +7,6 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from toril import App
 from toril.cli.endings import say
 from toril.cli.loglines import write_logs
 from toril.cli.output import Column, Lines, json_option, show
@@ -90,7 +89,7 @@ def relay(*, database: str, once: bool, log_level: str, place: Place) -> None:
         handed = on_store(place, lambda app: app.hand_over(database), missing="create")
         click.echo(f"{handed} handed over.")
     else:
-        asyncio.run(App(place.url, prefix=place.prefix).relay(database))
+        asyncio.run(place.to_app().relay(database))
 
 
 def _in(url: str, work: Callable[[Database], T]) -> T:

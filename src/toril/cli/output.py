@@ -85,12 +85,15 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """Print rows in columns, as many as there is room for."""
     out = console()
     kept = _fitting(columns, rows, out.width)
+    # Left to itself, a table takes from all columns what the longest has too much.
+    rest = out.width - sum(max(len(columns[i].title), *(len(row[i]) for row in rows)) + _GAP for i in kept[:-1])
     grid = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for index in kept:
         column = columns[index]
         grid.add_column(
             column.title, justify="right" if column.numbers else "left", no_wrap=True,
             overflow="ellipsis" if out.encoding.startswith("utf") else "crop",
+            max_width=rest if index == kept[-1] and rest >= _LEAST else None,
         )  # fmt: skip
     for row in rows:
         grid.add_row(*(Text(row[index], _STYLES.get(row[index], "")) for index in kept))

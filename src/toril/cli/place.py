@@ -3,52 +3,115 @@
 import asyncio
 import functools
 import os
+import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import click
+from click.core import ParameterSource
 
 from toril import App, EngineUnavailable, Queue, UnknownQueue
 from toril.cli.endings import Failure, say
+from toril.cli.loading import load
 from toril.cli.times import duration
 from toril.clock import SYSTEM
 from toril.engine import redacted
 
-__all__ = ["Place", "check_there", "declared", "on_store", "store_options"]
+__all__ = [
+    "Place",
+    "check_there",
+    "declared",
+    "is_typed",
+    "on_store",
+    "refuse_early_options",
+    "secrets_option",
+    "store_options",
+]
 
 T = TypeVar("T")
 
 _LOOK_AGAIN: Final = 0.2  # seconds between looks for a store that is waited for
+_SHOW_SECRETS: Final = "toril.show_secrets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A store, as the command line names it."""
+    """A store, as the command line names it: by the app whose it is, or by its URL."""
 
     url: str | None
     prefix: str
     wait: float
+    app: str | None = None
+
+    def of(self, target: str | None) -> "Place":
+        """The same, for a command that takes an app as its argument."""
+        if target is None:
+            return self
+        if any(map(is_typed, ("app", "url", "prefix"))):
+            raise click.UsageError("an app has its own store: give MODULE:APP, or --url and --prefix, not both")
+        return replace(self, app=target)
+
+    def to_app(self) -> App:
+        """The app itself, with its queues and its `redact`; or one that knows nothing but the store."""
+        if self.app is None:
+            return App(self.url, prefix=self.prefix)
+        with redirect_stdout(sys.stderr):  # what its modules print is no output of the command
+            return load(self.app)
 
 
 def store_options(fn: Callable[..., T]) -> Callable[..., T]:
-    """Give a command `--url`, `--prefix` and `--wait`, as its argument `place`."""
+    """Give a command `--app`, `--url`, `--prefix` and `--wait`, as its argument `place`."""
 
+    @click.option(
+        "--app", "-A", metavar="MODULE:APP", envvar="TORIL_APP", help="The app whose store it is. [default: $TORIL_APP]"
+    )
     @click.option("--url", metavar="URL", help="The store. [default: $TORIL_URL, else sqlite:///toril.db]")
     @click.option(
         "--prefix", default="bull", envvar="TORIL_PREFIX", show_default=True, help="What its keys begin with."
     )
     @click.option("--wait", type=duration, default="0", help="Wait for the store for so long.")
     @functools.wraps(fn)
-    def command(*, url: str | None, prefix: str, wait: float, **rest: Any) -> T:
+    def command(*, app: str | None, url: str | None, prefix: str, wait: float, **rest: Any) -> T:
         if url is not None and redacted(url) != url:
             say("Warning: a password on the command line is seen by others on this machine; set TORIL_URL instead")
-        return fn(place=Place(url=url, prefix=prefix, wait=wait), **rest)
+        if is_typed("url") or is_typed("prefix"):
+            if is_typed("app"):
+                raise click.UsageError("an app has its own store: give --app, or --url and --prefix, not both")
+            app = None
+        return fn(place=Place(url=url, prefix=prefix, wait=wait, app=app), **rest)
 
     return command
+
+
+def is_typed(option: str) -> bool:
+    """Whether it stands on the command line. A variable such as `$TORIL_URL` may be there for something else."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+def refuse_early_options(ctx: click.Context) -> None:
+    """For a group that does something by itself: an option before a subcommand would not reach it, and the subcommand
+    would work on another store than the one that was named."""
+    for option in ctx.command.params:
+        if ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"give {option.opts[0]} after {ctx.invoked_subcommand!r}, to which it belongs", ctx)
+
+
+def secrets_option(fn: Callable[..., T]) -> Callable[..., T]:
+    """Give a command that shows payloads and errors `--show-secrets`. What the app's `redact` hides stays hidden."""
+
+    def note(ctx: click.Context, _option: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's way
+        ctx.meta[_SHOW_SECRETS] = given
+
+    decorate = click.option(
+        "--show-secrets", is_flag=True, expose_value=False, callback=note,
+        help="Show what is named or looks like a secret, which is shown as *** otherwise.",
+    )  # fmt: skip
+    return decorate(fn)
 
 
 def on_store(
@@ -59,12 +122,14 @@ def on_store(
 
 
 async def _worked(place: Place, work: Callable[[App], Awaitable[T]], *, missing: Literal["refuse", "create"]) -> T:
-    app = App(place.url, prefix=place.prefix)
+    app = place.to_app()
+    ctx = click.get_current_context(silent=True)
+    app.redaction.secrets = "show" if ctx is not None and ctx.meta.get(_SHOW_SECRETS) else "mask"
     until, told = SYSTEM.monotonic() + place.wait, False
     while True:
         try:
             if missing == "refuse":
-                check_there(app.url, named=bool(place.url or os.environ.get("TORIL_URL")))
+                check_there(app.url, named=bool(place.app or place.url or os.environ.get("TORIL_URL")))
             await app.open()
             break
         except (Failure, EngineUnavailable) as error:
@@ -87,12 +152,18 @@ def check_there(url: str, *, named: bool) -> None:
     if parts.scheme != "sqlite" or Path(unquote(parts.path[1:], errors="surrogateescape")).exists():
         return
     if not named:
-        raise click.UsageError("no store is given, and there is no toril.db here: use --url, or set TORIL_URL")
+        raise click.UsageError(
+            "no store is given, and there is no toril.db here: use --app MODULE:APP or --url URL, or set TORIL_APP or "
+            "TORIL_URL"
+        )
     raise Failure(f"there is no store at {redacted(url)}")
 
 
 async def declared(app: App, name: str, *, hint: str = "") -> Queue:
-    """A queue that the store knows; a slip of the pen must not make another. `hint` ends the error."""
+    """A queue that the app declares or the store knows; a slip of the pen must not make another. `hint` ends the
+    error."""
+    if name in app.queues:
+        return app.queues[name]
     queue = app.queue(name)
     known = await app.store.queues()
     if queue.name not in known:

@@ -4,11 +4,10 @@ import asyncio
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from toril import App
 from toril.cli.choosing import queue_choice
-from toril.cli.loading import load
+from toril.cli.completing import queue_names
 from toril.cli.loglines import write_logs
 from toril.cli.place import Place, on_store, store_options
 from toril.cli.times import duration
@@ -17,10 +16,11 @@ __all__ = ["reaper"]
 
 
 @click.command(context_settings={"auto_envvar_prefix": "TORIL"})
-@click.argument("target", metavar="[MODULE:APP]", envvar="TORIL_APP", required=False)
+@click.argument("target", metavar="[MODULE:APP]", required=False)
 @store_options
 @click.option(
     "-q", "--queue", "--queues", "chosen", type=queue_choice, multiple=True, metavar="NAME", envvar="TORIL_QUEUES",
+    shell_complete=queue_names,
     help="Look after this queue only; can be repeated. A concurrency, as `toril run` takes it, means nothing here.",
 )  # fmt: skip
 @click.option(
@@ -43,20 +43,14 @@ def reaper(
     all gone; one of them leads, the others wait. With an app, as in `toril reaper jobs:app`, it is the app's store, and
     what the app has asked for with `app.on("stalled", …)` is called here.
     """
-    if target is not None and _typed("url"):
-        raise click.UsageError("an app has its own store: give MODULE:APP or --url, not both")
+    place = place.of(target)
     write_logs(log_level)
     queues = [name for name, _ in chosen] or None
 
     async def reap(app: App) -> None:
         await app.reap(queues=queues, elected=not no_election, **options)
 
-    if target is None:
+    if place.app is None:
         on_store(place, reap, missing="create")
     else:
-        asyncio.run(reap(load(target)))
-
-
-def _typed(option: str) -> bool:
-    """Whether it stands on the command line. `$TORIL_URL` may be there for the app itself."""
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
+        asyncio.run(reap(place.to_app()))

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from toril.cli.address import DEFAULT, address
-from toril.cli.choosing import queue_choice
+from toril.cli.choosing import complete_queues, queue_choice
 from toril.cli.endings import Failure
 from toril.cli.loglines import write_logs
 from toril.cli.times import duration
@@ -44,11 +44,14 @@ def size(written: str) -> int:
 )  # fmt: skip
 @click.option(
     "-q", "--queue", "--queues", "chosen", type=queue_choice, multiple=True, metavar="NAME[:CONCURRENCY]",
-    envvar="TORIL_QUEUES",
+    envvar="TORIL_QUEUES", shell_complete=complete_queues,
     help="Work only this queue, with so many jobs at once in each process; can be given several times.",
 )  # fmt: skip
 @click.option("--grace", type=duration, default="10", help="How long running jobs get to end. [default: 10s]")
-@click.option("--burst", is_flag=True, help="End when there is nothing left to do.")
+@click.option(
+    "--burst", is_flag=True,
+    help="End when there is nothing left to do; what is to be tried again within the grace is waited for.",
+)  # fmt: skip
 @click.option("--name", help="What worker processes are called: NAME-PID. [default: worker-HOST-PID-…]")
 @click.option(
     "--stall-interval", type=duration,
@@ -56,7 +59,11 @@ def size(written: str) -> int:
 )  # fmt: skip
 @click.option("--reload", is_flag=True, help="For development: start anew when a source file of the app changes.")
 @click.option(
-    "--hang-timeout", type=duration, default="5m", help="A process whose loop stands still for so long is replaced."
+    "--hang-timeout",
+    type=duration,
+    default="5m",
+    show_default=True,
+    help="A process whose loop stands still for so long is replaced.",
 )
 @click.option("--max-jobs", type=click.IntRange(1), help="Replace a process after so many jobs.")
 @click.option(

@@ -7,13 +7,14 @@ import click
 
 from toril import App, NotFound, Queue
 from toril.cli.asking import agreed, yes_option
+from toril.cli.completing import queue_names
 from toril.cli.endings import Failure
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.jobsheet import show_schedule
 from toril.cli.naming import one
 from toril.cli.output import Column, Lines, json_option, show
-from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.place import Place, declared, on_store, secrets_option, store_options
 from toril.cli.times import ahead, span
 from toril.documents import of_schedule
 from toril.model import ScheduleView
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 _COLUMNS = (
     Column("schedule"), Column("queue", 2), Column("job", 3), Column("when", 1), Column("next"),
-    Column("runs", 4, numbers=True), Column("by", 5),
+    Column("runs", 4, numbers=True), Column("app", 5),
 )  # fmt: skip
 
 
@@ -38,7 +39,8 @@ def schedules() -> None:
 
 
 @schedules.command("list")
-@click.argument("queue", required=False)
+@click.argument("queue", required=False, shell_complete=queue_names)
+@secrets_option
 @store_options
 @json_option
 def list_(*, queue: str | None, place: Place, as_json: bool) -> None:
@@ -48,6 +50,7 @@ def list_(*, queue: str | None, place: Place, as_json: bool) -> None:
 
 
 @schedules.command("show")
+@secrets_option
 @one("schedule", "schedule")
 def show_(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
     """Show a schedule with its next ten runs."""
@@ -161,7 +164,8 @@ async def _all(app: App, queue: str | None) -> list[dict[str, Any]]:
 def _row(found: dict[str, Any]) -> list[object]:
     coming = ahead(found["next_at"]) if found["state"] == "on" else found["state"]
     return [
-        found["schedule"], found["queue"], found["job"], _when(found), coming, found["runs"], found["origin"],
+        found["schedule"], found["queue"], found["job"], _when(found), coming, found["runs"],
+        found["owner"] or "",
     ]  # fmt: skip
 
 

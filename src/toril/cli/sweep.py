@@ -6,6 +6,7 @@ import click
 
 from toril import App, Queue, State
 from toril.cli.asking import agreed, yes_option
+from toril.cli.completing import queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import json_option
@@ -17,7 +18,7 @@ __all__ = ["clean", "drain", "obliterate"]
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.option("--delayed", is_flag=True, help="Also jobs that wait for their time.")
 @yes_option
 @store_options
@@ -26,12 +27,15 @@ def drain(*, queue: str, delayed: bool, yes: bool, place: Place, as_json: bool) 
     """Remove the jobs of QUEUE that have not started."""
     counts = _counts(place, queue)
     many = counts.waiting + counts.prioritized + (counts.delayed if delayed else 0)
+    if not many:
+        _tell(queue, 0, as_json=as_json)
+        return
     agreed(f"This removes {_jobs(many)} of {queue} that {_have(many)} not started.", yes=yes)
     _swept(place, queue, lambda q: q.drain(delayed="remove" if delayed else "keep"), as_json=as_json)
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.option(
     "--state", type=click.Choice([str(state) for state in State if state is not State.ACTIVE]), default="completed",
     show_default=True,
@@ -46,6 +50,9 @@ def clean(
 ) -> None:
     """Remove the jobs of QUEUE that are in one state, or have been for some time."""
     many = _counts(place, queue).of(State(state))
+    if not many:
+        _tell(queue, 0, as_json=as_json)
+        return
     old = f" that have been so for {span(round(older_than * 1000))}" if older_than else ""
     most = f", {limit} at most" if limit else ""
     agreed(f"This removes {state} jobs of {queue}{old}{most}; it has {many} that are {state}.", yes=yes)
@@ -53,7 +60,7 @@ def clean(
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.option("--force", is_flag=True, help="Even while jobs run.")
 @yes_option
 @store_options
@@ -77,8 +84,11 @@ def _swept(place: Place, name: str, sweep: Callable[[Queue], Awaitable[int]], *,
     async def act(app: App) -> int:
         return await sweep(app.queue(name))
 
-    removed = on_store(place, act)
-    click.echo(on_a_line({"queue": name, "removed": removed}) if as_json else plain(f"Removed {_jobs(removed)}."))
+    _tell(name, on_store(place, act), as_json=as_json)
+
+
+def _tell(queue: str, removed: int, *, as_json: bool) -> None:
+    click.echo(on_a_line({"queue": queue, "removed": removed}) if as_json else plain(f"Removed {_jobs(removed)}."))
 
 
 def _jobs(many: int) -> str:

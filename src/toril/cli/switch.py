@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from toril import App
+from toril.cli.completing import queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import json_option
@@ -14,7 +15,7 @@ __all__ = ["pause", "resume"]
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @store_options
 @json_option
 def pause(*, queue: str, place: Place, as_json: bool) -> None:
@@ -30,7 +31,7 @@ def pause(*, queue: str, place: Place, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @store_options
 @json_option
 def resume(*, queue: str, place: Place, as_json: bool) -> None:

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 import click
 
 from toril.clock import SYSTEM
-from toril.policy.durations import UNITS, seconds_of
+from toril.durations import UNITS, seconds_written
 
 __all__ = ["age", "ahead", "duration", "since", "span"]
 
 
 def duration(written: str) -> float:
     """`90`, `1.5s`, `10m`, `2h`, `7d`: seconds, where no unit is given."""
-    seconds = seconds_of(written)
+    seconds = seconds_written(written)
     if seconds is None:
         raise click.BadParameter(f"{written!r} is not a time such as 90, 1.5s, 10m, 2h or 7d")
     return seconds

@@ -154,8 +154,9 @@ def _head(found: Overview, width: int) -> Text:
 
 
 def _queues(queues: Sequence[QueueOverview], width: int) -> Table:
-    table = _table("queue", "waiting", "active", "delayed", "failed", "/min", "fail%", "p95 wait", "oldest")
     wide = width >= _NARROW + 20
+    ends = ("failed", "cancelled") if wide else ("failed",)
+    table = _table("queue", "waiting", "active", "delayed", *ends, "/min", "fail%", "p95 wait", "oldest")
     if wide:
         table.add_column("last hour", no_wrap=True)
     for each in queues:
@@ -164,9 +165,11 @@ def _queues(queues: Sequence[QueueOverview], width: int) -> Table:
         name.truncate(max(12, width - 60), overflow="ellipsis")
         waits = "" if each.wait_p95 is None else span(round(each.wait_p95 * 1000))
         oldest = "" if each.oldest is None else span(round(each.oldest * 1000))
+        failed = sum(each.failed)
         table.add_row(
             name, _number(counts.waiting + counts.prioritized), str(counts.active), _number(counts.delayed),
-            Text(_number(counts.failed), "red" if counts.failed else ""), _number(each.rate),
+            Text(_number(failed), "red" if failed else ""), *([_number(each.cancelled)] if wide else []),
+            _number(each.rate),
             Text(f"{each.failure_rate:g}", "red" if each.failure_rate >= 5 else ""),
             Text(waits, "red" if each.waits_too_long else ""), oldest, *([_sparks(each.completed)] if wide else []),
         )  # fmt: skip

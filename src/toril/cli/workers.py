@@ -1,4 +1,4 @@
-"""`toril workers`"""
+"""`toril workers`, `toril workers jobs|quiet|stop`"""
 
 from functools import partial
 from typing import Any, Final
@@ -6,19 +6,22 @@ from typing import Any, Final
 import click
 
 from toril import App
+from toril.cli.completing import worker_names
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import plain
 from toril.cli.output import Column, Lines, json_option, show
-from toril.cli.place import Place, on_store, store_options
+from toril.cli.place import Place, on_store, refuse_early_options, store_options
 from toril.cli.times import age
 from toril.documents import of_job, of_worker
 
 __all__ = ["workers"]
 
 _COLUMNS: Final = [
-    Column("worker", 5),
+    Column("worker"),
     Column("host", 6),
-    Column("pid", 0, numbers=True),
+    Column("pid", 4, numbers=True),
     Column("running", 1),
-    Column("started", 4),
+    Column("started", 5),
     Column("seen", 2),
     Column("version", 7),
     Column("queues", 3),
@@ -26,26 +29,51 @@ _COLUMNS: Final = [
 _JOB_COLUMNS: Final = [Column("queue"), Column("id"), Column("name", 1), Column("started", 2)]
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @store_options
 @json_option
-@click.option("--jobs", metavar="WORKER", help="List the jobs that this worker runs, or ran when it died.")
-@click.option("--quiet", metavar="WORKER", help="Have this worker claim nothing more; what it runs goes on.")
-@click.option("--stop", metavar="WORKER", help="Have this worker drain and end; it is not started anew.")
-def workers(*, place: Place, as_json: bool, jobs: str | None, quiet: str | None, stop: str | None) -> None:
-    """List the workers that are alive, or the jobs of one; or tell one of them to be quiet or to stop."""
-    if jobs is not None:
-        running = on_store(place, partial(_jobs, worker=jobs))
-        show(Lines(running, _JOB_COLUMNS, _job_row, f"{jobs} runs no jobs."), as_json=as_json)
-        return
-    if quiet is not None:
-        on_store(place, partial(App.quiet_worker, worker=quiet))
-    if stop is not None:
-        on_store(place, partial(App.stop_worker, worker=stop))
-    if quiet is not None or stop is not None:
+@click.pass_context
+def workers(ctx: click.Context, *, place: Place, as_json: bool) -> None:
+    """List the workers that are alive; or the jobs of one, or tell it to be quiet or to stop."""
+    if ctx.invoked_subcommand is not None:
+        refuse_early_options(ctx)
         return
     found = on_store(place, _documents)
     show(Lines(found, _COLUMNS, _row, "No worker is alive. Start one with: toril run MODULE:APP"), as_json=as_json)
+
+
+@workers.command()
+@click.argument("name", shell_complete=worker_names)
+@store_options
+@json_option
+def jobs(*, name: str, place: Place, as_json: bool) -> None:
+    """List the jobs that the worker NAME runs, or ran when it died."""
+    running = on_store(place, partial(_jobs, worker=name))
+    show(Lines(running, _JOB_COLUMNS, _job_row, f"{name} runs no jobs."), as_json=as_json)
+
+
+@workers.command()
+@click.argument("name", shell_complete=worker_names)
+@store_options
+@json_option
+def quiet(*, name: str, place: Place, as_json: bool) -> None:
+    """Have the worker NAME claim nothing more; what it runs goes on."""
+    on_store(place, partial(App.quiet_worker, worker=name))
+    _tell(name, "quiet", "was told to claim nothing more", as_json=as_json)
+
+
+@workers.command()
+@click.argument("name", shell_complete=worker_names)
+@store_options
+@json_option
+def stop(*, name: str, place: Place, as_json: bool) -> None:
+    """Have the worker NAME drain and end; its supervisor does not start it anew."""
+    on_store(place, partial(App.stop_worker, worker=name))
+    _tell(name, "stop", "was told to drain and end", as_json=as_json)
+
+
+def _tell(name: str, order: str, told: str, *, as_json: bool) -> None:
+    click.echo(on_a_line({"worker": name, "told": order}) if as_json else plain(f"{name} {told}."))
 
 
 async def _documents(app: App) -> list[dict[str, Any]]:

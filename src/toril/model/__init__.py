@@ -4,6 +4,7 @@ Times are whole milliseconds of the store's clock; payloads and results are JSON
 are public options too and speak in seconds. What programs read is made of these in `toril.records`.
 """
 
+from toril.durations import MAX_DELAY
 from toril.model.audits import AUDIT_LENGTH, Audited
 from toril.model.circuits import (
     Admission,
@@ -15,6 +16,7 @@ from toril.model.circuits import (
     Sign,
 )
 from toril.model.control import (
+    MAX_STACKS,
     Beat,
     Changed,
     Hold,
@@ -30,10 +32,14 @@ from toril.model.control import (
     SetRateLimit,
     Setting,
     Settings,
+    StackRequest,
     Swept,
     Update,
+    WorkerOrder,
     control,
+    order_of,
 )
+from toril.model.declarations import MAX_DECLARATION, Declaration, Declarations, DeclaredBy, HandlerDeclaration
 from toril.model.faults import (
     BEYOND_REPAIR,
     HEALED,
@@ -59,7 +65,7 @@ from toril.model.groups import (
     SetGroup,
     SetGroups,
 )
-from toril.model.letters import BURIED, DEAD_LETTERS, DeadLetterRow, Replay, letter_id, letter_parts
+from toril.model.letters import BURIED, DEAD_LETTERS, DeadLetterRow, Kept, Replay, job_of, letter_id, letter_parts
 from toril.model.moves import (
     HEADROOM,
     LOAD,
@@ -79,11 +85,13 @@ from toril.model.moves import (
 )
 from toril.model.newjobs import NewJobs
 from toril.model.options import (
+    ATTEMPT_ERRORS,
+    ATTEMPT_REASON_BYTES,
+    ATTEMPT_TRACEBACK_BYTES,
     BATCH,
     EXCHANGE,
     KEEP_ALL,
     MAX_ATTEMPTS,
-    MAX_DELAY,
     MAX_LINE_BYTES,
     MAX_PRIORITY,
     MAX_REASON_BYTES,
@@ -101,6 +109,7 @@ from toril.model.options import (
     check_text,
     per_ms,
     storable,
+    storable_end,
     ttl_ms,
     whole,
 )
@@ -109,7 +118,6 @@ from toril.model.schedules import (
     CatchUp,
     Look,
     Moved,
-    Origin,
     Overlap,
     Schedule,
     ScheduleView,
@@ -147,6 +155,7 @@ from toril.model.work import (
     LASTING,
     Added,
     AddOutcome,
+    AttemptFailure,
     Call,
     Cancellation,
     Cancelled,
@@ -176,6 +185,9 @@ from toril.model.work import (
 )
 
 __all__ = [
+    "ATTEMPT_ERRORS",
+    "ATTEMPT_REASON_BYTES",
+    "ATTEMPT_TRACEBACK_BYTES",
     "AUDIT_LENGTH",
     "BATCH",
     "BEYOND_REPAIR",
@@ -192,11 +204,13 @@ __all__ = [
     "LOAD",
     "LOAD_BYTES",
     "MAX_ATTEMPTS",
+    "MAX_DECLARATION",
     "MAX_DELAY",
     "MAX_DEPTH",
     "MAX_LINE_BYTES",
     "MAX_PRIORITY",
     "MAX_REASON_BYTES",
+    "MAX_STACKS",
     "MAX_TIMEOUT",
     "MAX_TRACE",
     "MAX_WEIGHT",
@@ -210,6 +224,7 @@ __all__ = [
     "Admission",
     "Admitted",
     "Arrival",
+    "AttemptFailure",
     "Audited",
     "Backoff",
     "Beat",
@@ -231,7 +246,10 @@ __all__ = [
     "Completed",
     "Counts",
     "DeadLetterRow",
+    "Declaration",
+    "Declarations",
     "DeclareGroups",
+    "DeclaredBy",
     "Dedup",
     "Deferred",
     "Ended",
@@ -258,12 +276,14 @@ __all__ = [
     "GroupLimits",
     "GroupRow",
     "GroupStanding",
+    "HandlerDeclaration",
     "Health",
     "Hold",
     "JobParcel",
     "JobRecord",
     "JobRef",
     "Keep",
+    "Kept",
     "KeyHeld",
     "Lease",
     "LedgerParcel",
@@ -279,7 +299,6 @@ __all__ = [
     "NewJobs",
     "OnFailure",
     "Order",
-    "Origin",
     "Outcome",
     "Overlap",
     "Page",
@@ -322,6 +341,7 @@ __all__ = [
     "Severity",
     "Sign",
     "Snoozed",
+    "StackRequest",
     "Standing",
     "Swept",
     "Tally",
@@ -331,19 +351,23 @@ __all__ = [
     "Usage",
     "Verdict",
     "Window",
+    "WorkerOrder",
     "WorkerView",
     "age_ms",
     "check_text",
     "control",
+    "job_of",
     "known",
     "letter_id",
     "letter_parts",
     "moment",
     "ms_of",
+    "order_of",
     "per_ms",
     "run_id",
     "run_of",
     "storable",
+    "storable_end",
     "ttl_ms",
     "whole",
 ]

@@ -8,7 +8,8 @@ AUDIT_LENGTH: Final = 10_000  # entries that are kept
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """One change that was asked for over HTTP, and how that ended. `at` is the store's time, which gives it."""
+    """One change that was asked for over HTTP, and how that ended: `done` counts the jobs that were changed, `refused`
+    those that could not be, where the answer told. `at` is the store's time, which gives it."""
 
     who: str
     address: str
@@ -17,3 +18,5 @@ class Audited:
     detail: str
     ended: str
     at: int = 0
+    done: int | None = None
+    refused: int | None = None

@@ -1,13 +1,18 @@
 """What operators and other processes can ask of jobs, queues and workers, and what they are answered."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
+from urllib.parse import quote, unquote
 
+from toril.durations import MAX_DELAY
 from toril.errors import InvalidOption, shown
+from toril.model.declarations import Declaration
+from toril.model.flows import JobRef
 from toril.model.groups import NO_LIMITS, DeclareGroups, GroupLimits, SetGroups
-from toril.model.options import MAX_DELAY, MAX_PRIORITY, RateLimit, check_text, whole
+from toril.model.options import RateLimit, check_priority, check_text, whole
 from toril.names import check_worker_name
 from toril.states import State
 
@@ -53,7 +58,7 @@ class SetPriority:
     lifo: bool = False
 
     def __post_init__(self) -> None:
-        whole("priority", self.priority, 0, MAX_PRIORITY)
+        check_priority(self.priority)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +150,45 @@ class Order(StrEnum):
     DECLARE = "declare"
 
 
+class StackRequest(str):
+    """Someone wants to know where a running job is. It is left for the worker like an order, as the word that it is;
+    the worker answers with its next heartbeat."""
+
+    __slots__ = ()
+    _KIND = "stack:"
+
+    @classmethod
+    def of(cls, job: JobRef) -> "StackRequest":
+        return cls(f"{cls._KIND}{quote(job.queue, safe='')}/{quote(job.id, safe='')}")
+
+    @classmethod
+    def read(cls, word: str) -> "StackRequest | None":
+        """The request that a word is; None if it is another one's."""
+        return cls(word) if word.startswith(cls._KIND) else None
+
+    @property
+    def job(self) -> JobRef:
+        queue, _, identity = self.removeprefix(self._KIND).partition("/")
+        return JobRef(unquote(queue), unquote(identity))
+
+
+WorkerOrder: TypeAlias = Order | StackRequest
+MAX_STACKS: Final = 64_000  # characters of all stacks in a heartbeat
+
+
+def order_of(word: str) -> WorkerOrder:
+    """An order, from the word that a store keeps of it."""
+    return StackRequest.read(word) or Order(word)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
     """A worker's sign of life. `heard` names the orders that it has received; others come again. `lag` is by how many
-    ms its loop was late of late. `again`: it has given one before, so a store that does not know it was emptied."""
+    ms its loop was late of late. `queue_slots` are the slots of each queue, and how many of them are in use. `stacks`
+    are the answers to those who asked where a job is. `silent` is for how many ms its loop has not moved: its
+    supervisor says so, and speaks for it. `again`: it has given one before, so a store that does not know it was
+    emptied. `declares` has what its code says of its queues, in the first one and when that has changed; None: as
+    before."""
 
     worker: str
     queues: Sequence[str]
@@ -158,12 +198,23 @@ class Beat:
     pid: int = 0
     version: str = ""
     started_at: int = 0
-    heard: Sequence[Order] = ()
+    heard: Sequence[WorkerOrder] = ()
     lag: int = 0
+    queue_slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    stacks: Mapping[str, str] = field(default_factory=dict)
+    silent: int = 0
     again: bool = False
+    declares: Mapping[str, Declaration] | None = None
 
     def __post_init__(self) -> None:
         check_worker_name(self.worker)
+
+    def dump(self) -> str:
+        """As stores keep it; declarations are kept beside it."""
+        return json.dumps({name: getattr(self, name) for name in _KEPT})
+
+
+_KEPT: Final = tuple(each.name for each in fields(Beat) if each.name not in {"declares", "heard"})
 
 
 def control(worker: str) -> str:

@@ -20,6 +20,7 @@ class Tally:
     runs: Mapping[int, int] = field(default_factory=dict)
     failures: Mapping[str, int] = field(default_factory=dict)
     other_failures: int = 0
+    cancelled: int = 0
     retries: int = 0
     stalls: int = 0
     lost: int = 0

@@ -71,11 +71,14 @@ class ChildState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """What a parent knows of one child, even when that is gone. `text` is what it returned, or why it failed."""
+    """What a parent knows of one child, even when that is gone. `text` is what it returned, or why it failed. `name`
+    and `number`, its place in the order of adding, are told where they are asked for."""
 
     ref: JobRef
     state: ChildState
     text: str | None = None
+    name: str | None = None
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,15 @@ MAX_WEIGHT: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """What holds for each group of a queue, or for one of them: how many of it run at once (1 also keeps their order),
-    how many start in a time, how many may wait, and its share beside the others. None leaves it to the queue, and
-    where that says nothing either there is no bound, and a weight of 1."""
+    """What holds for each group of a queue, or for one of them. None leaves it to the queue; where that says nothing
+    either there is no bound, and a weight of 1.
+
+    Args:
+        concurrency: How many of its jobs run at once, over the whole fleet. 1 also keeps their order.
+        rate_limit: How many of its jobs start within a time.
+        max_waiting: Refuse adds with `QueueFull` while this many of its jobs wait.
+        weight: How many turns it gets where others get one.
+    """
 
     concurrency: int | None = None
     rate_limit: RateLimit | None = None

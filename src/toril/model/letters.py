@@ -1,14 +1,16 @@
 """Jobs that failed for good and wait for someone to look at them."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from toril.model.flows import JobRef, OnFailure
-from toril.model.options import MAX_ATTEMPTS, Backoff, Keep, check_text, whole
-from toril.model.views import Cause
+from toril.model.options import MAX_ATTEMPTS, REMOVE, Backoff, Keep, check_text, whole
+from toril.model.views import Cause, JobRecord
 from toril.model.work import Failure
+from toril.states import State
 
 DEAD_LETTERS: Final = "dead-letter"  # the queue that other libraries' dashboards show them in
+Kept: TypeAlias = Literal["queue", "dead_letters"]  # where a job is looked for: in its queue, or among the dead letters
 BURIED: Final = frozenset({Cause.FAILED, Cause.STALLED})  # who was cancelled, or came too late, is not mourned
 
 
@@ -42,6 +44,7 @@ class DeadLetterRow:
     subject: str | None
     metadata: str | None
     checkpoint: str | None
+    progress: str | None = None
     parent: JobRef | None = None
     on_failure: OnFailure = OnFailure.FAIL
     group: str | None = None
@@ -61,6 +64,21 @@ class Replay:
             check_text("data", self.data)
         if self.attempts is not None:
             whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
+
+
+def job_of(letter: DeadLetterRow) -> JobRecord:
+    """The job that a dead letter is: one that has failed. How often it was started is not known any more."""
+    return JobRecord(
+        queue=letter.queue, id=letter.job_id, name=letter.name, data=letter.data, state=State.FAILED,
+        max_attempts=letter.max_attempts, attempts_made=letter.attempts_made, stalls=letter.stalls, starts=0, fence=0,
+        priority=letter.priority, delay=0, due=None, backoff=letter.backoff, timeout=letter.timeout, expires_at=None,
+        keep_completed=letter.keep_completed, keep_failed=REMOVE, keep_logs=letter.keep_logs,
+        result_ttl=letter.result_ttl, breaker=letter.breaker, subject=letter.subject, metadata=letter.metadata,
+        checkpoint=letter.checkpoint, progress=letter.progress, result=None, failure=letter.failure,
+        stall_cause=letter.stall_cause, cancelling=None, worker=letter.worker, added_at=letter.added_at,
+        started_at=letter.started_at, finished_at=letter.failed_at, deadline=None, parent=letter.parent,
+        group=letter.group, dead_letter=letter.id,
+    )  # fmt: skip
 
 
 def letter_id(queue: str, job_id: str) -> str:

@@ -12,7 +12,7 @@ from toril.model.options import Backoff, Dedup, Keep, NewJob, RateLimit
 from toril.model.schedules import ScheduleView
 from toril.model.value import hot_by_keyword
 from toril.model.views import Run
-from toril.model.work import Failure
+from toril.model.work import AttemptFailure, Failure
 from toril.states import State
 
 LOAD: Final = 500  # jobs carried at once; a family goes as a whole, however large it is
@@ -87,6 +87,7 @@ class JobParcel:
     deferred: str | None
     ready: int | None
     logs: Sequence[str] = ()
+    errors: Sequence[AttemptFailure] = ()
     children: Sequence[Child] = ()
     held: KeyHeld | None = None
     wire: str | None = None
@@ -108,10 +109,12 @@ class ScheduleParcel:
 
 @dataclass(frozen=True, slots=True)
 class LetterParcel:
-    """A dead letter, and what its job knew of its children."""
+    """A dead letter, what its job knew of its children, its log, and the errors of its attempts before the last."""
 
     letter: DeadLetterRow
     children: Sequence[Child] = ()
+    logs: Sequence[str] = ()
+    errors: Sequence[AttemptFailure] = ()
 
 
 Starts: TypeAlias = Sequence[tuple[int, int]]  # time, and how many
@@ -146,6 +149,7 @@ class LedgerParcel:
     queue: str
     completed: int
     failed: int
+    cancelled: int
     minutes: Sequence[tuple[int, int, int]]
     runs: Sequence[Run]
     slices: Mapping[tuple[int, int], Mapping[str, int]]

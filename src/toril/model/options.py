@@ -2,21 +2,24 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias, get_args
 
+from toril.durations import MAX_DELAY, Duration, checked_seconds
 from toril.errors import InvalidOption, NotSerializable, shown
 from toril.model.value import hot_by_keyword
 from toril.names import check_circuit_key, check_group, check_job_id, check_job_name, check_label, check_subject
 
 MAX_PRIORITY: Final = 2_097_151  # 21 bits: what is left of a float's 53 beside a 32-bit counter
 MAX_ATTEMPTS: Final = 10_000
-MAX_DELAY: Final = 10 * 366 * 86_400_000  # ten years
 MAX_TIMEOUT: Final = 7 * 86_400_000
 BATCH: Final = 1_000  # jobs in one atomic add
 EXCHANGE: Final = 100  # settled, and claimed, in one exchange
 MAX_TRACE: Final = 8192  # characters of what travels for tracing
 MAX_REASON_BYTES: Final = 64 * 1024
 MAX_LINE_BYTES: Final = 16 * 1024
+ATTEMPT_ERRORS: Final = 50  # attempts of a job whose errors are kept beside the last one: the newest
+ATTEMPT_REASON_BYTES: Final = 1024  # of each of them
+ATTEMPT_TRACEBACK_BYTES: Final = 4 * 1024
 
 
 def whole(what: str, value: object, low: int, high: int) -> int:
@@ -26,18 +29,38 @@ def whole(what: str, value: object, low: int, high: int) -> int:
     raise InvalidOption(f"{what} must be a whole number from {low} to {high}, not {shown(value)}")
 
 
-@dataclass(frozen=True, slots=True)
+def check_priority(value: object) -> int:
+    """`value` if it is a priority: 0 for none, and from 1 on, the lower the more urgent."""
+    if type(value) is int and 0 <= value <= MAX_PRIORITY:
+        return value
+    raise InvalidOption(
+        f"priority must be a whole number from 0 to {MAX_PRIORITY}, not {shown(value)}: 1 is the most urgent, and 0 is "
+        "no priority. Jobs without one run first, unless the queue is declared with priority_first=True"
+    )
+
+
+def _set(value: object, **fields: object) -> None:
+    """Give a frozen value its fields."""
+    for name, each in fields.items():
+        object.__setattr__(value, name, each)
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Keep:
-    """How many finished jobs to keep, and for how many seconds; `None` sets no bound."""
+    """How many finished jobs to keep, and for how long; None sets no bound.
 
-    count: int | None = None
-    age: float | None = None
+    Args:
+        count: Keep this many, the ones that ended last.
+        age: Keep them for this long. It reads back as seconds.
+    """
 
-    def __post_init__(self) -> None:
-        if self.count is not None:
-            whole("a count to keep", self.count, 0, 2**53)
-        if self.age is not None and not (_is_number(self.age) and 0 <= self.age <= MAX_DELAY / 1000):
-            raise InvalidOption(f"an age to keep must be seconds from 0 to ten years, not {shown(self.age)}")
+    count: int | None
+    age: float | None
+
+    def __init__(self, count: int | None = None, age: Duration | None = None) -> None:
+        if count is not None:
+            whole("a count to keep", count, 0, 2**53)
+        _set(self, count=count, age=None if age is None else checked_seconds("an age to keep", age))
 
 
 def age_ms(keep: Keep) -> int | None:
@@ -49,20 +72,25 @@ REMOVE: Final = Keep(count=0)
 KEEP_ALL: Final = Keep()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class RateLimit:
-    """At most `max` starts in any `per` seconds, over the whole fleet."""
+    """How many jobs may start within a time, over the whole fleet.
+
+    Args:
+        max: How many jobs may start within `per`.
+        per: The length of that time. It reads back as seconds.
+        window: `"sliding"` counts any such span of time; `"fixed"` counts anew after each.
+    """
 
     max: int
-    per: float = 1.0
-    window: Literal["sliding", "fixed"] = "sliding"
+    per: float
+    window: Literal["sliding", "fixed"]
 
-    def __post_init__(self) -> None:
-        whole("a rate limit's max", self.max, 1, 2**31)
-        if not (_is_number(self.per) and 0.001 <= self.per <= 31 * 86_400):
-            raise InvalidOption(f"a rate limit's window must be from 0.001 s to 31 days, not {shown(self.per)}")
-        if self.window not in ("sliding", "fixed"):
-            raise InvalidOption(f"a rate limit's window must be 'sliding' or 'fixed', not {shown(self.window)}")
+    def __init__(self, max: int, per: Duration = 1.0, window: Literal["sliding", "fixed"] = "sliding") -> None:  # noqa: A002 - as everyone calls it
+        whole("a rate limit's max", max, 1, 2**31)
+        if window not in ("sliding", "fixed"):
+            raise InvalidOption(f"a rate limit's window must be 'sliding' or 'fixed', not {shown(window)}")
+        _set(self, max=max, per=checked_seconds("a rate limit's per", per, 1, 31 * 86_400_000), window=window)
 
 
 def per_ms(rate: RateLimit) -> int:
@@ -97,33 +125,39 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-@dataclass(frozen=True, slots=True)
-class Dedup:
-    """At most one job a key: until it ends, or, with `ttl`, for that many seconds whatever becomes of it.
+DedupMode: TypeAlias = Literal["drop", "extend", "replace", "reschedule", "keep_last"]
 
-    What an add does that finds the key taken is its `mode`: `"drop"` leaves the owner as it is; `"extend"` also begins
-    the time anew; `"replace"` puts the new job in the place of one that is still delayed, and begins the time anew;
-    `"reschedule"` gives the delayed one the new delay; `"keep_last"` has the last that was asked for while the owner
-    ran come after it. Without a key, it is made of the job's name and data.
+
+@dataclass(frozen=True, slots=True, init=False)
+class Dedup:
+    """At most one job per key: until that job ends or, with `ttl`, for so long, whatever becomes of it.
+
+    Args:
+        key: What must not be there twice. Without one, it is made of the job's name and data.
+        ttl: How long the key stays taken, counted from the add. It reads back as seconds.
+        mode: What an add does that finds the key taken. `"drop"` leaves the owner as it is; `"extend"` also begins the
+            time anew; `"replace"` puts the new job in the place of one that is still delayed, and begins the time anew;
+            `"reschedule"` gives the delayed one the new delay; `"keep_last"` runs the last job that was asked for while
+            the owner ran, after it.
     """
 
-    key: str | None = None
-    ttl: float | None = None
-    mode: Literal["drop", "extend", "replace", "reschedule", "keep_last"] = "drop"
+    key: str | None
+    ttl: float | None
+    mode: DedupMode
 
-    def __post_init__(self) -> None:
-        if self.key is not None:
-            object.__setattr__(self, "key", check_label("a deduplication key", self.key))
-            if self.key in ("meta", "id"):
-                raise InvalidOption(f"a deduplication key must not be a word of the layout, and {shown(self.key)} is")
-        if self.ttl is not None and not (_is_number(self.ttl) and 0.001 <= self.ttl <= MAX_DELAY / 1000):
-            raise InvalidOption(f"a deduplication's ttl must be seconds from 0.001 to ten years, not {shown(self.ttl)}")
-        if self.mode not in ("drop", "extend", "replace", "reschedule", "keep_last"):
+    def __init__(self, key: str | None = None, ttl: Duration | None = None, mode: DedupMode = "drop") -> None:
+        if key is not None:
+            key = check_label("a deduplication key", key)
+            if key in ("meta", "id"):
+                raise InvalidOption(f"a deduplication key must not be a word of the layout, and {shown(key)} is")
+        if mode not in get_args(DedupMode):
             raise InvalidOption(
-                f"a deduplication's mode must be drop, extend, replace, reschedule or keep_last, not {shown(self.mode)}"
+                f"a deduplication's mode must be drop, extend, replace, reschedule or keep_last, not {shown(mode)}"
             )
-        if self.mode == "extend" and self.ttl is None:
+        if mode == "extend" and ttl is None:
             raise InvalidOption("a deduplication that extends its time needs one: give it a ttl")
+        seconds = None if ttl is None else checked_seconds("a deduplication's ttl", ttl, 1)
+        _set(self, key=key, ttl=seconds, mode=mode)
 
 
 def ttl_ms(dedup: Dedup) -> int | None:
@@ -166,7 +200,7 @@ class NewJob:
             raise InvalidOption(f"what to keep must be a Keep(…), not {shown(odd)}")
         if self.backoff is not None and type(self.backoff) is not Backoff:
             raise InvalidOption(f"a job's backoff must be a Backoff(…) or None, not {shown(self.backoff)}")
-        whole("priority", self.priority, 0, MAX_PRIORITY)
+        check_priority(self.priority)
         whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
         whole("delay", self.delay, 0, MAX_DELAY)
         whole("keep_logs", self.keep_logs, 0, 1_000_000)
@@ -226,6 +260,14 @@ def storable(text: str, limit: int) -> str:
     if len(data) <= limit:
         return data.decode()
     return data[: limit - 3].decode("utf-8", "ignore") + "…"
+
+
+def storable_end(text: str, limit: int) -> str:
+    """The same where the end says more than the beginning, as with tracebacks: the mark stands in front."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return data.decode()
+    return "…" + data[len(data) - limit + 3 :].decode("utf-8", "ignore")
 
 
 class Precedence(StrEnum):

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from toril.durations import MAX_DELAY
 from toril.errors import InvalidOption, shown
-from toril.model.options import MAX_DELAY, NewJob, whole
+from toril.model.options import NewJob, whole
+from toril.names import check_app_name
 
 MIN_EVERY: Final = 100  # ms: what is to run more often is a poller's work
 MAX_TIME: Final = 2**42  # ms: the year 2109
@@ -28,16 +30,10 @@ class CatchUp(StrEnum):
     ALL = "all"
 
 
-class Origin(StrEnum):
-    """Who made a schedule. Those declared in code are removed at boot when the code no longer has them."""
-
-    CODE = "code"
-    API = "api"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A recurring job: `job` is the template of every run. Either `every` or `cron` says when. Times are ms."""
+    """A recurring job: `job` is the template of every run. Either `every` or `cron` says when. Times are ms. `owner` is
+    the app whose code declares it, and which removes it when it no longer does; None if it was made at run time."""
 
     id: str
     job: NewJob
@@ -53,13 +49,15 @@ class Schedule:
     overlap: Overlap = Overlap.ALLOW
     catch_up: CatchUp = CatchUp.ONE
     window: int = 3_600_000
-    origin: Origin = Origin.API
+    owner: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:
             raise InvalidOption(f"a schedule's id must be a text, not {shown(self.id)}")
-        if (self.every is None) == (self.cron is None):
-            raise InvalidOption(f"schedule {self.id!r} needs either every or cron")
+        if self.every is None and self.cron is None:
+            raise InvalidOption(f"schedule {self.id!r} does not say when it runs: give every or cron")
+        if self.every is not None and self.cron is not None:
+            raise InvalidOption(f"schedule {self.id!r} has both every and cron: give one of them")
         if self.every is not None:
             whole("every", self.every, MIN_EVERY, MAX_DELAY)
         if self.limit is not None:
@@ -69,6 +67,8 @@ class Schedule:
                 whole(name, value, 0, MAX_TIME)
         for name in ("jitter", "min_interval", "window"):
             whole(name, getattr(self, name), 0, MAX_DELAY)
+        if self.owner is not None:
+            check_app_name(self.owner)
         if not isinstance(self.job, NewJob):
             raise InvalidOption(f"a schedule's job must be a NewJob, not {shown(self.job)}")
         if self.job.id is not None or self.job.delay or self.job.due is not None or self.job.lifo:

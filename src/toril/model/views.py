@@ -10,7 +10,7 @@ from toril.model.control import Settings
 from toril.model.flows import Family, JobRef
 from toril.model.groups import GroupStanding
 from toril.model.options import Backoff, Keep
-from toril.model.work import Cancelled, Completed, Failed, Failure
+from toril.model.work import CANCELLED_KIND, Cancelled, Completed, Failed, Failure
 from toril.states import State
 
 T = TypeVar("T")
@@ -58,6 +58,20 @@ class JobRecord:
     parent: JobRef | None = None
     group: str | None = None
     unreadable: str | None = None  # why its options cannot be read; it fails instead of running
+    dead_letter: str | None = None  # the letter that it is: it failed for good, and is in its queue no more
+
+    @property
+    def ending(self) -> "Ending | None":
+        """How it ended, if it has. Cancelled jobs stand among the failed ones, where BullMQ looks for them."""
+        match self.state:
+            case State.COMPLETED:
+                return Ending.COMPLETED
+            case State.FAILED if self.failure is not None and self.failure.kind == CANCELLED_KIND:
+                return Ending.CANCELLED
+            case State.FAILED:
+                return Ending.FAILED
+            case _:
+                return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +132,11 @@ _STATES: Final = tuple(state.value for state in State)
 
 
 class Ending(StrEnum):
-    """How a run ended. Cancelled and expired jobs count among the failed ones."""
+    """How a run ended. Expired and stalled jobs have failed; a cancelled one has not."""
 
     COMPLETED = "completed"
     FAILED = "failed"
+    CANCELLED = "cancelled"
 
 
 class Cause(StrEnum):
@@ -137,7 +152,8 @@ class Cause(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """What is remembered of a finished job when the job itself is gone. `text` is the result's beginning, or the
-    reason of the failure; `whole` says that nothing was cut off."""
+    reason of the failure; `whole` says that nothing was cut off. `parent` is the job that waited for it in a `flow`,
+    of which it was a part."""
 
     id: str
     name: str
@@ -152,10 +168,12 @@ class Run:
     text: str
     whole: bool
     subject: str | None = None
+    parent: JobRef | None = None
+    flow: bool = False
 
 
 class EventKind(StrEnum):
-    """What happened, in the words of BullMQ's event stream."""
+    """What happened, in the words of BullMQ's event stream, where `cancelled` is a `failed` that says so."""
 
     ADDED = "added"
     DUPLICATED = "duplicated"
@@ -167,6 +185,7 @@ class EventKind(StrEnum):
     PROGRESS = "progress"
     COMPLETED = "completed"
     FAILED = "failed"
+    CANCELLED = "cancelled"
     RETRIES_EXHAUSTED = "retries-exhausted"
     STALLED = "stalled"
     REMOVED = "removed"
@@ -219,7 +238,9 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerView:
-    """A worker as its last sign of life showed it."""
+    """A worker as its last sign of life showed it. `queue_slots` are the slots of each queue, and how many of them are
+    in use; `stacks` where jobs are that someone asked about, by the request; `silent` for how many ms its loop has not
+    moved, as its supervisor says."""
 
     id: str
     queues: tuple[str, ...]
@@ -232,6 +253,13 @@ class WorkerView:
     seen_at: int
     orders: tuple[str, ...] = ()
     lag: int = 0
+    queue_slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    stacks: Mapping[str, str] = field(default_factory=dict)
+    silent: int = 0
+
+    def slots_for(self, queue: str) -> tuple[int, int]:
+        """How many slots it has for a queue, and how many of them are in use."""
+        return self.queue_slots.get(queue, (self.slots, self.running) if queue in self.queues else (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +294,11 @@ class QueueView:
     settings: Settings
     completed_total: int
     failed_total: int
+    cancelled_total: int
+
+    @property
+    def ended_total(self) -> int:
+        return self.completed_total + self.failed_total + self.cancelled_total
 
 
 USAGE_SAMPLE: Final = 100  # jobs of a queue whose size is looked at

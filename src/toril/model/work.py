@@ -4,12 +4,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from toril.durations import MAX_DELAY
 from toril.errors import InvalidOption, shown
 from toril.model.flows import FlowNode
 from toril.model.options import (
     BATCH,
     EXCHANGE,
-    MAX_DELAY,
     MAX_LINE_BYTES,
     MAX_REASON_BYTES,
     Backoff,
@@ -136,6 +136,15 @@ class Failure:
             object.__setattr__(self, name, storable(getattr(self, name), MAX_REASON_BYTES))
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptFailure:
+    """Why one attempt of a job failed, and when. `at` is None for an attempt of another library's worker."""
+
+    attempt: int
+    at: int | None
+    failure: Failure
+
+
 @hot
 class Completed:
     """The handler returned. `summary` is what run records show, where it should not be the result itself; `skipped` is
@@ -224,7 +233,7 @@ class Verdict(StrEnum):
     MISSING = "missing"
 
 
-CANCELLED_KIND: Final = "JobCancelled"  # of a job that is found cancelled when it would be started
+CANCELLED_KIND: Final = "JobCancelled"  # the failure kind that tells a cancelled job from a failed one
 EXPIRED_KIND: Final = "JobExpired"  # the failure kind of a job that was not started in time
 
 
@@ -316,11 +325,17 @@ Report: TypeAlias = Progress | LogLine | Rewrite | Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Jobs whose lease had run out: given back, or failed for having stalled too often. `next_deadline` is when
-    the next lease runs out, by the clock that says `now`."""
+    """Jobs whose lease had run out: given back, failed for having stalled too often, or cancelled, as someone had asked
+    for that. `next_deadline` is when the next lease runs out, by the clock that says `now`."""
 
     returned: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    cancelled: tuple[str, ...] = ()
     next_deadline: int | None = None
     more: bool = False
     now: int = 0
+
+    @property
+    def taken_back(self) -> tuple[str, ...]:
+        """All of them: whoever ran one of these has lost it."""
+        return (*self.returned, *self.failed, *self.cancelled)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
+from toril.durations import Duration, milliseconds
 from toril.errors import InvalidOption, shown
 from toril.model import Admission, Admitted, Circuit, CircuitState, CircuitTerms, Deferred, Sign
-from toril.policy.retry import Seconds, milliseconds
 
 __all__ = ["Breaker", "admit", "dump", "is_forgettable", "load", "put_off", "record", "trip"]
 
@@ -23,17 +23,24 @@ By: TypeAlias = Literal["queue", "name"] | Callable[[Any], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """Stop running jobs for a while that would only fail. After `failures` transient ones in `window` seconds, or a
-    `rate` of at least `minimum` runs, none of that key starts for `pause` seconds, without spending an attempt; then
-    `probes` of the whole fleet try, and if they do well all may.
+    """Stop running jobs for a while that would only fail. No attempt is spent meanwhile; then some jobs of the whole
+    fleet try, and if they do well all may.
 
-    `by` says which jobs stand together: those of the queue, of one name, or what a function makes of the payload, such
-    as a host. Such a key is the same in every queue. A job that was added with a `breaker` of its own hangs on that.
+    Args:
+        failures: How many transient failures within `window` open the circuit.
+        window: The time within which failures are counted.
+        pause: How long no job of that key starts.
+        probes: How many jobs try after that.
+        rate: A share of failures that opens it too, from 0 to 1.
+        minimum: How many runs there have to be before `rate` counts.
+        by: Which jobs stand together: those of the `"queue"`, of one `"name"`, or what a function makes of the payload,
+            such as a host. Such a key is the same in every queue. A job that was added with a `breaker` of its own
+            hangs on that.
     """
 
     failures: int = 5
-    window: Seconds = 300
-    pause: Seconds = 60
+    window: Duration = 300
+    pause: Duration = 60
     probes: int = 2
     rate: float | None = None
     minimum: int = 10

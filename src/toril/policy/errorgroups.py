@@ -11,12 +11,14 @@ from toril.model import moment, ms_of
 __all__ = ["ErrorGroup", "Failed", "grouped", "likeness"]
 
 _LONGEST: Final = 200
-# What differs from one failure to the next: ids in hexadecimal, and numbers of five digits and more. Shorter ones are
-# often the information, as in "451 greylisted" or "signal 9". Each pattern is bounded by its own signs.
+# What differs from one failure to the next: ids in hexadecimal, numbers of five digits and more, and mail addressees.
+# Shorter numbers are often the information, as in "451 greylisted" or "signal 9". Each pattern is bounded by its own
+# signs.
 _VARYING: Final = re.compile(
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b|[0-9]{5,}",
     re.IGNORECASE,
 )
+_ADDRESSEE: Final = re.compile(r"\b[\w.+-]{1,64}(?=@[\w-])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,11 @@ class ErrorGroup:
 
 
 def likeness(reason: str) -> str:
-    """The first line of an error, with `#` in place of ids and long numbers."""
-    line = reason.strip().partition("\n")[0]
-    return _VARYING.sub("#", line[: 2 * _LONGEST])[:_LONGEST]
+    """The first line of an error, with `#` in place of ids, long numbers and names in mail addresses."""
+    line = reason.strip().partition("\n")[0][: 2 * _LONGEST]
+    if "@" in line:
+        line = _ADDRESSEE.sub("#", line)
+    return _VARYING.sub("#", line)[:_LONGEST]
 
 
 def grouped(failures: Iterable[Failed]) -> tuple[ErrorGroup, ...]:

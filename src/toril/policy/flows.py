@@ -4,10 +4,9 @@ from typing import Final, Literal, TypeAlias
 
 from toril.errors import NotFound, TorilError, WrongState
 
-__all__ = ["CHILD_FAILED", "CHILD_GONE", "Refusal", "child_failed", "refused"]
+__all__ = ["CHILD_GONE", "Refusal", "child_failed", "refused"]
 
 # What a parent that runs again is told of children that failed and do not run with it. Scripts have the same words.
-CHILD_FAILED: Final = "it failed, and its parent was retried alone"
 CHILD_GONE: Final = "it failed, and nothing is left of it that could be run again"
 _REASON: Final = 1_000  # characters of a child's reason in its parent's
 

@@ -21,8 +21,8 @@ _AFTER_ALL: Final = "\U0010ffff"  # no id is greater
 class LetterFilter:
     """Dead letters of a queue, of a job name, with a text in their error, of an error type (by its name), of a cause,
     within a time, with values in their payload: `payload={"user.id": 7}`; with a key there, `user.id` or `user.id=7`;
-    with a text in their id, name, error or payload. What is not given is not asked for. A text or a key is looked for
-    in what may be shown of a payload."""
+    of a `group`, about a `subject`; with a text in their id, name, error, payload, group or subject. What is not given
+    is not asked for. A text or a key is looked for in what may be shown of a payload."""
 
     queue: str | None = None
     name: str | None = None
@@ -34,6 +34,8 @@ class LetterFilter:
     payload: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = None
     text: str | None = None
+    group: str | None = None
+    subject: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("after", "before"):
@@ -44,7 +46,7 @@ class LetterFilter:
             text = getattr(self, name)
             if text is not None and not isinstance(text, str):
                 raise InvalidOption(f"{name} must be a text, not {shown(text)}")
-        JobFilter(key=self.key, text=self.text)  # which says what is wrong with them
+        JobFilter(key=self.key, text=self.text, group=self.group, subject=self.subject)  # which says what is wrong
 
     def matches(
         self,
@@ -59,6 +61,8 @@ class LetterFilter:
             and self.name in {None, letter.name}
             and self.kind in {None, letter.failure.kind}
             and self.cause in {None, letter.cause}
+            and self.group in {None, letter.group}
+            and self.subject in {None, letter.subject}
             and (self.error is None or self.error.casefold() in told(letter).casefold())
             and (self.after is None or letter.failed_at >= self.after.timestamp() * 1000)
             and (self.before is None or letter.failed_at < self.before.timestamp() * 1000)
@@ -70,7 +74,9 @@ class LetterFilter:
         )
 
     def _has_text(self, letter: DeadLetterRow, data: Any, error: str) -> bool:
-        looked_at = Seen(id=letter.id, name=letter.name, error=error, data=data)
+        looked_at = Seen(
+            id=letter.id, name=letter.name, error=error, data=data, group=letter.group, subject=letter.subject
+        )
         return JobFilter(key=self.key, text=self.text).fits(looked_at)
 
     def _has_payload(self, text: str) -> bool:

@@ -1,39 +1,28 @@
 """When to try again, and what became of an attempt. No I/O, no clock; chance is an argument."""
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 
+from toril.durations import MAX_DELAY, Duration, milliseconds
 from toril.errors import InvalidOption, shown
-from toril.model import MAX_ATTEMPTS, MAX_DELAY, Backoff, whole
+from toril.model import MAX_ATTEMPTS, Backoff, whole
 from toril.policy.classify import ErrorKinds, Table, names_of
 
-__all__ = ["DECORRELATED", "Exponential", "Fixed", "Retry", "Strategy", "Waiting", "delay_before_retry", "milliseconds"]
+__all__ = ["DECORRELATED", "Exponential", "Fixed", "Retry", "Strategy", "Waiting", "delay_before_retry"]
 
 DECORRELATED: Final = "toril:decorrelated"  # the strategy's name on the wire
 JITTER_CAP: Final = 30.0  # seconds, where jitter is asked for without a cap
 
-Seconds: TypeAlias = float | timedelta
-
-
-def milliseconds(what: str, value: Seconds, low: int = 0, high: int = MAX_DELAY) -> int:
-    """Seconds or a timedelta as whole milliseconds, checked."""
-    if isinstance(value, bool):
-        raise TypeError(f"{what} must be seconds or a timedelta, not {value}")
-    if isinstance(value, timedelta):
-        value = value.total_seconds()
-    if not isinstance(value, int | float):
-        raise InvalidOption(f"{what} must be seconds or a timedelta, not {shown(value)}")
-    if not low / 1000 <= value <= high / 1000:  # NaN is in no range
-        raise InvalidOption(f"{what} must be from {low / 1000:g} s to {high / 1000:g} s, not {shown(value)}")
-    return round(value * 1000)
-
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The same delay before every retry."""
+    """The same delay before every retry.
 
-    seconds: Seconds
+    Args:
+        seconds: How long to wait.
+    """
+
+    seconds: Duration
 
     def __post_init__(self) -> None:
         milliseconds("a backoff", self.seconds)
@@ -46,12 +35,15 @@ class Fixed:
 class Exponential:
     """A delay that doubles with every retry: with `Exponential(1)` 1, 2, 4, 8 s.
 
-    `jitter="full"` draws each delay from zero to that; a number from 0 to 1 gives up that share to chance;
-    `"decorrelated"` draws it from `seconds` to three times the last one. With jitter the cap is 30 s unless given.
+    Args:
+        seconds: The first delay.
+        cap: The longest delay; with jitter 30 s if not given.
+        jitter: `"full"` draws each delay from zero to that; a number from 0 to 1 leaves that share of it to chance;
+            `"decorrelated"` draws it from `seconds` to three times the last one.
     """
 
-    seconds: Seconds
-    cap: Seconds | None = None
+    seconds: Duration
+    cap: Duration | None = None
     jitter: Literal["full", "decorrelated"] | float | None = None
 
     def __post_init__(self) -> None:
@@ -80,8 +72,12 @@ def _is_share(jitter: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A strategy of the app's own, by the name under which `app.backoff(name)` declared it. A worker that does not know
-    it, as Node's do not, waits as `otherwise` says."""
+    """A backoff strategy of the app's own.
+
+    Args:
+        name: The name under which `app.backoff(name)` declares it.
+        otherwise: How long a worker waits that does not know it, as Node's do not.
+    """
 
     name: str
     otherwise: Fixed | Exponential = Exponential(1)
@@ -101,10 +97,14 @@ Waiting: TypeAlias = Fixed | Exponential | Strategy
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a job is tried in all, how long to wait between, and for which errors. Five attempts have four delays.
+    """How a job that fails is tried again.
 
-    With `on`, only these errors (and `TransientError`) are worth another attempt; on those of `give_up_on` the job
-    fails at once. Both take classes of errors, or their full names; the class nearer to the error decides.
+    Args:
+        attempts: How often it is tried in all, the first time included: five attempts have four delays.
+        backoff: How long to wait between attempts: `Fixed`, `Exponential` or `Strategy`.
+        on: Classes of errors, or their full names: only these, and `TransientError`, are worth another attempt.
+        give_up_on: Errors on which the job fails at once. Of two classes that are named, the one nearer to the error
+            decides.
     """
 
     attempts: int = 5

@@ -4,12 +4,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from toril.errors import InvalidOption, shown
-from toril.model import ms_of
+from toril.model import Ending, ms_of
 
-__all__ = ["JobFilter", "PayloadKey", "Seen", "at_path"]
+__all__ = ["EndingName", "JobFilter", "PayloadKey", "Seen", "at_path"]
+
+EndingName: TypeAlias = Literal["completed", "failed", "cancelled"]
 
 _LONGEST: Final = 200  # characters of what is looked for
 _MISSING: Final = object()
@@ -50,27 +52,36 @@ class Seen:
     data: Any
     moment: int | None = None
     worker: str | None = None
+    ending: Ending | None = None
+    group: str | None = None
+    subject: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Jobs of a name; with a text in their error; with a text in their id, name, error or payload; with a key in their
-    payload, `user.id` or `user.id=7`; that a `worker` runs or was the last to run; that had ended, or for those that
-    have not ended were added, by `until`. What is not given is not asked for. Upper and lower case are the same,
-    except in a name, a worker and a key."""
+    """Jobs of a name; with a text in their error; with a text in their id, name, error, payload, group or subject; with
+    a key in their payload, `user.id` or `user.id=7`; of a `group`, about a `subject`; that a `worker` runs or was the
+    last to run; that ended in one way, as `ending` tells failed jobs from cancelled ones, which stand among them; that
+    had ended, or for those that have not ended were added, by `until`. What is not given is not asked for. Upper and
+    lower case are the same in an error and a text, and nowhere else."""
 
     name: str | None = None
     error: str | None = None
     text: str | None = None
     key: str | None = None
     worker: str | None = None
+    ending: EndingName | Ending | None = None
+    group: str | None = None
+    subject: str | None = None
     until: datetime | None = None
 
     def __post_init__(self) -> None:
-        for field in ("name", "error", "text", "key", "worker"):
+        for field in ("name", "error", "text", "key", "worker", "group", "subject"):
             given = getattr(self, field)
             if given is not None and (not isinstance(given, str) or len(given) > _LONGEST):
                 raise InvalidOption(f"{field} must be a text of at most {_LONGEST} characters, not {shown(given)}")
+        if self.ending is not None and self.ending not in tuple(Ending):
+            raise InvalidOption(f"ending must be 'completed', 'failed' or 'cancelled', not {shown(self.ending)}")
         if self.until is not None and (not isinstance(self.until, datetime) or self.until.tzinfo is None):
             raise InvalidOption(f"until must be a datetime with a time zone, not {shown(self.until)}")
         if self.key is not None:
@@ -90,6 +101,9 @@ class JobFilter:
         return (
             (self.name is None or seen.name == self.name)
             and (self.worker is None or seen.worker == self.worker)
+            and (self.ending is None or seen.ending == self.ending)
+            and (self.group is None or seen.group == self.group)
+            and (self.subject is None or seen.subject == self.subject)
             and (self.until is None or (seen.moment is not None and seen.moment <= ms_of(self.until)))
             and (self.error is None or self.error.casefold() in seen.error.casefold())
             and (self.text is None or self._found_in(seen, self.text.casefold()))
@@ -97,7 +111,8 @@ class JobFilter:
         )
 
     def _found_in(self, seen: Seen, sought: str) -> bool:
-        if any(sought in text.casefold() for text in (seen.id, seen.name, seen.error)):
+        places = (seen.id, seen.name, seen.error, seen.group or "", seen.subject or "")
+        if any(sought in text.casefold() for text in places):
             return True
         return sought in json.dumps(seen.data, ensure_ascii=False, default=str).casefold()
 

@@ -3,26 +3,27 @@
 from collections.abc import Callable, Container
 from typing import Any, Final, TypeAlias
 
+from toril.durations import Duration
 from toril.errors import InvalidOption, TransientError, shown
 from toril.model import Backoff
-from toril.policy.retry import DECORRELATED, Seconds
+from toril.policy.retry import DECORRELATED
 
 __all__ = ["BUILT_IN", "BackoffStrategy", "check_known", "check_strategy", "respect_retry_after", "seconds_asked"]
 
 # From how many attempts have failed, with what error, and the job, to the seconds until the next attempt.
-BackoffStrategy: TypeAlias = Callable[[int, BaseException, Any], Seconds]
+BackoffStrategy: TypeAlias = Callable[[int, BaseException, Any], Duration]
 
 _LONGEST: Final = 30.0
 _FIRST: Final = 2.0
 
 
-def respect_retry_after(attempts: int, error: BaseException, _job: Any) -> Seconds:
+def respect_retry_after(attempts: int, error: BaseException, _job: Any) -> Duration:
     """What the error asks for, else 2 s doubled with each failed attempt, 30 s at most."""
     asked = seconds_asked(error)
     return min(_LONGEST, _FIRST * 2 ** min(attempts, 10)) if asked is None else asked
 
 
-def seconds_asked(error: BaseException) -> Seconds | None:
+def seconds_asked(error: BaseException) -> Duration | None:
     """The `retry_after` of an error, if it has one; of other libraries' errors too, where it is a number."""
     if isinstance(error, TransientError):
         return error.retry_after

@@ -7,7 +7,10 @@ from typing import Final, TypeAlias
 from toril.model import Tally
 from toril.policy.histogram import merged
 
-__all__ = ["ALL_NAMES", "LOST", "NAMES", "NAME_BYTES", "RETRIES", "STALLS", "Counted", "sliced", "sum_of", "tally_of"]
+__all__ = [
+    "ALL_NAMES", "CANCELLED", "LOST", "NAMES", "NAME_BYTES", "RETRIES", "STALLS", "Counted", "sliced", "sum_of",
+    "tally_of",
+]  # fmt: skip
 
 NAMES: Final = 20  # names whose failures are told apart
 ALL_NAMES: Final = 100  # the same in the sum of all that ever was
@@ -16,6 +19,7 @@ NAME_BYTES: Final = 100  # of a name that is told apart
 # A tally as stores keep it: `w` and `r` with a bucket behind it, `n` with a name, and the letters below.
 Counted: TypeAlias = dict[str, int]
 OTHERS: Final = "o"
+CANCELLED: Final = "x"
 RETRIES: Final = "e"
 STALLS: Final = "s"
 LOST: Final = "l"
@@ -32,8 +36,8 @@ def tally_of(counted: Mapping[str, int]) -> Tally:
     return Tally(
         waits={int(bucket): count for bucket, count in found["w"].items()},
         runs={int(bucket): count for bucket, count in found["r"].items()},
-        failures=found["n"], other_failures=counted.get(OTHERS, 0), retries=counted.get(RETRIES, 0),
-        stalls=counted.get(STALLS, 0), lost=counted.get(LOST, 0),
+        failures=found["n"], other_failures=counted.get(OTHERS, 0), cancelled=counted.get(CANCELLED, 0),
+        retries=counted.get(RETRIES, 0), stalls=counted.get(STALLS, 0), lost=counted.get(LOST, 0),
     )  # fmt: skip
 
 
@@ -58,6 +62,7 @@ def sum_of(tallies: Iterable[Tally]) -> Tally:
     return Tally(
         waits=merged(each.waits for each in given), runs=merged(each.runs for each in given), failures=failures,
         other_failures=others + sum(each.other_failures for each in given),
+        cancelled=sum(each.cancelled for each in given),
         retries=sum(each.retries for each in given), stalls=sum(each.stalls for each in given),
         lost=sum(each.lost for each in given),
     )  # fmt: skip

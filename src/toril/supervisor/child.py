@@ -98,6 +98,11 @@ class Child:
         if writer is not None and not writer.is_closing() and writer.transport.get_write_buffer_size() < _UNREAD:
             writer.write(encoded(message))
 
+    @property
+    def begun(self) -> bool:
+        """Whether it has loaded the app: from then on it may run jobs, and ends in order when it is told to."""
+        return self.hello is not None or bool(self.table.ticked)
+
     def held(self) -> list[Held]:
         return self.table.held()
 
@@ -119,6 +124,9 @@ class Child:
 
     def ask_for_stacks(self) -> None:
         """Have it write where each of its threads is; that works while it holds the interpreter's lock."""
+        if not self.died.done():
+            os.ftruncate(self._stacks, 0)  # what it wrote before
+            os.lseek(self._stacks, 0, os.SEEK_SET)  # the place at which it writes is the one that we have
         self._signal(signal.SIGUSR1)
 
     def stacks(self) -> str:

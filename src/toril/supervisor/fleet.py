@@ -1,7 +1,6 @@
 """The leases of all children: kept while they live, given back when they die."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
@@ -9,24 +8,16 @@ from toril.clock import Clock
 from toril.engine import Engine
 from toril.errors import EngineUnavailable, TorilError
 from toril.logs import log
-from toril.model import BATCH, EXCHANGE, Call, Claim, Extended, Lease, Released, Settlement
+from toril.model import BATCH, EXCHANGE, Call, Claim, Extended, Lease, Recovered, Released, Settlement
 from toril.supervisor.child import Child
 from toril.worker.leases import RETRY, Held, Keeper, Tell
 
-__all__ = ["FleetKeeper", "Stalled"]
+__all__ = ["FleetKeeper"]
 
 T = TypeVar("T")
 
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Stalled:
-    """Jobs that were taken back, by queue, and how many of them wait to be run again."""
-
-    jobs: dict[str, list[str]]
-    waiting: int
 
 
 class FleetKeeper(Keeper):
@@ -85,16 +76,15 @@ class FleetKeeper(Keeper):
         super().release(lease)
         self._lost.add(lease)
 
-    async def give_back(self, leases: Sequence[Lease], cause: str, patience: float) -> "Stalled":
+    async def give_back(self, leases: Sequence[Lease], cause: str, patience: float) -> list[tuple[str, Recovered]]:
         """Jobs of a process that died: each has stalled, and can be claimed again, unless it has too often."""
-        found, waiting = dict[str, list[str]](), 0
+        found = []
         for queue, some in _by_queue(leases, BATCH):
             recover = partial(self._engine.recover, queue, dead=some, cause=cause)
             answer = await self._patiently(recover, patience)
             if answer is not None:
-                found.setdefault(queue, []).extend((*answer.returned, *answer.failed))
-                waiting += len(answer.returned)
-        return Stalled(found, waiting)
+                found.append((queue, answer))
+        return found
 
     async def release_all(self, leases: Sequence[Lease], patience: float) -> int:
         """Jobs of a process that we stopped: back to the front, and nothing is held against them."""

@@ -11,14 +11,17 @@ from typing import Any, Final, TypeAlias
 from toril.clock import SYSTEM, Clock
 from toril.engine import Store, connect, redacted
 from toril.errors import TorilError
-from toril.logs import log, outages
-from toril.model import Lease
+from toril.events import Events, tell_recovered
+from toril.logs import log, outages, watch
+from toril.model import Lease, Recovered
 from toril.plan import worker_name
 from toril.policy.restarts import AT_ONCE, Restarts
 from toril.supervisor.child import Child, Failed, told
 from toril.supervisor.fleet import FleetKeeper
 from toril.supervisor.memory import OomCounter
 from toril.supervisor.plan import Plan
+from toril.supervisor.silent import SILENT, speak_for
+from toril.worker.leftover import log_leftover
 from toril.worker.messages import Message
 from toril.worker.shutdown import Watchdog
 from toril.worker.stop_requests import Urgency
@@ -29,6 +32,8 @@ _LOOK: Final = 0.25
 _PATIENCE: Final = 30.0  # seconds for giving jobs back to a store that does not answer
 _OVERTIME: Final = 0.5  # seconds after the grace at which what still runs is killed
 _HURRY: Final = 1.2  # the same, after a second signal
+_STARTING: Final = 1.0  # seconds that a process which has not begun to work may take to end
+_SHOWN: Final = 5  # jobs that are named in a line of the log
 _LAST_WORDS: Final = 1.0
 _STACKS: Final = 0.5  # seconds for a child to write where it is
 _MUTE: Final = 3.0  # seconds that a child may live after it has closed its end of the connection
@@ -61,6 +66,7 @@ class Supervisor:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._spares: dict[int, asyncio.Task[None]] = {}
         self._clean = True
+        self._spoken_for: set[int] = set()  # children whose loop stands still
 
     async def run(self) -> int:
         """Until a signal, or until every child has left for good. 0: drained; 1: not quite; or a failed boot's code."""
@@ -69,6 +75,8 @@ class Supervisor:
             rounds = asyncio.gather(self._look_after(), *(beside(self) for beside in self._beside))
             try:
                 await asyncio.gather(*(self._post(number, self.plan.command) for number in range(self.plan.processes)))
+                if self.plan.burst and self.store is not None and self.hello is not None:
+                    await log_leftover(self.store, self.hello["queues"], self._clock)
             finally:
                 await self._end_spares()
                 rounds.cancel()
@@ -86,7 +94,8 @@ class Supervisor:
             child.terminate(urgency)
         if urgency is Urgency.DRAIN:
             log.info("stopping: running jobs have %g s to end; a second signal does not wait for them", self.plan.grace)
-        self._clock.later(_HURRY if urgency >= Urgency.HURRY else self.plan.grace + _OVERTIME, self._kill_all)
+            self._clock.later(_STARTING, self._kill_starting)
+        self._clock.later(_HURRY if urgency >= Urgency.HURRY else self.plan.grace + _OVERTIME, self._overtime)
 
     def replace(self) -> None:
         """Have each child drain, and another take its place."""
@@ -159,7 +168,7 @@ class Supervisor:
             case {"leaves": _}:
                 child.leaves = child.draining = True
             case {"trouble": text}:
-                outages.tell(text)
+                outages.over() if text is None else outages.tell(text)
             case {"suspects": count}:
                 self._suspects_wait(count)
             case {"ask": _} if self._keeper is not None:
@@ -175,7 +184,8 @@ class Supervisor:
         if child.failed is not None and not self._stopping.is_set():
             log.error("a worker process could not boot: %s", child.failed.text)
         expected = self._stopping.is_set() or child.leaves or (self.plan.burst and code in (0, 1))
-        if expected and (asked or not self._stopping.is_set()) and code not in (0, -signal.SIGTERM):
+        in_order = code in (0, -signal.SIGTERM) or (child.forced and not child.begun)
+        if expected and (asked or not self._stopping.is_set()) and not in_order:
             self._clean = False
         return expected
 
@@ -205,9 +215,10 @@ class Supervisor:
             await keeper.release_all(leases, _PATIENCE)
             return
         stalled = await keeper.give_back(leases, cause, _PATIENCE)
-        if stalled.waiting:
-            self._suspects_wait(stalled.waiting)
-        self._tell_stalled(stalled.jobs)
+        if waiting := sum(len(found.returned) for _, found in stalled):
+            self._suspects_wait(waiting)
+        for queue, found in stalled:
+            self._tell_stalled(queue, found)
 
     @property
     def posted(self) -> list[Child]:
@@ -244,14 +255,15 @@ class Supervisor:
                     spare.terminate()
             await asyncio.wait(self._spares.values())
 
-    def _tell_stalled(self, stalled: dict[str, list[str]]) -> None:
+    def _tell_stalled(self, queue: str, found: Recovered) -> None:
         """Through a child, where the app's listeners are; where there is none, in our own log."""
         teller = next((child for child in self.children.values() if child.ready), None)
-        for queue, jobs in stalled.items():
-            if teller is not None:
-                teller.say(stalled=[queue, jobs])
-            else:
-                log.warning("jobs stalled queue=%s job_ids=%s", queue, ",".join(jobs))
+        if teller is not None:
+            teller.say(stalled=[queue, found.returned, found.failed, found.cancelled])
+            return
+        events = Events()
+        watch(events)
+        tell_recovered(events, queue, found, self._name)
 
     async def _pause(self, pause: float) -> None:
         if pause > AT_ONCE:
@@ -270,7 +282,8 @@ class Supervisor:
             queues = ", ".join(f"{name} ({slots})" for name, slots in hello["queues"].items())
             log.info("%s on %s: %s", self.plan.title, redacted(hello["url"]), queues)
             if not hello["url"].startswith("memory:"):
-                store = connect(hello["url"], prefix=hello["prefix"], clock=self._clock)
+                letters = hello["dead_letter_queue"]
+                store = connect(hello["url"], prefix=hello["prefix"], dead_letter_queue=letters, clock=self._clock)
                 self._follow(self._keep_leases(store)).add_done_callback(self._keeping_ended)
 
     def _keeping_ended(self, task: "asyncio.Task[Any]") -> None:
@@ -297,9 +310,13 @@ class Supervisor:
 
     def _look_at(self, child: Child) -> None:
         ticked, plan = child.table.ticked, self.plan
-        if child.draining or not ticked:
+        if child.draining or child.killed or not ticked:
             return
         silent = self._clock.monotonic() - ticked
+        if silent > SILENT and child.pid not in self._spoken_for and self.store is not None:
+            self._spoken_for.add(child.pid)
+            speaking = self._follow(speak_for(child, self.store, self._clock))
+            speaking.add_done_callback(lambda _: self._spoken_for.discard(child.pid))
         if silent > plan.hang_timeout:
             child.draining = True  # so that it is looked at once
             self._follow(self._end_hung(child, silent))
@@ -331,9 +348,25 @@ class Supervisor:
         if self.store is not None:
             await self.store.close()
 
+    def _kill_starting(self) -> None:
+        """A process that has not begun to work has nothing to hand in, and may not hear that it is to stop before
+        Python has started, which takes long on a busy machine."""
+        for child in self.children.values():
+            if not child.begun:
+                child.force()
+
+    def _overtime(self) -> None:
+        """The time to stop is over: say who has not ended, and what it still runs."""
+        for child in self.children.values():
+            held = [f"{entry.lease.queue}/{entry.lease.id}"[:100] for entry in child.held()]
+            jobs = ", ".join([*held[:_SHOWN], *(["…"] if len(held) > _SHOWN else [])]) or "nothing"
+            log.error("worker process %s did not end in time and is killed; given back: %s", child.pid, jobs)
+        self._kill_all()
+
     def _kill_all(self) -> None:
+        """Called by the watchdog too, when anything may hold the locks of logging."""
         for child in list(self.children.values()):
-            self._clean = False
+            self._clean = self._clean and not child.begun
             child.force()
 
     @contextlib.contextmanager

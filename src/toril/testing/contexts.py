@@ -1,11 +1,13 @@
 """Contexts for unit tests of handlers: no store, no loop, and a record of what was reported."""
 
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from toril.codec import decode, encode
-from toril.context import JobContext, SyncJobContext
+from toril.context import JobContext, RunsAs, SyncJobContext
 from toril.errors import UsageError
+from toril.handlers import result_of_handler
 from toril.job import Job
 from toril.model import (
     Checkpoint,
@@ -23,6 +25,7 @@ from toril.model import (
     Verdict,
 )
 from toril.signal import Signal, Why
+from toril.task import Task
 
 __all__ = ["Recorded", "SyncTestContext", "TestContext", "context", "sync_context"]
 
@@ -63,6 +66,13 @@ class Recorded:
             Child(JobRef(queue, identity), ChildState.COMPLETED, encode(value))
             for identity, value in self.children_given.items()
         ]
+
+    async def named_children(self, claimed: Claimed) -> list[Child]:
+        return [replace(child, number=number) for number, child in enumerate(await self.children(claimed))]
+
+    def runs_as(self, claimed: Claimed, handler: Any) -> list[RunsAs]:
+        read = handler.runs_as().read if isinstance(handler, Task) else result_of_handler(handler).decode
+        return [RunsAs(claimed.lease.queue, frozenset(), read)]
 
     async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict:  # noqa: ARG002 - as above
         self.added += nodes

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from toril.app import App
-from toril.events import JobEvent
+from toril.events import tell_recovered
 from toril.testing.clock import ManualClock
 from toril.testing.watched import Killed, WatchedStore
 
@@ -85,8 +85,7 @@ class Lives:
             found = await self._store.recover(queue)
             returned += len(found.returned)
             due += [] if found.next_deadline is None else [found.next_deadline]
-            for job in (*found.returned, *found.failed):
-                self._app.events.emit("stalled", JobEvent(queue=queue, job_id=job, job_name=""))
+            tell_recovered(self._app.events, queue, found, None)
         if returned:
             return True
         now = self._clock.now()

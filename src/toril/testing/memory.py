@@ -8,24 +8,23 @@ from typing import Any, Literal, NoReturn, TypeAlias, cast
 from pydantic_core import to_jsonable_python
 
 from toril.app import App
+from toril.durations import Duration, milliseconds
 from toril.engine import Store
 from toril.engines.sqlite.engine import SqliteEngine
 from toril.engines.sqlite.place import Address
 from toril.errors import InvalidOption, UsageError, shown
 from toril.job import Job
 from toril.model import Failed, Lease, NewJob, Retried, moment, ms_of
-from toril.policy.durations import seconds_of
-from toril.policy.retry import Seconds, milliseconds
+from toril.task import Task
 from toril.testing.added import DURATIONS, OPTIONS, AddedJob, Wanted, found
 from toril.testing.clock import ManualClock
 from toril.testing.flaky import FlakyStore
 from toril.testing.lives import Lives
 from toril.testing.watched import Death, Place, WatchedStore
 
-__all__ = ["Memory", "OnFailure", "Time", "drain", "memory"]
+__all__ = ["Memory", "OnFailure", "drain", "memory"]
 
 OnFailure: TypeAlias = Literal["record", "raise"]
-Time: TypeAlias = Seconds | str
 
 _ANY: Any = object()  # any payload at all, None among them
 _LONGEST = 100 * 366 * 86_400_000  # ms
@@ -69,12 +68,12 @@ class Memory:
         """Run every job that is due, and those that they add, until nothing is left to do now."""
         return await self._work(self.clock.now())
 
-    async def after(self, time: Time) -> int:
+    async def after(self, time: Duration) -> int:
         """Let time pass, as seconds, a timedelta or a text such as "90s", "2h", "30d", and run each thing at its time:
         delays, retries, schedules, leases that run out, rates that allow more."""
         return await self._work(self.clock.now() + _length(time))
 
-    def skip(self, time: Time) -> None:
+    def skip(self, time: Duration) -> None:
         """Let time pass while nobody works: what falls due meanwhile is late."""
         self.clock.advance(_length(time))
 
@@ -86,12 +85,14 @@ class Memory:
     # what was added
 
     def assert_added(
-        self, job: Callable[..., Any] | str | None = None, data: Any = _ANY, *, queue: str | None = None,
-        delay: Seconds | None = None, times: int | None = None, **options: Any,
+        self, job: Callable[..., Any] | Task[Any, Any] | str | None = None, data: Any = _ANY, *,
+        queue: str | None = None, delay: Duration | None = None, times: int | None = None, **options: Any,
     ) -> list[AddedJob]:  # fmt: skip
-        """The jobs that were added by this handler or name; `AssertionError` if there is none, or there are not as many
-        as `times`. Of `data` only the fields given are compared. Further options are those of the stored job, such as
-        `priority=` or `attempts=`."""
+        """The jobs that were added by this handler, task or name; `AssertionError` if there is none, or there are not
+        as many as `times`. Of `data` only the fields given are compared. Further options are those of the stored job,
+        such as `priority=` or `attempts=`."""
+        if isinstance(job, Task) and queue is None:
+            queue = job.queue.name
         late = None if delay is None else milliseconds("delay", delay) / 1000
         unknown = next((name for name in options if name not in OPTIONS), None)
         if unknown is not None:
@@ -105,13 +106,15 @@ class Memory:
         )  # fmt: skip
         return found(wanted, self.added, times)
 
-    def assert_not_added(self, job: Callable[..., Any] | str | None = None, data: Any = _ANY, **options: Any) -> None:
+    def assert_not_added(
+        self, job: Callable[..., Any] | Task[Any, Any] | str | None = None, data: Any = _ANY, **options: Any
+    ) -> None:
         """No such job was added."""
         self.assert_added(job, data, times=0, **options)
 
     # faults
 
-    def kill(self, at: Place, job: "Job[Any] | Callable[..., Any] | str | None" = None) -> None:
+    def kill(self, at: Place, job: "Job[Any] | Callable[..., Any] | Task[Any, Any] | str | None" = None) -> None:
         """Have the worker die that next gets to this point with such a job: `"claimed"`, before the handler begins;
         `"returned"`, after it, with nothing of that stored; `"settled"`, when its end is stored. Another worker starts
         at once, and takes the job over when its lease has run out."""
@@ -186,6 +189,8 @@ class Memory:
         """A handler's name in whichever queue has it."""
         if job is None or isinstance(job, str):
             return job
+        if isinstance(job, Task):
+            return job.name
         names = set()
         for queue in self.app.queues.values():
             with suppress(UsageError):
@@ -217,11 +222,8 @@ async def memory(
         raise AssertionError(f"a worker was to be killed where a job is {test.store.death.place!r}, and none got there")
 
 
-def _length(time: Time) -> int:
-    seconds = seconds_of(time) if isinstance(time, str) else time
-    if seconds is None:
-        raise InvalidOption(f"a time to pass is written as 90, 1.5s, 10m, 2h or 30d, not {shown(time)}")
-    return milliseconds("a time to pass", seconds, high=_LONGEST)
+def _length(time: Duration) -> int:
+    return milliseconds("a time to pass", time, high=_LONGEST)
 
 
 def _ms(start: datetime) -> int:

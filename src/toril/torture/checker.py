@@ -93,7 +93,9 @@ class _Story:
         self.over: dict[tuple[str, str], Line] = {}
         self.ends: Counter[str] = Counter()
         self.told: dict[str, Counter[str]] = defaultdict(Counter)
-        self.kills: dict[int, float] = {}
+        self.kills: dict[int, list[float]] = defaultdict(list)  # by process; numbers are used again
+        self.outages: list[tuple[float, float]] = []  # from when to when the store was away
+        self._away_since: list[float] = []
         self.orphaned: list[str] = []
         for line in sorted(told, key=lambda line: line.at):
             self._read(line)
@@ -114,7 +116,13 @@ class _Story:
             case "orphaned", (_, _, nonce, _):
                 self.orphaned.append(nonce)
             case "blow", ("KILL", pid):
-                self.kills[int(pid)] = line.at
+                self.kills[int(pid)].append(line.at)
+            case "away", _:
+                self._away_since.append(line.at)
+            case "back", _:
+                since = self._away_since.pop()
+                if not self._away_since:  # else it was away before that, and still is
+                    self.outages.append((since, line.at))
             case _:
                 pass  # for people who read it
 
@@ -218,12 +226,16 @@ class _Story:
         }
 
     def _recovered(self) -> Iterator[float]:
-        """Seconds from a kill until each job that it interrupted started again."""
+        """Seconds from a kill until each job that it interrupted started again, but for those in which there was no
+        store to start it from."""
         for ref, starts in self.starts.items():
             for run, again in pairwise(starts):
-                died = self.kills.get(run.pid)
-                if died is not None and run.at <= died and (ref, run.facts[3]) not in self.over:
-                    yield again.at - died
+                died = next((at for at in self.kills.get(run.pid, ()) if at >= run.at), None)
+                if died is not None and again.at > died and (ref, run.facts[3]) not in self.over:
+                    yield again.at - died - self._away(died, again.at)
+
+    def _away(self, since: float, until: float) -> float:
+        return sum(max(0.0, min(until, end) - max(since, begin)) for begin, end in self.outages)
 
     def recovery(self) -> dict[str, float]:
         took = sorted(self._recovered())

@@ -44,7 +44,7 @@ def _supervise() -> int:
     """`toril run`, which starts processes of its own."""
     from toril.cli.main import main as toril  # noqa: PLC0415 - the other roles do without the commands
 
-    options = ["--processes", "2", "--grace", f"{work.setting.grace}s", "--log-level", "error"]
+    options = ["--processes", "2", "--grace", f"{work.setting.grace}s", "--log-level", "warning"]
     sys.argv = ["toril", "run", "toril.torture.work:app", *options]
     toril()
     return 0

@@ -213,13 +213,22 @@ class _Run:
             return await self._on_disk(blow)
         if self._server is None:
             return None
-        await self._server.struck(blow, self._all_cut_off)
-        return "server"
+        return "server" if await self._server.struck(blow, self._store_away) else None
 
     @property
     def _everyone(self) -> list[Station]:
         """In the order of their wires, where they have some."""
         return [*self._workers, *self._producers]
+
+    @contextmanager
+    def _store_away(self) -> Iterator[None]:
+        """For all; the ledger tells from when to when."""
+        self._ledger.note("away")
+        try:
+            with self._all_cut_off():
+                yield
+        finally:
+            self._ledger.note("back")
 
     @contextmanager
     def _all_cut_off(self) -> Iterator[None]:
@@ -231,21 +240,23 @@ class _Run:
     async def _thawed(self, station: Station, pid: int | None, blow: Blow) -> int | None:
         """The one that was stopped goes on when the blow is over; which."""
         if pid is not None:
-            await SYSTEM.sleep(blow.seconds)
-            async with self._still:
-                station.thaw(pid)
+            with station.still():
+                await SYSTEM.sleep(blow.seconds)
+                async with self._still:
+                    station.thaw(pid)
         return pid
 
     async def _all_still(self, meanwhile: Coroutine[Any, Any, T]) -> T:
         """As a machine that sleeps."""
         async with self._still:
-            for station in self._everyone:
-                station.strike_all(signal.SIGSTOP)
-            try:
-                return await meanwhile
-            finally:
+            with self._all_cut_off():
                 for station in self._everyone:
-                    station.strike_all(signal.SIGCONT)
+                    station.strike_all(signal.SIGSTOP)
+                try:
+                    return await meanwhile
+                finally:
+                    for station in self._everyone:
+                        station.strike_all(signal.SIGCONT)
 
     async def _on_disk(self, blow: Blow) -> str | None:
         disk = self._disk
@@ -253,7 +264,7 @@ class _Run:
             return None
         if blow.strike is Strike.FILL_DISK:
             async with self._full:
-                with self._all_cut_off():
+                with self._store_away():
                     await disk.fill()
                     await SYSTEM.sleep(blow.seconds)
                     disk.empty()

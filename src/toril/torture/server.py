@@ -67,9 +67,13 @@ class OwnRedis:
         finally:
             writer.transport.abort()
 
-    async def struck(self, blow: Blow, away: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        """For as long as the blow lasts; then it serves again. One blow at a time. `away` is entered while it does not
-        serve: not while a blow waits for its turn, nor for one that clients get over at once."""
+    async def struck(self, blow: Blow, away: Callable[[], AbstractContextManager[None]] = nullcontext) -> bool:
+        """For as long as the blow lasts; then it serves again. False: another has struck it, and it does not serve yet.
+        To strike one after the other, each as soon as it serves again, would leave the fleet without a store for
+        minutes where the server takes longer to read its log than there is between two blows. `away` is entered while
+        it does not serve, and not for a blow that clients get over at once."""
+        if self._struck.locked():
+            return False
         async with self._struck:
             match blow.strike:
                 case Strike.KILL_SERVER:
@@ -86,6 +90,7 @@ class OwnRedis:
                     await self.tell("SCRIPT", "FLUSH")
                 case _:
                     await self.tell("CLIENT", "KILL", "TYPE", "normal")
+        return True
 
     def signal(self, number: signal.Signals) -> None:
         """To the server alone: a guard that stands still guards nothing."""

@@ -4,9 +4,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -14,17 +14,25 @@ from toril.clock import SYSTEM
 from toril.torture.ledger import Ledger, lines
 from toril.torture.setting import Setting
 
-__all__ = ["Role", "Station", "is_excused"]
+__all__ = ["Disturbance", "Role", "Station", "is_excused"]
 
 Role = Literal["worker", "supervised", "producer"]
 _RESTART = 0.2  # seconds
 _STOP = 60.0  # seconds that a process may take to end when it is asked to, or when its supervisor is gone
 _NOTICE = 5.0  # seconds for a supervisor to notice that a child was killed, before it is asked to end
+_CALM = 5.0  # seconds in a row in which a process that is left alone can end; its longest job takes three
 _LOOK = 0.05
 _PROCESSES = Path("/proc")
-# Seconds for which a store has to be back before nobody is held up by it any more: up to two until it is tried again,
-# one from the end of the grace to that of the process, and one because the machine is loaded.
-_AGAIN = 4.0
+_NOT_OVER = float("inf")
+
+
+@dataclass(slots=True)
+class Disturbance:
+    """From when to when a process could not go on: one of its own stood still, or its store was away."""
+
+    process: asyncio.subprocess.Process | None  # None: whoever was there
+    began: float
+    ended: float = _NOT_OVER
 
 
 class Station:
@@ -37,11 +45,11 @@ class Station:
         self._ledger = ledger
         self._process: asyncio.subprocess.Process | None = None
         self._lives = 0
-        self._struck_at = self._back_at = float("-inf")
-        self._away = 0
+        self._disturbances: list[Disturbance] = []
         self._groups: list[int] = []  # of supervisors that have ended; their children may still be there
-        self._killed: set[int] = set()
+        self._kills: list[tuple[int, float]] = []  # which process, and when
         self._asked: asyncio.subprocess.Process | None = None
+        self._left_alone: asyncio.subprocess.Process | None = None
         self._closing = False
         self._keeper: asyncio.Task[None] | None = None
 
@@ -93,7 +101,7 @@ class Station:
     def strike(self, target: float, number: signal.Signals) -> int | None:
         """Send a signal to one of its processes; which."""
         pids = self.pids()
-        if not pids:
+        if not pids or self._is_left_alone():
             return None
         pid = pids[int(target * 1000) % len(pids)]
         self._send(pid, number)
@@ -101,10 +109,15 @@ class Station:
 
     def strike_supervisor(self, number: signal.Signals) -> int | None:
         """Send a signal to the supervisor alone, once its children work; which."""
-        if self.role != "supervised" or self._process is None or not self.pids():
+        if self.role != "supervised" or self._process is None or not self.pids() or self._is_left_alone():
             return None
         self._send(self._process.pid, number)
         return self._process.pid
+
+    def _is_left_alone(self) -> bool:
+        """Whether no process of it is killed or stopped by itself any more: of those that are asked to end some have to
+        show that they do, and most would be struck within their grace."""
+        return self._process is not None and self._process is self._left_alone
 
     def thaw(self, pid: int) -> None:
         """Have one that was stopped go on, unless it was killed meanwhile. Its supervisor may have been killed."""
@@ -112,14 +125,12 @@ class Station:
             self._send(pid, signal.SIGCONT)
 
     def _send(self, pid: int, number: signal.Signals) -> None:
-        self._struck_at = SYSTEM.monotonic()
         with suppress(ProcessLookupError):
             os.kill(pid, number)
         if number == signal.SIGKILL:
-            self._killed.add(pid)
+            self._kills.append((pid, SYSTEM.monotonic()))
 
     def strike_all(self, number: signal.Signals) -> None:
-        self._struck_at = SYSTEM.monotonic()
         for group in self._alive():
             with suppress(ProcessLookupError):
                 os.killpg(group, number)
@@ -133,13 +144,16 @@ class Station:
 
     async def term(self, number: signal.Signals = signal.SIGTERM, *, group: bool = False) -> int | None:
         """Ask it to end, or its whole group as a terminal does, and see that it does; which. It is asked once: a second
-        time would mean at once."""
+        time would mean at once. A group that was asked is left alone from then on."""
         process = self._process
         if process is None or process is self._asked or process.returncode is not None or not self.pids():
             return None
         self._asked = process
-        if not await self._noticed(process):
+        await self._noticed(process)
+        if process.returncode is not None:
             return None
+        if group:
+            self._left_alone = process
         asked_at = SYSTEM.monotonic()
         self._ledger.note("asked", self.setting.name, process.pid)
         with suppress(ProcessLookupError):
@@ -153,21 +167,23 @@ class Station:
             self.strike_all(signal.SIGKILL)
             self.forced.append(f"{self.setting.name} {process.pid} never")
         else:
-            back = float("inf") if self._away else self._back_at
-            facts = {"struck": self._struck_at, "back": back, "grace": self.setting.grace}
-            if code != 0 and not is_excused(asked_at, SYSTEM.monotonic(), **facts):
+            if code != 0 and not self._is_excused(process, asked_at, SYSTEM.monotonic()):
                 self.forced.append(f"{self.setting.name} {process.pid} {code}")
         return process.pid
 
-    async def _noticed(self, process: asyncio.subprocess.Process) -> bool:
-        """Wait until its supervisor knows of every child that was killed before: nothing that came before the request
-        excuses how it ends."""
+    async def _noticed(self, process: asyncio.subprocess.Process) -> None:
+        """Give its supervisor time to learn of every child that was killed before: what a child is told to do after it
+        has died cannot be told from what it was told before. If it does not learn of it, it is asked all the same."""
         until = SYSTEM.monotonic() + _NOTICE
-        while any(_belongs(pid, process.pid) for pid in self._killed) and process.returncode is None:
+        while any(_belongs(pid, process.pid) for pid, _ in self._kills) and process.returncode is None:
             if SYSTEM.monotonic() > until:
-                return False
+                return
             await SYSTEM.sleep(_LOOK)
-        return process.returncode is None
+
+    def _is_excused(self, process: asyncio.subprocess.Process, asked: float, ended: float) -> bool:
+        own = [each for each in self._disturbances if each.process in (None, process)]
+        killed = any(asked <= at <= ended for _, at in self._kills)
+        return is_excused(asked, ended, killed=killed, grace=self.setting.grace, disturbances=own)
 
     async def _orphans_gone(self) -> None:
         """Children whose supervisor was killed end by themselves."""
@@ -180,14 +196,25 @@ class Station:
                 await SYSTEM.sleep(_LOOK)
 
     @contextmanager
+    def still(self) -> Iterator[None]:
+        """Meanwhile one of the processes that it has now stands still."""
+        with self._disturbed(self._process):
+            yield
+
+    @contextmanager
     def cut_off(self) -> Iterator[None]:
-        """Meanwhile it cannot reach its store."""
-        self._away += 1
+        """Meanwhile it cannot reach its store, or all of it stands still, whatever process it has."""
+        with self._disturbed(None):
+            yield
+
+    @contextmanager
+    def _disturbed(self, process: asyncio.subprocess.Process | None) -> Iterator[None]:
+        disturbance = Disturbance(process, SYSTEM.monotonic())
+        self._disturbances.append(disturbance)
         try:
             yield
         finally:
-            self._away -= 1
-            self._back_at = SYSTEM.monotonic()
+            disturbance.ended = SYSTEM.monotonic()
 
     async def close(self) -> None:
         """End it for good, and well if that can be."""
@@ -209,13 +236,20 @@ class Station:
             await self._process.wait()
 
 
-def is_excused(asked: float, ended: float, *, struck: float, back: float, grace: float) -> bool:
-    """Whether a process may have ended badly: a blow struck it after it was asked to end. Or it tried to settle what it
-    ran until its grace was over, and its store was away, or had not been back for long enough to be found.
+def is_excused(asked: float, ended: float, *, killed: bool, grace: float, disturbances: Sequence[Disturbance]) -> bool:
+    """Whether a process may have ended badly: one of its own was killed after it was asked to end. Or its grace ran out
+    without five seconds in a row in which all of its processes ran and its store could be reached. Times are
+    seconds."""
+    return killed or (ended - asked >= grace and _longest_calm(asked, ended, disturbances) < _CALM)
 
-    All are seconds: `struck` is when the last blow ended that was its own, `back` when its store came back, infinity if
-    that is still away."""
-    return struck >= asked or (ended - asked >= grace and back >= ended - _AGAIN)
+
+def _longest_calm(since: float, until: float, disturbances: Sequence[Disturbance]) -> float:
+    """Seconds in a row without any of them."""
+    longest, calm_from = 0.0, since
+    for each in sorted(disturbances, key=lambda each: each.began):
+        longest = max(longest, min(each.began, until) - calm_from)
+        calm_from = max(calm_from, each.ended)
+    return max(longest, until - calm_from)
 
 
 def _booted(setting: Setting, name: str) -> list[int]:

@@ -82,7 +82,7 @@ class Work:
             (job,) = await main.add_many([self._new(main.name.rpartition("-")[2], order, order.nonce)])
         return job.queue.name, job.id
 
-    def _new(self, queue: str, order: Order, nonce: str) -> Planned:
+    def _new(self, queue: str, order: Order, nonce: str) -> Planned[Any]:
         options: dict[str, Any] = {"job_id": f"job-{nonce}"} if order.named else {}
         if order.delay:
             options["delay"] = order.delay / 1000

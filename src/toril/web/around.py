@@ -157,7 +157,8 @@ _TOLD: Final = frozenset({"evicted", "eviction", "memory", "log", "snapshot", "l
 
 
 def _free(workers: Sequence[WorkerInfo], queue: str) -> int:
-    return sum(worker.slots - worker.running for worker in workers if queue in worker.queues)
+    slots = [worker.queue_slots.get(queue, (0, 0)) for worker in workers]
+    return sum(max(0, all_ - used) for all_, used in slots)
 
 
 def _stops(note: Audited, queue: str) -> bool:

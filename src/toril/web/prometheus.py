@@ -125,6 +125,7 @@ def _counters(queues: Iterable[QueueFigures]) -> Iterator[Metric]:
     for each in queues:
         ended.add_metric([each.name, "completed"], each.completed_total)
         ended.add_metric([each.name, "failed"], each.failed_total)
+        ended.add_metric([each.name, "cancelled"], each.total.cancelled)
         named = Counter(each.total.failures)
         named[_OTHERS] += each.total.other_failures  # which may be a job's name, too
         for name, count in named.items():

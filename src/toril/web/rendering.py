@@ -59,7 +59,7 @@ def _environment() -> Environment:
     )
     made.filters.update(
         num=words.number, pct=words.percent, span=words.span, iso=words.iso, clock=words.clock_time, size=words.size,
-        compact=words.compact, json=_json, text=_text, terse=words.terse,
+        compact=words.compact, rate=words.rate, json=_json, text=_text, terse=words.terse,
         capitalize_first=lambda text: text[:1].upper() + text[1:],
     )  # fmt: skip
     made.globals.update(plural=words.plural, NONE=words.NONE, path=_path)

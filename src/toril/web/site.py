@@ -195,7 +195,7 @@ class Site:
         """What it gives. What may have changed something is written down, however it ended."""
         if endpoint.method == "GET":
             return await endpoint.run(asking)
-        ended = "failed"
+        ended, given = "failed", None
         try:
             given = await endpoint.run(asking)
             ended = "done"
@@ -203,14 +203,14 @@ class Site:
             ended = f"refused: {redacted(str(error))}"[:300]
             raise
         finally:
-            await self._note(endpoint, asking, address, ended)
+            entry = Audited(
+                who=asking.who.name, address=address, action=endpoint.action, target="/".join(asking.path.values()),
+                detail=_detail(asking), ended=ended, **_counted(given),
+            )  # fmt: skip
+            await self._note(entry)
         return given
 
-    async def _note(self, endpoint: Endpoint, asking: Asking, address: str, ended: str) -> None:
-        entry = Audited(
-            who=asking.who.name, address=address, action=endpoint.action, target="/".join(asking.path.values()),
-            detail=_detail(asking), ended=ended,
-        )  # fmt: skip
+    async def _note(self, entry: Audited) -> None:
         try:
             await self.app.store.note(entry)
         except TorilError as error:
@@ -244,6 +244,15 @@ def _path(scope: Scope) -> str:
 
 def _is_api(path: str) -> bool:
     return path == _BASE or path.startswith(_BASE + "/")
+
+
+def _counted(given: Any) -> dict[str, int]:
+    """How many an act was done to, and how many were refused, where its answer tells."""
+    if not isinstance(given, dict):
+        return {}
+    done = next((given[name] for name in ("done", "removed", "retried") if type(given.get(name)) is int), None)
+    left = sum(len(given[name]) for name in ("refused", "invalid") if isinstance(given.get(name), list | dict))
+    return {} if done is None else {"done": done, "refused": left}
 
 
 def _detail(asking: Asking) -> str:

@@ -1,18 +1,44 @@
-"""Figures, durations and times as the pages write them. Pure."""
+"""Figures, durations, times and names as the pages write them. Pure."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-__all__ = ["NONE", "clock_time", "compact", "iso", "number", "percent", "plural", "size", "span", "terse"]
+__all__ = [
+    "NONE", "Name", "Words", "clock_time", "compact", "iso", "number", "percent", "plural", "rate", "size", "span",
+    "terse",
+]  # fmt: skip
 
 NONE: Final = "\u2013"  # what is not known, or not there
 _JOINT: Final = "\u00a0"  # between a number and its unit, which never break over lines
 
 
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name that users have given, or a text from elsewhere: it stands out, as a link or as code. With `until` it is
+    a moment (ms), which the page counts down to."""
+
+    text: str
+    to: Sequence[str] = ()
+    query: Mapping[str, str] = field(default_factory=dict)
+    until: int | None = None
+
+
+Words: TypeAlias = tuple[str | Name, ...]  # a sentence, in parts
+
+
 def number(value: float | None) -> str:
     """`1,284`."""
     return NONE if value is None else f"{round(value):,}"
+
+
+def rate(value: float | None) -> str:
+    """`1,284`, `4.2` or `0.05`, of something a minute: what is little is told more exactly."""
+    if value is None:
+        return NONE
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def percent(value: float | None) -> str:

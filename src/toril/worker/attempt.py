@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toril.codec import encode
+from toril.durations import milliseconds
 from toril.errors import JobCancelled, LeaseLost, words_of
 from toril.handlers import Entry, Registry
 from toril.logs import log
-from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Outcome, Released, Snoozed
+from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Lease, Outcome, Released, Snoozed
 from toril.policy.classify import DEFAULTS, Table
 from toril.policy.judge import judge
 from toril.policy.redaction import redacted
-from toril.policy.retry import milliseconds
 from toril.policy.strategies import BackoffStrategy
 from toril.result import Result
 from toril.signal import Signal, Why
@@ -25,7 +25,9 @@ __all__ = ["ChildFailed", "Dropped", "Invoke", "Rules", "Unfit", "judged", "outc
 Invoke = Callable[[Entry, Any], Awaitable[Any]]
 
 _NOTHING = Completed()  # what most handlers return
-_UNKNOWN_DELAY = 5_000  # before another worker, which may know the name, is offered the job
+# Until a job whose name has no handler is offered again, to a worker that may have one: twice as long each time.
+_FIRST_RELEASE = 1_000
+_LONGEST_RELEASE = 60_000
 
 
 class Dropped(Exception):
@@ -82,7 +84,7 @@ async def outcome_of(job: Claimed, signal: Signal, rules: Rules, invoke: Invoke)
         if isinstance(error, asyncio.CancelledError) and signal.kind is None and _torn_down():
             raise
         return _ended_by(error, signal, job, rules)
-    return completed(entry, result)
+    return _completed(entry, result, job.lease)
 
 
 def _ended_by(error: BaseException, signal: Signal, job: Claimed, rules: Rules) -> Outcome:
@@ -112,27 +114,28 @@ def told_to_stop(signal: Signal, job: Claimed, rules: Rules) -> Outcome:
             return Released()
 
 
-def completed(entry: Entry, result: Any) -> Completed:
+def _completed(entry: Entry, result: Any, lease: Lease) -> Completed:
     """The work is done. A result that cannot be kept does not undo that: it is dropped, and the record says so."""
     if result is None:
         return _NOTHING
     if isinstance(result, Unfit):
-        return _not_kept(entry, result.why)
+        return _not_kept(entry, result.why, lease)
     try:
         summary = result.line() if isinstance(result, Result) else None
         return Completed(entry.result.encode(result), summary)
     except Exception as error:  # ours, or that of a serializer
-        return _not_kept(entry, words_of(error))
+        return _not_kept(entry, words_of(error), lease)
 
 
-def _not_kept(entry: Entry, why: str) -> Completed:
-    log.warning("the result of job %s is not kept: %s", entry.name, why)
+def _not_kept(entry: Entry, why: str, lease: Lease) -> Completed:
+    log.warning("the result of job %s (%s) of queue %s is not kept: %s", lease.id, entry.name, lease.queue, why)
     return Completed("null", summary=f"the result was not kept: {why}")
 
 
 def _unknown(job: Claimed, rules: Rules) -> Outcome:
     if rules.release_unknown:
-        return Snoozed(_UNKNOWN_DELAY)
+        before = max(0, job.starts - 1 - job.attempts_made - job.stalls)
+        return Snoozed(min(_FIRST_RELEASE << min(before, 30), _LONGEST_RELEASE))
     return Failed(Failure(f"Job function not found: {job.name}", "UnknownJob"))
 
 

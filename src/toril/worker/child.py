@@ -15,7 +15,8 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from toril.context import SyncJobContext
+from toril.context import RunsAs, SyncJobContext
+from toril.durations import seconds_of
 from toril.errors import (
     JobCancelled,
     LeaseLost,
@@ -44,6 +45,8 @@ from toril.model import (
 from toril.policy.classify import lineage
 from toril.result import Result
 from toril.signal import Signal, Why
+from toril.task import Task
+from toril.worker.stacks import of_frame
 
 __all__ = ["MAIN_FILE", "REPORTS", "SIGNALS", "main"]
 
@@ -132,6 +135,8 @@ class _Child:
                 if "run" in message:
                     self._signal = Signal()
                     self.orders.put(message["run"])
+                elif "stack" in message:
+                    self.send({"stack": _stack()})
                 elif "abort" in message:
                     self._signal.fire(Why(message["abort"][0]), message["abort"][1])
                 else:
@@ -169,8 +174,20 @@ class _Child:
 
     async def children(self, claimed: Claimed) -> list[Child]:  # noqa: ARG002 - as above
         self.send({"ask": "children"})
+        return self._children()
+
+    async def named_children(self, claimed: Claimed) -> list[Child]:  # noqa: ARG002 - as above
+        self.send({"ask": "named_children"})
+        return self._children()
+
+    def _children(self) -> list[Child]:
         found = json.loads(self._verdicts.get())
-        return [Child(JobRef(queue, identity), ChildState(state), text) for queue, identity, state, text in found]
+        return [Child(JobRef(queue, identity), ChildState(state), *rest) for queue, identity, state, *rest in found]
+
+    def runs_as(self, claimed: Claimed, handler: Any) -> list[RunsAs]:  # noqa: ARG002 - as above
+        if isinstance(handler, Task):
+            return [handler.runs_as()]
+        raise UsageError("a handler that runs in a process of its own asks for children by a task: queue.task(handler)")
 
     async def add_children(self, claimed: Claimed, nodes: Any) -> Verdict:  # noqa: ARG002 - as above
         raise UsageError(f"job {claimed.lease.id} runs in a process of its own and cannot be given children there")
@@ -180,6 +197,12 @@ class _Child:
 
     def job(self, claimed: Claimed) -> Any:
         raise RuntimeError(f"job {claimed.lease.id} is not at hand in a child process; use the context")
+
+
+def _stack() -> str:
+    """Where the function is, as the thread that listens sees it."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 - meant for this
+    return "" if frame is None else of_frame(frame)[-_LONGEST:]
 
 
 def _drive(coroutine: Any) -> Any:
@@ -207,10 +230,11 @@ def _reason(error: BaseException, known: str) -> str:
     return (own if isinstance(own, str) and own else words_of(error))[:_LONGEST]
 
 
-def _seconds(error: BaseException) -> float | None:
+def _seconds(error: BaseException) -> float | str | None:
+    """For how long; a text that is no duration as it stands, for the parent to refuse."""
     given: Any = getattr(error, "retry_after", getattr(error, "seconds", None))
-    seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
-    return seconds if isinstance(seconds, int | float) else None
+    seconds = seconds_of(given)
+    return seconds if seconds is not None or not isinstance(given, str) else given[:_LONGEST]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from toril.codec import decode
 from toril.context import Reporter
@@ -30,8 +30,11 @@ from toril.result import Result
 from toril.signal import Signal
 from toril.worker.attempt import ChildFailed, Unfit
 from toril.worker.child import MAIN_FILE, REPORTS, SIGNALS
+from toril.worker.running import Running
 
 __all__ = ["Children", "location"]
+
+_ANSWER: Final = 2.0  # seconds for a child to say where it is
 
 
 def location(entry: Entry) -> tuple[str, str]:
@@ -65,12 +68,13 @@ class Children:
         self._idle: dict[str, list[_Child]] = {}
         self._all: set[_Child] = set()
 
-    async def call(self, entry: Entry, job: Claimed, signal: Signal, reporter: Reporter) -> Any:
+    async def call(self, entry: Entry, running: Running, reporter: Reporter) -> Any:
         """What the function returns, in a child that is killed if this is cancelled."""
         idle = self._idle.setdefault(entry.name, [])
         child = idle.pop() if idle else self._start(entry)
+        running.apart = child.stack
         try:
-            answer = await child.run(job, signal, reporter)
+            answer = await child.run(running.job, running.signal, reporter)
         except BaseException:
             self._end(child)
             raise
@@ -114,6 +118,7 @@ class _Child:
         self._process = process
         self._pipe = pipe
         self._ready = False
+        self._asked: list[asyncio.Future[str]] = []  # who wants to know where it is
 
     @property
     def alive(self) -> bool:
@@ -134,6 +139,9 @@ class _Child:
         try:
             while True:
                 message = await self._receive()
+                if "stack" in message:
+                    self._tell_stack(f"Process {self._process.pid}:\n{message['stack']}")
+                    continue
                 if "ask" in message:
                     self._send({"verdict": await _answer(message["ask"], job, reporter)})
                     continue
@@ -143,6 +151,23 @@ class _Child:
                 self._send({"verdict": await reporter.report(REPORTS[kind](job.lease, text))})
         finally:
             watch.cancel()
+
+    async def stack(self) -> str:
+        """Where its function is; or that it does not say, as one in foreign code that does not let go may not."""
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
+        self._send({"stack": True})
+        try:
+            async with asyncio.timeout(_ANSWER):
+                return await answer
+        except TimeoutError:
+            return f"Process {self._process.pid} does not say where it is.\n"
+
+    def _tell_stack(self, text: str) -> None:
+        asked, self._asked = self._asked, []
+        for each in asked:
+            if not each.done():
+                each.set_result(text)
 
     async def _until_ready(self) -> None:
         """A child that still loads reads nothing, and a large job sent to it would hold up the loop."""
@@ -224,4 +249,7 @@ async def _answer(question: str, job: Claimed, reporter: Reporter) -> str:
         family = await reporter.family(job)
         names = ("open", "completed", "ignored", "failed")
         return json.dumps({name: getattr(family, name) for name in names})
-    return json.dumps([(each.ref.queue, each.ref.id, each.state, each.text) for each in await reporter.children(job)])
+    found = await (reporter.named_children(job) if question == "named_children" else reporter.children(job))
+    return json.dumps([
+        (each.ref.queue, each.ref.id, each.state, each.text, each.name, each.number) for each in found
+    ])  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Final
 from toril.clock import Clock
 from toril.engine import Engine
 from toril.errors import TorilError
-from toril.logs import log, outages
+from toril.logs import Contact, log, outages
 from toril.model import BATCH, Extended, Lease
 
 __all__ = ["RETRY", "Held", "Keeper", "LoopKeeper", "Tell"]
@@ -54,6 +54,7 @@ class Keeper:
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None  # the handlers' loop, and its thread
         self._asked_loop: float | None = None  # when that loop was asked to answer, and has not yet
         self._hung = False
+        self._contact = Contact()
 
     def hold(self, lease: Lease, *, ttl: int, renew: int, since: float, tell: Tell) -> None:
         """Keep this lease. `since` is when it was asked for: it cannot have begun earlier."""
@@ -155,8 +156,10 @@ class Keeper:
             answer = await self._engine.extend(leases, ttl=ttl)
         except TorilError as error:
             outages.tell(str(error))
+            self._contact.lost()
             self._postpone(leases, tell)
             return
+        self._contact.made()
         for lease in answer.lost:
             self.release(lease)
         for lease in leases:

@@ -12,7 +12,8 @@ from typing import Final, Protocol
 from toril.clock import Clock, turn
 from toril.engine import Engine
 from toril.errors import EngineUnavailable, TorilError
-from toril.model import EXCHANGE, Call, Claim, Claimed, Exchange, Limits, Settlement, Verdict
+from toril.logs import outages
+from toril.model import EXCHANGE, Call, Claim, Claimed, Exchange, Gate, Limits, Settlement, Verdict
 from toril.worker.quarantine import Quarantine, Suspects
 
 __all__ = ["Loop", "Slots", "Terms"]
@@ -77,12 +78,13 @@ class Slots(Protocol):
 class _Lane:
     """One exchange at a time. Each has a sender of its own, as the store takes a sender's calls in their order."""
 
-    __slots__ = ("away", "busy", "limit", "sender", "seq")
+    __slots__ = ("away", "busy", "handing_in", "limit", "sender", "seq")
 
     def __init__(self, sender: str) -> None:
         self.sender = sender
         self.seq = 0
         self.busy = False
+        self.handing_in = 0  # jobs that have ended, in the exchange that is under way
         self.away = False  # the store could not be reached when it was last tried
         self.limit: asyncio.Timeout | None = None  # of an exchange that claims and hands nothing in
 
@@ -122,13 +124,14 @@ class Loop:
         self._wanted = 0  # jobs that are asked for just now
         self._looks = 0  # how often it was said that something may have arrived
         self._exhausted = False
-        self._blocked = False
+        self._blocked: Gate | None = None
         self._worked = False
         self._alone = False  # whether the last claim was made by a worker that ran nothing
         self._wake_at: float | None = None
         self._naps = set[asyncio.Event]()  # of lanes that cannot reach the store
         self._spare = terms.suspects is Suspects.ONLY
         self._quarantine = Quarantine(clock, terms.suspects)
+        self._rung = False  # whether news has come that no exchange has followed
         self._quiet = False
         self._stopping = False
 
@@ -149,8 +152,10 @@ class Loop:
         self._news.set()
 
     def quiet(self) -> None:
-        """Claim nothing more."""
+        """Claim nothing more, and leave the news to others."""
         self._quiet = True
+        if self._watcher is not None:
+            self._watcher.cancel()
         self._news.set()
 
     def stop(self) -> None:
@@ -158,8 +163,8 @@ class Loop:
         if not self._stopping:
             for lane in self._lanes:
                 lane.hurry()
-        self._quiet = self._stopping = True
-        self._news.set()
+        self._stopping = True
+        self.quiet()
         for nap in self._naps:
             nap.set()
 
@@ -180,11 +185,11 @@ class Loop:
         while not self._is_over():
             await self._check_helper()
             self._news.clear()
-            if self._outbox or self._may_claim():
+            if self._must_exchange():
                 await self._exchange(self._first)
                 if not self._outbox:
                     await turn()  # what ends at once is handed in without another one
-                if self._outbox or self._may_claim():
+                if self._must_exchange():
                     continue
             self._tell_if_drained()
             self._slots.resting()
@@ -221,17 +226,36 @@ class Loop:
         return self._exhausted and not busy and not self._outbox and self._slots.idle() and not self._unlooked
 
     @property
+    def unsettled(self) -> int:
+        """Jobs that have ended, of which the store has not said that it knows."""
+        return len(self._outbox) + sum(lane.handing_in for lane in self._lanes)
+
+    @property
     def wake_at(self) -> float | None:
         """When there will be something to take that is known of, if that is not yet."""
         return self._wake_at
+
+    @property
+    def limited_until(self) -> float | None:
+        """When a rate lets more jobs start, if that is what holds up those that wait."""
+        return self._wake_at if self._blocked in {Gate.RATE, Gate.GROUPS} else None
 
     def _tell_if_drained(self) -> None:
         if self._worked and not self._blocked and self.empty:
             self._worked = False
             self._slots.drained()
 
+    def _must_exchange(self) -> bool:
+        return bool(self._outbox) or self._may_claim() or self._owes_news()
+
+    def _owes_news(self) -> bool:
+        """Whether this worker has taken news from the store that it will not follow. An exchange has the store tell
+        another worker, which else would wait until it looks by itself."""
+        return self._quiet and self._rung
+
     def _is_over(self) -> bool:
-        return self._stopping and not self._second.busy and not self._outbox and self._slots.idle()
+        done = not self._second.busy and not self._outbox and not self._owes_news()
+        return self._stopping and done and self._slots.idle()
 
     def _free(self) -> int:
         """Slots that are neither taken nor asked for."""
@@ -259,6 +283,7 @@ class Loop:
         # What has stalled runs with nothing beside it.
         alone = want > 0 and (self._spare or self._quarantine.waiting) and self._slots.solitary()
         call, looks = lane.call(), self._looks
+        self._rung = False
         asked_at = self._clock.monotonic()
         terms = self._terms
         claim = Claim(
@@ -284,7 +309,7 @@ class Loop:
 
     async def _answered(self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
         """The answer; meanwhile the lane is busy, and what it has asked for is nobody else's to ask for."""
-        lane.busy = True
+        lane.busy, lane.handing_in = True, len(batch)
         self._wanted += claim.want
         if self._flowing and len(self._outbox) >= _CROWD:
             self._crowded.set()
@@ -293,6 +318,7 @@ class Loop:
         finally:
             self._wanted -= claim.want
             lane.busy = lane.away = False
+            lane.handing_in = 0
 
     async def _answered_in_time(
         self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call
@@ -302,6 +328,8 @@ class Loop:
         out. That counts as a stall, so a store that only takes its time is given some."""
         try:
             async with asyncio.timeout(None) as lane.limit:
+                if self._stopping:
+                    lane.hurry()
                 return await self._answered(lane, batch, claim, call)
         except TimeoutError:
             return None
@@ -313,12 +341,16 @@ class Loop:
         pause = _FIRST_PAUSE
         while True:
             try:
-                return await self._engine.exchange(self._terms.queue, batch, claim, call=call)
+                answer = await self._engine.exchange(self._terms.queue, batch, claim, call=call)
             except EngineUnavailable as error:
                 self._away(error)
                 lane.away = True
                 if self._stopping:
                     lane.hurry()
+            else:
+                if lane.away:
+                    outages.over()
+                return answer
             await self._pause(pause * (0.5 + self._clock.random() / 2))
             pause = min(pause * 2, _LAST_PAUSE if self._stopping else _LONGEST_PAUSE)
 
@@ -339,7 +371,7 @@ class Loop:
         # What was said to have arrived while the claim was under way may have come after it.
         self._exhausted = len(answer.jobs) < claim.want and not took_suspect and looks == self._looks
         self._alone = claim.alone
-        self._blocked = answer.blocked_by is not None
+        self._blocked = answer.blocked_by
         self._quarantine.note(waiting=answer.suspects, taken=took_suspect)
         self._flowing = len(answer.jobs) == claim.want and not (took_suspect or self._blocked or answer.suspects)
         if self._flowing and self._share and self._helper is None:
@@ -376,7 +408,7 @@ class Loop:
     async def _watch(self) -> None:
         """Wait for news of the queue, once."""
         try:
-            await self._engine.wait([self._terms.queue], timeout=_REST)
+            self._rung = bool(await self._engine.wait([self._terms.queue], timeout=_REST)) or self._rung
         except TorilError:
             await self._clock.sleep(_FIRST_PAUSE)  # the next exchange will say what is wrong
         finally:

@@ -8,11 +8,12 @@ from typing import Any, Final
 from toril.bounds import Bound
 from toril.calls import Caller
 from toril.clock import Clock
+from toril.declaring import declaration_of
 from toril.engine import Engine, Schedules
 from toril.errors import TorilError, UnknownQueue
-from toril.events import Events, JobEvent, WorkerEvent, trouble
+from toril.events import Events, WorkerEvent, tell_recovered, trouble
 from toril.logs import log
-from toril.model import Order, Recovered, whole
+from toril.model import Declaration, JobRef, Order, Recovered, whole
 from toril.opening import opened_or_stopped
 from toril.plan import GRACE, Hook, Plan
 from toril.queue import Queue
@@ -43,7 +44,7 @@ class Process:
         self, queues: Sequence[Queue], engine: Engine, clock: Clock, events: Events, plan: Plan, *,
         name: str, version: str, schedules: Schedules | None = None, concurrency: Mapping[str, int] | None = None,
         grace: float = GRACE, under: Under | None = None, stall_interval: int | None = None,
-        elect: Elect | None = None,
+        elect: Elect | None = None, owner: str,
     ) -> None:  # fmt: skip
         self._queues = chosen(queues, concurrency)
         self._concurrency = dict(concurrency or {})
@@ -55,6 +56,7 @@ class Process:
         self._version = version
         self.name = name
         self._schedules = schedules
+        self._owner = owner  # of the schedules that its code declares
         self._runs = None if schedules is None else Runs(schedules, clock, self._round_failed)
         self._workers: list[Worker] = []
         declared = [] if under is not None and under.suspects is Suspects.ONLY else plan.pollers
@@ -67,6 +69,7 @@ class Process:
         self._rested = asyncio.Event()
         self._forced = False
         self._gave_back = False
+        self._retries_due: list[float] = []  # by the monotonic clock
 
     @property
     def stopping(self) -> bool:
@@ -97,7 +100,7 @@ class Process:
         around = Surroundings(
             engine=self._engine, clock=self._clock, caller=caller, keeper=keeper, events=self._events,
             name=self.name, rested=self._rested.set, solitude=self._solitude(), runs=self._runs, state=state,
-            middleware=tuple(self._plan.middleware),
+            middleware=tuple(self._plan.middleware), retried=self._retried if burst else None,
         )  # fmt: skip
         self._workers = [Worker(queue, around, self._concurrency.get(queue.name)) for queue in self._queues]
         if self._stopping.is_set():  # a signal came before there was anything to stop
@@ -123,7 +126,7 @@ class Process:
     def recovered(self, queue: str, found: Recovered, asked_at: float) -> None:
         """This process has taken jobs back: it need not wait for the news of that. An attempt of its own that is among
         them learns at once that it has lost its lease; one that began since it was asked for has another."""
-        taken = {*found.returned, *found.failed}
+        taken = {*found.taken_back}
         for worker in self._workers if taken else ():
             if worker.queue.name == queue:
                 worker.taken_back(taken, asked_at)
@@ -143,15 +146,25 @@ class Process:
         upkeep = Upkeep(
             [(each.queue.name, self._stall_interval or each.queue.options.lease) for each in self._workers],
             self._engine, self._clock, self._events, self.name, keeper,
-            running=lambda: sum(worker.busy for worker in self._workers),
-            slots=sum(worker.concurrency for worker in self._workers), version=self._version, order=self._ordered,
-            declare=self._declare_again, recovered=self.recovered,
+            slots=lambda: {each.queue.name: (each.concurrency, each.busy) for each in self._workers},
+            version=self._version, order=self._ordered,
+            declare=self._declare_again, recovered=self.recovered, declared=self._declared, stack=self._stack_of,
         )  # fmt: skip
         with logged():
             return await self._until_stopped(upkeep, burst=burst)
 
+    async def _stack_of(self, job: JobRef) -> str:
+        """Where a job is now; empty if it does not run here."""
+        found = [await worker.stack_of(job.id) for worker in self._workers if worker.queue.name == job.queue]
+        return next(filter(None, found), "")
+
+    def _declared(self) -> dict[str, Declaration]:
+        """What the code of this process says of its queues."""
+        return {each.queue.name: declaration_of(each.queue, each.concurrency) for each in self._workers}
+
     async def _until_stopped(self, upkeep: Upkeep, *, burst: bool) -> int:
-        async with asyncio.TaskGroup() as group:
+        async with AsyncExitStack() as last, asyncio.TaskGroup() as group:
+            last.push_async_callback(upkeep.stopped)
             tasks = [group.create_task(worker.run()) for worker in self._workers]
             rounds = [group.create_task(each()) for each in (upkeep.run, *self.beside)]
             if self._runs is not None:
@@ -219,6 +232,9 @@ class Process:
         _, left = await asyncio.wait(tasks, timeout=0 if self._forced else self._grace)
         if not left:
             return not self._gave_back
+        if not self._forced:
+            unfinished = [worker.left() for worker, task in zip(self._workers, tasks, strict=True) if task in left]
+            log.warning("the grace of %g s is over: %s", self._grace, "; ".join(unfinished))
         self._give_back()
         _, left = await asyncio.wait(left, timeout=_LAST_EXCHANGE)
         for task in left:
@@ -239,12 +255,29 @@ class Process:
                 await self._all_empty()
                 self.look_again()
                 await self._all_empty()
-            if self._plan.spent is None or not await self._plan.spent(self._wake_at()):
+            if not await (self._until_due() if self._plan.spent is None else self._plan.spent(self._wake_at())):
                 break
             self.look_again()
             await self._all_empty()
         if not self._stopping.is_set():
             self.stop()
+
+    def _retried(self, delay: int) -> None:
+        self._retries_due.append(self._clock.monotonic() + delay / 1000)
+
+    async def _until_due(self) -> bool:
+        """Until there is something to do again: a job to be tried once more, or one that a rate holds up. False: within
+        the grace there is not. Jobs that were put off, and the next runs of schedules, are left for later: they may
+        never come to an end."""
+        limited = [worker.limited_until for worker in self._workers]
+        due = min((*self._retries_due, *(time for time in limited if time is not None)), default=None)
+        rest = None if due is None else due - self._clock.monotonic()
+        if rest is None or rest > self._grace:
+            return False
+        await self._clock.sleep(max(0.0, rest))
+        now = self._clock.monotonic()
+        self._retries_due = [each for each in self._retries_due if each > now]  # the others are looked for next
+        return True
 
     def _wake_at(self) -> float | None:
         """When there will be something to do that is known of now, by the monotonic clock."""
@@ -284,7 +317,7 @@ class Process:
         log.warning("the store does not know this worker any more: its limits and schedules are declared again")
         await self._set_bounds()
         if self._schedules is not None:
-            await boot(self._schedules, self._queues, self._queues)
+            await boot(self._schedules, self._queues, self._queues, owner=self._owner)
 
     async def _each(self, hooks: Sequence[Hook], what: str) -> None:
         for hook in hooks:
@@ -308,10 +341,9 @@ class Process:
                         self._under.say(leaves=True)  # it is not to be started anew
                     self._watchdog.request(Urgency.DRAIN)
 
-    def stalled(self, queue: str, jobs: Sequence[str]) -> None:
+    def stalled(self, queue: str, returned: Sequence[str], failed: Sequence[str], cancelled: Sequence[str]) -> None:
         """The supervisor has taken jobs back from a process that died."""
-        for job in jobs:
-            self._events.emit("stalled", JobEvent(queue=queue, job_id=job, job_name="", worker=self.name))
+        tell_recovered(self._events, queue, Recovered(tuple(returned), tuple(failed), tuple(cancelled)), self.name)
 
     @contextmanager
     def signals(self) -> Iterator[None]:

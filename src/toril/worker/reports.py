@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from toril.calls import Caller
 from toril.clock import Clock, Timer
+from toril.context import RunsAs
 from toril.engine import Engine
 from toril.errors import EngineUnavailable, TorilError
 from toril.job import Job
-from toril.logs import log, outages
+from toril.logs import Contact, log, outages
 from toril.model import (
     Checkpoint,
     Child,
@@ -51,7 +52,7 @@ class Desk:
 class AttemptReports:
     """One attempt's way to the store. Progress that comes too fast is held back, and the last of it written soon."""
 
-    __slots__ = ("_claimed", "_desk", "_pending", "_sent", "_timer", "_turns", "_writing")
+    __slots__ = ("_claimed", "_contact", "_desk", "_pending", "_sent", "_timer", "_turns", "_writing")
 
     def __init__(self, desk: Desk, claimed: Claimed) -> None:
         self._desk = desk
@@ -60,6 +61,7 @@ class AttemptReports:
         self._sent: float | None = None
         self._timer: Timer | None = None
         self._turns = 0
+        self._contact = Contact()
         self._writing: asyncio.Task[None] | None = None
 
     @property
@@ -96,6 +98,17 @@ class AttemptReports:
             cursor = page.cursor
             if cursor is None:
                 return found
+
+    async def named_children(self, claimed: Claimed) -> list[Child]:
+        names = await self._desk.caller.send(lambda _: self._desk.flows.child_names(_ref(claimed)))
+        known = {ref: (name, number) for number, (ref, name) in enumerate(names)}
+        return [
+            Child(child.ref, child.state, child.text, *known.get(child.ref, (None, None)))
+            for child in await self.children(claimed)
+        ]
+
+    def runs_as(self, claimed: Claimed, handler: Any) -> list[RunsAs]:
+        return self._desk.job(claimed).queue.runs_as(handler)
 
     async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict:
         return await self._desk.caller.send(lambda call: self._desk.flows.add_children(claimed.lease, nodes, call=call))
@@ -135,13 +148,16 @@ class AttemptReports:
 
     async def _try_to_write(self, report: Progress | LogLine) -> Verdict:
         try:
-            return await self._write(report)
+            verdict = await self._write(report)
         except EngineUnavailable as error:
             outages.tell(str(error))
+            self._contact.lost()
             return Verdict.OK
         except TorilError as error:
             log.warning("a %s of job %s is not written: %s", type(report).__name__, report.lease.id, error)
             return Verdict.OK
+        self._contact.made()
+        return verdict
 
     async def _write(self, report: Report) -> Verdict:
         (verdict,) = await self._desk.caller.send(

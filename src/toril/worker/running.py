@@ -1,14 +1,14 @@
 """An attempt under way: its job, its task, the signal that it hears, and the timers that may end it."""
 
 import asyncio
-import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from toril.clock import Timer
 from toril.model import Claimed, Lease, Outcome
 from toril.signal import Signal
+from toril.worker.stacks import of_task
 
 __all__ = ["Running", "with_job"]
 
@@ -25,6 +25,7 @@ class Running:
     timers: list[Timer] = field(default_factory=list)
     ending: list[Timer] = field(default_factory=list)  # of an attempt that was told to stop
     outcome: Outcome | None = None
+    apart: Callable[[], Awaitable[str | None]] | None = None  # where it is, if that is not this loop
     begun: bool = False
     cancelled: bool = False
     over: bool = False
@@ -51,9 +52,13 @@ class Running:
             timer.cancel()
 
     def stack(self) -> str:
-        """Where the handler is now."""
-        frames = self.task.get_stack() if self.task is not None else []
-        return "".join("".join(traceback.format_stack(frame, limit=1)) for frame in frames)
+        """Where the handler's coroutine is now."""
+        return "" if self.task is None else of_task(self.task)
+
+    async def whereabouts(self) -> str:
+        """Where the handler is now, be it in a thread or a process of its own."""
+        apart = None if self.apart is None else await self.apart()
+        return apart or self.stack()
 
     def cancel(self) -> None:
         if self.task is None:

@@ -5,7 +5,6 @@ import contextvars
 import queue
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 
 from toril.calls import Run
 from toril.errors import JobCancelled
+from toril.worker.stacks import of_frame
 
 __all__ = ["Order", "Threads", "blocking"]
 
@@ -33,7 +33,10 @@ class Order:
         """Where the function is now; None if it is not running."""
         thread = self.thread
         frame = None if thread is None else sys._current_frames().get(thread.ident or 0)  # noqa: SLF001
-        return None if frame is None else "".join(traceback.format_stack(frame, limit=20))
+        return None if frame is None else of_frame(frame)
+
+    async def whereabouts(self) -> str | None:
+        return self.stack()
 
 
 class Threads:

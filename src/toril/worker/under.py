@@ -89,9 +89,7 @@ class Under:
             self._unsent.clear()
         return False
 
-    def start(
-        self, *, orphaned: Callable[[], None], stalled: Callable[[str, list[str]], None], look: Callable[[], None]
-    ) -> None:
+    def start(self, *, orphaned: Callable[[], None], stalled: Callable[..., None], look: Callable[[], None]) -> None:
         """Listen from now on, in a thread. `orphaned` is called there, the others on the running loop."""
         home = asyncio.get_running_loop()
 

@@ -4,23 +4,27 @@ import asyncio
 import os
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from toril.clock import Clock
 from toril.engine import Engine
-from toril.errors import TorilError
-from toril.events import STALLED_OUT, Events, JobEvent, trouble
-from toril.model import Beat, Order, Recovered, control
+from toril.errors import EngineUnavailable, TorilError
+from toril.events import Events, tell_recovered, trouble
+from toril.logs import Contact
+from toril.model import MAX_STACKS, Beat, Declaration, JobRef, Order, Recovered, StackRequest, WorkerOrder, control
 from toril.worker.leases import Keeper
 
 __all__ = ["Upkeep"]
 
 _PRUNE: Final = 60.0
 _BEAT: Final = 15.0
+_NEWS: Final = 2.0  # seconds within which a change in what runs is told, at most
+_LAST_BEAT: Final = 0.5  # seconds for saying that the worker has stopped
 _BEAT_TTL: Final = 45_000
-_LATE: Final = 4  # beats: a minute
+_LATE: Final = 30  # looks at the clock: a minute
 _AFTER_AN_ERROR: Final = 5.0
+_TOLD: Final = 5.0  # seconds that heartbeats have the answer to who asked where a job is
 _LISTEN: Final = 60_000
 
 
@@ -30,8 +34,10 @@ class Upkeep:
 
     def __init__(
         self, queues: Sequence[tuple[str, int]], engine: Engine, clock: Clock, events: Events, worker: str,
-        keeper: Keeper, *, running: Callable[[], int], slots: int, version: str, order: Callable[[Order], None],
+        keeper: Keeper, *, slots: Callable[[], Mapping[str, tuple[int, int]]], version: str,
+        order: Callable[[Order], None],
         declare: Callable[[], Awaitable[None]], recovered: Callable[[str, Recovered, float], None],
+        declared: Callable[[], Mapping[str, Declaration]], stack: Callable[[JobRef], Awaitable[str]],
     ) -> None:  # fmt: skip
         self._queues = queues
         self._engine = engine
@@ -39,14 +45,19 @@ class Upkeep:
         self._events = events
         self._worker = worker
         self._keeper = keeper
-        self._running = running
         self._slots = slots
         self._version = version
         self._order = order
         self._declare = declare
         self._recovered = recovered
+        self._declared = declared
+        self._published: Mapping[str, Declaration] | None = None  # what the store knows of that
+        self._stack = stack
+        self._stacks: dict[str, tuple[float, str]] = {}  # answers by their requests, and until when they are told
+        self._contact = Contact()
         self._beaten = False
-        self._heard: tuple[Order, ...] = ()
+        self._told: Mapping[str, tuple[int, int]] = {}  # the slots, and how many were in use, at the last heartbeat
+        self._heard: tuple[WorkerOrder, ...] = ()
         self._started_at = clock.now()
         self._late: deque[float] = deque(maxlen=_LATE)
 
@@ -70,8 +81,9 @@ class Upkeep:
                 self._failed(queue, error)
                 await self._clock.sleep(_AFTER_AN_ERROR)
                 continue
+            self._contact.made()
             self._recovered(queue, found, asked_at)
-            self._tell(queue, found)
+            tell_recovered(self._events, queue, found, self._worker)
             if found.more:
                 continue
             rest = longest if found.next_deadline is None else min(longest, found.next_deadline - found.now)
@@ -90,27 +102,69 @@ class Upkeep:
     async def _beat_round(self) -> None:
         while True:
             await self.beat()
-            due = self._clock.monotonic() + _BEAT
-            await self._clock.sleep(_BEAT)
+            await self._until_due()
+
+    async def _until_due(self) -> None:
+        """Until the next heartbeat is due, or other numbers of jobs run than the last one said, or the store has to be
+        told again what is declared."""
+        until = self._clock.monotonic() + _BEAT
+        while (left := until - self._clock.monotonic()) > 0:
+            due = self._clock.monotonic() + min(_NEWS, left)
+            await self._clock.sleep(min(_NEWS, left))
             self._late.append(self._clock.monotonic() - due)  # what held up the loop held up this as well
+            if self._slots() != self._told or self._published is None:
+                return
+
+    def _heartbeat(self) -> Beat:
+        slots, declared, now = self._slots(), self._declared(), self._clock.monotonic()
+        self._stacks = {request: told for request, told in self._stacks.items() if told[0] > now}
+        return Beat(
+            worker=self._worker, queues=[name for name, _ in self._queues],
+            slots=sum(all_ for all_, _ in slots.values()), running=sum(used for _, used in slots.values()),
+            queue_slots=slots, host=socket.gethostname(), pid=os.getpid(), version=self._version,
+            started_at=self._started_at, heard=self._heard, lag=max(0, round(max(self._late, default=0) * 1000)),
+            stacks={request: text for request, (_, text) in self._stacks.items()}, again=self._beaten,
+            declares=None if declared == self._published else declared,
+        )  # fmt: skip
+
+    async def stopped(self) -> None:
+        """Say that this worker has stopped. A store that does not answer soon finds out by itself."""
+        if not self._beaten:
+            return
+        try:
+            async with asyncio.timeout(_LAST_BEAT):
+                await self._engine.beat(self._heartbeat(), ttl=0)
+        except (TimeoutError, TorilError):
+            return
 
     async def beat(self) -> None:
         """Say that this worker lives, and carry out what it is told."""
-        beat = Beat(
-            worker=self._worker, queues=[name for name, _ in self._queues], slots=self._slots, running=self._running(),
-            host=socket.gethostname(), pid=os.getpid(), version=self._version, started_at=self._started_at,
-            heard=self._heard, lag=max(0, round(max(self._late, default=0) * 1000)), again=self._beaten,
-        )  # fmt: skip
+        beat = self._heartbeat()
         try:
             self._heard = await self._engine.beat(beat, ttl=_BEAT_TTL)
-            self._beaten = True
+            self._contact.made()
+            self._beaten, self._told = True, beat.queue_slots
+            if beat.declares is not None:
+                self._published = beat.declares
             if Order.DECLARE in self._heard:
+                self._published = None
                 await self._declare()
         except TorilError as error:
             self._failed(None, error)
             return
+        requests = [order for order in self._heard if isinstance(order, StackRequest)]
         for order in self._heard:
-            self._order(order)
+            if not isinstance(order, StackRequest):
+                self._order(order)
+        if requests:
+            await self._show_stacks(requests)
+
+    async def _show_stacks(self, requests: Sequence[StackRequest]) -> None:
+        """Answer those who asked where jobs are, with a heartbeat; it is told for a while, and then forgotten."""
+        most, until = MAX_STACKS // len(requests), self._clock.monotonic() + _TOLD
+        for request in requests:
+            self._stacks[request] = until, (await self._stack(request.job))[-most:]
+        await self.beat()
 
     async def _listen(self) -> None:
         """Be woken for cancellations and orders instead of waiting for the next round."""
@@ -123,12 +177,7 @@ class Upkeep:
                 self._failed(None, error)
                 await self._clock.sleep(_AFTER_AN_ERROR)
 
-    def _tell(self, queue: str, found: Recovered) -> None:
-        if self._events.wanted("stalled"):
-            ends = [(job, None) for job in found.returned] + [(job, STALLED_OUT) for job in found.failed]
-            for job, error in ends:
-                event = JobEvent(queue=queue, job_id=job, job_name="", worker=self._worker, error=error)
-                self._events.emit("stalled", event)
-
     def _failed(self, queue: str | None, error: TorilError) -> None:
+        if isinstance(error, EngineUnavailable):
+            self._contact.lost()
         self._events.emit("error", trouble(error, self._worker, queue))

@@ -9,6 +9,7 @@ from typing import Any, Final
 from toril.calls import Caller
 from toril.clock import Clock
 from toril.context import JobContext, SyncJobContext
+from toril.durations import milliseconds
 from toril.engine import Engine
 from toril.errors import EngineUnavailable, RateLimited, Snooze
 from toril.events import Events, WorkerEvent
@@ -16,8 +17,19 @@ from toril.handlers import Entry
 from toril.job import Job
 from toril.logs import current
 from toril.middleware import Middleware, compose
-from toril.model import Claimed, Exchange, Extended, Hold, Limits, Outcome, Precedence, Released, Settlement, Verdict
-from toril.policy.retry import milliseconds
+from toril.model import (
+    Claimed,
+    Exchange,
+    Extended,
+    Hold,
+    Limits,
+    Outcome,
+    Precedence,
+    Released,
+    Retried,
+    Settlement,
+    Verdict,
+)
 from toril.queue import Queue
 from toril.signal import Signal, Why
 from toril.sync import SyncJob
@@ -38,6 +50,8 @@ __all__ = ["Surroundings", "Worker"]
 
 CANCEL_GRACE: Final = 1.0  # seconds between the wish to stop and asyncio's cancellation
 STUCK_GRACE: Final = 5.0  # seconds between that and giving up the slot
+_SHOWN: Final = 5  # jobs that are named in a line of the log
+_NAMED: Final = 100  # characters of an id in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +69,7 @@ class Surroundings:
     runs: Runs | None = None
     state: Any = None
     middleware: Sequence[Middleware] = field(default_factory=tuple)
+    retried: Callable[[int], None] | None = None  # hears in how many ms a job is tried again
 
 
 class Worker:
@@ -71,6 +86,7 @@ class Worker:
         self._telling = Telling(queue.name, around, self._rescue.lost)
         self._desk = Desk(queue.name, around.engine, around.clock, around.caller, self._job, self._telling.progress)
         precedence = Precedence.PRIORITY_FIRST if options.priority_first else Precedence.PLAIN_FIRST
+        self._mixed = queue.priorities if options.priority_first is None else None
         terms = Terms(
             queue=queue.name, worker=around.name, concurrency=self.concurrency, lease=options.lease,
             max_stalls=options.max_stalls, limits=Limits(rate=options.rate_limit, precedence=precedence),
@@ -128,6 +144,18 @@ class Worker:
     def busy(self) -> int:
         return len(self._running)
 
+    async def stack_of(self, job_id: str) -> str | None:
+        """Where a job is now; None if it does not run here."""
+        running = next((each for each in self._running.values() if each.lease.id == job_id), None)
+        return None if running is None else await running.whereabouts()
+
+    def left(self) -> str:
+        """What keeps it from ending, in words."""
+        ids = [running.lease.id[:_NAMED] for running in self._running.values()]
+        jobs = ", ".join([*ids[:_SHOWN], *(["…"] if len(ids) > _SHOWN else [])])
+        running = f"{len(ids)} running" + (f" ({jobs})" if jobs else "")
+        return f"queue {self.queue.name!r}: {running}, {self._loop.unsettled} ended and not handed in"
+
     @property
     def empty(self) -> bool:
         """Whether there was nothing to do when last looked."""
@@ -136,6 +164,10 @@ class Worker:
     @property
     def wake_at(self) -> float | None:
         return self._loop.wake_at
+
+    @property
+    def limited_until(self) -> float | None:
+        return self._loop.limited_until
 
     # what the loop asks of the slots
 
@@ -159,6 +191,8 @@ class Worker:
         if self._loop.stopping:  # it was claimed before the stop, and the answer took its time
             self._hand_in(job, Released(), 0)
             return
+        if self._mixed is not None:
+            self._mixed.see(job)
         running = Running(job, Signal(), self._around.clock.monotonic(), self._over)
         self._running[id(running)] = running
         self.started += 1
@@ -174,6 +208,8 @@ class Worker:
         # Only now: while the outcome waits to be handed in, its lease has to hold, or the job would run again.
         self._around.keeper.release(settlement.lease)
         self._telling.settled(settlement, verdict)
+        if self._around.retried is not None and verdict is Verdict.OK and isinstance(settlement.outcome, Retried):
+            self._around.retried(settlement.outcome.delay)
 
     def looked(self, answer: Exchange) -> None:
         self._telling.looked(answer)
@@ -255,13 +291,14 @@ class Worker:
     async def _apart(self, running: Running, reports: AttemptReports, entry: Entry, ctx: Any) -> Any:
         """Off the loop: in a child process, or in a thread with a context whose methods block."""
         if entry.handler.runs_in == "process":
-            return await self._children.call(entry, running.job, running.signal, reports)
+            return await self._children.call(entry, running, reports)
         run = blocking(asyncio.get_running_loop())
         if entry.handler.raw:
             ctx = SyncJob(ctx, run)
         else:
             ctx = SyncJobContext(ctx.data, running.job, reports, ctx.signal, ctx.state, run)
         order = self._threads.order(entry.handler.fn, ctx)
+        running.apart = order.whereabouts
         try:
             return await self._threads.result(order)
         except asyncio.CancelledError:

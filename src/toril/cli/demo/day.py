@@ -85,7 +85,7 @@ class Day:
 
     async def _ended(self) -> int:
         views = [await self._app.store.queue(name) for name in self._app.queues]
-        return sum(view.completed_total + view.failed_total for view in views)
+        return sum(view.ended_total for view in views)
 
 
 def _receipt(order: int) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def picture(sight: Sight, out: Console) -> RenderableType:
 
 
 def _title(sight: Sight) -> Text:
-    ended = sum(view.completed_total + view.failed_total for view in sight.queues)
+    ended = sum(view.ended_total for view in sight.queues)
     text = Text.assemble(("Toril demo", "bold"), f"  {sight.seconds:4.1f} s  {ended} jobs ended")
     text.no_wrap = True
     return text

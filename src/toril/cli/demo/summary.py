@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Final, Literal
+from typing import Final
 
 import click
 from rich.console import Console
@@ -14,7 +14,7 @@ from toril import App
 from toril.cli.escaping import compact, plain
 from toril.cli.output import Column, console, table
 from toril.cli.times import span
-from toril.model import Run
+from toril.model import Ending, Run
 
 __all__ = ["Summary", "show_summary"]
 
@@ -40,7 +40,7 @@ class Summary:
 
     @classmethod
     async def read(cls, app: App, added: int, seconds: float) -> "Summary":
-        runs = {name: [*await _runs(app, name, "completed"), *await _runs(app, name, "failed")] for name in app.queues}
+        runs = {name: [run for ending in Ending for run in await _runs(app, name, ending)] for name in app.queues}
         return cls(added=added, seconds=seconds, runs=runs)
 
     @property
@@ -56,7 +56,7 @@ class Summary:
         return self.ended == self.added
 
 
-async def _runs(app: App, name: str, status: Literal["completed", "failed"]) -> list[Run]:
+async def _runs(app: App, name: str, status: Ending) -> list[Run]:
     found: list[Run] = []
     cursor: str | None = None
     while True:

@@ -6,6 +6,11 @@ from toril.engines.redis.engine import RedisEngine
 __all__ = ["RedisEngine", "connect"]
 
 
-def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: str | None = None) -> RedisEngine:
+def connect(
+    url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: str | None = None,
+    dead_letter_queue: str | None = None,
+) -> RedisEngine:  # fmt: skip
     """The engine for a URL of Redis, not yet opened."""
-    return RedisEngine.from_url(url, clock=clock, prefix=prefix, durability=durability)
+    return RedisEngine.from_url(
+        url, clock=clock, prefix=prefix, durability=durability, dead_letter_queue=dead_letter_queue
+    )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.engines.redis.layout import FIELDS
-from toril.engines.redis.nodes import FLAGS
+from toril.engines.redis.nodes import FLAGS, dump_names
 from toril.engines.redis.options import dump_letter, dump_options, dump_parcel
 from toril.engines.redis.schedules import fields_of, own_of
 from toril.model import (
@@ -28,6 +28,7 @@ from toril.model import (
     per_ms,
     run_of,
 )
+from toril.policy.attempts import dump_errors
 from toril.states import State
 
 __all__ = ["facts", "job", "ledger", "letter", "schedule", "settings"]
@@ -73,14 +74,19 @@ def _job_fields(parcel: JobParcel, prefix: str) -> list[str]:
         "ready": ready if parcel.ready is None else parcel.ready,
         "reason": None if failure is None else failure.reason, "kind": None if failure is None else failure.kind,
         "trace": None if failure is None or not failure.traceback else _text([failure.traceback]),
+        "errors": dump_errors(parcel.errors), "children": dump_names(parcel.children),
     }) + _link(parcel.parent, parcel.on_failure, prefix)  # fmt: skip
+
+
+def _link_to(parent: JobRef, prefix: str) -> dict[str, Any]:
+    return {"id": parent.id, "queueKey": f"{prefix}:{parent.queue}"}
 
 
 def _link(parent: JobRef | None, on_failure: OnFailure, prefix: str) -> list[str]:
     if parent is None:
         return []
     flag = FLAGS[on_failure]
-    link = {"id": parent.id, "queueKey": f"{prefix}:{parent.queue}"} | ({flag: True} if flag else {})
+    link = _link_to(parent, prefix) | ({flag: True} if flag else {})
     return _flat({"parent": _text(link), "parent_key": f"{prefix}:{parent.queue}:{parent.id}"})
 
 
@@ -112,14 +118,16 @@ def letter(parcel: LetterParcel, prefix: str) -> str:
     fields = _flat({
         "name": it.name, "data": it.data, "opts": dump_letter(it), "added_at": it.added_at, "delay": 0,
         "priority": it.priority, "started_at": it.started_at, "worker": it.worker, "metadata": it.metadata,
-        "checkpoint": it.checkpoint, "stall_cause": it.stall_cause, "reason": it.failure.reason,
+        "checkpoint": it.checkpoint, "progress": it.progress, "errors": dump_errors(parcel.errors),
+        "stall_cause": it.stall_cause, "reason": it.failure.reason,
         "kind": it.failure.kind, "trace": _text([it.failure.traceback]) if it.failure.traceback else None,
-        "parked": 0 if parcel.children else None, "group": it.group, "order": 0 if it.group else None,
+        "parked": 0 if parcel.children else None, "children": dump_names(parcel.children), "group": it.group,
+        "order": 0 if it.group else None,
     })  # fmt: skip
     return _text([
         it.id, it.queue, it.job_id, it.cause.value, str(it.failed_at), str(it.attempts_made), str(it.stalls),
         it.worker or "", it.failure.reason[:_SHOWN], fields + _link(it.parent, it.on_failure, prefix),
-        _kin(parcel.children, prefix),
+        _kin(parcel.children, prefix), list(parcel.logs),
     ])  # fmt: skip
 
 
@@ -159,25 +167,28 @@ def _set(given: dict[str, Any]) -> list[str]:
     return [part for name, value in given.items() for part in (FIELDS[name], "" if value is None else str(value))]
 
 
-def ledger(parcel: LedgerParcel) -> str:
+def ledger(parcel: LedgerParcel, prefix: str) -> str:
     def of(ending: Ending) -> list[Any]:
         minutes = [(row[0], row[1 if ending is Ending.COMPLETED else 2]) for row in parcel.minutes]
         total = parcel.completed if ending is Ending.COMPLETED else parcel.failed
-        runs = [_run(run) for run in reversed(parcel.runs) if run.ending is ending]
-        return [total, [[minute, count] for minute, count in minutes if count], runs]
+        return [total, [[minute, count] for minute, count in minutes if count], runs(ending)]
+
+    def runs(ending: Ending) -> list[Any]:
+        return [_run(run, prefix) for run in reversed(parcel.runs) if run.ending is ending]
 
     return _text([
-        of(Ending.COMPLETED), of(Ending.FAILED),
+        of(Ending.COMPLETED), of(Ending.FAILED), runs(Ending.CANCELLED),
         [[step, number, dict(counted)] for (step, number), counted in parcel.slices.items()],
         [[job_id, str(till), cause, text] for job_id, till, cause, text in parcel.results],
         [[key, owner, str(till)] for key, owner, till in parcel.keys],
     ])  # fmt: skip
 
 
-def _run(run: Run) -> list[Any]:
+def _run(run: Run, prefix: str) -> list[Any]:
     return [
         0, run.id, run.name, run.cause.value, run.added_at, run.started_at, run.finished_at, run.attempts_made,
         run.stalls, run.worker, run.text, run.whole, run.subject,
+        _text(_link_to(run.parent, prefix)) if run.parent is not None else "" if run.flow else None,
     ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Waiting for news: one connection that blocks on the markers of all queues waited for."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
@@ -19,6 +20,7 @@ _BEYOND: Final = 2.0  # seconds after which a blocking read that has not ended c
 _RETURN: Final = 0.002  # seconds in which who was woken usually waits again
 _FIRST_REST: Final = 0.05
 _LONGEST_REST: Final = 2.0
+_LAST_READ: Final = 0.5  # seconds for the server to end the blocking read when nobody waits any more
 _log: Final = logging.getLogger("toril")
 
 Waiter = Answer[set[str]]
@@ -51,6 +53,9 @@ class Bell:
         self._heard_by_server: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         self._has_rung = False
+        self._reading = False  # whether a blocking read is under way, or what it brought is not dealt with
+        self._returning: set[asyncio.Task[None]] = set()  # markers of those who do not want them any more
+        self._closing = False
         self._rest = _FIRST_REST
         self._failing = False  # whether it was said that waiting fails
 
@@ -70,6 +75,12 @@ class Bell:
                 return await waiter
         except TimeoutError:  # of both at once, the key counts: its marker has been taken
             return waiter.result() if waiter.done() and not waiter.cancelled() else None
+        except asyncio.CancelledError:
+            for key in waiter.result() if waiter.done() and not waiter.cancelled() else ():
+                returning = loop.create_task(self._put_back(key, "0", "0"))
+                self._returning.add(returning)
+                returning.add_done_callback(self._returning.discard)
+            raise
         finally:
             self._forget(keys, waiter)
 
@@ -101,10 +112,24 @@ class Bell:
     async def close(self) -> None:
         tasks, self._tasks = self._tasks, []
         if self._loop is asyncio.get_running_loop():
+            await self._end_read(tasks)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._ring_all()
+
+    async def _end_read(self, tasks: "list[asyncio.Task[None]]") -> None:
+        """Have the server end the blocking read: a marker that it hands out while the connection closes would be lost,
+        and its job would wait until another process looks for it."""
+        self._closing = True
+        self._changed.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_READ):
+                if self._heard_by_server:
+                    await self._wake_server()
+                if self._reading:
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.gather(*self._returning)
 
     def _ring_all(self) -> None:
         """Something may have been missed: have all look for themselves."""
@@ -137,7 +162,9 @@ class Bell:
                     await self._listen(line)
             except Exception as error:
                 self._complain(error)
-            self._heard_by_server = frozenset()
+            self._heard_by_server, self._reading = frozenset(), False
+            if self._closing:
+                return
             rest, self._rest = self._rest, min(self._rest * 2, _LONGEST_REST)
             await self._way.rest(rest * SYSTEM.random())
             self._ring_all()
@@ -151,14 +178,14 @@ class Bell:
     async def _listen(self, line: Line) -> None:
         turn = 0
         line.heed(self._heard)
-        while True:
+        while not self._closing:
             keys = list(self._waiting)
             self._changed.clear()
             if not keys:
                 await self._changed.wait()
                 continue
             turn = (turn + 1) % len(keys)  # the server serves keys in order: each is first in its turn
-            self._heard_by_server = frozenset(keys)
+            self._heard_by_server, self._reading = frozenset(keys), True
             line.send("BZPOPMIN", self._own_key, *keys[turn:], *keys[:turn], _BLOCK)
             async with asyncio.timeout(_BLOCK + _BEYOND):
                 answer = await line.receive()
@@ -170,20 +197,19 @@ class Bell:
             self._rest, self._failing = _FIRST_REST, False
             if answer is not None and answer[0] != self._own_key:
                 await self._rung(*answer)
+            self._reading = False
 
     def _heard(self, answer: Any) -> None:
         """Wake who waits in the very tick in which it comes: every other one is time that a job waits for."""
-        self._has_rung = _is_marker(answer) and self._ring(answer[0])
+        self._has_rung = not self._closing and _is_marker(answer) and self._ring(answer[0])
 
     async def _rung(self, key: str, member: str, score: str) -> None:
         if not self._has_rung:
             await self._put_back(key, member, score)
             return
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_RETURN):
                 await self._changed.wait()
-        except TimeoutError:
-            return
 
     async def _put_back(self, key: str, member: str, score: str) -> None:
         """A marker that nobody here waits for any more."""

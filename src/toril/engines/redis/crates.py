@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from toril.engines.redis.deadletters import letter_of
 from toril.engines.redis.layout import FIELDS, due_of
-from toril.engines.redis.nodes import link_of, ref_of
+from toril.engines.redis.nodes import link_of, load_names, ref_of
 from toril.engines.redis.options import load_dedup, load_failure, load_options, moment, number, parsed
 from toril.engines.redis.records import minutes_of, run_of, settings_of
 from toril.engines.redis.schedules import view_of
@@ -33,7 +33,9 @@ from toril.model import (
     SettingsParcel,
 )
 from toril.names import check_job_id
+from toril.policy.attempts import load_errors
 from toril.policy.retention import MINUTES
+from toril.policy.tallies import CANCELLED
 from toril.states import State
 
 __all__ = ["parcel_of"]
@@ -91,8 +93,8 @@ def _job(
         keep_logs=options.keep_logs, result_ttl=options.result_ttl, dedup=load_dedup(opts), breaker=options.breaker,
         subject=options.subject, trace=options.trace, parent=parent,
         on_failure=OnFailure.FAIL if parent is None else on_failure, parked=time("parked"), deferred=text("deferred"),
-        ready=time("ready"), logs=tuple(logs), children=_children(prefix, kin),
-        held=None if held is None else _held(*held), wire=opts,
+        ready=time("ready"), logs=tuple(logs), errors=load_errors(text("errors")),
+        children=_children(prefix, kin, text("children")), held=None if held is None else _held(*held), wire=opts,
     )  # fmt: skip
 
 
@@ -103,9 +105,16 @@ def _ended(state: State, score: str | None, time: Callable[[str], int | None]) -
     return ended
 
 
-def _children(prefix: str, kin: Sequence[Any] | None) -> tuple[Child, ...]:
+def _children(prefix: str, kin: Sequence[Any] | None, names: str | None) -> tuple[Child, ...]:
     if kin is None:
         return ()
+    named = {ref: (name, number) for number, (ref, name) in enumerate(load_names(names), 1)}
+    return tuple(
+        Child(child.ref, child.state, child.text, *named.get(child.ref, (None, None))) for child in _known(prefix, kin)
+    )
+
+
+def _known(prefix: str, kin: Sequence[Any]) -> tuple[Child, ...]:
     still, returned, ignored, failed = kin
     children = [Child(ref_of(prefix, key), ChildState.OPEN) for key in still]
     children += [Child(ref_of(prefix, key), ChildState.COMPLETED, text) for key, text in _paired(returned)]
@@ -139,8 +148,11 @@ def _kept(found: Mapping[str, str]) -> NewJob:
     )  # fmt: skip
 
 
-def _letter(prefix: str, row: Sequence[Any], kin: Sequence[Any] | None) -> LetterParcel:
-    return LetterParcel(letter_of(row), _children(prefix, kin))
+def _letter(
+    prefix: str, row: Sequence[Any], kin: Sequence[Any] | None, logs: Sequence[str], errors: str | None,
+    names: str | None,
+) -> LetterParcel:  # fmt: skip
+    return LetterParcel(letter_of(row), _children(prefix, kin, names), tuple(logs), load_errors(errors))
 
 
 def _schedule(queue: str, row: Sequence[Any], waits: int, last: str | None) -> ScheduleParcel:
@@ -178,20 +190,20 @@ def _start(member: str) -> tuple[int, int]:
 
 
 def _ledger(
-    now: int, queue: str, completed: Sequence[Any], failed: Sequence[Any], done: Sequence[Any], bad: Sequence[Any],
+    now: int, queue: str, completed: Sequence[Any], failed: Sequence[Any], runs: Sequence[Sequence[Any]],
     past: Sequence[str], all_time: Sequence[str], results: Sequence[Any], keys: Sequence[Any],
 ) -> LedgerParcel:  # fmt: skip
     this = now // 60_000
     both = zip(minutes_of(completed, this, MINUTES), minutes_of(failed, this, MINUTES), strict=True)
-    first = this - MINUTES + 1
+    first, total = this - MINUTES + 1, _total(all_time)
     return LedgerParcel(
         queue=queue, completed=number(completed[0]), failed=number(failed[0]),
+        cancelled=total.get((0, 0), {}).get(CANCELLED, 0),
         minutes=tuple((first + n, good, lost) for n, (good, lost) in enumerate(both) if good or lost),
         runs=tuple(
-            run_of(ending, row) for ending, rows in ((Ending.COMPLETED, done), (Ending.FAILED, bad))
-            for row in reversed(rows)
+            run_of(ending, row) for ending, rows in zip(Ending, runs, strict=True) for row in reversed(rows)
         ),
-        slices=dict(_slices(past, this)) | _total(all_time),
+        slices=dict(_slices(past, this)) | total,
         results=tuple((job, number(till), cause, text) for job, till, cause, text in results),
         keys=tuple((key, owner, number(till)) for key, owner, till in keys),
     )  # fmt: skip

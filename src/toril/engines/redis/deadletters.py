@@ -10,7 +10,6 @@ from toril.engines.redis.options import dump_backoff, load_failure, load_options
 from toril.engines.redis.store import RedisStore, bounded
 from toril.errors import InvalidOption, shown
 from toril.model import (
-    DEAD_LETTERS,
     KEEP_ALL,
     MAX_PRIORITY,
     Call,
@@ -49,7 +48,7 @@ class RedisDeadLetters(RedisStore):
         room = NUMBERS["page"]
         while True:  # in steps, each of which keeps the server but shortly
             size = min(most + 1 - len(rows), NUMBERS["looks"])
-            found, taken = await self._read("letters", DEAD_LETTERS, [order, size, time, last])
+            found, taken = await self._read("letters", self.dead_letter_queue, [order, size, time, last])
             rows, room = rows + found, room - taken
             if len(rows) > most or room < 0 or (len(found) < size and taken <= NUMBERS["look"]):
                 break
@@ -59,12 +58,12 @@ class RedisDeadLetters(RedisStore):
 
     async def letters_of(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
         bounded(ids)
-        rows = await self._read("letters", DEAD_LETTERS, ["of", *ids]) if ids else []
+        rows = await self._read("letters", self.dead_letter_queue, ["of", *ids]) if ids else []
         return [None if row is None else letter_of(row) for row in rows]
 
     async def count_letters(self) -> int:
         self._check_open()
-        return int(await self._server.ask("ZCARD", self._base(DEAD_LETTERS) + KEYS["letters"]))
+        return int(await self._server.ask("ZCARD", self._base(self.dead_letter_queue) + KEYS["letters"]))
 
     async def replay(
         self, queue: str, replays: Sequence[Replay], *, call: Call | None = None, now: int | None = None
@@ -80,17 +79,17 @@ class RedisDeadLetters(RedisStore):
     async def _new_options(self, replays: Sequence[Replay]) -> list[str]:
         """The text of each job's options where some of it is to be another; empty where it stays."""
         changed = [each for each in replays if each.attempts is not None or each.backoff is not None]
-        base = self._base(DEAD_LETTERS)
+        base = self._base(self.dead_letter_queue)
         texts = {each.id: await self._server.ask("HGET", base + each.id, FIELDS["opts"]) for each in changed}
         return [_patched(texts[each.id], each) if each.id in texts else "" for each in replays]
 
     async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> Changed:
         bounded(ids)
-        return _changed(await self._write("discard", DEAD_LETTERS, list(dict.fromkeys(ids)), call, now))
+        return _changed(await self._write("discard", self.dead_letter_queue, list(dict.fromkeys(ids)), call, now))
 
     async def keep_letters(self, keep: Keep | None, *, now: int | None = None) -> Keep:  # noqa: ARG002 - the seam's
         self._check_open()
-        key, field = self._base(DEAD_LETTERS) + KEYS["toril"], FIELDS["keep_letters"]
+        key, field = self._base(self.dead_letter_queue) + KEYS["toril"], FIELDS["keep_letters"]
         if keep is not None:
             if not isinstance(keep, Keep):
                 raise InvalidOption(f"what to keep must be a Keep(…), not {shown(keep)}")
@@ -122,7 +121,7 @@ def _changed(answer: Sequence[Any]) -> Changed:
 
 def letter_of(row: Sequence[Any]) -> DeadLetterRow:
     (identity, when, data, queue, job, cause, name, _, added, opts, made, stalls, _, _, priority, _, metadata,
-     checkpoint, _, _, _, _, reason, kind, traces, stall_cause, _, worker, started, _,
+     checkpoint, _, _, progress, _, reason, kind, traces, stall_cause, _, worker, started, _,
      made_before, link, group) = row  # fmt: skip
     options, (parent, policy) = load_options(opts), link_of(link)
     return DeadLetterRow(
@@ -133,6 +132,6 @@ def letter_of(row: Sequence[Any]) -> DeadLetterRow:
         worker=worker, added_at=moment(added), started_at=None if started is None else moment(started),
         priority=number(priority, MAX_PRIORITY), backoff=options.backoff, timeout=options.timeout,
         keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
-        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint, parent=parent,
-        on_failure=OnFailure.FAIL if parent is None else policy, group=group,
+        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint,
+        progress=progress, parent=parent, on_failure=OnFailure.FAIL if parent is None else policy, group=group,
     )  # fmt: skip

@@ -81,9 +81,11 @@ class RedisEngine(
 
     @classmethod
     def from_url(
-        cls, url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: str | None = None
-    ) -> "RedisEngine":
-        return cls(parse(url, prefix=prefix, durability=durability), clock=clock)
+        cls, url: str, *, clock: Clock = SYSTEM, prefix: str = "bull", durability: str | None = None,
+        dead_letter_queue: str | None = None,
+    ) -> "RedisEngine":  # fmt: skip
+        address = parse(url, prefix=prefix, durability=durability, dead_letter_queue=dead_letter_queue)
+        return cls(address, clock=clock)
 
     async def open(self) -> None:
         if not self._open:

@@ -5,9 +5,10 @@ from typing import Any, Final
 
 from toril.engines.redis.nodes import dump_nodes
 from toril.engines.redis.options import dump_trace
-from toril.engines.redis.records import CANCELLED_KIND, claimed_of
+from toril.engines.redis.records import claimed_of
 from toril.errors import InvalidOption
 from toril.model import (
+    CANCELLED_KIND,
     EXCHANGE,
     Cancelled,
     Claim,
@@ -26,6 +27,7 @@ from toril.model import (
     Verdict,
     per_ms,
 )
+from toril.policy.attempts import short_error
 from toril.policy.retention import RUN_TEXT_BYTES, shortened
 
 __all__ = ["VERDICTS", "arguments_of", "exchange_of"]
@@ -62,14 +64,15 @@ def _alone(claim: Claim) -> str:
 
 
 def _told(settlement: Settlement) -> tuple[str, str, str, Any, str]:
-    """Kind, text, what run records show, something extra, and the stack trace."""
+    """Kind, text, what run records show, something extra, the stack trace; of a retry also its error in short."""
     match settlement.outcome:
         case Failed(failure):
             return "f", failure.reason, _shown(failure.reason), failure.kind, dump_trace(failure)
         case Cancelled(reason):
             return "x", reason, _shown(reason), CANCELLED_KIND, ""
         case Retried(failure, delay):
-            return "r", failure.reason, _OTHER + failure.kind, delay, dump_trace(failure)
+            traces = f"{dump_trace(failure)}\n{short_error(failure)}"
+            return "r", failure.reason, _OTHER + failure.kind, delay, traces
         case Snoozed(delay):
             return "s", "", _WHOLE, delay, ""
         case Released():

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.engines.redis.exchange import VERDICTS
-from toril.engines.redis.layout import may_be_id
-from toril.engines.redis.nodes import dump_nodes, dump_refs, ref_of
+from toril.engines.redis.nodes import dump_nodes, dump_refs, load_names, ref_of
 from toril.engines.redis.replicas import Unconfirmed, uncertain
 from toril.engines.redis.store import RedisStore
 from toril.errors import InvalidOption, QueueFull, TorilError, shown
@@ -20,6 +19,7 @@ from toril.model import (
     Family,
     FlowNode,
     JobRef,
+    Kept,
     Lease,
     Page,
     Verdict,
@@ -66,23 +66,31 @@ class RedisFlows(RedisStore):
         verdict: int = _accepted(await self._write("adopt", check_queue_name(lease.queue), arguments, call, now))
         return VERDICTS[verdict]
 
-    async def family(self, job: JobRef) -> Family:
-        queue = check_queue_name(job.queue)
-        row = await self._read("family", queue, [job.id, _FEW]) if may_be_id(job.id) else None
+    async def family(self, job: JobRef, *, where: Kept = "queue") -> Family:
+        key = self._job_key(job.queue, job.id, where)
+        row = None if key is None else await self._read("family", job.queue, [key, _FEW])
         return family_of(self._address.prefix, row)
 
-    async def children(self, job: JobRef, *, cursor: str | None = None, limit: int = 100) -> Page[Child]:
+    async def children(
+        self, job: JobRef, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
+    ) -> Page[Child]:
         most = min(whole("limit", limit, 1, 2**53), _MOST)
         kind, place = _place(cursor)
+        key = self._job_key(job.queue, job.id, where)
+        if key is None:
+            return Page(())
         found: list[Child] = []
-        while may_be_id(job.id) and kind <= len(_STATES) and len(found) < most:
+        while kind <= len(_STATES) and len(found) < most:
             left = most - len(found)
-            place, rows = await self._read("children", check_queue_name(job.queue), [job.id, kind, place, left])
+            place, rows = await self._read("children", job.queue, [key, kind, place, left])
             found += [Child(ref_of(self._address.prefix, key), _STATES[kind - 1], text) for key, text in rows]
             if place == "0":
                 kind += 1
-        more = may_be_id(job.id) and kind <= len(_STATES)
-        return Page(tuple(found), f"{kind}:{place}" if more else None)
+        return Page(tuple(found), f"{kind}:{place}" if kind <= len(_STATES) else None)
+
+    async def child_names(self, job: JobRef) -> list[tuple[JobRef, str]]:
+        key = self._job_key(job.queue, job.id, "queue")
+        return [] if key is None else load_names(await self._read("child_names", job.queue, [key]))
 
 
 def family_of(prefix: str, row: Sequence[Any] | None) -> Family:

@@ -10,7 +10,8 @@ from typing import Any, Final
 from toril.clock import SYSTEM
 from toril.engines.redis.flows import family_of
 from toril.engines.redis.groups import group_standing
-from toril.engines.redis.layout import FLEET, KEYS, NUMBERS, event_place, may_be_id, stream_id
+from toril.engines.redis.layout import FIELDS, FLEET, KEYS, NUMBERS, event_place, may_be_id, stream_id
+from toril.engines.redis.options import load_failure, load_traces, moment, number
 from toril.engines.redis.records import (
     counts_of,
     event_of,
@@ -23,12 +24,14 @@ from toril.engines.redis.records import (
 from toril.engines.redis.store import RedisStore, bounded
 from toril.errors import InvalidOption, shown
 from toril.model import (
-    DEAD_LETTERS,
     USAGE_SAMPLE,
+    AttemptFailure,
     Counts,
+    Declarations,
     Ending,
     Events,
     JobRecord,
+    Kept,
     Limits,
     Minutes,
     Page,
@@ -43,6 +46,7 @@ from toril.model import (
     whole,
 )
 from toril.names import check_queue_name
+from toril.policy.attempts import all_errors, load_errors
 from toril.policy.retention import MINUTES
 from toril.states import State
 
@@ -76,8 +80,8 @@ class RedisInspector(RedisStore):
                 await self._look_around()
             finally:
                 self._looking = False
-        known = {*self._others, *await self._server.ask("SMEMBERS", self._fleet + FLEET["queues"])} - {DEAD_LETTERS}
-        names = sorted(known)
+        known = {*self._others, *await self._server.ask("SMEMBERS", self._fleet + FLEET["queues"])}
+        names = sorted(known - {self.dead_letter_queue})
         there = await self._read("present", "", [self._base(name) for name in names]) if names else []
         return [name for name, found in zip(names, there, strict=True) if found]
 
@@ -103,7 +107,7 @@ class RedisInspector(RedisStore):
         row = await self._read("look", queue)
         return QueueView(
             name=queue, counts=counts_of(row[:8]), settings=settings_of(row[7:15]),
-            completed_total=int(row[15] or 0), failed_total=int(row[16] or 0),
+            completed_total=int(row[15] or 0), failed_total=int(row[16] or 0), cancelled_total=row[17],
         )  # fmt: skip
 
     async def counts(self, queue: str) -> Counts:
@@ -141,15 +145,29 @@ class RedisInspector(RedisStore):
         more = room < 0 or len(rows) > limit
         return Page(items, _cursor([state.value, ceiling, *_after(shown_rows)]) if more else None)
 
-    async def logs(self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100) -> Page[str]:
-        queue = check_queue_name(queue)
+    async def logs(
+        self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
+    ) -> Page[str]:
+        key = self._job_key(queue, job_id, where)
         limit, first = _limit(limit), _number(cursor, 0)
         self._check_open()
-        if not may_be_id(job_id):
+        if key is None:
             return Page(())
-        key = self._base(queue) + job_id + KEYS["logs"]
-        lines = await self._server.ask("LRANGE", key, first, first + limit)
+        lines = await self._server.ask("LRANGE", key + KEYS["logs"], first, first + limit)
         return Page(tuple(lines[:limit]), str(first + limit) if len(lines) > limit else None)
+
+    async def errors(self, queue: str, job_id: str, *, where: Kept = "queue") -> tuple[AttemptFailure, ...]:
+        key = self._job_key(queue, job_id, where)
+        self._check_open()
+        if key is None:
+            return ()
+        names = ("errors", "reason", "kind", "trace", "attempts_made", "attempts_made_old", "finished_at")
+        found = await self._server.ask("HMGET", key, *(FIELDS[name] for name in names))
+        text, reason, kind, traces, made, made_before, finished = found
+        return all_errors(
+            load_errors(text), load_failure(reason, kind, traces), made=number(made_before if made is None else made),
+            at=None if finished is None else moment(finished), traces=load_traces(traces),
+        )  # fmt: skip
 
     async def events(self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None) -> Events:
         queue = check_queue_name(queue)
@@ -165,6 +183,10 @@ class RedisInspector(RedisStore):
             (worker for worker in found if queue is None or queue in worker.queues), key=lambda worker: worker.id
         )
 
+    async def declarations(self, queue: str, *, now: int | None = None) -> Declarations:
+        rows = await self._read("declared", "", [check_queue_name(queue)], now)
+        return Declarations.of((text, workers, at) for text, workers, at in rows)
+
     async def runs(self, queue: str, ending: Ending, *, cursor: str | None = None, limit: int = 20) -> Page[Run]:
         queue = check_queue_name(queue)
         limit = _limit(limit)
@@ -177,8 +199,8 @@ class RedisInspector(RedisStore):
     async def metrics(self, queue: str, *, minutes: int, now: int | None = None) -> Minutes:
         queue = check_queue_name(queue)
         whole("minutes", minutes, 1, MINUTES)
-        moment, completed, failed = await self._read("figures", queue, [minutes], now)
-        this = moment // 60_000
+        at, completed, failed = await self._read("figures", queue, [minutes], now)
+        this = at // 60_000
         return Minutes(this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes))
 
     async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> Standing:
@@ -187,9 +209,9 @@ class RedisInspector(RedisStore):
         of_rate = ["", "", ""] if rate is None else [rate.max, per_ms(rate), rate.window]
         first = "1" if limits.precedence is Precedence.PRIORITY_FIRST else ""
         row = await self._read("explain", queue, [job_id, first, *of_rate], now)
-        moment, ahead, running, till, children, group, alone = row
+        at, ahead, running, till, children, group, alone = row
         return Standing(
-            now=moment, ahead=ahead, running=tuple(running), rate_till=till,
+            now=at, ahead=ahead, running=tuple(running), rate_till=till,
             family=family_of(self._address.prefix, children), group=group_standing(group),
             alone=alone == 1,
         )  # fmt: skip

@@ -7,7 +7,7 @@ keys of the whole prefix (under an empty queue name), and fields of a job's hash
 import base64
 from typing import Final
 
-from toril.model import MAX_ATTEMPTS, MAX_PRIORITY
+from toril.model import ATTEMPT_ERRORS, MAX_ATTEMPTS, MAX_PRIORITY
 from toril.names import RESERVED_IDS
 
 __all__ = [
@@ -67,6 +67,7 @@ KEYS: Final = {
     "starts": "toril:starts",  # zset: "slot:fence:count" -> slot; starts within the sliding window
     "runs_completed": "toril:runs:completed",  # list of packed run records, newest first
     "runs_failed": "toril:runs:failed",
+    "runs_cancelled": "toril:runs:cancelled",
     "results": "toril:results",  # hash: job -> packed cause and text, for who gave a `result_ttl`
     "results_till": "toril:results:till",  # zset: job -> when that is forgotten
     "building": "toril:building",  # zset: parent held back -> when to believe that the rest of its flow never comes
@@ -96,6 +97,7 @@ FLEET: Final = {
     "workers": "workers",  # hash: worker -> when seen, and its beat as JSON
     "workers_till": "workers:till",  # zset: worker -> when it counts as dead
     "orders": "orders",  # hash: worker -> words
+    "declared": "declared:",  # + worker + ":declared", hash: queue -> when, and what the worker declares of it as JSON
     "poke": "poke:",  # + worker + ":poke": zset like a marker, on which the worker's process blocks
     "lead": "lead:",  # + role + ":lead": "till owner"
     "once": "once:",  # + key + ":once": "till owner"
@@ -142,9 +144,11 @@ FIELDS: Final = {
     "parked": "toril:parked",  # how often it was parked with new children
     "kind": "toril:kind",  # of the last failure
     "stall_cause": "toril:cause",
+    "errors": "toril:errors",  # of attempts that were followed by another, a line each: see `policy.attempts`
     "waited": "toril:waited",  # the delay before the last retry; BullMQ's `delay` goes back to 0 when it is over
     "ready": "toril:ready",  # since when it could start, where that is not told by when it was added
     "group": "toril:group",
+    "children": "toril:children",  # the order of its children: ["queue:id","name"] each, with commas between
     "order": "toril:order",  # its place among those of its group: smaller goes first
     # a scheduler's, at `repeat:<scheduler>`
     "tz": "tz",
@@ -173,6 +177,7 @@ FIELDS: Final = {
     "stood": "stalls",  # the last number of a suspect
     "runs_completed": "runs:completed",  # the last number of a run record
     "runs_failed": "runs:failed",
+    "runs_cancelled": "runs:cancelled",
     "max_waiting": "max_waiting",
     "expiring": "expiring",  # set once a job with a time to start by was added
     "window": "window",  # "sliding" where `max` and `duration` are not BullMQ's fixed window
@@ -192,6 +197,7 @@ FIELDS: Final = {
     "completed_minute": "minute:completed",  # the last one in which jobs are known to have completed
     "ghosts": "ghosts",  # ids that had no hash
     "collected": "collected",  # up to which time failed jobs were looked through for dead letters
+    "for_letters": "letters",  # 1 in the dead letters' queue, once there was one
     "keep_letters": "keep",  # "count age" of dead letters, in their own queue's; -1 for no bound
     # figures; the first are followed by a bucket or a name
     "waits": "w",
@@ -199,6 +205,7 @@ FIELDS: Final = {
     "of_name": "n",  # jobs of that name that failed
     "of_others": "o",  # jobs of other names that failed
     "names": "k",  # how many names there are
+    "cancelled": "x",
     "retried": "e",
     "taken_back": "s",
     "run_out": "l",  # leases that ran out
@@ -230,6 +237,7 @@ NUMBERS: Final = {
     "looked_at": 20_000,  # jobs that a sweep passes over
     "strangers": 1_000,  # running jobs of other libraries' workers, a look for lost ones
     "told": 1_000,  # events among which the end of a job is looked for
+    "errors": ATTEMPT_ERRORS,
     "traces": 100_000,  # bytes of stack traces kept
     "skew": 600_000,  # ms by which the clocks of a fleet may differ
     "healed": 100,  # parents looked at in a round

@@ -10,7 +10,6 @@ from toril.engines.redis.layout import FLEET, KEYS
 from toril.engines.redis.store import RedisStore
 from toril.errors import InvalidOption
 from toril.model import (
-    DEAD_LETTERS,
     LOAD,
     Arrival,
     FactsParcel,
@@ -52,7 +51,7 @@ class RedisMoves(RedisStore):
         self, part: Part, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
     ) -> Load | None:
         part, limit = known(Part, part), whole("limit", limit, 1, 10_000)
-        queue = DEAD_LETTERS if part in _OF_THE_STORE else check_queue_name(queue)
+        queue = self.dead_letter_queue if part in _OF_THE_STORE else check_queue_name(queue)
         more = await self._keys(queue) if part is Part.LEDGER else [limit]
         found = await self._surely(f"pack_{part.value}", queue, [queue, to, mark, *more], now)
         if found is None:
@@ -67,7 +66,7 @@ class RedisMoves(RedisStore):
         return Arrival(Unloaded(outcome), tuple(JobRef(*ref) for ref in refs))
 
     async def forget(self, load: Load, *, now: int | None = None) -> bool:
-        return bool(await self._read("forget", DEAD_LETTERS, [load.number, load.mark, load.to], now))
+        return bool(await self._read("forget", self.dead_letter_queue, [load.number, load.mark, load.to], now))
 
     async def _surely(self, name: str, queue: str, arguments: Sequence[Any], now: int | None) -> Any:
         """A step that may be sent again, and that replicas confirm where adds are: the other store acts upon it."""
@@ -93,9 +92,9 @@ class RedisMoves(RedisStore):
             case (SettingsParcel() as settings,):
                 return "unload_settings", settings.queue, [bales.settings(settings)]
             case (LedgerParcel() as ledger,):
-                return "unload_ledger", ledger.queue, [bales.ledger(ledger), ledger.queue]
+                return "unload_ledger", ledger.queue, [bales.ledger(ledger, self._address.prefix), ledger.queue]
             case (FactsParcel() as facts,):
-                return "unload_facts", DEAD_LETTERS, bales.facts(facts)
+                return "unload_facts", self.dead_letter_queue, bales.facts(facts)
             case _:
                 return self._many(parcels)
 
@@ -112,7 +111,7 @@ class RedisMoves(RedisStore):
                     arguments += ["schedule", bales.schedule(parcel)]
                 case SettingsParcel() | LedgerParcel() | FactsParcel():
                     raise InvalidOption("settings, figures and facts come in loads of their own")
-        return ("unload_schedules", queue, arguments) if queue else ("unload_jobs", DEAD_LETTERS, arguments)
+        return ("unload_schedules", queue, arguments) if queue else ("unload_jobs", self.dead_letter_queue, arguments)
 
 
 def _literally(text: str) -> str:

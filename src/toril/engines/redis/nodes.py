@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.engines.redis.options import dump_options, parsed
-from toril.model import FlowNode, JobRef, OnFailure
+from toril.model import Child, FlowNode, JobRef, OnFailure
 
-__all__ = ["FLAGS", "dump_nodes", "dump_refs", "link_of", "ref_of"]
+__all__ = ["FLAGS", "dump_names", "dump_nodes", "dump_refs", "link_of", "load_names", "ref_of"]
 
 # BullMQ's words. They count where they stand in the child's `parent`; in its options they are shown.
 FLAGS: Final = {
@@ -22,6 +22,22 @@ def dump_nodes(nodes: Sequence[FlowNode]) -> str:
 
 def dump_refs(refs: Sequence[JobRef]) -> str:
     return json.dumps([(ref.queue, ref.id) for ref in refs], ensure_ascii=False)
+
+
+def dump_names(children: Sequence[Child]) -> str | None:
+    """The names of children in the order of adding, as a parent's field has them; None if none is known."""
+    named = sorted((child for child in children if child.name is not None), key=lambda child: child.number or 0)
+    return ",".join(json.dumps([str(child.ref), child.name], separators=(",", ":")) for child in named) or None
+
+
+def load_names(text: str | None) -> list[tuple[JobRef, str]]:
+    """The same, as readers want it; what is not of this form is left out."""
+    found = parsed(f"[{text}]", None) if text else None
+    return [(JobRef(*each[0].split(":", 1)), each[1]) for each in found or () if _is_named(each)]
+
+
+def _is_named(each: object) -> bool:
+    return isinstance(each, list) and len(each) == 2 and all(isinstance(part, str) for part in each) and ":" in each[0]
 
 
 def _spelled_out(node: FlowNode) -> list[Any]:

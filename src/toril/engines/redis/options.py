@@ -36,6 +36,7 @@ __all__ = [
     "load_dedup",
     "load_failure",
     "load_options",
+    "load_traces",
     "moment",
     "number",
     "parsed",
@@ -313,8 +314,10 @@ def dump_trace(failure: Failure) -> str:
 
 def load_failure(reason: str | None, kind: str | None, traces: str | None) -> Failure | None:
     """The last failure of a job."""
-    if reason is None:
-        return None
-    known = parsed(traces, None)
-    last = known[-1] if isinstance(known, list) and known else ""
-    return Failure(reason, kind or "", last if isinstance(last, str) else "")
+    return None if reason is None else Failure(reason, kind or "", (load_traces(traces) or [""])[-1])
+
+
+def load_traces(text: str | None) -> list[str]:
+    """The stack traces of a job's failures, the oldest first."""
+    known = parsed(text, None)
+    return [each if isinstance(each, str) else "" for each in known] if isinstance(known, list) else []

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from toril.durations import seconds_written
 from toril.engines.redis.tls import DEMANDS, Trust
-from toril.errors import InvalidOption, shown
-from toril.names import check_prefix
+from toril.errors import InvalidName, InvalidOption, shown
+from toril.model import DEAD_LETTERS
+from toril.names import check_prefix, check_queue_name
 
 __all__ = ["Address", "Place", "in_cluster", "parse", "reached"]
 
@@ -20,7 +22,9 @@ _OF_TLS: Final = frozenset({
     "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname",
     "ssl_min_version",
 })  # fmt: skip
-_OWN: Final = frozenset({"timeout", "node_visibility", "allow_eviction", "durability", "replicas", "replicas_timeout"})
+_OWN: Final = frozenset({
+    "timeout", "node_visibility", "allow_eviction", "durability", "replicas", "replicas_timeout", "dead_letter_queue",
+})  # fmt: skip
 _OF_SENTINELS: Final = frozenset({"sentinel_username", "sentinel_password"})
 _USUAL_PORT: Final = {"one": 6379, "sentinel": 26379, "cluster": 6379}
 _DATABASE: Final = re.compile(r"/?[0-9]*/?\Z")
@@ -51,6 +55,8 @@ class Address:
     sentinel: dict[str, Any] = field(default_factory=dict, repr=False)
     replicas: int = 0
     replicas_timeout: float = 1.0
+    dead_letters: str = DEAD_LETTERS  # the queue that they are in
+    names_dead_letters: bool = False  # the user has said so, and means it even where others have opened that queue
 
     @property
     def asking(self) -> dict[str, Any]:
@@ -61,8 +67,11 @@ class Address:
         return plain | self.sentinel
 
 
-def parse(url: str, *, prefix: str = "bull", durability: str | None = None) -> Address:
-    """What a URL says; `InvalidOption` names what it should not. `durability` is asked for apart from the URL."""
+def parse(
+    url: str, *, prefix: str = "bull", durability: str | None = None, dead_letter_queue: str | None = None
+) -> Address:
+    """What a URL says; `InvalidOption` names what it should not. `durability` and `dead_letter_queue` are asked for
+    apart from the URL, and go before what it says."""
     kind = _kind(url)
     try:
         said = _read(url, kind)
@@ -73,6 +82,7 @@ def parse(url: str, *, prefix: str = "bull", durability: str | None = None) -> A
             f"a Redis URL looks like {_LOOKS_LIKE[kind]}, and this one does not: {_without_port(error)}"
         ) from None
     own = said.own
+    letters = own.get("dead_letter_queue") if dead_letter_queue is None else dead_letter_queue
     return Address(
         shown=said.shown,
         arguments=said.arguments,
@@ -86,6 +96,8 @@ def parse(url: str, *, prefix: str = "bull", durability: str | None = None) -> A
         sentinel={name.removeprefix("sentinel_"): own[name] for name in _OF_SENTINELS & own.keys()},
         replicas=_replicas(own.get("durability") if durability is None else durability, own),
         replicas_timeout=_seconds("replicas_timeout", own.get("replicas_timeout", "1")),
+        dead_letters=DEAD_LETTERS if letters is None else _queue("dead_letter_queue", letters),
+        names_dead_letters=letters is not None,
     )
 
 
@@ -218,6 +230,13 @@ def _without_port(error: ValueError) -> str:
     return "its port is not a number from 0 to 65535" if "ort" in str(error).partition(" ")[0] else str(error)
 
 
+def _queue(name: str, text: object) -> str:
+    try:
+        return check_queue_name(text)
+    except InvalidName as error:
+        raise InvalidOption(f"{name}: {error}") from None
+
+
 def _replicas(durability: str | None, own: dict[str, str]) -> int:
     if durability is None:
         if unused := own.keys() & {"replicas", "replicas_timeout"}:
@@ -232,12 +251,9 @@ def _replicas(durability: str | None, own: dict[str, str]) -> int:
 
 
 def _seconds(name: str, text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0.01 <= seconds <= 3600:
-        raise InvalidOption(f"{name} must be seconds from 0.01 to 3600, not {shown(text)}")
+    seconds = seconds_written(text)
+    if seconds is None or not 0.01 <= seconds <= 3600:
+        raise InvalidOption(f"{name} must be from 10ms to 1h, not {shown(text)}")
     return seconds
 
 

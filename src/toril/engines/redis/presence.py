@@ -33,6 +33,13 @@ class Presence:
             if task is None or task.get_loop() is not asyncio.get_running_loop():
                 self._shown[name] = asyncio.create_task(self._keep(name), name="toril-redis-presence")
 
+    def hide(self, worker: str, queues: list[str]) -> None:
+        """It has stopped, though others of this process may go on with the same connection to the store."""
+        for queue in queues:
+            task = self._shown.pop(client_name(self._address.prefix, queue, worker), None)
+            if task is not None and task.get_loop() is asyncio.get_running_loop():
+                task.cancel()
+
     async def _keep(self, name: str) -> None:
         rest = _FIRST_REST
         while True:

@@ -29,6 +29,7 @@ from toril.model import (
     RateLimit,
     Run,
     Settings,
+    StackRequest,
     WorkerView,
 )
 from toril.states import State
@@ -53,7 +54,6 @@ _NAME, _DATA, _OPTS, _ADDED, _DELAY, _PRIORITY, _STARTS, _MADE, _STALLS, _WAITED
     )
 )  # fmt: skip
 _PARKED: Final = FIELDS["parked"]
-CANCELLED_KIND: Final = "JobCancelled"
 _KINDS: Final = {kind.value: kind for kind in EventKind}
 # Where BullMQ always writes the same word for where the job came from.
 _ALWAYS: Final = {EventKind.ACTIVE, EventKind.COMPLETED, EventKind.FAILED}
@@ -103,12 +103,12 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
 
 
 def run_of(ending: Ending, row: Sequence[Any]) -> Run:
-    _, job_id, name, cause, added, started, finished, made, stalls, worker, text, whole, *more = row
+    _, job_id, name, cause, added, started, finished, made, stalls, worker, text, whole, subject, parent = row
     return Run(
         id=job_id, name=name, ending=ending, cause=Cause(cause), added_at=moment(added),
         started_at=None if started is None else moment(started), finished_at=moment(finished),
         attempts_made=number(made), stalls=number(stalls), worker=worker, text=text, whole=bool(whole),
-        subject=more[0] if more else None,
+        subject=subject, parent=link_of(parent)[0], flow=parent is not None,
     )  # fmt: skip
 
 
@@ -122,6 +122,8 @@ def event_of(entry: Sequence[Any]) -> Event | None:
     job_id = detail.pop("jobId", None)
     if kind in _ALWAYS:
         detail.pop("prev", None)
+    if kind is EventKind.FAILED and detail.pop("cause", None) == Cause.CANCELLED:
+        kind = EventKind.CANCELLED
     return Event(str(event_place(place)), int(place.partition("-")[0]), kind, job_id, detail)
 
 
@@ -148,7 +150,9 @@ def worker_of(row: Sequence[str]) -> WorkerView:
     return WorkerView(
         id=identity, queues=tuple(beat["queues"]), slots=beat["slots"], running=beat["running"], host=beat["host"],
         pid=beat["pid"], version=beat["version"], started_at=beat["started_at"], seen_at=int(seen_at),
-        orders=tuple(orders.split()), lag=beat.get("lag", 0),
+        orders=tuple(word for word in orders.split() if StackRequest.read(word) is None), lag=beat.get("lag", 0),
+        queue_slots={queue: (slots, used) for queue, (slots, used) in beat.get("queue_slots", {}).items()},
+        stacks=beat.get("stacks", {}), silent=beat.get("silent", 0),
     )  # fmt: skip
 
 

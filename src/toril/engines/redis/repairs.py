@@ -31,7 +31,7 @@ class RedisRepairs(RedisUpkeep):
         quick: bool = False,  # noqa: ARG002 - each look is
     ) -> AsyncGenerator[Page[Fault], None]:
         self._check_open()
-        walk = Walk(self._address.prefix, self._fleet, self._server.ask, self._read, self._there)
+        walk = Walk(self._address, self._fleet, self._server.ask, self._read, self._there)
         return walk.faults(queues, cursor)
 
     async def mend(

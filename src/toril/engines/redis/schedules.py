@@ -6,13 +6,13 @@ from typing import Any, Protocol
 
 from toril.engines.redis.layout import FIELDS, SCHEDULE_FIELDS
 from toril.engines.redis.options import dump_options, load_options, number
-from toril.model import MAX_PRIORITY, MIN_EVERY, CatchUp, Look, Moved, NewJob, Origin, Overlap, Page, Schedule, whole
+from toril.model import MAX_PRIORITY, MIN_EVERY, CatchUp, Look, Moved, NewJob, Overlap, Page, Schedule, whole
 from toril.model import ScheduleView as View
-from toril.names import check_queue_name
+from toril.names import check_app_name, check_queue_name
 
 __all__ = ["RedisSchedules", "fields_of", "own_of", "view_of"]
 
-_OWN = ("offset", "jitter", "min_interval", "window", "overlap", "catch_up", "origin")
+_OWN = ("offset", "jitter", "min_interval", "window", "overlap", "catch_up", "owner")
 
 
 class Run(Protocol):
@@ -70,8 +70,8 @@ class RedisSchedules:
     async def remove(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
         return bool(await self._drop("remove", queue, [schedule], now))
 
-    async def sync(self, queue: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
-        return await self._drop("sync", queue, list(keep), now)
+    async def sync(self, queue: str, owner: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
+        return await self._drop("sync", queue, [check_app_name(owner), *keep], now)
 
     async def _move(self, verb: str, queue: str, arguments: list[Any], now: int | None) -> Moved:
         return Moved(await self._run("schedule_move", check_queue_name(queue), [verb, *arguments], now))
@@ -115,7 +115,7 @@ def _schedule(identity: str, f: dict[str, Any], own: dict[str, Any]) -> Schedule
         id=identity, job=_job(f, own), every=every, cron=f["pattern"] if every is None else None, tz=f["tz"] or "UTC",
         start=_time(f["start"]), end=_time(f["end"]), limit=number(f["limit"]) or None,
         overlap=Overlap(own.get("overlap", "allow")), catch_up=CatchUp(own.get("catch_up", "one")),
-        origin=Origin(own.get("origin", "api")), **given,
+        owner=own.get("owner"), **given,
     )  # fmt: skip
 
 

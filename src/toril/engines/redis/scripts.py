@@ -5,8 +5,9 @@ A line `-- include NAME` stands for the file `lib/NAME.lua`. `K.`, `G.`, `F.` an
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Final
 
@@ -22,7 +23,6 @@ _COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
 _TEXTS: Final = {
     "remembered": f"'{layout.NUMBERS['remembered']}'",
     "lasting": f"('{LASTING}')",
-    "dead_letters": f"'{DEAD_LETTERS}'",
     "reaper": f"'{REAPER}'",
     "reserved": f"(':{':'.join(sorted(RESERVED_IDS))}:')",
 }
@@ -39,10 +39,12 @@ class Script:
 
 
 @cache
-def script(name: str) -> Script:
-    """The script `lua/NAME.lua`, ready to be sent."""
+def script(name: str, letters: str = DEAD_LETTERS, *, named: bool = False) -> Script:
+    """The script `lua/NAME.lua`, ready to be sent, for a store whose dead letters are in this queue; `named` says that
+    the user has chosen it. A queue's name has no bracket that could end a text of Lua's."""
     text = _assembled(_read(f"{name}.lua"), set())
-    source = _NAMED.sub(_spelled, _COMMENT.sub("", text))
+    texts = _TEXTS | {"dead_letters": f"[[{letters}]]", "named_letters": str(named).lower()}
+    source = _NAMED.sub(partial(_spelled, texts), _COMMENT.sub("", text))
     return Script(name, source, hashlib.sha1(source.encode()).hexdigest())  # noqa: S324 - what Redis calls it by
 
 
@@ -69,7 +71,7 @@ def _assembled(text: str, seen: set[str]) -> str:
     return _INCLUDE.sub(part, text)
 
 
-def _spelled(found: re.Match[str]) -> str:
+def _spelled(texts: Mapping[str, str], found: re.Match[str]) -> str:
     """The layout's text for a name, as Lua writes it; an unknown name is a mistake in the script."""
     kind, name = found[1], found[2]
     match kind:
@@ -81,7 +83,7 @@ def _spelled(found: re.Match[str]) -> str:
             return ", ".join(f"'{layout.FIELDS[field]}'" for field in _LISTS[name])
         case "F":
             return f"'{layout.FIELDS[name]}'"
-        case _ if name in _TEXTS:
-            return _TEXTS[name]
+        case _ if name in texts:
+            return texts[name]
         case _:
             return str(layout.NUMBERS[name])

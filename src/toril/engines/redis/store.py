@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.clock import SYSTEM, Clock
-from toril.engines.redis.layout import fleet_base, queue_base
+from toril.engines.redis.layout import fleet_base, may_be_id, queue_base
 from toril.engines.redis.place import Address
-from toril.engines.redis.scripts import script
+from toril.engines.redis.scripts import Script, script
 from toril.engines.redis.server import Complaint, Server
 from toril.engines.redis.way import ServerWay
 from toril.errors import (
@@ -18,12 +18,12 @@ from toril.errors import (
     TorilError,
     WrongState,
 )
-from toril.model import BATCH, DEAD_LETTERS, Call
+from toril.model import BATCH, Call, Kept, letter_id
+from toril.names import check_queue_name
 
-__all__ = ["TAKEN", "RedisStore", "bounded"]
+__all__ = ["RedisStore", "bounded"]
 
 _NO_CALL: Final = ("", "")
-TAKEN: Final = f"the queue {DEAD_LETTERS!r} has jobs of another program; rename it, or give the App a prefix of its own"
 # What workers hand in is not waited for on replicas: if it is lost, the job runs again, as it may anyway.
 _OF_WORKERS: Final = frozenset({"exchange", "report"})
 
@@ -42,8 +42,23 @@ class RedisStore:
     def __repr__(self) -> str:
         return f"<Toril store in {self._address.shown}, prefix {self._address.prefix}>"
 
+    @property
+    def dead_letter_queue(self) -> str:
+        """The queue that they are in, in which nobody else may have jobs."""
+        return self._address.dead_letters
+
+    def _script(self, name: str) -> Script:
+        return script(name, self._address.dead_letters, named=self._address.names_dead_letters)
+
     def _base(self, queue: str) -> str:
         return queue_base(self._address.prefix, queue)
+
+    def _job_key(self, queue: str, job_id: str, where: Kept) -> str | None:
+        """The key of a job, or of its dead letter; None where an id is none."""
+        queue = check_queue_name(queue)
+        if where == "dead_letters":
+            return self._base(self.dead_letter_queue) + letter_id(queue, job_id)
+        return self._base(queue) + job_id if may_be_id(job_id) else None
 
     def _now(self, now: int | None) -> int | str:
         if now is not None:
@@ -68,12 +83,12 @@ class RedisStore:
         self._check_open()
         keys = (self._base(queue), self._fleet)
         try:
-            return await self._server.run(script(name), keys, arguments, again=again, sure=sure)
+            return await self._server.run(self._script(name), keys, arguments, again=again, sure=sure)
         except Complaint as complaint:
-            raise _understood(complaint, queue) from None
+            raise _understood(complaint, queue, self.dead_letter_queue) from None
 
 
-def _understood(complaint: Complaint, queue: str) -> TorilError:  # noqa: PLR0911 - an arm a refusal
+def _understood(complaint: Complaint, queue: str, letters: str) -> TorilError:  # noqa: PLR0911 - an arm a refusal
     """What our own scripts refuse."""
     match complaint.words:
         case ["TORILFULL", most, held, refused]:
@@ -90,7 +105,10 @@ def _understood(complaint: Complaint, queue: str) -> TorilError:  # noqa: PLR091
         case ["TORILRUNNING", count]:
             return WrongState(f"queue {queue!r} has {count} running jobs; stop them, or force it")
         case ["TORILTAKEN", *_]:
-            return EngineUnusable(f"dead letters cannot be stored: {TAKEN}")
+            return EngineUnusable(
+                f"dead letters cannot be stored: the queue {letters!r} is another program's; choose another with "
+                "dead_letter_queue=…"
+            )
         case ["TORILMOVING", *_]:
             return WrongState("a move to another store has not come to its end: finish that one first")
         case ["TORILTYPE", *words]:

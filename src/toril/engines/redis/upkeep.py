@@ -1,15 +1,13 @@
 """The slow rounds: recovery, pruning, signs of life, leadership."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from toril.engines.redis.controls import RedisControls
 from toril.engines.redis.layout import FLEET
 from toril.engines.redis.presence import Presence
 from toril.engines.redis.scripts import script
 from toril.engines.redis.store import bounded
-from toril.model import MAX_REASON_BYTES, Beat, Lease, Order, Recovered, storable, whole
+from toril.model import MAX_REASON_BYTES, Beat, Lease, Recovered, WorkerOrder, order_of, storable, whole
 from toril.names import check_label, check_queue_name, check_worker_name
 
 __all__ = ["RedisUpkeep"]
@@ -39,8 +37,9 @@ class RedisUpkeep(RedisControls):
         arguments: list[object] = [limit, reason, "" if cause is None else "1"]
         for lease in dead:
             arguments += (lease.id, lease.token)
-        returned, failed, deadline, more, moment = await self._read("recover", queue, arguments, now)
-        return Recovered(tuple(returned), tuple(failed), deadline, more=more == 1, now=moment)
+        ended, deadline, more, moment = await self._read("recover", queue, arguments, now)
+        returned, failed, cancelled = map(tuple, ended)
+        return Recovered(returned, failed, cancelled, deadline, more=more == 1, now=moment)
 
     async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
         queue = check_queue_name(queue)
@@ -48,17 +47,18 @@ class RedisUpkeep(RedisControls):
         removed, self._circuits_known = await self._read("prune", queue, [limit], now)
         return int(removed)
 
-    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
-        whole("ttl", ttl, 1, _LONGEST)
-        text = json.dumps(asdict(beat))
-        words = [ttl, beat.worker, text, beat.started_at, *(order.value for order in beat.heard)]
+    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[WorkerOrder, ...]:
+        whole("ttl", ttl, 0, _LONGEST)
+        heard = list(map(str, beat.heard))
+        declared = [part for queue, said in (beat.declares or {}).items() for part in (queue, said.dump())]
+        words = [ttl, beat.worker, beat.dump(), beat.started_at, len(heard), *heard, *declared]
         left = await self._read("beat", "", words, now)
-        self._presence.show(beat.worker, list(beat.queues))
-        return tuple(Order(word) for word in left)
+        (self._presence.show if ttl else self._presence.hide)(beat.worker, list(beat.queues))
+        return tuple(order_of(word) for word in left)
 
-    async def signal(self, worker: str, order: Order, *, now: int | None = None) -> bool:
+    async def signal(self, worker: str, order: WorkerOrder, *, now: int | None = None) -> bool:
         check_worker_name(worker)
-        return bool(await self._read("signal", "", [worker, order.value], now))
+        return bool(await self._read("signal", "", [worker, str(order)], now))
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
         check_label("a role", role)

@@ -4,10 +4,11 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from toril.engines.redis.layout import FLEET, KEYS, NUMBERS, may_be_id
+from toril.engines.redis.layout import FIELDS, FLEET, KEYS, NUMBERS, may_be_id
 from toril.engines.redis.options import load_options
+from toril.engines.redis.place import Address
 from toril.errors import EngineUnusable
-from toril.model import DEAD_LETTERS, Fault, FaultKind, Page
+from toril.model import Fault, FaultKind, Page
 from toril.policy.walks import Course, Spot, cursor_of, unknown
 
 __all__ = ["Walk"]
@@ -33,10 +34,11 @@ class Walk:
     """One walk. `ask` sends a command, `run` a script for a queue, `there` keeps the faults that are there."""
 
     def __init__(
-        self, prefix: str, fleet: str, ask: Callable[..., Awaitable[Any]], run: Callable[..., Awaitable[Any]],
+        self, address: Address, fleet: str, ask: Callable[..., Awaitable[Any]], run: Callable[..., Awaitable[Any]],
         there: Checked,
     ) -> None:  # fmt: skip
-        self._prefix = prefix
+        self._prefix = address.prefix
+        self._letters, self._named = address.dead_letters, address.names_dead_letters
         self._fleet = fleet
         self._ask = ask
         self._run = run
@@ -110,12 +112,25 @@ class Walk:
         ])  # fmt: skip
 
     async def _dead_letters(self) -> Looked:
-        """Whether their queue is another program's: those number the jobs that they add."""
-        number = self._key(DEAD_LETTERS, "id")
-        if not await self._ask("EXISTS", number):
+        """Whether their queue is another program's: those number the jobs that they add, and write down their version
+        when they open one."""
+        letters = self._letters
+        number, meta = self._key(letters, "id"), self._key(letters, "meta")
+        if await self._ask("EXISTS", number):
+            why, place = f"the queue {letters!r} has jobs of another program", number
+        elif await self._is_anothers(letters):
+            why, place = f"the queue {letters!r} was opened by another program before there was a dead letter", meta
+        else:
             return []
-        said = f"the queue {DEAD_LETTERS!r} has jobs of another program, so those that fail for good stay failed jobs"
-        return [_of_key(FaultKind.FOREIGN, "", said, number)]
+        said = f"{why}, so jobs that fail for good stay failed jobs; name a queue for them with dead_letter_queue=…"
+        return [_of_key(FaultKind.FOREIGN, "", said, place)]
+
+    async def _is_anothers(self, letters: str) -> bool:
+        """Whether someone has opened the queue before us, and nobody has said that it is for dead letters."""
+        if self._named:
+            return False
+        ours = await self._ask("HEXISTS", self._key(letters, "toril"), FIELDS["for_letters"])
+        return not ours and bool(await self._ask("EXISTS", self._key(letters, "meta")))
 
     async def _of_the_line(self, queue: str) -> Looked:
         """What sleepers are told of, and who is said to wait alone."""

@@ -6,6 +6,16 @@ from toril.engines.sqlite.engine import SqliteEngine
 __all__ = ["SqliteEngine", "connect"]
 
 
-def connect(url: str, *, clock: Clock = SYSTEM, prefix: str = "bull") -> SqliteEngine:  # noqa: ARG001 - a file is one app's
-    """The engine for a `sqlite:///` or `memory://` URL, not yet opened."""
-    return SqliteEngine.from_url(url, clock=clock)
+def connect(
+    url: str,
+    *,
+    clock: Clock = SYSTEM,
+    prefix: str = "bull",  # noqa: ARG001 - a file is one app's
+    dead_letter_queue: str | None = None,
+) -> SqliteEngine:
+    """The engine for a `sqlite:///` or `memory://` URL, not yet opened. Its dead letters are no queue; the name is kept
+    free for the day on which the app moves to Redis."""
+    engine = SqliteEngine.from_url(url, clock=clock)
+    if dead_letter_queue is not None:
+        engine.dead_letter_queue = dead_letter_queue
+    return engine

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toril.engines.sqlite.layout import Place
-from toril.engines.sqlite.options import load_options
+from toril.engines.sqlite.options import DEFAULTS, load_options
 from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
 from toril.engines.sqlite.told import Told
 from toril.model import Completed, EventKind
@@ -27,10 +27,10 @@ def complete(step: Step, ended: Sequence[tuple[list[Any], str, Completed]]) -> N
         if outcome.summary is not None:
             text, whole = shortened(outcome.summary)[0], False
         number += 1
-        subject = None if options is None else load_options(options).subject
+        own = DEFAULTS if options is None else load_options(options)
         runs.append((
             number, identity, name, "completed", added_at, started_at, now, made + 1, stalls, worker, text, whole,
-            subject,
+            own.subject, own.flow,
         ))  # fmt: skip
         if options is None and chosen is None and not logs:
             removed.append(key)  # by far the most: nothing is kept of it but the record

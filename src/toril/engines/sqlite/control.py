@@ -6,13 +6,14 @@ from typing import Any, NamedTuple, assert_never
 
 from toril.engines.sqlite.calls import answered, recall_changed, remember_changed
 from toril.engines.sqlite.layout import STATE_OF, Place
-from toril.engines.sqlite.settle import CANCELLED_KIND, keys_of
+from toril.engines.sqlite.settle import keys_of
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
 from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.errors import InvalidOption
 from toril.model import (
     BATCH,
+    CANCELLED_KIND,
     Call,
     Cause,
     Changed,
@@ -49,29 +50,41 @@ class Found(NamedTuple):
 Act = Callable[[Step, Found], bool]
 
 
-def retry(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed:
-    """Run finished jobs again."""
+def retry(
+    tx: Tx, queue: str, ids: Sequence[str], call: Call | None, with_parent: set[tuple[str, str]] | None = None
+) -> Changed:
+    """Run finished jobs again. A parent that failed waits for its children that have not succeeded, which run again
+    with it: those go to `with_parent`."""
+    along = set[tuple[str, str]]() if with_parent is None else with_parent
 
     def act(step: Step, found: Found) -> bool:
+        if (queue, found.job.id) in along:
+            return True  # it runs again already
+        waits = bool(step.row.flows) and _join_again(step, found, along)
         step.leave(found.job.key, found.place, found.rank)
         tx.run(_SQL["renew"], (found.job.key,))
-        if step.row.flows:
-            _join_again(step, found.job)
-        step.ready(found.job.key, step.row.back(found.job.priority))
-        step.event(EventKind.WAITING, found.job.id, prev=found.state)
+        if waits:
+            step.rest(found.job.key)
+        else:
+            step.ready(found.job.key, step.row.back(found.job.priority))
+        step.event(EventKind.WAITING_CHILDREN if waits else EventKind.WAITING, found.job.id, prev=found.state)
         return True
 
     return _each(tx, queue, ids, call, FINISHED, act)
 
 
-def _join_again(step: Step, job: Job) -> None:
-    """A child is waited for once more, and a parent is no longer held to what its children did."""
-    from toril.engines.sqlite import family  # noqa: PLC0415 - which is made of steps like this one
+def _join_again(step: Step, found: Found, along: set[tuple[str, str]]) -> bool:
+    """A child is waited for once more. A parent that failed calls its children back; whether it waits for some."""
+    from toril.engines.sqlite import family, letters  # noqa: PLC0415 - which are made of steps like this one
 
+    tx, job = step.tx, found.job
     if job.options.parent is not None:
-        family.rejoin(step.tx, step.row.name, job.id, job.options.parent)
-    if job.options.parked is not None:
-        family.forgive(step.tx, job.key)
+        family.rejoin(tx, step.row.name, job.id, job.options.parent)
+    if job.options.parked is None:
+        return False
+    family.forgive(tx, job.key)
+    step.flush()  # children that were retried before their parent are seen where they are now
+    return found.state is State.FAILED and letters.call_back(tx, job.key, [], along)
 
 
 def promote(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed:

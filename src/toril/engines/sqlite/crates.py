@@ -28,6 +28,7 @@ from toril.model import (
     ScheduleParcel,
     SettingsParcel,
 )
+from toril.policy.attempts import load_errors
 
 __all__ = ["STANDINGS", "parcel_of"]
 
@@ -42,7 +43,7 @@ def parcel_of(text: str) -> Parcel:
 def _job(queue: str, row: Sequence[Any], lines: list[str], children: list[Any], keys: list[Any]) -> JobParcel:
     (key, chosen, name, data, place, rank, attempts, made, stalls, starts, fence, priority, delay, expires_at, text,
      metadata, checkpoint, progress, result, failure, stall_cause, worker, added_at, started_at, finished_at, group,
-     _, _) = row  # fmt: skip
+     errors, _, _) = row  # fmt: skip
     options = load_options(text)
     parent = options.parent
     return JobParcel(
@@ -56,18 +57,23 @@ def _job(queue: str, row: Sequence[Any], lines: list[str], children: list[Any], 
         result_ttl=options.result_ttl, dedup=options.dedup, breaker=options.breaker, subject=options.subject,
         trace=options.trace, parent=None if parent is None else JobRef(parent.queue, parent.id),
         on_failure=OnFailure.FAIL if parent is None else OnFailure(parent.policy), parked=options.parked,
-        deferred=options.deferred, ready=options.ready, logs=tuple(lines), children=_children(children),
+        deferred=options.deferred, ready=options.ready, logs=tuple(lines), errors=load_errors(errors),
+        children=_children(children),
         held=KeyHeld(keys[0][0], keys[0][1], None if keys[0][2] is None else kept_job(keys[0][2])) if keys else None,
         wire=None if options.fault is None else text,
     )  # fmt: skip
 
 
 def _children(rows: Sequence[Any]) -> tuple[Child, ...]:
-    return tuple(Child(JobRef(queue, child), STANDINGS[standing], text) for standing, queue, child, text in rows)
+    return tuple(
+        Child(JobRef(queue, child), STANDINGS[standing], text, name, number)
+        for standing, queue, child, text, number, name in rows
+    )
 
 
-def _letter(row: list[Any], children: list[Any]) -> LetterParcel:
-    return LetterParcel(letter_of(tuple(row[:-1])), _children(children))
+def _letter(row: list[Any], children: list[Any], lines: list[str]) -> LetterParcel:
+    *told, errors, _, _ = row
+    return LetterParcel(letter_of(tuple(told)), _children(children), tuple(lines), load_errors(errors))
 
 
 def _schedule(queue: str, told: list[Any], waits: bool, started: str | None) -> ScheduleParcel:  # noqa: FBT001 - as it was packed
@@ -96,7 +102,8 @@ def _ledger(
     keys: list[Any],
 ) -> LedgerParcel:  # fmt: skip
     return LedgerParcel(
-        queue=queue, completed=totals[0], failed=totals[1], minutes=tuple((m, done, bad) for m, done, bad in minutes),
+        queue=queue, completed=totals[0], failed=totals[1], cancelled=totals[2],
+        minutes=tuple((m, done, bad) for m, done, bad in minutes),
         runs=tuple(run_of(ending, tuple(row)) for ending, rows in zip(Ending, runs, strict=True) for row in rows),
         slices={(step, number): json.loads(counted) for step, number, counted in slices},
         results=tuple((job, till, cause, text) for job, till, cause, text in results),

@@ -8,7 +8,7 @@ from typing import TypeVar
 from toril.engines.sqlite import letters
 from toril.engines.sqlite.core import Op
 from toril.errors import InvalidOption, shown
-from toril.model import Call, Changed, DeadLetterRow, Keep, Page, Replay, whole
+from toril.model import DEAD_LETTERS, Call, Changed, DeadLetterRow, Keep, Page, Replay, whole
 from toril.names import check_queue_name
 from toril.protocols import Order
 
@@ -20,6 +20,8 @@ _MOST = 1_000  # in one page
 
 class SqliteDeadLetters:
     """Jobs that failed for good."""
+
+    dead_letter_queue: str = DEAD_LETTERS
 
     @abstractmethod
     async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...

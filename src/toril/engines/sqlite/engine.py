@@ -38,12 +38,12 @@ from toril.model import (
     Health,
     Lease,
     NewJob,
-    Order,
     Pending,
     Recovered,
     Report,
     Settlement,
     Verdict,
+    WorkerOrder,
     storable,
     whole,
 )
@@ -235,8 +235,8 @@ class SqliteEngine(
         queue = check_queue_name(queue)
         return await self._write(partial(upkeep.prune, queue=queue, limit=limit), now)
 
-    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[Order, ...]:
-        whole("ttl", ttl, 1, 2**42)
+    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[WorkerOrder, ...]:
+        whole("ttl", ttl, 0, 2**42)
         return await self._write(partial(upkeep.beat, beat=beat, ttl=ttl), now)
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
@@ -254,7 +254,7 @@ class SqliteEngine(
         check_worker_name(owner)
         return await self._write(partial(upkeep.resign, role=role, owner=owner), None)
 
-    async def signal(self, worker: str, order: Order, *, now: int | None = None) -> bool:
+    async def signal(self, worker: str, order: WorkerOrder, *, now: int | None = None) -> bool:
         check_worker_name(worker)
         return await self._write(partial(upkeep.signal, worker=worker, order=order), now)
 

@@ -47,11 +47,11 @@ def exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim, call
 def _exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim) -> Exchange:
     row = tx.queue(queue)
     step = Step(tx, row)
-    ended_before = row.completed_total + row.failed_total
+    ended_before = row.ended_total
     verdicts = settle(step, batch)
     step.flush()
     taken = claim_jobs(step, claim)
-    ended = row.completed_total + row.failed_total > ended_before
+    ended = row.ended_total > ended_before
     if ended and not (row.waiting or row.suspects or row.prioritized or row.active or row.delayed or row.parked):
         step.event(EventKind.DRAINED, None)
     step.flush()

@@ -27,7 +27,7 @@ def explain(tx: Tx, queue: str, identity: str, limits: Limits) -> Standing:
         ahead=0 if place is None else _ahead(tx, row, place, rank, limits.precedence),
         running=tuple(job_id(key, chosen) for key, chosen in tx.all(_SQL["running"], (row.key,))),
         rate_till=None if rate is None else _till(tx, row, rate),
-        family=family(tx, JobRef(queue, identity), 10) if row.waiting_children else Family(),
+        family=family(tx, JobRef(queue, identity), "queue", 10) if row.waiting_children else Family(),
         group=standing(tx, row, identity) if row.grouped else None,
         alone=place == Place.SUSPECT or tx.one(_SQL["runs_alone"], (key,)) is not None,
     )

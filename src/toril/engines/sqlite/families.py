@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from toril.engines.sqlite import flows
 from toril.engines.sqlite.core import Op
-from toril.model import BUILDING, Added, Call, Child, Family, FlowNode, JobRef, Lease, Page, Verdict, whole
+from toril.model import BUILDING, Added, Call, Child, Family, FlowNode, JobRef, Kept, Lease, Page, Verdict, whole
 
 __all__ = ["SqliteFlows"]
 
@@ -37,9 +37,14 @@ class SqliteFlows:
     ) -> Verdict:
         return await self._write(partial(flows.add_children, lease=lease, nodes=nodes, call=call), now, grows=True)
 
-    async def family(self, job: JobRef) -> Family:
-        return await self._read_now(partial(flows.family, ref=job, few=_FEW))
+    async def family(self, job: JobRef, *, where: Kept = "queue") -> Family:
+        return await self._read_now(partial(flows.family, ref=job, where=where, few=_FEW))
 
-    async def children(self, job: JobRef, *, cursor: str | None = None, limit: int = 100) -> Page[Child]:
+    async def children(
+        self, job: JobRef, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
+    ) -> Page[Child]:
         most = min(whole("limit", limit, 1, 2**53), _MOST)
-        return await self._read_now(partial(flows.children, ref=job, cursor=cursor, limit=most))
+        return await self._read_now(partial(flows.children, ref=job, where=where, cursor=cursor, limit=most))
+
+    async def child_names(self, job: JobRef) -> list[tuple[JobRef, str]]:
+        return await self._read_now(partial(flows.child_names, ref=job))

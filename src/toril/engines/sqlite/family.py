@@ -11,7 +11,7 @@ from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.told import Told
 from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.model import EventKind, letter_id
-from toril.policy.flows import CHILD_FAILED, child_failed
+from toril.policy.flows import child_failed
 
 __all__ = [
     "Member",
@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 _SQL = {name: statement("family", name) for name in (
-    "member", "of_keys", "open", "close", "reopen", "record", "has_open", "doom", "waiting", "first_open", "has_letter",
-    "forgive", "excuse", "kin",
+    "member", "of_keys", "open", "close", "reopen", "end", "has_open", "doom", "waiting", "first_open", "has_letter",
+    "forgive", "kin",
 )}  # fmt: skip
 _HEALED: Final = 100  # parents looked at in a round, and open children of each
 _LOOKED_AT: Final = 20
@@ -70,6 +70,10 @@ class Member(NamedTuple):
         return self.place in {Place.COMPLETED, Place.FAILED} and not self.running
 
     @property
+    def failed(self) -> bool:
+        return self.place == Place.FAILED and not self.running
+
+    @property
     def options(self) -> Options:
         return load_options(self.options_text)
 
@@ -100,8 +104,7 @@ def tell(step: Step) -> None:
         key = kin_of(tx, *place) if parent is None else parent[1].key
         if key is None:
             continue
-        if tx.run(_SQL["close"], (key, queue, each.id)):
-            _record(tx, key, queue, each)
+        if _end(tx, key, queue, each):
             if each.ending == "failed" and each.parent.policy == "fail":
                 doomed.setdefault(key, child_failed(queue, each.id, each.text))
             elif each.ending == "failed" and each.parent.policy == "continue":
@@ -119,13 +122,17 @@ def kin_of(tx: Tx, queue: str, identity: str) -> int | None:
     return None if found is None else found[0]
 
 
-def _record(tx: Tx, parent: int, queue: str, told: Told) -> None:
+def _end(tx: Tx, parent: int, queue: str, told: Told) -> int:
+    """Write down how a child has ended, or nothing where its policy says so; whether it was waited for."""
     if told.ending == "completed":
-        tx.run(_SQL["record"], (parent, Standing.COMPLETED, queue, told.id, told.text))
+        known: tuple[int, str | None] = (Standing.COMPLETED, told.text)
     elif told.ending == "failed" and told.parent.policy in {"continue", "ignore"}:
-        tx.run(_SQL["record"], (parent, Standing.IGNORED, queue, told.id, told.text))
+        known = (Standing.IGNORED, told.text)
     elif told.ending == "failed" and told.parent.policy == "fail":
-        tx.run(_SQL["record"], (parent, Standing.FAILED, queue, told.id, None))
+        known = (Standing.FAILED, None)
+    else:
+        return tx.run(_SQL["close"], (parent, queue, told.id))
+    return tx.run(_SQL["end"], (*known, parent, queue, told.id))
 
 
 def _go_on(tx: Tx, row: QueueRow, parent: Member, hurried: set[int]) -> None:
@@ -183,10 +190,10 @@ def leave(tx: Tx, queue: str, identity: str, link: Link) -> None:
 
 
 def rejoin(tx: Tx, queue: str, identity: str, link: Link) -> None:
-    """A child runs again: its parent waits for it once more, if it still waits or will when it is replayed."""
+    """A child runs again: its parent waits for it once more, if it still waits, or will when it runs again itself."""
     found = member(tx, link.queue, link.id)
     parent = kin_of(tx, link.queue, link.id) if found is None else found[1].key
-    if parent is not None and (found is None or found[1].waits):
+    if parent is not None and (found is None or found[1].waits or found[1].failed):
         reopen(tx, parent, queue, identity)
 
 
@@ -197,15 +204,13 @@ def reopen(tx: Tx, parent: int, queue: str, identity: str) -> None:
 
 def note(tx: Tx, parent: int, standing: int, child: tuple[str, str], text: str) -> None:
     """How a child has ended, whatever was known of it."""
-    tx.run(_SQL["reopen"], (parent, *child))
-    tx.run(_SQL["close"], (parent, *child))
-    tx.run(_SQL["record"], (parent, standing, *child, text))
+    reopen(tx, parent, *child)
+    tx.run(_SQL["end"], (standing, text, parent, *child))
 
 
 def forgive(tx: Tx, parent: int) -> None:
-    """A parent that failed for its children runs once more, and knows that they failed."""
+    """A parent that was to fail for its children runs once more."""
     tx.run(_SQL["forgive"], (parent,))
-    tx.run(_SQL["excuse"], (CHILD_FAILED, parent))
 
 
 def heal(tx: Tx, row: QueueRow) -> int:

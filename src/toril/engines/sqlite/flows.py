@@ -1,5 +1,6 @@
 """Add flows, and children to jobs that run: everything is looked at before anything is written."""
 
+import itertools
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 from toril.engines.sqlite.add import place_nodes, refuse_overflow, rest_nodes
 from toril.engines.sqlite.calls import answered, remember
 from toril.engines.sqlite.doors import refuse_overfull
-from toril.engines.sqlite.family import Member, Standing, free_if_done, member
+from toril.engines.sqlite.family import Member, Standing, free_if_done, kin_of, member
 from toril.engines.sqlite.layout import STATE_OF, Place, job_id
 from toril.engines.sqlite.options import Link, options_of, with_family
 from toril.engines.sqlite.settle import keys_of, refusal
@@ -27,6 +28,7 @@ from toril.model import (
     Family,
     FlowNode,
     JobRef,
+    Kept,
     Lease,
     Page,
     Parked,
@@ -35,10 +37,11 @@ from toril.model import (
 from toril.policy.flows import refused
 from toril.states import State
 
-__all__ = ["Flow", "add_and_wait", "add_children", "add_flow", "children", "family", "rollback"]
+__all__ = ["Flow", "add_and_wait", "add_children", "add_flow", "child_names", "children", "family", "rollback"]
 
 _SQL = {name: statement("family", name) for name in (
-    "owners", "member", "open", "close", "record", "is_known", "parked", "adopt", "build", "built", "abandoned",
+    "owners", "member", "open", "close", "add_child", "last_number", "names", "is_known",
+    "parked", "adopt", "build", "built", "abandoned",
     "first_open", "count", "page", "holds", "has_open",
 )}  # fmt: skip
 _STATES = (ChildState.OPEN, ChildState.COMPLETED, ChildState.IGNORED, ChildState.FAILED)
@@ -124,11 +127,11 @@ def _let_go(tx: Tx, ref: JobRef) -> None:
         tx.run(_SQL["built"], (found[1].key,))
 
 
-class _Kept(NamedTuple):
-    """A job that is there already and becomes a child."""
+class _Joining(NamedTuple):
+    """A job that becomes a child: a new one, or one that is there already."""
 
     node: FlowNode
-    child: Member
+    there: Member | None = None
 
 
 class Flow:
@@ -143,7 +146,7 @@ class Flow:
         self.fresh_of: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of these, how many a group
         self.parents: dict[JobRef, Member | None] = {}  # None: it is one of these
         self._new: list[FlowNode] = []
-        self._kept: list[_Kept] = []
+        self._joining: list[_Joining] = []  # in the order in which they are added
         self._left_out: set[JobRef] = set()
         self._taken = _taken(tx, nodes)
         for node in nodes:
@@ -160,6 +163,7 @@ class Flow:
             self._known(node, there)
         elif there is None:
             self._new.append(node)
+            self._joining.append(_Joining(node))
             if node.waits:
                 self.parents[ref] = None
             else:
@@ -209,7 +213,7 @@ class Flow:
             raise refused("has_children", str(node.ref), str(parent))
         if there.place == Place.FAILED and not there.running:
             raise refused("has_failed", str(node.ref), str(parent))
-        self._kept.append(_Kept(node, there))
+        self._joining.append(_Joining(node, there))
         self._answer(node, there)
 
     def _leave_out(self, node: FlowNode, there: Member | None) -> None:
@@ -231,7 +235,7 @@ class Flow:
 
     def _store(self) -> None:
         tx = self._tx
-        for queue in dict.fromkeys([node.queue for node in self._new] + [kept.node.queue for kept in self._kept]):
+        for queue in dict.fromkeys(joining.node.queue for joining in self._joining):
             row = tx.queue(queue)
             row.flows = 1
             new = [node for node in self._new if node.queue == queue]
@@ -246,24 +250,25 @@ class Flow:
             if stored is not None and stored.options.parked is None:
                 tx.run(_SQL["parked"], (0, stored.key))
                 tx.queue(ref.queue).flows = 1
-        tx.run_all(_SQL["open"], [
-            (keys[node.parent], node.queue, node.ref.id) for node in self._new if node.parent is not None
+        numbers = {key: itertools.count(tx.one(_SQL["last_number"], (key,))[0] + 1) for key in keys.values()}
+        tx.run_all(_SQL["add_child"], [
+            (key, *self._standing(node, there), next(numbers[key]), node.job.name)
+            for node, there in self._joining
+            if node.parent is not None
+            for key in (keys[node.parent],)
         ])  # fmt: skip
-        for node, child in self._kept:
-            if node.parent is not None:
-                self._take_in(keys[node.parent], node, child)
 
     def _key(self, ref: JobRef) -> int:
         stored = self.parents[ref]
         return stored.key if stored is not None else keys_of(self._tx, self._tx.queue(ref.queue), (ref.id,))[ref.id]
 
-    def _take_in(self, parent: int, node: FlowNode, child: Member) -> None:
-        tx = self._tx
-        tx.run(_SQL["adopt"], (json.dumps(_link(node)), child.key))
-        if child.place == Place.COMPLETED and not child.running:
-            tx.run(_SQL["record"], (parent, Standing.COMPLETED, node.queue, node.ref.id, child.result or "null"))
-        else:
-            tx.run(_SQL["open"], (parent, node.queue, node.ref.id))
+    def _standing(self, node: FlowNode, child: Member | None) -> tuple[int, str, str, str | None]:
+        """How a child stands that is new, or was there already and becomes one."""
+        if child is not None:
+            self._tx.run(_SQL["adopt"], (json.dumps(_link(node)), child.key))
+            if child.place == Place.COMPLETED and not child.running:
+                return Standing.COMPLETED, node.queue, node.ref.id, child.result or "null"
+        return Standing.OPEN, node.queue, node.ref.id, None
 
 
 def _taken(tx: Tx, nodes: Iterable[FlowNode]) -> dict[JobRef, Member]:
@@ -323,20 +328,34 @@ def _take_back(tx: Tx, queue: str, identity: str, *, whole: bool = False) -> int
     return 1
 
 
-def family(tx: Tx, ref: JobRef, few: int) -> Family:
-    found = member(tx, ref.queue, ref.id)
-    if found is None:
+def family(tx: Tx, ref: JobRef, where: Kept, few: int) -> Family:
+    key = _kin(tx, ref, where)
+    if key is None:
         return Family()
-    counts = dict(tx.all(_SQL["count"], (found[1].key,)))
-    first = tuple(JobRef(*each) for each in tx.all(_SQL["first_open"], (found[1].key, few)))
+    counts = dict(tx.all(_SQL["count"], (key,)))
+    first = tuple(JobRef(*each) for each in tx.all(_SQL["first_open"], (key, few)))
     return Family(**{state.value: counts.get(n, 0) for n, state in enumerate(_STATES)}, first_open=first)
 
 
-def children(tx: Tx, ref: JobRef, cursor: str | None, limit: int) -> Page[Child]:
+def _kin(tx: Tx, ref: JobRef, where: Kept) -> int | None:
+    """Under which key the children of a job, or of its dead letter, are known."""
+    if where == "dead_letters":
+        return kin_of(tx, ref.queue, ref.id)
     found = member(tx, ref.queue, ref.id)
-    if found is None:
+    return None if found is None else found[1].key
+
+
+def children(tx: Tx, ref: JobRef, where: Kept, cursor: str | None, limit: int) -> Page[Child]:
+    key = _kin(tx, ref, where)
+    if key is None:
         return Page(())
     after: list[Any] = [-1, "", ""] if cursor is None else json.loads(cursor)
-    rows = tx.all(_SQL["page"], (found[1].key, *after, limit + 1))
+    rows = tx.all(_SQL["page"], (key, *after, limit + 1))
     items = tuple(Child(JobRef(queue, identity), _STATES[n], text) for n, queue, identity, text in rows[:limit])
     return Page(items, json.dumps(rows[limit - 1][:3]) if len(rows) > limit else None)
+
+
+def child_names(tx: Tx, ref: JobRef) -> list[tuple[JobRef, str]]:
+    found = member(tx, ref.queue, ref.id)
+    rows = [] if found is None else tx.all(_SQL["names"], (found[1].key,))
+    return [(JobRef(queue, identity), name) for queue, identity, name in rows]

@@ -13,11 +13,14 @@ from toril.engines.sqlite.usage import usage
 from toril.errors import InvalidOption
 from toril.model import (
     BATCH,
+    AttemptFailure,
     Counts,
+    Declarations,
     Ending,
     Events,
     Figures,
     JobRecord,
+    Kept,
     Limits,
     Minutes,
     Page,
@@ -67,9 +70,16 @@ class SqliteInspector:
         queue = check_queue_name(queue)
         return await self._read(partial(reads.page, name=queue, state=state, cursor=cursor, limit=limit))
 
-    async def logs(self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100) -> Page[str]:
+    async def logs(
+        self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
+    ) -> Page[str]:
         queue = check_queue_name(queue)
-        return await self._read(partial(reads.logs, name=queue, identity=job_id, cursor=cursor, limit=limit))
+        read = partial(reads.logs, name=queue, identity=job_id, where=where, cursor=cursor, limit=limit)
+        return await self._read(read)
+
+    async def errors(self, queue: str, job_id: str, *, where: Kept = "queue") -> tuple[AttemptFailure, ...]:
+        queue = check_queue_name(queue)
+        return await self._read(partial(reads.errors, name=queue, identity=job_id, where=where))
 
     async def events(self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None) -> Events:
         queue = check_queue_name(queue)
@@ -77,6 +87,10 @@ class SqliteInspector:
 
     async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerView]:
         return await self._read(partial(reads.workers, name=queue), now)
+
+    async def declarations(self, queue: str, *, now: int | None = None) -> Declarations:
+        queue = check_queue_name(queue)
+        return await self._read(partial(reads.declarations, name=queue), now)
 
     async def runs(self, queue: str, ending: Ending, *, cursor: str | None = None, limit: int = 20) -> Page[Run]:
         queue = check_queue_name(queue)

@@ -6,6 +6,7 @@ from toril.model import Ending
 from toril.states import State
 
 __all__ = [
+    "PAGE_BYTES",
     "STATE_OF",
     "Place",
     "delayed_rank",
@@ -28,7 +29,9 @@ _NUMBERS: Final = 1 << _NUMBER_BITS
 _TIE_BITS: Final = 20  # order among a million entries of one millisecond
 _TIES: Final = 1 << _TIE_BITS
 _MIDDLE: Final = 1 << 39  # of the range within one priority: entries at the front count down from here
+PAGE_BYTES: Final = 4 * 1024 * 1024  # of jobs, from which on a page takes no more of them
 _DIGITS: Final = 13  # of the largest number
+_ENDINGS: Final = {ending: number for number, ending in enumerate(Ending)}
 
 
 class Place:
@@ -85,8 +88,8 @@ def job_id(key: int, chosen: str | None) -> str:
 
 
 def run_key(queue: int, ending: Ending, number: int) -> int:
-    """The key of a queue's run record: completed and failed ones are numbered apart."""
-    return (((queue << 1) + (ending is Ending.FAILED)) << _NUMBER_BITS) + number
+    """The key of a queue's run record: those of each ending are numbered apart."""
+    return (((queue << 2) + _ENDINGS[ending]) << _NUMBER_BITS) + number
 
 
 def delayed_rank(due: int, last: int | None) -> int:

@@ -6,11 +6,12 @@ from typing import Any, assert_never
 from toril.engines.sqlite.calls import answered, remember
 from toril.engines.sqlite.layout import Place
 from toril.engines.sqlite.options import load_options
-from toril.engines.sqlite.settle import CANCELLED_KIND, keys_of, refusal
+from toril.engines.sqlite.settle import keys_of, refusal
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
 from toril.engines.sqlite.tx import Tx
 from toril.model import (
+    CANCELLED_KIND,
     Call,
     Cancellation,
     Cause,
@@ -108,16 +109,16 @@ def recover(tx: Tx, queue: str, dead: Sequence[Lease], cause: str | None, limit:
         if entry[0] not in seen:
             found.append(entry)
             step.count(LOST)
-    returned: list[str] = []
-    failed: list[str] = []
+    ended: dict[Cause | None, list[str]] = {None: [], Cause.STALLED: [], Cause.CANCELLED: []}
     for entry in found:
         job = _stalled(entry)
-        (failed if _take_back(step, job, entry, cause) else returned).append(job.id)
+        ended[_take_back(step, job, entry, cause)].append(job.id)
         step.count(STALLS)
         step.event(EventKind.STALLED, job.id, **({} if cause is None else {"cause": cause}))
     step.flush()
     next_deadline = tx.one(_SQL["next_deadline"], (row.key,))[0]
-    return Recovered(tuple(returned), tuple(failed), next_deadline, more=len(overdue) == limit, now=tx.now)
+    returned, failed, cancelled = map(tuple, ended.values())
+    return Recovered(returned, failed, cancelled, next_deadline, more=len(overdue) == limit, now=tx.now)
 
 
 def _held_by(step: Step, lease: Lease) -> list[Any]:
@@ -130,19 +131,19 @@ def _stalled(entry: tuple[Any, ...]) -> Job:
     return job._replace(stalls=job.stalls + 1)
 
 
-def _take_back(step: Step, job: Job, entry: tuple[Any, ...], cause: str | None) -> bool:
-    """Whether the job is failed for good. It is only for a stall in a run of its own, where nothing else can have
+def _take_back(step: Step, job: Job, entry: tuple[Any, ...], cause: str | None) -> Cause | None:
+    """Why the job has ended, if it has. It fails only for a stall in a run of its own, where nothing else can have
     brought the worker down; or where it may not run twice at all."""
     *_, alone, max_stalls, cancelling = entry
     step.leave_active([job.key])
     if cancelling is not None:
         step.fail(job, Cause.CANCELLED, Failure(cancelling, CANCELLED_KIND), made=job.attempts_made)
-        return True
+        return Cause.CANCELLED
     if job.stalls > max_stalls and (alone or max_stalls == 0):
         reason = STALLED_TOO_OFTEN if cause is None else f"{STALLED_TOO_OFTEN}: {cause}"
         step.fail(job, Cause.STALLED, Failure(reason, "JobStalled"), made=job.attempts_made)
-        return True
+        return Cause.STALLED
     step.stand(job, made=job.attempts_made, cause=cause)
     step.ready(job.key, (Place.SUSPECT, step.row.moves + 1))
     step.event(EventKind.WAITING, job.id, prev="active")
-    return False
+    return None

@@ -69,14 +69,15 @@ def _put_runs(tx: Tx, row: QueueRow, parcel: LedgerParcel) -> None:
     """Records of both, by their time; as many as a queue keeps. Their numbers end with how many there were."""
     row.completed_total += parcel.completed
     row.failed_total += parcel.failed
-    for ending, total in ((Ending.COMPLETED, row.completed_total), (Ending.FAILED, row.failed_total)):
+    row.cancelled_total += parcel.cancelled
+    for ending in Ending:
         first, last = run_key(row.key, ending, 0), run_key(row.key, ending, (1 << 40) - 1)
         before = [tuple(each[1:]) for each in tx.all(_SQL["run_records"], (first, last))]
         came = [_columns(run) for run in parcel.runs if run.ending is ending]
-        if came or parcel.completed or parcel.failed:
+        if came or parcel.completed or parcel.failed or parcel.cancelled:
             both = sorted(before + came, key=lambda run: run[5])[-RUNS:]
             tx.run(_FORGET_RUNS, (first, last))
-            number = first + max(total, len(both)) - len(both)
+            number = first + max(row.total(ending), len(both)) - len(both)
             tx.run_all(_RUN, [(number + place, *run) for place, run in enumerate(both, 1)])
 
 
@@ -84,4 +85,5 @@ def _columns(run: Run) -> tuple[Any, ...]:
     return (
         run.id, run.name, run.cause.value, run.added_at, run.started_at, run.finished_at, run.attempts_made,
         run.stalls, run.worker, run.text, int(run.whole), run.subject,
+        str(run.parent) if run.parent is not None else "" if run.flow else None,
     )  # fmt: skip

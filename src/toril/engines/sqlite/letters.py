@@ -9,9 +9,8 @@ from toril.engines.sqlite.add import state_of
 from toril.engines.sqlite.calls import answered, recall_changed, remember_changed
 from toril.engines.sqlite.control import retry
 from toril.engines.sqlite.family import Standing, leave, member, note, rejoin, reopen
-from toril.engines.sqlite.layout import Place, first_key, job_key
+from toril.engines.sqlite.layout import PAGE_BYTES, Place, first_key, job_key
 from toril.engines.sqlite.options import Link, dump_options, load_failure, load_options
-from toril.engines.sqlite.reads import PAGE_BYTES
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.tx import Tx
@@ -19,6 +18,7 @@ from toril.errors import InvalidOption
 from toril.model import (
     BATCH,
     KEEP_ALL,
+    AttemptFailure,
     Call,
     Cause,
     Changed,
@@ -34,17 +34,22 @@ from toril.model import (
     age_ms,
     letter_id,
 )
+from toril.policy.attempts import all_errors, load_errors
 from toril.policy.flows import CHILD_GONE
 from toril.policy.letters import cursor_of, place_of
 from toril.protocols import Order
 from toril.states import State
 
-__all__ = ["count", "discard", "keep_letters", "letter_of", "of_ids", "page", "prune_letters", "replay"]
+__all__ = [
+    "call_back", "count", "discard", "errors", "keep_letters", "letter_of", "log_key", "of_ids", "page",
+    "prune_letters", "replay",
+]  # fmt: skip
 
 _SQL: Final = {name: statement("letters", name) for name in (
     "newest", "oldest", "of_ids", "family", "count", "delete", "taken", "id_taken", "insert_job", "insert_id",
     "forget_result", "keeping", "set_keeping", "overdue", "surplus", "forget_kin", "not_succeeded",
-    "move_kin", "parked", "kin_of_overdue", "kin_of_surplus",
+    "move_kin", "parked", "kin_of_overdue", "kin_of_surplus", "forget_log", "move_log", "count_log", "log_of_overdue",
+    "log_of_surplus", "errors",
 )} | {name: statement("family", name) for name in ("has_open", "close")}  # fmt: skip
 
 
@@ -66,6 +71,20 @@ def of_ids(tx: Tx, ids: Sequence[str]) -> list[DeadLetterRow | None]:
     return [found.get(identity) for identity in ids]
 
 
+def log_key(tx: Tx, identity: str) -> int | None:
+    """Under which key a letter's log lines stand."""
+    found = tx.one(_SQL["family"], (identity,))
+    return None if found is None else found[4]
+
+
+def errors(tx: Tx, identity: str) -> tuple[AttemptFailure, ...]:
+    found = tx.one(_SQL["errors"], (identity,))
+    if found is None:
+        return ()
+    text, failure, made, failed_at = found
+    return all_errors(load_errors(text), load_failure(failure), made=made, at=failed_at)
+
+
 def count(tx: Tx) -> int:
     return int(tx.one(_SQL["count"])[0])
 
@@ -79,7 +98,7 @@ def _found(tx: Tx, ids: Sequence[str]) -> dict[str, DeadLetterRow]:
 
 def letter_of(row: tuple[Any, ...]) -> DeadLetterRow:
     (identity, queue, job, name, data, cause, failure, failed_at, attempts, made, stalls, stall_cause, worker, added_at,
-     started_at, priority, text, metadata, checkpoint, group) = row  # fmt: skip
+     started_at, priority, text, metadata, checkpoint, progress, group) = row  # fmt: skip
     options = load_options(text)
     return DeadLetterRow(
         id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
@@ -89,7 +108,8 @@ def letter_of(row: tuple[Any, ...]) -> DeadLetterRow:
         keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
         parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
         on_failure=OnFailure.FAIL if options.parent is None else OnFailure(options.parent.policy),
-        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint, group=group,
+        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint, progress=progress,
+        group=group,
     )  # fmt: skip
 
 
@@ -133,8 +153,8 @@ def _replay(step: Step, letter: DeadLetterRow, wish: Replay, done: list[str]) ->
         key = first_key(row.key) + row.last_number
         tx.run(_SQL["insert_id"], (row.key, chosen, key))
     row.last_number = max(row.last_number, key - first_key(row.key))  # the queue may be another, numbered anew
-    kin = tx.one(_SQL["family"], (letter.id,))[3]
-    waits = kin is not None and _call_back(tx, kin, done)
+    *_, kin, log = tx.one(_SQL["family"], (letter.id,))
+    waits = kin is not None and call_back(tx, kin, done, set())
     place, rank = row.back(letter.priority)
     if letter.group is not None:
         row.grouped, row.orders = 1, row.orders + 1
@@ -154,6 +174,9 @@ def _replay(step: Step, letter: DeadLetterRow, wish: Replay, done: list[str]) ->
         row.flows = 1
         tx.run(_SQL["move_kin"], (key, kin))
         tx.run(_SQL["parked"], (0, key))
+    if log is not None:
+        tx.run(_SQL["move_log"], (key, log))
+        tx.run(_SQL["count_log"], (key,))
     tx.run(_SQL["delete"], (letter.id,))
     done.append(letter.id)
     if letter.parent is not None:
@@ -165,15 +188,17 @@ def _replay(step: Step, letter: DeadLetterRow, wish: Replay, done: list[str]) ->
     return None
 
 
-def _call_back(tx: Tx, kin: int, done: list[str]) -> bool:
-    """Run children again that have not succeeded; whether there are any to wait for."""
+def call_back(tx: Tx, kin: int, done: list[str], retried: set[tuple[str, str]]) -> bool:
+    """Run children again that have not succeeded; whether there are any to wait for. Those that were dead letters go to
+    `done`, those that were kept to `retried`."""
     tx.run(_SQL["close"], (kin, "", ""))  # what held it back while its flow was added
     for queue, identity in tx.all(_SQL["not_succeeded"], (kin,)):
         found = member(tx, queue, identity)
         if found is None:
             _from_letter(tx, kin, (queue, identity), done)
-        elif found[1].place == Place.FAILED and found[1].ended:
-            retry(tx, queue, [identity], None)
+        elif found[1].failed:
+            retry(tx, queue, [identity], None, retried)
+            retried.add((queue, identity))
             reopen(tx, kin, queue, identity)
         elif found[1].ended:
             note(tx, kin, Standing.COMPLETED, (queue, identity), found[1].result or "null")
@@ -212,11 +237,12 @@ def _discard(tx: Tx, identity: str) -> bool:
     if found is None:
         return False
     tx.run(_SQL["delete"], (identity,))
-    if found[3] is not None:
-        tx.run(_SQL["forget_kin"], (found[3],))
-    parent = load_options(found[2]).parent
+    queue, job, options, kin, log = found
+    tx.run(_SQL["forget_kin"], (kin,))
+    tx.run(_SQL["forget_log"], (log,))
+    parent = load_options(options).parent
     if parent is not None:
-        leave(tx, found[0], found[1], parent)
+        leave(tx, queue, job, parent)
     return True
 
 
@@ -232,9 +258,11 @@ def prune_letters(tx: Tx, limit: int) -> int:
     keep = keep_letters(tx, None)
     removed = 0
     if (age := age_ms(keep)) is not None:
-        tx.run(_SQL["kin_of_overdue"], (tx.now - age, limit))
+        for belongings in ("kin_of_overdue", "log_of_overdue"):
+            tx.run(_SQL[belongings], (tx.now - age, limit))
         removed += tx.run(_SQL["overdue"], (tx.now - age, limit))
     if keep.count is not None and (over := count(tx) - keep.count) > 0:
-        tx.run(_SQL["kin_of_surplus"], (min(over, limit),))
+        for belongings in ("kin_of_surplus", "log_of_surplus"):
+            tx.run(_SQL[belongings], (min(over, limit),))
         removed += tx.run(_SQL["surplus"], (min(over, limit),))
     return removed

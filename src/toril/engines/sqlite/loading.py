@@ -19,6 +19,7 @@ _SQL: Final = {name: statement("moving", name) for name in (
 )}  # fmt: skip
 _DELETE_LETTER: Final = statement("letters", "delete")
 _FORGET_KIN: Final = statement("letters", "forget_kin")
+_FORGET_LOG: Final = statement("letters", "forget_log")
 _RUNNING: Final = -1  # the last of a job's columns
 _LOGS: Final = -2
 
@@ -96,7 +97,7 @@ class Loader:
             return False
         for each in members.values():
             letters += [
-                letter_id(q, i) for standing, q, i, _ in each.children if not standing and self._key(q, i) is None
+                letter_id(q, i) for standing, q, i, *_ in each.children if not standing and self._key(q, i) is None
             ]
         for each in members.values():
             self._take_out(each)
@@ -122,7 +123,7 @@ class Loader:
                 _SQL["is_open"], (parent, name, found.id)
             ):  # fmt: skip
                 ahead.append((options.parent.queue, parent))
-            for standing, child_queue, child, _ in found.children:
+            for standing, child_queue, child, *_ in found.children:
                 open_child = self._key(child_queue, child) if not standing else None
                 if open_child is not None:
                     ahead.append((child_queue, open_child))
@@ -137,7 +138,7 @@ class Loader:
             or (not member.has_ended and is_held_up(row))
         ):
             return False
-        if any(not standing and not child for standing, _, child, _ in member.children):
+        if any(not standing and not child for standing, _, child, *_ in member.children):
             return False
         return for_schedule or member.has_ended or member.key not in self._runs_of(row)
 
@@ -173,12 +174,13 @@ class Loader:
         found = self._tx.one(_SQL["letter"], (identity,))
         if found is None:
             return False
-        kin = found[-1]
-        children = [] if kin is None else self._tx.all(_SQL["children"], (kin,))
+        *_, log, kin = found
+        children = self._tx.all(_SQL["children"], (kin,))
+        lines = [line for (line,) in self._tx.all(_SQL["lines"], (log,))]
         self._tx.run(_DELETE_LETTER, (identity,))
-        if kin is not None:
-            self._tx.run(_FORGET_KIN, (kin,))
-        self._put("letter", [found, children])
+        self._tx.run(_FORGET_KIN, (kin,))
+        self._tx.run(_FORGET_LOG, (log,))
+        self._put("letter", [found, children, lines])
         self._left -= 1
         return True
 

@@ -63,6 +63,13 @@ class Options:
     ready: int | None = None  # since when it could start, where that is not told by when it was added
     fault: str | None = None  # why they could not be read; the job then fails instead of running, and is kept
 
+    @property
+    def flow(self) -> str | None:
+        """The parent, as run records of jobs of flows have it: empty for the job at the top; None without a flow."""
+        if self.parent is not None:
+            return f"{self.parent.queue}:{self.parent.id}"
+        return None if self.parked is None else ""
+
 
 DEFAULTS = Options()
 

@@ -170,7 +170,7 @@ def _letters(tx: Tx, _queue: str, _to: str, limit: int) -> list[str]:
 
 
 def _is_waited_for(tx: Tx, found: tuple[Any, ...]) -> bool:
-    letter, parent = letter_of(found[:-1]), load_options(found[16]).parent
+    letter, parent = letter_of(found[:-3]), load_options(found[16]).parent
     row = None if parent is None else tx.find(parent.queue)
     if parent is None or row is None:
         return False
@@ -196,8 +196,8 @@ def _ledger(tx: Tx, queue: str, _to: str, _limit: int) -> list[str]:
     for sql in _FORGET:
         tx.run(sql, (row.key,))
     tx.run(_SQL["forget_ownerless"], (row.key,))
-    totals = [row.completed_total, row.failed_total]
-    row.completed_total = row.failed_total = 0
+    totals = [row.total(ending) for ending in Ending]
+    row.completed_total = row.failed_total = row.cancelled_total = 0
     if not any([*totals, *runs, *found]):
         return []
     return [json.dumps(["ledger", queue, totals, runs, *found], ensure_ascii=False)]

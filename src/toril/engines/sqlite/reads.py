@@ -5,7 +5,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from toril.engines.sqlite.layout import first_key, job_id, places_of, run_key
+from toril.engines.sqlite import letters
+from toril.engines.sqlite.layout import PAGE_BYTES, first_key, job_id, places_of, run_key
+from toril.engines.sqlite.options import load_failure
 from toril.engines.sqlite.records import ended_job, ended_run, events_of, record_of, run_of, worker_of
 from toril.engines.sqlite.settle import exists, keys_of
 from toril.engines.sqlite.statements import statement
@@ -13,7 +15,9 @@ from toril.engines.sqlite.sweep import settings_of
 from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.errors import InvalidOption, shown
 from toril.model import (
+    AttemptFailure,
     Counts,
+    Declarations,
     Ended,
     Ending,
     Event,
@@ -21,6 +25,7 @@ from toril.model import (
     Finished,
     Gone,
     JobRecord,
+    Kept,
     Minutes,
     Page,
     QueueView,
@@ -28,14 +33,17 @@ from toril.model import (
     Settings,
     WorkerView,
     known,
+    letter_id,
     whole,
 )
+from toril.policy.attempts import all_errors, load_errors
 from toril.policy.retention import MINUTES
 from toril.states import FINISHED, State
 
 __all__ = [
-    "PAGE_BYTES",
     "arrivals",
+    "declarations",
+    "errors",
     "events",
     "finished",
     "jobs",
@@ -51,11 +59,10 @@ __all__ = [
 
 
 _SQL = {name: statement("reads", name) for name in (
-    "queues", "job", "running", "forward", "backward", "logs", "events", "first_events", "workers", "runs",
-    "runs_of", "result", "minutes", "arrivals", "pokes",
+    "queues", "job", "running", "forward", "backward", "logs", "errors", "events", "first_events", "workers",
+    "declared", "runs", "runs_of", "result", "minutes", "arrivals", "pokes",
 )}  # fmt: skip
 _MOST = 1_000  # items in one page
-PAGE_BYTES = 4 * 1024 * 1024  # of jobs, from which on a page takes no more of them
 _END = 2**63 - 1
 _NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
 
@@ -68,10 +75,12 @@ def queue(tx: Tx, name: str) -> QueueView:
     """A queue's view; one that nothing was ever put into is empty."""
     row = tx.find(name)
     if row is None:
-        return QueueView(name=name, counts=Counts(), settings=Settings(), completed_total=0, failed_total=0)
+        return QueueView(
+            name=name, counts=Counts(), settings=Settings(), completed_total=0, failed_total=0, cancelled_total=0
+        )
     return QueueView(
         name=name, counts=_counts(row), settings=settings_of(row, tx.now), completed_total=row.completed_total,
-        failed_total=row.failed_total,
+        failed_total=row.failed_total, cancelled_total=row.cancelled_total,
     )  # fmt: skip
 
 
@@ -142,15 +151,32 @@ def _standing(tx: Tx, row: QueueRow, state: State, cursor: str | None, limit: in
     return keys, f"{place}.{rank}.{key}.{ceiling}"
 
 
-def logs(tx: Tx, name: str, identity: str, cursor: str | None, limit: int) -> Page[str]:
+def logs(tx: Tx, name: str, identity: str, where: Kept, cursor: str | None, limit: int) -> Page[str]:
     limit = _limit(limit)
-    row = tx.find(name)
-    key = keys_of(tx, row, (identity,)).get(identity) if row else None
+    key = _key(tx, name, identity) if where == "queue" else letters.log_key(tx, letter_id(name, identity))
     (after,) = _numbers(cursor, 1) or (0,)
-    if key is None or not exists(tx, key, identity):
+    if key is None:
         return Page(())
     found = tx.all(_SQL["logs"], (key, after, limit + 1))
     return Page(tuple(line for _, line in found[:limit]), str(found[limit - 1][0]) if len(found) > limit else None)
+
+
+def errors(tx: Tx, name: str, identity: str, where: Kept) -> tuple[AttemptFailure, ...]:
+    """Why each attempt failed."""
+    if where == "dead_letters":
+        return letters.errors(tx, letter_id(name, identity))
+    key = _key(tx, name, identity)
+    if key is None:
+        return ()
+    text, failure, made, finished_at = tx.one(_SQL["errors"], (key,))
+    return all_errors(load_errors(text), load_failure(failure), made=made, at=finished_at)
+
+
+def _key(tx: Tx, name: str, identity: str) -> int | None:
+    """The key of a job that is there."""
+    row = tx.find(name)
+    key = keys_of(tx, row, (identity,)).get(identity) if row else None
+    return key if key is not None and exists(tx, key, identity) else None
 
 
 def events(tx: Tx, name: str, after: str | None, limit: int, of: str | None) -> Events:
@@ -183,13 +209,17 @@ def workers(tx: Tx, name: str | None) -> list[WorkerView]:
     return [worker for worker in found if name is None or name in worker.queues]
 
 
+def declarations(tx: Tx, name: str) -> Declarations:
+    return Declarations.of(tx.all(_SQL["declared"], (name, tx.now)))
+
+
 def runs(tx: Tx, name: str, ending: Ending, cursor: str | None, limit: int) -> Page[Run]:
     """Run records, newest first."""
     limit, ending = _limit(limit), known(Ending, ending)
     row = tx.find(name)
     if row is None:
         return Page(())
-    base, total = run_key(row.key, ending, 0), row.completed_total if ending is Ending.COMPLETED else row.failed_total
+    base, total = run_key(row.key, ending, 0), row.total(ending)
     (before,) = _numbers(cursor, 1) or (total + 1,)
     found = tx.all(_SQL["runs"], (base, base + min(max(before, 0), total + 1), limit + 1))
     after = str(found[limit - 1][0] - base) if len(found) > limit else None

@@ -5,8 +5,8 @@ from typing import Any
 
 from toril.engines.sqlite.layout import STATE_OF, Place, due_of, job_id
 from toril.engines.sqlite.options import load_failure, load_options
-from toril.engines.sqlite.settle import CANCELLED_KIND
 from toril.model import (
+    CANCELLED_KIND,
     Cancelled,
     Cause,
     Completed,
@@ -21,6 +21,7 @@ from toril.model import (
     JobRef,
     Pending,
     Run,
+    StackRequest,
     WorkerView,
 )
 from toril.states import State
@@ -49,13 +50,15 @@ def record_of(queue: str, row: tuple[Any, ...]) -> JobRecord:
 
 
 def run_of(ending: Ending, row: tuple[Any, ...]) -> Run:
-    _, identity, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole, subject = (
-        row
-    )
+    (
+        _, identity, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole,
+        subject, parent,
+    ) = row  # fmt: skip
     return Run(
         id=identity, name=name, ending=ending, cause=Cause(cause), added_at=added_at, started_at=started_at,
         finished_at=finished_at, attempts_made=attempts_made, stalls=stalls, worker=worker, text=text,
-        whole=bool(whole), subject=subject,
+        whole=bool(whole), subject=subject, parent=JobRef(*parent.split(":", 1)) if parent else None,
+        flow=parent is not None,
     )  # fmt: skip
 
 
@@ -74,7 +77,9 @@ def worker_of(row: tuple[Any, ...]) -> WorkerView:
     return WorkerView(
         id=identity, queues=tuple(beat["queues"]), slots=beat["slots"], running=beat["running"], host=beat["host"],
         pid=beat["pid"], version=beat["version"], started_at=beat["started_at"], seen_at=seen_at,
-        orders=tuple(orders.split()), lag=beat.get("lag", 0),
+        orders=tuple(word for word in orders.split() if StackRequest.read(word) is None), lag=beat.get("lag", 0),
+        queue_slots={queue: (slots, used) for queue, (slots, used) in beat.get("queue_slots", {}).items()},
+        stacks=beat.get("stacks", {}), silent=beat.get("silent", 0),
     )  # fmt: skip
 
 

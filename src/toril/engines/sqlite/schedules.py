@@ -20,7 +20,6 @@ from toril.model import (
     Look,
     Moved,
     NewJob,
-    Origin,
     Overlap,
     Page,
     Schedule,
@@ -28,7 +27,7 @@ from toril.model import (
     run_id,
     whole,
 )
-from toril.names import check_queue_name
+from toril.names import check_app_name, check_queue_name
 
 __all__ = ["SqliteSchedules", "drop_run", "run_job", "template_of", "timing_of", "view_of", "waiting_run"]
 
@@ -38,7 +37,7 @@ _SQL = {name: statement("schedules", name) for name in (
     "find", "page", "overdue", "run", "owner", "put", "advance", "started", "over", "pause", "resume", "end", "remove",
     "declared",
 )}  # fmt: skip
-_APART = {"id", "job", "origin"}  # fields with columns of their own; the rest is timing
+_APART = {"id", "job", "owner"}  # fields with columns of their own; the rest is timing
 _TIMING = tuple(field.name for field in fields(Schedule) if field.name not in _APART)
 
 
@@ -94,8 +93,9 @@ class SqliteSchedules:
     async def remove(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
         return await self._write(partial(_remove, queue=check_queue_name(queue), schedule=schedule), now)
 
-    async def sync(self, queue: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
-        return await self._write(partial(_sync, queue=check_queue_name(queue), keep=frozenset(keep)), now)
+    async def sync(self, queue: str, owner: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
+        op = partial(_sync, queue=check_queue_name(queue), owner=check_app_name(owner), keep=frozenset(keep))
+        return await self._write(op, now)
 
 
 def _get(tx: Tx, queue: str, schedule: str) -> Look:
@@ -133,7 +133,7 @@ def _put(tx: Tx, queue: str, schedule: Schedule, slot: int, expects: int | None)
     drop_run(Step(tx, row), schedule.id)
     paused = before is not None and before.paused
     run = None if paused else place_job(tx, row, run_job(schedule, slot))
-    texts = (schedule.origin.value, timing_of(schedule), template_of(schedule))
+    texts = (schedule.owner or "", timing_of(schedule), template_of(schedule))
     tx.run(_SQL["put"], (row.key, schedule.id, slot, run, *texts))
     return Moved.DONE
 
@@ -189,9 +189,9 @@ def _remove(tx: Tx, queue: str, schedule: str) -> bool:
     return tx.run(_SQL["remove"], (row.key, schedule)) > 0
 
 
-def _sync(tx: Tx, queue: str, keep: frozenset[str]) -> list[str]:
+def _sync(tx: Tx, queue: str, owner: str, keep: frozenset[str]) -> list[str]:
     row = tx.find(queue)
-    found = [schedule for (schedule,) in tx.all(_SQL["declared"], (row.key,))] if row else []
+    found = [schedule for (schedule,) in tx.all(_SQL["declared"], (row.key, owner))] if row else []
     return [schedule for schedule in found if schedule not in keep and _remove(tx, queue, schedule)]
 
 
@@ -240,10 +240,10 @@ def template_of(schedule: Schedule) -> str:
 
 
 def view_of(queue: str, entry: Sequence[Any]) -> ScheduleView:
-    schedule, slot, count, paused, over, origin, timing, template, busy = entry
+    schedule, slot, count, paused, over, owner, timing, template, busy = entry
     given = dict(zip(_TIMING, json.loads(timing), strict=True))
     given["overlap"], given["catch_up"] = Overlap(given["overlap"]), CatchUp(given["catch_up"])
-    made = Schedule(id=schedule, job=_job(json.loads(template)), origin=Origin(origin), **given)
+    made = Schedule(id=schedule, job=_job(json.loads(template)), owner=owner or None, **given)
     return ScheduleView(
         queue=queue, schedule=made, slot=slot, count=count, paused=bool(paused), busy=bool(busy), over=bool(over)
     )

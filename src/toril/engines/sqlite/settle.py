@@ -13,6 +13,7 @@ from toril.engines.sqlite.step import JOB_COLUMNS, Job, Step
 from toril.engines.sqlite.tx import QueueRow, Tx
 from toril.errors import InvalidOption, UsageError
 from toril.model import (
+    CANCELLED_KIND,
     EXCHANGE,
     Cancelled,
     Cause,
@@ -30,13 +31,11 @@ from toril.model import (
 )
 from toril.policy.tallies import RETRIES
 
-__all__ = ["CANCELLED_KIND", "exists", "keys_of", "refusal", "settle"]
+__all__ = ["exists", "keys_of", "refusal", "settle"]
 
 _HELD = statement("settle", "held")
 _KEYS = statement("settle", "keys")
 _EXISTS = statement("settle", "exists")
-
-CANCELLED_KIND = "JobCancelled"  # the failure kind that tells a cancelled job from a failed one
 
 
 def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
@@ -204,6 +203,7 @@ def _fail(step: Step, job: Job, failure: Failure) -> None:
 def _retry(step: Step, job: Job, failure: Failure, delay: int) -> None:
     step.count(RETRIES)
     step.stand(job, made=job.attempts_made + 1, delay=delay, failure=failure)
+    step.note_error(job, failure, made=job.attempts_made + 1)
     if delay:
         _delay(step, job, delay)
     else:

@@ -11,16 +11,29 @@ from toril.engines.sqlite.recording import record
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.told import Told
 from toril.engines.sqlite.tx import QueueRow, Tx
-from toril.model import BURIED, Cause, Ending, EventKind, Failure, Keep, Unstarted, age_ms, letter_id
+from toril.model import (
+    ATTEMPT_ERRORS,
+    BURIED,
+    Cause,
+    Ending,
+    EventKind,
+    Failure,
+    Keep,
+    Unstarted,
+    age_ms,
+    letter_id,
+)
+from toril.policy.attempts import error_line
 from toril.policy.retention import EVENTS, RUNS, shortened
-from toril.policy.tallies import Counted
+from toril.policy.tallies import CANCELLED, Counted
 
 __all__ = ["JOB_COLUMNS", "Job", "Step"]
 
 # In this order, so that a place left and entered again in one step ends as entered.
 _ORDER = (
-    "bury", "leave", "leave_active", "delete_job", "delete_id", "delete_logs", "orphan", "disown", "enter", "place",
-    "stand", "keep", "age", "forget_age", "run", "result",
+    "unbury_logs", "unbury_kin", "bury", "bury_logs", "bury_kin", "error", "leave", "leave_active", "delete_job",
+    "delete_id", "delete_logs", "orphan", "disown", "enter", "place", "stand", "keep", "age", "forget_age", "run",
+    "result",
 )  # fmt: skip
 _SQL = {name: statement("step", name) for name in _ORDER}
 _EVENT = statement("step", "event")
@@ -30,6 +43,7 @@ _MINUTE = statement("step", "minute")
 _OLDEST_KEPT = statement("step", "oldest_kept")
 _LAST_DUE = statement("step", "last_due")
 
+_NONE_ENDED = dict.fromkeys(Ending, 0)
 _TRIM_SLACK = 1_000  # events over the cap that are tolerated, so that trimming is rare and in bulk
 _TRIMMED_A_STEP = 1_000
 
@@ -68,15 +82,14 @@ class Step:
     """Gathers what an operation decides; `flush` writes it."""
 
     __slots__ = (
-        "_completed", "_events", "_failed", "_last_due", "_touched", "_trims", "_writes", "counted", "ended_keys",
+        "_ended", "_events", "_last_due", "_touched", "_trims", "_writes", "counted", "ended_keys",
         "left", "parted", "row", "told", "tx", "unstarted",
     )  # fmt: skip
 
     def __init__(self, tx: Tx, row: QueueRow) -> None:
         self.tx = tx
         self.row = row
-        self._completed = 0
-        self._failed = 0
+        self._ended = _NONE_ENDED.copy()
         self.counted: Counted = {}
         self._touched: dict[str, None] = {}  # groups that may let in more
         self.left: list[int] = []  # jobs that left the line, or ended, in a queue with groups
@@ -181,6 +194,11 @@ class Step:
              dump_failure(failure) if failure else None, cause)
         )  # fmt: skip
 
+    def note_error(self, job: Job, failure: Failure, *, made: int) -> None:
+        """Keep the error of an attempt that is followed by another."""
+        line = error_line(made, self.tx.now, failure)
+        self._writes["error"].append((job.key, line, ATTEMPT_ERRORS - 1))
+
     def delete(self, key: int, chosen: str | None, logs: int) -> None:
         """Remove a job's record with all that belongs to it. Its place is left apart."""
         self.tx.ring(f"={self.row.name}")  # who waits for its result waits for nothing now
@@ -204,22 +222,29 @@ class Step:
         """Count jobs that returned. Gives the key of the last run record before them."""
         key = run_key(self.row.key, Ending.COMPLETED, self.row.completed_total)
         self.row.completed_total += count
-        self._completed += count
+        self._ended[Ending.COMPLETED] += count
         return key
 
     def fail(self, job: Job, cause: Cause, failure: Failure, *, made: int) -> None:
-        """A job ended without a result."""
+        """A job ended without a result: it failed, or was cancelled."""
         row = self.row
         if row.grouped:
             self.left.append(job.key)
-        row.failed_total += 1
-        self._failed += 1
-        self.count(f"n{job.name}")
         reason, whole = shortened(failure.reason)
-        self.event(EventKind.FAILED, job.id, failedReason=reason)
+        if cause is Cause.CANCELLED:
+            ending, kind = Ending.CANCELLED, EventKind.CANCELLED
+            row.cancelled_total += 1
+            self.count(CANCELLED)
+        else:
+            ending, kind = Ending.FAILED, EventKind.FAILED
+            row.failed_total += 1
+            self.count(f"n{job.name}")
+        self._ended[ending] += 1
+        self.event(kind, job.id, failedReason=reason)
         self._writes["run"].append(
-            (run_key(row.key, Ending.FAILED, row.failed_total), job.id, job.name, cause.value, job.added_at,
-             job.started_at, self.tx.now, made, job.stalls, job.worker, reason, whole, job.options.subject)
+            (run_key(row.key, ending, row.total(ending)), job.id, job.name, cause.value, job.added_at,
+             job.started_at, self.tx.now, made, job.stalls, job.worker, reason, whole, job.options.subject,
+             job.options.flow)
         )  # fmt: skip
         options = job.options
         if options.dedup is not None and options.dedup.key is not None:
@@ -235,7 +260,7 @@ class Step:
                 self._writes["orphan"].append((job.key,))
             if cause in BURIED:
                 self._bury(job, cause, failure, made)
-            self.delete(job.key, job.chosen, job.logs)
+            self.delete(job.key, job.chosen, 0 if cause in BURIED else job.logs)
         else:
             self.keep(job, made, Place.FAILED, options.keep_failed, None, failure)
 
@@ -245,11 +270,18 @@ class Step:
         self.unstarted.append(Unstarted(job.id, job.name, failure))
 
     def _bury(self, job: Job, cause: Cause, failure: Failure, made: int) -> None:
-        """Copy a job that is about to be deleted among the dead letters."""
+        """Move a job that is about to be deleted to the dead letters, in place of an older one of its id."""
+        letter = letter_id(self.row.name, job.id)
+        self._writes["unbury_logs"].append((letter,))
+        self._writes["unbury_kin"].append((letter,))
         self._writes["bury"].append(
-            (job.key, letter_id(self.row.name, job.id), self.row.name, job.id, cause.value, dump_failure(failure),
-             self.tx.now, made, job.stalls, job.started_at, job.worker)
+            (job.key, letter, self.row.name, job.id, cause.value, dump_failure(failure), self.tx.now, made, job.stalls,
+             job.started_at, job.worker)
         )  # fmt: skip
+        if job.logs:
+            self._writes["bury_logs"].append((job.key,))
+        if job.options.parked is not None:
+            self._writes["bury_kin"].append((job.key,))
 
     def keep(self, job: Job, made: int, place: int, keep: Keep, result: str | None, failure: Failure | None) -> None:
         """Leave a finished job in the store, for as long as `keep` says."""
@@ -273,7 +305,7 @@ class Step:
         self._flush_writes()
         for place, keeps in self._trims.items():
             self._trim(place, keeps)
-        if self._completed or self._failed:
+        if any(self._ended.values()):
             self._flush_figures()
         if self.counted:
             record(self.tx, self.row, self.counted)
@@ -327,12 +359,15 @@ class Step:
 
     def _flush_figures(self) -> None:
         row, tx = self.row, self.tx
-        tx.run(_MINUTE, (row.key, tx.now // 60_000, self._completed, self._failed))
-        for ending, total in ((Ending.COMPLETED, row.completed_total), (Ending.FAILED, row.failed_total)):
-            if total > RUNS:
-                tx.run(_TRIM_RUNS, (run_key(row.key, ending, 0), run_key(row.key, ending, total - RUNS)))
+        completed, failed = self._ended[Ending.COMPLETED], self._ended[Ending.FAILED]
+        if completed or failed:
+            tx.run(_MINUTE, (row.key, tx.now // 60_000, completed, failed))
+        for ending, count in self._ended.items():
+            if count and row.total(ending) > RUNS:
+                trimmed = row.total(ending) - RUNS
+                tx.run(_TRIM_RUNS, (run_key(row.key, ending, 0), run_key(row.key, ending, trimmed)))
         tx.ring(f"={row.name}")
-        self._completed = self._failed = 0
+        self._ended = _NONE_ENDED.copy()
 
     def _flush_events(self, kind: EventKind, jobs: list[str | None], details: dict[str, list[str]]) -> None:
         row, tx = self.row, self.tx

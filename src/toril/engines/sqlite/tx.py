@@ -10,6 +10,7 @@ from typing import Any
 
 from toril.engines.sqlite.layout import STATE_OF, Place, priority_rank
 from toril.engines.sqlite.statements import for_rows, statement
+from toril.model import Ending
 
 __all__ = ["COUNTERS", "QueueRow", "Tx"]
 
@@ -41,6 +42,7 @@ class QueueRow:
     failed: int
     completed_total: int
     failed_total: int
+    cancelled_total: int
     events: int
     paused: int
     concurrency: int | None
@@ -57,6 +59,21 @@ class QueueRow:
     groups_set: str | None
     groups_declared: str | None
     figures: str | None
+
+    @property
+    def ended_total(self) -> int:
+        """How many jobs have ended, ever, in whatever way."""
+        return self.completed_total + self.failed_total + self.cancelled_total
+
+    def total(self, ending: Ending) -> int:
+        """How many jobs have ended so, ever."""
+        match ending:
+            case Ending.COMPLETED:
+                return self.completed_total
+            case Ending.FAILED:
+                return self.failed_total
+            case Ending.CANCELLED:
+                return self.cancelled_total
 
     def count(self, place: int, change: int) -> None:
         """Keep the count of a place in step with what enters or leaves it."""

@@ -32,6 +32,7 @@ from toril.model import (
     age_ms,
     run_id,
 )
+from toril.policy.attempts import dump_errors
 from toril.states import State
 
 __all__ = ["unload"]
@@ -124,6 +125,7 @@ class _Unloading:
             job.fence, job.priority, job.delay, job.expires_at, dump_parcel(job), job.metadata, job.checkpoint,
             job.progress, job.result, dump_failure(job.failure) if job.failure else None, job.stall_cause, job.worker,
             job.added_at, job.started_at, job.finished_at, job.group, order, len(job.logs),
+            dump_errors(job.errors),
         ))  # fmt: skip
         step.enter(key, place, rank)
         step.arrived()
@@ -155,7 +157,7 @@ class _Unloading:
     def _put_belongings(self, step: Step, job: JobParcel, key: int) -> None:
         row, tx = step.row, self._tx
         tx.run(_FORGET_RESULT, (row.key, job.id))
-        tx.run_all(_SQL["insert_line"], [(key, number, line) for number, line in enumerate(job.logs, 1)])
+        self._put_log(key, job.logs)
         self._put_children(key, job.children)
         if job.children or job.parked is not None or job.parent is not None:
             row.flows = 1
@@ -166,27 +168,33 @@ class _Unloading:
             kept = None if job.held.next is None else dump_kept(job.held.next)
             tx.run(_SQL["hold_key"], (row.key, job.held.key, job.id, key, job.held.till, kept))
 
+    def _put_log(self, key: int, lines: Sequence[str]) -> None:
+        self._tx.run_all(_SQL["insert_line"], [(key, number, line) for number, line in enumerate(lines, 1)])
+
     def _put_children(self, key: int, children: Sequence[Child]) -> None:
         rows: list[Sequence[Any]] = [
-            (key, STANDINGS.index(child.state), child.ref.queue, child.ref.id, child.text) for child in children
+            (key, STANDINGS.index(each.state), each.ref.queue, each.ref.id, each.text, each.number, each.name)
+            for each in children
         ]
         self._tx.run_all(_SQL["insert_child"], rows)
 
     def _put_letter(self, parcel: LetterParcel) -> None:
-        letter, row, kin = parcel.letter, self._step(parcel.letter.queue).row, None
-        if parcel.children:
+        letter, row, key = parcel.letter, self._step(parcel.letter.queue).row, 0
+        if parcel.children or parcel.logs:
             row.last_number += 1
-            kin = first_key(row.key) + row.last_number
+            key = -(first_key(row.key) + row.last_number)
         stored = self._tx.run(_SQL["insert_letter"], (
             letter.id, letter.queue, letter.job_id, letter.name, letter.data, letter.cause.value,
             dump_failure(letter.failure), letter.failed_at, letter.max_attempts, letter.attempts_made, letter.stalls,
             letter.stall_cause, letter.worker, letter.added_at, letter.started_at, letter.priority,
-            dump_options(letter, letter.failed_at), letter.metadata, letter.checkpoint, letter.group, kin,
+            dump_options(letter, letter.failed_at), letter.metadata, letter.checkpoint, letter.progress,
+            letter.group, dump_errors(parcel.errors), key if parcel.logs else None, key if parcel.children else None,
         ))  # fmt: skip
         if not stored:
             self.taken.append(JobRef(letter.queue, letter.job_id))
-        elif kin is not None:
-            self._put_children(kin, parcel.children)
+            return
+        self._put_log(key, parcel.logs)
+        self._put_children(key, parcel.children)
 
     def _put_schedule(self, parcel: ScheduleParcel) -> None:
         """In place of one that keeps the same time; one that keeps another was declared later, and stays."""
@@ -202,7 +210,7 @@ class _Unloading:
         last = None if parcel.last is None else self._key(row, parcel.last)
         tx.run(_SQL["put_schedule"], (
             row.key, schedule.id, view.slot, run, view.count, last, int(view.paused), int(view.over),
-            schedule.origin.value, timing, template_of(schedule),
+            schedule.owner or "", timing, template_of(schedule),
         ))  # fmt: skip
 
     def _key(self, row: QueueRow, identity: str) -> int | None:

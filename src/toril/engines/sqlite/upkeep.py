@@ -1,8 +1,5 @@
 """The slow rounds: prune, beats and orders, leadership, once a fleet."""
 
-import json
-from dataclasses import asdict
-
 from toril.engines.sqlite.breakers import prune_circuits
 from toril.engines.sqlite.control import poke
 from toril.engines.sqlite.family import heal
@@ -13,14 +10,15 @@ from toril.engines.sqlite.options import load_options
 from toril.engines.sqlite.statements import statement
 from toril.engines.sqlite.step import Step
 from toril.engines.sqlite.tx import Tx
-from toril.model import LASTING, Beat, Order, age_ms, whole
+from toril.model import LASTING, Beat, Order, WorkerOrder, age_ms, order_of, whole
 from toril.policy.retention import MINUTES
 
 __all__ = ["beat", "lead", "once", "prune", "resign", "signal"]
 
 _SQL = {name: statement("upkeep", name) for name in (
-    "overdue_results", "old_minutes", "old_calls", "old_pokes", "dead_workers", "old_onces", "aged",
-    "forget_aged", "old_dedups", "beat", "orders", "living_orders", "set_orders", "lead", "resign", "once", "first",
+    "overdue_results", "old_minutes", "old_calls", "old_pokes", "dead_workers", "old_onces", "aged", "forget_aged",
+    "old_dedups", "beat", "undeclare", "declare", "stopped", "orders", "living_orders", "set_orders", "lead",
+    "resign", "once", "first",
 )}  # fmt: skip
 
 _OLD_GROUP_STARTS = statement("groups", "old_starts")
@@ -69,25 +67,31 @@ def _prune_aged(step: Step, limit: int) -> int:
     return len(aged)
 
 
-def beat(tx: Tx, beat: Beat, ttl: int) -> tuple[Order, ...]:
-    """Note a worker's sign of life; hand over the orders that it has not heard."""
+def beat(tx: Tx, beat: Beat, ttl: int) -> tuple[WorkerOrder, ...]:
+    """Note a worker's sign of life; hand over the orders that it has not heard. One that has stopped is removed."""
+    if ttl == 0:
+        tx.run(_SQL["stopped"], (beat.worker, beat.started_at))
+        return ()
     forgotten = beat.again and tx.one(_SQL["orders"], (beat.worker,)) is None
-    tx.run(_SQL["beat"], (beat.worker, tx.now + ttl, tx.now, json.dumps(asdict(beat))))
+    tx.run(_SQL["beat"], (beat.worker, tx.now + ttl, tx.now, beat.dump()))
+    if beat.declares is not None:
+        tx.run(_SQL["undeclare"], (beat.worker,))
+        tx.run_all(_SQL["declare"], [(name, beat.worker, tx.now, said.dump()) for name, said in beat.declares.items()])
     waiting = tx.one(_SQL["orders"], (beat.worker,))[0].split()
     left = [order for order in waiting if order not in beat.heard]
     if left != waiting:
         tx.run(_SQL["set_orders"], (" ".join(left), beat.worker))
-    told = tuple(Order(order) for order in left)
+    told = tuple(order_of(word) for word in left)
     return (Order.DECLARE, *told) if forgotten else told
 
 
-def signal(tx: Tx, worker: str, order: Order) -> bool:
+def signal(tx: Tx, worker: str, order: WorkerOrder) -> bool:
     """Leave an order for a living worker, and wake it."""
     alive = tx.one(_SQL["living_orders"], (worker, tx.now))
     if alive is None:
         return False
     if order not in alive[0].split():
-        tx.run(_SQL["set_orders"], (f"{alive[0]} {order.value}".strip(), worker))
+        tx.run(_SQL["set_orders"], (f"{alive[0]} {order}".strip(), worker))
     poke(tx, worker)
     return True
 

@@ -59,11 +59,11 @@ class TorilBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(result_id)
         return result_of(job.record, self.alias)
 
-    def _add(self, planned: Planned, result: TaskResult[Any]) -> None:
+    def _add(self, planned: Planned[Any], result: TaskResult[Any]) -> None:
         add(planned)
         task_enqueued.send(type(self), task_result=result)
 
-    def _planned(self, task: Task[Any, Any], result: TaskResult[Any], job_id: str) -> Planned:
+    def _planned(self, task: Task[Any, Any], result: TaskResult[Any], job_id: str) -> Planned[Any]:
         keep = Keep(age=self.options.get("KEEP", _DAY))
         options: AddOptions = {
             "job_id": job_id, "priority": priority_of(task.priority), "keep_completed": keep, "keep_failed": keep

@@ -19,5 +19,5 @@ def on_commit(
     transaction.on_commit(partial(add, queue.new(job, data, **options)), using=using)
 
 
-def add(planned: Planned) -> None:
+def add(planned: Planned[Any]) -> None:
     planned.queue.sync.add_many([planned])

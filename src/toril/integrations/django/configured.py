@@ -1,5 +1,6 @@
 """The app that `TORIL` in the settings names, or says how to make."""
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
@@ -25,7 +26,8 @@ def get_app() -> App:
     if not isinstance(given, Mapping) or not set(given) <= _KNOWN:
         raise ImproperlyConfigured(f"TORIL is a mapping with {', '.join(sorted(_KNOWN))}, and not {shown(given)}")
     if "APP" not in given:
-        return App(given.get("URL"), prefix=given.get("PREFIX", "bull"))
+        project = os.environ.get("DJANGO_SETTINGS_MODULE", "django").partition(".")[0]
+        return App(given.get("URL"), prefix=given.get("PREFIX", "bull"), name=project)
     if len(given) > 1:
         raise ImproperlyConfigured("TORIL names an APP, which has its own store: say no URL and no PREFIX beside it")
     return _imported(given["APP"])

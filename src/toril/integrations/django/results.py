@@ -1,13 +1,11 @@
 """From a job to the result of a task, and from its name to the task."""
 
-import json
 from datetime import datetime
 from typing import Any, Final
 
 from django.utils.module_loading import import_string
 from django_tasks.base import TASK_MAX_PRIORITY, Task, TaskError, TaskResult, TaskResultStatus
 
-from toril.codec import decode
 from toril.errors import PermanentError
 from toril.records import JobDetails
 from toril.states import State
@@ -34,7 +32,7 @@ def task_named(path: str) -> Task[Any, Any]:
 
 def result_of(record: JobDetails, backend: str) -> TaskResult[Any]:
     """What is known of a task, as of when its job was read."""
-    sent = decode(record.data)
+    sent = record.data
     status = _STATUS.get(record.state, TaskResultStatus.READY)
     result: TaskResult[Any] = TaskResult(
         task=_task(record, sent), id=f"{record.queue}:{record.id}", status=status, backend=backend,
@@ -43,7 +41,7 @@ def result_of(record: JobDetails, backend: str) -> TaskResult[Any]:
         errors=_errors(record), worker_ids=_workers(record),
     )  # fmt: skip
     if status is TaskResultStatus.SUCCESSFUL and record.result is not None:
-        object.__setattr__(result, "_return_value", decode(record.result))
+        object.__setattr__(result, "_return_value", record.result)
     return result
 
 
@@ -58,7 +56,7 @@ def _task(record: JobDetails, sent: dict[str, Any]) -> Task[Any, Any]:
 
 def _errors(record: JobDetails) -> list[TaskError]:
     """What each attempt raised, as the worker has noted it. One that died has noted nothing."""
-    noted = [] if record.checkpoint is None else json.loads(record.checkpoint)
+    noted = record.checkpoint or []
     errors = [TaskError(exception_class_path=kind, traceback=trace) for kind, trace in noted]
     if record.failure is not None and record.state is State.FAILED and len(errors) < record.attempts_made:
         reason = record.failure.traceback or record.failure.reason

@@ -13,6 +13,7 @@ from toril.web.api.letters import LETTERS
 from toril.web.api.many import MANY
 from toril.web.api.queues import QUEUES
 from toril.web.api.schedules import SCHEDULES
+from toril.web.api.search import SEARCH
 from toril.web.api.workers import WORKERS
 from toril.web.endpoint import Endpoint
 
@@ -20,4 +21,5 @@ __all__ = ["ENDPOINTS"]
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *QUEUES, *GROUPS, *JOBS, *MANY, *LETTERS, *SCHEDULES, *WORKERS, *FLOWS, *BREAKERS, *DOCTOR, *EVENTS, *AUDIT,
+    *SEARCH,
 )  # fmt: skip

@@ -3,13 +3,15 @@
 from dataclasses import asdict
 from typing import Any, Final
 
+from toril.clock import SYSTEM
 from toril.engine import Store
 from toril.model import Audited, Page
 from toril.web.access import Role
-from toril.web.api.common import Moment, Paging, Search
+from toril.web.api.common import SOON, Moment, Paging, Search
+from toril.web.audit_words import sentence
 from toril.web.endpoint import Asking, Endpoint
 
-__all__ = ["AUDIT"]
+__all__ = ["AUDIT", "Noted", "audit_page"]
 
 _A_PAGE: Final = 500
 
@@ -22,38 +24,41 @@ class Noted(Paging):
 
 
 async def list_audit(asking: Asking) -> dict[str, Any]:
-    form: Noted = asking.query
-    since = 0 if form.since is None else form.since.timestamp() * 1000
-    found = await _looked(asking.app.store, form.cursor, form.limit, (form.q or "").casefold(), since)
-    return {"items": [asdict(entry) for entry in found.items], "cursor": found.cursor}
+    found = await audit_page(asking.app.store, asking.query)
+    return {"items": [asdict(entry) | {"text": sentence(entry)} for entry in found.items], "cursor": found.cursor}
 
 
-async def _looked(store: Store, cursor: str | None, limit: int, text: str, since: float) -> Page[Audited]:
-    """The log is bounded, so it is looked through to its end. Cursors stand between pages of the store: where one
-    has more than is wanted it is read again in a smaller part."""
+async def audit_page(store: Store, form: Noted) -> Page[Audited]:
+    """A look takes a moment at most: it may find less than is wanted, or nothing, and still have a cursor.
+    Cursors stand between pages of the store: where one has more than is wanted it is read again in a smaller part."""
     found: list[Audited] = []
+    until = SYSTEM.monotonic() + SOON
+    cursor, limit, text = form.cursor, form.limit, (form.q or "").casefold()
+    since = 0 if form.since is None else form.since.timestamp() * 1000
     size = limit if not text else _A_PAGE
     while True:
         page = await store.notes(cursor=cursor, limit=size)
-        fitting = [index for index, entry in enumerate(page.items) if text in _words(entry) and entry.at >= since]
+        fitting = [index for index, entry in enumerate(page.items) if entry.at >= since and _has(entry, text)]
         room = limit - len(found)
         if len(fitting) > room:
             size = fitting[room - 1] + 1
             continue
         found += [page.items[index] for index in fitting]
         over = page.cursor is None or page.items[-1].at < since
-        if over or len(found) == limit:
+        if over or len(found) == limit or SYSTEM.monotonic() > until:
             return Page(tuple(found), None if over else page.cursor)
         cursor, size = page.cursor, _A_PAGE
 
 
-def _words(entry: Audited) -> str:
-    return " ".join((entry.who, entry.address, entry.action, entry.target, entry.detail, entry.ended)).casefold()
+def _has(entry: Audited, text: str) -> bool:
+    """Whether it has the text, as it is written down or as it is worded."""
+    written = " ".join((entry.who, entry.address, entry.action, entry.target, entry.detail, entry.ended))
+    return not text or text in written.casefold() or text in sentence(entry).casefold()
 
 
 AUDIT: Final = (
     Endpoint(
         method="GET", path="/audit", role=Role.ADMIN, run=list_audit, query=Noted,
-        does="What was changed over HTTP, by whom, the last first.",
+        does="What was changed over HTTP, by whom, the last first; `text` says it in words.",
     ),
 )  # fmt: skip

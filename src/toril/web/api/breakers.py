@@ -1,13 +1,12 @@
 """Circuit breakers: how they stand, and opening and closing them by hand."""
 
-from typing import Annotated, Any, Final
-
-from pydantic import Field
+from typing import Any, Final
 
 from toril.documents import of_circuit
 from toril.errors import NotFound, shown
 from toril.model import CircuitState
 from toril.web.access import Role
+from toril.web.api.common import PositiveDuration
 from toril.web.endpoint import Asking, Endpoint, Form
 
 __all__ = ["BREAKERS"]
@@ -23,9 +22,9 @@ def _count(items: list[dict[str, Any]], state: CircuitState) -> int:
 
 
 class Tripping(Form):
-    """For how long, in seconds; without it for as long as the breaker's own terms say."""
+    """For how long, in seconds or as a text such as `"10m"`; without it for as long as the breaker's own terms say."""
 
-    seconds: Annotated[float, Field(gt=0)] | None = None
+    seconds: PositiveDuration | None = None
 
 
 async def trip_breaker(asking: Asking) -> dict[str, Any]:

@@ -6,23 +6,44 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AliasChoices, AwareDatetime, BeforeValidator, Field
+from pydantic import AliasChoices, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from toril.app import App
 from toril.declaring import PLAIN
-from toril.documents import of_job
+from toril.documents import of_children, of_errors, of_job
+from toril.durations import seconds_of
 from toril.errors import NotFound, shown
 from toril.job import Job
-from toril.model import moment
+from toril.model import Kept, moment
 from toril.policy.masking import masked
 from toril.policy.redaction import redacted
-from toril.policy.search import JobFilter
+from toril.policy.search import EndingName, JobFilter
 from toril.queue import Queue
 from toril.web.endpoint import Asking, Form
 
 __all__ = [
-    "A_LOOK", "SOON", "After", "Cursor", "Limit", "Moment", "Paging", "Search", "Searching", "StateName", "in_a_list",
-    "job_document", "job_documents", "job_of", "known_queue", "shortened",
+    "A_LOOK",
+    "SOON",
+    "After",
+    "AnyDuration",
+    "Cursor",
+    "Limit",
+    "Moment",
+    "Paging",
+    "PositiveDuration",
+    "Search",
+    "Searching",
+    "StateName",
+    "attempt_errors",
+    "details",
+    "in_a_list",
+    "job_document",
+    "job_documents",
+    "job_of",
+    "kept_in",
+    "known_queue",
+    "log_page",
+    "shortened",
 ]  # fmt: skip
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]")
@@ -53,9 +74,34 @@ def _date(text: Any) -> Any:
 Moment = Annotated[AwareDatetime, BeforeValidator(_date)]
 
 
+def _seconds(given: Any) -> Any:
+    """The seconds of a text such as "10m"; a number is seconds already."""
+    if not isinstance(given, str):
+        return given
+    seconds = seconds_of(given)
+    if seconds is None:
+        raise ValueError('a duration is a number of seconds, or a text such as "90s", "10m" or "2h"')
+    return seconds
+
+
+_WRITTEN: Final = {"type": "string", "pattern": r"^[0-9]{1,6}(\.[0-9]{1,6})?(ms|s|m|h|d)$"}
+
+AnyDuration = Annotated[
+    float,
+    Field(ge=0),
+    BeforeValidator(_seconds),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, _WRITTEN]}),
+]
+PositiveDuration = Annotated[
+    float, Field(gt=0), BeforeValidator(_seconds),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, _WRITTEN]}),
+]  # fmt: skip
+
+
 class Searching(Form):
-    """Which jobs: of a name; with a text in their error; with a text (`q`) in their id, name, error or payload; with a
-    key in their payload, `user.id` or `user.id=7`; that a worker runs or was the last to run; that were there when it
+    """Which jobs: of a name; with a text in their error; with a text (`q`) in their id, name, error, payload, group or
+    subject; with a key in their payload, `user.id` or `user.id=7`; of a group; about a subject; that a worker runs or
+    was the last to run; that ended in one way, as cancelled jobs stand among the failed ones; that were there when it
     was asked (`asked_at`, in ms)."""
 
     q: Search = None
@@ -63,12 +109,15 @@ class Searching(Form):
     error: Search = None
     key: Search = None
     worker: Search = None
+    ending: EndingName | None = None
+    group: Search = None
+    subject: Search = None
     asked_at: Annotated[int, Field(ge=0, le=2**53)] | None = None
 
     def filter(self) -> JobFilter:
         return JobFilter(
-            text=self.q, name=self.name, error=self.error, key=self.key, worker=self.worker,
-            until=moment(self.asked_at),
+            text=self.q, name=self.name, error=self.error, key=self.key, worker=self.worker, ending=self.ending,
+            group=self.group, subject=self.subject, until=moment(self.asked_at),
         )  # fmt: skip
 
 
@@ -95,6 +144,33 @@ async def job_of(asking: Asking) -> Job[Any]:
     if job is None:
         raise NotFound(f"there is no job {shown(asking.path['id'])} in queue {queue.name!r}")
     return job
+
+
+async def details(app: App, job: Job[Any]) -> dict[str, Any]:
+    """The errors of its attempts, and how its children stand."""
+    children = of_children(await app.tree(job, whole=False, depth=1))
+    return {"errors": await attempt_errors(job), "children": children}
+
+
+async def attempt_errors(job: Job[Any]) -> list[dict[str, Any]]:
+    """Why each attempt failed, as it may be shown."""
+    return [
+        each | {name: redacted(each[name] or "") for name in ("error", "traceback")}
+        for each in of_errors(await job.errors(), job)
+    ]
+
+
+async def log_page(job: Job[Any], query: Paging) -> dict[str, Any]:
+    """A page of what it has logged, as it may be shown."""
+    queue, where = job.queue, kept_in(job)
+    page = await queue.store.logs(queue.name, job.id, cursor=query.cursor, limit=query.limit, where=where)
+    items = [redacted(queue.redaction.text(line, "log", queue.name, job.name) or "") for line in page.items]
+    return {"items": items, "cursor": page.cursor}
+
+
+def kept_in(job: Job[Any]) -> Kept:
+    """Where a job that was read is kept."""
+    return "queue" if job.dead_letter is None else "dead_letters"
 
 
 def job_document(job: Job[Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pydantic import Field
 from toril.model import RateLimit, ms_of, per_ms
 from toril.records import GroupView, as_record
 from toril.web.access import Role
-from toril.web.api.common import Paging, Search, known_queue
+from toril.web.api.common import Paging, PositiveDuration, Search, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form
 
 __all__ = ["GROUPS"]
@@ -72,13 +72,13 @@ async def resume_group(asking: Asking) -> dict[str, Any]:
 
 class Limiting(Form):
     """Limits of the group's own: those that are named are set, null leaves one to the queue again. A rate is `rate_max`
-    starts in any `rate_per` seconds."""
+    starts within `rate_per`, in seconds or as a text such as `"10m"`."""
 
     concurrency: Annotated[int, Field(ge=1)] | None = None
     max_waiting: Annotated[int, Field(ge=1)] | None = None
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
     rate_max: Annotated[int, Field(ge=1)] | None = None
-    rate_per: Annotated[float, Field(gt=0)] = 1.0
+    rate_per: PositiveDuration = 1.0
 
 
 async def limit_group(asking: Asking) -> dict[str, Any]:

@@ -1,31 +1,38 @@
 """Jobs: add one, look at one, and do something with it."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 from starlette.responses import Response
 
 from toril.app import App
+from toril.declaring import as_workers_declare
 from toril.documents import of_explanation, of_run, of_tree
 from toril.model import Run
+from toril.operations import meant_name
 from toril.policy.redaction import redacted
+from toril.policy.search import EndingName
 from toril.web.access import Role
 from toril.web.api.common import (
     SOON,
     After,
+    AnyDuration,
     Limit,
     Paging,
-    Search,
+    PositiveDuration,
     Searching,
     StateName,
+    details,
     job_document,
     job_documents,
     job_of,
     known_queue,
+    log_page,
 )
 from toril.web.endpoint import Asking, Endpoint, Form
 from toril.web.problems import Problem
 from toril.web.sheets import CSV, sheet
+from toril.web.tracebacks import lines_of_stack
 
 __all__ = ["JOBS", "run_document"]
 
@@ -52,8 +59,8 @@ class Exporting(Listing):
 
 
 _CELLS: Final = (
-    "id", "name", "state", "attempts_made", "added_at", "started_at", "finished_at", "error", "data", "result",
-    "unreadable",
+    "id", "name", "state", "ending", "attempts_made", "added_at", "started_at", "finished_at", "error", "data",
+    "result", "unreadable",
 )  # fmt: skip
 
 
@@ -65,38 +72,46 @@ async def export_jobs(asking: Asking) -> Response:
 
 
 class Adding(Form):
-    """A job to be added. Times are seconds."""
+    """A job to be added. What is left out is as the queue's workers declare it; `attempts` has to be said where none is
+    alive. Durations are seconds, or texts such as `"10m"`. A name that looks like a slip of the pen, as
+    no living worker has a handler for it but one for almost the same, is refused unless `any_name` is true."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
     data: Any = None
-    delay: Annotated[float, Field(ge=0)] | None = None
+    delay: AnyDuration | None = None
     priority: Annotated[int, Field(ge=0, le=2**21)] | None = None
     job_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
     attempts: Annotated[int, Field(ge=1)] | None = None
-    expires: Annotated[float, Field(gt=0)] | None = None
-    timeout: Annotated[float, Field(gt=0)] | None = None
+    expires: PositiveDuration | None = None
+    timeout: PositiveDuration | None = None
+    any_name: bool = False
 
 
 async def add_job(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: Adding = asking.body
-    if form.attempts is None and not queue.handlers.names:
-        # Without the queue's code its defaults are not known, and one that must run once could run five times.
-        raise Problem(422, "invalid", "attempts: say how many, as the queue's own are not known here", field="attempts")
-    options: Any = form.model_dump(exclude={"name", "data"}, exclude_none=True)
+    declared = await as_workers_declare(queue)
+    if declared is None and form.attempts is None:
+        # Nobody knows the queue's defaults, and a job that must run once could run five times.
+        text = "attempts: say how many, as no living worker declares what the queue's jobs get"
+        raise Problem(422, "invalid", text, field="attempts")
+    queue = declared or queue
+    near = None if form.any_name else await meant_name(queue.store, queue.name, form.name)
+    if near is not None:
+        text = f"name: no living worker has a handler for {form.name!r}; did you mean {near!r}? any_name adds it"
+        raise Problem(422, "invalid", text, field="name")
+    options: Any = form.model_dump(exclude={"name", "data", "any_name"}, exclude_none=True)
     job = await queue.add(form.name, form.data, **options)
     return {"queue": queue.name, "id": job.id, "added": job.added, "outcome": job.outcome.value}
 
 
 async def show_job(asking: Asking) -> dict[str, Any]:
-    return job_document(await job_of(asking))
+    job = await job_of(asking)
+    return job_document(job) | await details(asking.app, job)
 
 
 async def job_logs(asking: Asking) -> dict[str, Any]:
-    job = await job_of(asking)
-    page = await job.queue.store.logs(job.queue.name, job.id, cursor=asking.query.cursor, limit=asking.query.limit)
-    items = [redacted(asking.app.redaction.text(line, "log", job.queue.name, job.name) or "") for line in page.items]
-    return {"items": items, "cursor": page.cursor}
+    return await log_page(await job_of(asking), asking.query)
 
 
 async def why_job(asking: Asking) -> dict[str, Any]:
@@ -116,6 +131,17 @@ async def job_flow(asking: Asking) -> dict[str, Any]:
     return of_tree(await asking.app.tree(job, depth=query.depth, width=query.width))
 
 
+async def job_stack(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    found = await queue.stack(asking.path["id"])
+    text = redacted(asking.app.redaction.text(found.text, "traceback", queue.name, "") or "")
+    lines = [{"text": line.text, "kind": line.kind} for line in lines_of_stack(text)]
+    return {
+        "queue": queue.name, "id": found.id, "worker": found.worker, "stack": text, "lines": lines,
+        "silent": found.silent,
+    }  # fmt: skip
+
+
 async def retry_job(asking: Asking) -> dict[str, Any]:
     await (job := await job_of(asking)).retry()
     return job_document(await job.refresh())
@@ -126,7 +152,7 @@ async def promote_job(asking: Asking) -> dict[str, Any]:
     return job_document(await job.refresh())
 
 
-class Cancelling(Form):
+class CancellingJob(Form):
     """Why, for the handler and for whoever looks later."""
 
     reason: Annotated[str, Field(min_length=1, max_length=500)] = "No reason provided"
@@ -134,7 +160,7 @@ class Cancelling(Form):
 
 async def cancel_job(asking: Asking) -> dict[str, Any]:
     job = await job_of(asking)
-    return {"queue": job.queue.name, "id": job.id, "cancelled": await job.cancel(asking.body.reason)}
+    return {"queue": job.queue.name, "id": job.id, "outcome": await job.cancel(asking.body.reason)}
 
 
 async def remove_job(asking: Asking) -> dict[str, Any]:
@@ -143,11 +169,11 @@ async def remove_job(asking: Asking) -> dict[str, Any]:
 
 
 class Changing(Form):
-    """What is to be different. Times are seconds."""
+    """What is to be different. A delay is seconds, or a text such as `"10m"`."""
 
     data: Any = None
     priority: Annotated[int, Field(ge=0, le=2**21)] | None = None
-    delay: Annotated[float, Field(ge=0)] | None = None
+    delay: AnyDuration | None = None
 
 
 async def change_job(asking: Asking) -> dict[str, Any]:
@@ -165,8 +191,7 @@ async def change_job(asking: Asking) -> dict[str, Any]:
 class Remembered(Searching):
     """Which runs. A record has no payload: a key is looked for where the job or its dead letter is kept."""
 
-    status: Literal["completed", "failed"] = "completed"
-    subject: Search = None
+    status: EndingName = "completed"
     cursor: After = None
     limit: Limit = 20
 
@@ -174,7 +199,7 @@ class Remembered(Searching):
 async def list_runs(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form: Remembered = asking.query
-    page = await queue.run_rows(form.status, form.cursor, form.limit, form.subject, where=form.filter())
+    page = await queue.run_rows(form.status, form.cursor, form.limit, where=form.filter())
     return {
         "items": [run_document(asking.app, queue.name, run) for run in page.items],
         "cursor": page.cursor,
@@ -203,7 +228,10 @@ JOBS: Final = (
         method="GET", path="/queues/{queue}/jobs.csv", role=Role.READ, run=export_jobs, query=Exporting, media=CSV,
         does="Jobs of a state as a table to download; the header x-cursor tells where to go on.",
     ),
-    Endpoint(method="GET", path=_ONE, role=Role.READ, run=show_job, does="One job."),
+    Endpoint(
+        method="GET", path=_ONE, role=Role.READ, run=show_job,
+        does="One job, a dead letter too, with the errors of its attempts.",
+    ),
     Endpoint(method="GET", path=_ONE + "/logs", role=Role.READ, run=job_logs, query=Paging, does="What it has logged."),
     Endpoint(method="GET", path=_ONE + "/why", role=Role.READ, run=why_job, does="Why it does not run."),
     Endpoint(
@@ -211,20 +239,25 @@ JOBS: Final = (
         does="The flow that it belongs to, from its top.",
     ),
     Endpoint(
+        method="POST", path=_ONE + "/stack", role=Role.OPERATE, run=job_stack,
+        does="Where a running job is now: its worker is asked, and its frames are told.",
+    ),
+    Endpoint(
         method="POST", path=_ONE + "/retry", role=Role.OPERATE, run=retry_job,
-        does="Run it again after it has ended, with all its attempts.",
+        does="Run it again after it has ended, with all its attempts: one that is kept, or a dead letter.",
     ),
     Endpoint(method="POST", path=_ONE + "/promote", role=Role.OPERATE, run=promote_job, does="Wait no longer."),
     Endpoint(
-        method="POST", path=_ONE + "/cancel", role=Role.OPERATE, run=cancel_job, body=Cancelling,
-        does="Stop it: a job that waits never runs, a running one is asked to stop.",
+        method="POST", path=_ONE + "/cancel", role=Role.OPERATE, run=cancel_job, body=CancellingJob,
+        does="Stop it. Outcome: `cancelled`, a waiting job never runs; `requested`, a running one is told to stop.",
     ),
     Endpoint(
         method="PATCH", path=_ONE, role=Role.OPERATE, run=change_job, body=Changing,
         does="Change its data, priority or delay.",
     ),
     Endpoint(
-        method="DELETE", path=_ONE, role=Role.ADMIN, run=remove_job, does="Delete it with all that belongs to it.",
+        method="DELETE", path=_ONE, role=Role.ADMIN, run=remove_job,
+        does="Delete it with all that belongs to it, a dead letter too.",
     ),
     Endpoint(
         method="GET", path="/queues/{queue}/runs", role=Role.READ, run=list_runs, query=Remembered,

@@ -15,7 +15,19 @@ from toril.policy.redaction import redacted
 from toril.policy.retry import Exponential, Fixed
 from toril.showing import Redaction
 from toril.web.access import Role
-from toril.web.api.common import SOON, After, Cursor, Limit, Moment, Search, in_a_list
+from toril.web.api.common import (
+    SOON,
+    After,
+    AnyDuration,
+    Cursor,
+    Limit,
+    Moment,
+    Paging,
+    Search,
+    details,
+    in_a_list,
+    log_page,
+)
 from toril.web.endpoint import Asking, Endpoint, Form
 from toril.web.problems import Problem
 
@@ -36,6 +48,8 @@ class Sought(Form):
     before: Moment | None = None
     key: Search = None
     q: Search = None
+    group: Search = None
+    subject: Search = None
 
     def filter(self, until: int | None = None) -> LetterFilter:
         """With `until`, in ms, only what had failed by then."""
@@ -45,7 +59,8 @@ class Sought(Form):
             before = moment if before is None else min(before, moment)
         return LetterFilter(
             queue=self.queue, name=self.name, error=self.error, kind=self.kind, key=self.key, text=self.q,
-            cause=None if self.cause is None else Cause(self.cause), after=self.after, before=before,
+            cause=None if self.cause is None else Cause(self.cause), after=self.after, before=before, group=self.group,
+            subject=self.subject,
         )  # fmt: skip
 
 
@@ -91,14 +106,20 @@ async def letters_that_fit(asking: Asking) -> dict[str, Any]:
 
 
 async def show_letter(asking: Asking) -> dict[str, Any]:
-    return letter_document(await asking.app.dead_letters.row(asking.path["id"]), asking.app.redaction)
+    letters = asking.app.dead_letters
+    found = await letters.row(asking.path["id"])
+    return letter_document(found, asking.app.redaction) | await details(asking.app, letters.as_job(found))
+
+
+async def letter_logs(asking: Asking) -> dict[str, Any]:
+    return await log_page(await asking.app.dead_letters.job(asking.path["id"]), asking.query)
 
 
 class Waiting(Form):
-    """How long a job waits before each retry, in seconds."""
+    """How long a job waits before each retry, in seconds or as a text such as `"10m"`."""
 
     type: Literal["fixed", "exponential"]
-    seconds: Annotated[float, Field(ge=0)]
+    seconds: AnyDuration
 
 
 class LettersMeant(Form):
@@ -160,7 +181,7 @@ def letter_document(letter: DeadLetterRow, seen: Redaction) -> dict[str, Any]:
     """A letter as it may be shown."""
     found = of_letter(letter, seen)
     texts = {name: found[name] and redacted(found[name]) for name in ("error", "traceback")}
-    return {**found, **texts, "data": masked(found["data"]), "metadata": masked(found["metadata"])}
+    return {**found, **texts, **{name: masked(found[name]) for name in ("data", "metadata", "progress")}}
 
 
 LETTERS: Final = (
@@ -188,5 +209,12 @@ LETTERS: Final = (
         method="POST", path="/dead-letters/discard", role=Role.ADMIN, run=discard_letters, body=LettersMeant,
         does="Delete them for good.",
     ),
-    Endpoint(method="GET", path="/dead-letters/{id}", role=Role.READ, run=show_letter, does="One dead letter."),
+    Endpoint(
+        method="GET", path="/dead-letters/{id}", role=Role.READ, run=show_letter,
+        does="One dead letter, with the errors of its attempts.",
+    ),
+    Endpoint(
+        method="GET", path="/dead-letters/{id}/logs", role=Role.READ, run=letter_logs, query=Paging,
+        does="What its job has logged.",
+    ),
 )  # fmt: skip

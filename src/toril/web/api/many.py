@@ -6,8 +6,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.documents import of_counted, of_failures
-from toril.model import Call, Changed
+from toril.model import Call, Changed, letter_id, letter_parts
 from toril.queue import Queue
+from toril.states import State
 from toril.web.access import Role
 from toril.web.api.common import SOON, After, Searching, StateName, known_queue
 from toril.web.endpoint import Asking, Endpoint
@@ -28,6 +29,13 @@ class Meant(Searching):
     limit: Annotated[int, Field(ge=1, le=1000)] = 1000
 
 
+class Cancelling(Meant):
+    """The same, of jobs that have not ended."""
+
+    state: Literal["waiting", "prioritized", "delayed", "active", "waiting_children"] | None = None  # type: ignore[assignment]
+    reason: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+
+
 class Counting(Searching):
     """The jobs of a state that a search means."""
 
@@ -46,7 +54,21 @@ async def list_failures(asking: Asking) -> dict[str, Any]:
 
 
 async def retry_jobs(asking: Asking) -> dict[str, Any]:
-    return await _each(asking, lambda queue, ids, call: queue.store.retry(queue.name, ids, call=call))
+    """Those that are kept; of ids that are no jobs of the queue, the dead letters."""
+    form: Meant = asking.body
+    if form.state == "failed" and form.ending is None:
+        form = form.model_copy(update={"ending": "failed"})  # whoever cancelled a job does not want it to run
+    answer = await _each(asking, lambda queue, ids, call: queue.store.retry(queue.name, ids, call=call), form)
+    gone = [each["id"] for each in answer["refused"] if each["state"] is None]
+    if not gone:
+        return answer
+    queue = asking.path["queue"]
+    replayed = await asking.app.dead_letters.replay([letter_id(queue, each) for each in gone])
+    left = {letter_parts(each.id)[1]: each.state for each in replayed.refused}
+    left |= {letter_parts(each)[1]: State.FAILED for each in replayed.invalid}
+    refused = [each for each in answer["refused"] if each["state"] is not None]
+    refused += [{"id": each, "state": state.value if state else None} for each, state in left.items()]
+    return {"done": answer["done"] + replayed.count, "refused": refused, "cursor": answer["cursor"]}
 
 
 async def promote_jobs(asking: Asking) -> dict[str, Any]:
@@ -58,16 +80,16 @@ async def remove_jobs(asking: Asking) -> dict[str, Any]:
 
 
 async def cancel_jobs(asking: Asking) -> dict[str, Any]:
-    reason = f"cancelled by {asking.who.name}"
+    reason = asking.body.reason or f"cancelled by {asking.who.name}"
     return await _each(asking, lambda queue, ids, call: queue.store.cancel(queue.name, ids, reason=reason, call=call))
 
 
 Act = Callable[[Queue, Sequence[str], Call], Awaitable[Changed]]
 
 
-async def _each(asking: Asking, act: Act) -> dict[str, Any]:
+async def _each(asking: Asking, act: Act, form: Meant | None = None) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
-    ids, cursor = await _ids(queue, asking.body)
+    ids, cursor = await _ids(queue, form or asking.body)
     done, refused = 0, []
     for first in range(0, len(ids), _A_CALL):
         part = ids[first : first + _A_CALL]
@@ -99,15 +121,16 @@ MANY: Final = (
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/retry", role=Role.OPERATE, run=retry_jobs, body=Meant,
-        does="Run many ended jobs again.",
+        does="Run many ended jobs again: those of a state that are kept, or those of some ids, dead letters too. "
+        "Cancelled ones are left, unless `ending` asks for them.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/promote", role=Role.OPERATE, run=promote_jobs, body=Meant,
         does="Have many delayed jobs wait no longer.",
     ),
     Endpoint(
-        method="POST", path="/queues/{queue}/cancel", role=Role.OPERATE, run=cancel_jobs, body=Meant,
-        does="Stop many jobs.",
+        method="POST", path="/queues/{queue}/cancel", role=Role.OPERATE, run=cancel_jobs, body=Cancelling,
+        does="Stop many jobs: those that wait never run, running ones are asked to stop. It cannot be undone.",
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/remove", role=Role.ADMIN, run=remove_jobs, body=Meant,

@@ -1,19 +1,23 @@
 """Queues: what is in them, and what is set for them."""
 
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from toril.app import App
-from toril.documents import of_metrics, of_overview, of_scale
+from toril.documents import of_declaration, of_group_limits, of_metrics, of_overview, of_rate, of_scale
 from toril.metrics import overview
-from toril.model import QueueView, RateLimit, Settings
+from toril.model import Ending, QueueView, RateLimit
 from toril.policy.figures import Range
+from toril.policy.job_names import ByName, by_name
+from toril.policy.retention import RUNS
+from toril.queue import Queue
 from toril.web.access import Role
-from toril.web.api.common import known_queue
+from toril.web.api.common import AnyDuration, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form
 
-__all__ = ["QUEUES"]
+__all__ = ["QUEUES", "read_names"]
 
 
 async def list_queues(asking: Asking) -> dict[str, Any]:
@@ -39,6 +43,19 @@ class Ranging(Form):
 async def queue_metrics(asking: Asking) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     return of_metrics(await queue.metrics(asking.query.range))
+
+
+async def queue_job_names(asking: Asking) -> dict[str, Any]:
+    queue = await known_queue(asking.app, asking.path["queue"])
+    found = await read_names(queue)
+    items = [asdict(each) | {"failure_rate": each.failure_rate} for each in found.names]
+    return {"since": found.since, "items": items}
+
+
+async def read_names(queue: Queue) -> ByName:
+    """What ended in a queue by job name, as far as run records reach: a read of 1,000 records for each ending."""
+    now = (await queue.store.health()).now
+    return by_name([(await queue.store.runs(queue.name, ending, limit=RUNS)).items for ending in Ending], now)
 
 
 async def queue_usage(asking: Asking) -> dict[str, Any]:
@@ -78,10 +95,10 @@ async def drain_queue(asking: Asking) -> dict[str, Any]:
 
 
 class Cleaning(Form):
-    """Which jobs are old enough to go. `older_than` is in seconds."""
+    """Which jobs are old enough to go. `older_than` is in seconds, or a text such as `"7d"`."""
 
     state: Literal["waiting", "prioritized", "delayed", "completed", "failed"] = "completed"
-    older_than: Annotated[float, Field(ge=0, le=10**9)] = 0
+    older_than: Annotated[AnyDuration, Field(le=10**9)] = 0
     limit: Annotated[int, Field(ge=1, le=1000)] = 1000
 
 
@@ -108,15 +125,16 @@ async def retry_failed(asking: Asking) -> dict[str, Any]:
 
 
 class Rate(Form):
-    """`max` starts in `per` seconds."""
+    """`max` starts within `per`, in seconds or as a text such as `"10m"`."""
 
     max: Annotated[int, Field(ge=1, le=1_000_000)]
-    per: Annotated[float, Field(ge=0.001, le=86_400 * 366)]
+    per: Annotated[AnyDuration, Field(ge=0.001, le=86_400 * 366)]
     window: Literal["sliding", "fixed"] = "sliding"
 
 
 class SettingLimits(Form):
-    """What is named is set; null takes a limit away. What is left out stays as it is."""
+    """What is named is set, for the whole fleet; null takes it away, and then what the workers declare holds. What is
+    left out stays as it is."""
 
     concurrency: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     rate: Rate | None = None
@@ -142,16 +160,11 @@ async def _document(app: App, name: str) -> dict[str, Any]:
         "counts": counts,
         "completed_total": view.completed_total,
         "failed_total": view.failed_total,
-        "limits": _limits(view.settings),
-        "declared": name in app.queues and bool(app.queues[name].handlers.names),
-    }
-
-
-def _limits(settings: Settings) -> dict[str, Any]:
-    rate = settings.rate
-    return {
-        "concurrency": settings.concurrency,
-        "rate": None if rate is None else {"max": rate.max, "per": rate.per, "window": rate.window},
+        "cancelled_total": view.cancelled_total,
+        "limits": {"concurrency": view.settings.concurrency, "rate": of_rate(view.settings.rate)},
+        "max_waiting": view.settings.max_waiting,
+        "groups": of_group_limits(view.settings.groups),
+        "declared": of_declaration(await app.store.declarations(name)),
     }
 
 
@@ -165,6 +178,10 @@ QUEUES: Final = (
     Endpoint(
         method="GET", path="/queues/{queue}/metrics", role=Role.READ, run=queue_metrics, query=Ranging,
         does="Counts of now, and what ended in a range of time.",
+    ),
+    Endpoint(
+        method="GET", path="/queues/{queue}/names", role=Role.READ, run=queue_job_names,
+        does="What ended by job name since a time: how many, how many failed, and how long they ran.",
     ),
     Endpoint(
         method="GET", path="/queues/{queue}/usage", role=Role.READ, run=queue_usage,
@@ -195,7 +212,7 @@ QUEUES: Final = (
     ),
     Endpoint(
         method="POST", path="/queues/{queue}/retry-failed", role=Role.OPERATE, run=retry_failed,
-        does="Run all failed jobs again that are kept.",
+        does="Run all failed jobs again: those that are kept, and the dead letters.",
     ),
     Endpoint(
         method="PUT", path="/queues/{queue}/limits", role=Role.ADMIN, run=set_limits, body=SettingLimits,

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.app import App
+from toril.declaring import as_workers_declare
 from toril.documents import of_schedule
 from toril.errors import NotFound, shown
 from toril.model import ScheduleView
@@ -14,7 +15,7 @@ from toril.policy.spoken import in_words
 from toril.schedule import QueueSchedules
 from toril.showing import Redaction
 from toril.web.access import Role
-from toril.web.api.common import Moment, Paging, known_queue
+from toril.web.api.common import AnyDuration, Moment, Paging, PositiveDuration, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form
 
 __all__ = ["SCHEDULES", "schedule_document", "schedules_of_all"]
@@ -55,30 +56,32 @@ async def show_schedule(asking: Asking) -> dict[str, Any]:
 
 
 class PuttingSchedule(Form):
-    """Either `every` or `cron` says when; times are seconds. It is the whole schedule: what is left out is not kept."""
+    """Either `every` or `cron` says when; durations are seconds, or texts such as `"10m"`. It is the whole schedule:
+    what is left out is not kept."""
 
     job: Annotated[str, Field(min_length=1, max_length=255)]
     data: Any = None
-    every: Annotated[float, Field(gt=0)] | None = None
+    every: PositiveDuration | None = None
     cron: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     tz: Annotated[str, Field(min_length=1, max_length=64)] = "UTC"
     start: Moment | None = None
     end: Moment | None = None
     limit: Annotated[int, Field(ge=1)] | None = None
-    offset: Annotated[float, Field(ge=0)] | None = None
-    jitter: Annotated[float, Field(ge=0)] | None = None
-    min_interval: Annotated[float, Field(ge=0)] | None = None
-    window: Annotated[float, Field(ge=0)] | None = None
+    offset: AnyDuration | None = None
+    jitter: AnyDuration | None = None
+    min_interval: AnyDuration | None = None
+    window: AnyDuration | None = None
     overlap: Literal["allow", "skip", "queue_one"] = "allow"
     catch_up: Literal["none", "one", "all"] = "one"
     attempts: Annotated[int, Field(ge=1)] | None = None
     priority: Annotated[int, Field(ge=0, le=2**21)] | None = None
-    timeout: Annotated[float, Field(gt=0)] | None = None
-    expires: Annotated[float, Field(gt=0)] | None = None
+    timeout: PositiveDuration | None = None
+    expires: PositiveDuration | None = None
 
 
 async def put_schedule(asking: Asking) -> dict[str, Any]:
-    found, identity = await _named(asking)
+    queue, identity = await known_queue(asking.app, asking.path["queue"]), asking.path["id"]
+    found = (await as_workers_declare(queue) or queue).schedules
     form: PuttingSchedule = asking.body
     options: Any = form.model_dump(exclude={"job", "data"}, exclude_none=True)
     await found.put(identity, form.job, form.data, **options)

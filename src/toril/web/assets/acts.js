@@ -28,7 +28,7 @@ const VERBS = {
   remove:  { word: 'Remove', icon: 'trash', done: n => `${plural(n, 'job')} removed`, danger: true, sure: true, method: 'DELETE', path: '' },
   replay:  { word: 'Replay', icon: 'retry', done: n => `${plural(n, 'dead letter')} replayed` },
   discard: { word: 'Discard', icon: 'trash', done: n => `${plural(n, 'dead letter')} discarded`, danger: true, sure: true },
-  cancel:  { word: 'Cancel', icon: 'cancelled', done: n => n > 1 ? `${num(n)} jobs cancelled` : 'Cancelled: if it runs, its handler has been told', sure: true },
+  cancel:  { word: 'Cancel', icon: 'cancelled', done: n => n === 1 ? 'Cancelled: if it runs, its handler has been told' : `${num(n)} jobs cancelled: handlers of those that run have been told`, sure: true, final: true },
   promote: { word: 'Run now', bulk: 'Promote', icon: 'skip', done: n => n > 1 ? `${plural(n, 'job')} promoted` : 'It may run now, as soon as a slot is free' },
   pause:   { word: 'Pause', icon: 'pause', done: (n, w) => `${w} paused: running jobs finish, no new ones start`, undo: 'resume' },
   resume:  { word: 'Resume', icon: 'play', done: (n, w) => `${w} resumed`, undo: 'pause' },
@@ -40,24 +40,24 @@ const VERBS = {
   drain:   { word: 'Empty', icon: 'trash', done: () => 'The queue is empty', danger: true, sure: true },
 };
 const TELLS = {
-  retry: ['It goes to the end of its queue, with all its attempts.', 'They go to the end of the queue, with all their attempts. Jobs that fail from now on are not included.'],
+  retry: ['It goes to the end of its queue, with all its attempts. A parent that failed waits for its children that have not succeeded; those run again with it.', 'They go to the end of the queue, with all their attempts. Parents that failed wait for their children that have not succeeded; those run again with them. Jobs that fail from now on are not included.'],
   replay: ['It goes back to its own queue, under its own name, in one step: it is never in both places. A parent of a flow waits for its children that have not succeeded; their dead letters are replayed with it.', 'Each goes back to its own queue, under its own name, in one step: it is never in both places. Parents of flows wait for their children that have not succeeded; their dead letters are replayed with them.'],
   remove: ['It is deleted with its log and result. This cannot be undone.', 'They are deleted with their logs and results. This cannot be undone.'],
   discard: ['It is deleted with its data and traceback. This cannot be undone.', 'They are deleted with their data and tracebacks. This cannot be undone.'],
-  cancel: ['If it waits, it never runs. If it runs, its handler is told and it ends as cancelled, without a retry.', 'Those that wait never run. Those that run are told, and end as cancelled, without a retry.'],
+  cancel: ['If it waits, it never runs. If it runs, its handler is told and it ends as cancelled, without a retry.', 'Those that wait never run. Those that run are told, and end as cancelled, without a retry. This cannot be undone. Jobs that are added from now on are not included.'],
   promote: ['It may run at once, before its time.', 'They may run at once, before their time, as slots get free.'],
   stop: ['It takes no more jobs, lets those end that it runs, and is gone.', ''],
   drain: ['All jobs that wait are deleted. Running ones go on. This cannot be undone.', 'All jobs that wait are deleted. Running ones go on. This cannot be undone.'],
 };
 const written = () => h('small', {}, 'Written to the audit log');
-function confirmed(verb, n, noun, about, act, more = []) {  // asks first; `act` is done with what was filled in when the answer is yes
-  const v = VERBS[verb], typed = v.danger && n > 100, one = n === 1, what = `${v.bulk && !one ? v.bulk : v.word} ${one ? 'this ' + noun : plural(n, noun)}`;
-  const ok = h('button', { class: 'btn primary' + (v.danger ? ' danger' : ''), value: 'ok', disabled: typed }, what);
+function confirmed(verb, n, noun, about, act, more = [], open = false) {  // asks first; `act` is done with what was filled in when the answer is yes
+  const v = VERBS[verb], one = n === 1 && !open, danger = v.danger || v.final && !one, typed = danger && n > 100, what = `${v.bulk && !one ? v.bulk : v.word} ${open ? `${num(n)} or more ${noun}s` : one ? 'this ' + noun : plural(n, noun)}`;
+  const ok = h('button', { class: 'btn primary' + (danger ? ' danger' : ''), value: 'ok', disabled: typed }, what);
   const d = dialog(h('form', { method: 'dialog' }, h('h2', { id: 'dlg-t' }, what + '?'), h('p', {}, TELLS[verb]?.[one ? 0 : 1] || ''),
     about.length > 0 && facts(about), more,
     typed && h('label', {}, h('span', {}, `Type ${num(n)}`), h('input', { class: 'input', autocomplete: 'off', 'aria-label': `Type ${num(n)} to confirm`, oninput: e => { ok.disabled = e.target.value.replace(/\D/g, '') !== String(n); } })),
     h('footer', {}, written(), h('button', { class: 'btn', value: 'no' }, 'Back'), ok)));
-  if (v.danger) $('.btn[value=no]', d).focus(); else ok.focus();
+  if (danger) $('.btn[value=no]', d).focus(); else ok.focus();
   d.addEventListener('close', () => { if (d.returnValue === 'ok') act(filled(d)); });
   return d;
 }
@@ -113,12 +113,13 @@ function actions(e) {
   const verb = b.dataset.act, v = VERBS[verb], box = b.closest('[data-list]'), bar = b.closest('.bulk'), row = b.closest('tr'), what = b.dataset.on || '';
   b.closest('[popover]')?.hidePopover?.();
   if (b.dataset.form) return ask(b);
+  if (verb === 'stack') return stack(b, b.closest('[data-at]').dataset.at);
   if (bar || b.dataset.all != null) {
     const { many, noun, filter } = listed(b.dataset.many ? b : box);
     const ids = bar && bar.dataset.whole !== '1' ? $$('tbody tr', box).filter(r => $('input[type=checkbox]', r)?.checked).map(r => r.dataset.id) : null;
     const n = ids ? ids.length : +(b.dataset.all ?? box.dataset.match);
     const body = ids ? { ids } : filter;
-    const d = confirmed(verb, n, noun, ids ? [] : about(b.dataset.many ? b : box), more => bulk(verb, many, { ...body, ...more }, n), OPTIONS[verb]?.() || []);
+    const d = confirmed(verb, n, noun, ids ? [] : about(b.dataset.many ? b : box), more => bulk(verb, many, { ...body, ...more }, n), OPTIONS[verb]?.() || [], !ids && !b.dataset.many && 'open' in box.dataset);
     if (verb === 'replay' && !ids) fitting(d, body.where);
     return d;
   }
@@ -126,6 +127,21 @@ function actions(e) {
   const go = at != null ? () => act(verb, at, what, row) : () => bulk(verb, many, { ids: [b.dataset.ids || row.dataset.id] }, 1, b.dataset.ids && !b.dataset.many && $('.crumbs a')?.href);
   if (v.sure) return confirmed(verb, 1, b.dataset.noun || box?.dataset.noun || 'job', [], go);
   go();
+}
+
+/* == Where a running job is: its worker is asked, and answers within moments. */
+async function stack(b, at) {
+  b.disabled = true; b.setAttribute('aria-busy', 'true');
+  try {
+    const found = await api.post(`${at}/stack`), text = h('pre', { class: 'code tb', id: 'stack', tabindex: '0', role: 'region', 'aria-label': 'Stack' },
+      found.lines.flatMap((line, i) => [i ? '\n' : '', line.kind ? h('span', { class: line.kind }, line.text) : line.text]));
+    const d = dialog(h('form', { method: 'dialog' }, h('h2', { id: 'dlg-t' }, 'Where it is now'),
+      h('p', {}, found.silent ? `The event loop of ${found.worker} has not moved for ${span(found.silent)}: these are its threads, the innermost frame first.` : `On ${found.worker}, as of ${clock(now(), true)} UTC; the innermost frame comes last.`), text,
+      h('footer', {}, written(), h('button', { class: 'btn', type: 'button', 'data-copy': found.stack }, icon('copy'), 'Copy'), h('button', { class: 'btn', type: 'button', onclick: () => { d.close(); stack(b, at); } }, icon('retry'), 'Again'), h('button', { class: 'btn primary', value: 'ok' }, 'Close'))), 'wide');
+    if (!found.silent) text.scrollTop = text.scrollHeight;
+    $('.btn.primary', d).focus();
+  } catch (error) { toast(error.message, { icon: 'warn' }); }
+  b.disabled = false; b.removeAttribute('aria-busy');
 }
 
 /* == Forms that the server drew as <template id=form-…>: asked in a dialog, sent as JSON. A field's name is its place in

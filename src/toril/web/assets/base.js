@@ -101,7 +101,7 @@ async function refresh() {                                 // what is shown stay
     const answer = await fetch(location.href, { headers: { accept: 'text/html' } });
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     if (mine !== asked) return;
-    if (!answer.ok || !$('[data-region]', page)) { $('main').replaceWith(document.adoptNode($('main', page))); return; }
+    if (!answer.ok || !$('[data-region]', page)) { $('main').replaceWith(document.adoptNode($('main', page))); live.show(page.documentElement.dataset.store); tryAgain(); return; }
     const at = document.activeElement, kept = at?.closest('[data-region]') && at.name, from = at?.selectionStart;
     for (const old of regions) {
       const fresh = page.getElementById(old.id);

@@ -2,7 +2,7 @@
 /* == Charts: area, bars or lines, with a crosshair shared by all charts of a group */
 const KINDS = {
   completed: { kind: 'area', fmt: num, lines: [['completed', '']] },
-  failed:    { kind: 'bars', fmt: num, lines: [['failed', '']] },
+  failed:    { kind: 'bars', fmt: num, lines: [['failed', '']], beside: 'cancelled' },   // told in words: it is no failure
   wait:      { kind: 'line', fmt: span, lines: [['p50', 'thin'], ['p95', ''], ['p99', 'dots']], main: 1 },
   run:       { kind: 'line', fmt: span, lines: [['p50', 'thin'], ['p95', ''], ['p99', 'dots']], main: 1 },
 };
@@ -116,13 +116,15 @@ class Chart {
     this.read(i);
   }
   read(i) {                                                // the caption shows the whole range, or the point under the crosshair
-    const { lines, fmt, kind } = this.spec, whole = this.data[this.key], out = [];   // of the whole range: also what has not ended
+    const { lines, fmt, kind, beside } = this.spec, whole = this.data[this.key], out = [];   // of the whole range: also what has not ended
     if (i != null) out.push(h('span', {}, this.label(i)));
     lines.forEach(([name, cls], k) => {
       const v = i != null ? this.values(k)[i] : kind === 'line' ? whole[name] : whole;
       if (kind === 'line') out.push(h('span', {}, h('u', { class: cls }), ' ' + name, h('b', {}, v != null ? fmt(v) : '–')));
       else out.push(h('span', {}, h('b', {}, num(v || 0)), ' in ' + (i != null ? span(this.data.step).replace(/m\s00s$/, 'm') : this.data.range)));
     });
+    const more = beside && (i != null ? this.data.series[beside][0][i] : this.data[beside]);
+    if (more) out.push(h('span', {}, h('b', {}, num(more)), ' ' + beside));
     this.val.replaceChildren(...out);
   }
   summary() {
@@ -133,8 +135,9 @@ class Chart {
     this.toggle.setAttribute('aria-pressed', on); this.table.hidden = !on; this.plot.hidden = on;
     if (!on) return this.draw();
     this.table.setAttribute('aria-label', this.title + ' as a table');
-    const names = this.spec.lines.map(l => l[0]), body = h('tbody');
-    for (let i = this.n - 1; i >= 0; i--) body.append(h('tr', {}, h('td', {}, this.label(i)), names.map((_, k) => h('td', { class: 'n' }, this.values(k)[i] == null ? '–' : this.spec.fmt(this.values(k)[i])))));
+    const { lines, beside, fmt } = this.spec, names = lines.map(l => l[0]), rows = lines.map((_, k) => this.values(k)), body = h('tbody');
+    if (beside) { names.push(beside); rows.push(this.data.series[beside][0]); }
+    for (let i = this.n - 1; i >= 0; i--) body.append(h('tr', {}, h('td', {}, this.label(i)), rows.map(row => h('td', { class: 'n' }, row[i] == null ? '–' : fmt(row[i])))));
     this.table.replaceChildren(h('table', {}, h('thead', {}, h('tr', {}, h('th', {}, 'Time (UTC)'), names.map(n => h('th', { class: 'n' }, n)))), body));
   }
 }

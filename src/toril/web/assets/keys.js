@@ -5,7 +5,7 @@ let known;
 const names = () => known ||= api.get('queues').then(found => found.items.map(q => q.name));
 const pages = () => $$('.side li a').map(a => ({ key: a.textContent[0].toLowerCase(), name: a.childNodes[1].textContent.trim(), href: a.href, icon: a.firstChild.className.slice(2) }));
 function palette() {
-  const input = h('input', { type: 'text', role: 'combobox', 'aria-expanded': 'true', 'aria-controls': 'pal', 'aria-label': 'Find a job, queue or page', placeholder: 'Queue, page, or a job id', autocomplete: 'off', spellcheck: 'false' });
+  const input = h('input', { type: 'text', role: 'combobox', 'aria-expanded': 'true', 'aria-controls': 'pal', 'aria-label': 'Find anything', placeholder: 'Queue, page, or anything that a job has', autocomplete: 'off', spellcheck: 'false' });
   const list = h('ul', { id: 'pal', role: 'listbox', 'aria-label': 'Results' });
   const all = pages().map(p => [p.icon, p.name, p.href, 'g ' + p.key]);
   let at = 0, hits = [];
@@ -13,7 +13,7 @@ function palette() {
   const draw = () => {
     const q = input.value.trim().toLowerCase();
     hits = all.filter(x => x[1].toLowerCase().includes(q)).slice(0, 9);
-    if (q) hits.push(['search', `Job ${input.value.trim()}`, site.pathname + 'find?q=' + encodeURIComponent(input.value.trim()), 'by its id']);
+    if (q) hits.push(['search', `Find ${input.value.trim()}`, site.pathname + 'find?q=' + encodeURIComponent(input.value.trim()), 'in all jobs']);
     at = Math.max(0, Math.min(at, hits.length - 1));
     list.replaceChildren(...hits.map((x, i) => h('li', { role: 'option', id: 'pal' + i, 'aria-selected': String(i === at), onclick: () => { location.href = x[2]; }, onpointermove: () => { if (at !== i) { at = i; mark(); } } }, icon(x[0]), x[1], h('small', {}, x[3]))));
     mark();

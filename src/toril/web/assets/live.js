@@ -2,28 +2,36 @@
 
 /* == Live: one event stream a tab, asleep while the tab is hidden */
 const live = {
-  on: url.get('live') !== 'off', source: null, lost: null,
+  on: url.get('live') !== 'off', source: null, lost: null, state: root.dataset.store || '',   // '', live, lost or away
   start() { if (this.on && !document.hidden && !this.source && root.dataset.role) this.open(); this.show(); },
-  end() { this.source?.close(); this.source = null; this.quiet(); this.show(); },
+  end() { this.source?.close(); this.source = null; this.quiet(); this.show(''); },
   again() { if (this.source) { this.end(); this.start(); } },          // the view has changed
   toggle() { this.on = !this.on; url.set({ live: this.on ? '' : 'off' }); this.on ? this.start() : this.end(); say(this.on ? 'Live updates on' : 'Live updates paused'); },
-  show() { const b = $('.live'); if (!b) return; b.setAttribute('aria-pressed', this.on); $('span:last-child', b).textContent = this.on ? 'Live' : 'Live off'; },
+  show(state = this.state) {                                // what the header says: "Live" is green only while updates come
+    const b = $('.live'), words = { live: 'Live', lost: 'Not live', away: 'Store away' };
+    this.state = state;
+    $$('.side .store .dot').forEach(d => { d.classList.toggle('red', state === 'away'); d.classList.toggle('green', state !== 'away'); });
+    if (!b) return;
+    b.dataset.state = state; b.setAttribute('aria-pressed', this.on);
+    $('span:last-child', b).textContent = words[state] || (this.on ? 'Live' : 'Live off');
+  },
   open() {
     const source = this.source = new EventSource(site.pathname + 'live?view=' + encodeURIComponent(here()));
-    source.addEventListener('open', () => this.quiet());
+    source.addEventListener('open', () => { this.quiet(); this.show('live'); });
     source.addEventListener('error', () => this.broken());
     source.addEventListener('patch', e => patch(JSON.parse(e.data)));
     source.addEventListener('rows', e => newRows(JSON.parse(e.data).ids));
-    source.addEventListener('state', e => this.state(JSON.parse(e.data).store));
+    source.addEventListener('state', e => this.told(JSON.parse(e.data).store));
   },
   broken() {                                                // after 5 s a note, after 30 s the banner
     if (this.lost || !this.source) return;
+    this.show('lost');
     this.lost = [setTimeout(() => this.say('warn', 'Live updates have stopped. Trying again; what you see may be old.'), 5000), setTimeout(() => this.say('crit', `No connection to the server. Showing the state of ${clock(now(), true)}.`), 30000)];
     if (this.source.readyState === EventSource.CLOSED) setTimeout(() => { if (this.source) { this.source.close(); this.source = null; this.start(); } }, 5000);
   },
-  state(store) {
-    if (store === 'gone') { this.say('crit', `No connection to the store. Showing the state of ${clock(now(), true)}; actions are off until it is back.`); $('main').inert = true; }
-    else { this.quiet(); refresh(); }
+  told(store) {
+    if (store === 'gone') { this.show('away'); this.say('crit', `No connection to the store. Showing the state of ${clock(now(), true)}; actions are off until it is back.`); $('main').inert = true; }
+    else { this.quiet(); this.show('live'); refresh(); }
   },
   say(kind, text) { this.hush(); $('.top').after(h('div', { class: 'banner s-' + kind, role: 'status' }, icon(kind === 'crit' ? 'crit' : 'warn'), h('span', {}, text))); },
   hush() { $$('.banner').forEach(b => b.remove()); },
@@ -57,8 +65,8 @@ function topbar() {                                          // made here, for n
   const themes = () => h('div', { class: 'seg theme', role: 'group', 'aria-label': 'Theme' }, theme('auto', 'Theme of the system', 'auto'), theme('light', 'Light theme', 'sun'), theme('dark', 'Dark theme', 'moon'));
   const theme = (name, label, i) => h('button', { 'data-theme-set': name, 'aria-label': label, title: label, onclick: () => store.set('theme', setTheme(name)) }, icon(i));
   $('.top').append(
-    h('button', { class: 'find', 'aria-label': 'Find a job, queue or page', onclick: palette }, icon('search'), h('span', {}, 'Find a job, queue or page'), h('kbd', {}, '/')),
-    h('button', { class: 'live', title: 'Live updates (p)', onclick: () => live.toggle() }, h('span', { class: 'dot' }), h('span', {}, 'Live')),
+    h('button', { class: 'find', 'aria-label': 'Find anything', onclick: palette }, icon('search'), h('span', {}, 'Find anything'), h('kbd', {}, '/')),
+    ...(root.dataset.role || live.state ? [h('button', { class: 'live', title: 'Live updates (p)', onclick: () => live.toggle() }, h('span', { class: 'dot' }), h('span', {}, 'Live'))] : []),
     themes(),
     h('button', { class: 'ib', 'aria-label': 'Keyboard shortcuts', title: 'Keyboard shortcuts (?)', onclick: help }, icon('help')));
   $('.side').append(themes());
@@ -69,6 +77,10 @@ function tabIcon() {                                         // the tab tells it
   document.title = (n ? `(${n}) ` : '') + document.title.replace(/^\(\d+\) /, '');
   const drawn = 'data:image/svg+xml,' + encodeURIComponent(`<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 20 20'><rect width='20' height='20' rx='5' fill='#1a1a18'/><path d='M5.5 15V5.5M14.5 15V5.5M10 9.5v-4' stroke='#fff' stroke-width='2' stroke-linecap='round'/>${dot}</svg>`);
   $('link[rel=icon]').href = drawn;
+}
+function tryAgain() {                                        // a page that says that something is away is loaded again
+  const retry = $('[data-retry]');
+  if (retry) setTimeout(() => location.reload(), retry.dataset.retry * 1000);
 }
 function enhance(at) {                                       // what the script adds, to the page or to a part that is new
   const within = (sel, act) => { if (at.matches?.(sel)) act(at); $$(sel, at).forEach(act); };
@@ -106,7 +118,6 @@ document.addEventListener('DOMContentLoaded', () => {
   addEventListener('pagehide', () => live.end());
   enhance(document);
   charts(); live.start();
-  const retry = $('[data-retry]');
-  if (retry) setTimeout(() => location.reload(), retry.dataset.retry * 1000);
+  tryAgain();
   setInterval(() => { if (!document.hidden && live.on) tick(); }, 1000);
 });

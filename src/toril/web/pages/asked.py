@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from toril.policy.search import JobFilter
 
-__all__ = ["Typed", "typed"]
+__all__ = ["Typed", "quoted", "typed"]
 
-_WORD: Final = re.compile(r'(?:(id|name|error|data\.[^\s:=]+)[:=])?("[^"]*"|\S+)')
+_WORD: Final = re.compile(
+    r'(?:(?P<place>id|name|error|group|subject|data\.[^\s:="]+)[:=])?(?:"(?P<quoted>[^"]*)"|(?P<plain>\S+))?'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,25 +22,35 @@ class Typed:
 
     def body(self) -> dict[str, Any]:
         """The filter as the API takes it."""
-        given = {"q": self.filter.text, "name": self.filter.name, "error": self.filter.error, "key": self.filter.key}
+        chosen = self.filter
+        given = {
+            "q": chosen.text, "name": chosen.name, "error": chosen.error, "key": chosen.key, "ending": chosen.ending,
+            "group": chosen.group, "subject": chosen.subject,
+        }  # fmt: skip
         return {name: value for name, value in given.items() if value is not None}
 
 
 def typed(text: str, error: str | None = None) -> Typed:
-    """`id:`, `name:`, `error:` and `data.key:` are for one place each, and the last of a kind counts; what is left is
-    looked for everywhere. `error` is that of the group of errors that was chosen."""
+    """`id:`, `name:`, `error:`, `group:`, `subject:` and `data.key:` are for one place each, and the last of a kind
+    counts; what is left is looked for everywhere. `error` is that of the group of errors that was chosen."""
     found: dict[str, str] = {}
     plain: list[str] = []
-    for place, word in _WORD.findall(text):
-        word = word.strip('"')  # noqa: PLW2901 - the same word, without the quotes that kept it together
+    for each in _WORD.finditer(text):
+        place = each["place"] or ""
+        word = each["quoted"] if each["quoted"] is not None else (each["plain"] or "").strip('"')
         if place.startswith("data."):
-            found["key"] = f"{place.removeprefix('data.')}={word}"
-        elif place:
+            found["key"] = place.removeprefix("data.") + (f"={word}" if word else "")
+        elif place and word:
             found[place] = word
-        else:
+        elif word:
             plain.append(word)
     chosen = JobFilter(
         text=" ".join(plain) or None, name=found.get("name"), error=found.get("error") or error or None,
-        key=found.get("key"),
+        key=found.get("key"), group=found.get("group"), subject=found.get("subject"),
     )  # fmt: skip
     return Typed(chosen, found.get("id"))
+
+
+def quoted(place: str, word: str) -> str:
+    """What one types to look for a word in one place: `name:send`, `group:"Nordwind AG"`."""
+    return f'{place}:"{word}"' if re.search(r"\s", word) else f"{place}:{word}"

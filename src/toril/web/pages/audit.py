@@ -1,13 +1,13 @@
 """The audit log: who has changed what over HTTP."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
 from toril.web.access import Role
-from toril.web.api.audit import Noted, list_audit
+from toril.web.api.audit import Noted, audit_page
+from toril.web.audit_words import told
 from toril.web.endpoint import Asking
 from toril.web.pages.page import Page, View
 
@@ -28,9 +28,10 @@ async def audit(asking: Asking) -> dict[str, Any]:
     view: AuditView = asking.query
     now = datetime.fromtimestamp((await asking.app.store.health()).now / 1000, UTC)
     since = now - _BACK[view.since] if view.since else None
-    found = await list_audit(replace(asking, query=Noted(q=view.q or None, since=since, cursor=view.after or None)))
+    form = Noted(q=view.q or None, since=since, cursor=view.after or None)
+    found = await audit_page(asking.app.store, form)
     return {
-        "title": "Audit log", "view": view, "rows": found["items"], "next": found["cursor"],
+        "title": "Audit log", "view": view, "rows": [(entry, told(entry)) for entry in found], "next": found.cursor,
         "filtered": bool(view.q or view.since or view.after),
     }  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from toril.model import Event, EventKind, JobRecord
 from toril.states import State
+from toril.web.pages.looks import look_of
 from toril.web.words import plural
 
 __all__ = ["Part", "Step", "chronicle"]
@@ -54,8 +55,9 @@ def _steps(record: JobRecord, events: Sequence[Event]) -> list[Step]:
         if step is not None and not (steps and step.word == steps[-1].word == "Waiting"):
             steps.append(step)
     if not attempt:
-        steps += _from_record(record)
-    return steps
+        told = {step.word for step in steps}
+        steps += [step for step in _from_record(record) if step.word not in told]
+    return sorted(steps, key=lambda step: step.at)
 
 
 # How each kind of event looks, and what it is called; others tell a reader nothing.
@@ -65,6 +67,7 @@ _KINDS: Final = {
     EventKind.WAITING_CHILDREN: ("children", "Waits for children"),
     EventKind.COMPLETED: ("done", "Completed"),
     EventKind.FAILED: ("failed", "Failed"),
+    EventKind.CANCELLED: ("cancelled", "Cancelled"),
     EventKind.STALLED: ("failed", "Its worker was lost"),
 }
 
@@ -86,9 +89,8 @@ def _from_record(record: JobRecord) -> list[Step]:
         made = plural(record.starts, "start") if record.starts > 1 else ""
         found.append(Step("active", "active", record.started_at, "Started", made))
     if record.finished_at is not None:
-        failed = record.state is State.FAILED
-        look = ("failed", "failed", "Failed") if failed else ("done", "done", "Completed")
-        found.append(Step(look[0], look[1], record.finished_at, look[2]))
+        look = look_of(record)
+        found.append(Step(look.cls, look.icon, record.finished_at, look.word))
     return found
 
 
@@ -102,7 +104,7 @@ def _bar(steps: Sequence[Step], record: JobRecord, now: int) -> list[Part]:
     for step in steps:
         until = step.ended if step.ended is not None else end
         width = 100 * (until - step.at) / whole
-        if until > step.at and step.cls != "done":
+        if until > step.at and step.cls not in ("done", "cancelled"):
             cls = "delayed" if step.cls == "failed" else step.cls
             parts.append(Part(cls, round(100 * (step.at - first) / whole, 1), round(max(_SHORTEST, width - 0.3), 1)))
     return parts

@@ -8,15 +8,17 @@ from pydantic import Field
 
 from toril.app import App
 from toril.documents import stored
-from toril.model import DeadLetterRow
+from toril.model import DeadLetterRow, job_of
 from toril.policy.errorgroups import ErrorGroup, Failed, grouped
 from toril.policy.letters import LetterFilter
 from toril.policy.redaction import redacted
 from toril.web.api.common import A_LOOK, shortened
 from toril.web.api.letters import letter_document
 from toril.web.endpoint import Asking
-from toril.web.pages.page import Page, View
-from toril.web.pages.search import typed
+from toril.web.pages.asked import Typed, typed
+from toril.web.pages.details import attempts_of, failed_children, flow_of, log_of, progress_of
+from toril.web.pages.looks import EVERY
+from toril.web.pages.page import Looking, Page, View
 
 __all__ = ["DEAD"]
 
@@ -58,17 +60,19 @@ async def dead(asking: Asking) -> dict[str, Any]:
 def _meant(view: DeadView, now: int) -> tuple[LetterFilter, dict[str, str]]:
     """Which are meant: as a filter, and as the API takes it."""
     parts = typed(view.q)
-    body = {
-        "queue": view.queue, "kind": view.kind, "error": view.error or parts.error, "name": parts.name,
-        "key": parts.key, "q": parts.text,
-    }  # fmt: skip
-    given = {name: text for name, text in body.items() if text}
+    body = parts.body() | {"queue": view.queue, "kind": view.kind, "q": _text(parts)}
+    given = {name: text for name, text in (body | ({"error": view.error} if view.error else {})).items() if text}
     after = datetime.fromtimestamp(now / 1000, UTC) - _BACK[view.since] if view.since else None
     where = LetterFilter(
         queue=given.get("queue"), kind=given.get("kind"), error=given.get("error"), name=given.get("name"),
-        key=given.get("key"), text=given.get("q"), after=after,
+        key=given.get("key"), text=given.get("q"), group=given.get("group"), subject=given.get("subject"), after=after,
     )  # fmt: skip
     return where, given | ({"after": after.isoformat()} if after else {})
+
+
+def _text(asked: Typed) -> str:
+    """What is looked for everywhere; an id is looked for like any text, as that of a letter has its queue's name."""
+    return " ".join(filter(None, (asked.id, asked.filter.text)))
 
 
 def _about(view: DeadView) -> str:
@@ -112,19 +116,25 @@ def _more(letter: DeadLetterRow) -> dict[str, Any]:
     """Why it gave up, in a word or two, and its group."""
     if letter.cause == "stalled":
         gave_up = f"stalled {letter.stalls} times" if letter.stalls != 1 else "stalled"
+    elif letter.started_at is None:
+        gave_up = "never started"
     else:
         gave_up = "attempts spent" if letter.attempts_made >= letter.max_attempts else "permanent"
     return {"gave_up": gave_up, "group": letter.group}
 
 
-async def letter(asking: Asking) -> dict[str, Any]:
+async def letter(asking: Looking) -> dict[str, Any]:
     found = await asking.app.dead_letters.row(asking.path["id"])
     fits = asking.app.dead_letters.fits(found)
     document = shortened(letter_document(found, asking.app.redaction) | _more(found))
     covered = document["data"] != stored(found.data)  # by a mask, or by the app's own rule
+    job, record = asking.app.dead_letters.as_job(found), job_of(found)
     return {
         "title": found.name, "letter": document, "fits": fits, "covered": covered, "backoff": found.backoff,
         "ids": json.dumps({"ids": [found.id]}), "text": json.dumps(document["data"], indent=2, ensure_ascii=False),
+        "queue": found.queue, "id": found.job_id, "looks": EVERY, "attempts": await attempts_of(job),
+        "lines": await log_of(job), "progress": progress_of(document["progress"]),
+        "tree": await flow_of(asking, job, record), "failed": await failed_children(asking.app, job),
     }  # fmt: skip
 
 

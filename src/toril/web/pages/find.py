@@ -1,38 +1,84 @@
-"""Find: jobs by their id in all queues, and queues by a part of their name."""
+"""Find: queues by a part of their name, and jobs, dead letters and run records of all queues by whatever they have."""
 
 from typing import Any, Final
 
-from toril.model import letter_id
-from toril.web.api.common import Search
-from toril.web.pages.looks import LOOKS
+from toril.policy.search import JobFilter
+from toril.web.api.common import Cursor, Search
+from toril.web.api.search import LETTERS, Look, look_everywhere, named
+from toril.web.pages.asked import typed
+from toril.web.pages.looks import EVERY, StateLook
 from toril.web.pages.page import Looking, Page, View
+from toril.web.words import Name, number, plural
 
 __all__ = ["FIND"]
 
-_QUEUES: Final = 200  # that are looked through for an id
+_QUEUES: Final = 50  # that are listed
+_A_WHILE: Final = 10.0  # seconds that what was found may be old
+_LETTER: Final = StateLook("dead", "Dead letter", "dead", "dead")
 
 
 class Sought(View):
-    """What is looked for."""
+    """What is looked for, and where to go on."""
 
     q: Search = None
+    after: Cursor = None
 
 
 async def find(asking: Looking) -> dict[str, Any]:
     text = (asking.query.q or "").strip()
-    names = [each.queue for each in asking.around.overview.queues]
-    jobs = []
-    if text:
-        for name in names[:_QUEUES]:
-            (record,) = await asking.app.store.jobs(name, [text])
-            if record is not None:
-                jobs.append({"queue": name, "id": text, "name": record.name, "look": LOOKS[record.state]})
-    letters = [] if not text else await asking.app.store.letters_of([letter_id(n, text) for n in names[:_QUEUES]])
+    overview = asking.around.overview.queues
+    names, asked = [each.queue for each in overview], typed(text)
+    first = asking.query.after is None
+    wanted = asked.id or (text if asked.filter == JobFilter(text=text) else None)
+    by_id, looked_for = await named(asking.app, names, wanted) if wanted and first else ([], 0)
+    look = Look() if asked.filter.everything else await _looked(asking, asked.filter)
+    known = {(each["queue"], each["id"]) for each in by_id}
+    hits = [*by_id, *(each for each in look.hits if (each["queue"], each["id"]) not in known)]
     return {
-        "title": "Find", "now": asking.around.now, "q": text, "jobs": jobs,
-        "letters": [letter for letter in letters if letter is not None],
-        "queues": [name for name in names if text and text.casefold() in name.casefold()],
+        "title": "Find", "now": asking.around.now, "q": text, "look": look, "next": look.next,
+        "queues": [name for name in names if text and first and text.casefold() in name.casefold()][:_QUEUES],
+        "rows": [each | {"shown": _shown(each)} for each in hits], "told": _told(look, looked_for, len(names)),
+        "deeper": _deeper(look, text),
     }  # fmt: skip
+
+
+async def _looked(asking: Looking, where: JobFilter) -> Look:
+    """The same look serves for a while: an open page is drawn again and again."""
+
+    async def ask() -> Look:
+        counts = {each.queue: each.counts for each in asking.around.overview.queues}
+        return await look_everywhere(asking.app, where, counts, asking.query.after)
+
+    return await asking.recall(("find", where, asking.query.after), _A_WHILE, ask)
+
+
+def _shown(hit: dict[str, Any]) -> StateLook:
+    return _LETTER if hit["dead_letter"] else EVERY[hit["state"]]
+
+
+def _told(look: Look, by_id: int, queues: int) -> str:
+    """What was looked at, and how far."""
+    said = []
+    if look.places:
+        found = {place["queue"] for place in look.places if place["queue"]}
+        where = f"{plural(len(found), 'queue')}" if found else "the dead letters"
+        said.append(f"Looked at {plural(look.looked, 'job')} and run records in {where}, the newest first.")
+    if by_id and by_id < queues:
+        said.append(f"The id was looked for in {number(by_id)} of {plural(queues, 'queue')}.")
+    return " ".join(said)
+
+
+def _deeper(look: Look, text: str) -> list[Name]:
+    """Places that have more than was looked at, each with the search that goes through all of it."""
+    found = []
+    for place in look.places:
+        if place["more"] and place["kind"] == LETTERS:
+            found.append(Name("dead letters", ("dead",), {"q": text}))
+        elif place["more"]:
+            state = EVERY[place["kind"].removesuffix("_runs")]
+            query = {"state": state.key, "q": text}
+            found.append(Name(f"{place['queue']}, {state.word.lower()}", ("queues", place["queue"]), query))
+    return found
 
 
 FIND: Final = (Page(path="/find", template="find.html", show=find, query=Sought),)

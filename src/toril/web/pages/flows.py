@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -10,23 +10,26 @@ from toril.app import App
 from toril.documents import standing
 from toril.errors import NotFound
 from toril.flow import Tree
-from toril.model import JobRecord
+from toril.lookup import find_job
+from toril.model import Ending, JobRecord, JobRef, Run, job_of
 from toril.web.api.common import known_queue
 from toril.web.api.flows import UnderWay, list_flows
-from toril.web.endpoint import Asking
-from toril.web.pages.page import Page, View
+from toril.web.pages.page import Looking, Page, View
+from toril.web.pages.remembered import Remembered, remembered
 from toril.web.pages.shapes import Bars, bars
 from toril.web.words import compact
 
 __all__ = ["FLOWS"]
 
 _DEPTH, _WIDTH, _LINES = 8, 50, 200  # of the tree that is shown
+_ENDED: Final = 50  # flows that have ended, which are listed
 _TICKS: Final = (0.0, 0.41, 0.825)  # where the style draws its lines
 # How a job of a flow stands: the class of its colour, its icon, and the word for it.
 _LOOKS: Final = {
     "completed": ("done", "done", "Completed"),
     "ignored": ("failed", "failed", "Failed, and passed over"),
     "failed": ("failed", "failed", "Failed"),
+    "cancelled": ("cancelled", "cancelled", "Cancelled"),
     "active": ("active", "active", "Running"),
     "delayed": ("delayed", "delayed", "Delayed"),
     "waiting_children": ("children", "children", "Waiting for children"),
@@ -36,34 +39,60 @@ _WAITS: Final = ("wait", "wait", "Waiting")
 
 
 class FlowsView(View):
-    """Those with this text in their name, id or data; the one that is shown, by the job at its top."""
+    """Those with this text in their name, id or data, in progress or ended; the one that is shown, by the job at its
+    top."""
 
     q: Annotated[str, Field(max_length=200)] = ""
+    show: Literal["", "ended"] = ""
     queue: Annotated[str, Field(max_length=512)] = ""
     id: Annotated[str, Field(max_length=256)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A job of the chosen flow. `held` are more children than are shown."""
+    """A job of the chosen flow, with its record, or what is remembered of its run. `unseen` are more children than are
+    shown."""
 
     tree: Tree
     depth: int
     look: tuple[str, str, str]
-    record: JobRecord | None
+    record: JobRecord | Run | None
     bars: Bars
     unseen: int
 
 
-async def flows(asking: Asking) -> dict[str, Any]:
+async def flows(asking: Looking) -> dict[str, Any]:
     view: FlowsView = asking.query
     found = await list_flows(replace(asking, query=UnderWay()))
-    meant = [each for each in found["items"] if _fits(each, view.q)]
-    chosen = {"queue": view.queue, "id": view.id} if view.id else next(iter(meant), None)
+    known = await remembered(asking, view.queue or None)
+    under_way = {JobRef(each["queue"], each["id"]) for each in found["items"]}
+    tops = [ref for ref in known.tops() if ref not in under_way]
+    show = view.show or ("" if found["flows"] or not tops else "ended")
+    rows = [_row(each) for each in found["items"] if _fits(each, view.q)]
+    ended = [each for each in (_ended(known, ref) for ref in tops) if _fits(each, view.q)]
+    chosen: Any = {"queue": view.queue, "id": view.id} if view.id else next(iter(ended if show else rows), None)
     return {
-        "title": "Flows", "view": view, "total": found["flows"], "rows": [_row(each) for each in meant],
+        "title": "Flows", "now": asking.around.now, "view": view, "total": found["flows"], "rows": rows, "show": show,
         "listed": len(found["items"]), "held": sum(each["held"] is not None for each in found["items"]),
-        "chosen": None if chosen is None else await _chosen(asking.app, chosen["queue"], chosen["id"]),
+        "ended": ended[:_ENDED], "match": len(ended), "ended_all": len(tops), "known": known,
+        "chosen": None if chosen is None else await _chosen(asking, known, JobRef(chosen["queue"], chosen["id"])),
+    }  # fmt: skip
+
+
+def _ended(known: Remembered, ref: JobRef) -> dict[str, Any]:
+    """A flow that has ended, by the job at its top."""
+    run, below = known.runs[ref], known.children.get(ref, ())
+    endings = [known.runs[each].ending for each in below]
+    parts, at = [], 0
+    for look, ending in (("done", Ending.COMPLETED), ("failed", Ending.FAILED), ("cancelled", Ending.CANCELLED)):
+        if many := endings.count(ending):
+            parts.append((look, float(at), float(at + many)))
+            at += many
+    return {
+        "queue": ref.queue, "id": ref.id, "name": run.name, "data": None, "look": _LOOKS[run.ending.value],
+        "done": endings.count(Ending.COMPLETED), "total": len(below), "bars": bars(parts, 0, len(below) or 1),
+        "took": run.finished_at - run.added_at, "at": run.finished_at,
+        "said": ", ".join(f"{endings.count(ending)} {ending}" for ending in Ending if ending in endings),
     }  # fmt: skip
 
 
@@ -85,25 +114,41 @@ def _row(flow: dict[str, Any]) -> dict[str, Any]:
     return flow | {"bars": bars(parts, 0, total), "total": total, "done": done, "said": said}
 
 
-async def _chosen(app: App, queue: str, identity: str) -> dict[str, Any] | None:
-    """The flow that the named job belongs to, line by line; None if it is gone."""
-    try:
-        job = await (await known_queue(app, queue)).job(identity)
-        tree = None if job is None else await app.tree(job, depth=_DEPTH, width=_WIDTH)
-    except NotFound:
-        return None
+async def _chosen(asking: Looking, known: Remembered, ref: JobRef) -> dict[str, Any] | None:
+    """The flow that the named job belongs to, line by line; None if nothing is known of it."""
+    app, tree = asking.app, await _tree(asking, known, ref)
     if tree is None:
         return None
     nodes = list(_flat(tree, 0))[:_LINES]
-    records = await _records(app, [each for each, _ in nodes])
-    top, now = records.get((tree.queue, tree.id)), (await app.store.health()).now
+    records = await _records(app, known, [each for each, _ in nodes])
+    top, now = records.get(JobRef(tree.queue, tree.id)), asking.around.now
     start = top.added_at if top is not None else now
-    end = max([now, *[record.finished_at or 0 for record in records.values()]])
-    lines = [_line(each, depth, records.get((each.queue, each.id)), start, end) for each, depth in nodes]
+    ends = [record.finished_at or 0 for record in records.values()]
+    end = max([*ends, *([now] if top is None or top.finished_at is None else [])])
+    lines = [_line(each, depth, records.get(JobRef(each.queue, each.id)), start, end) for each, depth in nodes]
     return {
         "tree": tree, "top": top, "lines": lines, "ticks": [start + (end - start) * at for at in _TICKS],
-        "waits": await _waits(app, tree), "failed": next((line for line in lines if _has_failed(line)), None),
+        "look": _LOOKS.get(standing(tree), _WAITS), "waits": await _waits(app, tree),
+        "failed": next((line for line in lines if _has_failed(line)), None),
     }  # fmt: skip
+
+
+async def _tree(asking: Looking, known: Remembered, ref: JobRef) -> Tree | None:
+    """As it stands, and as it is remembered where jobs are gone."""
+    there = any(each.queue == ref.queue for each in asking.around.overview.queues)
+    found = await find_job(asking.app.store, ref.queue, ref.id) if there else None
+    if found is None:
+        return known.tree(ref, depth=_DEPTH, width=_WIDTH)
+    job = await (await known_queue(asking.app, ref.queue)).job(ref.id)
+    try:
+        tree = None if job is None else await asking.app.tree(job, depth=_DEPTH, width=_WIDTH)
+    except NotFound:  # it has just ended
+        return known.tree(ref, depth=_DEPTH, width=_WIDTH)
+    if tree is None:
+        return None
+    above = JobRef(tree.queue, tree.id)
+    top = found if above == ref else await find_job(asking.app.store, above.queue, above.id)
+    return known.filled(tree, None if top is None else top.parent, depth=_DEPTH, width=_WIDTH)
 
 
 def _flat(tree: Tree, depth: int) -> Iterator[tuple[Tree, int]]:
@@ -112,21 +157,26 @@ def _flat(tree: Tree, depth: int) -> Iterator[tuple[Tree, int]]:
         yield from _flat(child, depth + 1)
 
 
-async def _records(app: App, nodes: list[Tree]) -> dict[tuple[str, str], JobRecord]:
-    found: dict[tuple[str, str], JobRecord] = {}
-    for queue in {each.queue for each in nodes}:
-        ids = [each.id for each in nodes if each.queue == queue]
-        found |= {(queue, record.id): record for record in await app.store.jobs(queue, ids) if record is not None}
+async def _records(app: App, known: Remembered, nodes: list[Tree]) -> dict[JobRef, JobRecord | Run]:
+    refs = [JobRef(each.queue, each.id) for each in nodes]
+    found: dict[JobRef, JobRecord | Run] = {ref: known.runs[ref] for ref in refs if ref in known.runs}
+    for queue in {ref.queue for ref in refs}:
+        ids = [ref.id for ref in refs if ref.queue == queue]
+        found |= {JobRef(queue, record.id): record for record in await app.store.jobs(queue, ids) if record is not None}
+    letters = [each.dead_letter for each in nodes if each.dead_letter is not None]
+    for letter in await app.store.letters_of(letters) if letters else ():
+        if letter is not None:
+            found[JobRef(letter.queue, letter.job_id)] = job_of(letter)
     return found
 
 
-def _line(tree: Tree, depth: int, record: JobRecord | None, start: int, end: int) -> Line:
+def _line(tree: Tree, depth: int, record: JobRecord | Run | None, start: int, end: int) -> Line:
     look = _LOOKS.get(standing(tree), _WAITS)
     parts: list[tuple[str, float, float]] = []
     if record is not None:
         began, over = record.started_at, record.finished_at or end
         if look[0] == "children" or began is None:
-            parts = [(look[0], record.added_at, over)]
+            parts = [(look[0] if record.finished_at is None else "wait", record.added_at, over)]
         else:
             running = "active" if look[0] in ("delayed", "wait") else look[0]
             parts = [("wait", record.added_at, began), (running, began, over)]
@@ -137,7 +187,7 @@ def _line(tree: Tree, depth: int, record: JobRecord | None, start: int, end: int
 
 
 def _has_failed(line: Line) -> bool:
-    return line.record is not None and line.tree.state == "failed"
+    return isinstance(line.record, JobRecord) and line.record.ending is Ending.FAILED
 
 
 async def _waits(app: App, tree: Tree) -> dict[str, Any] | None:

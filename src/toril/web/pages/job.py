@@ -4,32 +4,25 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from toril.documents import stored
-from toril.errors import NotFound, TorilError, shown
-from toril.flow import Tree
+from toril.errors import NotFound, shown
 from toril.history import history
 from toril.job import Job
-from toril.model import Backoff, DeadLetterRow, Ending, Event, JobRecord, JobRef, Run, letter_id
-from toril.policy.masking import COVER, UNSHOWN, masked
+from toril.model import Backoff, Ending, Event, JobRecord, JobRef, Run
+from toril.policy.masking import COVER, UNSHOWN
 from toril.policy.redaction import redacted
 from toril.queue import Queue
-from toril.states import State
-from toril.web.api.common import job_document, known_queue, shortened
+from toril.web.api.common import job_document, known_queue
 from toril.web.api.jobs import run_document
 from toril.web.pages.chronicle import chronicle
-from toril.web.pages.looks import LOOKS
+from toril.web.pages.details import attempts_of, ended_flow_of, flow_of, log_of, progress_of
+from toril.web.pages.looks import ENDINGS, EVERY, look_of
 from toril.web.pages.page import Looking, Page
 from toril.web.pages.reasons import explained
-from toril.web.pages.tracebacks import lines_of
 from toril.web.words import NONE, span
 
 __all__ = ["JOB"]
 
-_LINES: Final = 1_000  # of a log
-_A_PAGE: Final = 100
 _A_MOMENT: Final = 5.0
-_MOST_PERCENT: Final = 1e15  # what is more is no share of anything, and may be more than a float can hold
-_DEPTH, _WIDTH = 6, 20  # of a flow that are shown
 
 
 async def job(asking: Looking) -> dict[str, Any]:
@@ -38,19 +31,20 @@ async def job(asking: Looking) -> dict[str, Any]:
     if found is None or found.row is None:
         return await _gone(asking, queue, asking.path["id"])
     record, document, now = found.row, job_document(found), asking.around.now
-    view, workers = await queue.store.queue(queue.name), await queue.store.workers(queue.name)
+    view = await queue.store.queue(queue.name)
+    workers = [worker for worker in await queue.store.workers(queue.name) if not worker.silent]
     events = await _events(asking, found, record)
     steps, parts = chronicle(record, events, now)
-    lines = await _lines(asking, queue, record)
     return {
         "title": f"{record.name} {record.id}", "now": now, "queue": queue.name, "id": record.id, "name": record.name,
-        "record": record, "job": document, "look": LOOKS[record.state], "steps": steps, "parts": parts, "lines": lines,
+        "record": record, "job": document, "look": look_of(record), "steps": steps, "parts": parts,
+        "lines": await log_of(found),
         "why": explained(await queue.why(record.id), record, view, workers, now),
-        "traceback": lines_of(_traceback(queue, record)), "error": redacted(document["error"] or ""),
-        "progress": _progress(document["progress"]), "tree": await _tree(asking, found, record),
+        "attempts": await attempts_of(found), "progress": progress_of(document["progress"]),
+        "tree": await flow_of(asking, found, record),
         "facts": _facts(record), "size": len(record.data.encode()), "usual": _usual(asking, queue.name),
         "again": _again(document, record), "mark": f"{record.state} {record.attempts_made} {record.starts}",
-        "gone": None, "letter": None, "looks": LOOKS,
+        "gone": None, "looks": EVERY,
     }  # fmt: skip
 
 
@@ -70,49 +64,6 @@ def _seen(asking: Looking, record: JobRecord, event: Event) -> Event:
         return event
     reason = asking.app.redaction.text(event.detail["failedReason"], "error", record.queue, record.name)
     return replace(event, detail={**event.detail, "failedReason": redacted(reason or "")})
-
-
-async def _lines(asking: Looking, queue: Queue, record: JobRecord) -> list[str]:
-    found: list[str] = []
-    cursor: str | None = None
-    while len(found) < _LINES:
-        page = await queue.store.logs(queue.name, record.id, cursor=cursor, limit=_A_PAGE)
-        found += page.items
-        cursor = page.cursor
-        if cursor is None:
-            break
-    seen = (asking.app.redaction.text(line, "log", queue.name, record.name) or "" for line in found)
-    return [redacted(line) for line in seen]
-
-
-def _traceback(queue: Queue, record: JobRecord) -> str:
-    if record.failure is None:
-        return ""
-    return redacted(queue.redaction.text(record.failure.traceback, "traceback", queue.name, record.name) or "")
-
-
-def _progress(value: Any) -> dict[str, Any] | None:
-    """A number is a share of 100; of a mapping `done` and `total`, or whatever it has, is told."""
-    match value:
-        case None | 0:
-            return None
-        case bool():
-            return {"text": "", "value": None, "json": value}
-        case int() | float() if abs(value) < _MOST_PERCENT:
-            return {"text": f"{value:g}\u00a0%", "value": max(0, min(100, value))}
-        case _:
-            return {"text": "", "value": None, "json": value}
-
-
-async def _tree(asking: Looking, found: Job[Any], record: JobRecord) -> Tree | None:
-    if record.parent is None and record.state is not State.WAITING_CHILDREN:
-        family = await asking.app.store.family(JobRef(record.queue, record.id))
-        if not family.total:
-            return None
-    try:
-        return await asking.app.tree(found, depth=_DEPTH, width=_WIDTH)
-    except TorilError:
-        return None  # its parent may be gone while we look
 
 
 def _facts(record: JobRecord) -> list[tuple[str, str, str]]:
@@ -153,39 +104,23 @@ def _again(document: dict[str, Any], record: JobRecord) -> dict[str, Any] | None
 
 
 async def _gone(asking: Looking, queue: Queue, identity: str) -> dict[str, Any]:
-    """A job that has ended and was not kept: its run record, and its dead letter if it has one."""
-    (letter,) = await asking.app.store.letters_of([letter_id(queue.name, identity)])
+    """A job that has ended and was not kept: its run record."""
     run = await asking.recall(("run", queue.name, identity), _A_MOMENT, lambda: _remembered(queue, identity))
-    if run is None and letter is None:
+    if run is None:
         raise NotFound(f"there is no job {shown(identity)} in queue {queue.name!r}, and nothing is remembered of one")
-    failed = letter is not None or (run is not None and run.ending is Ending.FAILED)
-    name = letter.name if letter is not None else run.name if run is not None else identity
     return {
-        "title": f"{name} {identity}", "now": asking.around.now, "queue": queue.name, "id": identity, "name": name,
-        "look": LOOKS[State.FAILED if failed else State.COMPLETED], "mark": "gone", "gone": run,
-        "letter": None if letter is None else _letter(queue, letter),
-        "text": "" if run is None else run_document(asking.app, queue.name, run)["text"],
-    }  # fmt: skip
-
-
-def _letter(queue: Queue, letter: DeadLetterRow) -> dict[str, Any]:
-    sight = (queue.name, letter.name)
-    reason = queue.redaction.text(letter.failure.reason, "error", *sight) or ""
-    traceback = queue.redaction.text(letter.failure.traceback, "traceback", *sight) or ""
-    data = masked(stored(letter.data))
-    return {
-        "id": letter.id, "kind": letter.failure.kind, "error": redacted(reason), "made": letter.attempts_made,
-        "attempts": letter.max_attempts, "failed_at": letter.failed_at, "worker": letter.worker,
-        "traceback": lines_of(redacted(traceback)), **shortened({"data": queue.redaction.seen(data, "data", *sight)}),
+        "title": f"{run.name} {identity}", "now": asking.around.now, "queue": queue.name, "id": identity,
+        "name": run.name, "look": ENDINGS[run.ending],
+        "mark": "gone", "gone": run, "text": run_document(asking.app, queue.name, run)["text"], "looks": EVERY,
+        "tree": await ended_flow_of(asking, JobRef(queue.name, identity)) if run.flow else None,
     }  # fmt: skip
 
 
 async def _remembered(queue: Queue, identity: str) -> Run | None:
-    for ending in Ending:
-        for run in (await queue.store.runs(queue.name, ending, limit=1000)).items:
-            if run.id == identity:
-                return run
-    return None
+    """The last run of that id."""
+    pages = [await queue.store.runs(queue.name, ending, limit=1000) for ending in Ending]
+    runs = [run for page in pages for run in page.items if run.id == identity]
+    return max(runs, key=lambda run: run.finished_at, default=None)
 
 
 JOB: Final = (Page(path="/queues/{queue}/jobs/{id}", template="job.html", show=job),)

@@ -2,7 +2,7 @@
 the page goes through those that are kept, then through the letters. Where none of those that ended is left, the runs
 are shown that are remembered."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from toril.job import Job
@@ -11,6 +11,7 @@ from toril.policy.errorgroups import ErrorGroup
 from toril.policy.letters import LetterFilter
 from toril.policy.redaction import redacted
 from toril.policy.retention import RUNS
+from toril.policy.search import JobFilter
 from toril.queue import Queue
 from toril.searching import Failures
 from toril.states import State
@@ -18,19 +19,21 @@ from toril.web.api.common import A_LOOK, job_document
 from toril.web.api.jobs import run_document
 from toril.web.api.letters import letter_document
 from toril.web.pages.asked import Typed, typed
-from toril.web.pages.looks import LOOKS
+from toril.web.pages.looks import ENDINGS, LOOKS, look_of
 from toril.web.pages.page import Looking
 from toril.web.words import compact
 
-__all__ = ["Counted", "counted", "facets", "listed"]
+__all__ = ["Counted", "Tabs", "counted", "facets", "listed", "remembered"]
 
 _FACETS: Final = 6
 _A_WHILE: Final = 10.0  # seconds that facets, and counts that are costly, may be old
 _LETTERS: Final = "letters:"  # before the cursor of a page of letters
 _ENDINGS: Final = {State.COMPLETED: Ending.COMPLETED, State.FAILED: Ending.FAILED}
+_FAILED: Final = Typed(JobFilter(ending=Ending.FAILED))
 _BULK: Final = {
     State.FAILED: "retry remove", State.COMPLETED: "retry remove", State.DELAYED: "promote cancel remove",
-    State.WAITING: "cancel remove", State.PRIORITIZED: "cancel remove",
+    State.WAITING: "cancel remove", State.PRIORITIZED: "cancel remove", State.ACTIVE: "cancel",
+    State.WAITING_CHILDREN: "cancel",
 }  # fmt: skip
 
 
@@ -54,17 +57,35 @@ class Facet:
     share: float
 
 
-async def counted(asking: Looking, found: Queue, view: QueueView) -> tuple[dict[State, Counted], int]:
-    """How many jobs each tab lists, and how many of those that failed are there to act on."""
+@dataclass(frozen=True, slots=True)
+class Tabs:
+    """How many jobs each tab lists, by its key; and of those that failed, how many are kept and how many are dead
+    letters."""
+
+    counts: dict[str, Counted]
+    kept: int
+    buried: int
+
+    @property
+    def failed(self) -> int:
+        return self.kept + self.buried
+
+
+async def counted(asking: Looking, found: Queue, view: QueueView) -> Tabs:
     counts = {state: Counted(view.counts.of(state)) for state in LOOKS}
+    if view.counts.failed and view.cancelled_total:  # cancelled jobs that are kept stand among them
+        counts[State.FAILED] = await _matches(asking, found, State.FAILED, _FAILED)
+    kept, letters = counts[State.FAILED], Counted(0)
     if asking.around.letters:
         letters = await _letters_meant(asking, _buried(found, typed("")))
-        counts[State.FAILED] = Counted(view.counts.failed + letters.count, letters.more)
-    failed = counts[State.FAILED].count
+        counts[State.FAILED] = Counted(kept.count + letters.count, kept.more or letters.more)
     for state, ending in _ENDINGS.items():
         if not counts[state].count:
             counts[state] = Counted(await _runs(asking, found, ending))
-    return counts, failed
+    by_key = {LOOKS[state].key: count for state, count in counts.items()}
+    if view.cancelled_total:
+        by_key[ENDINGS[Ending.CANCELLED].key] = Counted(await _runs(asking, found, Ending.CANCELLED))
+    return Tabs(by_key, kept.count, letters.count)
 
 
 async def _runs(asking: Looking, found: Queue, ending: Ending) -> int:
@@ -75,22 +96,22 @@ async def _runs(asking: Looking, found: Queue, ending: Ending) -> int:
 
 
 async def listed(
-    asking: Looking, found: Queue, state: State, asked: Typed, view: QueueView, failed: int
+    asking: Looking, found: Queue, state: State, asked: Typed, view: QueueView, tabs: Tabs
 ) -> dict[str, Any]:
     """What the table shows. `kind` says of what its rows are."""
-    there = failed if state is State.FAILED else view.counts.of(state)
+    there = tabs.failed if state is State.FAILED else view.counts.of(state)
     after = asking.query.after
     if asked.id is not None:
         job = await found.job(asked.id) if len(asked.id) <= 256 else None
         rows = [] if job is None else [_row(job, asking.around.now)]
         return _table("jobs", rows, None, Counted(len(rows)))
     if state in _ENDINGS and not there:
-        page = await found.run_rows(_ENDINGS[state].value, after, asking.query.limit, where=asked.filter)
-        runs = [_run(asking, found, run) for run in page.items]
-        return _table("runs", runs, page.cursor, Counted(len(runs), more=page.cursor is not None))
-    buried = state is State.FAILED and failed > view.counts.failed
-    if buried and (not view.counts.failed or (after or "").startswith(_LETTERS)):
+        return await remembered(asking, found, _ENDINGS[state], asked)
+    buried = state is State.FAILED and tabs.buried > 0
+    if buried and (not tabs.kept or (after or "").startswith(_LETTERS)):
         return await _letters(asking, found, asked)
+    if state is State.FAILED and view.cancelled_total:
+        asked = replace(asked, filter=replace(asked.filter, ending=Ending.FAILED))
     jobs = await found.search(state, asked.filter, cursor=after, limit=asking.query.limit, patience=A_LOOK)
     match = await _matches(asking, found, state, asked)
     body = {"state": state.value, **asked.body(), "asked_at": match.asked_at}
@@ -98,6 +119,13 @@ async def listed(
     return _table("jobs", rows, jobs.cursor or (_LETTERS if buried else None), match) | {
         "filter": body, "about": _about(found.name, LOOKS[state].key, asked), "bulk": _BULK.get(state, ""),
     }  # fmt: skip
+
+
+async def remembered(asking: Looking, found: Queue, ending: Ending, asked: Typed) -> dict[str, Any]:
+    """The runs that ended so, as far as they are remembered."""
+    page = await found.run_rows(ending, asking.query.after, asking.query.limit, where=asked.filter)
+    runs = [_run(asking, found, run) for run in page.items]
+    return _table("runs", runs, page.cursor, Counted(len(runs), more=page.cursor is not None))
 
 
 def _table(
@@ -111,13 +139,16 @@ async def _matches(asking: Looking, found: Queue, state: State, asked: Typed) ->
         number = await found.count(state, asked.filter, patience=A_LOOK)
         return Counted(number.count, more=number.cursor is not None, asked_at=ms_of(number.asked_at))
 
-    seconds = 0.0 if asked.filter.everything else _A_WHILE
+    seconds = 0.0 if asked.filter.everything or asked == _FAILED else _A_WHILE
     return await asking.recall(("matches", found.name, state, asked.filter), seconds, ask)
 
 
 def _buried(found: Queue, asked: Typed) -> LetterFilter:
     chosen = asked.filter
-    return LetterFilter(queue=found.name, name=chosen.name, error=chosen.error, key=chosen.key, text=chosen.text)
+    return LetterFilter(
+        queue=found.name, name=chosen.name, error=chosen.error, key=chosen.key, text=chosen.text, group=chosen.group,
+        subject=chosen.subject,
+    )  # fmt: skip
 
 
 async def _letters_meant(asking: Looking, where: LetterFilter) -> Counted:
@@ -142,19 +173,20 @@ async def _letters(asking: Looking, found: Queue, asked: Typed) -> dict[str, Any
 
 
 def _about(queue: str, state: str, asked: Typed) -> str:
-    places = {"q": "text", "name": "name", "error": "error", "key": "data"}
-    return ", ".join([f"queue {queue}", f"state {state}", *(f"{places[k]} {v}" for k, v in asked.body().items())])
+    places = {"q": "text", "name": "name", "error": "error", "key": "data", "group": "group", "subject": "subject"}
+    sought = [f"{places[k]} {v}" for k, v in asked.body().items() if k in places]
+    return ", ".join([f"queue {queue}", f"state {state}", *sought])
 
 
-async def facets(asking: Looking, found: Queue, view: QueueView) -> list[Facet]:
+async def facets(asking: Looking, found: Queue, tabs: Tabs) -> list[Facet]:
     """Failures by their error: of those that are kept, or, where none is, of the dead letters."""
 
     async def ask() -> Failures:
-        if view.counts.failed:
+        if tabs.kept:
             return await found.failures(patience=A_LOOK)
         return await asking.app.dead_letters.groups(LetterFilter(queue=found.name), patience=A_LOOK)
 
-    failures = await asking.recall(("failures", found.name, bool(view.counts.failed)), _A_WHILE, ask)
+    failures = await asking.recall(("failures", found.name, bool(tabs.kept)), _A_WHILE, ask)
     most = sum(group.count for group in failures.groups)
     return [_facet(group, most) for group in failures.groups[:_FACETS]]
 
@@ -174,7 +206,7 @@ def _row(job: Job[Any], now: int) -> dict[str, Any]:
     if record.started_at is not None and record.state in (State.ACTIVE, State.COMPLETED, State.FAILED):
         ran = (record.finished_at or now) - record.started_at
     return {
-        "id": job.id, "name": job.name, "look": LOOKS[record.state], "text": _text(found, record.state),
+        "id": job.id, "name": job.name, "look": look_of(record), "text": _text(found, record.state),
         "group": record.group, "made": record.attempts_made, "of": record.max_attempts, "ran": ran,
         "at": record.finished_at or record.started_at or record.added_at, "due": record.due,
     }  # fmt: skip

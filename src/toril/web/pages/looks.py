@@ -1,11 +1,13 @@
-"""How the states of jobs look: their word, icon and colour."""
+"""How the states of jobs, and the ways in which they end, look: their word, icon and colour."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from toril.model import Ending, JobRecord
 from toril.states import State
 
-__all__ = ["LOOKS", "StateLook"]
+__all__ = ["ENDINGS", "EVERY", "LOOKS", "StateLook", "look_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +29,14 @@ LOOKS: Final = {
     State.COMPLETED: StateLook("completed", "Completed", "done", "done"),
     State.FAILED: StateLook("failed", "Failed", "failed", "failed"),
 }
+ENDINGS: Final = {
+    Ending.COMPLETED: LOOKS[State.COMPLETED],
+    Ending.FAILED: LOOKS[State.FAILED],
+    Ending.CANCELLED: StateLook("cancelled", "Cancelled", "cancelled", "cancelled"),
+}
+EVERY: Final[Mapping[str, StateLook]] = {str(name): look for name, look in (*LOOKS.items(), *ENDINGS.items())}
+
+
+def look_of(record: JobRecord) -> StateLook:
+    """How a job looks: one that was cancelled stands among the failed ones, and does not look like one."""
+    return LOOKS[record.state] if record.ending is None else ENDINGS[record.ending]

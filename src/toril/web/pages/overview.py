@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from toril.metrics import QueueOverview
+from toril.model import Audited
 from toril.policy.attention import Grave, QueueFacts, grave, trend
 from toril.records import WorkerInfo
 from toril.web.access import Role
 from toril.web.api.common import Search
 from toril.web.around import Around
+from toril.web.audit_words import told
 from toril.web.pages.page import Looking, Page, View
 from toril.web.pages.sparks import Spark, spark
 from toril.web.pages.troubles import troubles
-from toril.web.words import number, plural
+from toril.web.words import Words, number, plural
 
 __all__ = ["OVERVIEW"]
 
@@ -60,7 +62,7 @@ async def overview(asking: Looking) -> dict[str, Any]:
         "verdict": f"{plural(count, 'thing')} need{'s' if count == 1 else ''} attention" if count else "All clear",
         "counted": {kind: sum(row.kind == kind for row in rows) for kind in ("problem", "idle")},
         "troubles": troubles(around.needs), "totals": _totals(around), "fleet": _fleet(around.overview.workers, rows),
-        "changes": around.notes[:_CHANGES] if asking.who.role >= Role.ADMIN else None,
+        "changes": _changes(around) if asking.who.role >= Role.ADMIN else None,
     }  # fmt: skip
 
 
@@ -99,8 +101,12 @@ def _totals(around: Around) -> dict[str, Any]:
         "slots": sum(worker.slots for worker in around.overview.workers),
         "rate": sum(each.rate for each in queues), "completed": spark(completed), "failed": sum(failed),
         "share": 100 * sum(failed) / ended if ended else 0.0, "failing": spark(failed),
-        "wait": max(waits, default=None),
+        "cancelled": sum(each.cancelled for each in queues), "wait": max(waits, default=None),
     }  # fmt: skip
+
+
+def _changes(around: Around) -> list[tuple[Audited, Words]]:
+    return [(entry, told(entry)) for entry in around.notes[:_CHANGES]]
 
 
 def _fleet(workers: Sequence[WorkerInfo], rows: Sequence[Row]) -> str:

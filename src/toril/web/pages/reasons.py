@@ -68,6 +68,10 @@ def _hold(found: Explanation, view: QueueView) -> Hold | None:
             hold = Hold("paused", "paused", f"Queue {view.name} is paused", "See queue", queue)
         case "no_worker":
             hold = Hold("crit", "crit", "No worker serves this queue", "See workers", ("workers",))
+        case "no_handler":
+            hold = Hold(
+                "crit", "crit", f"No living worker has a handler for {facts['name']}", "See workers", ("workers",)
+            )
         case "concurrency":
             text = f"The queue runs {facts['concurrency']} at once"
             hold = Hold("warn", "lock", text, "See running", queue, {"state": "active"}, facts["running"])
@@ -97,9 +101,10 @@ def _fine(found: Explanation, record: JobRecord, view: QueueView, workers: Seque
     if not view.settings.paused:
         fine.append("Queue is not paused")
     if workers:
-        free = sum(worker.slots - worker.running for worker in workers)
+        slots = [worker.slots_for(view.name) for worker in workers]
+        free = sum(max(0, all_ - used) for all_, used in slots)
         listen = plural(len(workers), "worker listens", "workers listen")
-        fine.append(f"{listen}, {plural(max(0, free), 'slot')} free")
+        fine.append(f"{listen}, {number(free)} of {plural(sum(all_ for all_, _ in slots), 'slot')} free")
     if record.due is None or record.due <= now:
         fine.append("It is due")
     if view.settings.concurrency is not None and view.counts.active < view.settings.concurrency:

@@ -36,7 +36,7 @@ _CLOCKS: Final = (
     "When clocks change, a time that does not exist runs when they have moved on, one that comes twice runs once."
 )
 
-Times = list[tuple[int, int, bool]]
+Times = list[tuple[int, int, Ending]]
 
 
 class SchedulesView(View):
@@ -66,7 +66,7 @@ def _fits(found: ScheduleView, view: SchedulesView) -> bool:
 
 
 async def _runs(app: App, queues: set[str]) -> dict[tuple[str, str], Times]:
-    """When the runs of each schedule began, how long they took, and whether they went well: as far as remembered."""
+    """When the runs of each schedule began, how long they took, and how they ended: as far as remembered."""
     found: dict[tuple[str, str], Times] = defaultdict(list)
     for queue in queues:
         for ending in Ending:
@@ -74,7 +74,7 @@ async def _runs(app: App, queues: set[str]) -> dict[tuple[str, str], Times]:
                 of = run_of(run.id)
                 if of is not None:
                     took = run.finished_at - (run.started_at or run.finished_at)
-                    found[queue, of[0]].append((of[1], took, ending is Ending.COMPLETED))
+                    found[queue, of[0]].append((of[1], took, ending))
     return found
 
 

@@ -1,8 +1,11 @@
 """Small drawings as SVG attributes: slots in use, the last runs of a schedule, bars on an axis of time. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from toril.model import Ending
 
 __all__ = ["Bar", "Bars", "Runs", "Slots", "bars", "last_runs", "slots"]
 
@@ -36,26 +39,29 @@ def slots(busy: int, total: int) -> Slots:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The last runs as bars, the newest at the right: `good` and `bad` are paths."""
+    """The last runs as bars, the newest at the right: `good`, `bad` and `cancelled` are paths."""
 
     good: str
     bad: str
+    cancelled: str
     said: str
 
 
-def last_runs(runs: Sequence[tuple[int, int, bool]]) -> Runs | None:
-    """Of runs as (when, ms, went well), in any order; None if there are none. A bar is as high as its run was long."""
+def last_runs(runs: Sequence[tuple[int, int, Ending]]) -> Runs | None:
+    """Of runs as (when, ms, ending), in any order; None if there are none. A bar is as high as its run was long."""
     if not runs:
         return None
     shown = sorted(runs)[-_RUNS:]
     longest = max(ms for _, ms, _ in shown) or 1
-    good, bad = "", ""
-    for place, (_, ms, well) in enumerate(shown, _RUNS - len(shown)):
-        bar = f"M{2 + 6 * place} 16v-{_LOWEST + round((_TALLEST - _LOWEST) * ms / longest)}"
-        good, bad = (good + bar, bad) if well else (good, bad + bar)
-    failed = sum(not well for _, _, well in shown)
+    bars_of = dict.fromkeys(Ending, "")
+    for place, (_, ms, ending) in enumerate(shown, _RUNS - len(shown)):
+        bars_of[ending] += f"M{2 + 6 * place} 16v-{_LOWEST + round((_TALLEST - _LOWEST) * ms / longest)}"
+    counts = Counter(ending for _, _, ending in shown)
     many = "The last run" if len(shown) == 1 else f"Last {len(shown)} runs"
-    return Runs(good, bad, f"{many}, {failed or 'none'} failed")
+    said = f"{many}, {counts[Ending.FAILED] or 'none'} failed"
+    if counts[Ending.CANCELLED]:
+        said += f", {counts[Ending.CANCELLED]} cancelled"
+    return Runs(bars_of[Ending.COMPLETED], bars_of[Ending.FAILED], bars_of[Ending.CANCELLED], said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from toril.policy.attention import (
     Burying,
@@ -17,23 +17,9 @@ from toril.policy.attention import (
     StoreUnwell,
     grave,
 )
-from toril.web.words import number, percent, plural, span
+from toril.web.words import Name, Words, number, percent, plural, span
 
-__all__ = ["Name", "Trouble", "of_queue", "troubles"]
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A name that users have given, or a text from elsewhere: it stands out, as a link or as code. With `until` it is
-    a moment (ms), which the page counts down to."""
-
-    text: str
-    to: Sequence[str] = ()
-    query: Mapping[str, str] = field(default_factory=dict)
-    until: int | None = None
-
-
-Words: TypeAlias = tuple[str | Name, ...]
+__all__ = ["Trouble", "of_queue", "troubles"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +99,12 @@ def _warned(need: Need, cls: str, icon: str) -> Trouble:
         case Stalling(queue, _, stalls):
             return Trouble(
                 cls=cls, icon=icon, since=None,
-                statement=(_queue(queue), f" lost {plural(stalls, 'job')} with their workers in an hour"),
-                cause=("Their workers were killed, or stood still for longer than a lease.",), button="See workers",
+                statement=(f"{plural(stalls, 'job')} of ", _queue(queue), " stalled within an hour"),
+                cause=(
+                    "Workers were killed, or stood still for longer than a lease. The jobs are run again, alone; one "
+                    "that stalls once more is a dead letter.",
+                ),
+                button="See workers",
                 to=("workers",),
             )  # fmt: skip
         case Paused(queue, since, waiting, by):

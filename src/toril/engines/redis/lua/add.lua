@@ -41,7 +41,7 @@ end
 
 local number = call('INCRBY', P .. K.id, count) - count
 if number == 0 then  -- numbers begin anew: what is still kept here was of jobs of a queue that another library obliterated
-  call('DEL', P .. K.results, P .. K.results_till, P .. K.ages, P .. K.runs_completed, P .. K.runs_failed)
+  call('DEL', P .. K.results, P .. K.results_till, P .. K.ages, P .. K.runs_completed, P .. K.runs_failed, P .. K.runs_cancelled)
 end
 local longest = know_queue(ARGV[4])
 local answer = number + 1

@@ -16,8 +16,8 @@ for i = 4, #ARGV do
     call('LREM', P .. K.wait, -1, letter)
     local f = call('HMGET', P .. letter, F.parent, F.letter_queue, F.letter_job)
     if f[1] and f[2] and f[3] then tell_parent(PREFIX .. f[2] .. ':' .. f[3], f[1], 'removed') end
-    call('DEL', P .. letter, P .. letter .. K.logs, P .. letter .. K.processed, P .. letter .. K.child_failures,
-      P .. letter .. K.dependencies, P .. letter .. K.unsuccessful)
+    call('DEL', P .. letter)
+    drop_belongings(P .. letter)
     done[#done + 1] = letter
   else
     refused[#refused + 1] = {letter, false}

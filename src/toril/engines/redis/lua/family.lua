@@ -1,8 +1,8 @@
 -- How many children a job has, and the first few that have not ended.
 -- KEYS    the queue's base, the fleet's base
--- ARGV    now; the job, how many to name
+-- ARGV    now; the key of the job or of its dead letter, how many to name
 -- Returns open, completed, ignored, failed, keys of open ones
 -- Events  none
 -- include begin
 -- include kin
-return family_of(P .. ARGV[2], tonumber(ARGV[3]))
+return family_of(ARGV[2], tonumber(ARGV[3]))

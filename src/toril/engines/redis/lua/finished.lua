@@ -30,7 +30,7 @@ for i = 2, #ARGV do
   if not found[i - 1] and not missing[id] then missing[id], left = {}, left + 1 end
 end
 
--- The newest record of either ending. With few ids, a look at the packed text spares unpacking it.
+-- The newest record of any ending. With few ids, a look at the packed text spares unpacking it.
 local function may_be(packed)
   if left > 4 then return true end
   for id in pairs(missing) do
@@ -38,7 +38,7 @@ local function may_be(packed)
   end
 end
 
-for _, key in ipairs(left > 0 and {K.runs_completed, K.runs_failed} or {}) do
+for _, key in ipairs(left > 0 and {K.runs_completed, K.runs_failed, K.runs_cancelled} or {}) do
   local seen = {}
   for _, packed in ipairs(call('LRANGE', P .. key, 0, N.runs - 1)) do
     local run = may_be(packed) and cmsgpack.unpack(packed)
@@ -61,7 +61,7 @@ local function told()
     for i = 1, #entry[2], 2 do e[entry[2][i]] = entry[2][i + 1] end
     if unknown[e.jobId] and last[e.jobId] == nil and e.event ~= 'retries-exhausted' then
       local text = e.event == 'completed' and e.returnvalue or e.event == 'failed' and e.failedReason
-      last[e.jobId] = text and {e.event, text, 1} or false
+      last[e.jobId] = text and {e.cause == 'cancelled' and e.cause or e.event, text, 1} or false
     end
   end
   return last

@@ -14,7 +14,7 @@
 local before = on_its_way()
 if before then return before end
 local mistake = wrong('hash', K.toril, K.metrics_completed, K.metrics_failed, K.results, K.figures, K.figures_past, K.figures_all)
-  or wrong('list', K.runs_completed, K.runs_failed) or wrong('zset', K.results_till)
+  or wrong('list', K.runs_completed, K.runs_failed, K.runs_cancelled) or wrong('zset', K.results_till)
 if mistake then return mistake end
 
 local minute = tonumber(call('HGET', P .. K.figures, F.minute) or nil)
@@ -52,10 +52,10 @@ for _, id in ipairs(call('ZRANGE', P .. K.results_till, 0, -1)) do
   if text then results[#results + 1] = {id, call('ZSCORE', P .. K.results_till, id), unpack(cmsgpack.unpack(text))} end
 end
 local parcel = {'ledger', ARGV[2], minutes_of(K.metrics_completed, N.minutes), minutes_of(K.metrics_failed, N.minutes),
-  runs_of(K.runs_completed), runs_of(K.runs_failed), call('HGETALL', P .. K.figures_past), call('HGETALL', P .. K.figures_all),
+  {runs_of(K.runs_completed), runs_of(K.runs_failed), runs_of(K.runs_cancelled)}, call('HGETALL', P .. K.figures_past), call('HGETALL', P .. K.figures_all),
   results, ownerless()}
-local some = parcel[3][1] or parcel[4][1] or #parcel[7] + #parcel[8] + #results + #parcel[10] > 0
-for _, name in ipairs({K.metrics_completed, K.metrics_failed, K.runs_completed, K.runs_failed, K.figures_past, K.figures_all,
+local some = parcel[3][1] or parcel[4][1] or #parcel[6] + #parcel[7] + #results + #parcel[9] > 0
+for _, name in ipairs({K.metrics_completed, K.metrics_failed, K.runs_completed, K.runs_failed, K.runs_cancelled, K.figures_past, K.figures_all,
   K.results, K.results_till}) do
   call('DEL', P .. name, P .. name .. K.metrics_data)
 end

@@ -7,17 +7,14 @@
 -- include guard
 -- include jobs
 -- include collecting
+-- include fleet
 -- include healing
 local mistake = wrong('hash', K.results, K.toril) or wrong('zset', K.results_till, K.ages, K.completed, K.failed)
 if mistake then return mistake end
 
 local limit = tonumber(ARGV[2])
 local dead = call('ZRANGEBYSCORE', W .. G.workers_till, '-inf', now - N.ordered, 'LIMIT', 0, limit)
-if #dead > 0 then
-  call('ZREM', W .. G.workers_till, unpack(dead))
-  call('HDEL', W .. G.workers, unpack(dead))
-  call('HDEL', W .. G.orders, unpack(dead))
-end
+for i = 1, #dead do forget_worker(dead[i]) end
 local results = call('ZRANGEBYSCORE', P .. K.results_till, '-inf', now, 'LIMIT', 0, limit)
 for i = 1, #results do
   call('ZREM', P .. K.results_till, results[i])

@@ -5,7 +5,7 @@
 -- Events  none
 -- include begin
 -- include runs
-local key = P .. (ARGV[2] == 'completed' and K.runs_completed or K.runs_failed)
+local key = P .. ({completed = K.runs_completed, failed = K.runs_failed, cancelled = K.runs_cancelled})[ARGV[2]]
 local newest = call('LINDEX', key, 0)
 if not newest then return {} end
 local first = 0

@@ -1,6 +1,6 @@
 -- Pause or remove schedules, with their runs that have not started.
 -- KEYS    the queue's base, the fleet's base
--- ARGV    now; `pause`, `remove` or `sync`; the schedules, for `sync` those that stay of the ones declared in code
+-- ARGV    now; `pause`, `remove` or `sync`; the schedules, for `sync` an owner and those of its schedules that stay
 -- Returns the schedules that were paused or removed
 -- Events  removed
 -- include begin
@@ -11,10 +11,11 @@ if mistake then return mistake end
 local verb, chosen = ARGV[2], {unpack(ARGV, 3)}
 if verb == 'sync' then
   local stays, all = {}, call('HGETALL', own_key)
-  for i = 1, #chosen do stays[chosen[i]] = true end
+  local owner = chosen[1]
+  for i = 2, #chosen do stays[chosen[i]] = true end
   chosen = {}
   for i = 1, #all, 2 do
-    if not all[i]:find(':', 1, true) and not stays[all[i]] and options_of(all[i + 1]).origin == 'code' then
+    if not all[i]:find(':', 1, true) and not stays[all[i]] and options_of(all[i + 1]).owner == owner then
       chosen[#chosen + 1] = all[i]
     end
   end

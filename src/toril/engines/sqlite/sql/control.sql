@@ -15,7 +15,7 @@ ON CONFLICT DO UPDATE SET count = count + 1, time = excluded.time
 
 -- name: renew
 UPDATE jobs SET attempts_made = 0, stalls = 0, started_at = NULL, finished_at = NULL, worker = NULL, result = NULL,
-    failure = NULL, stall_cause = NULL, progress = NULL, delay = 0, expires_at = NULL
+    failure = NULL, errors = NULL, stall_cause = NULL, progress = NULL, delay = 0, expires_at = NULL
 WHERE key = ?
 
 -- name: set_data

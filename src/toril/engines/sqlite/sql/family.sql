@@ -13,23 +13,30 @@ SELECT i.id, i.key FROM json_each(?) v CROSS JOIN ids i ON i.queue = ? AND i.id 
 -- name: open
 INSERT OR IGNORE INTO children (parent, queue, id) VALUES (?, ?, ?)
 
+-- name: add_child
+INSERT OR REPLACE INTO children (parent, standing, queue, id, text, number, name) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: last_number
+SELECT coalesce(max(number), 0) FROM children WHERE parent = ?
+
+-- name: names
+SELECT queue, id, name FROM children WHERE parent = ? AND name IS NOT NULL ORDER BY number
+
 -- name: close
 DELETE FROM children WHERE parent = ? AND standing = 0 AND queue = ? AND id = ?
 
 -- name: reopen
-DELETE FROM children WHERE parent = ? AND standing IN (1, 2, 3) AND queue = ? AND id = ?
+UPDATE OR REPLACE children SET standing = 0, text = NULL
+WHERE parent = ? AND standing IN (1, 2, 3) AND queue = ? AND id = ?
 
--- name: record
-INSERT OR REPLACE INTO children (parent, standing, queue, id, text) VALUES (?, ?, ?, ?, ?)
+-- name: end
+UPDATE OR REPLACE children SET standing = ?, text = ? WHERE parent = ? AND standing = 0 AND queue = ? AND id = ?
 
 -- name: is_known
 SELECT standing FROM children WHERE parent = ? AND standing IN (0, 1, 2, 3) AND queue = ? AND id = ?
 
 -- name: has_open
 SELECT 1 FROM children WHERE parent = ? AND standing = 0 LIMIT 1
-
--- name: excuse
-UPDATE OR REPLACE children SET standing = 2, text = ? WHERE parent = ? AND standing = 3
 
 -- name: kin
 SELECT kin FROM letters WHERE id = ?

@@ -2,24 +2,25 @@
 
 -- name: newest
 SELECT id, queue, job, name, data, cause, failure, failed_at, attempts, attempts_made, stalls, stall_cause, worker,
-    added_at, started_at, priority, options, metadata, checkpoint, grp
+    added_at, started_at, priority, options, metadata, checkpoint, progress, grp
 FROM letters WHERE (failed_at, id) < (?, ?) ORDER BY failed_at DESC, id DESC LIMIT ?
 
 -- name: oldest
 SELECT id, queue, job, name, data, cause, failure, failed_at, attempts, attempts_made, stalls, stall_cause, worker,
-    added_at, started_at, priority, options, metadata, checkpoint, grp
+    added_at, started_at, priority, options, metadata, checkpoint, progress, grp
 FROM letters WHERE (failed_at, id) > (?, ?) ORDER BY failed_at, id LIMIT ?
 
 -- name: of_ids
 SELECT l.id, l.queue, l.job, l.name, l.data, l.cause, l.failure, l.failed_at, l.attempts, l.attempts_made, l.stalls,
-    l.stall_cause, l.worker, l.added_at, l.started_at, l.priority, l.options, l.metadata, l.checkpoint, l.grp
+    l.stall_cause, l.worker, l.added_at, l.started_at, l.priority, l.options, l.metadata, l.checkpoint,
+    l.progress, l.grp
 FROM json_each(?) v CROSS JOIN letters l ON l.id = v.value
 
 -- name: count
 SELECT count(*) FROM letters
 
 -- name: family
-SELECT queue, job, options, kin FROM letters WHERE id = ?
+SELECT queue, job, options, kin, log FROM letters WHERE id = ?
 
 -- name: delete
 DELETE FROM letters WHERE id = ?
@@ -47,8 +48,14 @@ SELECT value FROM facts WHERE name = 'letters'
 -- name: set_keeping
 INSERT INTO facts (name, value) VALUES ('letters', ?) ON CONFLICT DO UPDATE SET value = excluded.value
 
+-- name: errors
+SELECT errors, failure, attempts_made, failed_at FROM letters WHERE id = ?
+
 -- name: forget_kin
 DELETE FROM children WHERE parent = ?
+
+-- name: forget_log
+DELETE FROM logs WHERE key = ?
 
 -- name: not_succeeded
 SELECT queue, id FROM children WHERE parent = ? AND standing IN (0, 3)
@@ -59,11 +66,23 @@ UPDATE jobs SET options = json_set(coalesce(options, '{}'), '$.parked', ?) WHERE
 -- name: move_kin
 UPDATE children SET parent = ? WHERE parent = ?
 
+-- name: move_log
+UPDATE logs SET key = ? WHERE key = ?
+
+-- name: count_log
+UPDATE jobs SET logs = (SELECT max(number) FROM logs WHERE logs.key = jobs.key) WHERE key = ?
+
 -- name: kin_of_overdue
 DELETE FROM children WHERE parent IN (SELECT kin FROM letters WHERE failed_at < ? ORDER BY failed_at LIMIT ?)
 
 -- name: kin_of_surplus
 DELETE FROM children WHERE parent IN (SELECT kin FROM letters ORDER BY failed_at, id LIMIT ?)
+
+-- name: log_of_overdue
+DELETE FROM logs WHERE key IN (SELECT log FROM letters WHERE failed_at < ? ORDER BY failed_at LIMIT ?)
+
+-- name: log_of_surplus
+DELETE FROM logs WHERE key IN (SELECT log FROM letters ORDER BY failed_at, id LIMIT ?)
 
 -- name: overdue
 DELETE FROM letters WHERE id IN (SELECT id FROM letters WHERE failed_at < ? ORDER BY failed_at LIMIT ?)

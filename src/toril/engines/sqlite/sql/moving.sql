@@ -43,11 +43,11 @@ SELECT key FROM line WHERE queue = ? AND place = ? ORDER BY rank, key
 -- name: job
 SELECT j.key, j.id, j.name, j.data, j.place, j.rank, j.attempts, j.attempts_made, j.stalls, j.starts, j.fence,
     j.priority, j.delay, j.expires_at, j.options, j.metadata, j.checkpoint, j.progress, j.result, j.failure,
-    j.stall_cause, j.worker, j.added_at, j.started_at, j.finished_at, j.grp, j.logs, a.key IS NOT NULL
+    j.stall_cause, j.worker, j.added_at, j.started_at, j.finished_at, j.grp, j.errors, j.logs, a.key IS NOT NULL
 FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = ?
 
 -- name: children
-SELECT standing, queue, id, text FROM children WHERE parent = ?
+SELECT standing, queue, id, text, number, name FROM children WHERE parent = ?
 
 -- name: is_open
 SELECT 1 FROM children WHERE parent = ? AND standing = 0 AND queue = ? AND id = ?
@@ -62,11 +62,11 @@ SELECT id, till, next FROM dedups WHERE key = ?
 SELECT run, last FROM schedules WHERE queue = ?
 
 -- name: schedules
-SELECT id, slot, count, paused, over, origin, timing, template, 0, run, last FROM schedules WHERE queue = ? ORDER BY id
+SELECT id, slot, count, paused, over, owner, timing, template, 0, run, last FROM schedules WHERE queue = ? ORDER BY id
 
 -- name: letter
 SELECT id, queue, job, name, data, cause, failure, failed_at, attempts, attempts_made, stalls, stall_cause, worker,
-    added_at, started_at, priority, options, metadata, checkpoint, grp, kin
+    added_at, started_at, priority, options, metadata, checkpoint, progress, grp, errors, log, kin
 FROM letters WHERE id = ?
 
 -- name: letters
@@ -85,7 +85,8 @@ SELECT name, time, count FROM group_starts WHERE queue = ?
 SELECT minute, completed, failed FROM minutes WHERE queue = ? ORDER BY minute
 
 -- name: run_records
-SELECT key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole, subject
+SELECT key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole, subject,
+    parent
 FROM runs WHERE key > ? AND key < ? ORDER BY key
 
 -- name: slices
@@ -104,8 +105,8 @@ DELETE FROM dedups WHERE queue = ? AND till IS NOT NULL AND key NOT IN (SELECT k
 -- name: insert_job
 INSERT INTO jobs (key, id, name, data, place, rank, attempts, attempts_made, stalls, starts, fence, priority, delay,
     expires_at, options, metadata, checkpoint, progress, result, failure, stall_cause, worker, added_at, started_at,
-    finished_at, grp, ord, logs)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    finished_at, grp, ord, logs, errors)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_id
 INSERT INTO ids (queue, id, key) VALUES (?, ?, ?)
@@ -120,14 +121,14 @@ SELECT key FROM ids WHERE queue = ? AND id = ?
 INSERT INTO logs (key, number, line) VALUES (?, ?, ?)
 
 -- name: insert_child
-INSERT OR REPLACE INTO children (parent, standing, queue, id, text) VALUES (?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO children (parent, standing, queue, id, text, number, name) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: hold_key
 INSERT INTO dedups (queue, id, owner, key, till, next) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET owner = excluded.owner, key = excluded.key, till = excluded.till, next = excluded.next
 
 -- name: put_schedule
-INSERT OR REPLACE INTO schedules (queue, id, slot, run, count, last, paused, over, origin, timing, template)
+INSERT OR REPLACE INTO schedules (queue, id, slot, run, count, last, paused, over, owner, timing, template)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: timing
@@ -135,8 +136,8 @@ SELECT timing FROM schedules WHERE queue = ? AND id = ?
 
 -- name: insert_letter
 INSERT OR IGNORE INTO letters (id, queue, job, name, data, cause, failure, failed_at, attempts, attempts_made, stalls,
-    stall_cause, worker, added_at, started_at, priority, options, metadata, checkpoint, grp, kin)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    stall_cause, worker, added_at, started_at, priority, options, metadata, checkpoint, progress, grp, errors, log, kin)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: set_group
 INSERT INTO groups (queue, name, limits, paused) VALUES (?, ?, ?, ?)

@@ -2,7 +2,7 @@
 
 -- name: find
 SELECT key, name, last_number, moves, fronts, arrivals, claims, waiting, suspects, prioritized, active, delayed,
-    waiting_children, completed, failed, completed_total, failed_total, events, paused, concurrency, max_waiting,
+    waiting_children, completed, failed, completed_total, failed_total, cancelled_total, events, paused, concurrency, max_waiting,
     rate, window_till, window_starts, held_till, flows, parked, grouped, orders, turns, groups_set, groups_declared,
     figures
 FROM queues WHERE name = ?
@@ -13,7 +13,7 @@ INSERT INTO queues (name) VALUES (?)
 -- name: save
 UPDATE queues SET last_number = ?, moves = ?, fronts = ?, arrivals = ?, claims = ?, waiting = ?, suspects = ?,
     prioritized = ?, active = ?, delayed = ?, waiting_children = ?, completed = ?, failed = ?, completed_total = ?, failed_total = ?,
-    events = ?, paused = ?, concurrency = ?, max_waiting = ?, rate = ?, window_till = ?, window_starts = ?,
+    cancelled_total = ?, events = ?, paused = ?, concurrency = ?, max_waiting = ?, rate = ?, window_till = ?, window_starts = ?,
     held_till = ?, flows = ?, parked = ?, grouped = ?, orders = ?, turns = ?, groups_set = ?, groups_declared = ?,
     figures = ?
 WHERE key = ?

@@ -24,6 +24,9 @@ WHERE queue = ? AND place = ? AND (rank, key) < (?, ?) AND moved <= ? ORDER BY r
 -- name: logs
 SELECT number, line FROM logs WHERE key = ? AND number > ? ORDER BY number LIMIT ?
 
+-- name: errors
+SELECT errors, failure, attempts_made, finished_at FROM jobs WHERE key = ?
+
 -- name: events
 SELECT key, time, kind, size, jobs, details FROM events WHERE key > ? AND key <= ? ORDER BY key LIMIT ?
 
@@ -33,8 +36,13 @@ SELECT key, size FROM events WHERE key > ? AND key <= ? ORDER BY key LIMIT 1
 -- name: workers
 SELECT id, seen_at, orders, beat FROM workers WHERE till > ? ORDER BY id
 
+-- name: declared
+SELECT d.text, count(*), max(d.at) FROM declared d JOIN workers w ON w.id = d.worker
+WHERE d.queue = ? AND w.till > ? GROUP BY d.text
+
 -- name: runs
-SELECT key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole, subject
+SELECT key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole, subject,
+    parent
 FROM runs WHERE key > ? AND key < ? ORDER BY key DESC LIMIT ?
 
 -- name: runs_of

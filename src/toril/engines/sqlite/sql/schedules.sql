@@ -1,17 +1,17 @@
 -- schedules: recurring jobs. A run is a job whose key the schedule knows; from place 5 on a job has ended.
 
 -- name: find
-SELECT s.id, s.slot, s.count, s.paused, s.over, s.origin, s.timing, s.template,
+SELECT s.id, s.slot, s.count, s.paused, s.over, s.owner, s.timing, s.template,
     EXISTS (SELECT 1 FROM jobs j WHERE j.key = s.last AND j.place < 5)
 FROM schedules s WHERE s.queue = ? AND s.id = ?
 
 -- name: page
-SELECT s.id, s.slot, s.count, s.paused, s.over, s.origin, s.timing, s.template,
+SELECT s.id, s.slot, s.count, s.paused, s.over, s.owner, s.timing, s.template,
     EXISTS (SELECT 1 FROM jobs j WHERE j.key = s.last AND j.place < 5)
 FROM schedules s WHERE s.queue = ? AND s.id > ? ORDER BY s.id LIMIT ?
 
 -- name: overdue
-SELECT s.id, s.slot, s.count, s.paused, s.over, s.origin, s.timing, s.template, 0
+SELECT s.id, s.slot, s.count, s.paused, s.over, s.owner, s.timing, s.template, 0
 FROM schedules s LEFT JOIN jobs j ON j.key = s.run
 WHERE s.queue = ? AND s.slot <= ? AND NOT s.paused AND NOT s.over AND (j.key IS NULL OR j.place > 4)
 ORDER BY s.slot LIMIT ?
@@ -24,8 +24,8 @@ FROM jobs j LEFT JOIN active a ON a.key = j.key WHERE j.key = (SELECT run FROM s
 SELECT key FROM ids WHERE queue = ? AND id = ?
 
 -- name: put
-INSERT INTO schedules (queue, id, slot, run, count, origin, timing, template) VALUES (?, ?, ?, ?, 1, ?, ?, ?)
-ON CONFLICT DO UPDATE SET slot = excluded.slot, run = excluded.run, over = 0, origin = excluded.origin,
+INSERT INTO schedules (queue, id, slot, run, count, owner, timing, template) VALUES (?, ?, ?, ?, 1, ?, ?, ?)
+ON CONFLICT DO UPDATE SET slot = excluded.slot, run = excluded.run, over = 0, owner = excluded.owner,
     timing = excluded.timing, template = excluded.template
 
 -- name: advance
@@ -50,4 +50,4 @@ UPDATE schedules SET paused = 0, over = 1 WHERE queue = ? AND id = ?
 DELETE FROM schedules WHERE queue = ? AND id = ?
 
 -- name: declared
-SELECT id FROM schedules WHERE queue = ? AND origin = 'code'
+SELECT id FROM schedules WHERE queue = ? AND owner = ?

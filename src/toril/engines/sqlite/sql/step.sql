@@ -1,13 +1,32 @@
 -- What several operations write: entries into `line`, removals, events, run records, figures. Statements for many
 -- rows have one group of VALUES, which is repeated for as many rows as there are.
 
+-- name: unbury_logs
+DELETE FROM logs WHERE key IN (SELECT log FROM letters WHERE id IN (VALUES (?)))
+
+-- name: unbury_kin
+DELETE FROM children WHERE parent IN (SELECT kin FROM letters WHERE id IN (VALUES (?)))
+
 -- name: bury
 INSERT OR REPLACE INTO letters (id, queue, job, cause, failure, failed_at, attempts_made, stalls, started_at, worker,
-    name, attempts, priority, added_at, options, metadata, checkpoint, stall_cause, data, grp, kin)
+    name, attempts, priority, added_at, options, metadata, checkpoint, progress, errors, stall_cause, data, grp, log, kin)
 SELECT v.column2, v.column3, v.column4, v.column5, v.column6, v.column7, v.column8, v.column9, v.column10, v.column11,
-    j.name, j.attempts, j.priority, j.added_at, j.options, j.metadata, j.checkpoint, j.stall_cause, j.data, j.grp,
-    iif(json_extract(j.options, '$.parked') IS NULL, NULL, j.key)
+    j.name, j.attempts, j.priority, j.added_at, j.options, j.metadata, j.checkpoint, j.progress, j.errors, j.stall_cause,
+    j.data, j.grp, iif(j.logs, -j.key, NULL), iif(json_extract(j.options, '$.parked') IS NULL, NULL, -j.key)
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) v JOIN jobs j ON j.key = v.column1
+
+-- name: bury_logs
+UPDATE OR REPLACE logs SET key = -key WHERE key IN (VALUES (?))
+
+-- name: bury_kin
+UPDATE OR REPLACE children SET parent = -parent WHERE parent IN (VALUES (?))
+
+-- name: error
+UPDATE jobs SET errors = CASE
+    WHEN errors IS NULL THEN v.column2
+    WHEN length(errors) - length(replace(errors, char(10), '')) < v.column3 THEN errors || char(10) || v.column2
+    ELSE substr(errors, instr(errors, char(10)) + 1) || char(10) || v.column2 END
+FROM (VALUES (?, ?, ?)) v WHERE key = v.column1
 
 -- name: enter
 INSERT INTO line (queue, place, rank, key, moved) VALUES (?, ?, ?, ?, ?)
@@ -44,8 +63,8 @@ DELETE FROM events WHERE key > ? AND key <= ?
 
 -- name: run
 INSERT INTO runs (key, id, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole,
-    subject)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    subject, parent)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: trim_runs
 DELETE FROM runs WHERE key > ? AND key <= ?

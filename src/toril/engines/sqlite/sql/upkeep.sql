@@ -31,6 +31,15 @@ INSERT INTO workers (id, till, seen_at, beat) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET till = excluded.till, seen_at = excluded.seen_at, beat = excluded.beat,
     orders = iif(beat ->> 'started_at' = excluded.beat ->> 'started_at', orders, '')
 
+-- name: undeclare
+DELETE FROM declared WHERE worker = ?
+
+-- name: declare
+INSERT INTO declared (queue, worker, at, text) VALUES (?, ?, ?, ?)
+
+-- name: stopped
+DELETE FROM workers WHERE id = ? AND beat ->> 'started_at' = ?
+
 -- name: orders
 SELECT orders FROM workers WHERE id = ?
 

@@ -8,7 +8,7 @@ SELECT key,
     length(CAST(data AS BLOB)) + length(CAST(name AS BLOB)) + 60
     + ifnull(length(CAST(options AS BLOB)), 0) + ifnull(length(worker), 0) + ifnull(length(CAST(metadata AS BLOB)), 0)
     + ifnull(length(CAST(checkpoint AS BLOB)), 0) + ifnull(length(CAST(progress AS BLOB)), 0)
-    + ifnull(length(CAST(failure AS BLOB)), 0) + ifnull(length(CAST(result AS BLOB)), 0)
+    + ifnull(length(CAST(failure AS BLOB)), 0) + ifnull(length(CAST(errors AS BLOB)), 0) + ifnull(length(CAST(result AS BLOB)), 0)
     + ifnull(length(stall_cause), 0) + ifnull(length(CAST(id AS BLOB)), 0),
     ifnull(length(CAST(id AS BLOB)), 0), ifnull(length(CAST(grp AS BLOB)), 0), logs
 FROM jobs WHERE key >= ? AND key < ? ORDER BY key LIMIT 1

@@ -40,13 +40,15 @@ local function adopt(node)
 end
 
 local function write_all()
-  local bases = {}
+  local bases, names = {}, {}
   for i = 1, #nodes do
     local node = nodes[i]
     at(node.base)
     if node.how == 'new' then store_node(node) elseif node.how == 'kept' then adopt(node) end
     if node.parent and (node.how == 'new' or node.how == 'kept') then
       call('HSET', node.key, F.parent_key, node.parent, F.parent, node.link)
+      names[node.parent] = names[node.parent] or {}
+      table.insert(names[node.parent], cjson.encode({node.name, node.n[3]}))
       if node.state == 'completed' then
         call('HSET', node.parent .. K.processed, node.key, call('HGET', node.key, F.result) or 'null')
       else
@@ -54,6 +56,10 @@ local function write_all()
       end
     end
     bases[node.base] = true
+  end
+  for parent, list in pairs(names) do  -- in the order in which they are added, of which BullMQ's own keys know nothing
+    local before = call('HGET', parent, F.children)
+    call('HSET', parent, F.children, (before and before .. ',' or '') .. table.concat(list, ','))
   end
   for key, family in pairs(families) do
     if family.stored then call('HSETNX', key, F.parked, 0) end

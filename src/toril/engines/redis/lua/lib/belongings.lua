@@ -1,5 +1,6 @@
 -- include mending
 -- include dedup
+-- include fleet
 -- How faults of what belongs to jobs are mended: locks, parents, deduplication, suspects, workers.
 
 function MEND.stray_lock(id)
@@ -21,8 +22,4 @@ function MEND.stale_dedup(key) let_go(key, call('GET', key_of(key))) end
 
 function MEND.stale_suspect(id) call('ZREM', P .. K.suspects, id) end
 
-function MEND.dead_worker(worker)
-  call('ZREM', W .. G.workers_till, worker)
-  call('HDEL', W .. G.workers, worker)
-  call('HDEL', W .. G.orders, worker)
-end
+function MEND.dead_worker(worker) forget_worker(worker) end

@@ -1,19 +1,7 @@
 -- include kinship
+-- include dead_letters
 -- Jobs that failed for good and are not kept: moved, whole, to a paused queue of their own, where dashboards show them.
-local D, QUEUE = PREFIX .. N.dead_letters .. ':', P:sub(#PREFIX + 1, -2)
-local MOURNED, can_bury, bury = {failed = true, stalled = true}, nil, nil
-
--- Whether that queue is ours; if not, jobs are kept where they are. Nobody adds to ours, so it never gave out a number.
-local function may_bury()
-  if can_bury == nil then
-    can_bury = call('EXISTS', D .. K.id) == 0
-    for name, kind in pairs({[K.wait] = 'list', [K.meta] = 'hash', [K.letters] = 'zset'}) do
-      local found = call('TYPE', D .. name).ok
-      if found ~= 'none' and found ~= kind then can_bury = false end
-    end
-  end
-  return can_bury
-end
+local QUEUE, MOURNED, bury = P:sub(#PREFIX + 1, -2), {failed = true, stalled = true}, nil
 
 do
 -- A time as people and Node write it. The server's Lua knows no dates.
@@ -53,6 +41,7 @@ end
 -- `fields` of the failure are written with it; `reason` is what is shown of it; `from` is where it lies, if not in its place.
 function bury(id, job, cause, reason, fields, from)
   local key, dead, letter = from or P .. id, letter_key(PREFIX .. QUEUE .. ':' .. id)
+  if key ~= dead and call('EXISTS', dead) == 1 then drop_belongings(dead) end  -- an older job had the same id
   call('HSET', key, F.attempts_made, job.made, F.stalls, job.stalls, F.finished_at, NOW, unpack(fields))
   local f = call('HMGET', key, F.data, F.kind)
   local data, head = f[1] or '', head_of(id, job, cause, reason, f[2])
@@ -60,10 +49,12 @@ function bury(id, job, cause, reason, fields, from)
   call('HSET', key, F.data, head .. (whole and data or cjson.encode(data)) .. '}', F.letter_queue, QUEUE, F.letter_job, id,
     F.letter_cause, cause, F.letter_head, whole and #head or -1)
   if not whole then call('HSET', key, F.letter_data, data) end
-  call('HDEL', key, F.cancelling, F.deferred, F.expires, F.progress)
+  call('HDEL', key, F.cancelling, F.deferred, F.expires)
   call('RENAME', key, dead)
+  if key ~= dead and call('EXISTS', key .. K.logs) == 1 then call('RENAME', key .. K.logs, dead .. K.logs) end
   if job.parked then move_kin(key, dead) end
   call('HSET', D .. K.meta, F.is_paused, 1)
+  call('HSET', D .. K.toril, F.for_letters, 1)
   if call('ZADD', D .. K.letters, NOW, letter) == 1 then call('LPUSH', D .. K.wait, letter) end
 end
 end

@@ -28,8 +28,8 @@ local function drop(letters)
   for i = 1, #letters do
     call('ZREM', D .. K.letters, letters[i])
     call('LREM', D .. K.wait, -1, letters[i])
-    call('DEL', D .. letters[i], D .. letters[i] .. K.logs, D .. letters[i] .. K.processed, D .. letters[i] .. K.child_failures,
-      D .. letters[i] .. K.dependencies, D .. letters[i] .. K.unsuccessful)
+    call('DEL', D .. letters[i])
+    drop_belongings(D .. letters[i])
   end
   return #letters
 end

@@ -6,7 +6,8 @@
 -- include burying
 local WISH = {completed = 'removeOnComplete', failed = 'removeOnFail'}
 local STATE = {completed = P .. K.completed, failed = P .. K.failed}
-local rows, kept, last_score, ended, letting = {completed = {}, failed = {}}, {completed = {}, failed = {}}, {}, {}, {}
+local rows, kept = {completed = {}, failed = {}, cancelled = {}}, {completed = {}, failed = {}}
+local last_score, ended, letting = {}, {}, {}
 
 -- By the time of ending; within a millisecond by fractions of it, in the order of ending.
 local function ended_score(ending)
@@ -20,11 +21,12 @@ local function ended_score(ending)
   return score
 end
 
--- `job` has name, added, started, made, stalls, worker, options. `fields` is written if the job is kept.
+-- `job` has name, added, started, made, stalls, worker, options. `fields` is written if the job is kept. One that was
+-- cancelled stands among the failed ones, where BullMQ looks for it, but is counted and remembered apart.
 local function end_job(ending, id, job, cause, text, shown, whole, fields)
-  local list, options = rows[ending], options_of(job.options)
+  local list, options = rows[cause == 'cancelled' and cause or ending], options_of(job.options)
   ended[#ended + 1] = id
-  if ending == 'failed' then figures.failure(job.name) end
+  if cause == 'cancelled' then figures.one(F.cancelled) elseif ending == 'failed' then figures.failure(job.name) end
   if job.group then groups.give_up_seat(id, job.group) end
   local own = type(options.toril) == 'table' and options.toril or {}
   list[#list + 1] = run_of(id, job, cause, shown, whole, own.subject)

@@ -4,15 +4,15 @@
 local function flush_endings()
   figures.flush()
   for ending, list in pairs(rows) do
-    if #list > 0 then
-      record_runs(ending, list)
-      if #kept[ending] > 0 then trim(ending, kept[ending]) end
-    end
+    if #list > 0 then record_runs(ending, list) end
+  end
+  for state, keeps in pairs(kept) do
+    if #keeps > 0 then trim(state, keeps) end
   end
   flush_gone()
   if #ended > 0 then call('PUBLISH', P .. K.ended, table.concat(ended, '\n')) end
   for i = 1, #letting do let_go(letting[i][1], letting[i][2]) end
-  rows, kept, ended, letting = {completed = {}, failed = {}}, {completed = {}, failed = {}}, {}, {}
+  rows, kept, ended, letting = {completed = {}, failed = {}, cancelled = {}}, {completed = {}, failed = {}}, {}, {}
   flush_told()
 end
 
@@ -42,7 +42,20 @@ local function failure_fields(id, options, reason, kind, trace)
   return {F.reason, reason, F.kind, kind, F.trace, wanted(traces, options)}
 end
 
+-- The errors of attempts before, and this one: the newest so many.
+local function errors_with(id, attempt, brief)
+  local before, line = call('HGET', P .. id, F.errors), '[' .. attempt .. ',' .. NOW .. ',' .. brief .. ']'
+  if not before then return line end
+  local _, breaks = before:gsub('\n', '')
+  if breaks >= N.errors - 1 then before = before:match('\n(.*)$') end
+  return before .. '\n' .. line
+end
+
 local function fail_job(id, job, cause, reason, kind, trace, shown, whole)
-  event('failed', 'jobId', id, 'failedReason', reason, 'prev', 'active')
+  if cause == 'cancelled' then
+    event('failed', 'jobId', id, 'failedReason', reason, 'prev', 'active', 'cause', cause)
+  else
+    event('failed', 'jobId', id, 'failedReason', reason, 'prev', 'active')
+  end
   end_job('failed', id, job, cause, reason, shown, whole, failure_fields(id, job.options, reason, kind, trace))
 end

@@ -38,7 +38,8 @@ function FAULT.ghost(id, place) return not is_job(id) and not is_locked(id) and 
 -- Fields of our own that we do not know here may say that the job is kept elsewhere.
 local PLAIN = {
   [F.held] = 1, [F.expires] = 1, [F.metadata] = 1, [F.checkpoint] = 1, [F.cancelling] = 1, [F.kind] = 1, [F.stall_cause] = 1,
-  [F.waited] = 1, [F.parked] = 1, [F.group] = 1, [F.order] = 1, [F.ready] = 1,
+  [F.waited] = 1, [F.parked] = 1, [F.group] = 1, [F.order] = 1, [F.ready] = 1, [F.errors] = 1,
+  [F.children] = 1,
 }
 
 -- A lock does not excuse it: who takes a job puts it into `active` in the same step.

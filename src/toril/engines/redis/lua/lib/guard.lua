@@ -19,7 +19,7 @@ end
 local function wrong_for_ending(ending, kept)
   local zset, runs, figures = K.failed, K.runs_failed, K.metrics_failed
   if ending == 'completed' then zset, runs, figures = K.completed, K.runs_completed, K.metrics_completed end
-  local mistake = wrong('list', runs) or wrong('hash', figures)
+  local mistake = wrong('list', runs, ending == 'failed' and K.runs_cancelled or nil) or wrong('hash', figures)
   if mistake or not kept then return mistake end
   return wrong('zset', zset, K.ages, K.results_till) or wrong('hash', K.results)
 end

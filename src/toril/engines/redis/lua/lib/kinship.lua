@@ -6,6 +6,11 @@ local function flush_told()
   for i = 1, #list do tell_parent(unpack(list[i], 1, 5)) end
 end
 
+-- What stands beside a dead letter: its log, and what it knows of its children.
+local function drop_belongings(key)
+  call('DEL', key .. K.logs, key .. K.processed, key .. K.child_failures, key .. K.dependencies, key .. K.unsuccessful)
+end
+
 -- What a job knows of its children goes where the job goes; but not what held it back while its flow was added.
 local function move_kin(from, to)
   call('SREM', from .. K.dependencies, from .. K.hold)

@@ -56,8 +56,10 @@ local function take_letter(letter)
   P = LETTERS
   local row = letter_row(letter, call('ZSCORE', P .. K.letters, letter))
   if row then
-    pack({'letter', row, kin_of(P .. letter)})
+    local logs = call('LRANGE', P .. letter .. K.logs, 0, -1)
+    pack({'letter', row, kin_of(P .. letter), logs, unpack(call('HMGET', P .. letter, F.errors, F.children))})
     bulk, taken = bulk + #row[3], taken + 1
+    for i = 1, #logs do bulk = bulk + #logs[i] end
     call('LREM', P .. K.wait, -1, letter)
     call('ZREM', P .. K.letters, letter)
     forget(letter)

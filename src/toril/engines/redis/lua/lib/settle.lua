@@ -40,6 +40,8 @@ end
 -- `kind` is one letter: completed, failed, retried, snoozed, given back (l), cancelled (x), parked (p).
 local function settle_one(id, job, kind, text, shown, extra, trace)
   figures.attempt(job, kind)
+  local brief
+  if kind == 'r' then trace, brief = trace:match('^([^\n]*)\n(.*)$') end
   local whole = shown == '='
   shown = whole and text or shown:sub(2)
   if job.cancelling and (kind == 'r' or kind == 's' or kind == 'l' or kind == 'p') then
@@ -68,7 +70,9 @@ local function settle_one(id, job, kind, text, shown, extra, trace)
     end
   elseif kind == 'r' then
     figures.one(F.retried)
-    retry_job(id, job, tonumber(extra), failure_fields(id, job.options, text, shown, trace))
+    local fields = failure_fields(id, job.options, text, shown, trace)
+    fields[#fields + 1], fields[#fields + 2] = F.errors, errors_with(id, job.made + 1, brief)
+    retry_job(id, job, tonumber(extra), fields)
   elseif kind == 's' then
     delay_job(id, job, tonumber(extra))
   else

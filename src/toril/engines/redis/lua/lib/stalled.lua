@@ -7,8 +7,9 @@ local function is_anothers(id)
 end
 
 -- One stall more: the job waits to be run alone, or has failed. It fails only for a stall in a run of its own, where
--- nothing else can have brought the worker down; or where it may not run twice at all.
-local function take_back(id, returned, failed)
+-- nothing else can have brought the worker down; or where it may not run twice at all. `back` has the ids of those that
+-- wait again, of those that failed, and of those that were to be stopped anyway.
+local function take_back(id, back)
   local f = call('HMGET', P .. id, F.name, F.added_at, F.started_at, F.attempts_made, F.stalls, F.worker, F.opts, F.held,
     F.cancelling, F.parent, F.group, F.order, F.priority, F.parked)
   call('DEL', P .. id .. K.lock)
@@ -22,11 +23,11 @@ local function take_back(id, returned, failed)
   call('HSET', P .. id, F.stalls, stalls)
   if f[9] then
     fail_job(id, job, 'cancelled', f[9], 'JobCancelled', '', f[9]:sub(1, 1024), #f[9] <= 1024)
-    failed[#failed + 1] = id
+    table.insert(back[3], id)
   elseif stalls > allowed and (alone == '1' or allowed == 0) then
     local reason = ARGV[4] == '1' and TOO_OFTEN .. ': ' .. ARGV[3] or TOO_OFTEN
     fail_job(id, job, 'stalled', reason, 'JobStalled', '', reason:sub(1, 1024), #reason <= 1024)
-    failed[#failed + 1] = id
+    table.insert(back[2], id)
   else
     if ARGV[4] == '1' then call('HSET', P .. id, F.stall_cause, ARGV[3]) end
     if not f[11] or not groups.take_back(id, f[11], f[12], f[13]) then
@@ -34,14 +35,14 @@ local function take_back(id, returned, failed)
       call('ZADD', P .. K.suspects, call('HINCRBY', P .. K.toril, F.stood, 1), id)
     end
     event('waiting', 'jobId', id, 'prev', 'active')
-    returned[#returned + 1] = id
+    table.insert(back[1], id)
   end
   if ARGV[4] == '1' then event('stalled', 'jobId', id, 'cause', ARGV[3]) else event('stalled', 'jobId', id) end
 end
 
 -- Running jobs that have no deadline of ours are run by other libraries' workers. They take a job and its lock in one step,
 -- so who has none any more is lost: one look tells, at the oldest. When the first of their locks may run out.
-local function strangers(returned, failed)
+local function strangers(back)
   if call('LLEN', P .. K.active) <= call('ZCARD', P .. K.deadlines) then return end
   local soonest
   for _, id in ipairs(call('LRANGE', P .. K.active, -N.strangers, -1)) do
@@ -49,7 +50,7 @@ local function strangers(returned, failed)
       local left = call('PTTL', P .. id .. K.lock)
       if left == -2 and call('LREM', P .. K.active, -1, id) > 0 then
         figures.one(F.run_out)
-        take_back(id, returned, failed)
+        take_back(id, back)
       elseif left >= 0 then
         soonest = math.min(soonest or now + left, now + left)
       end

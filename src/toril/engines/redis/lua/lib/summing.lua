@@ -36,7 +36,7 @@ local function add_runs(name, last, came)
   for i = 1, #all do all[i] = unpack_run(all[i]) end
   for i = 1, #came do
     local run = came[i]
-    for n = 1, 13 do if run[n] == cjson.null then run[n] = false end end
+    for n = 1, 14 do if run[n] == cjson.null then run[n] = false end end
     all[#all + 1] = run
   end
   for i = 1, #all do all[i].place = i end

@@ -3,7 +3,8 @@
 -- include marks
 -- Letters, and what a load of jobs begins and ends with.
 
--- A letter: id, queue, job, cause, when it failed, attempts made, stalls, worker, what is shown of the reason, fields, kin.
+-- A letter: id, queue, job, cause, when it failed, attempts made, stalls, worker, what is shown of the reason, fields, kin,
+-- log lines.
 local function put_letter(letter)
   local place = D .. letter[1]
   if call('EXISTS', place) == 1 then
@@ -18,6 +19,7 @@ local function put_letter(letter)
     letter[4], letter[9], {}, place)
   now, NOW = time, time_text
   if letter[11] ~= cjson.null then put_kin(place, letter[11]) end
+  filled('RPUSH', place .. K.logs, letter[12])
 end
 
 -- All parcels, or none: ARGV from [5] on has kinds and parcels as JSON.

@@ -1,0 +1,60 @@
+"""Lengths of time, as callers give them: seconds, a timedelta, or a text such as "10m"."""
+
+import re
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+from toril.errors import InvalidOption, shown
+
+__all__ = ["MAX_DELAY", "UNITS", "Duration", "checked_seconds", "milliseconds", "seconds_of", "seconds_written"]
+
+Duration: TypeAlias = float | timedelta | str
+"""Seconds, a `timedelta`, or a text: `90`, `timedelta(minutes=10)`, `"500ms"`, `"1.5s"`, `"10m"`, `"2h"`, `"7d"`."""
+
+MAX_DELAY: Final = 10 * 366 * 86_400_000  # ten years
+UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_WRITTEN: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h|d)\Z", re.ASCII)
+
+
+def seconds_of(duration: object) -> float | None:
+    """The length of a duration in seconds; None if it is no duration. A text needs a unit: "5" could mean anything."""
+    match duration:
+        case bool():
+            return None
+        case int() | float():
+            return duration
+        case timedelta():
+            return duration.total_seconds()
+        case str():
+            found = _WRITTEN.match(duration)
+            return None if found is None else float(found[1]) * UNITS[found[2]]
+        case _:
+            return None
+
+
+def seconds_written(text: str) -> float | None:
+    """The same where all there is is text, as on a command line: there a bare number is seconds."""
+    return seconds_of(f"{text}s" if text[-1:].isdigit() else text)
+
+
+def milliseconds(what: str, value: Duration, low: int = 0, high: int = MAX_DELAY) -> int:
+    """A duration in whole milliseconds, checked."""
+    if isinstance(value, bool):
+        raise TypeError(f'{what} must be seconds, a timedelta or a text such as "10m", not {value}')
+    seconds = seconds_of(value)
+    if seconds is None:
+        raise InvalidOption(f'{what} must be seconds, a timedelta or a text such as "10m", not {shown(value)}')
+    if not low / 1000 <= seconds <= high / 1000:  # NaN is in no range
+        given = shown(value if isinstance(value, str) else seconds)
+        raise InvalidOption(f"{what} must be from {_words(low)} to {_words(high)}, not {given}")
+    return round(seconds * 1000)
+
+
+def checked_seconds(what: str, value: Duration, low: int = 0, high: int = MAX_DELAY) -> float:
+    """A duration in seconds, checked, and to the millisecond; an int where there is no fraction."""
+    ms = milliseconds(what, value, low, high)
+    return ms / 1000 if ms % 1000 else ms // 1000
+
+
+def _words(ms: int) -> str:
+    return f"{ms / 86_400_000:g} days" if ms >= 2 * 86_400_000 else f"{ms / 1000:g} s"

@@ -1,0 +1,15 @@
+"""Find a job wherever it is: in its queue, or, when it has failed for good, among the dead letters."""
+
+from toril.engine import Store
+from toril.model import JobRecord, job_of, letter_id
+
+__all__ = ["find_job"]
+
+
+async def find_job(store: Store, queue: str, job_id: str) -> JobRecord | None:
+    """A job by its id; one that is a dead letter has the letter's id in `dead_letter`."""
+    (row,) = await store.jobs(queue, [job_id])
+    if row is not None:
+        return row
+    (letter,) = await store.letters_of([letter_id(queue, job_id)])
+    return None if letter is None else job_of(letter)

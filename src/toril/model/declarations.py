@@ -1,0 +1,162 @@
+"""What workers declare of their queues: how they work them, and what jobs get that do not say otherwise."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final
+
+from toril.errors import TorilError
+from toril.model.groups import GroupLimits
+from toril.model.options import Backoff, Keep, RateLimit, per_ms
+
+MAX_DECLARATION: Final = 32 * 1024  # characters of one as text; where it would be longer, handlers are not named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerDeclaration:
+    """What the jobs of one handler get instead of what the queue says."""
+
+    attempts: int
+    backoff: Backoff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """How the code of a worker declares a queue, in the units of the store. `concurrency` is that of one worker, and
+    `rate` holds unless the queue's settings have another. `handlers` are the job names that it has handlers for, with
+    what those say themselves, and None where there are too many to name; `any_name` is the one that also runs jobs of
+    other names. `subject` is the field of payloads that has a job's subject; `serializer` says that payloads are
+    written in a way of the application's own."""
+
+    concurrency: int
+    lease: int
+    max_stalls: int
+    attempts: int
+    backoff: Backoff
+    keep_completed: Keep
+    keep_failed: Keep
+    target_wait: int
+    timeout: int | None = None
+    rate: RateLimit | None = None
+    max_waiting: int | None = None
+    groups: GroupLimits | None = None
+    priority_first: bool = False
+    subject: str | None = None
+    serializer: bool = False
+    any_name: str | None = None
+    handlers: Mapping[str, HandlerDeclaration | None] | None = None
+
+    def retry_of(self, name: str) -> tuple[int, Backoff]:
+        """How often jobs of this name are tried, and how long they wait between."""
+        handlers = self.handlers or {}
+        own = handlers.get(name) if name in handlers or self.any_name is None else handlers.get(self.any_name)
+        return (self.attempts, self.backoff) if own is None else (own.attempts, own.backoff)
+
+    def dump(self) -> str:
+        """As stores keep it: equal ones are the same text. One that is too long leaves out its handlers."""
+        rate, groups, handlers = self.rate, self.groups, self.handlers
+        text = json.dumps(
+            {
+                **{name: getattr(self, name) for name in _PLAIN},
+                "backoff": asdict(self.backoff),
+                "keep_completed": _dump_keep(self.keep_completed),
+                "keep_failed": _dump_keep(self.keep_failed),
+                "rate": None if rate is None else [rate.max, per_ms(rate), rate.window],
+                "groups": None if groups is None else groups.dump(),
+                "handlers": None if handlers is None else {name: _dump_own(own) for name, own in handlers.items()},
+            },
+            sort_keys=True,
+            separators=(",", ":"),
+        )
+        return text if len(text) <= MAX_DECLARATION else replace(self, handlers=None).dump()
+
+    @classmethod
+    def load(cls, text: str) -> "Declaration | None":
+        """What a worker has declared; None where it cannot be read, as from a later version of Toril."""
+        try:
+            found: dict[str, Any] = json.loads(text)
+            rate, groups, handlers = found["rate"], found["groups"], found["handlers"]
+            return cls(
+                **{name: found[name] for name in _PLAIN},
+                backoff=_load_backoff(found["backoff"]),
+                keep_completed=Keep(*found["keep_completed"]),
+                keep_failed=Keep(*found["keep_failed"]),
+                rate=None if rate is None else RateLimit(rate[0], rate[1] / 1000, rate[2]),
+                groups=None if groups is None else GroupLimits.load(groups),
+                handlers=None if handlers is None else {name: _load_own(own) for name, own in handlers.items()},
+            )
+        except (TorilError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return None
+
+
+_MADE: Final = {"backoff", "keep_completed", "keep_failed", "rate", "groups", "handlers"}
+_PLAIN: Final = tuple(each.name for each in fields(Declaration) if each.name not in _MADE)
+
+
+def _dump_keep(keep: Keep) -> list[float | None]:
+    return [keep.count, keep.age]
+
+
+def _dump_own(own: HandlerDeclaration | None) -> list[Any] | None:
+    return None if own is None else [own.attempts, asdict(own.backoff)]
+
+
+def _load_own(found: list[Any] | None) -> HandlerDeclaration | None:
+    return None if found is None else HandlerDeclaration(attempts=found[0], backoff=_load_backoff(found[1]))
+
+
+def _load_backoff(found: dict[str, Any]) -> Backoff:
+    return Backoff(**found | {"on": tuple(found["on"]), "give_up_on": tuple(found["give_up_on"])})
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredBy:
+    """A declaration, how many living workers have made it, and when the last of them did."""
+
+    declaration: Declaration
+    workers: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """What the living workers of a queue declare: the newest first, and alike ones once. During a deploy, and where
+    several applications work a queue, they may differ."""
+
+    items: tuple[DeclaredBy, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[str, int, int]]) -> "Declarations":
+        """From the texts that stores keep, how many workers declare each, and when the last of them did."""
+        found = [DeclaredBy(said, workers, at) for text, workers, at in rows if (said := Declaration.load(text))]
+        return cls(tuple(sorted(found, key=lambda each: -each.at)))
+
+    @property
+    def newest(self) -> Declaration | None:
+        return self.items[0].declaration if self.items else None
+
+    @property
+    def workers(self) -> int:
+        return sum(each.workers for each in self.items)
+
+    @property
+    def slots(self) -> int:
+        """How many jobs of the queue they can run at once."""
+        return sum(each.workers * each.declaration.concurrency for each in self.items)
+
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """The names of what they do not declare alike."""
+        every = [each.declaration for each in self.items]
+        return tuple(
+            each.name for each in fields(Declaration) if any(getattr(one, each.name) != getattr(every[0], each.name)
+                                                             for one in every[1:])
+        )  # fmt: skip
+
+    def handled(self, workers: int) -> frozenset[str] | None:
+        """The job names that so many workers, which serve the queue, have handlers for; None if that is not known of
+        all of them, or one takes any."""
+        said = [each.declaration for each in self.items]
+        if not workers or self.workers < workers or any(each.any_name or each.handlers is None for each in said):
+            return None
+        return frozenset(name for each in said for name in each.handlers or ())

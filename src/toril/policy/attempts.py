@@ -1,0 +1,78 @@
+"""The errors of a job's attempts: a text with one line of JSON for each that was followed by another, the oldest first.
+
+The last error is the job's own failure, whole; the others are kept in short.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from toril.model import (
+    ATTEMPT_ERRORS,
+    ATTEMPT_REASON_BYTES,
+    ATTEMPT_TRACEBACK_BYTES,
+    CANCELLED_KIND,
+    EXPIRED_KIND,
+    AttemptFailure,
+    Failure,
+    storable,
+    storable_end,
+)
+
+__all__ = ["all_errors", "dump_errors", "error_line", "load_errors", "short_error"]
+
+_NO_ATTEMPT: Final = frozenset({CANCELLED_KIND, EXPIRED_KIND})  # ended by others, and by no error of its own
+
+
+def short_error(failure: Failure) -> str:
+    """What a line has behind attempt and time: kind, reason and traceback, bounded."""
+    reason = storable(failure.reason, ATTEMPT_REASON_BYTES)
+    traceback = storable_end(failure.traceback, ATTEMPT_TRACEBACK_BYTES)
+    return json.dumps([failure.kind[:200], reason, traceback], ensure_ascii=False, separators=(",", ":"))[1:-1]
+
+
+def error_line(attempt: int, at: int | None, failure: Failure) -> str:
+    return f"[{attempt},{'null' if at is None else at},{short_error(failure)}]"
+
+
+def dump_errors(errors: Sequence[AttemptFailure]) -> str | None:
+    """The text for these; None for none."""
+    return "\n".join(error_line(each.attempt, each.at, each.failure) for each in errors[-ATTEMPT_ERRORS:]) or None
+
+
+def load_errors(text: str | None) -> tuple[AttemptFailure, ...]:
+    """What the text says. A line that cannot be read is left out."""
+    found = []
+    for line in (text or "").split("\n"):
+        try:
+            attempt, at, kind, reason, traceback = json.loads(line)
+            found.append(
+                AttemptFailure(int(attempt), None if at is None else int(at), Failure(reason, kind, traceback))
+            )
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            continue
+    return tuple(found)
+
+
+def all_errors(
+    recorded: Sequence[AttemptFailure], last: Failure | None, *, made: int, at: int | None, traces: Sequence[str] = ()
+) -> tuple[AttemptFailure, ...]:
+    """The errors of all attempts, in their order: those recorded, and the failure that the job has now, of time `at`.
+
+    Workers of other libraries record nothing but a stack trace for each attempt (`traces`): where all of these are
+    there, they tell of attempts that nothing else does.
+    """
+    found = {each.attempt: each for each in recorded}
+    if last is not None and last.kind not in _NO_ATTEMPT:
+        attempt = max(made, 1)
+        if attempt not in found:
+            found[attempt] = AttemptFailure(attempt, at, last)
+        elif at is not None:
+            found[attempt + 1] = AttemptFailure(attempt + 1, at, last)  # its worker was lost: no attempt was spent
+        else:
+            found[attempt] = AttemptFailure(attempt, found[attempt].at, last)
+    if len(traces) == made:
+        for attempt, trace in enumerate(traces, 1):
+            if attempt not in found:
+                found[attempt] = AttemptFailure(attempt, None, Failure(trace.partition("\n")[0], "", trace))
+    return tuple(found[attempt] for attempt in sorted(found))

@@ -1,0 +1,63 @@
+"""A child whose event loop stands still cannot give signs of life, nor say where its jobs are: its supervisor does."""
+
+import asyncio
+import socket
+from typing import Final
+
+from toril.clock import Clock
+from toril.engine import Store
+from toril.errors import TorilError
+from toril.model import MAX_STACKS, Beat, StackRequest, WorkerView
+from toril.supervisor.child import Child
+
+__all__ = ["SILENT", "speak_for"]
+
+SILENT: Final = 5.0  # seconds without a tick after which a child is spoken for
+_BEAT: Final = 2.0  # seconds between two heartbeats for it
+_TTL: Final = 45_000
+_WRITTEN: Final = 0.5  # seconds for a child to write where it is
+_PATIENCE: Final = 5.0  # seconds for a store to answer
+
+
+async def speak_for(child: Child, store: Store, clock: Clock) -> None:
+    """Until its loop moves again, or it is gone. What it is told meanwhile waits for it, except the question where its
+    jobs are: that can be answered from outside, for all of its threads."""
+    view: WorkerView | None = None
+    answered: dict[str, str] = {}
+    while not child.died.done() and not child.draining:
+        silent = clock.monotonic() - child.table.ticked
+        if silent <= SILENT:
+            return
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                view = view or await _last_beat(child, store)
+                asked = () if view is None else await store.beat(_beat(view, silent, answered), ttl=_TTL)
+        except (TorilError, TimeoutError):
+            asked = ()
+        requests = [order for order in asked if isinstance(order, StackRequest)]
+        told = await _stacks(child, silent, clock) if requests else ""
+        answered = {str(request): told for request in requests}
+        if not requests:
+            await clock.sleep(_BEAT)
+
+
+async def _last_beat(child: Child, store: Store) -> WorkerView | None:
+    """How it was when it last gave a sign of life itself."""
+    host = socket.gethostname()
+    return next((each for each in await store.workers() if (each.host, each.pid) == (host, child.pid)), None)
+
+
+def _beat(view: WorkerView, silent: float, answered: dict[str, str]) -> Beat:
+    return Beat(
+        worker=view.id, queues=view.queues, slots=view.slots, running=view.running, host=view.host, pid=view.pid,
+        version=view.version, started_at=view.started_at, heard=tuple(map(StackRequest, answered)),
+        lag=round(silent * 1000), queue_slots=view.queue_slots, stacks=answered,
+        silent=round(silent * 1000),
+    )  # fmt: skip
+
+
+async def _stacks(child: Child, silent: float, clock: Clock) -> str:
+    child.ask_for_stacks()
+    await clock.sleep(_WRITTEN)
+    told = f"The event loop of process {child.pid} has not moved for {silent:.0f} s. Its threads, innermost first:\n"
+    return (told + child.stacks())[:MAX_STACKS]

@@ -1,0 +1,194 @@
+"""Looking for jobs in all queues at once, among the dead letters and run records too. A look is bounded in time: it
+says what it has looked at and how far, and where to go on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from toril.app import App
+from toril.clock import SYSTEM
+from toril.declaring import PLAIN
+from toril.job import Job
+from toril.model import Counts, Ending
+from toril.policy.letters import LetterFilter
+from toril.policy.retention import RUNS
+from toril.policy.search import JobFilter
+from toril.queue import Queue
+from toril.states import State
+from toril.web.access import Role
+from toril.web.api.common import Searching, job_document
+from toril.web.api.jobs import run_document
+from toril.web.endpoint import Asking, Endpoint
+from toril.web.problems import Problem
+from toril.web.words import compact
+
+__all__ = ["SEARCH", "Look", "Place", "look_everywhere", "named"]
+
+_SOON: Final = 0.16  # seconds of looking before someone gets an answer
+_EACH: Final = 0.03  # seconds for one place, so that a long one does not hide all others
+_HITS: Final = 20  # of one place
+_NAMED: Final = 0.1  # seconds of looking for an id
+_TEXT: Final = 300  # characters that are told of a hit
+_LONGEST_ID: Final = 256
+
+# In this order: what most people look for first. Run records come last, as they have no payload.
+_STATES: Final = (
+    State.FAILED, State.ACTIVE, State.WAITING, State.PRIORITIZED, State.DELAYED, State.WAITING_CHILDREN,
+    State.COMPLETED,
+)  # fmt: skip
+_RUNS: Final = {f"{ending}_runs": ending for ending in (Ending.FAILED, Ending.COMPLETED, Ending.CANCELLED)}
+LETTERS: Final = "dead_letters"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where is looked: the dead letters of all queues, the jobs of a queue in a state, or its run records."""
+
+    kind: str
+    queue: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.queue}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look has found. `places` has each place that was looked at, how many were looked at there and whether
+    there are more; `next` is the place to go on at."""
+
+    hits: Sequence[dict[str, Any]] = ()
+    places: Sequence[dict[str, Any]] = ()
+    next: str | None = None
+    left: int = 0
+
+    @property
+    def looked(self) -> int:
+        return sum(place["looked"] for place in self.places)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What one place has."""
+
+    hits: list[dict[str, Any]] = field(default_factory=list)
+    looked: int = 0
+    more: bool = False
+
+
+class Everywhere(Searching):
+    """At least one of these. `cursor` is the place at which an earlier look ended."""
+
+    cursor: Annotated[str | None, Field(max_length=1024)] = None
+
+
+async def search_jobs(asking: Asking) -> dict[str, Any]:
+    form: Everywhere = asking.query
+    where = form.filter()
+    if where.everything:
+        raise Problem(422, "invalid", "q: say what to look for", field="q")
+    counts = {name: await asking.app.store.counts(name) for name in sorted(await asking.app.store.queues())}
+    found = await look_everywhere(asking.app, where, counts, form.cursor)
+    return {
+        "items": list(found.hits), "places": list(found.places), "looked": found.looked, "cursor": found.next,
+        "left": found.left,
+    }  # fmt: skip
+
+
+async def look_everywhere(app: App, where: JobFilter, counts: Mapping[str, Counts], cursor: str | None) -> Look:
+    """Look through place after place, the newest of each first, until the time is up."""
+    places = list(_places(counts))
+    start = next((at for at, place in enumerate(places) if str(place) == cursor), 0)
+    hits: dict[tuple[str, str], dict[str, Any]] = {}
+    told: list[dict[str, Any]] = []
+    until = SYSTEM.monotonic() + _SOON
+    at = start
+    while at < len(places) and (at == start or SYSTEM.monotonic() < until):
+        place = places[at]
+        found = await _looked(app, place, where)
+        for hit in found.hits:  # a job that is kept, or is a dead letter, has a run record as well
+            hits.setdefault((hit["queue"], hit["id"]), hit)
+        told.append({"kind": place.kind, "queue": place.queue or None, "looked": found.looked, "more": found.more})
+        at += 1
+    left = len(places) - at
+    return Look(hits=tuple(hits.values()), places=told, next=str(places[at]) if left else None, left=left)
+
+
+def _places(counts: Mapping[str, Counts]) -> Iterator[Place]:
+    yield Place(LETTERS)
+    for state in _STATES:
+        yield from (Place(state.value, queue) for queue, each in counts.items() if each.of(state))
+    for kind in _RUNS:
+        yield from (Place(kind, queue) for queue in counts)
+
+
+async def _looked(app: App, place: Place, where: JobFilter) -> _Found:
+    if place.kind == LETTERS:
+        return await _letters(app, where)
+    queue = _queue(app, place.queue)
+    if place.kind in _RUNS:
+        return await _runs(app, queue, _RUNS[place.kind], where)
+    found = await queue.search(State(place.kind), where, limit=_HITS, patience=_EACH)
+    return _Found([_hit(job) for job in found.items], found.looked, more=found.cursor is not None)
+
+
+def _queue(app: App, name: str) -> Queue:
+    return app.queues[name] if name in app.queues else Queue(app, name, PLAIN)
+
+
+def _hit(found: Job[Any]) -> dict[str, Any]:
+    job = job_document(found)
+    text = job["error"] or ("" if job["data"] is None else job["data"])
+    return {
+        "queue": job["queue"], "id": job["id"], "name": job["name"], "state": job["ending"] or job["state"],
+        "dead_letter": job["dead_letter"], "at": job["finished_at"] or job["started_at"] or job["added_at"],
+        "text": compact(text, _TEXT), "group": job["group"], "subject": job["subject"],
+    }  # fmt: skip
+
+
+async def _letters(app: App, where: JobFilter) -> _Found:
+    meant = LetterFilter(
+        name=where.name, error=where.error, key=where.key, text=where.text, group=where.group, subject=where.subject,
+        before=where.until,
+    )  # fmt: skip
+    found = await app.dead_letters.rows(meant, limit=_HITS, patience=_EACH)
+    letters = [each for each in found.items if where.worker in {None, each.worker}]
+    return _Found([_hit(app.dead_letters.as_job(each)) for each in letters], found.looked, found.cursor is not None)
+
+
+async def _runs(app: App, queue: Queue, ending: Ending, where: JobFilter) -> _Found:
+    """A record has no payload; where the job or its letter is kept, that was looked at before."""
+    runs = (await queue.store.runs(queue.name, ending, limit=RUNS)).items
+    fitting = [run for run in runs if where.fits(queue.seen_run(run))]
+    hits = [
+        {
+            "queue": queue.name, "id": run.id, "name": run.name, "state": run.ending.value, "dead_letter": None,
+            "at": run.finished_at, "text": compact(run_document(app, queue.name, run)["text"], _TEXT), "group": None,
+            "subject": run.subject,
+        }
+        for run in fitting[:_HITS]
+    ]  # fmt: skip
+    return _Found(hits, len(runs), more=len(fitting) > _HITS)
+
+
+async def named(app: App, queues: Sequence[str], identity: str) -> tuple[list[dict[str, Any]], int]:
+    """The jobs and dead letters of this id, and in how many of the queues there was time to look."""
+    found: list[dict[str, Any]] = []
+    until, looked = SYSTEM.monotonic() + _NAMED, 0
+    for name in queues if 0 < len(identity) <= _LONGEST_ID else ():
+        if SYSTEM.monotonic() > until:
+            break
+        job = await _queue(app, name).job(identity)
+        found += [] if job is None else [_hit(job)]
+        looked += 1
+    return found, looked
+
+
+SEARCH: Final = (
+    Endpoint(
+        method="GET", path="/search", role=Role.READ, run=search_jobs, query=Everywhere,
+        does="Jobs, dead letters and run records of all queues, the newest of each place first, as far as a moment "
+        "reaches; go on with the cursor.",
+    ),
+)  # fmt: skip

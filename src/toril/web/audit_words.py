@@ -1,0 +1,231 @@
+"""What an entry of the audit log says, as a sentence: who did it stands beside it. Pure."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from toril.model import Audited
+from toril.web.words import Name, Words, compact, number, plural
+
+__all__ = ["ACTIONS", "sentence", "told"]
+
+Body: TypeAlias = Mapping[str, Any]
+_NAMED: Final = 3  # ids that are listed; of more the number is told
+_TEXT: Final = 80  # characters of a text that someone gave
+
+
+def told(entry: Audited) -> Words:
+    """The sentence, in parts: `Replayed 12 dead letters of webhooks, error 429`. What was refused was tried."""
+    worded = ACTIONS.get(entry.action)
+    if worded is None:
+        return (f"{entry.action[:1].upper()}{entry.action[1:]} ", Name(entry.target), f" {compact(entry.detail)}")
+    past, infinitive, what = worded
+    verb = past if entry.ended == "done" else f"Tried to {infinitive}"
+    left = f"; {number(entry.refused)} refused" if entry.refused else ""
+    return (f"{verb} ", *what(entry, _body(entry.detail)), *((left,) if left else ()))
+
+
+def sentence(entry: Audited) -> str:
+    """The same as one text."""
+    parts = (part if isinstance(part, str) else part.text for part in told(entry))
+    return "".join(parts).replace("\u00a0", " ").strip()
+
+
+def _body(detail: str) -> Body:
+    try:
+        found = json.loads(detail) if detail else {}
+    except ValueError:  # a long one was cut
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+# What it was done to.
+
+
+def _queue(entry: Audited, _: Body) -> Words:
+    return "queue ", _queue_name(entry.target)
+
+
+def _queue_name(name: str) -> Name:
+    return Name(name, ("queues", name))
+
+
+def _job(entry: Audited, body: Body) -> Words:
+    queue, identity = _parted(entry.target)
+    reason = body.get("reason")
+    why = (": ", Name(compact(str(reason), _TEXT))) if reason else ()
+    return *_one_job(queue, identity), *why
+
+
+def _parted(target: str) -> tuple[str, str]:
+    """A queue, and what of it."""
+    queue, _, rest = target.partition("/")
+    return queue, rest
+
+
+def _one_job(queue: str, identity: str) -> Words:
+    return "job ", Name(identity, ("queues", queue, "jobs", identity)), " of ", _queue_name(queue)
+
+
+def _jobs(entry: Audited, body: Body) -> Words:
+    """Of a bulk act: the jobs that were named, or those that a search meant."""
+    ids = body.get("ids")
+    if isinstance(ids, list):
+        if len(ids) == 1:
+            return _one_job(entry.target, str(ids[0]))
+        return f"{_many(entry, len(ids), 'job')} of ", _queue_name(entry.target), *_listed(ids)
+    return f"{_many(entry, None, _jobs_in(body.get('state')))} of ", _queue_name(entry.target), *_sought(body)
+
+
+_STATES: Final = {"active": "running", "prioritized": "waiting", "waiting_children": "waiting"}
+
+
+def _jobs_in(state: Any) -> str:
+    return f"{_STATES.get(state, state)} job" if isinstance(state, str) else "job"
+
+
+def _letters(entry: Audited, body: Body) -> Words:
+    ids, where = body.get("ids"), body.get("where")
+    if isinstance(ids, list):
+        if len(ids) == 1:
+            return "dead letter ", Name(str(ids[0]), ("dead", str(ids[0])))
+        return _many(entry, len(ids), "dead letter"), *_listed(ids)
+    given = where if isinstance(where, dict) else {}
+    queue = given.get("queue")
+    of: Words = (" of ", _queue_name(str(queue))) if queue else ()
+    return _many(entry, None, "dead letter"), *of, *_sought({**given, "queue": None})
+
+
+def _many(entry: Audited, named: int | None, noun: str) -> str:
+    """How many it was done to; of what was refused as a whole, how many were meant."""
+    count = entry.done if entry.done is not None else named
+    return f"{noun}s" if count is None else plural(count, noun)
+
+
+def _listed(ids: list[Any]) -> Words:
+    parts: list[str | Name] = [": "]
+    for place, each in enumerate(ids[:_NAMED]):
+        parts += [", "] if place else []
+        parts.append(Name(str(each)))
+    return (*parts, f" and {number(len(ids) - _NAMED)} more") if len(ids) > _NAMED else tuple(parts)
+
+
+_SOUGHT: Final = {
+    "name": "name", "error": "error", "kind": "error", "q": "text", "key": "data", "worker": "worker",
+    "cause": "cause", "queue": "queue",
+}  # fmt: skip
+
+
+def _sought(body: Body) -> Words:
+    parts: list[str | Name] = []
+    for field, word in _SOUGHT.items():
+        if body.get(field):
+            parts += [f", {word} ", Name(compact(str(body[field]), _TEXT))]
+    return tuple(parts)
+
+
+def _removed(entry: Audited, body: Body) -> Words:
+    """Of acts that remove what is in a state: how many they removed."""
+    return f"{_many(entry, None, _jobs_in(body.get('state', 'waiting')))} of ", _queue_name(entry.target)
+
+
+def _emptied(entry: Audited, _: Body) -> Words:
+    count = f" with {plural(entry.done, 'job')}" if entry.done is not None else ""
+    return "queue ", _queue_name(entry.target), count
+
+
+def _limits(entry: Audited, body: Body) -> Words:
+    said = []
+    if "concurrency" in body:
+        said.append("any number at once" if body["concurrency"] is None else f"{body['concurrency']} at once")
+    if "rate" in body:
+        rate = body["rate"]
+        said.append(f"{rate.get('max')} in {_seconds(rate.get('per'))}" if isinstance(rate, dict) else "any rate")
+    return "the limits of queue ", _queue_name(entry.target), f" to {', '.join(said)}" if said else ""
+
+
+def _seconds(value: Any) -> str:
+    return f"{value:g} s" if isinstance(value, int | float) else "?"
+
+
+def _group(entry: Audited, _: Body) -> Words:
+    queue, group = _parted(entry.target)
+    return "group ", Name(group, ("groups",), {"queue": queue, "q": group}), " of ", _queue_name(queue)
+
+
+def _group_limits(entry: Audited, body: Body) -> Words:
+    words = {"concurrency": "at once", "max_waiting": "waiting at most", "weight": "weight", "rate_max": "starts"}
+    said = [f"{words[name]} {'as the queue' if body[name] is None else body[name]}" for name in words if name in body]
+    return "the limits of ", *_group(entry, body), f": {', '.join(said)}" if said else ""
+
+
+def _added(entry: Audited, body: Body) -> Words:
+    return "a job ", Name(str(body.get("name", "")) or "?"), " to ", _queue_name(entry.target)
+
+
+def _changed(entry: Audited, body: Body) -> Words:
+    fields = ", ".join(name for name in ("data", "priority", "delay") if name in body)
+    return f"{fields} of " if fields else "", *_job(entry, {})
+
+
+def _schedule(entry: Audited, _: Body) -> Words:
+    queue, identity = _parted(entry.target)
+    return "schedule ", Name(identity, ("schedules",), {"q": identity}), " of ", _queue_name(queue)
+
+
+def _worker(entry: Audited, _: Body) -> Words:
+    return "worker ", Name(entry.target, ("workers",), {"worker": entry.target})
+
+
+def _circuit(entry: Audited, body: Body) -> Words:
+    seconds = body.get("seconds")
+    return (
+        "circuit ",
+        Name(entry.target, ("breakers",), {"q": entry.target}),
+        f" for {_seconds(seconds)}" if seconds else "",
+    )
+
+
+def _store(_: Audited, body: Body) -> Words:
+    queues = body.get("queues")
+    if not isinstance(queues, list):
+        return ("the store",)
+    return "what is wrong with ", *_listed(queues)[1:]
+
+
+# By the name of an endpoint's function: what was done, what someone tried to do, and to what.
+ACTIONS: Final[Mapping[str, tuple[str, str, Callable[[Audited, Body], Words]]]] = {
+    "pause queue": ("Paused", "pause", _queue),
+    "resume queue": ("Resumed", "resume", _queue),
+    "drain queue": ("Removed", "remove", _removed),
+    "clean queue": ("Removed", "remove", _removed),
+    "obliterate queue": ("Removed", "remove", _emptied),
+    "retry failed": ("Retried", "retry", lambda entry, _: _removed(entry, {"state": "failed"})),
+    "set limits": ("Set", "set", _limits),
+    "pause group": ("Paused", "pause", _group),
+    "resume group": ("Resumed", "resume", _group),
+    "limit group": ("Set", "set", _group_limits),
+    "add job": ("Added", "add", _added),
+    "job stack": ("Asked for", "ask for", lambda entry, body: ("the stack of ", *_job(entry, body))),
+    "retry job": ("Retried", "retry", _job),
+    "promote job": ("Promoted", "promote", _job),
+    "cancel job": ("Cancelled", "cancel", _job),
+    "change job": ("Changed", "change", _changed),
+    "remove job": ("Removed", "remove", _job),
+    "retry jobs": ("Retried", "retry", _jobs),
+    "promote jobs": ("Promoted", "promote", _jobs),
+    "cancel jobs": ("Cancelled", "cancel", _jobs),
+    "remove jobs": ("Removed", "remove", _jobs),
+    "replay letters": ("Replayed", "replay", _letters),
+    "discard letters": ("Discarded", "discard", _letters),
+    "put schedule": ("Set", "set", _schedule),
+    "run schedule": ("Ran", "run", _schedule),
+    "pause schedule": ("Paused", "pause", _schedule),
+    "resume schedule": ("Resumed", "resume", _schedule),
+    "remove schedule": ("Removed", "remove", _schedule),
+    "quiet worker": ("Quieted", "quiet", _worker),
+    "stop worker": ("Stopped", "stop", _worker),
+    "trip breaker": ("Opened", "open", _circuit),
+    "reset breaker": ("Closed", "close", _circuit),
+    "repair store": ("Repaired", "repair", _store),
+}

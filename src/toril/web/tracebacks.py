@@ -1,0 +1,93 @@
+"""A traceback as it is read: frames of the application in ink, those of libraries dimmed and folded. Pure."""
+
+import re
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+__all__ = ["Line", "lines_of", "lines_of_stack"]
+
+_FRAME: Final = re.compile(r'^\s*File "([^"]*)", line \d+')
+_OURS: Final = "toril"
+_NO_FRAME: Final = "-"  # what stands between stacks, as "Traceback (most recent call last):"
+_LIBRARY: Final = re.compile(
+    r"(?:.*(?:site|dist)-packages|/lib/python3\.\d+|<frozen)[\\/ ]?([\w.-]*)"
+    rf"|[\\/]({_OURS})[\\/](?:(?:worker|integrations|testing)[\\/]"
+    r"|(?:app|calls|context|handlers|job|middleware|payload|portal|queue|signal|sync|telemetry|typed)\.py)"
+)
+_MARKS: Final = re.compile(r"\s*[~^]+\s*")  # where in its line a call stands: more to read, and no more to know
+_UNFOLDED: Final = 1  # frames of a library in a row that are shown; of ours none is
+_MOST: Final = 400  # lines
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`kind` is `lib`, `err`, or nothing for the application's own."""
+
+    text: str
+    kind: str = ""
+
+
+def lines_of(traceback: str) -> list[Line]:
+    """The lines, in order; the last one is the error itself."""
+    *frames, error = traceback.rstrip().split("\n")[-_MOST:]
+    return [*_dimmed(frames), Line(error, "err")] if error else []
+
+
+def lines_of_stack(stack: str) -> list[Line]:
+    """The same of a stack, which ends in no error."""
+    return _dimmed(stack.rstrip().split("\n")[-_MOST:]) if stack.strip() else []
+
+
+def _dimmed(lines: list[str]) -> list[Line]:
+    out: list[Line] = []
+    for library, blocks in groupby(_blocks(lines), key=lambda block: block.library and block.library != _NO_FRAME):
+        found = list(blocks)
+        if library:
+            out += _folded(found)
+        else:
+            out += [Line(text, "lib" if block.library else "") for block in found for text in block.lines]
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A frame with its lines, and the library that it is of; empty for the application's own."""
+
+    lines: list[str]
+    library: str
+
+
+def _blocks(lines: list[str]) -> list[_Block]:
+    found: list[_Block] = []
+    for text in lines:
+        frame = _FRAME.match(text)
+        if frame is not None:
+            library = _LIBRARY.search(frame.group(1))
+            found.append(_Block([text], _name(library) if library else ""))
+        elif _MARKS.fullmatch(text):
+            continue
+        elif not found or not text.startswith("    "):
+            found.append(_Block([text], _NO_FRAME))
+        else:
+            found[-1].lines.append(text)
+    return found
+
+
+def _name(library: re.Match[str]) -> str:
+    """What a library is called; a file of the standard library alone is Python's."""
+    name = library.group(1) or library.group(2) or ""
+    return "Python" if not name or name.endswith(".py") else name
+
+
+def _folded(frames: list[_Block]) -> list[Line]:
+    """Frames of libraries in a row: the first, and how many more there are. Our own tell nobody anything."""
+    shown = [frame for frame in frames if frame.library != _OURS]
+    if len(shown) > _UNFOLDED + 1:
+        shown = shown[:_UNFOLDED]
+    out = [Line(text, "lib") for frame in shown for text in frame.lines]
+    folded = [frame for frame in frames if frame not in shown]
+    if folded:
+        names = ", ".join(sorted({frame.library for frame in folded}))
+        out.append(Line(f"  … {len(folded)} {'frame' if len(folded) == 1 else 'frames'} in {names}", "lib"))
+    return out
