@@ -36,7 +36,7 @@ def facts(**given: Any) -> QueueFacts:
     return QueueFacts(**well | given)
 
 
-def of(queue: QueueFacts, usual: float = 0.0, **given: Any) -> list[Any]:
+def of(queue: QueueFacts, usual: float | None = 0.0, **given: Any) -> list[Any]:
     return needs([queue], now=NOW, usual={queue.name: usual}, **given)
 
 
@@ -64,13 +64,16 @@ def test_an_empty_or_paused_queue_needs_no_worker(given: dict[str, Any]) -> None
         (18, 1, 0.0, False),  # too few to tell
         (19, 1, 0.0, False),  # 5 % is not above 5 %
         (18, 2, 0.0, True),
+        (18, 2, None, True),  # no job ended before
         (18, 2, 3.3, True),
         (18, 2, 3.4, False),  # as it often is
         (10, 10, 50.0, False),
         (9, 11, 100.0, True),  # more than half is too much, however usual
     ],
 )
-def test_failures_count_when_they_are_many_and_unusual(completed: int, failed: int, usual: float, there: bool) -> None:
+def test_failures_count_when_they_are_many_and_unusual(
+    completed: int, failed: int, usual: float | None, there: bool
+) -> None:
     queue = facts(completed=[0] * 59 + [completed], failed=[0] * 59 + [failed])
 
     assert bool(of(queue, usual)) is there
@@ -80,10 +83,10 @@ def test_what_fails_now_does_not_make_itself_look_usual() -> None:
     new = facts(completed=[0] * 60, failed=[0] * 50 + [9] * 10)
     busy = facts(completed=[10] * 60, failed=[0] * 30 + [4] * 30)
 
-    assert usual_rate(new, 0, 90) == 0.0, "all that ever ended has ended in the last half hour"
+    assert usual_rate(new, 0, 90) is None, "all that ever ended has ended in the last half hour"
     assert usual_rate(busy, 10_300, 120) == 0.0
     assert usual_rate(busy, 1_200, 220) == 10.0
-    assert usual_rate(busy, 0, 0) == 0.0, "figures of another moment may lag behind"
+    assert usual_rate(busy, 0, 0) is None, "figures of another moment may lag behind"
 
 
 def test_failures_before_the_last_half_hour_do_not_count() -> None:

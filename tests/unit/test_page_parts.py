@@ -300,6 +300,9 @@ def test_every_need_has_words_a_cause_and_one_button() -> None:
     assert told[4].cause == ("Its target is 2m\u00a000s. All slots are busy, the backlog grows by 96 a minute.",)
     assert told[5].statement == ("4\u00a0jobs of ", Name("email", ("queues", "email")), " stalled within an hour")
     assert "lost" not in str(told[5].cause)
+    assert troubles([Failing("email", 1, 50.0, None, 20)])[0].cause == (
+        "20 in 30 minutes; no job ended in the week before.",
+    )
     assert (told[7].act, told[7].at) == ("resume", ("queues", "email"))
     assert len(of_queue(needs, "email")) == 5
 

@@ -82,7 +82,7 @@ async def test_a_new_queue_in_which_all_jobs_fail_needs_attention() -> None:
             page = await client.get("/", headers={"accept": "text/html"})
 
     assert "fails 100" in page.text
-    assert "30 in 30 minutes; usually 0" in page.text
+    assert "30 in 30 minutes; no job ended in the week before" in page.text
 
 
 async def test_failures_are_shown_by_their_error() -> None:

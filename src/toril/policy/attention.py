@@ -68,12 +68,13 @@ class NoWorker:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Far more jobs fail than usual, or more than half of them, in percent over the last half hour."""
+    """Far more jobs fail than usual, or more than half of them, in percent over the last half hour. `usual` is None if
+    no job ended in the week before."""
 
     queue: str
     since: int
     rate: float
-    usual: float
+    usual: float | None
     failed: int
 
 
@@ -149,7 +150,7 @@ def grave(need: Need) -> Grave:
 
 
 def needs(
-    queues: Sequence[QueueFacts], *, now: int, usual: Mapping[str, float], circuits: Sequence[Circuit] = (),
+    queues: Sequence[QueueFacts], *, now: int, usual: Mapping[str, float | None], circuits: Sequence[Circuit] = (),
     findings: Sequence[Finding] = (), letters: int = 0,
 ) -> list[Need]:  # fmt: skip
     """All that needs attention at `now` (ms): the critical first, of these by kind, then the oldest. `usual` has the
@@ -169,11 +170,12 @@ def suspects(queues: Sequence[QueueFacts]) -> list[str]:
     return [queue.name for queue in queues if _rate(queue) is not None]
 
 
-def usual_rate(queue: QueueFacts, completed: int, failed: int) -> float:
+def usual_rate(queue: QueueFacts, completed: int, failed: int) -> float | None:
     """The failure rate of a week in which so many jobs ended, without the last half hour: what goes wrong now must not
-    make itself look usual."""
-    before = max(0, completed - sum(queue.completed[-_HALF_AN_HOUR:]))
-    return failure_rate(before, max(0, failed - sum(queue.failed[-_HALF_AN_HOUR:])))
+    make itself look usual. None if no job ended before, so that nothing is usual."""
+    good = max(0, completed - sum(queue.completed[-_HALF_AN_HOUR:]))
+    bad = max(0, failed - sum(queue.failed[-_HALF_AN_HOUR:]))
+    return failure_rate(good, bad) if good + bad else None
 
 
 def trend(waiting: int, growth: float | None) -> int:
@@ -201,9 +203,9 @@ def _rate(queue: QueueFacts) -> float | None:
     return rate if rate > _FAILING else None
 
 
-def _failing(queue: QueueFacts, now: int, usual: Mapping[str, float]) -> Failing | None:
-    rate, week = _rate(queue), usual.get(queue.name, 0.0)
-    if rate is None or (rate < _UNUSUAL * week and rate <= _ALWAYS):
+def _failing(queue: QueueFacts, now: int, usual: Mapping[str, float | None]) -> Failing | None:
+    rate, week = _rate(queue), usual.get(queue.name)
+    if rate is None or (week is not None and rate < _UNUSUAL * week and rate <= _ALWAYS):
         return None
     bad = queue.failed[-_HALF_AN_HOUR:]
     return Failing(queue.name, _began(bad, now), rate, week, sum(bad))

@@ -133,10 +133,10 @@ class Surroundings:
         minutes = (now - first[0]) / 60_000
         return (waiting - first[1]) / minutes if minutes >= 1 else None
 
-    async def _week(self, queue: QueueFacts) -> float:
-        """How many percent usually fail."""
+    async def _week(self, queue: QueueFacts) -> float | None:
+        """How many percent usually fail, if anything is usual."""
 
-        async def ask() -> float:
+        async def ask() -> float | None:
             found = await (await known_queue(self.app, queue.name)).metrics("7d")
             return usual_rate(queue, found.completed, found.failed)
 

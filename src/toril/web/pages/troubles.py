@@ -55,6 +55,10 @@ def _queue(name: str) -> Name:
     return Name(name, ("queues", name))
 
 
+def _usually(rate: float | None) -> str:
+    return "no job ended in the week before" if rate is None else f"usually {percent(rate)}"
+
+
 def _told(need: Need) -> Trouble:
     cls, icon = _LOOKS[grave(need)]
     match need:
@@ -66,7 +70,7 @@ def _told(need: Need) -> Trouble:
         case Failing(queue, since, rate, usual, failed):
             return Trouble(
                 cls=cls, icon=icon, since=since, statement=(_queue(queue), f" fails {percent(rate)} of its jobs"),
-                cause=(f"{number(failed)} in 30 minutes; usually {percent(usual)}.",), button="See failures",
+                cause=(f"{number(failed)} in 30 minutes; {_usually(usual)}.",), button="See failures",
                 to=("queues", queue), query={"state": "failed"},
             )  # fmt: skip
         case CircuitOpen(key, since, till):
