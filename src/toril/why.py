@@ -80,7 +80,8 @@ def failed(record: JobRecord) -> Explanation:
     reason, what = ("cancelled", "was cancelled") if record.ending is Ending.CANCELLED else ("failed", "failed")
     if record.dead_letter is None:
         return Explanation(reason, f"It {what} {_at(record.finished_at)}: {failure.reason}", facts)
-    tried = f"after {record.attempts_made} of {record.max_attempts} attempts"
+    made = f"after {record.attempts_made} of {record.max_attempts} attempts"
+    tried = "before it started" if record.never_started else made
     sentence = f"It failed {_at(record.finished_at)} {tried} and is a dead letter: {failure.reason}"
     return Explanation("dead_letter", sentence, facts | {"dead_letter": record.dead_letter})
 

@@ -207,6 +207,19 @@ def test_the_commands_for_jobs_know_dead_letters(toril: Toril, url: str) -> None
     assert "mail/top" not in ids(toril)
 
 
+def test_a_parent_whose_child_failed_has_no_attempts(toril: Toril, url: str) -> None:
+    office(url)
+
+    for sheet in (toril("job", "show", "mail", "top").output, toril("dlq", "show", "mail/top").output):
+        assert re.search(r"attempts +none, it never started\n", sheet)
+        assert re.search(r"error +ChildFailed: child mail:child failed", sheet)
+        assert "\nattempts\n" not in sheet
+    assert "before it started and is a dead letter" in toril("job", "why", "mail", "top").output
+    for listed in (toril("jobs", "mail", "--state", "failed"), toril("jobs", "mail", "--runs"), toril("dlq", "list")):
+        (line,) = (line for line in listed.output.splitlines() if re.match(r"(mail/)?top ", line))
+        assert " none " in line
+
+
 def test_a_listing_of_failed_jobs_goes_on_from_kept_ones_to_letters(toril: Toril, url: str) -> None:
     office(url)
     met: list[str] = []

@@ -77,6 +77,7 @@ async def test_the_failed_child_of_a_flow_that_has_ended_is_a_click_away() -> No
         top = await published(app, page="bad")
         page = (await client.get("/flows?show=ended")).text
         letter = (await client.get(f"/dead/books%2F{top}")).text
+        listed = (await client.get("/queues/books?state=failed")).text
 
     found = lines(page)
     assert [(how, name) for how, _, name in found] == [
@@ -85,6 +86,20 @@ async def test_the_failed_child_of_a_flow_that_has_ended_is_a_click_away() -> No
     assert found[2][1].startswith("./dead/pages%2F")
     assert found[2][1].removeprefix("./") in letter
     assert "it never started." in letter
+    assert [words for words in ("Attempt 1", "1 of 1 spent", "1 <small>of 1") if words in letter + listed] == []
+
+
+async def test_a_kept_parent_whose_child_failed_has_no_attempts() -> None:
+    async with (app := books(keep_failed=10)), looked_at(app) as client:
+        top = await published(app, page="bad")
+        page = (await client.get(f"/queues/books/jobs/{top}")).text
+        listed = (await client.get("/queues/books?state=failed")).text
+        child = (await client.get("/queues/pages/jobs/two")).text
+
+    assert "<dt>Attempts</dt><dd>none, it never started</dd>" in page
+    assert [words for words in ("Attempt 1", "1 of 1 spent", "1 <small>of 1") if words in page + listed] == []
+    assert "child pages:two failed" in page
+    assert "Attempt 1</b>" in child
 
 
 async def test_a_flow_of_which_some_jobs_are_kept_shows_the_others_by_their_records() -> None:

@@ -11,6 +11,7 @@ from toril.cli.completing import job_names, queue_argument
 from toril.cli.endings import say
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact
+from toril.cli.jobsheet import never_started
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, declared, on_store, secrets_option, store_options
 from toril.cli.runs import newest_runs
@@ -152,7 +153,7 @@ def _none(queue: str, state: str | None, *, runs: bool) -> str:
 
 
 def _row(job: dict[str, Any]) -> list[object]:
-    attempts = f"{job['attempts_made']} of {job['max_attempts']}"
+    attempts = "none" if never_started(job) else f"{job['attempts_made']} of {job['max_attempts']}"
     state = job["ending"] or job["state"] if job["dead_letter"] is None else "dead letter"
     return [job["id"], job["name"], state, attempts, age(job["added_at"]), _detail(job)]
 
@@ -176,4 +177,5 @@ def _detail(job: dict[str, Any]) -> str:
 def _run_row(run: dict[str, Any]) -> list[object]:
     took = "" if run["started_at"] is None else span(run["finished_at"] - run["started_at"])
     text = "" if run["text"] == "null" else compact(run["text"])
-    return [run["id"], run["name"], run["cause"], run["attempts_made"], took, age(run["finished_at"]), text]
+    attempts = "none" if never_started(run) else run["attempts_made"]
+    return [run["id"], run["name"], run["cause"], attempts, took, age(run["finished_at"]), text]

@@ -12,10 +12,16 @@ from toril.cli.escaping import compact, plain
 from toril.cli.output import console
 from toril.cli.times import age, ahead, span
 
-__all__ = ["show_job", "show_letter", "show_run", "show_schedule"]
+__all__ = ["never_started", "show_job", "show_letter", "show_run", "show_schedule"]
 
 _LINES: Final = 20  # of the job's log
 _LONG: Final = 60_000  # characters of a payload
+
+
+def never_started(found: dict[str, Any]) -> bool:
+    """Whether a job, a dead letter or a run ended before its first attempt, as a parent does whose child has failed.
+    On the wire that counts as one."""
+    return found["started_at"] is None and (found.get("finished_at") or found.get("failed_at")) is not None
 
 
 def show_job(job: dict[str, Any]) -> None:
@@ -26,7 +32,7 @@ def show_job(job: dict[str, Any]) -> None:
             "state": (job["ending"] or job["state"])
             + (f", {ahead(job['due_at'])}" if job["state"] == "delayed" else ""),
             "dead letter": job["dead_letter"],
-            "attempts": f"{job['attempts_made']} of {job['max_attempts']}" + _stalls(job),
+            "attempts": _attempts(job, f"{job['attempts_made']} of {job['max_attempts']}"),
             "priority": job["priority"] or None,
             "progress": job["progress"],
             "told to stop": job["cancelling"],
@@ -45,7 +51,7 @@ def show_job(job: dict[str, Any]) -> None:
 def _belongings(found: dict[str, Any]) -> None:
     """What a job and a dead letter have alike."""
     _section("data", json.dumps(found["data"], indent=2, ensure_ascii=False)[:_LONG].split("\n"))
-    _section("attempts", list(map(_attempt, found["errors"])))
+    _section("attempts", [] if never_started(found) else list(map(_attempt, found["errors"])))
     logs = found["logs"]
     _section("log" + (f" (the last {_LINES} of {len(logs)} lines)" if len(logs) > _LINES else ""), logs[-_LINES:])
     _section("traceback", found["traceback"].rstrip().split("\n") if found["traceback"] else [])
@@ -77,7 +83,7 @@ def show_letter(letter: dict[str, Any]) -> None:
         {
             "letter": f"{letter['id']}  {letter['name']}",
             "cause": letter["cause"] + (f": {letter['stall_cause']}" if letter["stall_cause"] else ""),
-            "attempts": f"{letter['attempts_made']} of {letter['max_attempts']}" + _stalls(letter),
+            "attempts": _attempts(letter, f"{letter['attempts_made']} of {letter['max_attempts']}"),
             "error": f"{letter['error_kind']}: {letter['error']}" if letter["error_kind"] else letter["error"],
             "worker": letter["worker"],
             **_times({**letter, "finished_at": letter["failed_at"]}),
@@ -96,7 +102,7 @@ def show_run(run: dict[str, Any]) -> None:
         {
             "job": f"{run['id']}  {run['name']}  of {run['queue']} (ended and not kept; this is its run record)",
             "ended": run["cause"],
-            "attempts": f"{run['attempts_made']}" + _stalls(run),
+            "attempts": _attempts(run, f"{run['attempts_made']}"),
             "took": took,
             "worker": run["worker"],
             **_times(run),
@@ -157,6 +163,10 @@ def _section(title: str, lines: list[str]) -> None:
         console().print(Text(f"\n{title}", "bold"))
         for line in lines:
             click.echo("  " + plain(line))
+
+
+def _attempts(found: dict[str, Any], made: str) -> str:
+    return "none, it never started" if never_started(found) else made + _stalls(found)
 
 
 def _stalls(found: dict[str, Any]) -> str:

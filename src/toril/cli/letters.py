@@ -17,7 +17,7 @@ from toril.cli.endings import Failure, say
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact, plain
 from toril.cli.job import belongings
-from toril.cli.jobsheet import show_letter
+from toril.cli.jobsheet import never_started, show_letter
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, secrets_option, store_options
 from toril.cli.times import age, duration, since
@@ -122,8 +122,9 @@ def list_(*, where: LetterFilter, limit: int, cursor: str | None, place: Place, 
 
 def _row(letter: dict[str, Any]) -> list[object]:
     error = f"{letter['error_kind']}: {letter['error']}" if letter["error_kind"] else letter["error"]
+    attempts = "none" if never_started(letter) else letter["attempts_made"]
     return [
-        letter["id"], letter["name"], letter["cause"], letter["attempts_made"], age(letter["failed_at"]),
+        letter["id"], letter["name"], letter["cause"], attempts, age(letter["failed_at"]),
         compact(error),
     ]  # fmt: skip
 

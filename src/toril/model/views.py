@@ -73,6 +73,12 @@ class JobRecord:
             case _:
                 return None
 
+    @property
+    def never_started(self) -> bool:
+        """Whether it failed before its first attempt, as a parent does whose child has failed. On the wire that counts
+        as one."""
+        return self.state is State.FAILED and self.started_at is None
+
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):

@@ -73,7 +73,7 @@ def _facts(record: JobRecord) -> list[tuple[str, str, str]]:
         ("Worker", record.worker or "", "code"),
         ("Group", record.group or "", ""),
         ("Priority", str(record.priority) if record.priority else "none", ""),
-        ("Attempts", f"{record.attempts_made} of {record.max_attempts}", ""),
+        ("Attempts", _attempts(record), ""),
         ("Stalls", str(record.stalls) if record.stalls else "", ""),
         ("Fence", str(record.fence) if record.fence else "", ""),
         ("Timeout", span(record.timeout) if record.timeout else "", ""),
@@ -85,6 +85,10 @@ def _facts(record: JobRecord) -> list[tuple[str, str, str]]:
         ("Unreadable", record.unreadable or "", ""),
     ]
     return [fact for fact in facts if fact[1]]
+
+
+def _attempts(record: JobRecord) -> str:
+    return "none, it never started" if record.never_started else f"{record.attempts_made} of {record.max_attempts}"
 
 
 def _backoff(backoff: Backoff | None) -> str:

@@ -207,8 +207,9 @@ def _row(job: Job[Any], now: int) -> dict[str, Any]:
         ran = (record.finished_at or now) - record.started_at
     return {
         "id": job.id, "name": job.name, "look": look_of(record), "text": _text(found, record.state),
-        "group": record.group, "made": record.attempts_made, "of": record.max_attempts, "ran": ran,
-        "at": record.finished_at or record.started_at or record.added_at, "due": record.due,
+        "group": record.group, "made": None if record.never_started else record.attempts_made,
+        "of": record.max_attempts, "ran": ran, "due": record.due,
+        "at": record.finished_at or record.started_at or record.added_at,
     }  # fmt: skip
 
 
@@ -232,14 +233,15 @@ def _letter(asking: Looking, letter: DeadLetterRow) -> dict[str, Any]:
     ran = None if letter.started_at is None else letter.failed_at - letter.started_at
     return {
         "id": letter.id, "job": letter.job_id, "name": letter.name, "text": compact(redacted(found["error"] or "")),
-        "group": letter.group, "made": letter.attempts_made, "of": letter.max_attempts, "ran": ran,
-        "at": letter.failed_at,
+        "group": letter.group, "made": None if ran is None else letter.attempts_made, "of": letter.max_attempts,
+        "ran": ran, "at": letter.failed_at,
     }  # fmt: skip
 
 
 def _run(asking: Looking, found: Queue, run: Run) -> dict[str, Any]:
     text = run_document(asking.app, found.name, run)["text"]
+    ran = None if run.started_at is None else run.finished_at - run.started_at
     return {
-        "id": run.id, "name": run.name, "text": text, "made": run.attempts_made, "cause": run.cause.value,
-        "ran": None if run.started_at is None else run.finished_at - run.started_at, "at": run.finished_at,
+        "id": run.id, "name": run.name, "text": text, "made": None if ran is None else run.attempts_made,
+        "cause": run.cause.value, "ran": ran, "at": run.finished_at,
     }  # fmt: skip
