@@ -86,6 +86,7 @@ async def test_the_failed_child_of_a_flow_that_has_ended_is_a_click_away() -> No
     assert found[2][1].startswith("./dead/pages%2F")
     assert found[2][1].removeprefix("./") in letter
     assert "it never started." in letter
+    assert "<small>1 of 2</small>" in letter, "one of its two children is done"
     assert [words for words in ("Attempt 1", "1 of 1 spent", "1 <small>of 1") if words in letter + listed] == []
 
 

@@ -104,6 +104,24 @@ async def test_a_long_place_does_not_hide_the_others(here: Served, monkeypatch: 
     assert "mallory" in page.text
 
 
+async def test_the_page_of_a_job_leads_to_all_of_its_subject(here: Served) -> None:
+    options: dict[str, Any] = {"subject": "app:nordwind", "job_id": "one"}
+    for name in ("dead", "kept", "gone"):
+        queue = here.app.queue(name, {"charge": breaks, "send": works}, keep_failed=name == "kept")
+        await queue.add("send" if name == "gone" else "charge", {"who": "ada"}, **options)
+    await drain(here.app)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.port}", headers=HTML) as client:
+        places = ("/dead/dead%2Fone", "/queues/kept/jobs/one", "/queues/gone/jobs/one")
+        pages = [(await client.get(place)).text for place in places]
+        found = (await client.get("/find?q=subject:app:nordwind")).text
+
+    for page in pages:
+        assert re.search(r'<dt>Subject</dt><dd><a class="link" href="[./]*find\?q=subject%3Aapp%3Anordwind">', page)
+    assert "Priority</dt><dd>none" in pages[0]
+    assert "<dt>Group</dt>" not in pages[0]
+    assert [name for name in ("dead", "kept", "gone") if f">{name}</a>" not in found] == []
+
+
 async def test_the_page_finds_ids_queues_and_whatever_else(here: Served) -> None:
     await filled(here)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.port}", headers=HTML) as client:

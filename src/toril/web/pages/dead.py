@@ -15,7 +15,7 @@ from toril.policy.redaction import redacted
 from toril.web.api.common import A_LOOK, shortened
 from toril.web.api.letters import letter_document
 from toril.web.endpoint import Asking
-from toril.web.pages.asked import Typed, typed
+from toril.web.pages.asked import Typed, quoted, typed
 from toril.web.pages.details import attempts_of, failed_children, flow_of, log_of, progress_of
 from toril.web.pages.looks import EVERY
 from toril.web.pages.page import Looking, Page, View
@@ -134,7 +134,8 @@ async def letter(asking: Looking) -> dict[str, Any]:
         "ids": json.dumps({"ids": [found.id]}), "text": json.dumps(document["data"], indent=2, ensure_ascii=False),
         "queue": found.queue, "id": found.job_id, "looks": EVERY, "attempts": await attempts_of(job),
         "lines": await log_of(job), "progress": progress_of(document["progress"]),
-        "tree": await flow_of(asking, job, record), "failed": await failed_children(asking.app, job),
+        "by_subject": quoted("subject", found.subject or ""), "tree": await flow_of(asking, job, record),
+        "failed": await failed_children(asking.app, job),
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from toril.policy.redaction import redacted
 from toril.queue import Queue
 from toril.web.api.common import job_document, known_queue
 from toril.web.api.jobs import run_document
+from toril.web.pages.asked import quoted
 from toril.web.pages.chronicle import chronicle
 from toril.web.pages.details import attempts_of, ended_flow_of, flow_of, log_of, progress_of
 from toril.web.pages.looks import ENDINGS, EVERY, look_of
@@ -42,7 +43,8 @@ async def job(asking: Looking) -> dict[str, Any]:
         "why": explained(await queue.why(record.id), record, view, workers, now),
         "attempts": await attempts_of(found), "progress": progress_of(document["progress"]),
         "tree": await flow_of(asking, found, record),
-        "facts": _facts(record), "size": len(record.data.encode()), "usual": _usual(asking, queue.name),
+        "facts": _facts(record), "by_subject": quoted("subject", record.subject or ""),
+        "size": len(record.data.encode()), "usual": _usual(asking, queue.name),
         "again": _again(document, record), "mark": f"{record.state} {record.attempts_made} {record.starts}",
         "gone": None, "looks": EVERY,
     }  # fmt: skip
@@ -117,6 +119,7 @@ async def _gone(asking: Looking, queue: Queue, identity: str) -> dict[str, Any]:
         "name": run.name, "look": ENDINGS[run.ending],
         "mark": "gone", "gone": run, "text": run_document(asking.app, queue.name, run)["text"], "looks": EVERY,
         "tree": await ended_flow_of(asking, JobRef(queue.name, identity)) if run.flow else None,
+        "by_subject": quoted("subject", run.subject or ""),
     }  # fmt: skip
 
 
