@@ -222,6 +222,22 @@ async def test_a_phone_shows_which_queues_fail_and_cuts_no_label(one_stage: Stag
     await expect(page.locator('[id="n-webhooks-f"]')).to_have_text("12")
 
 
+@pytest.mark.parametrize("size", [WIDE, (800, 900), PHONE])
+async def test_no_figure_of_the_overview_runs_into_the_next(
+    one_stage: Stage, guest: Guest, size: tuple[int, int]
+) -> None:
+    page = await guest("/", size=size)
+    await expect(page.locator("#n-share")).to_contain_text("cancelled")
+
+    out = await page.locator(".strip > div").evaluate_all(
+        """all => all.flatMap(box => [...box.querySelectorAll('dd > *')].filter(each =>
+            each.getBoundingClientRect().right > box.getBoundingClientRect().right - 4
+        ).map(each => box.textContent.trim()))"""
+    )
+
+    assert out == []
+
+
 async def _failed(stage: Stage) -> "Job[object]":
     queue = stage.app.queue("email")
     job = await queue.add("send_reply", {"to": "again@gone.example", "ticket": 1})

@@ -397,4 +397,4 @@ async def test_cancelled_jobs_have_a_tab_and_a_look_of_their_own(here: Served) -
     assert not any(
         "s-failed" in re.sub(r"<nav.*?</nav>", "", pages[name], flags=re.DOTALL) for name in ("kept", "gone")
     )
-    assert re.search(r'id="n-failed">1<.*2 cancelled</small>', pages["overview"], re.DOTALL)
+    assert re.search(r'id="n-failed">1<.*2&nbsp;cancelled</small>', pages["overview"], re.DOTALL)
