@@ -90,6 +90,18 @@ async def test_the_failed_child_of_a_flow_that_has_ended_is_a_click_away() -> No
     assert [words for words in ("Attempt 1", "1 of 1 spent", "1 <small>of 1") if words in letter + listed] == []
 
 
+async def test_the_lines_of_a_flow_show_whose_child_each_job_is() -> None:
+    async with (app := books()), looked_at(app) as client:
+        new = app.queue("pages").new
+        deep = Flow(new("render", job_id="one"), [Flow(new("render"), [Flow(new("draw"), [new("draw")])])])
+        await app.flow(app.queue("books").new("publish"), [deep, new("render", job_id="two")])
+        await drain(app)
+        page = (await client.get("/flows")).text
+
+    drawn = [re.findall(r'class="rail (\w+)"', line) for line in page.split('<span class="nm')[1:]]
+    assert drawn == [[], ["tee"], ["on", "end"], ["on", "off", "end"], ["on", "off", "off", "end"], ["end"]]
+
+
 async def test_a_kept_parent_whose_child_failed_has_no_attempts() -> None:
     async with (app := books(keep_failed=10)), looked_at(app) as client:
         top = await published(app, page="bad")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -36,6 +36,7 @@ _LOOKS: Final = {
     "gone": ("cancelled", "cancelled", "Gone"),
 }
 _WAITS: Final = ("wait", "wait", "Waiting")
+Rails: TypeAlias = tuple[Literal["on", "off", "tee", "end"], ...]
 
 
 class FlowsView(View):
@@ -50,11 +51,11 @@ class FlowsView(View):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A job of the chosen flow, with its record, or what is remembered of its run. `unseen` are more children than are
-    shown."""
+    """A job of the chosen flow, with its record, or what is remembered of its run. `rails` are the lines that are drawn
+    before its name, one for each job above it; `unseen` are more children than are shown."""
 
     tree: Tree
-    depth: int
+    rails: Rails
     look: tuple[str, str, str]
     record: JobRecord | Run | None
     bars: Bars
@@ -119,13 +120,13 @@ async def _chosen(asking: Looking, known: Remembered, ref: JobRef) -> dict[str, 
     app, tree = asking.app, await _tree(asking, known, ref)
     if tree is None:
         return None
-    nodes = list(_flat(tree, 0))[:_LINES]
+    nodes = list(_flat(tree))[:_LINES]
     records = await _records(app, known, [each for each, _ in nodes])
     top, now = records.get(JobRef(tree.queue, tree.id)), asking.around.now
     start = top.added_at if top is not None else now
     ends = [record.finished_at or 0 for record in records.values()]
     end = max([*ends, *([now] if top is None or top.finished_at is None else [])])
-    lines = [_line(each, depth, records.get(JobRef(each.queue, each.id)), start, end) for each, depth in nodes]
+    lines = [_line(each, rails, records.get(JobRef(each.queue, each.id)), start, end) for each, rails in nodes]
     return {
         "tree": tree, "top": top, "lines": lines, "ticks": [start + (end - start) * at for at in _TICKS],
         "look": _LOOKS.get(standing(tree), _WAITS), "waits": await _waits(app, tree),
@@ -151,10 +152,12 @@ async def _tree(asking: Looking, known: Remembered, ref: JobRef) -> Tree | None:
     return known.filled(tree, None if top is None else top.parent, depth=_DEPTH, width=_WIDTH)
 
 
-def _flat(tree: Tree, depth: int) -> Iterator[tuple[Tree, int]]:
-    yield tree, depth
+def _flat(tree: Tree, above: Rails = (), own: Rails = ()) -> Iterator[tuple[Tree, Rails]]:
+    """A job and all below it, each with its rails. Below a job that has younger siblings its rail goes on, to them."""
+    yield tree, above + own
+    below: Rails = above + tuple("on" if each == "tee" else "off" for each in own)
     for child in tree.children:
-        yield from _flat(child, depth + 1)
+        yield from _flat(child, below, ("end" if child is tree.children[-1] else "tee",))
 
 
 async def _records(app: App, known: Remembered, nodes: list[Tree]) -> dict[JobRef, JobRecord | Run]:
@@ -170,7 +173,7 @@ async def _records(app: App, known: Remembered, nodes: list[Tree]) -> dict[JobRe
     return found
 
 
-def _line(tree: Tree, depth: int, record: JobRecord | Run | None, start: int, end: int) -> Line:
+def _line(tree: Tree, rails: Rails, record: JobRecord | Run | None, start: int, end: int) -> Line:
     look = _LOOKS.get(standing(tree), _WAITS)
     parts: list[tuple[str, float, float]] = []
     if record is not None:
@@ -181,7 +184,7 @@ def _line(tree: Tree, depth: int, record: JobRecord | Run | None, start: int, en
             running = "active" if look[0] in ("delayed", "wait") else look[0]
             parts = [("wait", record.added_at, began), (running, began, over)]
     return Line(
-        tree=tree, depth=min(depth, 2), look=look, record=record, bars=bars(parts, start, end),
+        tree=tree, rails=rails, look=look, record=record, bars=bars(parts, start, end),
         unseen=max(0, tree.family.total - len(tree.children)),
     )  # fmt: skip
 
