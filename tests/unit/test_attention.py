@@ -62,6 +62,9 @@ def test_an_empty_or_paused_queue_needs_no_worker(given: dict[str, Any]) -> None
     ("completed", "failed", "usual", "there"),
     [
         (18, 1, 0.0, False),  # too few to tell
+        (9, 10, None, True),  # few, but most of them
+        (0, 5, 100.0, True),
+        (0, 4, None, False),  # too few for that too
         (19, 1, 0.0, False),  # 5 % is not above 5 %
         (18, 2, 0.0, True),
         (18, 2, None, True),  # no job ended before

@@ -17,6 +17,7 @@ _UNSERVED: Final = 30.0  # seconds that jobs may wait for a worker to show up
 _PAUSED: Final = 900.0
 _HALF_AN_HOUR: Final = 30
 _ENOUGH: Final = 20  # jobs, by which a rate tells something
+_FEW: Final = 5  # jobs, by which a rate above `_ALWAYS` does
 _FAILING: Final = 5.0  # percent
 _UNUSUAL: Final = 3  # times the usual rate
 _ALWAYS: Final = 50.0  # percent, which is too much however usual it is
@@ -199,8 +200,10 @@ def _unserved(queue: QueueFacts, now: int) -> NoWorker | None:
 def _rate(queue: QueueFacts) -> float | None:
     """The failure rate of the last half hour, if it is too high."""
     good, bad = sum(queue.completed[-_HALF_AN_HOUR:]), sum(queue.failed[-_HALF_AN_HOUR:])
-    rate = 100 * bad / (good + bad) if good + bad >= _ENOUGH else 0.0
-    return rate if rate > _FAILING else None
+    rate = failure_rate(good, bad)
+    if good + bad >= _ENOUGH:
+        return rate if rate > _FAILING else None
+    return rate if good + bad >= _FEW and rate > _ALWAYS else None
 
 
 def _failing(queue: QueueFacts, now: int, usual: Mapping[str, float | None]) -> Failing | None:
