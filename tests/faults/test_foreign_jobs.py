@@ -489,3 +489,35 @@ async def test_progress_that_is_no_json_is_read_as_text(foreign: Foreign) -> Non
         foreign.send(("HSET", f"bull:q:{job.id}", "progress", "{"))
 
         assert (await job.refresh()).progress == "{"
+
+
+@pytest.mark.covers("F110", "G6")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"concurrency": "1.5"}, {"concurrency": "nan"}, {"max": "1.5"}, {"max": "0"}, {"max": "9" * 400},
+        {"max": "10", "duration": "333.3333333333333"}, {"max": "10", "duration": "0"},
+        {"max": "10", "duration": "-1"}, {"max": "10", "duration": "nan"}, {"max": "10", "duration": "9" * 400},
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_limits_that_are_no_whole_numbers_stop_nobody(foreign: Foreign, settings: dict[str, str]) -> None:
+    """BullMQ stores what it is given, such as a duration of 1000 / 3."""
+    jobs = ["first", "second", "third"]
+    for job in jobs:
+        foreign.write(job, "wait", {})
+    foreign.send(("HSET", "bull:q:meta", *(part for pair in settings.items() for part in pair)))
+
+    assert await unanswered(foreign, jobs) == []
+    assert await misrun(foreign, jobs) == []
+
+
+@pytest.mark.covers("F110")
+@pytest.mark.parametrize("field", ["count", "prevTS", "prevCount"])
+async def test_figures_that_are_no_numbers_stop_nobody(foreign: Foreign, field: str) -> None:
+    foreign.write("good", "wait", {})
+    figures = {"count": "1", "prevTS": "1700000000000", "prevCount": "0"} | {field: "nan"}
+    foreign.send(("HSET", "bull:q:metrics:completed", *(part for pair in figures.items() for part in pair)))
+
+    assert await unanswered(foreign, ["good"]) == []
+    assert await misrun(foreign, ["good"]) == []

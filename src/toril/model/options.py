@@ -10,6 +10,8 @@ from toril.model.value import hot_by_keyword
 from toril.names import check_circuit_key, check_group, check_job_id, check_job_name, check_label, check_subject
 
 MAX_PRIORITY: Final = 2_097_151  # 21 bits: what is left of a float's 53 beside a 32-bit counter
+MAX_RATE: Final = 2**31  # jobs that may start within the time of a rate
+MAX_RATE_WINDOW: Final = 31 * 86_400_000
 MAX_ATTEMPTS: Final = 10_000
 MAX_TIMEOUT: Final = 7 * 86_400_000
 BATCH: Final = 1_000  # jobs in one atomic add
@@ -87,10 +89,10 @@ class RateLimit:
     window: Literal["sliding", "fixed"]
 
     def __init__(self, max: int, per: Duration = 1.0, window: Literal["sliding", "fixed"] = "sliding") -> None:  # noqa: A002 - as everyone calls it
-        whole("a rate limit's max", max, 1, 2**31)
+        whole("a rate limit's max", max, 1, MAX_RATE)
         if window not in ("sliding", "fixed"):
             raise InvalidOption(f"a rate limit's window must be 'sliding' or 'fixed', not {shown(window)}")
-        _set(self, max=max, per=checked_seconds("a rate limit's per", per, 1, 31 * 86_400_000), window=window)
+        _set(self, max=max, per=checked_seconds("a rate limit's per", per, 1, MAX_RATE_WINDOW), window=window)
 
 
 def per_ms(rate: RateLimit) -> int:

@@ -107,7 +107,7 @@ class RedisInspector(RedisStore):
         row = await self._read("look", queue)
         return QueueView(
             name=queue, counts=counts_of(row[:8]), settings=settings_of(row[7:15]),
-            completed_total=int(row[15] or 0), failed_total=int(row[16] or 0), cancelled_total=row[17],
+            completed_total=number(row[15]), failed_total=number(row[16]), cancelled_total=row[17],
         )  # fmt: skip
 
     async def counts(self, queue: str) -> Counts:

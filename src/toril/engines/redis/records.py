@@ -10,6 +10,8 @@ from toril.engines.redis.options import load_failure, load_options, moment, numb
 from toril.model import (
     MAX_DELAY,
     MAX_PRIORITY,
+    MAX_RATE,
+    MAX_RATE_WINDOW,
     Cancelled,
     Cause,
     Claimed,
@@ -162,7 +164,8 @@ def settings_of(row: Sequence[Any]) -> Settings:
     paused, concurrency, most, ms, window, max_waiting, held_till, groups = row
     rate = None
     if most is not None and number(most) > 0:
-        rate = RateLimit(number(most), (number(ms) or 1000) / 1000, "sliding" if window == "sliding" else "fixed")
+        per = (number(ms, MAX_RATE_WINDOW) or 1000) / 1000
+        rate = RateLimit(number(most, MAX_RATE), per, "sliding" if window == "sliding" else "fixed")
     return Settings(
         paused=paused is not None,
         concurrency=None if concurrency is None else number(concurrency),

@@ -24,8 +24,9 @@ local function runs_alone()
 end
 
 local meta = call('HMGET', P .. K.meta, F.rate_max, F.rate_ms)
-local max, ms, window = tonumber(meta[1] or nil), tonumber(meta[2] or nil) or 1000, nil
-if max then
+local max, ms, window = as_number(meta[1]) or 0, as_number(meta[2]) or 0, nil
+if max > 0 then
+  ms = ms > 0 and ms or 1000
   window = call('HGET', P .. K.toril, F.window) or 'fixed'
 else
   max, ms, window = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]

@@ -3,7 +3,7 @@
 local function rouse(base)
   local meta, running = try('HMGET', base .. K.meta, F.is_paused, F.concurrency), try('LLEN', base .. K.active)
   if meta.err or meta[1] or type(running) ~= 'number' then return end
-  if running < (tonumber(meta[2] or nil) or math.huge) then try('ZADD', base .. K.marker, 0, '0') end
+  if running < math.floor(tonumber(meta[2] or nil) or math.huge) then try('ZADD', base .. K.marker, 0, '0') end
 end
 
 -- Let a parent go on that stands in this set: to the front, after its own delay if it has one.

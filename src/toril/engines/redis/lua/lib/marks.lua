@@ -3,7 +3,7 @@
 local function blocked()
   local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency)
   if meta[1] then return true end
-  return meta[2] and call('LLEN', P .. K.active) >= (tonumber(meta[2]) or math.huge)
+  return meta[2] and call('LLEN', P .. K.active) >= math.floor(tonumber(meta[2]) or math.huge)
 end
 
 -- Suspects do not count: who runs something cannot take them, and would be woken again and again. But a mark that was set

@@ -1,7 +1,9 @@
 -- BullMQ's figures: `count` in all; `prevTS` lies in the minute under way, `prevCount` is the count when that began; the
--- list has the minutes before, newest first. Of completed jobs it is noted in which minute that was looked at last.
+-- list has the minutes before, newest first. Of completed jobs it is noted in which minute that was looked at last. Nothing
+-- depends on figures, so a count that is no number stops nobody.
 local function count_minute(key, count, noting)
-  local total, minute = call('HINCRBY', key, F.count, string.format('%d', count)), math.floor(now / 60000)
+  local total, minute = redis.pcall('HINCRBY', key, F.count, string.format('%d', count)), math.floor(now / 60000)
+  if type(total) ~= 'number' then return end
   if noting and figures.completed == minute and total > count then return end
   if noting then call('HSET', P .. K.toril, F.completed_minute, minute) end
   local before = call('HMGET', key, F.prev_ts, F.prev_count)

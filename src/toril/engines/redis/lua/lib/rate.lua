@@ -22,9 +22,9 @@ end
 
 -- The rate in force, how many it lets start now, and when it lets more.
 local function rate_left()
-  local max, ms = tonumber(meta[3] or nil), tonumber(meta[4] or nil)
-  if max then
-    rate = {max = max, ms = ms or tonumber(ARGV[12]) or 1000, window = own[2] or 'fixed'}
+  local max, ms = as_number(meta[3]) or 0, as_number(meta[4]) or 0
+  if max > 0 then
+    rate = {max = max, ms = ms > 0 and ms or tonumber(ARGV[12]) or 1000, window = own[2] or 'fixed'}
   elseif ARGV[11] ~= '' then
     rate = {max = tonumber(ARGV[11]), ms = tonumber(ARGV[12]), window = ARGV[13]}
   end

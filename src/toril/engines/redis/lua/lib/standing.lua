@@ -6,3 +6,4 @@ local prioritized, delayed = call('ZCARD', P .. K.prioritized), call('ZCARD', P 
 local suspects = call('ZCARD', P .. K.suspects)
 local moved = suspects > 0 or delayed > 0  -- then what is ready has to be counted again after the claim
 local most_running = tonumber(meta[2] or nil)
+most_running = most_running and (most_running < 0 and 0 or as_number(most_running))
