@@ -10,7 +10,7 @@ from toril.clock import Clock
 from toril.engine import Store
 from toril.errors import InvalidOption, NotFound, QueueFull, UsageError, WrongState, shown
 from toril.job import Job
-from toril.lookup import find_job
+from toril.lookup import find_job, find_linked_job
 from toril.model import (
     BATCH,
     MAX_DEPTH,
@@ -294,7 +294,7 @@ async def _top(store: Store, ref: JobRef) -> JobRef:
         if record is None:
             raise NotFound(f"there is no job {ref}")
         parent = record.parent
-        above = None if parent is None else await find_job(store, parent.queue, parent.id)
+        above = None if parent is None else await find_linked_job(store, parent)
         if parent is None or above is None:
             return ref
         ref = parent
@@ -304,7 +304,7 @@ async def _top(store: Store, ref: JobRef) -> JobRef:
 async def _tree(
     store: Store, ref: JobRef, depth: int, width: int, known: ChildState | None = None, text: str | None = None
 ) -> Tree:
-    record = await find_job(store, ref.queue, ref.id)
+    record = await (find_job(store, ref.queue, ref.id) if known is None else find_linked_job(store, ref))
     where: Kept = "queue" if record is None or record.dead_letter is None else "dead_letters"
     family = await store.family(ref, where=where) if record is not None else Family()
     children: list[Tree] = []

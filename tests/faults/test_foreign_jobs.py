@@ -521,3 +521,24 @@ async def test_figures_that_are_no_numbers_stop_nobody(foreign: Foreign, field: 
 
     assert await unanswered(foreign, ["good"]) == []
     assert await misrun(foreign, ["good"]) == []
+
+
+@pytest.mark.covers("F110")
+@pytest.mark.parametrize("key", ["x", ":", "bull::7", "bull:a\nb:7", "another:q:7"])
+@pytest.mark.parametrize("place", ["wait", "waiting-children"])
+async def test_children_that_are_no_jobs_of_this_store_are_shown(foreign: Foreign, place: str, key: str) -> None:
+    """As a child of BullMQ that was added under another prefix."""
+    foreign.write("parent", place, {})
+    foreign.send(
+        ("SADD", "bull:q:parent:dependencies", key), ("HSET", "bull:q:parent:processed", key, "1"),
+        ("HSET", "bull:q:parent:failed", key, "no"), ("ZADD", "bull:q:parent:unsuccessful", 1, key),
+    )  # fmt: skip
+
+    app = App(foreign.server.url)
+    app.queue("q")
+    async with app, served(app) as client:
+        paths = ["/flows", "/api/v1/flows", "/queues/q/jobs/parent"]
+        paths += [f"/api/v1/queues/q/jobs/parent{part}" for part in ("", "/why", "/flow")]
+        answers = [(path, (await client.get(path)).status_code) for path in paths]
+
+    assert [each for each in answers if each[1] != 200] == []

@@ -1,11 +1,13 @@
 """Flows under way: jobs that wait for others, and are waited for by none."""
 
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 from pydantic import Field
 
 from toril.app import App
 from toril.codec import Undecodable, decode
+from toril.errors import InvalidName
 from toril.model import Family, JobRecord, JobRef
 from toril.policy.masking import masked
 from toril.states import State
@@ -62,7 +64,10 @@ async def _document(app: App, record: JobRecord) -> dict[str, Any]:
 
 async def _next(app: App, family: Family) -> dict[str, Any]:
     """Of the first few children that have not ended: how many run, one that has failed, and one that is waited for."""
-    first = [record for ref in family.first_open for record in await app.store.jobs(ref.queue, [ref.id]) if record]
+    first = list[JobRecord]()
+    for ref in family.first_open:
+        with suppress(InvalidName):  # of another prefix, or what is no job's key
+            first += filter(None, await app.store.jobs(ref.queue, [ref.id]))
     failed = next((record for record in first if record.state is State.FAILED), None)
     waited = next((record for record in first if record.state is not State.FAILED), None)
     return {

@@ -1,6 +1,7 @@
 """Flows: what waits for what, and what the chosen one waits for."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -8,7 +9,7 @@ from pydantic import Field
 
 from toril.app import App
 from toril.documents import standing
-from toril.errors import NotFound
+from toril.errors import InvalidName, NotFound
 from toril.flow import Tree
 from toril.lookup import find_job
 from toril.model import Ending, JobRecord, JobRef, Run, job_of
@@ -165,7 +166,9 @@ async def _records(app: App, known: Remembered, nodes: list[Tree]) -> dict[JobRe
     found: dict[JobRef, JobRecord | Run] = {ref: known.runs[ref] for ref in refs if ref in known.runs}
     for queue in {ref.queue for ref in refs}:
         ids = [ref.id for ref in refs if ref.queue == queue]
-        found |= {JobRef(queue, record.id): record for record in await app.store.jobs(queue, ids) if record is not None}
+        with suppress(InvalidName):  # of another prefix, or what is no job's key
+            rows = await app.store.jobs(queue, ids)
+            found |= {JobRef(queue, record.id): record for record in rows if record is not None}
     letters = [each.dead_letter for each in nodes if each.dead_letter is not None]
     for letter in await app.store.letters_of(letters) if letters else ():
         if letter is not None:
