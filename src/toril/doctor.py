@@ -7,7 +7,7 @@ from typing import Final
 
 from toril.clock import Clock
 from toril.engine import Store
-from toril.errors import EngineUnusable
+from toril.errors import EngineUnusable, InvalidOption
 from toril.model import (
     BEYOND_REPAIR,
     HEALED,
@@ -126,10 +126,18 @@ class Doctor:
         """Which of some schedules of a queue have no run to come, and where their list goes on."""
         try:
             page = await self._store.schedules.page(queue, cursor=cursor, limit=most)
-            return tuple([_of_schedule(view) for view in page.items if await self._is_idle(view)]), page.cursor
         except EngineUnusable as error:
             place = f"schedules of {queue}"
             return (Fault(kind=FaultKind.FOREIGN, queue=queue, subject=str(error), place=place),), None
+        found = list[Fault]()
+        for view in page.items:
+            try:
+                if await self._is_idle(view):
+                    found.append(_of_schedule(view))
+            except InvalidOption as error:  # times that another program has set, and that make no sense
+                told, place = f"schedule {view.schedule.id!r} makes no sense: {error}", f"schedules of {queue}"
+                found.append(Fault(kind=FaultKind.FOREIGN, queue=queue, subject=told, place=place))
+        return tuple(found), page.cursor
 
     async def _there(self, faults: Sequence[Fault]) -> list[Fault]:
         """Those of them that are there."""

@@ -42,6 +42,7 @@ from toril.moving import Mover
 from toril.states import State
 from toril.web import site
 from toril.web.server import Server
+from toril.worker.schedules import Runs
 
 PATIENCE = 120.0
 OUTCOMES: dict[str, Outcome] = {
@@ -542,3 +543,33 @@ async def test_children_that_are_no_jobs_of_this_store_are_shown(foreign: Foreig
         answers = [(path, (await client.get(path)).status_code) for path in paths]
 
     assert [each for each in answers if each[1] != 200] == []
+
+
+@pytest.mark.covers("F110")
+@pytest.mark.parametrize("field", ["name", "every", "pattern", "tz", "limit", "opts", "ic", "startDate", "endDate"])
+async def test_a_schedule_that_cannot_be_read_stops_no_other(foreign: Foreign, field: str) -> None:
+    """It is left out where it makes no sense at all, and the others run and are shown."""
+    odd = [value for value in VALUES if len(value) < 1000]
+    good = {"name": b"note", "every": b"1000", "ic": b"1", "data": b"{}", "opts": b"{}"}
+    commands: list[Sequence[object]] = []
+    for number, value in enumerate([*odd, None]):
+        fields = good if value is None else {**good, field: value}
+        if field == "pattern" and value is not None:
+            del fields["every"]
+        name = "the-good-one" if value is None else f"odd-{number}"
+        commands += [("ZADD", "bull:q:repeat", 1_700_000_000_000, name)]
+        commands += [("HSET", f"bull:q:repeat:{name}", *(part for pair in fields.items() for part in pair))]
+    foreign.send(*commands)
+
+    async with opened(foreign.server.url) as store:
+        shown = [view.schedule.id for view in (await store.schedules.page("q")).items]
+        complaints = list[str]()
+        await Runs(store.schedules, SYSTEM, lambda _, error: complaints.append(str(error))).tend("q")
+        moved = (await store.schedules.get("q", "the-good-one")).view
+
+    assert "the-good-one" in shown
+    assert moved is not None
+    assert moved.slot > 1_700_000_000_000
+    assert all("cron must" in each or "time zone" in each for each in complaints), complaints
+    foreign.write("good", "wait", {})
+    assert await unanswered(foreign, []) == []

@@ -7,7 +7,7 @@ from typing import Final
 from toril.clock import Clock
 from toril.codec import encode
 from toril.engine import Schedules
-from toril.errors import TorilError
+from toril.errors import InvalidOption, TorilError
 from toril.model import Claimed, Completed, Outcome, Snoozed, run_of
 from toril.policy.schedules import Turn, turn
 from toril.schedule import move_on
@@ -69,8 +69,11 @@ class Runs:
     async def tend(self, queue: str) -> None:
         for view in await self._schedules.overdue(queue, limit=_AT_ONCE):
             look = await self._schedules.get(queue, view.schedule.id)
-            if look.view is not None and look.view.slot == view.slot:
-                await move_on(self._schedules, look.view, look.now)
+            try:
+                if look.view is not None and look.view.slot == view.slot:
+                    await move_on(self._schedules, look.view, look.now)
+            except InvalidOption as error:  # times that another program has set: the others go on
+                self._failed(queue, error)
 
 
 def _skipped(reason: str) -> Completed:

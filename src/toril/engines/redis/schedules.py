@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from toril.engines.redis.layout import FIELDS, SCHEDULE_FIELDS
-from toril.engines.redis.options import dump_options, load_options, number
-from toril.model import MAX_PRIORITY, MIN_EVERY, CatchUp, Look, Moved, NewJob, Overlap, Page, Schedule, whole
+from toril.engines.redis.options import dump_options, load_options, moment, number, parsed
+from toril.errors import TorilError
+from toril.model import MAX_DELAY, MAX_PRIORITY, MIN_EVERY, CatchUp, Look, Moved, NewJob, Overlap, Page, Schedule, whole
 from toril.model import ScheduleView as View
+from toril.model.schedules import MAX_TIME
 from toril.names import check_app_name, check_queue_name
 
 __all__ = ["RedisSchedules", "fields_of", "own_of", "view_of"]
@@ -40,12 +43,12 @@ class RedisSchedules:
         limit = min(whole("limit", limit, 1, 2**53), 1000)
         names = sorted(name for name in await self._names(queue) if cursor is None or name > cursor)
         _, found = await self._run("schedule_look", queue, ["these", *names[:limit]])
-        return Page(tuple(view_of(queue, row) for row in found), names[limit - 1] if len(names) > limit else None)
+        return Page(tuple(_readable(queue, found)), names[limit - 1] if len(names) > limit else None)
 
     async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[View]:
         queue = check_queue_name(queue)
         _, found = await self._run("schedule_look", queue, ["overdue", limit], now)
-        return [view_of(queue, row) for row in found]
+        return _readable(queue, found)
 
     async def put(
         self, queue: str, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
@@ -99,17 +102,27 @@ def own_of(schedule: Schedule) -> dict[str, Any]:
     return {name: value for name, value in own.items() if value is not None}  # a script takes null for something
 
 
+def _readable(queue: str, rows: Sequence[Sequence[Any]]) -> list[View]:
+    """Those that make sense: one that another program has written badly must not keep the others from running, and from
+    being shown."""
+    found = list[View]()
+    for row in rows:
+        with suppress(TorilError, ValueError):
+            found.append(view_of(queue, row))
+    return found
+
+
 def view_of(queue: str, row: Sequence[Any]) -> View:
     schedule, slot, paused, over, busy, own, fields = row
-    f = dict(zip(SCHEDULE_FIELDS, fields, strict=True))
+    f, given = dict(zip(SCHEDULE_FIELDS, fields, strict=True)), parsed(own, {})
     return View(
-        queue=queue, schedule=_schedule(schedule, f, json.loads(own or "{}")), slot=int(slot), count=number(f["made"]),
-        paused=paused == 1, busy=busy == 1, over=over == 1,
+        queue=queue, schedule=_schedule(schedule, f, given if isinstance(given, dict) else {}), slot=moment(slot),
+        count=number(f["made"]), paused=paused == 1, busy=busy == 1, over=over == 1,
     )  # fmt: skip
 
 
 def _schedule(identity: str, f: dict[str, Any], own: dict[str, Any]) -> Schedule:
-    every = None if f["every"] is None else max(number(f["every"]), MIN_EVERY)
+    every = None if f["every"] is None else max(number(f["every"], MAX_DELAY), MIN_EVERY)
     given = {name: own[name] for name in ("offset", "jitter", "min_interval", "window") if name in own}
     return Schedule(
         id=identity, job=_job(f, own), every=every, cron=f["pattern"] if every is None else None, tz=f["tz"] or "UTC",
@@ -120,14 +133,15 @@ def _schedule(identity: str, f: dict[str, Any], own: dict[str, Any]) -> Schedule
 
 
 def _time(text: str | None) -> int | None:
-    return None if text is None else number(text)
+    return None if text is None else number(text, MAX_TIME)
 
 
 def _job(f: dict[str, Any], own: dict[str, Any]) -> NewJob:
     options = load_options(f["opts"] or "{}")
-    priority = json.loads(f["opts"] or "{}").get("priority", 0)
+    given = parsed(f["opts"], None)
+    priority = number(given.get("priority"), MAX_PRIORITY) if isinstance(given, dict) else 0
     return NewJob(
-        name=f["name"], data=f["data"] or "{}", priority=max(0, min(int(priority), MAX_PRIORITY)),
+        name=f["name"], data=f["data"] or "{}", priority=priority,
         attempts=options.attempts, backoff=options.backoff, timeout=options.timeout, expires=own.get("expires"),
         keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
         result_ttl=options.result_ttl, metadata=own.get("metadata"), breaker=options.breaker, subject=options.subject,
