@@ -10,7 +10,7 @@ __all__ = ["declared"]
 def declared(*handlers: str, **given: Any) -> Declaration:
     """A queue of which nothing is said, with handlers of these names."""
     plain: dict[str, Any] = {
-        "concurrency": 1, "lease": 30_000, "max_stalls": 1, "attempts": 5,
+        "concurrency": 1, "lease": 30_000, "max_stalls": 1, "max_attempts": 5,
         "backoff": Backoff(kind="exponential", delay=1000), "keep_completed": Keep(0), "keep_failed": Keep(0),
         "target_wait": 120_000, "handlers": dict.fromkeys(handlers),
     }  # fmt: skip

@@ -89,12 +89,13 @@ def check_not_dead_letters(name: str, letters: str) -> None:
 def declaration_of(queue: Queue, concurrency: int | None = None) -> Declaration:
     """What a worker tells the store of a queue, as far as it can be told: of functions nothing."""
     options, retry = queue.options, queue.options.retry
-    own = {name: None if each is None else HandlerDeclaration(attempts=each.attempts, backoff=each.backoff.wire())
+    own = {name: None if each is None else HandlerDeclaration(max_attempts=each.attempts, backoff=each.backoff.wire())
            for name, each in queue.handlers.retries.items()}  # fmt: skip
     return Declaration(
         concurrency=options.concurrency if concurrency is None else concurrency, lease=options.lease,
-        max_stalls=options.max_stalls, attempts=retry.attempts, backoff=retry.backoff.wire(), timeout=options.timeout,
-        keep_completed=options.keep_completed, keep_failed=options.keep_failed, target_wait=options.target_wait,
+        max_stalls=options.max_stalls, max_attempts=retry.attempts, backoff=retry.backoff.wire(),
+        timeout=options.timeout, target_wait=options.target_wait,
+        keep_completed=options.keep_completed, keep_failed=options.keep_failed,
         rate=options.rate_limit, max_waiting=options.max_waiting, groups=options.groups,
         priority_first=bool(options.priority_first),
         subject=options.subject if isinstance(options.subject, str) else None,

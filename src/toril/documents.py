@@ -256,7 +256,7 @@ def of_declaration(found: Declarations) -> dict[str, Any] | None:
         "rate": of_rate(said.rate),
         "groups": None if said.groups is None else of_group_limits(said.groups),
         "max_waiting": said.max_waiting,
-        "max_attempts": said.attempts,
+        "max_attempts": said.max_attempts,
         "backoff": {
             "kind": said.backoff.kind, "delay_ms": said.backoff.delay, "cap_ms": said.backoff.cap,
             "jitter": said.backoff.jitter, "strategy": said.backoff.strategy,

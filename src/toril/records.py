@@ -325,7 +325,7 @@ class QueueDeclaration:
     concurrency: int
     lease: Seconds
     max_stalls: int
-    attempts: int
+    max_attempts: int
     backoff: RetryDelay
     timeout: Seconds | None
     rate: RateLimit | None

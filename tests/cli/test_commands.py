@@ -93,7 +93,7 @@ def test_a_job_for_a_queue_that_is_not_there_is_refused(toril: Toril, url: str) 
 
 def test_a_job_gets_what_the_workers_of_its_queue_declare(toril: Toril, url: str) -> None:
     alone = toril("add", "--create", "email", "greet", "--job-id", "alone")
-    said = declared("greet", attempts=2, keep_failed=Keep(7))
+    said = declared("greet", max_attempts=2, keep_failed=Keep(7))
     beat = Beat(worker="w", queues=["email"], slots=1, running=0, declares={"email": said})
     on(url, lambda app: app.store.beat(beat, ttl=600_000))
     told = toril("add", "email", "greet", "--job-id", "told")

@@ -25,14 +25,14 @@ from toril.testing import ManualClock
 
 PLAIN = declared()
 FULL = Declaration(
-    concurrency=10, lease=45_000, max_stalls=2, attempts=3, timeout=9_000, target_wait=5_000,
+    concurrency=10, lease=45_000, max_stalls=2, max_attempts=3, timeout=9_000, target_wait=5_000,
     backoff=Backoff(kind="fixed", delay=500, cap=9, jitter=0.5, strategy="mine", on=("a.B",), give_up_on=("c.D",)),
     rate=RateLimit(50, per=1.5, window="fixed"), max_waiting=1000, priority_first=True, subject="tenant",
     groups=GroupLimits(concurrency=2, rate_limit=RateLimit(7, per=60), max_waiting=9, weight=3), serializer=True,
     keep_completed=Keep(100), keep_failed=Keep(None, age=3600.5), any_name="other",
     handlers={
         "send": None, "grüße \"again\": true\n": None, "other": None,
-        "once": HandlerDeclaration(attempts=1, backoff=Backoff(kind="exponential", delay=2)),
+        "once": HandlerDeclaration(max_attempts=1, backoff=Backoff(kind="exponential", delay=2)),
     },
 )  # fmt: skip
 
@@ -183,4 +183,4 @@ def test_a_handler_may_say_itself_how_often_it_is_tried() -> None:
     assert FULL.retry_of("once") == (1, once.backoff)
     assert FULL.retry_of("send") == replace(FULL, handlers=None).retry_of("once") == (3, FULL.backoff)
     assert rest.retry_of("whatever") == (1, once.backoff)
-    assert json.loads(FULL.dump())["attempts"] == 3
+    assert json.loads(FULL.dump())["max_attempts"] == 3

@@ -1,9 +1,11 @@
 """How many attempts a job may have, and how many were made: the same two names in Python, over HTTP and with --json."""
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 
-from toril import App, DeadLetter, JobContext, JobDetails, RunRecord, ScheduleRecord
-from toril.documents import of_job, of_letter, of_run
+from tests.declared import declared
+from toril import App, DeadLetter, JobContext, JobDetails, QueueDeclaration, RunRecord, ScheduleRecord, records
+from toril.documents import of_declaration, of_job, of_letter, of_run
+from toril.model import Declarations, DeclaredBy
 from toril.showing import Redaction
 from toril.testing import memory
 
@@ -27,7 +29,17 @@ async def test_documents_and_records_name_attempts_alike() -> None:
     assert (dead["max_attempts"], dead["attempts_made"], ran["attempts_made"]) == (2, 2, 2)
     for document in (waiting, dead, ran):
         assert "attempts" not in document
-    for record in (JobDetails, DeadLetter, RunRecord, ScheduleRecord):
-        names = {field.name for field in fields(record)}
-        assert names & {"max_attempts", "attempts_made"}
-        assert "attempts" not in names
+    for record in (JobDetails, DeadLetter, RunRecord, ScheduleRecord, QueueDeclaration):
+        assert {field.name for field in fields(record)} & {"max_attempts", "attempts_made"}
+    kinds = [getattr(records, name) for name in records.__all__]
+    assert [kind for kind in kinds if is_dataclass(kind) and "attempts" in {field.name for field in fields(kind)}] == []
+
+
+def test_where_workers_declare_other_attempts_the_field_that_differs_is_named() -> None:
+    found = Declarations((DeclaredBy(declared(max_attempts=3), 1, 2), DeclaredBy(declared(max_attempts=5), 1, 1)))
+    document, record = of_declaration(found), records.declaration_record(found)
+
+    assert document is not None
+    assert record is not None
+    assert (document["differs"], document["max_attempts"]) == (["max_attempts"], 3)
+    assert (record.differs, record.max_attempts) == (("max_attempts",), 3)

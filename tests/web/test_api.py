@@ -39,9 +39,9 @@ async def test_a_job_whose_name_looks_like_a_slip_is_refused(here: Served) -> No
 
 async def test_a_job_gets_what_the_workers_of_its_queue_declare(here: Served) -> None:
     waits = Backoff(kind="fixed", delay=7000)
-    own = HandlerDeclaration(attempts=1, backoff=waits)
+    own = HandlerDeclaration(max_attempts=1, backoff=waits)
     said = declared(
-        attempts=3, backoff=waits, keep_failed=Keep(9), subject="tenant", handlers={"greet": None, "charge": own}
+        max_attempts=3, backoff=waits, keep_failed=Keep(9), subject="tenant", handlers={"greet": None, "charge": own}
     )
     async with here.client() as client:
         refused = await client.post("/queues/email/jobs", json={"name": "greet"})

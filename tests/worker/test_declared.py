@@ -77,7 +77,7 @@ async def test_a_worker_tells_what_its_code_declares_while_it_lives(timed: Timed
     assert found == seen
     assert (found.workers, found.slots, found.differs, found.concurrency) == (1, 10, (), 10)
     assert (found.lease, found.timeout, found.target_wait) == (60.0, 20.0, 5.0)
-    assert (found.attempts, found.backoff.kind, found.backoff.delay) == (3, "fixed", 7.0)
+    assert (found.max_attempts, found.backoff.kind, found.backoff.delay) == (3, "fixed", 7.0)
     assert (found.rate, found.groups, found.max_waiting) == (RateLimit(50, per=2), GroupLimits(concurrency=2), 500)
     assert (found.keep_completed, found.keep_failed, found.priority_first) == (Keep(9), Keep(age=60), True)
     assert (found.handlers, found.any_name) == (("once", "send"), False)

@@ -16,7 +16,7 @@ MAX_DECLARATION: Final = 32 * 1024  # characters of one as text; where it would 
 class HandlerDeclaration:
     """What the jobs of one handler get instead of what the queue says."""
 
-    attempts: int
+    max_attempts: int
     backoff: Backoff
 
 
@@ -31,7 +31,7 @@ class Declaration:
     concurrency: int
     lease: int
     max_stalls: int
-    attempts: int
+    max_attempts: int
     backoff: Backoff
     keep_completed: Keep
     keep_failed: Keep
@@ -50,7 +50,7 @@ class Declaration:
         """How often jobs of this name are tried, and how long they wait between."""
         handlers = self.handlers or {}
         own = handlers.get(name) if name in handlers or self.any_name is None else handlers.get(self.any_name)
-        return (self.attempts, self.backoff) if own is None else (own.attempts, own.backoff)
+        return (self.max_attempts, self.backoff) if own is None else (own.max_attempts, own.backoff)
 
     def dump(self) -> str:
         """As stores keep it: equal ones are the same text. One that is too long leaves out its handlers."""
@@ -98,11 +98,11 @@ def _dump_keep(keep: Keep) -> list[float | None]:
 
 
 def _dump_own(own: HandlerDeclaration | None) -> list[Any] | None:
-    return None if own is None else [own.attempts, asdict(own.backoff)]
+    return None if own is None else [own.max_attempts, asdict(own.backoff)]
 
 
 def _load_own(found: list[Any] | None) -> HandlerDeclaration | None:
-    return None if found is None else HandlerDeclaration(attempts=found[0], backoff=_load_backoff(found[1]))
+    return None if found is None else HandlerDeclaration(max_attempts=found[0], backoff=_load_backoff(found[1]))
 
 
 def _load_backoff(found: dict[str, Any]) -> Backoff:

@@ -31,7 +31,7 @@ _A_WHILE: Final = 10.0  # seconds that what is told of them may be old
 _CANCELLED: Final = ENDINGS[Ending.CANCELLED]
 # What workers can declare, in words.
 _WORDS: Final = {
-    "attempts": "retries", "rate": "the rate", "groups": "the limits of groups", "max_waiting": "how many may wait",
+    "max_attempts": "retries", "rate": "the rate", "groups": "the limits of groups", "max_waiting": "how many may wait",
     "backoff": "the backoff", "priority_first": "the order of priorities", "target_wait": "the wait target",
     "keep_completed": "how many completed jobs stay", "keep_failed": "how many failed jobs stay", "lease": "the lease",
     "timeout": "the timeout", "max_stalls": "how often a job may stall", "subject": "the subject",
@@ -118,7 +118,7 @@ def _facts(settings: Settings, declared: Declaration | None) -> list[Fact]:
     rate = None if declared is None else declared.rate
     facts = [_at_once(settings.concurrency, declared), _starts(settings.rate, rate)]
     if declared is not None:
-        facts.append(Fact("Retries", plural(declared.attempts, "attempt"), _backoff(declared.backoff)))
+        facts.append(Fact("Retries", plural(declared.max_attempts, "attempt"), _backoff(declared.backoff)))
         facts.append(Fact("Lease", span(declared.lease)))
         if declared.timeout is not None:
             facts.append(Fact("Timeout", span(declared.timeout)))
