@@ -7,7 +7,9 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from toril.adding import AddOptions
     from toril.app import App
+    from toril.breakers import BreakerFigures
     from toril.context import FailedChild, JobContext, SyncJobContext
+    from toril.deadletters import Replayed
     from toril.durations import Duration
     from toril.engine import connect
     from toril.errors import (
@@ -47,32 +49,51 @@ if TYPE_CHECKING:
     from toril.history import Gap
     from toril.http import raise_for_status
     from toril.job import Job
-    from toril.metrics import QueueMetrics
+    from toril.metrics import Overview, QueueMetrics, QueueOverview, Series, Spread
     from toril.model import (
+        AddOutcome,
+        CatchUp,
+        Cause,
+        ChildState,
+        CircuitState,
         Counts,
         Dedup,
+        Ending,
+        EventKind,
         Failure,
+        Family,
+        Fault,
+        FaultKind,
         Finding,
         Found,
         GroupLimits,
         JobRef,
         Keep,
+        Mending,
+        OnFailure,
+        Overlap,
         Page,
         RateLimit,
+        Refused,
         Repaired,
         Severity,
+        Usage,
     )
+    from toril.outbox.database import OutboxStanding
     from toril.policy.breaker import Breaker
+    from toril.policy.errorgroups import ErrorGroup
     from toril.policy.letters import LetterFilter
     from toril.policy.retry import Exponential, Fixed, Retry, Strategy
     from toril.policy.search import JobFilter
     from toril.queue import Planned, Queue
     from toril.records import (
         AttemptError,
+        CancelCounts,
         CircuitRecord,
         DeadLetter,
         GroupView,
         JobDetails,
+        JobStack,
         QueueDeclaration,
         QueueEvent,
         QueueSettings,
@@ -82,6 +103,7 @@ if TYPE_CHECKING:
         WorkerInfo,
     )
     from toril.result import Result
+    from toril.searching import Counted, Failures
     from toril.states import State
     from toril.sync import SyncJob, SyncQueue, SyncTask
     from toril.task import Task
@@ -120,19 +142,26 @@ _WHERE = {
     ),
     **dict.fromkeys(
         (
-            "Counts", "Dedup", "Failure", "Finding", "Found", "GroupLimits", "JobRef", "Keep", "Page", "RateLimit",
-            "Repaired", "Severity",
+            "AddOutcome", "CatchUp", "Cause", "ChildState", "CircuitState", "Counts", "Dedup", "Ending", "EventKind",
+            "Failure", "Family", "Fault", "FaultKind", "Finding", "Found", "GroupLimits", "JobRef", "Keep", "Mending",
+            "OnFailure", "Overlap", "Page", "RateLimit", "Refused", "Repaired", "Severity", "Usage",
         ),
         "toril.model",
     ),
     **dict.fromkeys(
         (
-            "AttemptError", "CircuitRecord", "DeadLetter", "GroupView", "JobDetails", "QueueDeclaration", "QueueEvent",
-            "QueueSettings", "RetryDelay", "RunRecord", "ScheduleRecord", "WorkerInfo",
+            "AttemptError", "CancelCounts", "CircuitRecord", "DeadLetter", "GroupView", "JobDetails", "JobStack",
+            "QueueDeclaration", "QueueEvent", "QueueSettings", "RetryDelay", "RunRecord", "ScheduleRecord",
+            "WorkerInfo",
         ),
         "toril.records",
     ),
-    "QueueMetrics": "toril.metrics",
+    **dict.fromkeys(("Overview", "QueueMetrics", "QueueOverview", "Series", "Spread"), "toril.metrics"),
+    "BreakerFigures": "toril.breakers",
+    "Replayed": "toril.deadletters",
+    "OutboxStanding": "toril.outbox.database",
+    "ErrorGroup": "toril.policy.errorgroups",
+    **dict.fromkeys(("Counted", "Failures"), "toril.searching"),
     "State": "toril.states",
     "SyncJob": "toril.sync",
     "SyncQueue": "toril.sync",
@@ -147,25 +176,40 @@ _WHERE = {
 
 __all__ = [
     "AddOptions",
+    "AddOutcome",
     "AddUncertain",
     "App",
     "AttemptError",
     "Breaker",
+    "BreakerFigures",
+    "CancelCounts",
+    "CatchUp",
+    "Cause",
+    "ChildState",
     "ChildrenFailed",
     "CircuitRecord",
+    "CircuitState",
     "Closed",
+    "Counted",
     "Counts",
     "DeadLetter",
     "Dedup",
     "Duration",
+    "Ending",
     "EngineFull",
     "EngineRefused",
     "EngineUnavailable",
     "EngineUnusable",
+    "ErrorGroup",
+    "EventKind",
     "Explanation",
     "Exponential",
     "FailedChild",
     "Failure",
+    "Failures",
+    "Family",
+    "Fault",
+    "FaultKind",
     "Finding",
     "Fixed",
     "Flow",
@@ -185,11 +229,17 @@ __all__ = [
     "JobFailed",
     "JobFilter",
     "JobRef",
+    "JobStack",
     "Keep",
     "LeaseLost",
     "LetterFilter",
+    "Mending",
     "NotFound",
     "NotSerializable",
+    "OnFailure",
+    "OutboxStanding",
+    "Overlap",
+    "Overview",
     "Page",
     "PartialAdd",
     "PayloadTooLarge",
@@ -200,18 +250,23 @@ __all__ = [
     "QueueEvent",
     "QueueFull",
     "QueueMetrics",
+    "QueueOverview",
     "QueueSettings",
     "RateLimit",
     "RateLimited",
+    "Refused",
     "Repaired",
+    "Replayed",
     "Result",
     "ResultGone",
     "Retry",
     "RetryDelay",
     "RunRecord",
     "ScheduleRecord",
+    "Series",
     "Severity",
     "Snooze",
+    "Spread",
     "State",
     "Strategy",
     "SyncJob",
@@ -224,6 +279,7 @@ __all__ = [
     "Tree",
     "Undecodable",
     "UnknownQueue",
+    "Usage",
     "UsageError",
     "WorkerEvent",
     "WorkerInfo",

@@ -21,7 +21,7 @@ PRODUCER = (
 ARROWS: dict[str, set[str]] = {
     "": PRODUCER
     | {"adding", "events", "flow", "history", "http", "sync", "app", "job", "queue", "why", "result"}
-    | {"metrics", "task"},
+    | {"breakers", "deadletters", "metrics", "outbox", "searching", "task"},
     "durations": {"errors"},
     "errors": {"durations"},
     "names": {"errors"},

@@ -2,11 +2,17 @@
 
 import subprocess
 import sys
+from dataclasses import is_dataclass
+from enum import Enum
 from importlib.resources import files
 
 import pytest
 
 import toril
+import toril.alerts
+import toril.events
+import toril.testing
+from tests.unit.test_public_times import walk
 
 HEAVY = ["asyncio", "sqlite3", "pydantic", "redis", "hypothesis", "importlib.metadata", "unittest", "email"]
 
@@ -41,6 +47,17 @@ def test_the_import_takes_less_than_a_tenth_of_a_second() -> None:
 @pytest.mark.parametrize("name", toril.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(toril, name) is not None
+
+
+def test_whatever_calls_answer_has_a_type_that_programs_can_import() -> None:
+    inner = {"Child", "RunsAs", "Scanner", "Seen", "Table", "Verdict"}  # of the worker, pages and tests' contexts
+    known = {getattr(module, name) for module in (toril, toril.alerts, toril.events, toril.testing)
+             for name in module.__all__ if name != "FlakyStore"}  # fmt: skip
+
+    reached, _ = walk()
+
+    values = {kind for kind in reached if is_dataclass(kind) or issubclass(kind, Enum)}
+    assert sorted(kind.__name__ for kind in values - known if kind.__name__ not in inner) == []
 
 
 def test_a_name_is_found_once_and_kept() -> None:
