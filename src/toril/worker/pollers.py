@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from toril.clock import Clock
@@ -43,7 +42,7 @@ class Status:
     state: PollerState
     restarts: int = 0
     error: str | None = None
-    died_at: str | None = None
+    died_at: int | None = None
 
 
 class Pollers:
@@ -136,7 +135,7 @@ class Pollers:
 
     def _died(self, status: Status, error: BaseException, pause: float) -> None:
         status.error = redacted(f"{type(error).__name__}: {words_of(error)}")[:_ERROR]
-        status.died_at = datetime.fromtimestamp(self._clock.now() / 1000, UTC).isoformat(timespec="milliseconds")
+        status.died_at = self._clock.now()
         log.exception("poller %s died, and is started again in %.1f s", status.name, pause)
         text = f"poller {status.name} died: {status.error}"
         self._events.emit("error", WorkerEvent(worker=self._worker, error=text))
