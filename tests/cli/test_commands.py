@@ -91,6 +91,16 @@ def test_a_job_for_a_queue_that_is_not_there_is_refused(toril: Toril, url: str) 
     assert on(url, lambda app: app.store.queues()) == ["email"]
 
 
+def test_the_first_job_of_a_queue_that_a_worker_serves_is_added(toril: Toril, url: str) -> None:
+    """On Redis a queue is in the store from its first job on."""
+    beat = Beat(worker="w", queues=["email"], slots=1, running=0, declares={"email": declared("greet")})
+    on(url, lambda app: app.store.beat(beat, ttl=600_000))
+
+    told = toril("add", "email", "greet").stdout
+
+    assert told == "Added job 1 (greet) to email.\n"
+
+
 def test_a_job_gets_what_the_workers_of_its_queue_declare(toril: Toril, url: str) -> None:
     alone = toril("add", "--create", "email", "greet", "--job-id", "alone")
     said = declared("greet", max_attempts=2, keep_failed=Keep(7))

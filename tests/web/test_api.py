@@ -37,6 +37,16 @@ async def test_a_job_whose_name_looks_like_a_slip_is_refused(here: Served) -> No
     assert added["added"]
 
 
+async def test_the_first_job_of_a_queue_that_a_worker_serves_is_added(here: Served) -> None:
+    beat = Beat(worker="w", queues=["orders"], slots=1, running=0, declares={"orders": declared("pack")})
+    async with here.client() as client:
+        unknown = await client.post("/queues/orders/jobs", json={"name": "pack"})
+        await here.app.store.beat(beat, ttl=600_000)
+        added = await ask(client, "POST", "/queues/orders/jobs", {"name": "pack"})
+
+    assert (unknown.status_code, added["added"]) == (404, True)
+
+
 async def test_a_job_gets_what_the_workers_of_its_queue_declare(here: Served) -> None:
     waits = Backoff(kind="fixed", delay=7000)
     own = HandlerDeclaration(max_attempts=1, backoff=waits)

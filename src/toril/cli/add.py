@@ -51,9 +51,9 @@ def add(
 ) -> None:  # fmt: skip
     """Add JOB to QUEUE, with its payload as JSON; `-` reads it from the input, `@FILE` from a file.
 
-    The queue has to be there, as a slip of the pen would make one that nobody works; `--create` makes it. Nor is a job
-    added for which no living worker has a handler, and whose name is almost that of one that they have. What is not
-    said, such as --attempts, is as the living workers of the queue declare it.
+    The queue has to be in the store, or a living worker has to serve it: a slip of the pen would make one that nobody
+    works. `--create` makes it. Nor is a job added for which no living worker has a handler, and whose name is almost
+    that of one that they have. What is not said, such as --attempts, is as the living workers of the queue declare it.
     """
     payload = _payload(data)
     given = {name: value for name, value in options.items() if value is not None and value is not False}

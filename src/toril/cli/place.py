@@ -160,13 +160,13 @@ def check_there(url: str, *, named: bool) -> None:
 
 
 async def declared(app: App, name: str, *, hint: str = "") -> Queue:
-    """A queue that the app declares or the store knows; a slip of the pen must not make another. `hint` ends the
-    error."""
+    """A queue that the app declares, the store knows or a living worker serves, whose first job may be still to come; a
+    slip of the pen must not make another. `hint` ends the error."""
     if name in app.queues:
         return app.queues[name]
     queue = app.queue(name)
     known = await app.store.queues()
-    if queue.name not in known:
+    if queue.name not in known and not await app.store.workers(queue.name):
         near = get_close_matches(queue.name, known, n=1)
         known_ones = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, known[:10])) or 'none'}"
         raise UnknownQueue(f"there is no queue {queue.name!r} in this store; {known_ones}{hint}")

@@ -129,10 +129,11 @@ class Paging(Form):
 
 
 async def known_queue(app: App, name: str) -> Queue:
-    """A queue that the app declares or the store has. To look at one does not declare it."""
+    """A queue that the app declares, the store has or a living worker serves, whose first job may be still to come. To
+    look at one does not declare it."""
     if name in app.queues:
         return app.queues[name]
-    if name not in await app.store.queues():
+    if name not in await app.store.queues() and not await app.store.workers(name):
         raise NotFound(f"there is no queue {shown(name)}")
     return Queue(app, name, PLAIN)
 
