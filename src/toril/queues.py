@@ -1,5 +1,6 @@
 """The queues of an app, by name."""
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
@@ -49,5 +50,17 @@ class Queues(Mapping[str, Queue]):
             warnings.warn(
                 f"a job for queue {name!r}, which has no handlers here; did you mean {near!r}? "
                 f"If not, say that others work it: app.queue({name!r}, [])",
-                stacklevel=2,
+                stacklevel=_level_of_the_caller(),
             )
+
+
+def _level_of_the_caller() -> int:
+    """How far up the stack the program is that called Toril, for a warning that whoever asks gives. The blocking API
+    has the call made in a thread of its own, on whose stack the program is not: then it is the place that warns."""
+    level, frame = 1, sys._getframe(1)  # noqa: SLF001 - meant for this
+    while frame.f_globals.get("__name__", "").startswith("toril."):
+        level += 1
+        if frame.f_back is None:
+            return 1
+        frame = frame.f_back
+    return 1 if frame.f_globals.get("__name__", "").partition(".")[0] == "asyncio" else level

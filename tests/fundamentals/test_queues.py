@@ -66,9 +66,12 @@ async def test_a_job_for_a_queue_that_looks_like_a_slip_warns_once(how: str, app
             case _:
                 await asyncio.to_thread(queue.sync.add, "ok", 1)
 
-    with pytest.warns(UserWarning, match="a job for queue 'emial'.*did you mean 'email'"):
+    with pytest.warns(UserWarning, match="a job for queue 'emial'.*did you mean 'email'") as told:
         await add()
     await add()
+
+    if how != "sync":  # that is done in another thread, which does not know who asked
+        assert told[0].filename == __file__, "the line of the program is shown"
 
 
 async def test_a_queue_that_others_work_does_not_warn(app: App) -> None:
