@@ -196,8 +196,8 @@ def _shut(
         return Explanation("paused", f"Queue {queue.name} is paused.", {"queue": queue.name})
     if not workers:
         return Explanation("no_worker", f"No worker of Toril serves queue {queue.name}.", {"queue": queue.name})
-    if unknown := _without_handler(record, known, now):
-        return unknown
+    if unfit := _told_to_take_nothing(queue.name, workers) or _without_handler(record, known, now):
+        return unfit
     if settings.concurrency is not None and queue.counts.active >= settings.concurrency:
         held = ", ".join(standing.running)
         facts = {"concurrency": settings.concurrency, "running": list(standing.running), "ahead": standing.ahead}
@@ -209,6 +209,16 @@ def _shut(
         sentence = f"Queue {queue.name} is rate limited until {_at(till)}, for {_seconds(till - now)}."
         return Explanation("rate", sentence, {"till": moment(till), "ahead": standing.ahead})
     return None
+
+
+def _told_to_take_nothing(queue: str, workers: Sequence[WorkerView]) -> Explanation | None:
+    """All workers of the queue were told to be quiet, or to stop: the slots that they have free are no use."""
+    if not all(worker.orders for worker in workers):
+        return None
+    names = [worker.id for worker in workers]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    sentence = f"All workers of queue {queue} were told to claim nothing more: {shown}."
+    return Explanation("quiet", sentence, {"queue": queue, "workers": names})
 
 
 def _held_up(queue: QueueView, standing: Standing) -> Explanation | None:

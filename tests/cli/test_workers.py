@@ -42,6 +42,19 @@ def test_a_worker_that_is_not_there_is_told_nothing(toril: Toril, alive: str) ->
     assert orders(alive) == ()
 
 
+def test_what_a_worker_was_told_stands_beside_it(toril: Toril, alive: str) -> None:
+    before = toril("workers").stdout
+    toril("workers", "quiet", NAME)
+    quieted = toril("workers").stdout
+    toril("workers", "stop", NAME)
+    stopped = toril("workers").stdout
+
+    heading = before.splitlines()[0].split()
+    assert heading[:5] == ["worker", "host", "pid", "running", "told"]
+    assert "3 of 20  quiet" in quieted
+    assert "3 of 20  stop" in stopped
+
+
 def test_the_name_of_a_worker_is_shown_whole_at_80_columns(
     toril: Toril, alive: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

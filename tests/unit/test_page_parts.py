@@ -1,5 +1,6 @@
 """What pages are made of, without a page: words, pictures, histories, tracebacks, searches."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -252,6 +253,7 @@ WORKER = WorkerView(
         ("circuit", {"circuit": "mail", "state": "open"}, "Circuit mail is open", ("breakers",)),
         ("paused", {}, "Queue email is paused", ("queues", "email")),
         ("no_worker", {}, "No worker serves this queue", ("workers",)),
+        ("quiet", {}, "All workers of this queue are quiet", ("workers",)),
         ("no_handler", {"name": "send"}, "No living worker has a handler for send", ("workers",)),
         ("concurrency", {"concurrency": 2, "running": ["1"]}, "The queue runs 2 at once", ("queues", "email")),
         ("rate", {}, "The queue's rate is used up", ("queues", "email")),
@@ -279,6 +281,18 @@ def test_the_checks_that_passed_are_named() -> None:
         "Queue is not paused", "1\u00a0worker listens, 3 of 5\u00a0slots free", "It is due", "1 of 2 run",
         "No open children",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("others", "listens"), [([], []), ([WORKER], ["1\u00a0worker listens, 3 of 5\u00a0slots free"])]
+)
+def test_a_worker_that_was_told_to_be_quiet_has_no_free_slots(others: list[WorkerView], listens: list[str]) -> None:
+    quiet = replace(WORKER, id="quiet", orders=("quiet",))
+
+    why = explained(Explanation("next", "It is the next."), record(), VIEW, [quiet, *others], NOW)
+
+    assert why is not None
+    assert [line for line in why.fine if "listen" in line] == listens
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.ACTIVE])

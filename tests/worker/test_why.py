@@ -191,6 +191,25 @@ async def test_no_worker(timed: Timed) -> None:
     assert (answer.reason, answer.sentence) == ("no_worker", "No worker of Toril serves queue q.")
 
 
+async def test_every_worker_was_told_to_claim_nothing_more(timed: Timed) -> None:
+    app = App("memory://")
+    queue = app.queue("q")
+    async with timed(app):
+        for name in ("a", "b"):
+            await app.store.beat(Beat(worker=name, queues=["q"], slots=20, running=0), ttl=600_000)
+        job = await queue.add("n")
+        await app.quiet_worker("a")
+        one_listens = await queue.why(job.id)
+
+        await app.stop_worker("b")
+        none_listens = await queue.why(job.id)
+
+    assert one_listens.reason == "next"
+    assert none_listens.reason == "quiet"
+    assert none_listens.sentence == "All workers of queue q were told to claim nothing more: a, b."
+    assert none_listens.facts == {"queue": "q", "workers": ["a", "b"]}
+
+
 async def test_no_living_worker_has_a_handler(timed: Timed) -> None:
     async with stage(timed, unknown="release", concurrency=2) as (at, _):
         held = await at.queue.add("hold")

@@ -21,6 +21,7 @@ _COLUMNS: Final = [
     Column("host", 6),
     Column("pid", 4, numbers=True),
     Column("running", 1),
+    Column("told", 1),
     Column("started", 5),
     Column("seen", 2),
     Column("version", 7),
@@ -92,4 +93,5 @@ def _row(worker: dict[str, Any]) -> list[object]:
     running = f"{worker['running']} of {worker['slots']}"
     seen, started = age(worker["seen_at"]), age(worker["started_at"])
     names = ", ".join(worker["queues"])
-    return [worker["worker"], worker["host"], worker["pid"], running, started, seen, worker["version"], names]
+    told = "stop" if "stop" in worker["orders"] else ", ".join(worker["orders"])
+    return [worker["worker"], worker["host"], worker["pid"], running, told, started, seen, worker["version"], names]

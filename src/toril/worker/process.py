@@ -329,6 +329,7 @@ class Process:
     def _ordered(self, order: Order) -> None:
         match order:
             case Order.QUIET:
+                log.info("worker %s was told to claim nothing more", self.name)
                 for worker in self._workers:
                     worker.quiet()
                 if self._under is not None:
@@ -337,6 +338,7 @@ class Process:
                 pass  # the rounds have seen to it
             case Order.STOP:
                 if not self._stopping.is_set():
+                    log.info("worker %s was told to drain and end", self.name)
                     if self._under is not None:
                         self._under.say(leaves=True)  # it is not to be started anew
                     self._watchdog.request(Urgency.DRAIN)

@@ -58,6 +58,14 @@ _GROUPS: Final = {
 }  # fmt: skip
 
 
+# Its class, its icon and its words, for what the page of workers tells more of.
+_WORKERS: Final = {
+    "no_worker": ("crit", "crit", "No worker serves this queue"),
+    "quiet": ("paused", "paused", "All workers of this queue are quiet"),
+    "alone": ("warn", "lock", "It runs alone because its worker died"),
+}
+
+
 def _hold(found: Explanation, view: QueueView) -> Hold | None:
     facts: Mapping[str, Any] = found.facts
     queue, hold = ("queues", view.name), None
@@ -66,8 +74,8 @@ def _hold(found: Explanation, view: QueueView) -> Hold | None:
             hold = Hold("open", "open", f"Circuit {facts['circuit']} is {facts['state']}", "See circuit", _BREAKERS)
         case "paused":
             hold = Hold("paused", "paused", f"Queue {view.name} is paused", "See queue", queue)
-        case "no_worker":
-            hold = Hold("crit", "crit", "No worker serves this queue", "See workers", ("workers",))
+        case reason if reason in _WORKERS:
+            hold = Hold(*_WORKERS[reason], "See workers", ("workers",))
         case "no_handler":
             hold = Hold(
                 "crit", "crit", f"No living worker has a handler for {facts['name']}", "See workers", ("workers",)
@@ -85,8 +93,6 @@ def _hold(found: Explanation, view: QueueView) -> Hold | None:
             hold = Hold("children", "children", f"{open_} of {of} have not ended")
         case "not_due" | "retry_later":
             hold = Hold("delayed", "delayed", "Its time has not come")
-        case "alone":
-            hold = Hold("warn", "lock", "It runs alone because its worker died", "See workers", ("workers",))
         case "behind":
             text = f"{plural(facts['ahead'], 'job goes', 'jobs go')} first"
             hold = Hold("wait", "wait", text, "See waiting", queue, {"state": "waiting"})
@@ -100,10 +106,11 @@ def _fine(found: Explanation, record: JobRecord, view: QueueView, workers: Seque
     fine = []
     if not view.settings.paused:
         fine.append("Queue is not paused")
-    if workers:
-        slots = [worker.slots_for(view.name) for worker in workers]
+    listening = [worker for worker in workers if not worker.orders]
+    if listening:
+        slots = [worker.slots_for(view.name) for worker in listening]
         free = sum(max(0, all_ - used) for all_, used in slots)
-        listen = plural(len(workers), "worker listens", "workers listen")
+        listen = plural(len(listening), "worker listens", "workers listen")
         fine.append(f"{listen}, {number(free)} of {plural(sum(all_ for all_, _ in slots), 'slot')} free")
     if record.due is None or record.due <= now:
         fine.append("It is due")
