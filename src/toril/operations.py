@@ -58,7 +58,7 @@ from toril.why import Explanation, ended, failed, why
 if TYPE_CHECKING:
     from toril.queue import Queue
 
-__all__ = ["QueueOperations", "meant_name"]
+__all__ = ["QueueOperations", "is_unhandled", "meant_name"]
 
 T = TypeVar("T")
 
@@ -68,8 +68,18 @@ _A_CALL: Final = 100  # jobs that are cancelled in one step
 async def meant_name(store: Store, queue: str, name: str) -> str | None:
     """The job name that was probably meant, where no living worker has a handler for this one: None if there is no
     such, or if nobody can tell."""
-    known = (await store.declarations(queue)).handled(len(await store.workers(queue)))
+    known = await _handled(store, queue)
     return None if known is None or name in known else near_name(name, known)
+
+
+async def is_unhandled(store: Store, queue: str, name: str) -> bool:
+    """Whether it is known that no living worker of the queue has a handler for the name."""
+    known = await _handled(store, queue)
+    return known is not None and name not in known
+
+
+async def _handled(store: Store, queue: str) -> frozenset[str] | None:
+    return (await store.declarations(queue)).handled(len(await store.workers(queue)))
 
 
 class QueueOperations(QueueSearch):

@@ -86,6 +86,7 @@ def test_a_job_for_a_queue_that_is_not_there_is_refused(toril: Toril, url: str) 
     toril("add", "email", "hi")
 
     assert "there is no store at" in no_store
+    assert no_store.endswith(" (--create makes it)\n")
     assert made == (False, 0)
     assert "there is no queue 'emial' in this store; did you mean 'email'? (--create makes it)" in slip
     assert on(url, lambda app: app.store.queues()) == ["email"]
@@ -124,11 +125,13 @@ def test_a_job_whose_name_looks_like_a_slip_is_refused(toril: Toril, url: str) -
 
     slip = toril("add", "email", "gret", code=2).stderr
     toril("add", "email", "gret", "--any-name")
-    toril("add", "email", "greet")
-    toril("add", "email", "resize")
+    fits = toril("add", "email", "greet")
+    other = toril("add", "email", "resize")
 
     assert "no living worker has a handler for 'gret' in queue 'email'; did you mean 'greet'?" in slip
     assert "--any-name" in slip
+    assert fits.stderr == ""
+    assert other.stderr == "No living worker has a handler for 'resize' in queue 'email'.\n"
     assert on(url, lambda app: app.queue("email").counts()).waiting == 4
 
 

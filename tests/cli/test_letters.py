@@ -116,7 +116,9 @@ def test_what_is_kept_can_be_bounded(toril: Toril, url: str) -> None:
     assert documents(toril("dlq", "keep", "--count", "1", "--age", "30d", "--json").stdout) == [
         {"count": 1, "age": 2_592_000.0}
     ]
-    assert toril("dlq", "keep").output == "Kept: 1 of them, for 2.592e+06 s.\n", "it shows, and sets nothing"
+    assert toril("dlq", "keep").output == "Kept: 1 of them, for 30d.\n", "it shows, and sets nothing"
+    for age in ("36h", "90m", "1234567.5s"):
+        assert toril("dlq", "keep", "--age", age).output == f"Kept: 1 of them, for {age}.\n"
     assert toril("dlq", "keep", "--age", "none").output == "Kept: 1 of them.\n"
     assert toril("dlq", "keep", "--count", "none").output == "Kept: all.\n"
 

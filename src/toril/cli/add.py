@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Literal
 
 import click
 
@@ -16,7 +16,7 @@ from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import duration
 from toril.declaring import as_workers_declare
-from toril.operations import meant_name
+from toril.operations import is_unhandled, meant_name
 
 __all__ = ["add"]
 
@@ -58,7 +58,7 @@ def add(
     payload = _payload(data)
     given = {name: value for name, value in options.items() if value is not None and value is not False}
 
-    async def put(app: App) -> tuple[Job[Any], int | None]:
+    async def put(app: App) -> tuple[Job[Any], int | None, bool]:
         found = app.queue(queue) if create else await declared(app, queue, hint=" (--create makes it)")
         near = None if any_name else await meant_name(app.store, queue, job)
         if near is not None:
@@ -68,9 +68,11 @@ def add(
             )
         known = await as_workers_declare(found)
         supposed = found.options.retry.attempts if known is None and "attempts" not in given else None
-        return await (known or found).add(job, payload, **given), supposed
+        unhandled = await is_unhandled(app.store, queue, job)
+        return await (known or found).add(job, payload, **given), supposed, unhandled
 
-    added, supposed = on_store(place, put, missing="refuse" if place.app is None and not create else "create")
+    missing: Literal["refuse", "create"] = "refuse" if place.app is None and not create else "create"
+    added, supposed, unhandled = on_store(place, put, missing=missing, hint=" (--create makes it)")
     if as_json:
         click.echo(on_a_line({"queue": queue, "id": added.id, "name": added.name, "added": added.added}))
     elif added.added:
@@ -79,6 +81,8 @@ def add(
         click.echo(plain(f"Job {added.id} was in {queue} already; nothing was added."))
     if added.added and supposed is not None:
         say(f"No living worker declares {queue}: the job has {supposed} attempts; --attempts would say otherwise.")
+    if added.added and unhandled:
+        say(plain(f"No living worker has a handler for {job!r} in queue {queue!r}."))
 
 
 def _payload(given: str | None) -> Any:

@@ -23,6 +23,7 @@ from toril.cli.place import Place, on_store, secrets_option, store_options
 from toril.cli.times import age, duration, since
 from toril.deadletters import Replayed
 from toril.documents import of_letter
+from toril.durations import UNITS
 from toril.model import Page
 
 __all__ = ["dlq"]
@@ -241,8 +242,17 @@ def keep(*, count: int | str | None, longest: float | str | None, place: Place, 
 
     kept = on_store(place, act)
     bounds = [] if kept.count is None else [f"{kept.count} of them"]
-    bounds += [] if kept.age is None else [f"for {kept.age:g} s"]
+    bounds += [] if kept.age is None else [f"for {_written(kept.age)}"]
     _tell({"count": kept.count, "age": kept.age}, f"Kept: {', '.join(bounds) or 'all'}.", as_json=as_json)
+
+
+def _written(seconds: float) -> str:
+    """As `--age` takes it: in the largest unit that fits a whole number of times."""
+    for unit in ("d", "h", "m"):
+        many, rest = divmod(seconds, UNITS[unit])
+        if many and not rest:
+            return f"{many:.0f}{unit}"
+    return f"{seconds:.15g}s"
 
 
 def _meant(place: Place, which: Any) -> int:

@@ -115,13 +115,17 @@ def secrets_option(fn: Callable[..., T]) -> Callable[..., T]:
 
 
 def on_store(
-    place: Place, work: Callable[[App], Awaitable[T]], *, missing: Literal["refuse", "create"] = "refuse"
+    place: Place, work: Callable[[App], Awaitable[T]], *, missing: Literal["refuse", "create"] = "refuse",
+    hint: str = "",
+) -> T:  # fmt: skip
+    """What `work` answers, with the store open. A command that only looks does not make a store in order to do so;
+    `hint` ends the error that there is none."""
+    return asyncio.run(_worked(place, work, missing=missing, hint=hint))
+
+
+async def _worked(
+    place: Place, work: Callable[[App], Awaitable[T]], *, missing: Literal["refuse", "create"], hint: str
 ) -> T:
-    """What `work` answers, with the store open. A command that only looks does not make a store in order to do so."""
-    return asyncio.run(_worked(place, work, missing=missing))
-
-
-async def _worked(place: Place, work: Callable[[App], Awaitable[T]], *, missing: Literal["refuse", "create"]) -> T:
     app = place.to_app()
     ctx = click.get_current_context(silent=True)
     app.redaction.secrets = "show" if ctx is not None and ctx.meta.get(_SHOW_SECRETS) else "mask"
@@ -129,7 +133,7 @@ async def _worked(place: Place, work: Callable[[App], Awaitable[T]], *, missing:
     while True:
         try:
             if missing == "refuse":
-                check_there(app.url, named=bool(place.app or place.url or os.environ.get("TORIL_URL")))
+                check_there(app.url, named=bool(place.app or place.url or os.environ.get("TORIL_URL")), hint=hint)
             await app.open()
             break
         except (Failure, EngineUnavailable) as error:
@@ -145,7 +149,7 @@ async def _worked(place: Place, work: Callable[[App], Awaitable[T]], *, missing:
         await app.close()
 
 
-def check_there(url: str, *, named: bool) -> None:
+def check_there(url: str, *, named: bool, hint: str = "") -> None:
     parts = urlsplit(url)
     if parts.scheme == "memory":
         raise click.UsageError("memory:// is a store within one process, which other commands cannot see")
@@ -154,9 +158,9 @@ def check_there(url: str, *, named: bool) -> None:
     if not named:
         raise click.UsageError(
             "no store is given, and there is no toril.db here: use --app MODULE:APP or --url URL, or set TORIL_APP or "
-            "TORIL_URL"
+            f"TORIL_URL{hint}"
         )
-    raise Failure(f"there is no store at {redacted(url)}")
+    raise Failure(f"there is no store at {redacted(url)}{hint}")
 
 
 async def declared(app: App, name: str, *, hint: str = "") -> Queue:
