@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.cli.conftest import Fresh, Toril, documents, on
@@ -276,6 +277,19 @@ def test_a_changed_source_starts_the_workers_anew(fresh: Fresh, folder: Path, to
     assert process.returncode == 0
     (told,) = documents(toril("jobs", "email", "--runs", "--json").stdout)
     assert told["text"] == '"good day ada"'
+
+
+def test_the_app_of_a_worker_can_be_an_option_as_for_other_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = [run.make_context("run", words).params["target"] for words in (["-A", "a:b"], ["a:b"])]
+    monkeypatch.setenv("TORIL_APP", "other:app")
+    targets.append(run.make_context("run", ["--app", "a:b"]).params["target"])
+
+    assert targets == ["a:b"] * 3
+    with pytest.raises(click.UsageError, match="named twice"):
+        run.make_context("run", ["a:b", "-A", "a:b"])
+    monkeypatch.delenv("TORIL_APP")
+    with pytest.raises(click.MissingParameter):
+        run.make_context("run", [])
 
 
 @pytest.mark.covers("R006")

@@ -46,6 +46,25 @@ def test_a_scanner_run_by_hand_has_the_store_and_the_lifespan(toril: Toril, url:
     assert on(url, lambda app: app.queue("again").counts()).waiting == 2
 
 
+def test_the_app_of_a_scanner_is_named_as_for_other_commands(
+    toril: Toril, url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "scanned.py").write_text(APP)
+
+    nobody = toril("scan", "stale", code=2).stderr
+    twice = toril("scan", "scanned:app", "stale", "-A", "scanned:app", code=2).stderr
+    by_option = toril("scan", "stale", "--dry-run", "-A", "scanned:app").stdout
+    monkeypatch.setenv("TORIL_APP", "scanned:app")
+    by_variable = toril("scan", "stale", "--dry-run").stdout
+    monkeypatch.setenv("TORIL_APP", "other:app")
+    by_argument = toril("scan", "scanned:app", "stale", "--dry-run").stdout
+
+    assert "which app's scanner? Give MODULE:APP" in nobody
+    assert "the app is named twice" in twice
+    assert by_option == by_variable == by_argument
+    assert by_option == "2 would be reset (a dry run)\n"
+
+
 def test_a_scanner_run_by_hand_says_by_its_code_that_some_failed(toril: Toril, url: str, folder: Path) -> None:
     (folder / "scanned.py").write_text(APP)
 

@@ -20,6 +20,7 @@ __all__ = ["run"]
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _LOOPS: Final = ("asyncio", "uvloop")
 _TYPED: Final = click.core.ParameterSource.COMMANDLINE
+_APP: Final = "toril.app"
 _UNITS: Final = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -33,8 +34,26 @@ def size(written: str) -> int:
     return int(digits) * _UNITS[unit]
 
 
+def _note_app(ctx: click.Context, param: click.Parameter, app: str | None) -> None:
+    if ctx.get_parameter_source(param.name or "") is _TYPED:  # a variable is the argument's
+        ctx.meta[_APP] = app
+
+
+def _the_app(ctx: click.Context, param: click.Parameter, target: str | None) -> str:
+    named: str | None = ctx.meta.get(_APP)
+    if named is not None and ctx.get_parameter_source(param.name or "") is _TYPED:
+        raise click.UsageError("the app is named twice: give MODULE:APP, or --app", ctx)
+    if named is None and target is None:
+        raise click.MissingParameter(ctx=ctx, param=param)
+    return named or target or ""
+
+
 @click.command(context_settings={"auto_envvar_prefix": "TORIL"})
-@click.argument("target", metavar="MODULE:APP", envvar="TORIL_APP")
+@click.argument("target", metavar="MODULE:APP", envvar="TORIL_APP", required=False, callback=_the_app)
+@click.option(
+    "--app", "-A", metavar="MODULE:APP", is_eager=True, expose_value=False, callback=_note_app,
+    help="The app whose queues are worked. [default: $TORIL_APP]",
+)  # fmt: skip
 @click.option(
     "--processes", type=click.IntRange(1, 256), default=1, show_default=True, help="How many worker processes."
 )

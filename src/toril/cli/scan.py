@@ -7,16 +7,27 @@ import click
 
 from toril.cli.endings import Failure, say
 from toril.cli.loading import load
+from toril.cli.place import is_typed
 
 __all__ = ["scan"]
 
 
 @click.command()
-@click.argument("target", metavar="MODULE:APP", envvar="TORIL_APP")
-@click.argument("scanner")
+@click.argument("words", nargs=-1, required=True, metavar="[MODULE:APP] SCANNER")
 @click.option("--dry-run", is_flag=True, help="Find, and reset nothing.")
-def scan(*, target: str, scanner: str, dry_run: bool) -> None:
+@click.option(
+    "--app", "-A", metavar="MODULE:APP", envvar="TORIL_APP", help="The app whose scanner it is. [default: $TORIL_APP]"
+)
+def scan(*, words: tuple[str, ...], dry_run: bool, app: str | None) -> None:
     """Run a scanner once, here and now: find what is stuck, and reset it. The code is 1 if some could not be."""
+    *named, scanner = words
+    if len(named) > 1:
+        raise click.UsageError(f"got unexpected extra arguments ({' '.join(words[2:])})")
+    if named and is_typed("app"):
+        raise click.UsageError("the app is named twice: give MODULE:APP, or --app")
+    target = named[0] if named else app
+    if target is None:
+        raise click.UsageError("which app's scanner? Give MODULE:APP before its name, or --app, or set TORIL_APP")
     found = asyncio.run(load(target).scan_alone(scanner, dry_run=dry_run))
     click.echo(found.line())
     for warning in found.warnings:
