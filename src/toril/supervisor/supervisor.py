@@ -59,6 +59,8 @@ class Supervisor:
         self._clock = clock
         self._name = worker_name(clock).replace("worker-", "supervisor-", 1)
         self._keeper: FleetKeeper | None = None
+        self._opens = False  # the store is being opened, so that the keeper is about to come
+        self._keeps = asyncio.Event()
         self._stopping = asyncio.Event()
         self._renewed = asyncio.Event()  # the application is another: who waits to be started waits no longer
         self.sources: set[str] = set()
@@ -203,11 +205,20 @@ class Supervisor:
         stopped = (child.draining or child.stopping) and (code >= 0 or child.forced)
         if not stopped and code not in (0, -signal.SIGTERM) and child.failed is None:
             log.error("worker process %s is gone: %s; %s jobs are given back", child.pid, cause, len(leases))
-        if leases and self._keeper is not None:
+        if leases and (keeper := await self._keeper_when_open()) is not None:
             try:
-                await self._return(self._keeper, leases, None if stopped else cause)
+                await self._return(keeper, leases, None if stopped else cause)
             except Exception:  # whatever it is, the other processes need a supervisor
                 log.exception("jobs could not be given back, and will be when their leases run out")
+
+    async def _keeper_when_open(self) -> FleetKeeper | None:
+        """None where the child has its store to itself. The first jobs can bring a process down before the supervisor
+        has opened the store."""
+        if self._keeper is None and self._opens:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await self._keeps.wait()
+        return self._keeper
 
     async def _return(self, keeper: FleetKeeper, leases: list[Lease], cause: str | None) -> None:
         """Give back the jobs of a process that has stopped, or of one that died of this cause."""
@@ -284,6 +295,7 @@ class Supervisor:
             if not hello["url"].startswith("memory:"):
                 letters = hello["dead_letter_queue"]
                 store = connect(hello["url"], prefix=hello["prefix"], dead_letter_queue=letters, clock=self._clock)
+                self._opens = True
                 self._follow(self._keep_leases(store)).add_done_callback(self._keeping_ended)
 
     def _keeping_ended(self, task: "asyncio.Task[Any]") -> None:
@@ -299,6 +311,7 @@ class Supervisor:
             except TorilError:  # the child has the same trouble, and tells of it
                 await self._clock.sleep(_LOOK)
         self._keeper = FleetKeeper(store, self._clock, self._name, lambda: list(self.children.values()))
+        self._keeps.set()
         await self._keeper.keep()
 
     async def _look_after(self) -> None:
