@@ -80,10 +80,16 @@ def failed(record: JobRecord) -> Explanation:
     reason, what = ("cancelled", "was cancelled") if record.ending is Ending.CANCELLED else ("failed", "failed")
     if record.dead_letter is None:
         return Explanation(reason, f"It {what} {_at(record.finished_at)}: {failure.reason}", facts)
-    made = f"after {record.attempts_made} of {record.max_attempts} attempts"
-    tried = "before it started" if record.never_started else made
-    sentence = f"It failed {_at(record.finished_at)} {tried} and is a dead letter: {failure.reason}"
+    sentence = f"It failed {_at(record.finished_at)} {_tried(record)} and is a dead letter: {failure.reason}"
     return Explanation("dead_letter", sentence, facts | {"dead_letter": record.dead_letter})
+
+
+def _tried(record: JobRecord) -> str:
+    if record.never_started:
+        return "before it started"
+    tried = f"after {record.attempts_made} of {record.max_attempts} attempts"
+    times = "once" if record.stalls == 1 else f"{record.stalls} times"
+    return f"{tried}, its worker lost {times}," if record.stalls else tried
 
 
 def ended(run: Run) -> Explanation:

@@ -42,7 +42,7 @@ from toril.web.pages.sparks import spark
 from toril.web.pages.troubles import of_queue, troubles
 from toril.web.tracebacks import Line, lines_of
 from toril.web.words import Name, clock_time, compact, number, percent, plural, size, span
-from toril.why import Explanation
+from toril.why import Explanation, failed
 
 NOW = 1_800_000_000_000
 
@@ -336,3 +336,16 @@ def test_names_stand_apart_from_sentences() -> None:
 ])  # fmt: skip
 def test_the_place_of_a_store_is_shown_without_its_user(url: str, place: str) -> None:
     assert framed(url)["store"]["place"] == place
+
+
+@pytest.mark.parametrize(
+    ("stalls", "said"), [(0, "after 1 of 3 attempts and"), (1, "attempts, its worker lost once, and"),
+                         (2, "attempts, its worker lost 2 times, and")],
+)  # fmt: skip
+def test_why_a_dead_letter_failed_tells_how_often_its_worker_was_lost(stalls: int, said: str) -> None:
+    lost = record(
+        state=State.FAILED, dead_letter="email/1", started_at=NOW, finished_at=NOW, attempts_made=1, max_attempts=3,
+        stalls=stalls,
+    )  # fmt: skip
+
+    assert said in failed(lost).sentence
