@@ -28,6 +28,13 @@ def test_a_few_seeds_strike_in_every_way() -> None:
     assert {blow.strike for seed in range(5) for blow in draw(seed, 120, frozenset(Strike))} == set(Strike)
 
 
+def test_a_blow_always_has_somebody_to_strike() -> None:
+    blows = draw(1795036282, 1260, frozenset(Strike))
+
+    assert max(blow.target for blow in blows) == 0.9999
+    assert {blow.of(3) for blow in blows} == {0, 1, 2}
+
+
 def test_a_run_has_jobs_of_every_kind() -> None:
     orders = [order_of(7, number, lease=2000) for number in range(2000)]
 

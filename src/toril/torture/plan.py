@@ -1,5 +1,6 @@
 """The blows of a run: what strikes whom, when and for how long, drawn from the seed alone."""
 
+import math
 import random
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
@@ -83,4 +84,5 @@ def draw(seed: int, seconds: float, possible: AbstractSet[Strike], *, every: flo
             return blows
         if strike in possible:
             _, least, most = _TABLE[strike]
-            blows.append(Blow(round(at, 3), strike, round(target, 4), round(least + share * (most - least), 3)))
+            target = math.floor(target * 10_000) / 10_000  # rounded up it might be 1, and there is no such worker
+            blows.append(Blow(round(at, 3), strike, target, round(least + share * (most - least), 3)))
