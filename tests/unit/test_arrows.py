@@ -30,7 +30,7 @@ ARROWS: dict[str, set[str]] = {
     "codec": {"errors"},
     "model": {"durations", "errors", "names", "states"},
     "records": {"model", "states"},
-    "lookup": {"engine", "model"},
+    "lookup": {"engine", "errors", "model"},
     "policy": {"durations", "errors", "model"},
     "http": {"clock", "policy"},
     "idle_connections": set(),
