@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.servers import RedisServer
 
 from toril import App, JobCancelled, JobContext
-from toril.clock import SYSTEM
+from toril.runtime.clock import SYSTEM
 
 QUEUE = "cancel"
 

@@ -17,9 +17,9 @@ import tempfile
 from itertools import count
 from pathlib import Path
 
-from toril.clock import SYSTEM
-from toril.engine import Store, connect
 from toril.model import Call, Claim, Completed, NewJob, Settlement
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import Store, connect
 
 BATCH = 100
 DATA = json.dumps({"user_id": 12345, "email": "someone@example.org", "text": "x" * 50})

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from toril import App, JobContext
-from toril.clock import SYSTEM
+from toril.runtime.clock import SYSTEM
 
 
 async def drain(url: str, jobs: int, concurrency: int, groups: int) -> dict[str, Any]:

@@ -21,8 +21,8 @@ import httpx
 from tests.servers import RedisServer
 
 from toril import App
-from toril.clock import SYSTEM
 from toril.model import Beat, Claim, Completed, Failed, Failure, Keep, NewJob, Settlement
+from toril.runtime.clock import SYSTEM
 from toril.web import Asked, Role, site
 from toril.web.api import ENDPOINTS
 from toril.web.server import Server

@@ -17,7 +17,7 @@ from tests.servers import RedisServer
 
 from bench.installing import KEPT, ROOT, Unusable, command
 from bench.roster import Peer
-from toril.cli.bench.board import Boards
+from toril.cli.bench.timestamps import Boards
 
 __all__ = ["Stand", "Usage", "Worker", "server_commands"]
 

@@ -16,9 +16,9 @@ import tempfile
 from itertools import count
 from pathlib import Path
 
-from toril.clock import SYSTEM
-from toril.engine import Store, connect
 from toril.model import Claim, Claimed, NewJob
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import Store, connect
 
 LONG = 60_000
 _tokens = count(1)

@@ -12,9 +12,9 @@ from hypothesis import settings
 
 from tests.kinds import ASKED_FOR, GUARDED, KINDS, REDIS, redis_of
 from tests.tiers import THOROUGH_KINDS, is_thorough
-from toril.engine import Store
 from toril.engines.sqlite import SqliteEngine
-from toril.engines.sqlite.place import parse
+from toril.engines.sqlite.url import parse
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 settings.register_profile("toril", deadline=None)  # a busy machine may take its time over any example

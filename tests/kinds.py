@@ -10,8 +10,8 @@ from tests import servers
 from tests.authority import authority
 from tests.groups import Cluster, running_cluster
 from tests.servers import RedisServer, free_port
-from toril.clock import Clock
 from toril.engines.redis import RedisEngine
+from toril.runtime.clock import Clock
 
 __all__ = ["ASKED_FOR", "GUARDED", "KINDS", "REDIS", "acl_line", "redis_of"]
 

@@ -14,8 +14,8 @@ TARGET = ROOT / "sync.py"
 
 HEAD = '''"""`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `searching.py`, `task.py`,
-`schedule.py`, `groups.py` and `job.py`: change those.
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `operate/search.py`, `task.py`,
+`schedule.py`, `operate/groups.py` and `job.py`: change those.
 """
 
 {imports}
@@ -210,25 +210,25 @@ from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from toril.adding import AddOptions, WaitOptions
-from toril.calls import Run
+from toril.client.adding import AddOptions, WaitOptions
+from toril.runtime.calls import Run
 from toril.context import HandlerOf, RawHandler
-from toril.groups import GroupOptions, QueueGroups
+from toril.operate.groups import GroupOptions, QueueGroups
 from toril.job import Cancelling, Job
-from toril.metrics import QueueMetrics
+from toril.operate.metrics import QueueMetrics
 from toril.model import AddOutcome, Counts, Found, GroupLimits, Page, RateLimit, Usage
 from toril.records import AttemptError, CancelCounts, GroupView, JobDetails, QueueEvent, QueueSettings, RunRecord
 from toril.records import JobStack, QueueDeclaration, ScheduleRecord
 from toril.records import WorkerInfo
 from toril.policy.search import EndingName, JobFilter
-from toril.searching import PATIENCE, Counted, Failures, StateName
+from toril.operate.search import PATIENCE, Counted, Failures, StateName
 from toril.policy.figures import Range
-from toril.durations import Duration
+from toril.model.durations import Duration
 from toril.queue import Item, Planned, Queue
 from toril.schedule import QueueSchedules, Timing
-from toril.states import State
+from toril.model.states import State
 from toril.task import Task
-from toril.why import Explanation"""
+from toril.operate.why import Explanation"""
 
 
 def written() -> str:
@@ -238,11 +238,11 @@ def written() -> str:
     queue = [_property("name", "str", "_queue")]
     queue += [twin(method, "_queue") for method in methods("queue.py", "Queue")]
     queue += [twin(method, "_queue") for method in methods("operations.py", "QueueOperations")]
-    queue += [twin(method, "_queue") for method in methods("searching.py", "QueueSearch")]
+    queue += [twin(method, "_queue") for method in methods("operate/search.py", "QueueSearch")]
     task = [_property("name", "str", "_task")]
     task += [twin(method, "_task") for method in methods("task.py", "Task")]
     schedules = [twin(method, "_schedules") for method in methods("schedule.py", "QueueSchedules")]
-    groups = [twin(method, "_groups") for method in methods("groups.py", "QueueGroups")]
+    groups = [twin(method, "_groups") for method in methods("operate/groups.py", "QueueGroups")]
     parts = {"job": job, "queue": queue, "task": task, "schedules": schedules, "groups": groups}
     return HEAD.format(imports=IMPORTS, **{name: "\n".join(filter(None, each)) for name, each in parts.items()})
 

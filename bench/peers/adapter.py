@@ -22,7 +22,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from toril.cli.bench.board import marker
+from toril.cli.bench.timestamps import marker
 
 DATA: dict[str, Any] = {"user_id": 12345, "email": "someone@example.org", "text": "x" * 50}
 URL = os.environ.get("BENCH_URL", "")

@@ -5,13 +5,9 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from toril.adding import AddOptions
     from toril.app import App
-    from toril.breakers import BreakerFigures
+    from toril.client.adding import AddOptions
     from toril.context import FailedChild, JobContext, SyncJobContext
-    from toril.deadletters import Replayed
-    from toril.durations import Duration
-    from toril.engine import connect
     from toril.errors import (
         AddUncertain,
         ChildrenFailed,
@@ -46,10 +42,8 @@ if TYPE_CHECKING:
     from toril.events import JobEvent, WorkerEvent
     from toril.flow import Flow, Tree, chain, gather
     from toril.handlers import handler, only_if
-    from toril.history import Gap
     from toril.http import raise_for_status
     from toril.job import Job
-    from toril.metrics import Overview, QueueMetrics, QueueOverview, Series, Spread
     from toril.model import (
         AddOutcome,
         CatchUp,
@@ -79,9 +73,18 @@ if TYPE_CHECKING:
         Severity,
         Usage,
     )
+    from toril.model.durations import Duration
+    from toril.model.result import Result
+    from toril.model.states import State
+    from toril.operate.breakers import BreakerFigures
+    from toril.operate.dead_letters import Replayed
+    from toril.operate.history import Gap
+    from toril.operate.metrics import Overview, QueueMetrics, QueueOverview, Series, Spread
+    from toril.operate.search import Counted, Failures
+    from toril.operate.why import Explanation
     from toril.outbox.database import OutboxStanding
     from toril.policy.breaker import Breaker
-    from toril.policy.errorgroups import ErrorGroup
+    from toril.policy.error_groups import ErrorGroup
     from toril.policy.letters import LetterFilter
     from toril.policy.retry import Exponential, Fixed, Retry, Strategy
     from toril.policy.search import JobFilter
@@ -102,12 +105,9 @@ if TYPE_CHECKING:
         ScheduleRecord,
         WorkerInfo,
     )
-    from toril.result import Result
-    from toril.searching import Counted, Failures
-    from toril.states import State
+    from toril.store.engine import connect
     from toril.sync import SyncJob, SyncQueue, SyncTask
     from toril.task import Task
-    from toril.why import Explanation
 
 # name -> module. Imported on first use, so that `import toril` costs next to nothing.
 _WHERE = {
@@ -115,8 +115,8 @@ _WHERE = {
     "FailedChild": "toril.context",
     "JobContext": "toril.context",
     "SyncJobContext": "toril.context",
-    "Duration": "toril.durations",
-    "connect": "toril.engine",
+    "Duration": "toril.model.durations",
+    "connect": "toril.store.engine",
     **dict.fromkeys(("Flow", "Tree", "chain", "gather"), "toril.flow"),
     "handler": "toril.handlers",
     "only_if": "toril.handlers",
@@ -126,7 +126,7 @@ _WHERE = {
     "LetterFilter": "toril.policy.letters",
     "Planned": "toril.queue",
     "Queue": "toril.queue",
-    "Result": "toril.result",
+    "Result": "toril.model.result",
     "raise_for_status": "toril.http",
     **dict.fromkeys(("Exponential", "Fixed", "Retry", "Strategy"), "toril.policy.retry"),
     **dict.fromkeys(
@@ -156,22 +156,22 @@ _WHERE = {
         ),
         "toril.records",
     ),
-    **dict.fromkeys(("Overview", "QueueMetrics", "QueueOverview", "Series", "Spread"), "toril.metrics"),
-    "BreakerFigures": "toril.breakers",
-    "Replayed": "toril.deadletters",
+    **dict.fromkeys(("Overview", "QueueMetrics", "QueueOverview", "Series", "Spread"), "toril.operate.metrics"),
+    "BreakerFigures": "toril.operate.breakers",
+    "Replayed": "toril.operate.dead_letters",
     "OutboxStanding": "toril.outbox.database",
-    "ErrorGroup": "toril.policy.errorgroups",
-    **dict.fromkeys(("Counted", "Failures"), "toril.searching"),
-    "State": "toril.states",
+    "ErrorGroup": "toril.policy.error_groups",
+    **dict.fromkeys(("Counted", "Failures"), "toril.operate.search"),
+    "State": "toril.model.states",
     "SyncJob": "toril.sync",
     "SyncQueue": "toril.sync",
     "SyncTask": "toril.sync",
     "Task": "toril.task",
-    "AddOptions": "toril.adding",
-    "Gap": "toril.history",
+    "AddOptions": "toril.client.adding",
+    "Gap": "toril.operate.history",
     "JobEvent": "toril.events",
     "WorkerEvent": "toril.events",
-    "Explanation": "toril.why",
+    "Explanation": "toril.operate.why",
 }  # fmt: skip
 
 __all__ = [

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias
 
-from toril.clock import Clock
 from toril.delivery import Delivery
-from toril.durations import Duration, milliseconds
-from toril.engine import Store
 from toril.errors import InvalidOption, TorilError, shown
 from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent
-from toril.logs import log
 from toril.model import Ending, whole
+from toril.model.durations import Duration, milliseconds
 from toril.policy.retention import RUNS
 from toril.policy.watching import Durations, Tally
 from toril.queue import Queue
+from toril.runtime.clock import Clock
+from toril.runtime.logs import log
+from toril.store.engine import Store
 
 __all__ = ["Alert", "AlertKind", "AlertRules", "Alerts", "Sink"]
 

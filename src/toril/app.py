@@ -11,44 +11,44 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from toril.adding import Keeping, LogLevel, Subject, Unknown
 from toril.alerts import Alerts
-from toril.calls import Caller
-from toril.clock import SYSTEM, Clock
-from toril.codec import Serializer
+from toril.client.adding import Keeping, LogLevel, Subject, Unknown
+from toril.client.declaring import UNSAID, check_not_dead_letters, checked, renewal
+from toril.codec.encoding import Serializer
 from toril.context import HandlerOf, RawHandler
 from toril.crew import Crew
-from toril.declaring import UNSAID, check_not_dead_letters, checked, renewal
-from toril.durations import Duration, milliseconds
-from toril.engine import Durability, Store
 from toril.errors import Closed, InvalidOption, UsageError, shown
 from toril.events import Events
 from toril.failing import Failing
 from toril.flow import Flowing
-from toril.logs import watch
-from toril.middleware import Middleware
 from toril.model import Call, GroupLimits, RateLimit
-from toril.names import check_app_name, check_chosen_worker_name, check_label, check_prefix, check_queue_name
-from toril.opening import connected, opened_or_stopped
-from toril.plan import GRACE, HANG_TIMEOUT, Plan, Poller, app_name, function, last, worker_name
+from toril.model.durations import Duration, milliseconds
+from toril.model.names import check_app_name, check_chosen_worker_name, check_label, check_prefix, check_queue_name
+from toril.operate.scanners import Scanning
+from toril.outbox.service import Relaying, Round, checked_outbox
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry
 from toril.policy.strategies import BUILT_IN, BackoffStrategy
-from toril.portal import Portal
 from toril.queue import Queue
 from toril.queues import Queues
-from toril.relaying import Relaying, Round, checked_outbox
-from toril.scanning import Scanning
+from toril.runtime.calls import Caller
+from toril.runtime.clock import SYSTEM, Clock
+from toril.runtime.logs import watch
+from toril.runtime.middleware import Middleware
+from toril.runtime.plan import GRACE, HANG_TIMEOUT, Plan, Poller, app_name, function, last, worker_name
+from toril.runtime.portal import Portal
+from toril.runtime.redaction import Redact, Redaction
 from toril.schedule import Timing, boot
-from toril.showing import Redact, Redaction
+from toril.store.connect import connected, opened_or_stopped
+from toril.store.engine import Durability, Store
 from toril.tended import Tended
 
 if TYPE_CHECKING:
-    from toril.reaper import Reaper
+    from toril.operate.reaper import Reaper
     from toril.worker.leases import Keeper
     from toril.worker.pollers import Elect
     from toril.worker.process import Process
-    from toril.worker.under import Under
+    from toril.worker.supervised import Under
 
 __all__ = ["App", "Queues"]
 
@@ -399,8 +399,8 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
             name: What this reaper is called, in place of a name that is made up.
             signals: `"leave"` leaves SIGTERM and SIGINT to the program around it.
         """
-        from toril.reaper import LEASE, check_electable  # noqa: PLC0415 - as above
-        from toril.worker.shutdown import Watchdog, run_until  # noqa: PLC0415 - as above
+        from toril.operate.reaper import LEASE, check_electable  # noqa: PLC0415 - as above
+        from toril.runtime.signals import Watchdog, run_until  # noqa: PLC0415 - as above
 
         if elected:
             check_electable(self.url)
@@ -435,7 +435,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         """What a worker process does beside its work: it looks after other queues, and relays what is in the outbox."""
         rounds = await self._relays(process.name, burst=burst)
         if not (self._given or self.url.startswith("memory:")):
-            from toril.reaper import LEASE  # noqa: PLC0415 - as above
+            from toril.operate.reaper import LEASE  # noqa: PLC0415 - as above
 
             # When this process dies, others lead by the time at which its jobs can be taken back.
             lease = min(LEASE, max(_SHORTEST_LEAD, min(queue.options.lease for queue in worked) / 1000))
@@ -450,13 +450,13 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
             watch(self.events, self._log_levels())
 
     def _reaper(self, name: str, **options: Any) -> "Reaper":
-        from toril.reaper import Reaper  # noqa: PLC0415 - as above
+        from toril.operate.reaper import Reaper  # noqa: PLC0415 - as above
 
         return Reaper(self._store, self._clock, self.events, name, **options)
 
     def _elections(self, owner: str) -> "Elect | None":
         """How this process is elected to something; None where it has the store to itself."""
-        from toril.reaper import Election  # noqa: PLC0415 - as above
+        from toril.operate.reaper import Election  # noqa: PLC0415 - as above
 
         if self._given or self.url.startswith("memory:"):
             return None

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
 
-from toril.calls import Run
-from toril.codec import decode, encode
-from toril.durations import Duration, milliseconds
+from toril.codec.encoding import decode, encode
 from toril.errors import ChildrenFailed, InvalidOption, JobCancelled, LeaseLost, RateLimited, Resting, WrongState, shown
 from toril.model import (
     BATCH,
@@ -28,6 +26,8 @@ from toril.model import (
     Rewrite,
     Verdict,
 )
+from toril.model.durations import Duration, milliseconds
+from toril.runtime.calls import Run
 from toril.signal import Signal, Why
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class _Facts(Generic[T]):
 
     @property
     def carrier(self) -> str | None:
-        """What the producer sent for tracing, as text; `toril.telemetry` reads it."""
+        """What the producer sent for tracing, as text; `toril.integrations.opentelemetry` reads it."""
         return self._claimed.trace
 
     def is_cancelled(self) -> bool:

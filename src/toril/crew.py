@@ -4,14 +4,14 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
 
-from toril.declaring import PLAIN
-from toril.engine import Store
+from toril.client.declaring import PLAIN
 from toril.errors import NotFound, shown
 from toril.job import Job
 from toril.model import JobRecord, Order
+from toril.model.states import State
 from toril.queue import Queue
 from toril.records import WorkerInfo, as_record
-from toril.states import State
+from toril.store.engine import Store
 
 __all__ = ["Crew"]
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from toril.logs import log
+from toril.runtime.logs import log
 
 __all__ = ["Delivery"]
 

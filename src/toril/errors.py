@@ -41,7 +41,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from toril.durations import Duration
+    from toril.model.durations import Duration
 
 __all__ = [
     "AddUncertain",

@@ -5,16 +5,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from toril.alerts import AlertRules, Alerts, Sink
-from toril.breakers import AppBreakers
-from toril.clock import Clock
-from toril.deadletters import AppDeadLetters
-from toril.engine import Store
 from toril.events import EventName, Events, Listener
 from toril.model import Call
-from toril.plan import worker_name
+from toril.operate.breakers import AppBreakers
+from toril.operate.dead_letters import AppDeadLetters
 from toril.policy.strategies import BackoffStrategy, check_strategy
 from toril.queue import Queue
-from toril.showing import Redaction
+from toril.runtime.clock import Clock
+from toril.runtime.plan import worker_name
+from toril.runtime.redaction import Redaction
+from toril.store.engine import Store
 
 __all__ = ["Failing"]
 

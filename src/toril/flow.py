@@ -6,11 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
-from toril.clock import Clock
-from toril.engine import Store
 from toril.errors import InvalidOption, NotFound, QueueFull, UsageError, WrongState, shown
 from toril.job import Job
-from toril.lookup import find_job, find_linked_job
 from toril.model import (
     BATCH,
     MAX_DEPTH,
@@ -25,9 +22,12 @@ from toril.model import (
     Kept,
     OnFailure,
 )
+from toril.model.states import State
+from toril.operate.lookup import find_job, find_linked_job
 from toril.queue import Planned
-from toril.states import State
-from toril.storing import Tracing
+from toril.runtime.clock import Clock
+from toril.runtime.services import Tracing
+from toril.store.engine import Store
 
 __all__ = ["Flow", "Flowing", "Node", "Tree", "chain", "gather", "planned_nodes"]
 
@@ -171,7 +171,7 @@ class Flowing:
     """A part of `App`: flows."""
 
     _clock: Clock
-    tracing: Tracing | None = None  # `toril.telemetry.instrument` sets it
+    tracing: Tracing | None = None  # `toril.integrations.opentelemetry.instrument` sets it
 
     @property
     @abstractmethod

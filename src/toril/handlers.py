@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from toril.codec import Serializer
-from toril.durations import Duration, milliseconds
+from toril.codec.encoding import Serializer
+from toril.codec.payload import Payload, payload_for, result_for
 from toril.errors import InvalidName, InvalidOption, PermanentError, UsageError, shown
 from toril.model import MAX_TIMEOUT
-from toril.names import check_job_name, near_name
-from toril.payload import Payload, payload_for, result_for
+from toril.model.durations import Duration, milliseconds
+from toril.model.names import check_job_name, near_name
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry
 

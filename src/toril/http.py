@@ -3,8 +3,8 @@
 from typing import Any
 from urllib.parse import urlsplit
 
-from toril.clock import SYSTEM
 from toril.policy.http import judge_status
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["raise_for_status"]
 

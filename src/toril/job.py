@@ -4,12 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
-from toril.codec import metadata_of, readable
-from toril.durations import Duration, milliseconds
+from toril.codec.encoding import metadata_of, readable
 from toril.errors import JobCancelled, JobFailed, NotFound, ResultGone, WrongState
 from toril.events import JobEvent
-from toril.history import history
-from toril.lookup import find_job
 from toril.model import (
     AddOutcome,
     Cancelled,
@@ -27,8 +24,11 @@ from toril.model import (
     letter_id,
     moment,
 )
+from toril.model.durations import Duration, milliseconds
+from toril.model.states import State
+from toril.operate.history import history
+from toril.operate.lookup import find_job
 from toril.records import AttemptError, JobDetails, QueueEvent, as_record
-from toril.states import State
 
 if TYPE_CHECKING:
     from toril.queue import Queue
@@ -240,7 +240,7 @@ class Job(Generic[R]):
         """Run it again after it has ended, with all its attempts: from its queue, if that keeps it, or from the dead
         letters. Its log goes on; progress and errors begin anew. A parent that failed waits for its children that have
         not succeeded, which run again with it."""
-        from toril.deadletters import replay_job  # noqa: PLC0415 - which is made of jobs
+        from toril.operate.dead_letters import replay_job  # noqa: PLC0415 - which is made of jobs
 
         await (self._queue.retry(self.id) if self.dead_letter is None else replay_job(self._queue, self.id))
 

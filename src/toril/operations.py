@@ -5,15 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from toril.durations import Duration, milliseconds
-from toril.engine import Store
 from toril.errors import InvalidName, InvalidOption, NotFound, WrongState, shown
 from toril.events import Events
-from toril.groups import QueueGroups
-from toril.history import Gap, Happening, follow
 from toril.job import Job
-from toril.lookup import find_job
-from toril.metrics import QueueMetrics, metrics
 from toril.model import (
     Call,
     Circuit,
@@ -34,7 +28,16 @@ from toril.model import (
     Usage,
     moment,
 )
-from toril.names import near_name
+from toril.model.durations import Duration, milliseconds
+from toril.model.names import near_name
+from toril.model.states import FINISHED, State
+from toril.operate.groups import QueueGroups
+from toril.operate.history import Gap, Happening, follow
+from toril.operate.lookup import find_job
+from toril.operate.metrics import QueueMetrics, metrics
+from toril.operate.search import QueueSearch, StateName, as_state
+from toril.operate.stacks import asked_stack
+from toril.operate.why import Explanation, ended, failed, why
 from toril.policy.figures import Range
 from toril.policy.letters import LetterFilter
 from toril.policy.redaction import redacted
@@ -49,11 +52,8 @@ from toril.records import (
     as_record,
     declaration_record,
 )
-from toril.searching import QueueSearch, StateName, as_state
-from toril.showing import Part
-from toril.stacks import asked_stack
-from toril.states import FINISHED, State
-from toril.why import Explanation, ended, failed, why
+from toril.runtime.redaction import Part
+from toril.store.engine import Store
 
 if TYPE_CHECKING:
     from toril.queue import Queue
@@ -253,7 +253,7 @@ class QueueOperations(QueueSearch):
     async def retry(self, job_id: str) -> None:
         """Run a job again that has ended, with all its attempts: one that the queue keeps, or a dead letter. Its log
         goes on; progress and errors begin anew."""
-        from toril.deadletters import replay_job  # noqa: PLC0415 - which is made of queues
+        from toril.operate.dead_letters import replay_job  # noqa: PLC0415 - which is made of queues
 
         changed = await self.call(lambda call: self.store.retry(self.name, [job_id], call=call))
         for refused in changed.refused:
@@ -265,7 +265,7 @@ class QueueOperations(QueueSearch):
     async def retry_failed(self) -> int:
         """Run all failed jobs again: those that the queue keeps, and its dead letters. How many that were. Cancelled
         jobs are left, and so is a dead letter whose payload is not what its handler takes."""
-        from toril.deadletters import of_queue  # noqa: PLC0415 - which is made of queues
+        from toril.operate.dead_letters import of_queue  # noqa: PLC0415 - which is made of queues
 
         queue: Queue = self  # type: ignore[assignment]
         retried, cursor = 0, None

@@ -7,29 +7,29 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from toril.adding import AddOptions, Defaults, QueueOptions, WaitOptions, as_metadata, new_job, subject_of
-from toril.bounds import Bound
-from toril.bulk import Chunk, Item, Kind, Kinds, Planned, chunks, handles
-from toril.codec import Undecodable
+from toril.client.adding import AddOptions, Defaults, QueueOptions, WaitOptions, as_metadata, new_job, subject_of
+from toril.client.bounds import Bound
+from toril.client.bulk import Chunk, Item, Kind, Kinds, Planned, chunks, handles
+from toril.client.priorities import MixedPriorities
+from toril.client.together import Together
+from toril.codec.encoding import Undecodable
+from toril.codec.payload import Payload, payload_for
 from toril.context import HandlerOf, RawHandler, RunsAs
-from toril.durations import Duration, milliseconds
-from toril.engine import Store
 from toril.errors import EngineUnavailable, InvalidOption, InvalidPayload, PartialAdd, UsageError, shown
 from toril.events import Events, JobEvent
 from toril.handlers import Registry, handler, own_name
 from toril.job import Job
 from toril.model import Added, AddOutcome, Call, Declaration, NewJob
-from toril.names import check_job_name
+from toril.model.durations import Duration, milliseconds
+from toril.model.names import check_job_name
 from toril.operations import QueueOperations
-from toril.payload import Payload, payload_for
-from toril.plan import function
 from toril.policy.retry import Retry
-from toril.portal import Doorway, Home
-from toril.priorities import MixedPriorities
+from toril.runtime.plan import function
+from toril.runtime.portal import Doorway, Home
+from toril.runtime.services import or_nothing, stored
 from toril.schedule import Declared, QueueSchedules, Timing, declare
-from toril.storing import or_nothing, stored
+from toril.store.engine import Store
 from toril.task import Task
-from toril.together import Together
 
 if TYPE_CHECKING:
     from toril.sync import SyncQueue

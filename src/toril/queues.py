@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 
 from toril.errors import UnknownQueue, shown
-from toril.names import near_name
+from toril.model.names import near_name
 from toril.queue import Queue
 
 __all__ = ["Queues"]

@@ -28,7 +28,7 @@ from toril.model import (
     ScheduleView,
     moment,
 )
-from toril.states import State
+from toril.model.states import State
 
 __all__ = [
     "AttemptError",

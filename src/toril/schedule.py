@@ -6,13 +6,10 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack
 
-from toril.adding import AddOptions
+from toril.client.adding import AddOptions
 from toril.context import HandlerOf, RawHandler
-from toril.durations import Duration, milliseconds
-from toril.engine import Schedules
 from toril.errors import InvalidOption, NotFound, UsageError, WrongState, shown
 from toril.job import Job
-from toril.logs import log
 from toril.model import (
     MAX_DELAY,
     MIN_EVERY,
@@ -27,10 +24,13 @@ from toril.model import (
     ms_of,
     whole,
 )
-from toril.names import check_label
+from toril.model.durations import Duration, milliseconds
+from toril.model.names import check_label
 from toril.policy.cron import check_cron
 from toril.policy.schedules import first, following, upcoming
 from toril.records import ScheduleRecord, schedule_record
+from toril.runtime.logs import log
+from toril.store.engine import Schedules
 
 if TYPE_CHECKING:
     from toril.queue import Queue

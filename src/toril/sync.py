@@ -1,21 +1,23 @@
 """`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `searching.py`, `task.py`,
-`schedule.py`, `groups.py` and `job.py`: change those.
+Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `operate/search.py`, `task.py`,
+`schedule.py`, `operate/groups.py` and `job.py`: change those.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
-from toril.adding import AddOptions, WaitOptions
-from toril.calls import Run
+from toril.client.adding import AddOptions, WaitOptions
 from toril.context import HandlerOf, RawHandler
-from toril.durations import Duration
-from toril.groups import GroupOptions, QueueGroups
 from toril.job import Cancelling, Job
-from toril.metrics import QueueMetrics
 from toril.model import AddOutcome, Counts, Found, GroupLimits, Page, RateLimit, Usage
+from toril.model.durations import Duration
+from toril.model.states import State
+from toril.operate.groups import GroupOptions, QueueGroups
+from toril.operate.metrics import QueueMetrics
+from toril.operate.search import PATIENCE, Counted, Failures, StateName
+from toril.operate.why import Explanation
 from toril.policy.figures import Range
 from toril.policy.search import EndingName, JobFilter
 from toril.queue import Item, Planned, Queue
@@ -32,11 +34,9 @@ from toril.records import (
     ScheduleRecord,
     WorkerInfo,
 )
+from toril.runtime.calls import Run
 from toril.schedule import QueueSchedules, Timing
-from toril.searching import PATIENCE, Counted, Failures, StateName
-from toril.states import State
 from toril.task import Task
-from toril.why import Explanation
 
 __all__ = ["SyncGroups", "SyncJob", "SyncQueue", "SyncSchedules", "SyncTask"]
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
-from toril.adding import AddOptions, WaitOptions
-from toril.bulk import Planned
+from toril.client.adding import AddOptions, WaitOptions
+from toril.client.bulk import Planned
 from toril.context import HandlerOf, RawHandler, RunsAs
-from toril.durations import Duration
 from toril.job import Job
+from toril.model.durations import Duration
 from toril.schedule import Timing
 
 if TYPE_CHECKING:

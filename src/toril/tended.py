@@ -4,14 +4,14 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from toril.clock import Clock
-from toril.declaring import PLAIN
-from toril.doctor import Doctor
-from toril.durations import Duration, milliseconds
-from toril.engine import Store
-from toril.metrics import Overview, overview
+from toril.client.declaring import PLAIN
 from toril.model import Finding, Page, Repaired
+from toril.model.durations import Duration, milliseconds
+from toril.operate.doctor import Doctor
+from toril.operate.metrics import Overview, overview
 from toril.queue import Queue
+from toril.runtime.clock import Clock
+from toril.store.engine import Store
 
 __all__ = ["Tended"]
 

@@ -4,8 +4,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from toril.cli.bench.board import Boards, marker
 from toril.cli.bench.course import percentile
+from toril.cli.bench.timestamps import Boards, marker
 
 
 def test_what_threads_write_is_all_there(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from tests.cli.conftest import Toril, documents, on
 from toril import App, JobContext, PermanentError
-from toril.documents import of_letter
-from toril.web.api.letters import letter_document
+from toril.operate.documents import of_letter
+from toril.web.api.dead_letters import letter_document
 
 RULE = """
 def rule(value, sight):

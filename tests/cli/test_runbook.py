@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Toril, on
 from toril import App
 from toril.model import Claim, Completed, Failed, Failure, Lease, NewJob, Schedule, SetRateLimit, Settlement
-from toril.states import State
+from toril.model.states import State
 
 PAGE = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text("utf-8")
 ORDER = "order-7"

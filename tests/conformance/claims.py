@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from itertools import count
 
-from toril.engine import Store
 from toril.model import (
     Added,
     Claim,
@@ -18,6 +17,7 @@ from toril.model import (
     Settlement,
     Verdict,
 )
+from toril.store.engine import Store
 
 _tokens = count(1)
 LEASE = 30_000

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from toril.engine import Store
 from toril.engines.redis import RedisEngine
+from toril.engines.sql.transaction import Tx
 from toril.engines.sqlite import SqliteEngine
-from toril.engines.sqlite.tx import Tx
+from toril.store.engine import Store
 
 __all__ = ["dump", "keys_of", "unchanged"]
 

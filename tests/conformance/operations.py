@@ -7,7 +7,6 @@ from typing import Any, Final
 from tests.conformance.claims import LEASE, claim, settle
 from tests.conformance.plants import PLANTS
 from tests.declared import declared
-from toril.engine import Store
 from toril.model import (
     KEEP_ALL,
     Audited,
@@ -41,7 +40,8 @@ from toril.model import (
     Settlement,
     Sign,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 __all__ = ["OPERATIONS", "READS", "TWICE", "Room", "broken", "furnished"]

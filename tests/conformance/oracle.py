@@ -21,7 +21,7 @@ from toril.model import (
     Snoozed,
     Verdict,
 )
-from toril.states import FINISHED, State
+from toril.model.states import FINISHED, State
 
 
 @dataclass

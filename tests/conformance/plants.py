@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.conformance.claims import LEASE, claim_one
-from toril.engine import Store
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
 from toril.model import Beat, Dedup, FaultKind, FlowNode, Keep, NewJob, Schedule
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 __all__ = ["PLANTS", "flow", "nowhere", "plant", "run", "tell", "vanished"]

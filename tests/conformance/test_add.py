@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, ids, job, names, settle
-from toril.engine import Store
 from toril.errors import InvalidOption, QueueFull
 from toril.model import (
     KEEP_ALL,
@@ -22,7 +21,8 @@ from toril.model import (
     Precedence,
     SetMaxWaiting,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

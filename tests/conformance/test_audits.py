@@ -2,9 +2,9 @@
 
 import pytest
 
-from toril.engine import Store
 from toril.errors import InvalidOption
 from toril.model import Audited
+from toril.store.engine import Store
 
 
 def entry(number: int) -> Audited:

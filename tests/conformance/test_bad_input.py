@@ -7,7 +7,6 @@ import pytest
 
 from tests.conformance.claims import add, claim_one, job, settle
 from tests.conformance.dumps import dump, unchanged
-from toril.engine import Store
 from toril.errors import InvalidName, InvalidOption, TorilError
 from toril.model import (
     KEEP_ALL,
@@ -30,7 +29,8 @@ from toril.model import (
     Verdict,
     Window,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 
 Method = Callable[[Store, Any], Awaitable[object]]
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.conformance.dumps import unchanged
 from toril import InvalidName, InvalidOption
-from toril.engine import Store
 from toril.model import Admitted, CircuitState, CircuitTerms, Deferred, Sign
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 TERMS = CircuitTerms(failures=5, window=300_000, pause=60_000, probes=2)

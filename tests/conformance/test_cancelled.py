@@ -9,8 +9,6 @@ import pytest
 from tests.conformance.claims import add, claim, claim_one, job, settle
 from tests.conformance.test_search import queue_on
 from toril import JobFilter
-from toril.engine import Store
-from toril.metrics import metrics, overview
 from toril.model import (
     KEEP_ALL,
     Cancelled,
@@ -30,8 +28,10 @@ from toril.model import (
     Snoozed,
     Window,
 )
+from toril.model.states import State
+from toril.operate.metrics import metrics, overview
 from toril.policy.retention import RUNS
-from toril.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 WHY = Failure("it broke", "E")

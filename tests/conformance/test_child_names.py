@@ -5,7 +5,6 @@ import pytest
 from tests.conformance.claims import claim, claim_one, settle
 from tests.conformance.test_flows import TOP, WHY, child, ended, parent
 from tests.conformance.test_moves import carried, ends, other, sound
-from toril.engine import Store
 from toril.model import (
     BATCH,
     Completed,
@@ -20,6 +19,7 @@ from toril.model import (
     Verdict,
     letter_id,
 )
+from toril.store.engine import Store
 
 __all__ = ["ends", "other"]  # fixtures
 

@@ -5,7 +5,6 @@ from typing import Literal
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, names, settle
-from toril.engine import Store
 from toril.model import (
     EventKind,
     Gate,
@@ -21,6 +20,7 @@ from toril.model import (
     SetRateLimit,
     Settings,
 )
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, job, names, settle
-from toril.engine import Store
 from toril.errors import InvalidOption
 from toril.model import (
     KEEP_ALL,
@@ -23,7 +22,8 @@ from toril.model import (
     SetPriority,
     Verdict,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

@@ -10,8 +10,8 @@ from tests.conformance.dumps import dump
 from tests.conformance.operations import OPERATIONS, READS, TWICE, broken, furnished
 from tests.proof import prove
 from tests.sim.brittle import BrittleStore
-from toril.engine import Schedules, Store
 from toril.model import Call
+from toril.store.engine import Schedules, Store
 from toril.testing import ManualClock
 
 CALL = Call("subject", 7)

@@ -7,7 +7,6 @@ import pytest
 
 from tests.conformance.claims import add
 from tests.declared import declared
-from toril.engine import Store
 from toril.model import (
     MAX_DECLARATION,
     Backoff,
@@ -21,6 +20,7 @@ from toril.model import (
     Order,
     RateLimit,
 )
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 PLAIN = declared()

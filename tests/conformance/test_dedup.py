@@ -6,7 +6,6 @@ from typing import Any, Literal
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, job, names, settle
-from toril.engine import Store
 from toril.model import (
     AddOutcome,
     Backoff,
@@ -23,7 +22,8 @@ from toril.model import (
     SetMaxWaiting,
     letter_id,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 Mode = Literal["drop", "extend", "replace", "reschedule", "keep_last"]

@@ -7,8 +7,8 @@ import pytest
 
 from tests.conformance.claims import claim, claim_one, settle
 from tests.conftest import opened
-from toril.engine import Store
 from toril.model import Failure, NewJob, Retried, SetDelay
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 WRAP = 2**20

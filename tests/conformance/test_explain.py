@@ -3,8 +3,8 @@
 import pytest
 
 from tests.conformance.claims import add, claim, ids, settle
-from toril.engine import Store
 from toril.model import Limits, NewJob, Precedence, RateLimit, SetRateLimit, Standing
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

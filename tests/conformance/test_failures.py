@@ -7,7 +7,6 @@ import pytest
 
 from tests.conformance.claims import LEASE, add, claim, claim_one, job, settle
 from toril import Exponential, Fixed, Retry, Strategy
-from toril.engine import Store
 from toril.model import (
     EXPIRED_KIND,
     Call,
@@ -21,6 +20,7 @@ from toril.model import (
     Retried,
     Verdict,
 )
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 BOOM = Failure("boom" * 400, "ValueError", "Traceback ...")

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, settle
-from toril.engine import Store
 from toril.model import AddOutcome, Completed, EventKind, Keep, Limits, NewJob, RateLimit
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

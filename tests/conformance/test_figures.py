@@ -5,8 +5,6 @@ import random
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, settle
-from toril.engine import Store
-from toril.metrics import metrics
 from toril.model import (
     Claim,
     Claimed,
@@ -24,8 +22,10 @@ from toril.model import (
     Window,
     ms_of,
 )
+from toril.operate.metrics import metrics
 from toril.policy.figures import RANGES, STEPS
 from toril.policy.histogram import ERROR, bucket_of
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 FAILURE = Failure("no", "E")

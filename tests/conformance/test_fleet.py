@@ -8,9 +8,9 @@ import pytest
 
 from tests.declared import declared
 from toril import App
-from toril.engine import Store
 from toril.errors import InvalidOption
 from toril.model import Beat, Claim, JobRef, NewJob, Order, StackRequest
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 W1 = Beat(

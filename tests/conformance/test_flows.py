@@ -5,7 +5,7 @@ import pytest
 from tests.conformance.claims import claim, claim_one, ids, job, settle
 from tests.conformance.dumps import dump, unchanged
 from toril import InvalidOption, NotFound, QueueFull, WrongState
-from toril.engine import Store
+from toril.engines.flows import CHILD_GONE
 from toril.model import (
     BUILDING,
     KEEP_ALL,
@@ -36,8 +36,8 @@ from toril.model import (
     SetMaxWaiting,
     Verdict,
 )
-from toril.policy.flows import CHILD_GONE
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 TOP = JobRef("p", "top")

@@ -10,8 +10,6 @@ from tests.conformance.claims import settle as hand_in
 from tests.conformance.dumps import unchanged
 from tests.conformance.test_flows import TOP, WHY, child, known, parent, state
 from toril import App, InvalidOption, JobContext, WrongState
-from toril.clock import SystemClock
-from toril.engine import Store
 from toril.flow import Flow, Flowing, gather
 from toril.model import (
     BATCH,
@@ -30,7 +28,9 @@ from toril.model import (
     Settlement,
     Verdict,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.runtime.clock import SystemClock
+from toril.store.engine import Store
 
 T = TypeVar("T")
 MIDDLE = JobRef("q", "middle")

@@ -5,7 +5,6 @@ import pytest
 from tests.conformance.claims import add, claim, claim_one, names, settle
 from tests.conformance.dumps import dump
 from tests.conformance.test_groups import limited, of
-from toril.engine import Store
 from toril.errors import QueueFull
 from toril.model import (
     NO_LIMITS,
@@ -23,6 +22,7 @@ from toril.model import (
     SetMaxWaiting,
     Snoozed,
 )
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

@@ -6,9 +6,9 @@ from tests.conformance.claims import add, claim, claim_one, names, settle
 from tests.conformance.plants import tell
 from tests.conformance.test_groups import WHY, limited, of, run_all
 from tests.kinds import REDIS
-from toril.engine import Store
 from toril.engines.redis import RedisEngine
 from toril.model import Failed, FlowNode, JobRef, NewJob, Released, Snoozed
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

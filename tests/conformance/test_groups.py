@@ -3,7 +3,6 @@
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, ids, job, names, settle
-from toril.engine import Store
 from toril.model import (
     KEEP_ALL,
     AddOutcome,
@@ -27,7 +26,8 @@ from toril.model import (
     Snoozed,
     Verdict,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 WHY = Failure("no")

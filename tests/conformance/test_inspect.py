@@ -3,7 +3,6 @@
 import pytest
 
 from tests.conformance.claims import LEASE, add, claim, claim_one, settle
-from toril.engine import Store
 from toril.model import (
     KEEP_ALL,
     Claim,
@@ -22,7 +21,8 @@ from toril.model import (
     Settlement,
     Verdict,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

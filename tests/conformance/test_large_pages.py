@@ -1,9 +1,9 @@
 """Pages of jobs with large payloads: a reader is not handed hundreds of megabytes at once."""
 
 from tests.conformance.claims import add, claim, settle
-from toril.engine import Store
 from toril.model import Failed, Failure, Keep, NewJob
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 
 LARGE = '"' + "x" * 1_000_000 + '"'
 MOST = 6_000_000  # bytes of a page: four million, and the job with which that is passed

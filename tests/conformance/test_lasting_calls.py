@@ -4,10 +4,10 @@ import pytest
 
 from tests import servers
 from tests.conformance.claims import claim, settle
-from toril.engine import Store
 from toril.engines.redis import RedisEngine
 from toril.errors import CallTooLate, QueueFull
 from toril.model import LASTING, Call, NewJob, SetMaxWaiting
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 SENDER = f"{LASTING}lane"

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, ids, job, names, settle
-from toril.engine import Store
 from toril.model import (
     KEEP_ALL,
     Call,
@@ -30,7 +29,8 @@ from toril.model import (
     Snoozed,
     Verdict,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from tests.conformance.claims import add, claim, claim_one, job, settle
 from tests.conformance.dumps import dump
-from toril.engine import Store
 from toril.model import (
     ATTEMPT_ERRORS,
     ATTEMPT_REASON_BYTES,
@@ -30,7 +29,8 @@ from toril.model import (
     Retried,
     Settlement,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 WHY = Failure("no such user", "LookupError", "Traceback: here")

@@ -7,7 +7,6 @@ import pytest
 from tests.conformance.claims import add, claim, claim_one, job, settle
 from tests.conformance.dumps import unchanged
 from toril import InvalidOption
-from toril.engine import Store
 from toril.model import (
     KEEP_ALL,
     Backoff,
@@ -30,7 +29,8 @@ from toril.model import (
     letter_id,
     letter_parts,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 WHY = Failure("no such user", "LookupError", "Traceback: here")

@@ -15,10 +15,9 @@ from tests.conformance.dumps import keys_of
 from tests.conformance.oracle import Oracle
 from tests.kinds import ASKED_FOR, redis_of
 from tests.proof import prove
-from toril.engine import Store
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
-from toril.engines.sqlite.place import parse
+from toril.engines.sqlite.url import parse
 from toril.errors import QueueFull
 from toril.model import (
     KEEP_ALL,
@@ -49,7 +48,8 @@ from toril.model import (
     Snoozed,
     Verdict,
 )
-from toril.states import NOT_STARTED, State
+from toril.model.states import NOT_STARTED, State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 T = TypeVar("T")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from tests.conformance.claims import add, claim, settle
-from toril.engine import Store
 from toril.errors import InvalidOption
-from toril.metrics import metrics, overview
 from toril.model import Completed, Failed, Failure, Figures, NewJob, Pause, Window, ms_of
+from toril.operate.metrics import metrics, overview
 from toril.policy.figures import RANGES
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

@@ -8,11 +8,10 @@ import pytest
 from tests.conformance.claims import add, claim, claim_one, ids, job, settle
 from tests.conformance.plants import tell
 from toril import WrongState
-from toril.engine import Store
 from toril.engines.redis import RedisEngine
 from toril.engines.redis.layout import KEYS
 from toril.engines.sqlite import SqliteEngine
-from toril.engines.sqlite.place import parse
+from toril.engines.sqlite.url import parse
 from toril.model import (
     HEADROOM,
     KEEP_ALL,
@@ -57,8 +56,9 @@ from toril.model import (
     Window,
     run_id,
 )
-from toril.moving import Mover
-from toril.states import State
+from toril.model.states import State
+from toril.operate.transfer import Mover
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 WHY = Failure("no such user", "LookupError", "Traceback: here")

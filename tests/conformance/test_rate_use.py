@@ -5,8 +5,8 @@ from heapq import heappop, heappush
 import pytest
 
 from tests.conformance.claims import add, claim
-from toril.engine import Store
 from toril.model import Limits, NewJob, RateLimit
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 SECONDS = 4

@@ -16,9 +16,6 @@ from tests.conformance.dumps import unchanged
 from tests.conformance.plants import PLANTS, flow, idle, nowhere, plant, run, tell, unlisted, vanished
 from tests.conftest import opened
 from tests.kinds import REDIS
-from toril.clock import SYSTEM
-from toril.doctor import Doctor, Healer
-from toril.engine import Store
 from toril.engines.redis import RedisEngine
 from toril.engines.redis.walk import Walk
 from toril.engines.sqlite import SqliteEngine
@@ -45,8 +42,11 @@ from toril.model import (
     Schedule,
     SetConcurrency,
 )
+from toril.model.states import State
+from toril.operate.doctor import Doctor, Healer
 from toril.policy.doctor import finding_of
-from toril.states import State
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 CASES = [

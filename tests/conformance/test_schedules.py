@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from tests.conformance.claims import claim, claim_one, ids, job, settle
-from toril.engine import Store
 from toril.errors import InvalidName
 from toril.model import (
     REMOVE,
@@ -24,7 +23,8 @@ from toril.model import (
     ScheduleView,
     SetMaxWaiting,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 MINUTE = 60_000

@@ -6,10 +6,10 @@ import pytest
 
 from tests.conformance.claims import add, claim, settle
 from toril import App, InvalidOption, JobFilter
-from toril.engine import Store
 from toril.model import Completed, Failed, Failure, Keep, NewJob, moment
+from toril.operate.search import sift
 from toril.queue import Queue
-from toril.searching import sift
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 KEPT = Keep(1000)

@@ -5,7 +5,6 @@ import pytest
 from tests.conformance import claims
 from tests.conformance.claims import LEASE, add, claim, claim_one, ids, names, settle
 from tests.conformance.dumps import dump
-from toril.engine import Store
 from toril.errors import InvalidOption, WrongState
 from toril.model import (
     KEEP_ALL,
@@ -24,7 +23,8 @@ from toril.model import (
     Settlement,
     Swept,
 )
-from toril.states import NOT_STARTED, State
+from toril.model.states import NOT_STARTED, State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

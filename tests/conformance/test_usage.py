@@ -3,8 +3,8 @@
 import pytest
 
 from tests.conformance.claims import add, claim, settle
-from toril.engine import Store
 from toril.model import KEEP_ALL, USAGE_SAMPLE, LogLine, NewJob, Usage
+from toril.store.engine import Store
 
 
 def job(size: int, **options: object) -> NewJob:

@@ -11,7 +11,8 @@ import pytest
 
 from tests.conformance.dumps import dump
 from tests.servers import running
-from toril.engines.redis import RedisEngine, connect, store
+from toril.engines.redis import RedisEngine, connect
+from toril.engines.redis import runner as store
 from toril.engines.redis.scripts import Script, script
 from toril.errors import TorilError
 from toril.model import (

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.conformance.claims import add, claim, claim_one, settle
-from toril.engine import Store
 from toril.errors import Closed
 from toril.model import (
     KEEP_ALL,
@@ -26,7 +25,8 @@ from toril.model import (
     SetConcurrency,
     control,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 LONG = 60_000

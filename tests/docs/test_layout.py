@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests import servers
-from toril.engine import Store, connect
 from toril.model import Claim, Dedup, Failed, Failure, Keep, NewJob, Schedule, Settlement
+from toril.store.engine import Store, connect
 
 PAGE = (Path(__file__).parents[2] / "docs" / "layout.md").read_text("utf-8")
 QUERIES = [line.split("  # ")[0].split(" # ")[0].strip() for line in PAGE.splitlines() if line.startswith("redis-cli ")]

@@ -16,10 +16,10 @@ import yaml  # type: ignore[import-untyped]
 from tools import commands
 
 from toril import Breaker, Dedup, Exponential, GroupLimits, RateLimit, Retry, State, handler
-from toril.adding import AddOptions
 from toril.alerts import AlertRules
 from toril.app import App
 from toril.cli.main import Commands
+from toril.client.adding import AddOptions
 from toril.schedule import Timing
 
 ROOT = Path(__file__).parents[2]

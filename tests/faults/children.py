@@ -12,12 +12,12 @@ from typing import Any
 from tests.faults.families import crowd, family, orphan
 from tests.faults.flowing import tend
 from tests.faults.ledger import Ledger
-from toril.clock import SYSTEM
 from toril.engines.sqlite import SqliteEngine, connect
-from toril.engines.sqlite.place import parse
+from toril.engines.sqlite.url import parse
 from toril.errors import EngineUnavailable, TorilError
 from toril.model import KEEP_ALL, Claim, Completed, NewJob, Settlement, Verdict
-from toril.states import State
+from toril.model.states import State
+from toril.runtime.clock import SYSTEM
 
 LONG = 60_000
 NOBODY = 65534

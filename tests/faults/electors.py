@@ -5,10 +5,10 @@ import os
 import sys
 import time
 
-from toril.clock import SYSTEM
-from toril.engine import connect
 from toril.events import Events
-from toril.reaper import Reaper
+from toril.operate.reaper import Reaper
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import connect
 
 _SAMPLE = 0.005
 

@@ -4,9 +4,9 @@ import asyncio
 from itertools import count
 
 from tests.faults.ledger import Ledger
-from toril.engine import Store, connect
 from toril.model import Claim, Completed, JobRef, Lease, Settlement
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store, connect
 
 __all__ = ["QUEUES", "tend"]
 

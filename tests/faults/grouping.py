@@ -7,8 +7,8 @@ import sys
 import time
 from itertools import count
 
-from toril.engine import connect
 from toril.model import Claim, Claimed, Completed, Settlement
+from toril.store.engine import connect
 
 LEASE = 500
 _JOB = 0.02

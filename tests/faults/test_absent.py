@@ -13,9 +13,9 @@ from tests.faults.fleet import SLOW, fleet
 from tests.faults.nursery import until
 from tests.servers import RedisServer
 from toril import App, EngineRefused, EngineUnavailable, EngineUnusable, JobContext
+from toril.engines.sql.schedules import SqliteSchedules
 from toril.engines.sqlite.engine import SqliteEngine
-from toril.engines.sqlite.schedules import SqliteSchedules
-from toril.opening import opened_or_stopped
+from toril.store.connect import opened_or_stopped
 from toril.testing import ManualClock
 
 

@@ -11,12 +11,12 @@ import pytest
 from tests import servers
 from tests.interop.side import running
 from toril import App, Dedup, Fixed, JobContext, Retry
-from toril.clock import SYSTEM
-from toril.doctor import Doctor
-from toril.engine import connect
 from toril.events import Events, WorkerEvent
 from toril.model import Mending, NewJob
-from toril.reaper import Reaper
+from toril.operate.doctor import Doctor
+from toril.operate.reaper import Reaper
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import connect
 
 LOOKS = 4
 

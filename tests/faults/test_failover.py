@@ -16,11 +16,12 @@ from tests.faults.test_redis_network import life
 from tests.groups import Pair, pair, until
 from tests.servers import RedisServer
 from toril import AddUncertain, App, EngineRefused, EngineUnavailable, JobContext
-from toril.calls import Caller
-from toril.clock import SYSTEM
-from toril.engines.redis import connect, way
+from toril.engines.redis import connect
+from toril.engines.redis.connection import way
 from toril.model import NewJob
 from toril.queue import Queue
+from toril.runtime.calls import Caller
+from toril.runtime.clock import SYSTEM
 
 FAILOVERS = int(os.environ.get("TORIL_FAILOVERS", "2"))
 

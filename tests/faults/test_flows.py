@@ -11,7 +11,7 @@ from tests.faults.ledger import noted
 from tests.faults.nursery import Child, Children, until
 from tests.servers import running
 from toril import App, Flow
-from toril.engine import connect
+from toril.store.engine import connect
 
 CHILDREN = int(os.environ.get("TORIL_FLOW_CHILDREN", "300"))
 KILLS = 20 if CHILDREN >= 10_000 else 6

@@ -19,8 +19,6 @@ from tests.faults.foreign import FIELDS, PLACES, SERIOUS, VALUES, Foreign, Odd, 
 from tests.faults.nursery import until
 from toril import App, JobContext
 from toril.cli.main import toril as command
-from toril.clock import SYSTEM
-from toril.engine import Store, connect
 from toril.errors import EngineUnusable, InvalidOption
 from toril.model import (
     Claim,
@@ -38,8 +36,10 @@ from toril.model import (
     Snoozed,
     Verdict,
 )
-from toril.moving import Mover
-from toril.states import State
+from toril.model.states import State
+from toril.operate.transfer import Mover
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import Store, connect
 from toril.web import site
 from toril.web.server import Server
 from toril.worker.schedules import Runs

@@ -16,8 +16,8 @@ import pytest
 
 from tests import servers
 from tests.faults.nursery import ROOT
-from toril.engine import connect
 from toril.model import GroupLimits, NewJob, SetGroups
+from toril.store.engine import connect
 
 JOBS = int(os.environ.get("TORIL_GROUP_JOBS", "0")) or 400
 GROUPS = 50 if JOBS >= 2000 else 20

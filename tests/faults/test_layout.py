@@ -11,8 +11,8 @@ import pytest
 from tests.faults.children import opened
 from tests.faults.ledger import unsound
 from tests.faults.nursery import Children
-from toril.engines.sqlite import file
-from toril.engines.sqlite.statements import migrations
+from toril.engines.sqlite import database as file
+from toril.engines.sqlite.database import migrations
 from toril.errors import EngineUnusable
 from toril.model import NewJob
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests import servers
-from toril.engine import connect
 from toril.model import NewJob, Replay
+from toril.store.engine import connect
 
 JOBS, KILLS = 20, 8
 
 # Fails and replays the same jobs again and again, until it is killed; says when it has begun.
 CHILD = """
 import asyncio, sys
-from toril.engine import connect
+from toril.store.engine import connect
 from toril.model import Claim, Failed, Failure, Replay, Settlement
 
 async def main(url):

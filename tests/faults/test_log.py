@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from toril.engines.sqlite import SqliteEngine
-from toril.engines.sqlite.place import parse
+from toril.engines.sqlite.url import parse
 from toril.model import NewJob
 from toril.testing import ManualClock
 

@@ -17,10 +17,9 @@ import pytest
 from tests import servers
 from tests.conformance.claims import add, claim, claim_one, settle
 from toril import App, JobContext, State
-from toril.engine import Store, connect
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
-from toril.engines.sqlite.place import parse
+from toril.engines.sqlite.url import parse
 from toril.model import (
     Call,
     CatchUp,
@@ -35,7 +34,8 @@ from toril.model import (
     Schedule,
     Unloaded,
 )
-from toril.moving import Mover
+from toril.operate.transfer import Mover
+from toril.store.engine import Store, connect
 from toril.testing import ManualClock
 
 JOBS = int(os.environ.get("TORIL_MOVE_JOBS", "1500"))

@@ -11,8 +11,8 @@ from tests.conformance.claims import claim
 from tests.faults.children import opened
 from tests.faults.doubles import replace_disk
 from tests.faults.nursery import Children
-from toril.clock import SYSTEM
 from toril.model import NewJob
+from toril.runtime.clock import SYSTEM
 
 TIMES = 20
 

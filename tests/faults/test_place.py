@@ -13,11 +13,12 @@ import pytest
 from tests.faults.children import NOBODY, opened
 from tests.faults.ledger import subjects, unsound
 from tests.faults.nursery import Children
-from toril.engine import connect
-from toril.engines.sqlite import SqliteEngine, place
-from toril.engines.sqlite.place import check_file, filesystem_of, parse
+from toril.engines.sqlite import SqliteEngine
+from toril.engines.sqlite import url as place
+from toril.engines.sqlite.url import check_file, filesystem_of, parse
 from toril.errors import EngineUnavailable, EngineUnusable, InvalidOption
 from toril.model import NewJob
+from toril.store.engine import connect
 from toril.testing import ManualClock
 
 MOUNTS = r"""

@@ -13,7 +13,7 @@ from tests.faults.nursery import until
 from tests.faults.test_supervisor import add, counts, records
 from toril import App
 from toril.model import Claim, JobRecord
-from toril.states import State
+from toril.model.states import State
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ import pytest
 from tests.faults.nursery import ROOT, until
 from tests.faults.test_supervisor import add, counts
 from toril import App, EngineUnusable, InvalidOption
-from toril.clock import SYSTEM
-from toril.engine import connect
 from toril.events import Events
 from toril.model import Claim, Recovered
-from toril.reaper import Election, Reaper
+from toril.operate.reaper import Election, Reaper
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import connect
 from toril.testing import ManualClock
 
 SECONDS = float(os.environ.get("TORIL_REAPER_SECONDS", "6"))

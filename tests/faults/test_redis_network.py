@@ -11,12 +11,12 @@ import pytest
 from tests.faults.proxy import proxied
 from tests.servers import RedisServer
 from toril import App, JobContext
-from toril.calls import Caller
-from toril.clock import SYSTEM
-from toril.engine import Store
 from toril.engines.redis import RedisEngine, connect
 from toril.model import KEEP_ALL, Call, Claim, Completed, Ending, LogLine, NewJob, Pause, Resume, Settlement
-from toril.states import State
+from toril.model.states import State
+from toril.runtime.calls import Caller
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import Store
 
 
 @pytest.fixture

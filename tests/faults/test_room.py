@@ -12,7 +12,7 @@ from tests.faults.children import opened
 from tests.faults.ledger import unsound
 from tests.faults.mounts import mounted, resize
 from toril.engines.sqlite import SqliteEngine
-from toril.engines.sqlite.room import BALLAST_BYTES, Ballast
+from toril.engines.sqlite.disk_space import BALLAST_BYTES, Ballast
 from toril.errors import EngineFull
 from toril.model import NewJob, Verdict
 

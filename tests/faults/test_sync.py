@@ -13,7 +13,7 @@ from tests.faults.doubles import Disk, replace_disk
 from tests.faults.ledger import stored_ids, subjects, unsound
 from tests.faults.tracing import needs_strace, under_strace
 from toril.engines.sqlite import SqliteEngine, connect
-from toril.engines.sqlite.room import size_of
+from toril.engines.sqlite.disk_space import size_of
 from toril.errors import EngineUnavailable
 from toril.model import Call, NewJob
 

@@ -15,9 +15,9 @@ import pytest
 from tests import servers
 from tests.servers import RedisServer
 from tests.worker.planting import copied, planted
-from toril.engines.redis.place import parse
-from toril.engines.redis.server import Server
-from toril.engines.redis.way import ServerWay
+from toril.engines.redis.connection.place import parse
+from toril.engines.redis.connection.server import Server
+from toril.engines.redis.connection.way import ServerWay
 from toril.errors import EngineUnavailable
 
 BELL, EARS, PRESENCE = (f"toril.engines.redis.{name}" for name in ("bell", "ears", "presence"))

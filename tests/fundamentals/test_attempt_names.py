@@ -4,9 +4,9 @@ from dataclasses import fields, is_dataclass
 
 from tests.declared import declared
 from toril import App, DeadLetter, JobContext, JobDetails, QueueDeclaration, RunRecord, ScheduleRecord, records
-from toril.documents import of_declaration, of_job, of_letter, of_run
 from toril.model import Declarations, DeclaredBy
-from toril.showing import Redaction
+from toril.operate.documents import of_declaration, of_job, of_letter, of_run
+from toril.runtime.redaction import Redaction
 from toril.testing import memory
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests import servers
 from toril import App, Breaker, Fixed, InvalidName, InvalidOption, JobContext, PermanentError, Retry, State, handler
-from toril.breakers import BreakerFigures
 from toril.model import CircuitState
+from toril.operate.breakers import BreakerFigures
 from toril.testing import memory
 
 

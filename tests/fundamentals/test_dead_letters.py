@@ -153,8 +153,8 @@ async def test_those_with_an_error_run_again_in_their_queue_under_their_name() -
 
 @pytest.mark.covers("R077")
 async def test_a_replay_takes_each_letter_once_though_it_fails_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toril.deadletters._A_CALL", 2)
-    monkeypatch.setattr("toril.deadletters._A_PAGE", 2)
+    monkeypatch.setattr("toril.operate.dead_letters._A_CALL", 2)
+    monkeypatch.setattr("toril.operate.dead_letters._A_PAGE", 2)
     app = App("memory://")
     async with memory(app) as test:
         await _failing(app, test.clock)
@@ -189,8 +189,8 @@ async def test_an_edit_that_fails_spoils_its_own_letter_only() -> None:
 
 
 async def test_a_page_that_finds_little_ends_and_can_be_gone_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toril.deadletters._A_PAGE", 1)
-    monkeypatch.setattr("toril.deadletters.LOOKED", 3)
+    monkeypatch.setattr("toril.operate.dead_letters._A_PAGE", 1)
+    monkeypatch.setattr("toril.operate.dead_letters.LOOKED", 3)
     app = App("memory://")
     async with memory(app) as test:
         await _failing(app, test.clock)

@@ -29,9 +29,9 @@ from toril import (
     handler,
 )
 from toril.alerts import AlertRules
-from toril.breakers import AppBreakers
-from toril.deadletters import AppDeadLetters
-from toril.durations import seconds_of, seconds_written
+from toril.model.durations import seconds_of, seconds_written
+from toril.operate.breakers import AppBreakers
+from toril.operate.dead_letters import AppDeadLetters
 from toril.schedule import Timing
 from toril.testing import Memory, memory
 
@@ -153,7 +153,7 @@ OTHERS = {
 def parameters() -> Iterator[tuple[str, Any]]:
     """Every parameter of the public API that is named like a duration, and its type."""
     public = [getattr(toril, name) for name in toril.__all__]
-    read = {"toril.events", "toril.metrics", "toril.records"}  # what programs are given, and do not make
+    read = {"toril.events", "toril.operate.metrics", "toril.records"}  # what programs are given, and do not make
     kinds = [each for each in public if isinstance(each, type) and each.__module__ not in read]
     for kind in [*kinds, AlertRules, AppBreakers, AppDeadLetters, Memory]:
         for name, function in inspect.getmembers(kind, inspect.isfunction):

@@ -28,7 +28,7 @@ from toril import (
 )
 from toril.flow import Policy
 from toril.model import ChildState, SetMaxWaiting
-from toril.states import State
+from toril.model.states import State
 from toril.testing import context, memory, sync_context
 
 

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from toril import App, JobCancelled, JobContext, PermanentError, Snooze
-from toril.telemetry import instrument
+from toril.integrations.opentelemetry import instrument
 from toril.testing import drain
 
 
@@ -125,7 +125,7 @@ async def main():
         await drain(app)
     assert app.tracing is None
 asyncio.run(main())
-print(sum(name.startswith("opentelemetry") or name == "toril.telemetry" for name in sys.modules))
+print(sum(name.startswith("opentelemetry") or name == "toril.integrations.opentelemetry" for name in sys.modules))
 """
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
@@ -133,7 +133,7 @@ print(sum(name.startswith("opentelemetry") or name == "toril.telemetry" for name
 
 
 def test_a_missing_extra_is_named() -> None:
-    code = "import sys; sys.modules['opentelemetry'] = None\nimport toril.telemetry"
+    code = "import sys; sys.modules['opentelemetry'] = None\nimport toril.integrations.opentelemetry"
     found = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
 
     assert "pip install 'toril[otel]'" in found.stderr

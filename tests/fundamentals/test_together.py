@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from toril.client.together import Together
 from toril.errors import AddUncertain, EngineUnavailable, QueueFull
 from toril.model import Added, AddOutcome, NewJob
-from toril.states import State
-from toril.together import Together
+from toril.model.states import State
 
 
 class Store:

@@ -9,7 +9,7 @@ import pytest
 from tests.interop.node import Driver, Node, NodeEvents
 from tests.interop.side import Steps, Toril
 from toril import Job, JobContext, Queue, RateLimit
-from toril.states import State
+from toril.model.states import State
 
 WINDOW = 700  # ms of the rate limits here
 

@@ -4,10 +4,10 @@ import pytest
 
 from tests.interop.node import Node
 from tests.interop.side import Steps, Toril
-from toril.clock import SYSTEM
-from toril.doctor import Doctor
-from toril.engine import connect
 from toril.model import Mending
+from toril.operate.doctor import Doctor
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import connect
 
 
 async def test_a_store_that_node_fills_and_works_has_no_fault(node: Node, toril: Toril) -> None:

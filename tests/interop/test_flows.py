@@ -8,7 +8,7 @@ from tests.interop.node import Node, NodeEvents, Script
 from tests.interop.side import KEPT, Toril, running
 from toril import App, Flow, JobContext
 from toril.flow import Policy
-from toril.states import State
+from toril.model.states import State
 
 Side = Literal["node", "toril"]
 SIDES: tuple[Side, ...] = ("node", "toril")

@@ -14,7 +14,7 @@ from tests.interop.side import Steps, Toril
 from tests.interop.test_stalls import killed_while_holding
 from tests.servers import RedisServer
 from toril import Dedup, Fixed, Job, JobContext, JobFailed, PermanentError, Queue
-from toril.states import State
+from toril.model.states import State
 
 DATA: dict[str, Any] = {"text": 'é ✓ \\/ "', "none": None, "float": 1.5, "big": 2**53 - 1, "list": [], "deep": [[{}]]}
 

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.interop.node import Node
 from tests.interop.side import KEPT, Toril, echo, running
 from toril import App
-from toril.telemetry import instrument
+from toril.integrations.opentelemetry import instrument
 
 
 class Traced:

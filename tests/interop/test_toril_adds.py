@@ -9,7 +9,7 @@ from tests.interop.node import Node
 from tests.interop.side import Toril
 from toril import Exponential, Fixed, Job, JobContext, JobFailed, Keep, ResultGone
 from toril.model import Replay
-from toril.states import State
+from toril.model.states import State
 
 DATA: dict[str, Any] = {
     "text": 'é ✓ \\/ "',

@@ -7,12 +7,12 @@ from typing import Any
 import psycopg
 
 from toril import App
-from toril.clock import SYSTEM, Clock
-from toril.engine import Store
 from toril.events import Events
 from toril.model import Claim, Completed, Settlement
 from toril.outbox.database import Database
 from toril.outbox.relay import Relay
+from toril.runtime.clock import SYSTEM, Clock
+from toril.store.engine import Store
 
 __all__ = ["LONG", "QUEUES", "Place", "drained", "finished", "outbox_of", "relay_of", "write"]
 

@@ -12,9 +12,9 @@ import pytest
 from tests.conftest import opened
 from tests.outbox.places import QUEUES, Place, finished, relay_of
 from toril import App
-from toril.engine import Store
 from toril.model import SetMaxWaiting
 from toril.outbox.database import Database
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 ALL = bool(os.environ.get("TORIL_OUTBOX_ALL"))  # of the longer way too, every boundary and not each fifth

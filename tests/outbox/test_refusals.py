@@ -10,9 +10,9 @@ import pytest
 
 from tests.conftest import opened
 from tests.outbox.places import LONG, Place, drained, finished, relay_of, write
-from toril.engine import Store
 from toril.errors import Closed, EngineUnavailable, PayloadTooLarge, QueueFull, UsageError
 from toril.model import SetMaxWaiting
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

@@ -13,10 +13,10 @@ from tests.kinds import redis_of
 from tests.outbox.places import LONG, Place, drained, finished, outbox_of, relay_of, write
 from tests.postgres import postgres
 from toril import App
-from toril.engine import Store
 from toril.errors import EngineUnavailable, NotFound
 from toril.model import NewJob, SetMaxWaiting
 from toril.outbox.database import Database, OutboxAway
+from toril.store.engine import Store
 from toril.testing import ManualClock
 
 

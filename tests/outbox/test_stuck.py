@@ -10,10 +10,10 @@ import pytest
 from tests.outbox.places import LONG, Place, relay_of
 from tests.postgres import postgres
 from toril import App
-from toril.engine import Store, connect
 from toril.outbox import database as module
 from toril.outbox.database import Database, OutboxAway
 from toril.outbox.thread import OwnThread
+from toril.store.engine import Store, connect
 
 
 def nowhere() -> Store:

@@ -12,8 +12,8 @@ import pytest
 
 from tests.outbox.places import Place, finished, relay_of
 from toril import App, InvalidOption, JobContext, UsageError
-from toril.clock import SYSTEM
-from toril.engine import connect
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import connect
 
 LONG = 120.0
 KILLS = int(os.environ.get("TORIL_OUTBOX_KILLS", "2"))  # processes killed, for each kind of database
@@ -70,8 +70,8 @@ def test_what_cannot_be_an_outbox_is_refused(url: str) -> None:
 
 RELAY = """
 import asyncio, os, signal, sys
-from toril.clock import SYSTEM
-from toril.engine import connect
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import connect
 from toril.events import Events
 from toril.outbox.database import Database
 from toril.outbox.relay import Relay

@@ -17,8 +17,8 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from tests.outbox.places import Place
 from tests.postgres import postgres
 from toril import App, Dedup, Exponential, JobContext, Keep, Retry, TorilError, UnknownQueue, UsageError
+from toril.codec.new_jobs import read, written
 from toril.errors import Undecodable
-from toril.outbox.requests import read, written
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from tests.sim.conduct import Conduct, Run
 from tests.sim.faults import KIND
 from tests.sim.node import Node
 from tests.sim.script import Kind, Script, script_from
-from toril.clock import Clock
 from toril.context import JobContext
 from toril.errors import PermanentError, Snooze, TransientError
+from toril.runtime.clock import Clock
 
 __all__ = ["Actor"]
 

@@ -21,14 +21,14 @@ from tests.sim.result import Result, played
 from tests.sim.station import Home, KeptAside
 from tests.sim.store import MemoryStore, SimStore
 from tests.sim.tidy import check_keys, check_schedules
-from toril.clock import Clock
 from toril.context import JobContext
 from toril.errors import EngineUnavailable, TransientError
 from toril.events import Events
 from toril.model import REMOVE, Dedup
-from toril.plan import Plan as Hooks
 from toril.policy.retry import Fixed, Retry
 from toril.queue import Queue, QueueOptions
+from toril.runtime.clock import Clock
+from toril.runtime.plan import Plan as Hooks
 from toril.schedule import boot
 from toril.worker.process import Process
 

@@ -4,10 +4,11 @@ import sqlite3
 from typing import Any, TypeVar
 
 from tests.sim.store import MemoryStore
-from toril.engine import Store
-from toril.engines.sqlite.core import Core, Op
-from toril.engines.sqlite.runners import Inline
+from toril.engines.sql.transaction import Op
+from toril.engines.sqlite.threads import Inline
+from toril.engines.sqlite.writer import Core
 from toril.errors import EngineUnavailable
+from toril.store.engine import Store
 
 __all__ = ["BrittleStore"]
 

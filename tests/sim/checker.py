@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tests.sim.journal import Journal
 from tests.sim.ledger import Entry
 from tests.sim.witness import Witness
-from toril.engine import Store
 from toril.model import Ending
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import Store
 
 __all__ = ["Totals", "check", "total"]
 

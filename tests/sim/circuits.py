@@ -20,17 +20,17 @@ from tests.sim.plan import QUEUE, AgendaPlan
 from tests.sim.result import Result, played
 from tests.sim.station import Home, KeptAside
 from tests.sim.store import MemoryStore, SimStore
-from toril.clock import Clock
 from toril.context import JobContext
-from toril.engine import Store
 from toril.errors import EngineUnavailable, PermanentError, TransientError
 from toril.events import Events
 from toril.model import KEEP_ALL, Admission, Admitted, Call, CircuitState, CircuitTerms, Deferred, Sign
-from toril.plan import Plan as Hooks
+from toril.model.states import FINISHED, State
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Fixed, Retry
 from toril.queue import Queue, QueueOptions
-from toril.states import FINISHED, State
+from toril.runtime.clock import Clock
+from toril.runtime.plan import Plan as Hooks
+from toril.store.engine import Store
 from toril.worker.process import Process
 
 __all__ = ["break_circuits"]

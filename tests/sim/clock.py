@@ -7,7 +7,7 @@ from itertools import count
 from typing import Final
 
 from tests.sim.node import Node
-from toril.clock import Timer
+from toril.runtime.clock import Timer
 
 __all__ = ["EPOCH", "SimClock", "stream"]
 

@@ -17,7 +17,7 @@ from toril.model import (
     Update,
     letter_parts,
 )
-from toril.states import State
+from toril.model.states import State
 
 __all__ = ["Controls"]
 

@@ -8,14 +8,14 @@ from tests.sim.journal import Journal
 from tests.sim.link import Link
 from tests.sim.plan import QUEUE
 from tests.sim.script import Kind, Order, draw_order
-from toril.calls import Caller
-from toril.clock import Clock
-from toril.engine import Engine
 from toril.errors import EngineUnavailable
 from toril.job import Job
 from toril.model import Pause, Replay, Resume, SetDelay, SetPriority
+from toril.model.states import State
 from toril.queue import Queue
-from toril.states import State
+from toril.runtime.calls import Caller
+from toril.runtime.clock import Clock
+from toril.store.engine import Engine
 
 __all__ = ["Clerk", "Operator", "Orders", "Producer"]
 

@@ -26,7 +26,7 @@ from tests.sim.result import Result
 from tests.sim.script import Kind
 from tests.sim.store import FileStore, MemoryStore, SimStore
 from tests.sim.world import simulate
-from toril.clock import Clock
+from toril.runtime.clock import Clock
 
 __all__ = ["KINDS", "SEEDS", "STORES", "Kept", "Trial", "assert_clean", "command", "keep", "kept", "shrunk", "write"]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from tests.sim.journal import Journal
 from tests.sim.script import Script, fence_of, script_of
-from toril.clock import Clock
 from toril.model import (
     Cancelled,
     Claim,
@@ -23,7 +22,8 @@ from toril.model import (
     Snoozed,
     Verdict,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.runtime.clock import Clock
 
 __all__ = ["Entry", "Ledger", "Stage"]
 

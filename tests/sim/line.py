@@ -11,9 +11,9 @@ from tests.sim.journal import Journal
 from tests.sim.node import Node
 from tests.sim.store import SimStore
 from tests.sim.wire import Wire
-from toril.clock import Clock
 from toril.model import AddOutcome, Call, Moved
-from toril.states import State
+from toril.model.states import State
+from toril.runtime.clock import Clock
 
 __all__ = ["Line", "Watch"]
 

@@ -32,7 +32,7 @@ from toril.model import (
     Verdict,
     WorkerOrder,
 )
-from toril.states import State
+from toril.model.states import State
 
 __all__ = ["Link"]
 

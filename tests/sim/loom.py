@@ -19,9 +19,7 @@ from tests.sim.plan import AgendaPlan
 from tests.sim.result import Result, played
 from tests.sim.station import Home, KeptAside
 from tests.sim.store import MemoryStore, SimStore
-from toril.clock import Clock
 from toril.context import JobContext
-from toril.engine import Store
 from toril.errors import EngineUnavailable, PermanentError, TransientError, UsageError
 from toril.events import Events
 from toril.flow import Flow, Flowing, Policy
@@ -38,10 +36,12 @@ from toril.model import (
     Settlement,
     Verdict,
 )
-from toril.plan import Plan as Hooks
+from toril.model.states import State
 from toril.policy.retry import Fixed, Retry
 from toril.queue import Planned, Queue, QueueOptions
-from toril.states import State
+from toril.runtime.clock import Clock
+from toril.runtime.plan import Plan as Hooks
+from toril.store.engine import Store
 from toril.worker.process import Process
 
 __all__ = ["LEAVES", "TOPS", "weave"]

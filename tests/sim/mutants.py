@@ -6,10 +6,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from toril.engines.sqlite import add, calls, claim, control, engine, exchange, leases, letters, settle, step, sweep
-from toril.engines.sqlite.layout import Place
-from toril.engines.sqlite.step import Job, Step
-from toril.engines.sqlite.tx import Tx
+from toril.engines.sql import add, calls, claim, control, exchange, leases, letters, settle, step, sweep
+from toril.engines.sql.schema import Place
+from toril.engines.sql.step import Job, Step
+from toril.engines.sql.transaction import Tx
+from toril.engines.sqlite import engine
 from toril.errors import EngineUnavailable
 from toril.model import Call, Cause, Released, Settlement
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from tests.sim.mutants import Mutant, instead, known, nothing
 from tests.sim.mutants_scripts import Edit
-from toril.engines.sqlite import breakers, settle
+from toril.engines.sql import breakers, settle
 from toril.errors import Snooze
 from toril.model import Admitted, Circuit, CircuitState, CircuitTerms, Sign, Snoozed
 from toril.policy import breaker
-from toril.worker.breaking import Breaking
+from toril.worker.breakers import Breaking
 
 __all__ = ["CIRCUIT_BUGS", "CIRCUIT_MUTANTS"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.sim.mutants import Mutant, instead, nothing, reworded
-from toril.engines.sqlite import family, groups, step
+from toril.engines.sql import family, groups, step
 
 __all__ = ["FLOW_MUTANTS", "GROUP_MUTANTS"]
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from tests.sim.mutants import Make, Mutant, instead, nothing
-from toril.calls import Caller
 from toril.errors import EngineUnavailable
 from toril.model import Call, Exchange, Verdict
+from toril.runtime.calls import Caller
 from toril.worker import quarantine
 from toril.worker.leases import Keeper
 from toril.worker.loop import Loop
+from toril.worker.maintenance import Upkeep
 from toril.worker.process import Process
 from toril.worker.quarantine import Quarantine
-from toril.worker.upkeep import Upkeep
 
 __all__ = ["loop_mutants"]
 

@@ -7,7 +7,7 @@ from tests.sim.mutants import Mutant, instead
 from toril.model import Lease, Recovered
 from toril.policy import restarts
 from toril.policy.restarts import AT_ONCE, Restarts
-from toril.supervisor.fleet import FleetKeeper
+from toril.supervisor.leases import FleetKeeper
 
 __all__ = ["POST_MUTANTS"]
 

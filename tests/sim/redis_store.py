@@ -10,17 +10,17 @@ import redis
 
 from tests import servers
 from tests.sim.script import QUEUE
-from toril.clock import Clock
-from toril.engine import Store
-from toril.engines.redis.bell import LOOK
+from toril.engines.redis.connection.bell import LOOK
+from toril.engines.redis.connection.errors import said
+from toril.engines.redis.connection.place import Address, parse
+from toril.engines.redis.connection.server import Server
+from toril.engines.redis.connection.way import ServerWay
 from toril.engines.redis.engine import RedisEngine
 from toril.engines.redis.layout import FIELDS, KEYS
-from toril.engines.redis.place import Address, parse
 from toril.engines.redis.scripts import Script
-from toril.engines.redis.server import Server
-from toril.engines.redis.trouble import said
-from toril.engines.redis.way import ServerWay
 from toril.model import DEAD_LETTERS, run_of
+from toril.runtime.clock import Clock
+from toril.store.engine import Store
 
 __all__ = ["RedisStore"]
 

@@ -9,7 +9,7 @@ from tests.sim.journal import Journal, Violation
 from tests.sim.loop import Deadlock, run
 from tests.sim.plan import AnyPlan
 from tests.sim.store import SimStore
-from toril.logs import log
+from toril.runtime.logs import log
 
 __all__ = ["Result", "played"]
 

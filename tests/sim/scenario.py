@@ -6,7 +6,6 @@ from typing import Final, TypeVar
 from tests.sim.plan import QUEUE
 from tests.sim.script import Kind, Script, outcome_of, script_of
 from tests.sim.stage import LEASE, Process
-from toril.calls import Caller
 from toril.errors import EngineUnavailable
 from toril.model import (
     KEEP_ALL,
@@ -29,7 +28,8 @@ from toril.model import (
     SetPriority,
     Settlement,
 )
-from toril.states import State
+from toril.model.states import State
+from toril.runtime.calls import Caller
 
 __all__ = ["UNNUMBERED", "Demolition", "Mourning", "Scenario"]
 

@@ -19,10 +19,10 @@ from tests.sim.station import Station
 from tests.sim.store import MemoryStore, SimStore
 from tests.sim.wire import Wire
 from tests.sim.witness import Witness
-from toril.clock import Clock
-from toril.engine import Store
 from toril.model import Ending, Resume
-from toril.states import State
+from toril.model.states import State
+from toril.runtime.clock import Clock
+from toril.store.engine import Store
 
 __all__ = ["LEASE", "SUBJECT", "OneFault", "Process", "Stage", "picture", "staged"]
 

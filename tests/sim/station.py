@@ -10,15 +10,15 @@ from tests.sim.conduct import Conduct
 from tests.sim.node import Node
 from tests.sim.plan import Terms
 from tests.sim.script import HANDLER, QUEUE
-from toril.calls import Caller
-from toril.clock import Clock
-from toril.engine import Engine, Store
 from toril.events import EventName, Events, JobEvent
 from toril.model import KEEP_ALL, Call, Lease, Order
-from toril.plan import Plan
-from toril.portal import Portal
 from toril.queue import Queue, QueueOptions
-from toril.showing import Redaction
+from toril.runtime.calls import Caller
+from toril.runtime.clock import Clock
+from toril.runtime.plan import Plan
+from toril.runtime.portal import Portal
+from toril.runtime.redaction import Redaction
+from toril.store.engine import Engine, Store
 from toril.worker.leases import Keeper
 from toril.worker.process import Process
 

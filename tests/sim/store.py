@@ -11,12 +11,12 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Final, Protocol
 
-from toril.clock import SYSTEM, Clock
-from toril.engine import Store
+from toril.engines.sql.schema import job_key
 from toril.engines.sqlite import SqliteEngine
-from toril.engines.sqlite.file import File
-from toril.engines.sqlite.layout import job_key
-from toril.engines.sqlite.place import parse
+from toril.engines.sqlite.database import File
+from toril.engines.sqlite.url import parse
+from toril.runtime.clock import SYSTEM, Clock
+from toril.store.engine import Store
 
 __all__ = ["FileStore", "MemoryStore", "SimStore"]
 

@@ -9,7 +9,7 @@ from tests.sim.journal import Journal
 from tests.sim.ledger import Entry, Stage
 from tests.sim.loop import Deadlock, run, until
 from tests.sim.script import Kind, Script
-from toril.states import State
+from toril.model.states import State
 
 
 def entry(nonce: str, stage: Stage = Stage.GONE, *, finishes: int = 1, causes: int = 0) -> Entry:

@@ -13,8 +13,8 @@ from tests.sim.redis_store import RedisStore
 from tests.sim.scenario import UNNUMBERED, Demolition, Mourning, Scenario
 from tests.sim.stage import OneFault, picture, staged
 from tests.sim.store import MemoryStore, SimStore
-from toril.clock import Clock
-from toril.engine import Engine
+from toril.runtime.clock import Clock
+from toril.store.engine import Engine
 
 ScenarioType = type[Scenario]
 _ALL = pytest.mark.parametrize("scenario", [Scenario, Demolition, Mourning])

@@ -5,10 +5,10 @@ from collections import Counter
 from tests.sim.journal import Journal
 from tests.sim.line import Watch
 from tests.sim.plan import QUEUE
-from toril.engine import Store
 from toril.model import Ending, ScheduleView, run_id, run_of
+from toril.model.states import State
 from toril.policy.schedules import following
-from toril.states import State
+from toril.store.engine import Store
 
 __all__ = ["check_keys", "check_schedules"]
 

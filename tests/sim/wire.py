@@ -8,9 +8,9 @@ from tests.sim.faults import Fate, Point, Weather
 from tests.sim.node import Node
 from tests.sim.store import SimStore
 from tests.sim.witness import Witness
-from toril.engine import Store
 from toril.errors import EngineUnavailable
 from toril.model import Call
+from toril.store.engine import Store
 
 __all__ = ["Spawn", "Wire"]
 

@@ -10,7 +10,6 @@ from tests.sim.journal import Journal
 from tests.sim.ledger import Entry, Ledger, Stage
 from tests.sim.script import QUEUE
 from tests.sim.store import SimStore
-from toril.clock import Clock
 from toril.model import (
     Added,
     AddOutcome,
@@ -27,6 +26,7 @@ from toril.model import (
     Settlement,
     Verdict,
 )
+from toril.runtime.clock import Clock
 
 __all__ = ["Witness"]
 

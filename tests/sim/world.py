@@ -26,11 +26,11 @@ from tests.sim.station import Home, Station, queue_of
 from tests.sim.store import MemoryStore, SimStore
 from tests.sim.wire import Wire
 from tests.sim.witness import Witness
-from toril.clock import Clock
-from toril.engine import Engine
 from toril.errors import EngineUnavailable
 from toril.model import GroupLimits, Lease, Resume, SetConcurrency, SetGroups
-from toril.supervisor.fleet import FleetKeeper
+from toril.runtime.clock import Clock
+from toril.store.engine import Engine
+from toril.supervisor.leases import FleetKeeper
 from toril.worker import loop
 
 __all__ = ["Result", "World", "simulate"]

@@ -11,7 +11,7 @@ import pytest
 
 from toril import App
 from toril.torture.checker import PROMISES, Report, _Story, check
-from toril.torture.cleaning import clean
+from toril.torture.cleanup import clean
 from toril.torture.ledger import Ledger, Line
 from toril.torture.orders import Kind, order_of
 from toril.torture.reading import open_jobs

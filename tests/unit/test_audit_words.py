@@ -7,7 +7,7 @@ import pytest
 
 from toril.model import Audited
 from toril.web.api import ENDPOINTS
-from toril.web.audit_words import ACTIONS, sentence, told
+from toril.web.audit_text import ACTIONS, sentence, told
 from toril.web.words import Name
 
 

@@ -4,7 +4,7 @@ import re
 
 from tools import capabilities, catalogue
 
-from toril.engines.sqlite.statements import migrations
+from toril.engines.sqlite.database import migrations
 
 
 def test_every_row_that_a_test_names_has_its_sentence() -> None:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toril.codec import MAX_DEPTH, MAX_PAYLOAD, Undecodable, decode, encode, unwrap, wrap
+from toril.codec.encoding import MAX_DEPTH, MAX_PAYLOAD, Undecodable, decode, encode, unwrap, wrap
 from toril.errors import NotSerializable, PayloadTooLarge, TorilError
 
 JSON = st.recursive(

@@ -26,7 +26,7 @@ from toril import (
     handler,
 )
 from toril.alerts import AlertRules
-from toril.deadletters import AppDeadLetters
+from toril.operate.dead_letters import AppDeadLetters
 from toril.schedule import Timing
 
 JOB = list(AddOptions.__annotations__)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toril import engine
-from toril.engine import Engine, Inspector, connect, redacted
 from toril.engines.sqlite import SqliteEngine
 from toril.errors import EngineUnusable, InvalidOption, TorilError
+from toril.store import engine
+from toril.store.engine import Engine, Inspector, connect, redacted
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite:///jobs.db", "sqlite:////tmp/jobs.db?synchronous=normal"])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from toril.engine import connect
 from toril.errors import InvalidOption
 from toril.model import NewJob
+from toril.store.engine import connect
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)

@@ -273,7 +273,7 @@ def test_equal_values_are_one_in_a_set() -> None:
 
 SNIPPET = """
 from toril.model import Added, AddOutcome, Claimed, Completed, Lease, NewJob, Settlement
-from toril.states import State
+from toril.model.states import State
 
 def change(job: NewJob, added: Added, lease: Lease, claimed: Claimed, done: Completed, settled: Settlement) -> None:
     job.name = "other"

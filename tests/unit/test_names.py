@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toril.errors import InvalidName, InvalidOption
-from toril.names import RESERVED_IDS, check_job_id, check_job_name, check_label, check_prefix, check_queue_name
+from toril.model.names import RESERVED_IDS, check_job_id, check_job_name, check_label, check_prefix, check_queue_name
 
 Check = Callable[[object], str]
 

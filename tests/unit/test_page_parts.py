@@ -21,6 +21,8 @@ from toril.model import (
     Severity,
     WorkerView,
 )
+from toril.model.states import State
+from toril.operate.why import Explanation, failed
 from toril.policy.attention import (
     Burying,
     CircuitOpen,
@@ -32,17 +34,15 @@ from toril.policy.attention import (
     StoreUnwell,
 )
 from toril.policy.search import JobFilter
-from toril.states import State
 from toril.web.frame import framed
-from toril.web.pages.asked import typed
-from toril.web.pages.chronicle import chronicle
+from toril.web.pages.attention import of_queue, troubles
 from toril.web.pages.reasons import explained
+from toril.web.pages.search_box import typed
 from toril.web.pages.shapes import last_runs
 from toril.web.pages.sparks import spark
-from toril.web.pages.troubles import of_queue, troubles
+from toril.web.pages.timeline import chronicle
 from toril.web.tracebacks import Line, lines_of
 from toril.web.words import Name, clock_time, compact, number, percent, plural, size, span
-from toril.why import Explanation, failed
 
 NOW = 1_800_000_000_000
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from toril.engines.sqlite.statements import for_rows, migrations, statement
+from toril.engines.sql.statements import for_rows, statement
+from toril.engines.sqlite.database import migrations
 
-SQL = files("toril.engines.sqlite") / "sql"
+SQL = files("toril.engines.sql") / "queries"
 NAMES = [
     (path.name.removesuffix(".sql"), name)
     for path in sorted(SQL.iterdir(), key=lambda path: path.name)

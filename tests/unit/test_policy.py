@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from toril.codec import MAX_DEPTH, encode
+from toril.codec.encoding import MAX_DEPTH, encode
+from toril.engines.sql.rate_limits import slot
 from toril.model import RateLimit, per_ms
-from toril.policy.errorgroups import likeness
-from toril.policy.limits import slot
+from toril.policy.error_groups import likeness
 from toril.policy.masking import UNSHOWN, masked, showable
 from toril.policy.retention import RUN_TEXT_BYTES, shortened
-from toril.showing import Redaction
+from toril.runtime.redaction import Redaction
 
 NOW = st.integers(0, 2**42)
 SECONDS = st.integers(1, 31 * 86_400_000).map(lambda ms: ms / 1000)

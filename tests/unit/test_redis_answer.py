@@ -6,8 +6,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from toril.clock import plain_asyncio, turn
-from toril.engines.redis.answer import Answer, PromptAnswer, answer_kind
+from toril.engines.redis.connection.answer import Answer, PromptAnswer, answer_kind
+from toril.runtime.clock import plain_asyncio, turn
 
 pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from toril.clock import turn
-from toril.engines.redis.bell import Bell
-from toril.engines.redis.line import Line
+from toril.engines.redis.connection.bell import Bell
+from toril.engines.redis.connection.line import Line
+from toril.runtime.clock import turn
 
 pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from toril.engines.redis.line import Line
-from toril.engines.redis.link import Link, Unsent
+from toril.engines.redis.connection.line import Line
+from toril.engines.redis.connection.pipeline import Link, Unsent
 
 pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")
 

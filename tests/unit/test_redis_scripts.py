@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from toril.engines.redis import layout
+from toril.engines.redis.connection.place import parse
 from toril.engines.redis.layout import client_name, due_of, event_place, may_be_id, stream_id
 from toril.engines.redis.options import dump_options, load_options
-from toril.engines.redis.place import parse
 from toril.engines.redis.scripts import script
 from toril.errors import InvalidOption
 from toril.model import KEEP_ALL, REMOVE, Backoff, Keep, NewJob
@@ -51,7 +51,7 @@ def test_no_script_spells_out_what_the_layout_knows() -> None:
 
 def test_all_of_the_layout_is_used() -> None:
     text = "".join(path.read_text() for path in LUA.rglob("*.lua"))
-    text += "".join(path.read_text() for path in LUA.parent.glob("*.py") if path.stem != "layout")
+    text += "".join(path.read_text() for path in LUA.parent.rglob("*.py") if path.stem != "layout")
     for letter, table in (("K", layout.KEYS), ("G", layout.FLEET), ("N", layout.NUMBERS)):
         unused = [
             name for name in table if f"{letter}.{name}" not in text and not re.search(rf"[\"']{name}[\"']", text)

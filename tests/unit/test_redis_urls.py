@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from toril.engine import connect, redacted
-from toril.engines.redis.place import parse
-from toril.engines.redis.tls import Trust
+from toril.engines.redis.connection.place import parse
+from toril.engines.redis.connection.tls import Trust
 from toril.errors import InvalidOption
+from toril.store.engine import connect, redacted
 
 
 def test_sentinels_are_listed_before_the_service_and_the_database() -> None:

@@ -125,7 +125,7 @@ def lived(seed: int, bell: ModuleType, ears: ModuleType) -> Fleet:
 
 def copy_of(name: str, right: str = "import asyncio\n", wrong: str = "import asyncio\n") -> ModuleType:
     """The module, whose chance can then be drawn by the seed, and perhaps with a bug."""
-    return planted(f"toril.engines.redis.{name}", right, wrong)
+    return planted(f"toril.engines.redis.connection.{name}", right, wrong)
 
 
 @pytest.fixture(autouse=True)

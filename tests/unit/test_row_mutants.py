@@ -55,11 +55,11 @@ MUTANTS = [
         "tests/web/test_prometheus.py::test_run_times_are_told_as_a_share_of_the_lease",
     ),
     Mutant(
-        "R152", "src/toril/reaper.py", "lease / 3 if renew is None", "lease / 1.05 if renew is None",
+        "R152", "src/toril/operate/reaper.py", "lease / 3 if renew is None", "lease / 1.05 if renew is None",
         "tests/worker/test_reaping.py::test_a_leader_renews_at_a_third_of_its_lease_and_others_try_at_a_sixth",
     ),
     Mutant(
-        "R153", "src/toril/reaper.py", "lease / 6 if interval is None", "lease * 0.9 if interval is None",
+        "R153", "src/toril/operate/reaper.py", "lease / 6 if interval is None", "lease * 0.9 if interval is None",
         "tests/worker/test_reaping.py::test_a_lead_that_is_given_up_is_taken_at_the_next_try",
     ),
     Mutant(
@@ -67,7 +67,8 @@ MUTANTS = [
         "tests/faults/test_redis_counts.py::test_an_idle_worker_asks_little",
     ),
     Mutant(
-        "R228", "src/toril/metrics.py", "for at in range(0, len(queues) or 1, AT_ONCE)", "for at in range(len(queues))",
+        "R228", "src/toril/operate/metrics.py", "for at in range(0, len(queues) or 1, AT_ONCE)",
+        "for at in range(len(queues))",
         "tests/conformance/test_metrics.py::test_an_overview_has_every_queue_however_many",
     ),
     Mutant(

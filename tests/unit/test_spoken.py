@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from toril.policy.cron import after
-from toril.policy.spoken import cron_in_words, every_in_words
+from toril.policy.schedule_text import cron_in_words, every_in_words
 
 SAID = {
     "* * * * *": "Every minute",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toril.states import FINISHED, NOT_STARTED, TRANSITIONS, State, Verb
+from toril.model.states import FINISHED, NOT_STARTED, TRANSITIONS, State, Verb
 
 
 def reachable(start: State | None) -> set[State | None]:

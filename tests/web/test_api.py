@@ -11,8 +11,8 @@ import pytest
 from tests.declared import declared
 from tests.web.conftest import TOKEN, Served, served
 from toril import App, Fixed, Flow, JobContext, PermanentError, Retry
-from toril.clock import SYSTEM
 from toril.model import Backoff, Beat, HandlerDeclaration, Keep, RateLimit
+from toril.runtime.clock import SYSTEM
 from toril.testing import drain
 from toril.web import Role, Tokens
 from toril.web.api import ENDPOINTS

@@ -9,7 +9,7 @@ import pytest
 
 from tests.access import ANYONE_MAY_ACT
 from toril import App
-from toril.clock import SYSTEM
+from toril.runtime.clock import SYSTEM
 from toril.supervisor import Listen
 from toril.supervisor.http import Probes
 from toril.web.guard import Terms

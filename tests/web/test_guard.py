@@ -9,8 +9,8 @@ from starlette.requests import HTTPConnection
 
 from tests.web.conftest import TOKEN, Served, served
 from toril import App
-from toril.clock import SYSTEM
 from toril.errors import EngineUnavailable, InvalidOption
+from toril.runtime.clock import SYSTEM
 from toril.web import Asked, Basic, Open, Role, Tokens, Who
 from toril.web.guard import Guard, Terms
 from toril.web.problems import Problem

@@ -16,10 +16,10 @@ from tests.declared import declared
 from tests.servers import RedisServer
 from tests.web.conftest import TOKEN, Served, served
 from toril import App
-from toril.clock import SYSTEM
 from toril.errors import EngineUnavailable
 from toril.model import KEEP_ALL, Beat, Claim, Failed, Failure, NewJob, RateLimit, Settlement
-from toril.moving import Mover
+from toril.operate.transfer import Mover
+from toril.runtime.clock import SYSTEM
 from toril.web import Asked, Basic, Role, Tokens, site
 from toril.web.live import Seen
 from toril.web.static import assets

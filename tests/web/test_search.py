@@ -10,7 +10,7 @@ from tests.web.conftest import Served, served
 from tests.web.test_api import ask
 from toril import JobContext, PermanentError
 from toril.model import Claim, Failed, Failure, Keep, NewJob, Settlement
-from toril.showing import Sight
+from toril.runtime.redaction import Sight
 from toril.testing import drain
 
 
@@ -183,7 +183,7 @@ async def test_what_a_rule_fails_on_is_not_shown() -> None:
 
 
 async def test_a_list_of_large_jobs_is_short_enough_to_send(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("jobs", "letters"):  # a busy machine may take longer than a request should
+    for module in ("jobs", "dead_letters"):  # a busy machine may take longer than a request should
         monkeypatch.setattr(f"toril.web.api.{module}.SOON", 60.0)
     async with served() as here, here.client() as client:
         queue = here.app.queue("kept", {"breaks": breaks})

@@ -10,7 +10,7 @@ import pytest
 from tests.web.conftest import TOKEN, Served, served
 from tests.web.test_pages import browser
 from toril import App
-from toril.clock import SYSTEM, Clock
+from toril.runtime.clock import SYSTEM, Clock
 from toril.testing import ManualClock
 from toril.web import Access, Asked, Basic, Open, Role, Tokens
 from toril.web.api import ENDPOINTS

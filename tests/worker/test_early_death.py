@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.conformance.claims import add, claim_one
-from toril.engine import connect
 from toril.model import NewJob
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import connect
 from toril.supervisor import Plan, Supervisor
 
 

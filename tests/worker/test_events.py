@@ -12,8 +12,8 @@ import pytest
 from tests.worker.conftest import Seen, working
 from toril import App, JobContext, PermanentError, Retry, Snooze
 from toril.events import EventName, JobEvent
-from toril.logs import JobFields
 from toril.policy.retry import Fixed
+from toril.runtime.logs import JobFields
 
 LIFE: tuple[EventName, ...] = ("added", "active", "progress", "completed", "failed", "retrying", "snoozed", "cancelled")
 

@@ -4,9 +4,9 @@ import asyncio
 from typing import Any, cast
 
 from toril import App, JobContext
-from toril.clock import SYSTEM
-from toril.engine import Store, connect
 from toril.model import Claim
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import Store, connect
 
 
 class Slow:

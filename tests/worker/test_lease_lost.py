@@ -12,12 +12,12 @@ import pytest
 from tests.worker.conftest import Seen, working
 from toril import App, Job, JobContext, LeaseLost
 from toril.model import Extended, Lease
+from toril.model.states import State
 from toril.signal import Why
-from toril.states import State
-from toril.supervisor.fleet import FleetKeeper
+from toril.supervisor.leases import FleetKeeper
 from toril.testing import ManualClock
+from toril.worker.lease_table import Held
 from toril.worker.leases import Keeper, Tell
-from toril.worker.table import Held
 
 
 @pytest.mark.covers("R108", "R109", "R110", "R113", "F26", "Q2")

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from tests.worker.planting import planted
 from toril.model import Lease
-from toril.worker import table as real
+from toril.worker import lease_table as real
 
-MODULE = "toril.worker.table"
+MODULE = "toril.worker.lease_table"
 LENGTHS = (0, 1, 36, 100, 240, 255, 256, 700, 768, 2_000)
 LETTERS = ("a", "\0", "é", "\n", "😀", "\udc80", '"')
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests import servers
 from toril import App, JobContext, RateLimit, SyncJobContext
-from toril.engine import Store, connect
+from toril.store.engine import Store, connect
 from toril.testing import ManualClock, memory
 
 

@@ -11,8 +11,8 @@ import pytest
 from tests.worker.conftest import Seen, working
 from toril import App, EngineUnavailable, JobContext
 from toril.events import Events, tell_recovered
-from toril.logs import Contact, outages, watch
 from toril.model import Claim, Recovered
+from toril.runtime.logs import Contact, outages, watch
 from toril.supervisor import Plan, Supervisor
 
 
@@ -71,8 +71,8 @@ async def test_the_log_says_once_when_the_store_answers_again(
     app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """Whoever missed it: a worker that claims, a round of maintenance, the one who renews leases."""
-    monkeypatch.setattr("toril.worker.upkeep._AFTER_AN_ERROR", 0.01)
-    monkeypatch.setattr("toril.worker.upkeep._BEAT", 0.01)
+    monkeypatch.setattr("toril.worker.maintenance._AFTER_AN_ERROR", 0.01)
+    monkeypatch.setattr("toril.worker.maintenance._BEAT", 0.01)
     again, go = asyncio.Event(), asyncio.Event()
 
     async def hold(ctx: JobContext[None]) -> None:

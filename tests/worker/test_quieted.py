@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from toril.engine import connect
 from toril.events import Events
 from toril.model import Claim, Exchange, Limits, Order
-from toril.plan import Plan as Hooks
+from toril.runtime.plan import Plan as Hooks
+from toril.store.engine import connect
 from toril.supervisor.plan import Plan
 from toril.supervisor.supervisor import Supervisor
 from toril.testing import ManualClock

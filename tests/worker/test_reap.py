@@ -10,8 +10,8 @@ import pytest
 
 from tests.worker.conftest import Seen
 from toril import App, EngineUnavailable, InvalidName, InvalidOption, JobContext
-from toril.clock import SYSTEM
 from toril.model import Claim
+from toril.runtime.clock import SYSTEM
 from toril.testing import memory
 
 STOPPED = 60.0  # seconds; one signal is enough, however slow the machine

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from toril.engine import Store, connect
 from toril.errors import EngineUnavailable, TorilError
 from toril.events import Events
-from toril.logs import watch
 from toril.model import Claim, Claimed, Completed, Failure, NewJob, Retried, Settlement
-from toril.reaper import Election, Reaper
+from toril.operate.reaper import Election, Reaper
+from toril.runtime.logs import watch
+from toril.store.engine import Store, connect
 from toril.testing import ManualClock
 from toril.testing.flaky import FlakyStore
 

@@ -16,8 +16,8 @@ import pytest
 
 from tests.worker.conftest import Timed
 from toril import App, Dedup, InvalidName, InvalidOption, JobContext, NotFound, Queue, State, UsageError, only_if
-from toril.engine import Store
 from toril.model import moment, ms_of
+from toril.store.engine import Store
 from toril.testing import Memory, memory
 
 MINUTE = 60_000

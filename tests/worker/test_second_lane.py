@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from toril.engine import Engine
 from toril.errors import EngineUnavailable, EngineUnusable
 from toril.model import Claim, Claimed, Completed, Exchange, Lease, Limits, Settlement, Verdict
+from toril.store.engine import Engine
 from toril.testing import ManualClock
 from toril.worker.loop import Loop, Terms
 

@@ -17,11 +17,11 @@ from unittest.mock import patch
 import pytest
 
 from tests.worker.planting import planted
-from toril.worker import shutdown as real
-from toril.worker import stop_requests
-from toril.worker.stop_requests import Urgency
+from toril.runtime import signals as real
+from toril.runtime import stop_requests
+from toril.runtime.stop_requests import Urgency
 
-MODULE = "toril.worker.shutdown"
+MODULE = "toril.runtime.signals"
 PATIENCE = 30.0  # seconds for what must happen
 SHORT = 2.0  # the same where a bug is planted, and it may not
 TOGETHER, PASSED_ON, APART = 0.1, 0.2, 0.4  # seconds between signals that are one, are passed on, are two

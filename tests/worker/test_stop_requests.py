@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.worker.planting import planted
-from toril.worker import stop_requests as real
+from toril.runtime import stop_requests as real
 
-MODULE = "toril.worker.stop_requests"
+MODULE = "toril.runtime.stop_requests"
 
 
 @dataclass

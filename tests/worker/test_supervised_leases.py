@@ -12,12 +12,12 @@ import pytest
 from tests.worker.planting import planted
 from toril.errors import EngineUnavailable
 from toril.model import Cancellation, Extended, Lease
-from toril.supervisor import fleet as real_fleet
+from toril.supervisor import leases as real_fleet
 from toril.testing import ManualClock
-from toril.worker import under as real_under
-from toril.worker.table import Table, new_memory
+from toril.worker import supervised as real_under
+from toril.worker.lease_table import Table, new_memory
 
-UNDER, FLEET = "toril.worker.under", "toril.supervisor.fleet"
+UNDER, FLEET = "toril.worker.supervised", "toril.supervisor.leases"
 STEP = 100  # ms
 UNLISTED = "x" * (1 << 20)  # an id that is too long for the table
 

@@ -19,12 +19,12 @@ import pytest
 
 from tests.worker.planting import planted
 from toril.model import Extended, Lease
+from toril.runtime.stop_requests import Urgency
 from toril.supervisor import child as real_child
 from toril.testing import ManualClock
-from toril.worker import under as real_under
-from toril.worker.stop_requests import Urgency
+from toril.worker import supervised as real_under
 
-UNDER, CHILD = "toril.worker.under", "toril.supervisor.child"
+UNDER, CHILD = "toril.worker.supervised", "toril.supervisor.child"
 BUFFER = 4096  # bytes that the system keeps for a socket, so that much is sent in part
 PATIENCE = 30.0  # seconds for what must happen
 SHORT = 3.0  # the same where a bug is planted, and it may not

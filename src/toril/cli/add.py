@@ -8,14 +8,14 @@ from typing import Any, BinaryIO, Final, Literal
 import click
 
 from toril import App, Job, UsageError
-from toril.cli.completing import job_names, queue_argument
-from toril.cli.endings import say
+from toril.cli.completion import job_names, queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
+from toril.cli.exit import say
 from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import duration
-from toril.declaring import as_workers_declare
+from toril.client.declaring import as_workers_declare
 from toril.operations import is_unhandled, meant_name
 
 __all__ = ["add"]

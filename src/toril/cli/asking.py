@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from toril.cli.endings import Refused
 from toril.cli.escaping import plain
+from toril.cli.exit import Refused
 
 __all__ = ["agreed", "yes_option"]
 

@@ -10,7 +10,7 @@ from toril.cli.escaping import plain
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, refuse_early_options, store_options
 from toril.cli.times import age, ahead, duration
-from toril.documents import of_circuit
+from toril.operate.documents import of_circuit
 from toril.records import CircuitRecord
 
 __all__ = ["breakers"]

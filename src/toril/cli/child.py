@@ -20,10 +20,10 @@ from toril import App, TorilError
 from toril.cli.loading import load
 from toril.cli.loglines import write_logs
 from toril.cli.loops import loop_factory
-from toril.logs import outages
+from toril.runtime.logs import outages
 from toril.worker.messages import pieces
 from toril.worker.quarantine import Suspects
-from toril.worker.under import SIGNALS, Under
+from toril.worker.supervised import SIGNALS, Under
 
 __all__ = ["chosen_queues", "main"]
 

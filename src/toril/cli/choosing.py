@@ -7,7 +7,7 @@ __all__ = ["complete_queues", "queue_choice"]
 
 def complete_queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """For a shell. A supervisor does without the code of apps, which this needs."""
-    from toril.cli.completing import queue_names  # noqa: PLC0415 - as above
+    from toril.cli.completion import queue_names  # noqa: PLC0415 - as above
 
     return queue_names(ctx, param, incomplete)
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from toril.cli.address import address
-from toril.cli.endings import Failure
 from toril.cli.escaping import plain
+from toril.cli.exit import Failure
 from toril.cli.loglines import write_logs
 from toril.cli.place import Place, store_options
-from toril.engine import redacted
+from toril.store.engine import redacted
 
 if TYPE_CHECKING:
     from toril.web.access import Access
@@ -47,7 +47,7 @@ def dashboard(
     """
     if not all(map(find_spec, _NEEDED)):
         raise Failure("the dashboard needs more packages: install them with  pip install 'toril[web]'")
-    from toril.clock import SYSTEM  # noqa: PLC0415 - what follows needs the extra
+    from toril.runtime.clock import SYSTEM  # noqa: PLC0415 - what follows needs the extra
     from toril.web.access import Nobody  # noqa: PLC0415 - as above
     from toril.web.guard import Terms  # noqa: PLC0415 - as above
     from toril.web.server import Server  # noqa: PLC0415 - as above

@@ -8,16 +8,16 @@ from typing import Any, Final, Literal
 import click
 
 from toril import App, Gap
-from toril.cli.completing import queue_names
+from toril.cli.completion import queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, secrets_option, store_options
-from toril.clock import SYSTEM
-from toril.documents import of_event
-from toril.history import Happening, recent
 from toril.model import Event
-from toril.showing import Redaction
+from toril.operate.documents import of_event
+from toril.operate.history import Happening, recent
+from toril.runtime.clock import SYSTEM
+from toril.runtime.redaction import Redaction
 
 __all__ = ["events"]
 

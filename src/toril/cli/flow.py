@@ -13,7 +13,7 @@ from toril.cli.job import found_job
 from toril.cli.naming import one
 from toril.cli.output import console
 from toril.cli.place import Place, on_store
-from toril.documents import of_tree, standing
+from toril.operate.documents import of_tree, standing
 
 __all__ = ["flow"]
 

@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from toril import App, GroupLimits, GroupView
-from toril.cli.completing import queue_argument, queue_names
+from toril.cli.completion import queue_argument, queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.limit import number_or_none, rate_or_none

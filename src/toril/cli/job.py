@@ -8,14 +8,14 @@ import click
 
 from toril import App, Explanation, Job, NotFound
 from toril.cli.asking import agreed, yes_option
-from toril.cli.endings import Failure
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
+from toril.cli.exit import Failure
 from toril.cli.jobsheet import show_job, show_run
 from toril.cli.naming import one
 from toril.cli.place import Place, declared, on_store, secrets_option
-from toril.documents import of_children, of_errors, of_explanation, of_job, of_run
 from toril.model import Ending
+from toril.operate.documents import of_children, of_errors, of_explanation, of_job, of_run
 from toril.records import JobStack
 
 __all__ = ["belongings", "found_job", "job"]

@@ -7,17 +7,17 @@ from typing import Any, Final
 import click
 
 from toril import App, JobFilter, LetterFilter, State
-from toril.cli.completing import job_names, queue_argument
-from toril.cli.endings import say
+from toril.cli.completion import job_names, queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact
+from toril.cli.exit import say
 from toril.cli.jobsheet import never_started
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, declared, on_store, secrets_option, store_options
 from toril.cli.runs import newest_runs
 from toril.cli.times import age, ahead, span
-from toril.documents import of_job, of_run
 from toril.model import Ending
+from toril.operate.documents import of_job, of_run
 
 __all__ = ["jobs"]
 

@@ -6,14 +6,14 @@ from typing import Any, Final
 import click
 
 from toril import App, RateLimit
-from toril.cli.completing import queue_argument
+from toril.cli.completion import queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import duration
-from toril.documents import of_declaration
 from toril.model import ms_of, per_ms
+from toril.operate.documents import of_declaration
 
 __all__ = ["limit", "number_or_none", "rate_or_none"]
 

@@ -4,7 +4,7 @@ import logging
 import sys
 
 from toril.cli.escaping import plain
-from toril.logs import JobFields
+from toril.runtime.logs import JobFields
 
 __all__ = ["ReadableLines", "write_logs"]
 

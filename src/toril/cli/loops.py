@@ -8,7 +8,7 @@ from collections.abc import Callable
 from select import select
 from typing import Final
 
-from toril.clock import plain_asyncio
+from toril.runtime.clock import plain_asyncio
 
 __all__ = ["loop_factory"]
 

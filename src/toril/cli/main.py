@@ -9,8 +9,8 @@ from typing import Any, Final
 import click
 
 from toril import __version__
-from toril.cli.endings import code_of, shown_usage
 from toril.cli.examples import examples_of, illustrate
+from toril.cli.exit import code_of, shown_usage
 
 __all__ = ["main"]
 
@@ -32,7 +32,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "events": ("events", "Show what happens, as it happens."),
     "schedules": ("schedules", "List, show, run, pause, resume or remove schedules."),
     "scan": ("scan", "Run a scanner of an app once, dry or in earnest."),
-    "dlq": ("letters", "List, show, replay or discard dead letters."),
+    "dlq": ("dlq", "List, show, replay or discard dead letters."),
     "outbox": ("outbox", "Create, list or relay the outbox in an application's database."),
     "breakers": ("breakers", "List, trip or reset circuit breakers."),
     "doctor": ("doctor", "Find what is wrong with a store, and mend it."),

@@ -5,11 +5,11 @@ from typing import Any, Final
 import click
 
 from toril import App
-from toril.cli.completing import queue_argument
+from toril.cli.completion import queue_argument
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.times import span
-from toril.documents import of_metrics
+from toril.operate.documents import of_metrics
 
 __all__ = ["metrics"]
 

@@ -9,16 +9,16 @@ from typing import Any, Final
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from toril.cli.endings import Failure, say
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
+from toril.cli.exit import Failure, say
 from toril.cli.output import Column, json_option, table
 from toril.cli.place import check_there
-from toril.clock import SYSTEM
-from toril.engine import Store, connect, redacted
 from toril.errors import InvalidOption
 from toril.model import LOAD, JobRef
-from toril.moving import Mover, Moving, Outlook
+from toril.operate.transfer import Mover, Moving, Outlook
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import Store, connect, redacted
 
 __all__ = ["move"]
 

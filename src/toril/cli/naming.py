@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from toril.cli.completing import queue_words, schedule_words
+from toril.cli.completion import queue_words, schedule_words
 from toril.cli.output import json_option
 from toril.cli.place import store_options
 

@@ -5,7 +5,7 @@ import http.client
 import click
 
 from toril.cli.address import DEFAULT, address
-from toril.cli.endings import Failure, say
+from toril.cli.exit import Failure, say
 from toril.cli.times import duration
 
 __all__ = ["ping"]

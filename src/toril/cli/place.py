@@ -16,11 +16,11 @@ import click
 from click.core import ParameterSource
 
 from toril import App, EngineUnavailable, Queue, UnknownQueue
-from toril.cli.endings import Failure, say
+from toril.cli.exit import Failure, say
 from toril.cli.loading import load
 from toril.cli.times import duration
-from toril.clock import SYSTEM
-from toril.engine import redacted
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import redacted
 
 __all__ = [
     "Place",

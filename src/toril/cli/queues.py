@@ -7,7 +7,7 @@ import click
 from toril import App
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, store_options
-from toril.documents import of_declaration, of_rate
+from toril.operate.documents import of_declaration, of_rate
 
 __all__ = ["queues"]
 

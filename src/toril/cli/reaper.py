@@ -7,7 +7,7 @@ import click
 
 from toril import App
 from toril.cli.choosing import queue_choice
-from toril.cli.completing import queue_names
+from toril.cli.completion import queue_names
 from toril.cli.loglines import write_logs
 from toril.cli.place import Place, on_store, store_options
 from toril.cli.times import duration

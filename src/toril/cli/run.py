@@ -10,7 +10,7 @@ import click
 
 from toril.cli.address import DEFAULT, address
 from toril.cli.choosing import complete_queues, queue_choice
-from toril.cli.endings import Failure
+from toril.cli.exit import Failure
 from toril.cli.loglines import write_logs
 from toril.cli.times import duration
 from toril.supervisor import Listen, Plan, Supervisor, Suspects, reload, serve

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from toril.cli.endings import Failure, say
+from toril.cli.exit import Failure, say
 from toril.cli.loading import load
 from toril.cli.place import is_typed
 

@@ -6,7 +6,7 @@ import click
 
 from toril import App, Queue, State
 from toril.cli.asking import agreed, yes_option
-from toril.cli.completing import queue_argument
+from toril.cli.completion import queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import json_option

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from toril import App
-from toril.cli.completing import queue_argument
+from toril.cli.completion import queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.output import json_option

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import click
 
-from toril.clock import SYSTEM
-from toril.durations import UNITS, seconds_written
+from toril.model.durations import UNITS, seconds_written
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["age", "ahead", "duration", "since", "span"]
 

@@ -21,11 +21,11 @@ from toril.cli.escaping import plain
 from toril.cli.output import json_option
 from toril.cli.place import Place, on_store, store_options
 from toril.cli.times import duration, span
-from toril.clock import SYSTEM
-from toril.documents import of_overview
-from toril.metrics import Overview, QueueOverview
 from toril.model import ms_of
+from toril.operate.documents import of_overview
+from toril.operate.metrics import Overview, QueueOverview
 from toril.records import WorkerInfo
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["top"]
 

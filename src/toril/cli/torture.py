@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import click
 
-from toril.cli.endings import Failure, say
 from toril.cli.escaping import as_json as on_a_line
+from toril.cli.exit import Failure, say
 from toril.cli.output import Column, json_option, table
-from toril.clock import SYSTEM
+from toril.runtime.clock import SYSTEM
 from toril.torture.checker import PROMISES, Report
 from toril.torture.driver import Torture, blows_of
 from toril.torture.driver import torture as tortured

@@ -4,7 +4,6 @@ Times are whole milliseconds of the store's clock; payloads and results are JSON
 are public options too and speak in seconds. What programs read is made of these in `toril.records`.
 """
 
-from toril.durations import MAX_DELAY
 from toril.model.audits import AUDIT_LENGTH, Audited
 from toril.model.circuits import (
     Admission,
@@ -39,7 +38,9 @@ from toril.model.control import (
     control,
     order_of,
 )
+from toril.model.dead_letters import BURIED, DEAD_LETTERS, DeadLetterRow, Kept, Replay, job_of, letter_id, letter_parts
 from toril.model.declarations import MAX_DECLARATION, Declaration, Declarations, DeclaredBy, HandlerDeclaration
+from toril.model.durations import MAX_DELAY
 from toril.model.faults import (
     BEYOND_REPAIR,
     HEALED,
@@ -53,7 +54,6 @@ from toril.model.faults import (
     ServerFacts,
     Severity,
 )
-from toril.model.figures import REAPER, Figures, QueueFigures, Tally, Window
 from toril.model.flows import BUILDING, MAX_DEPTH, Child, ChildState, Family, FlowNode, JobRef, OnFailure
 from toril.model.groups import (
     MAX_WEIGHT,
@@ -65,24 +65,7 @@ from toril.model.groups import (
     SetGroup,
     SetGroups,
 )
-from toril.model.letters import BURIED, DEAD_LETTERS, DeadLetterRow, Kept, Replay, job_of, letter_id, letter_parts
-from toril.model.moves import (
-    HEADROOM,
-    LOAD,
-    LOAD_BYTES,
-    Arrival,
-    FactsParcel,
-    JobParcel,
-    KeyHeld,
-    LedgerParcel,
-    LetterParcel,
-    Load,
-    Parcel,
-    Part,
-    ScheduleParcel,
-    SettingsParcel,
-    Unloaded,
-)
+from toril.model.metrics import REAPER, Figures, QueueFigures, Tally, Window
 from toril.model.newjobs import NewJobs
 from toril.model.options import (
     ATTEMPT_ERRORS,
@@ -127,6 +110,23 @@ from toril.model.schedules import (
     run_of,
 )
 from toril.model.times import moment, ms_of
+from toril.model.transfers import (
+    HEADROOM,
+    LOAD,
+    LOAD_BYTES,
+    Arrival,
+    FactsParcel,
+    JobParcel,
+    KeyHeld,
+    LedgerParcel,
+    LetterParcel,
+    Load,
+    Parcel,
+    Part,
+    ScheduleParcel,
+    SettingsParcel,
+    Unloaded,
+)
 from toril.model.views import (
     USAGE_SAMPLE,
     Cause,

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from toril.durations import MAX_DELAY
 from toril.errors import InvalidOption, shown
+from toril.model.durations import MAX_DELAY
 from toril.model.options import whole
 
 

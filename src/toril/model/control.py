@@ -7,14 +7,14 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
-from toril.durations import MAX_DELAY
 from toril.errors import InvalidOption, shown
 from toril.model.declarations import Declaration
+from toril.model.durations import MAX_DELAY
 from toril.model.flows import JobRef
 from toril.model.groups import NO_LIMITS, DeclareGroups, GroupLimits, SetGroups
+from toril.model.names import check_worker_name
 from toril.model.options import RateLimit, check_priority, check_text, whole
-from toril.names import check_worker_name
-from toril.states import State
+from toril.model.states import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, TypeAlias, get_args
 
-from toril.durations import MAX_DELAY, Duration, checked_seconds
 from toril.errors import InvalidOption, NotSerializable, shown
-from toril.model.value import hot_by_keyword
-from toril.names import check_circuit_key, check_group, check_job_id, check_job_name, check_label, check_subject
+from toril.model.durations import MAX_DELAY, Duration, checked_seconds
+from toril.model.names import check_circuit_key, check_group, check_job_id, check_job_name, check_label, check_subject
+from toril.model.values import hot_by_keyword
 
 MAX_PRIORITY: Final = 2_097_151  # 21 bits: what is left of a float's 53 beside a 32-bit counter
 MAX_RATE: Final = 2**31  # jobs that may start within the time of a rate

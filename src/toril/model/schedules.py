@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from toril.durations import MAX_DELAY
 from toril.errors import InvalidOption, shown
+from toril.model.durations import MAX_DELAY
+from toril.model.names import check_app_name
 from toril.model.options import NewJob, whole
-from toril.names import check_app_name
 
 MIN_EVERY: Final = 100  # ms: what is to run more often is a poller's work
 MAX_TIME: Final = 2**42  # ms: the year 2109

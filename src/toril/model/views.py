@@ -10,8 +10,8 @@ from toril.model.control import Settings
 from toril.model.flows import Family, JobRef
 from toril.model.groups import GroupStanding
 from toril.model.options import Backoff, Keep
+from toril.model.states import State
 from toril.model.work import CANCELLED_KIND, Cancelled, Completed, Failed, Failure
-from toril.states import State
 
 T = TypeVar("T")
 K = TypeVar("K", bound=StrEnum)

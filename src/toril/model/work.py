@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from toril.durations import MAX_DELAY
 from toril.errors import InvalidOption, shown
+from toril.model.durations import MAX_DELAY
 from toril.model.flows import FlowNode
+from toril.model.names import check_worker_name
 from toril.model.options import (
     BATCH,
     EXCHANGE,
@@ -18,9 +19,8 @@ from toril.model.options import (
     storable,
     whole,
 )
-from toril.model.value import hot, hot_by_keyword
-from toril.names import check_worker_name
-from toril.states import State
+from toril.model.states import State
+from toril.model.values import hot, hot_by_keyword
 
 LASTING: Final = "outbox-"  # a sender whose name begins so may ask again at any time: its last answer is not pruned
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from toril.engine import redacted
-from toril.engines.sqlite.place import parse
+from toril.engines.sqlite.url import parse
 from toril.errors import EngineUnavailable, EngineUnusable, InvalidOption, NotFound, shown
-from toril.logs import log
 from toril.model import storable
 from toril.outbox.tables import DDL, Dialect, statements
+from toril.runtime.logs import log
+from toril.store.engine import redacted
 
 __all__ = ["Batch", "Database", "OutboxAway", "OutboxStanding", "Row", "Waiting", "check_url"]
 

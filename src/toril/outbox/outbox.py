@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, Protocol, Unpack
 
-from toril.adding import AddOptions
-from toril.clock import Clock
+from toril.client.adding import AddOptions
+from toril.codec.new_jobs import written
 from toril.errors import UsageError, shown
 from toril.outbox.connections import writer_of
-from toril.outbox.requests import written
 from toril.outbox.tables import DDL, INSERT
 from toril.queue import Queue
-from toril.storing import Tracing
+from toril.runtime.clock import Clock
+from toril.runtime.services import Tracing
 
 __all__ = ["Outbox", "Sender"]
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from toril.clock import Clock
-from toril.engine import Engine
+from toril.codec.new_jobs import aged, read
 from toril.errors import (
     CallTooLate,
     InvalidName,
@@ -21,11 +20,12 @@ from toril.errors import (
     words_of,
 )
 from toril.events import Events, JobEvent, WorkerEvent, trouble
-from toril.logs import log
 from toril.model import LASTING, Added, AddOutcome, Call, NewJob
 from toril.outbox.database import MOST, Batch, Database, OutboxAway
-from toril.outbox.requests import aged, read
 from toril.outbox.thread import OwnThread
+from toril.runtime.clock import Clock
+from toril.runtime.logs import log
+from toril.store.engine import Engine
 
 __all__ = ["Relay"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from toril.durations import Duration, milliseconds
 from toril.errors import InvalidOption, shown
 from toril.model import Admission, Admitted, Circuit, CircuitState, CircuitTerms, Deferred, Sign
+from toril.model.durations import Duration, milliseconds
 
 __all__ = ["Breaker", "admit", "dump", "is_forgettable", "load", "put_off", "record", "trip"]
 

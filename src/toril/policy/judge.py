@@ -1,8 +1,8 @@
 """What became of an attempt that raised. Pure: the error and the job's counts decide, chance is an argument."""
 
-from toril.durations import milliseconds
 from toril.errors import JobCancelled, RateLimited, Resting, Snooze, TransientError
 from toril.model import Cancelled, Claimed, Failed, Failure, Outcome, Parked, Released, Retried, Snoozed
+from toril.model.durations import milliseconds
 from toril.policy.classify import DEFAULTS, Nature, Table, nature_of
 from toril.policy.retry import delay_before_retry
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from toril.durations import MAX_DELAY, Duration, milliseconds
 from toril.errors import InvalidOption, shown
 from toril.model import MAX_ATTEMPTS, Backoff, whole
+from toril.model.durations import MAX_DELAY, Duration, milliseconds
 from toril.policy.classify import ErrorKinds, Table, names_of
 
 __all__ = ["DECORRELATED", "Exponential", "Fixed", "Retry", "Strategy", "Waiting", "delay_before_retry"]

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Container
 from typing import Any, Final, TypeAlias
 
-from toril.durations import Duration
 from toril.errors import InvalidOption, TransientError, shown
 from toril.model import Backoff
+from toril.model.durations import Duration
 from toril.policy.retry import DECORRELATED
 
 __all__ = ["BUILT_IN", "BackoffStrategy", "check_known", "check_strategy", "respect_retry_after", "seconds_asked"]

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from toril.runtime.stop_requests import Urgency
+from toril.worker.lease_table import Held, Table, new_memory
 from toril.worker.messages import Decoder, Message, encoded
-from toril.worker.stop_requests import Urgency
-from toril.worker.table import Held, Table, new_memory
-from toril.worker.under import SIGNALS
+from toril.worker.supervised import SIGNALS
 
 __all__ = ["Child", "Failed", "told"]
 

@@ -3,10 +3,10 @@
 from itertools import count
 from typing import Any, Final
 
-from toril.clock import Clock
-from toril.engine import Store
 from toril.errors import TorilError
-from toril.states import State
+from toril.model.states import State
+from toril.runtime.clock import Clock
+from toril.store.engine import Store
 from toril.supervisor.supervisor import Supervisor
 
 __all__ = ["Vitals"]

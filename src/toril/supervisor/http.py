@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from toril.idle_connections import IdleConnections
+from toril.runtime.idle_connections import IdleConnections
 from toril.supervisor.plan import Listen
 
 __all__ = ["Probes"]

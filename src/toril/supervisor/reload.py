@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from toril.clock import SYSTEM
-from toril.logs import log
+from toril.runtime.clock import SYSTEM
+from toril.runtime.logs import log
 from toril.supervisor.supervisor import Supervisor
 
 __all__ = ["Sources", "reload"]

@@ -2,8 +2,8 @@
 
 from asyncio import CancelledError, Event, create_task
 
-from toril.clock import SYSTEM
-from toril.logs import log
+from toril.runtime.clock import SYSTEM
+from toril.runtime.logs import log
 from toril.supervisor.child import Failed
 from toril.supervisor.health import Vitals
 from toril.supervisor.http import Probes

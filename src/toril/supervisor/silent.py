@@ -4,10 +4,10 @@ import asyncio
 import socket
 from typing import Final
 
-from toril.clock import Clock
-from toril.engine import Store
 from toril.errors import TorilError
 from toril.model import MAX_STACKS, Beat, StackRequest, WorkerView
+from toril.runtime.clock import Clock
+from toril.store.engine import Store
 from toril.supervisor.child import Child
 
 __all__ = ["SILENT", "speak_for"]

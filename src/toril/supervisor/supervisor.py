@@ -8,23 +8,23 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from toril.clock import SYSTEM, Clock
-from toril.engine import Store, connect, redacted
 from toril.errors import TorilError
 from toril.events import Events, tell_recovered
-from toril.logs import log, outages, watch
 from toril.model import Lease, Recovered
-from toril.plan import worker_name
 from toril.policy.restarts import AT_ONCE, Restarts
+from toril.runtime.clock import SYSTEM, Clock
+from toril.runtime.logs import log, outages, watch
+from toril.runtime.plan import worker_name
+from toril.runtime.signals import Watchdog
+from toril.runtime.stop_requests import Urgency
+from toril.store.engine import Store, connect, redacted
 from toril.supervisor.child import Child, Failed, told
-from toril.supervisor.fleet import FleetKeeper
+from toril.supervisor.leases import FleetKeeper
 from toril.supervisor.memory import OomCounter
 from toril.supervisor.plan import Plan
 from toril.supervisor.silent import SILENT, speak_for
 from toril.worker.leftover import log_leftover
 from toril.worker.messages import Message
-from toril.worker.shutdown import Watchdog
-from toril.worker.stop_requests import Urgency
 
 __all__ = ["Supervisor"]
 

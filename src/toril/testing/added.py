@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from toril.codec import readable
+from toril.codec.encoding import readable
 from toril.errors import shown
 from toril.model import NewJob, moment
 from toril.records import RetryDelay, as_record

@@ -4,7 +4,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from toril.codec import decode, encode
+from toril.codec.encoding import decode, encode
 from toril.context import JobContext, RunsAs, SyncJobContext
 from toril.errors import UsageError
 from toril.handlers import result_of_handler

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from toril.engine import Engine, Store
 from toril.errors import EngineUnavailable, InvalidOption, shown
+from toril.store.engine import Engine, Store
 
 __all__ = ["CALLS", "FlakyStore"]
 

@@ -8,13 +8,13 @@ from typing import Any, Literal, NoReturn, TypeAlias, cast
 from pydantic_core import to_jsonable_python
 
 from toril.app import App
-from toril.durations import Duration, milliseconds
-from toril.engine import Store
 from toril.engines.sqlite.engine import SqliteEngine
-from toril.engines.sqlite.place import Address
+from toril.engines.sqlite.url import Address
 from toril.errors import InvalidOption, UsageError, shown
 from toril.job import Job
 from toril.model import Failed, Lease, NewJob, Retried, moment, ms_of
+from toril.model.durations import Duration, milliseconds
+from toril.store.engine import Store
 from toril.task import Task
 from toril.testing.added import DURATIONS, OPTIONS, AddedJob, Wanted, found
 from toril.testing.clock import ManualClock

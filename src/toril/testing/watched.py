@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from toril.engine import Store
 from toril.errors import EngineUnavailable
 from toril.model import (
     Added,
@@ -20,6 +19,7 @@ from toril.model import (
     Settlement,
     Verdict,
 )
+from toril.store.engine import Store
 from toril.testing.flaky import CALLS
 
 __all__ = ["Death", "Killed", "Place", "WatchedStore"]

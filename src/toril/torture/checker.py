@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from toril import App
-from toril.engine import redacted
-from toril.states import State
+from toril.model.states import State
+from toril.store.engine import redacted
 from toril.torture.ledger import Line, lines
 from toril.torture.orders import Kind
 from toril.torture.reading import Stored, stored

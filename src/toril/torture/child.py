@@ -10,8 +10,8 @@ import sys
 import threading
 from typing import NoReturn
 
-from toril.clock import SYSTEM
 from toril.errors import TorilError
+from toril.runtime.clock import SYSTEM
 from toril.torture.ledger import Ledger, Line, lines
 from toril.torture.orders import Order, order_of
 from toril.torture.setting import Setting

@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from toril import App
-from toril.clock import SYSTEM
+from toril.runtime.clock import SYSTEM
 from toril.torture.checker import Report, check
-from toril.torture.cleaning import clean
+from toril.torture.cleanup import clean
 from toril.torture.disk import Disk
+from toril.torture.fleet import Role, Station
 from toril.torture.ledger import Ledger
 from toril.torture.plan import DISK, LINK, MUTE, SERVER, Blow, Strike, draw
 from toril.torture.proxy import Proxy
 from toril.torture.reading import acknowledged, open_jobs, refs_in
 from toril.torture.server import OwnRedis
 from toril.torture.setting import Setting
-from toril.torture.stations import Role, Station
 
 __all__ = ["Torture", "blows_of", "possible", "torture"]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from toril.clock import SYSTEM
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["Ledger", "Line", "lines"]
 

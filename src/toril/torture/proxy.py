@@ -4,7 +4,7 @@ import asyncio
 import socket
 import struct
 
-from toril.clock import SYSTEM
+from toril.runtime.clock import SYSTEM
 from toril.torture.plan import Blow, Strike
 
 __all__ = ["Proxy"]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from toril import App
 from toril.model import JobRecord
-from toril.states import FINISHED, State
+from toril.model.states import FINISHED, State
 from toril.torture.ledger import lines
 from toril.torture.work import QUEUES, queue_name
 

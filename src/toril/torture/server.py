@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
-from toril.clock import SYSTEM
 from toril.errors import EngineUnusable
+from toril.runtime.clock import SYSTEM
 from toril.torture.plan import Blow, Strike
 
 __all__ = ["OwnRedis"]

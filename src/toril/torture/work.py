@@ -4,10 +4,10 @@ from functools import partial
 from typing import Any
 
 from toril import App, Dedup, GroupLimits, JobContext, PermanentError, Retry
-from toril.clock import SYSTEM
 from toril.events import EventName, JobEvent
 from toril.policy.retry import Fixed
 from toril.queue import Planned, Queue
+from toril.runtime.clock import SYSTEM
 from toril.torture.ledger import Ledger
 from toril.torture.orders import Kind, Order
 from toril.torture.setting import Setting

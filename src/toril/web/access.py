@@ -13,8 +13,8 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from starlette.requests import HTTPConnection
 
-from toril.clock import SYSTEM, Clock
 from toril.errors import InvalidOption, shown
+from toril.runtime.clock import SYSTEM, Clock
 
 __all__ = [
     "COOKIE", "Access", "Asked", "Basic", "Named", "Nobody", "Open", "Role", "SignsIn", "Ticket", "Tokens", "Who",

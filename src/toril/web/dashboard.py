@@ -9,10 +9,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.types import Scope
 
 from toril.app import App
-from toril.clock import Clock
+from toril.runtime.clock import Clock
 from toril.web.access import COOKIE, Ticket, Who
-from toril.web.around import Surroundings
 from toril.web.endpoint import asked_for
+from toril.web.fleet_status import Surroundings
 from toril.web.frame import framed
 from toril.web.live import Live, Look
 from toril.web.pages import PAGES

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toril.engine import redacted
-from toril.web.around import Around
+from toril.store.engine import redacted
+from toril.web.fleet_status import Around
 from toril.web.words import number
 
 __all__ = ["NAVIGATION", "Entry", "framed"]

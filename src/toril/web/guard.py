@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from toril.clock import Clock
+from toril.runtime.clock import Clock
 from toril.web.access import Access, Basic, Named, Tokens, Who
 from toril.web.bodies import MAX_BODY
 from toril.web.paths import canonical

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from toril.clock import Clock
 from toril.errors import TorilError
-from toril.logs import log
+from toril.runtime.clock import Clock
+from toril.runtime.logs import log
 from toril.web.access import Role
 from toril.web.problems import Problem
 

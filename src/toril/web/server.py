@@ -12,10 +12,10 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from toril.clock import SYSTEM
 from toril.errors import EngineUnavailable
-from toril.idle_connections import IdleConnections
-from toril.logs import log
+from toril.runtime.clock import SYSTEM
+from toril.runtime.idle_connections import IdleConnections
+from toril.runtime.logs import log
 from toril.web.problems import Problem, answer
 from toril.web.site import Site
 

@@ -9,9 +9,9 @@ from typing import Final
 from starlette.responses import PlainTextResponse, Response
 
 from toril.app import App
-from toril.clock import SYSTEM
 from toril.errors import TorilError
-from toril.logs import log
+from toril.runtime.clock import SYSTEM
+from toril.runtime.logs import log
 from toril.supervisor import Failed, Supervisor, Vitals
 from toril.supervisor import serve as probes_alone
 from toril.web.access import Access, Nobody, Role, Tokens, is_loopback

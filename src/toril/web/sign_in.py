@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urlsplit
 
 from starlette.requests import HTTPConnection
 
-from toril.clock import SYSTEM, Clock
+from toril.runtime.clock import SYSTEM, Clock
 from toril.web.access import COOKIE, Access, Open, Role, SignsIn, Ticket, Who, holds, ticket_for
 from toril.web.problems import Problem
 

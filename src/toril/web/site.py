@@ -10,12 +10,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from toril.app import App
-from toril.clock import SYSTEM, Clock
 from toril.errors import Closed, TorilError
-from toril.logs import log
 from toril.model import Audited
 from toril.policy.masking import masked
 from toril.policy.redaction import redacted
+from toril.runtime.clock import SYSTEM, Clock
+from toril.runtime.logs import log
 from toril.web.access import Access, Role, SignsIn, Who
 from toril.web.api import ENDPOINTS
 from toril.web.bodies import form_field, read_form, read_json

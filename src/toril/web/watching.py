@@ -6,8 +6,8 @@ from typing import Final
 from starlette.responses import PlainTextResponse, Response
 
 from toril.app import App
-from toril.clock import Clock
 from toril.errors import TorilError
+from toril.runtime.clock import Clock
 
 __all__ = ["StoreWatch"]
 

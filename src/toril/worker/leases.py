@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from toril.clock import Clock
-from toril.engine import Engine
 from toril.errors import TorilError
-from toril.logs import Contact, log, outages
 from toril.model import BATCH, Extended, Lease
+from toril.runtime.clock import Clock
+from toril.runtime.logs import Contact, log, outages
+from toril.store.engine import Engine
 
 __all__ = ["RETRY", "Held", "Keeper", "LoopKeeper", "Tell"]
 

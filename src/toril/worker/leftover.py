@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Iterable
 
-from toril.clock import Clock
-from toril.engine import Store
 from toril.errors import TorilError
-from toril.logs import log
 from toril.model import Counts
-from toril.states import State
+from toril.model.states import State
+from toril.runtime.clock import Clock
+from toril.runtime.logs import log
+from toril.store.engine import Store
 
 __all__ = ["log_leftover"]
 

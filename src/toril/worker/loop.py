@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from toril.clock import Clock, turn
-from toril.engine import Engine
 from toril.errors import EngineUnavailable, TorilError
-from toril.logs import outages
 from toril.model import EXCHANGE, Call, Claim, Claimed, Exchange, Gate, Limits, Settlement, Verdict
+from toril.runtime.clock import Clock, turn
+from toril.runtime.logs import outages
+from toril.store.engine import Engine
 from toril.worker.quarantine import Quarantine, Suspects
 
 __all__ = ["Loop", "Slots", "Terms"]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from toril.logs import log
+from toril.runtime.logs import log
 
 __all__ = ["LONGEST", "Decoder", "Message", "MessageTooLong", "encoded", "pieces"]
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from toril.clock import Clock
 from toril.errors import words_of
 from toril.events import Events, WorkerEvent
-from toril.logs import log
-from toril.plan import Poller
 from toril.policy.redaction import redacted
 from toril.policy.restarts import Restarts
+from toril.runtime.clock import Clock
+from toril.runtime.logs import log
+from toril.runtime.plan import Poller
 
 __all__ = ["Elect", "Lead", "Pollers"]
 

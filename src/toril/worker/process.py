@@ -5,29 +5,29 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Final
 
-from toril.bounds import Bound
-from toril.calls import Caller
-from toril.clock import Clock
-from toril.declaring import declaration_of
-from toril.engine import Engine, Schedules
+from toril.client.bounds import Bound
+from toril.client.declaring import declaration_of
 from toril.errors import TorilError, UnknownQueue
 from toril.events import Events, WorkerEvent, tell_recovered, trouble
-from toril.logs import log
 from toril.model import Declaration, JobRef, Order, Recovered, whole
-from toril.opening import opened_or_stopped
-from toril.plan import GRACE, Hook, Plan
 from toril.queue import Queue
+from toril.runtime.calls import Caller
+from toril.runtime.clock import Clock
+from toril.runtime.logs import log
+from toril.runtime.plan import GRACE, Hook, Plan
+from toril.runtime.signals import Watchdog
+from toril.runtime.stop_requests import Urgency
 from toril.schedule import boot
+from toril.store.connect import opened_or_stopped
+from toril.store.engine import Engine, Schedules
 from toril.worker.leases import Keeper
+from toril.worker.maintenance import Upkeep
 from toril.worker.pollers import Elect, Pollers
 from toril.worker.quarantine import Suspects
 from toril.worker.schedules import Runs
-from toril.worker.shutdown import Watchdog
 from toril.worker.solitude import Solitude
-from toril.worker.stop_requests import Urgency
 from toril.worker.strays import logged
-from toril.worker.under import Under
-from toril.worker.upkeep import Upkeep
+from toril.worker.supervised import Under
 from toril.worker.worker import Surroundings, Worker
 
 __all__ = ["Process", "chosen"]

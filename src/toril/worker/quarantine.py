@@ -4,7 +4,7 @@ guilty, and those who would have shared its process are never punished."""
 from enum import Enum, auto
 from typing import Final
 
-from toril.clock import Clock
+from toril.runtime.clock import Clock
 
 __all__ = ["Quarantine", "Suspects"]
 

@@ -5,13 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from toril.calls import Caller
-from toril.clock import Clock, Timer
 from toril.context import RunsAs
-from toril.engine import Engine
 from toril.errors import EngineUnavailable, TorilError
 from toril.job import Job
-from toril.logs import Contact, log, outages
 from toril.model import (
     Checkpoint,
     Child,
@@ -25,7 +21,11 @@ from toril.model import (
     Rewrite,
     Verdict,
 )
-from toril.protocols import Flows
+from toril.runtime.calls import Caller
+from toril.runtime.clock import Clock, Timer
+from toril.runtime.logs import Contact, log, outages
+from toril.store.capabilities import Flows
+from toril.store.engine import Engine
 
 __all__ = ["AttemptReports", "Desk"]
 

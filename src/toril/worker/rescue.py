@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from toril.job import Job
-from toril.logs import log
 from toril.model import Claimed
 from toril.queue import Queue
+from toril.runtime.logs import log
 
 __all__ = ["Rescue"]
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from toril.clock import Timer
 from toril.model import Claimed, Lease, Outcome
+from toril.runtime.clock import Timer
 from toril.signal import Signal
 from toril.worker.stacks import of_task
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final
 
-from toril.clock import Clock
-from toril.codec import encode
-from toril.engine import Schedules
+from toril.codec.encoding import encode
 from toril.errors import InvalidOption, TorilError
 from toril.model import Claimed, Completed, Outcome, Snoozed, run_of
 from toril.policy.schedules import Turn, turn
+from toril.runtime.clock import Clock
 from toril.schedule import move_on
+from toril.store.engine import Schedules
 
 __all__ = ["Runs"]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from toril.clock import Clock
 from toril.model import Exchange
+from toril.runtime.clock import Clock
 from toril.worker.quarantine import Suspects
 
 __all__ = ["Solitude"]

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from toril.logs import log
+from toril.runtime.logs import log
 
 __all__ = ["logged"]
 

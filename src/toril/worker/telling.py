@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from toril.codec import decode
+from toril.codec.encoding import decode
 from toril.errors import EngineUnavailable
 from toril.events import EventName, Events, JobEvent, WorkerEvent, trouble
-from toril.logs import log
 from toril.model import (
     CANCELLED_KIND,
     EXPIRED_KIND,
@@ -24,6 +23,7 @@ from toril.model import (
     Snoozed,
     Verdict,
 )
+from toril.runtime.logs import log
 
 __all__ = ["Telling"]
 

@@ -10,8 +10,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from toril.calls import Run
 from toril.errors import JobCancelled
+from toril.runtime.calls import Run
 from toril.worker.stacks import of_frame
 
 __all__ = ["Order", "Threads", "blocking"]

@@ -6,17 +6,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from toril.calls import Caller
-from toril.clock import Clock
 from toril.context import JobContext, SyncJobContext
-from toril.durations import milliseconds
-from toril.engine import Engine
 from toril.errors import EngineUnavailable, RateLimited, Snooze
 from toril.events import Events, WorkerEvent
 from toril.handlers import Entry
 from toril.job import Job
-from toril.logs import current
-from toril.middleware import Middleware, compose
 from toril.model import (
     Claimed,
     Exchange,
@@ -30,14 +24,20 @@ from toril.model import (
     Settlement,
     Verdict,
 )
+from toril.model.durations import milliseconds
 from toril.queue import Queue
+from toril.runtime.calls import Caller
+from toril.runtime.clock import Clock
+from toril.runtime.logs import current
+from toril.runtime.middleware import Middleware, compose
 from toril.signal import Signal, Why
+from toril.store.engine import Engine
 from toril.sync import SyncJob
 from toril.worker.attempt import Dropped, Rules, judged, outcome_of, told_to_stop
-from toril.worker.breaking import Breaking
-from toril.worker.children import Children
+from toril.worker.breakers import Breaking
 from toril.worker.leases import Keeper
 from toril.worker.loop import Loop, Terms
+from toril.worker.process_pool import Children
 from toril.worker.reports import AttemptReports, Desk
 from toril.worker.rescue import Rescue
 from toril.worker.running import Running, with_job

@@ -4,8 +4,8 @@ import os
 from typing import Any, Final
 
 from toril import App, JobContext
-from toril.cli.bench.board import marker
-from toril.clock import SYSTEM
+from toril.cli.bench.timestamps import marker
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["app"]
 

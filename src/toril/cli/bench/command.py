@@ -6,10 +6,10 @@ import click
 
 from toril import App
 from toril.cli.bench.course import Course, Figure
-from toril.cli.endings import say
+from toril.cli.exit import say
 from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, store_options
-from toril.clock import SYSTEM
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["bench"]
 

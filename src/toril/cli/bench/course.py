@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from toril import App, Queue
-from toril.cli.bench.board import Boards
-from toril.cli.endings import Failure
-from toril.clock import SYSTEM
+from toril.cli.bench.timestamps import Boards
+from toril.cli.exit import Failure
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["DATA", "Course", "Figure", "percentile", "worker_environment"]
 

@@ -15,9 +15,9 @@ from toril import App
 from toril.cli.demo.day import Day, orders_for
 from toril.cli.demo.follow import Chronicle, live, spoken
 from toril.cli.demo.summary import Summary, show_summary
-from toril.cli.endings import Failure, say
+from toril.cli.exit import Failure, say
 from toril.cli.output import console
-from toril.clock import SYSTEM
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["demo"]
 

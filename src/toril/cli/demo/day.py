@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from toril import App, Job
-from toril.clock import SYSTEM
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["Day", "Orders", "orders_for"]
 

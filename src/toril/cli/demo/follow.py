@@ -14,8 +14,8 @@ from toril import App
 from toril.cli.demo.picture import Moment, Sight, picture
 from toril.cli.escaping import plain
 from toril.cli.times import span
-from toril.clock import SYSTEM
 from toril.events import JobEvent
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["Chronicle", "live", "spoken"]
 

@@ -1,7 +1,7 @@
 """Toril on Redis, in BullMQ's layout: any number of machines, and Node's producers and workers on the same queues."""
 
-from toril.clock import SYSTEM, Clock
 from toril.engines.redis.engine import RedisEngine
+from toril.runtime.clock import SYSTEM, Clock
 
 __all__ = ["RedisEngine", "connect"]
 

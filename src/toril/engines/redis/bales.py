@@ -28,8 +28,8 @@ from toril.model import (
     per_ms,
     run_of,
 )
+from toril.model.states import State
 from toril.policy.attempts import dump_errors
-from toril.states import State
 
 __all__ = ["facts", "job", "ledger", "letter", "schedule", "settings"]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from toril.engines.redis.layout import FLEET
+from toril.engines.redis.runner import RedisStore
 from toril.engines.redis.scripts import script
-from toril.engines.redis.store import RedisStore
 from toril.errors import EngineUnavailable
 from toril.model import (
     MAX_DELAY,
@@ -16,7 +16,7 @@ from toril.model import (
     Sign,
     whole,
 )
-from toril.names import check_circuit_key
+from toril.model.names import check_circuit_key
 from toril.policy import breaker
 
 __all__ = ["RedisBreakers"]

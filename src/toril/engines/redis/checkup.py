@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from toril.clock import SYSTEM
+from toril.engines.redis.connection.server import Server
 from toril.engines.redis.scripts import script, scripts
-from toril.engines.redis.server import Server
 from toril.errors import TorilError
 from toril.model import ServerFacts
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["server_facts"]
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, assert_never
 from toril.engines.redis.inspector import RedisInspector
 from toril.engines.redis.layout import may_be_id
 from toril.engines.redis.records import settings_of
-from toril.engines.redis.store import bounded
+from toril.engines.redis.runner import bounded
 from toril.errors import InvalidOption, shown
 from toril.model import (
     MAX_REASON_BYTES,
@@ -33,8 +33,8 @@ from toril.model import (
     storable,
     whole,
 )
-from toril.names import check_queue_name
-from toril.states import FINISHED, NOT_STARTED, State
+from toril.model.names import check_queue_name
+from toril.model.states import FINISHED, NOT_STARTED, State
 
 __all__ = ["RedisControls"]
 

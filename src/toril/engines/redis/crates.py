@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from toril.engines.redis.deadletters import letter_of
+from toril.engines.redis.dead_letters import letter_of
 from toril.engines.redis.layout import FIELDS, due_of
 from toril.engines.redis.nodes import link_of, load_names, ref_of
 from toril.engines.redis.options import load_dedup, load_failure, load_options, moment, number, parsed
@@ -32,11 +32,11 @@ from toril.model import (
     ScheduleParcel,
     SettingsParcel,
 )
-from toril.names import check_job_id
+from toril.model.names import check_job_id
+from toril.model.states import State
 from toril.policy.attempts import load_errors
 from toril.policy.retention import MINUTES
 from toril.policy.tallies import CANCELLED
-from toril.states import State
 
 __all__ = ["parcel_of"]
 

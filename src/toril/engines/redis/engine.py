@@ -4,29 +4,28 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, assert_never
 
-from toril.clock import SYSTEM, Clock
-from toril.engines.redis.audits import RedisAudits
-from toril.engines.redis.bell import Bell
+from toril.engines.redis.audit import RedisAudits
 from toril.engines.redis.breakers import RedisBreakers
-from toril.engines.redis.deadletters import RedisDeadLetters
-from toril.engines.redis.ears import Ears
+from toril.engines.redis.connection.bell import Bell
+from toril.engines.redis.connection.ears import Ears
+from toril.engines.redis.connection.opening import check_server, keeps_well
+from toril.engines.redis.connection.place import Address, parse
+from toril.engines.redis.connection.presence import Presence
+from toril.engines.redis.connection.replicas import Unconfirmed, uncertain
+from toril.engines.redis.connection.server import Server
+from toril.engines.redis.connection.way import ServerWay
+from toril.engines.redis.dead_letters import RedisDeadLetters
 from toril.engines.redis.exchange import VERDICTS, arguments_of, exchange_of
-from toril.engines.redis.figures import RedisFigures
 from toril.engines.redis.flows import RedisFlows
 from toril.engines.redis.groups import RedisGroups
 from toril.engines.redis.layout import FLEET, KEYS, may_be_id
+from toril.engines.redis.metrics import RedisFigures
 from toril.engines.redis.moves import RedisMoves
-from toril.engines.redis.opening import check_server, keeps_well
 from toril.engines.redis.options import dump_options, is_plain
-from toril.engines.redis.place import Address, parse
-from toril.engines.redis.presence import Presence
 from toril.engines.redis.records import ended_of
 from toril.engines.redis.repairs import RedisRepairs
-from toril.engines.redis.replicas import Unconfirmed, uncertain
+from toril.engines.redis.runner import bounded
 from toril.engines.redis.schedules import RedisSchedules
-from toril.engines.redis.server import Server
-from toril.engines.redis.store import bounded
-from toril.engines.redis.way import ServerWay
 from toril.errors import InvalidOption, TorilError
 from toril.model import (
     BATCH,
@@ -53,9 +52,10 @@ from toril.model import (
     ttl_ms,
     whole,
 )
+from toril.model.names import check_queue_name
 from toril.model.newjobs import Run, runs_of
-from toril.names import check_queue_name
-from toril.states import State
+from toril.model.states import State
+from toril.runtime.clock import SYSTEM, Clock
 
 __all__ = ["RedisEngine"]
 

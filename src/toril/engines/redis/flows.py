@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from toril.engines.flows import refused
+from toril.engines.redis.connection.replicas import Unconfirmed, uncertain
 from toril.engines.redis.exchange import VERDICTS
 from toril.engines.redis.nodes import dump_nodes, dump_refs, load_names, ref_of
-from toril.engines.redis.replicas import Unconfirmed, uncertain
-from toril.engines.redis.store import RedisStore
+from toril.engines.redis.runner import RedisStore
 from toril.errors import InvalidOption, QueueFull, TorilError, shown
 from toril.model import (
     BATCH,
@@ -25,9 +26,8 @@ from toril.model import (
     Verdict,
     whole,
 )
-from toril.names import check_queue_name
-from toril.policy.flows import refused
-from toril.states import State
+from toril.model.names import check_queue_name
+from toril.model.states import State
 
 __all__ = ["RedisFlows", "family_of"]
 

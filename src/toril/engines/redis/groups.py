@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toril.engines.redis.store import RedisStore
+from toril.engines.redis.runner import RedisStore
 from toril.model import Call, GroupLimits, GroupRow, GroupStanding, Page, SetGroup, whole
-from toril.names import check_group, check_queue_name
+from toril.model.names import check_group, check_queue_name
 
 __all__ = ["RedisGroups", "group_standing"]
 

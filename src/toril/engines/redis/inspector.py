@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toril.clock import SYSTEM
 from toril.engines.redis.flows import family_of
 from toril.engines.redis.groups import group_standing
 from toril.engines.redis.layout import FIELDS, FLEET, KEYS, NUMBERS, event_place, may_be_id, stream_id
@@ -21,7 +20,7 @@ from toril.engines.redis.records import (
     settings_of,
     worker_of,
 )
-from toril.engines.redis.store import RedisStore, bounded
+from toril.engines.redis.runner import RedisStore, bounded
 from toril.errors import InvalidOption, shown
 from toril.model import (
     USAGE_SAMPLE,
@@ -45,10 +44,11 @@ from toril.model import (
     per_ms,
     whole,
 )
-from toril.names import check_queue_name
+from toril.model.names import check_queue_name
+from toril.model.states import State
 from toril.policy.attempts import all_errors, load_errors
 from toril.policy.retention import MINUTES
-from toril.states import State
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["RedisInspector"]
 

@@ -8,7 +8,7 @@ import base64
 from typing import Final
 
 from toril.model import ATTEMPT_ERRORS, MAX_ATTEMPTS, MAX_PRIORITY
-from toril.names import RESERVED_IDS
+from toril.model.names import RESERVED_IDS
 
 __all__ = [
     "FIELDS",

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toril.clock import SYSTEM
 from toril.engines.redis import bales
 from toril.engines.redis.crates import parcel_of
 from toril.engines.redis.layout import FLEET, KEYS
-from toril.engines.redis.store import RedisStore
+from toril.engines.redis.runner import RedisStore
 from toril.errors import InvalidOption
 from toril.model import (
     LOAD,
@@ -26,7 +25,8 @@ from toril.model import (
     known,
     whole,
 )
-from toril.names import check_queue_name
+from toril.model.names import check_queue_name
+from toril.runtime.clock import SYSTEM
 
 __all__ = ["RedisMoves"]
 

@@ -23,7 +23,7 @@ from toril.model import (
     NewJob,
     ttl_ms,
 )
-from toril.names import check_circuit_key
+from toril.model.names import check_circuit_key
 
 __all__ = [
     "Options",

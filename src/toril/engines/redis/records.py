@@ -34,7 +34,7 @@ from toril.model import (
     StackRequest,
     WorkerView,
 )
-from toril.states import State
+from toril.model.states import State
 
 __all__ = [
     "claimed_of",

@@ -10,8 +10,8 @@ from toril.engines.redis.options import dump_options, load_options, moment, numb
 from toril.errors import TorilError
 from toril.model import MAX_DELAY, MAX_PRIORITY, MIN_EVERY, CatchUp, Look, Moved, NewJob, Overlap, Page, Schedule, whole
 from toril.model import ScheduleView as View
+from toril.model.names import check_app_name, check_queue_name
 from toril.model.schedules import MAX_TIME
-from toril.names import check_app_name, check_queue_name
 
 __all__ = ["RedisSchedules", "fields_of", "own_of", "view_of"]
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from toril.engines.redis import layout
 from toril.model import DEAD_LETTERS, LASTING, REAPER
-from toril.names import RESERVED_IDS
+from toril.model.names import RESERVED_IDS
 
 __all__ = ["Script", "script", "scripts"]
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from toril.engines.redis.connection.presence import Presence
 from toril.engines.redis.controls import RedisControls
 from toril.engines.redis.layout import FLEET
-from toril.engines.redis.presence import Presence
+from toril.engines.redis.runner import bounded
 from toril.engines.redis.scripts import script
-from toril.engines.redis.store import bounded
 from toril.model import MAX_REASON_BYTES, Beat, Lease, Recovered, WorkerOrder, order_of, storable, whole
-from toril.names import check_label, check_queue_name, check_worker_name
+from toril.model.names import check_label, check_queue_name, check_worker_name
 
 __all__ = ["RedisUpkeep"]
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from toril.engines.redis.connection.place import Address
 from toril.engines.redis.layout import FIELDS, FLEET, KEYS, NUMBERS, may_be_id
 from toril.engines.redis.options import load_options
-from toril.engines.redis.place import Address
 from toril.errors import EngineUnusable
 from toril.model import Fault, FaultKind, Page
 from toril.policy.walks import Course, Spot, cursor_of, unknown

@@ -1,7 +1,7 @@
 """Toril in a file, or in memory: no server, one machine, any number of processes."""
 
-from toril.clock import SYSTEM, Clock
 from toril.engines.sqlite.engine import SqliteEngine
+from toril.runtime.clock import SYSTEM, Clock
 
 __all__ = ["SqliteEngine", "connect"]
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal, TypeVar
 
-from toril.engines.sqlite import control, sweep
-from toril.engines.sqlite.core import Op
-from toril.engines.sqlite.inspector import SqliteInspector
+from toril.engines.sql import control, sweep
+from toril.engines.sql.inspector import SqliteInspector
+from toril.engines.sql.transaction import Op
 from toril.errors import InvalidOption, shown
 from toril.model import MAX_REASON_BYTES, Call, Changed, Setting, Settings, Swept, Update, storable
-from toril.names import check_queue_name
-from toril.states import State
+from toril.model.names import check_queue_name
+from toril.model.states import State
 
 __all__ = ["SqliteControls"]
 

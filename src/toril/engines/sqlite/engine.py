@@ -6,24 +6,25 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
-from toril.clock import SYSTEM, Clock
-from toril.engines.sqlite import leases as held
-from toril.engines.sqlite import reads, upkeep
-from toril.engines.sqlite.add import add
-from toril.engines.sqlite.audits import SqliteAudits
-from toril.engines.sqlite.bell import Bell, Waiter
-from toril.engines.sqlite.breakers import SqliteBreakers
+from toril.engines.sql import leases as held
+from toril.engines.sql import maintenance as upkeep
+from toril.engines.sql import reads
+from toril.engines.sql.add import add
+from toril.engines.sql.audit import SqliteAudits
+from toril.engines.sql.breakers import SqliteBreakers
+from toril.engines.sql.deadletters import SqliteDeadLetters
+from toril.engines.sql.exchange import exchange
+from toril.engines.sql.families import SqliteFlows
+from toril.engines.sql.groupviews import SqliteGroups
+from toril.engines.sql.moves import SqliteMoves
+from toril.engines.sql.notifier import Bell, Waiter
+from toril.engines.sql.schedules import SqliteSchedules
+from toril.engines.sql.transaction import Op
 from toril.engines.sqlite.controls import SqliteControls
-from toril.engines.sqlite.core import Core, Op
-from toril.engines.sqlite.deadletters import SqliteDeadLetters
-from toril.engines.sqlite.exchange import exchange
-from toril.engines.sqlite.families import SqliteFlows
-from toril.engines.sqlite.groupviews import SqliteGroups
-from toril.engines.sqlite.moves import SqliteMoves
-from toril.engines.sqlite.place import Address, parse
 from toril.engines.sqlite.repairs import SqliteRepairs
-from toril.engines.sqlite.runners import Inline, Reader, Runner, Threaded
-from toril.engines.sqlite.schedules import SqliteSchedules
+from toril.engines.sqlite.threads import Inline, Reader, Runner, Threaded
+from toril.engines.sqlite.url import Address, parse
+from toril.engines.sqlite.writer import Core
 from toril.errors import Closed, EngineUnusable, InvalidOption, TorilError
 from toril.model import (
     BATCH,
@@ -47,7 +48,8 @@ from toril.model import (
     storable,
     whole,
 )
-from toril.names import check_label, check_queue_name, check_worker_name
+from toril.model.names import check_label, check_queue_name, check_worker_name
+from toril.runtime.clock import SYSTEM, Clock
 
 __all__ = ["SqliteEngine"]
 

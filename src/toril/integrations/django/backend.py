@@ -12,7 +12,7 @@ from django_tasks.base import TASK_MAX_PRIORITY, Task, TaskResult, TaskResultSta
 from django_tasks.exceptions import TaskResultDoesNotExist
 from django_tasks.signals import task_enqueued
 
-from toril.adding import AddOptions
+from toril.client.adding import AddOptions
 from toril.errors import InvalidName
 from toril.integrations.django.commits import add
 from toril.integrations.django.configured import get_app

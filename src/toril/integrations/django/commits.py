@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 from django.db import transaction
 
-from toril.adding import AddOptions
+from toril.client.adding import AddOptions
 from toril.queue import Planned, Queue
 
 __all__ = ["add", "on_commit"]

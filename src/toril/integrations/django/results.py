@@ -7,8 +7,8 @@ from django.utils.module_loading import import_string
 from django_tasks.base import TASK_MAX_PRIORITY, Task, TaskError, TaskResult, TaskResultStatus
 
 from toril.errors import PermanentError
+from toril.model.states import State
 from toril.records import JobDetails
-from toril.states import State
 
 __all__ = ["result_of", "task_named"]
 

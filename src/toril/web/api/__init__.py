@@ -4,12 +4,12 @@ from typing import Final
 
 from toril.web.api.audit import AUDIT
 from toril.web.api.breakers import BREAKERS
+from toril.web.api.dead_letters import LETTERS
 from toril.web.api.doctor import DOCTOR
 from toril.web.api.events import EVENTS
 from toril.web.api.flows import FLOWS
 from toril.web.api.groups import GROUPS
 from toril.web.api.jobs import JOBS
-from toril.web.api.letters import LETTERS
 from toril.web.api.many import MANY
 from toril.web.api.queues import QUEUES
 from toril.web.api.schedules import SCHEDULES

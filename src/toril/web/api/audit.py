@@ -3,12 +3,12 @@
 from dataclasses import asdict
 from typing import Any, Final
 
-from toril.clock import SYSTEM
-from toril.engine import Store
 from toril.model import Audited, Page
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import Store
 from toril.web.access import Role
 from toril.web.api.common import SOON, Moment, Paging, Search
-from toril.web.audit_words import sentence
+from toril.web.audit_text import sentence
 from toril.web.endpoint import Asking, Endpoint
 
 __all__ = ["AUDIT", "Noted", "audit_page"]

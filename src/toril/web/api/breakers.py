@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from toril.documents import of_circuit
 from toril.errors import NotFound, shown
 from toril.model import CircuitState
+from toril.operate.documents import of_circuit
 from toril.web.access import Role
 from toril.web.api.common import PositiveDuration
 from toril.web.endpoint import Asking, Endpoint, Form

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AliasChoices, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from toril.app import App
-from toril.declaring import PLAIN
-from toril.documents import of_children, of_errors, of_job
-from toril.durations import seconds_of
+from toril.client.declaring import PLAIN
 from toril.errors import NotFound, shown
 from toril.job import Job
 from toril.model import Kept, moment
+from toril.model.durations import seconds_of
+from toril.operate.documents import of_children, of_errors, of_job
 from toril.policy.masking import masked
 from toril.policy.redaction import redacted
 from toril.policy.search import EndingName, JobFilter

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from toril.documents import of_finding
+from toril.operate.documents import of_finding
 from toril.web.access import Role
 from toril.web.api.common import SOON
 from toril.web.endpoint import Asking, Endpoint, Form

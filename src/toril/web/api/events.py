@@ -4,11 +4,11 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from toril.documents import of_event
-from toril.history import history
 from toril.model import Event
+from toril.operate.documents import of_event
+from toril.operate.history import history
 from toril.policy.redaction import redacted
-from toril.showing import Redaction
+from toril.runtime.redaction import Redaction
 from toril.web.access import Role
 from toril.web.api.common import Cursor, job_of, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from toril.app import App
-from toril.codec import Undecodable, decode
+from toril.codec.encoding import Undecodable, decode
 from toril.errors import InvalidName
 from toril.model import Family, JobRecord, JobRef
+from toril.model.states import State
 from toril.policy.masking import masked
-from toril.states import State
 from toril.web.access import Role
 from toril.web.endpoint import Asking, Endpoint, Form
 

@@ -6,9 +6,9 @@ from pydantic import Field
 from starlette.responses import Response
 
 from toril.app import App
-from toril.declaring import as_workers_declare
-from toril.documents import of_explanation, of_run, of_tree
+from toril.client.declaring import as_workers_declare
 from toril.model import Run
+from toril.operate.documents import of_explanation, of_run, of_tree
 from toril.operations import meant_name
 from toril.policy.redaction import redacted
 from toril.policy.search import EndingName
@@ -29,9 +29,9 @@ from toril.web.api.common import (
     known_queue,
     log_page,
 )
+from toril.web.api.sheets import CSV, sheet
 from toril.web.endpoint import Asking, Endpoint, Form
 from toril.web.problems import Problem
-from toril.web.sheets import CSV, sheet
 from toril.web.tracebacks import lines_of_stack
 
 __all__ = ["JOBS", "run_document"]

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from toril.documents import of_counted, of_failures
 from toril.model import Call, Changed, letter_id, letter_parts
+from toril.model.states import State
+from toril.operate.documents import of_counted, of_failures
 from toril.queue import Queue
-from toril.states import State
 from toril.web.access import Role
 from toril.web.api.common import SOON, After, Searching, StateName, known_queue
 from toril.web.endpoint import Asking, Endpoint

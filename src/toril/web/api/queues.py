@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.app import App
-from toril.documents import of_declaration, of_group_limits, of_metrics, of_overview, of_rate, of_scale
-from toril.metrics import overview
 from toril.model import Ending, QueueView, RateLimit
+from toril.operate.documents import of_declaration, of_group_limits, of_metrics, of_overview, of_rate, of_scale
+from toril.operate.metrics import overview
 from toril.policy.figures import Range
 from toril.policy.job_names import ByName, by_name
 from toril.policy.retention import RUNS

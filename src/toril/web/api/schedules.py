@@ -5,15 +5,15 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.app import App
-from toril.declaring import as_workers_declare
-from toril.documents import of_schedule
+from toril.client.declaring import as_workers_declare
 from toril.errors import NotFound, shown
 from toril.model import ScheduleView
+from toril.operate.documents import of_schedule
 from toril.policy.masking import masked
+from toril.policy.schedule_text import in_words
 from toril.policy.schedules import upcoming
-from toril.policy.spoken import in_words
+from toril.runtime.redaction import Redaction
 from toril.schedule import QueueSchedules
-from toril.showing import Redaction
 from toril.web.access import Role
 from toril.web.api.common import AnyDuration, Moment, Paging, PositiveDuration, known_queue
 from toril.web.endpoint import Asking, Endpoint, Form

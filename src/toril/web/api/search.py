@@ -8,15 +8,15 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from toril.app import App
-from toril.clock import SYSTEM
-from toril.declaring import PLAIN
+from toril.client.declaring import PLAIN
 from toril.job import Job
 from toril.model import Counts, Ending
+from toril.model.states import State
 from toril.policy.letters import LetterFilter
 from toril.policy.retention import RUNS
 from toril.policy.search import JobFilter
 from toril.queue import Queue
-from toril.states import State
+from toril.runtime.clock import SYSTEM
 from toril.web.access import Role
 from toril.web.api.common import Searching, job_document
 from toril.web.api.jobs import run_document

@@ -4,13 +4,13 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from toril.declaring import PLAIN
-from toril.documents import of_worker
+from toril.client.declaring import PLAIN
 from toril.errors import NotFound, shown
 from toril.job import Job
 from toril.model import JobRecord, Order
+from toril.model.states import State
+from toril.operate.documents import of_worker
 from toril.queue import Queue
-from toril.states import State
 from toril.web.access import Role
 from toril.web.api.common import job_documents
 from toril.web.endpoint import Asking, Endpoint, Form

@@ -4,7 +4,7 @@ from typing import Final
 
 from toril.web.pages.audit import AUDIT
 from toril.web.pages.breakers import BREAKERS
-from toril.web.pages.dead import DEAD
+from toril.web.pages.dead_letters import DEAD
 from toril.web.pages.find import FIND
 from toril.web.pages.flows import FLOWS
 from toril.web.pages.groups import GROUPS

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from toril.web.access import Role
 from toril.web.api.audit import Noted, audit_page
-from toril.web.audit_words import told
+from toril.web.audit_text import told
 from toril.web.endpoint import Asking
 from toril.web.pages.page import Page, View
 

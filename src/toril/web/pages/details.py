@@ -7,9 +7,9 @@ from toril.app import App
 from toril.errors import TorilError
 from toril.flow import Tree
 from toril.job import Job
-from toril.lookup import find_job
 from toril.model import ChildState, JobRecord, JobRef
-from toril.states import State
+from toril.model.states import State
+from toril.operate.lookup import find_job
 from toril.web.api.common import Paging, attempt_errors, kept_in, log_page
 from toril.web.pages.page import Looking
 from toril.web.pages.remembered import remembered

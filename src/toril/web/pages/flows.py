@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field
 
 from toril.app import App
-from toril.documents import standing
 from toril.errors import InvalidName, NotFound
 from toril.flow import Tree
-from toril.lookup import find_job
 from toril.model import Ending, JobRecord, JobRef, Run, job_of
+from toril.operate.documents import standing
+from toril.operate.lookup import find_job
 from toril.web.api.common import known_queue
 from toril.web.api.flows import UnderWay, list_flows
 from toril.web.pages.page import Looking, Page, View

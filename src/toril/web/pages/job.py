@@ -5,20 +5,20 @@ from dataclasses import replace
 from typing import Any, Final
 
 from toril.errors import NotFound, shown
-from toril.history import history
 from toril.job import Job
 from toril.model import Backoff, Ending, Event, JobRecord, JobRef, Run
+from toril.operate.history import history
 from toril.policy.masking import COVER, UNSHOWN
 from toril.policy.redaction import redacted
 from toril.queue import Queue
 from toril.web.api.common import job_document, known_queue
 from toril.web.api.jobs import run_document
-from toril.web.pages.asked import quoted
-from toril.web.pages.chronicle import chronicle
 from toril.web.pages.details import attempts_of, ended_flow_of, flow_of, log_of, progress_of
 from toril.web.pages.looks import ENDINGS, EVERY, look_of
 from toril.web.pages.page import Looking, Page
 from toril.web.pages.reasons import explained
+from toril.web.pages.search_box import quoted
+from toril.web.pages.timeline import chronicle
 from toril.web.words import NONE, span
 
 __all__ = ["JOB"]

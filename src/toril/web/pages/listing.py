@@ -7,20 +7,20 @@ from typing import Any, Final, Literal
 
 from toril.job import Job
 from toril.model import DeadLetterRow, Ending, QueueView, Run, ms_of
-from toril.policy.errorgroups import ErrorGroup
+from toril.model.states import State
+from toril.operate.search import Failures
+from toril.policy.error_groups import ErrorGroup
 from toril.policy.letters import LetterFilter
 from toril.policy.redaction import redacted
 from toril.policy.retention import RUNS
 from toril.policy.search import JobFilter
 from toril.queue import Queue
-from toril.searching import Failures
-from toril.states import State
 from toril.web.api.common import A_LOOK, job_document
+from toril.web.api.dead_letters import letter_document
 from toril.web.api.jobs import run_document
-from toril.web.api.letters import letter_document
-from toril.web.pages.asked import Typed, typed
 from toril.web.pages.looks import ENDINGS, LOOKS, look_of
 from toril.web.pages.page import Looking
+from toril.web.pages.search_box import Typed, typed
 from toril.web.words import compact
 
 __all__ = ["Counted", "Tabs", "counted", "facets", "listed", "remembered"]

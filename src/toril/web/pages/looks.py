@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from toril.model import Ending, JobRecord
-from toril.states import State
+from toril.model.states import State
 
 __all__ = ["ENDINGS", "EVERY", "LOOKS", "StateLook", "look_of"]
 

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from toril.metrics import QueueOverview
 from toril.model import Audited
+from toril.operate.metrics import QueueOverview
 from toril.policy.attention import Grave, QueueFacts, grave, trend
 from toril.records import WorkerInfo
 from toril.web.access import Role
 from toril.web.api.common import Search
-from toril.web.around import Around
-from toril.web.audit_words import told
+from toril.web.audit_text import told
+from toril.web.fleet_status import Around
+from toril.web.pages.attention import troubles
 from toril.web.pages.page import Looking, Page, View
 from toril.web.pages.sparks import Spark, spark
-from toril.web.pages.troubles import troubles
 from toril.web.words import Words, number, plural
 
 __all__ = ["OVERVIEW"]

@@ -5,18 +5,18 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from toril.declaring import declaration_of
+from toril.client.declaring import declaration_of
 from toril.model import Backoff, Declaration, Ending, QueueView, RateLimit, Settings
+from toril.model.states import State
 from toril.policy.figures import RANGES, Range
 from toril.queue import Queue
-from toril.states import State
 from toril.web.api.common import Cursor, Search, known_queue
 from toril.web.api.queues import read_names
-from toril.web.pages.asked import quoted, typed
+from toril.web.pages.attention import of_queue
 from toril.web.pages.listing import Counted, Tabs, counted, facets, listed, remembered
 from toril.web.pages.looks import ENDINGS, LOOKS, StateLook
 from toril.web.pages.page import Looking, Page, View
-from toril.web.pages.troubles import of_queue
+from toril.web.pages.search_box import quoted, typed
 from toril.web.words import number, plural, span
 
 __all__ = ["QUEUE"]

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from toril.model import JobRecord, QueueView, WorkerView
-from toril.states import State
+from toril.model.states import State
+from toril.operate.why import Explanation
 from toril.web.words import number, plural
-from toril.why import Explanation
 
 __all__ = ["Hold", "Why", "explained"]
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from toril.clock import SYSTEM
-from toril.engine import Store
 from toril.flow import Tree
 from toril.model import Ending, Family, JobRef, Run
+from toril.model.states import State
 from toril.policy.retention import RUNS
-from toril.states import State
+from toril.runtime.clock import SYSTEM
+from toril.store.engine import Store
 from toril.web.pages.page import Looking
 
 __all__ = ["Remembered", "remembered"]

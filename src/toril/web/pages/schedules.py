@@ -9,9 +9,9 @@ from pydantic import Field
 
 from toril.app import App
 from toril.model import Ending, ScheduleView, run_of
+from toril.policy.schedule_text import in_words
 from toril.policy.schedules import upcoming
-from toril.policy.spoken import in_words
-from toril.showing import Redaction
+from toril.runtime.redaction import Redaction
 from toril.web.api.schedules import schedule_document, schedules_of_all
 from toril.web.endpoint import Asking
 from toril.web.pages.page import Page, View

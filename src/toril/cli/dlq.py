@@ -1,0 +1,296 @@
+"""`toril dlq list|show|replay|discard|keep`"""
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from toril import App, Exponential, Fixed, Keep, LetterFilter
+from toril.cli.asking import agreed, yes_option
+from toril.cli.completion import queue_names
+from toril.cli.escaping import as_json as on_a_line
+from toril.cli.escaping import compact, plain
+from toril.cli.exit import Failure, say
+from toril.cli.job import belongings
+from toril.cli.jobsheet import never_started, show_letter
+from toril.cli.output import Column, Lines, json_option, show
+from toril.cli.place import Place, on_store, secrets_option, store_options
+from toril.cli.times import age, duration, since
+from toril.model import Page
+from toril.model.durations import UNITS
+from toril.operate.dead_letters import Replayed
+from toril.operate.documents import of_letter
+
+__all__ = ["dlq"]
+
+T = TypeVar("T")
+
+_COLUMNS: Final = [
+    Column("letter"), Column("name", 1), Column("cause", 5), Column("attempts", 4, numbers=True), Column("failed", 3),
+    Column("error", 2),
+]  # fmt: skip
+
+
+_FAMILIES: Final = "Dead children of a flow are replayed with their parent, which waits for them."
+
+
+@click.group()
+def dlq() -> None:
+    """Look through the dead letters: jobs that failed for good, of all queues.
+
+    A dead letter is named as it is listed, by its queue and its job: email/17.
+    """
+
+
+def _filter_options(fn: Callable[..., T]) -> Callable[..., T]:
+    """Give a command the options that say which letters are meant, as its argument `where`."""
+
+    @click.option("--queue", "-q", multiple=True, callback=_once, shell_complete=queue_names, help="Of this queue.")
+    @click.option("--name", multiple=True, callback=_once, help="Of jobs of this name.")
+    @click.option("--error", multiple=True, callback=_once, help="With this text in their error.")
+    @click.option("--type", "kind", multiple=True, callback=_once, help="With an error of this type.")
+    @click.option(
+        "--cause",
+        type=click.Choice(["failed", "stalled"]),
+        multiple=True,
+        callback=_once,
+        help="That ended in this way.",
+    )
+    @click.option("--within", type=duration, help="That failed within so long: 2h.")
+    @click.option("--older-than", type=duration, help="That failed longer ago: 7d.")
+    @click.option("--payload", multiple=True, metavar="KEY=VALUE", help="With this in their payload: user.id=7.")
+    @functools.wraps(fn)
+    def command(
+        *, within: float | None, older_than: float | None, payload: tuple[str, ...], cause: Any, **rest: Any
+    ) -> T:
+        given = {name: rest.pop(name) for name in ("queue", "name", "error", "kind")}
+        where = LetterFilter(
+            after=since(within), before=since(older_than), payload=dict(map(_pair, payload)), cause=cause, **given
+        )
+        return fn(where=where, **rest)
+
+    return command
+
+
+def _once(_ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """The one that was given, if any. Of several, click itself would take the last without a word."""
+    if len(given) > 1:
+        raise click.BadParameter(f"only one can be given, and there are {len(given)}", param=option)
+    return given[0] if given else None
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    """A key and a value; the value is JSON where it can be, else a text."""
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--payload")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+@dlq.command("list")
+@_filter_options
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True)
+@click.option("--cursor", metavar="CURSOR", help="Go on where an earlier listing ended.")
+@secrets_option
+@store_options
+@json_option
+def list_(*, where: LetterFilter, limit: int, cursor: str | None, place: Place, as_json: bool) -> None:
+    """List dead letters, the last that failed first."""
+
+    async def look(app: App) -> Page[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        at = cursor
+        while True:
+            page = await app.dead_letters.rows(where, cursor=at, limit=limit - len(found))
+            found += [of_letter(letter, app.redaction) for letter in page.items]
+            at = page.cursor
+            if at is None or len(found) == limit:
+                return Page(tuple(found), at)
+
+    page = on_store(place, look)
+    show(Lines(list(page.items), _COLUMNS, _row, "There are no dead letters."), as_json=as_json)
+    if page.cursor is not None:
+        say(on_a_line({"cursor": page.cursor}) if as_json else f"There are more: add  --cursor {page.cursor}")
+
+
+def _row(letter: dict[str, Any]) -> list[object]:
+    error = f"{letter['error_kind']}: {letter['error']}" if letter["error_kind"] else letter["error"]
+    attempts = "none" if never_started(letter) else letter["attempts_made"]
+    return [
+        letter["id"], letter["name"], letter["cause"], attempts, age(letter["failed_at"]),
+        compact(error),
+    ]  # fmt: skip
+
+
+@dlq.command("show")
+@click.argument("letter")
+@secrets_option
+@store_options
+@json_option
+def show_(*, letter: str, place: Place, as_json: bool) -> None:
+    """Show all that is known of LETTER: the errors of its attempts, its log, its data, its flow."""
+
+    async def look(app: App) -> dict[str, Any]:
+        row = await app.dead_letters.row(letter)
+        return of_letter(row, app.redaction) | await belongings(app, app.dead_letters.as_job(row))
+
+    found = on_store(place, look)
+    if as_json:
+        click.echo(on_a_line(found))
+    else:
+        show_letter(found)
+
+
+def _which(fn: Callable[..., T]) -> Callable[..., T]:
+    """Give a command the letters that it works on, by their ids or by a filter; as its argument `which`."""
+
+    @click.argument("letters", nargs=-1)
+    @click.option("--all", "everything", is_flag=True, help="All there are.")
+    @_filter_options
+    @click.option("--dry-run", is_flag=True, help="Only say how many are meant.")
+    @yes_option
+    @store_options
+    @json_option
+    @functools.wraps(fn)
+    def command(*, letters: tuple[str, ...], everything: bool, where: LetterFilter, **rest: Any) -> T:
+        filtered = where != LetterFilter()
+        if bool(letters) + filtered + everything != 1:
+            raise click.UsageError("name letters, or give options that say which are meant, or say --all")
+        return fn(which=list(letters) or where, **rest)
+
+    return command
+
+
+@dlq.command()
+@click.option("--attempts", type=click.IntRange(1, 10_000), help="So many, instead of what they had.")
+@click.option("--backoff", type=duration, help="Wait so long before the first retry, doubled for each after: 5s.")
+@click.option("--fixed", is_flag=True, help="The same time before each retry.")
+@_which
+def replay(
+    *, which: Any, attempts: int | None, backoff: float | None, fixed: bool, dry_run: bool, yes: bool, place: Place,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Run jobs again in the queue that they came from, under their own name and id.
+
+    A parent of a flow waits for its children that have not succeeded: their dead letters are replayed with it.
+    """
+    many = _meant(place, which)
+    if dry_run:
+        _tell({"would_replay": many}, f"This would replay {_letters(many)}. {_FAMILIES}", as_json=as_json)
+        return
+    agreed(f"This runs {_letters(many)} again. {_FAMILIES}", yes=yes or many <= 1)
+    waiting = None if backoff is None else (Fixed if fixed else Exponential)(backoff)
+
+    async def act(app: App) -> Replayed:
+        with _progress("replayed", many, as_json=as_json) as told:
+            return await app.dead_letters.replay(which, attempts=attempts, backoff=waiting, told=told)
+
+    _ended(on_store(place, act), "replayed", "Replayed", as_json=as_json)
+
+
+@dlq.command()
+@_which
+def discard(*, which: Any, dry_run: bool, yes: bool, place: Place, as_json: bool) -> None:
+    """Delete dead letters for good."""
+    many = _meant(place, which)
+    if dry_run:
+        _tell({"would_discard": many}, f"This would discard {_letters(many)}.", as_json=as_json)
+        return
+    if not many and isinstance(which, LetterFilter):
+        _tell({"discarded": 0, "refused": {}}, "There are no such dead letters.", as_json=as_json)
+        return
+    agreed(f"This deletes {_letters(many)} for good.", yes=yes)
+
+    async def act(app: App) -> Replayed:
+        with _progress("discarded", many, as_json=as_json) as told:
+            return await app.dead_letters.discard(which, told=told)
+
+    _ended(on_store(place, act), "discarded", "Discarded", as_json=as_json)
+
+
+def _or_none(kind: Any) -> Callable[[str], Any]:
+    """An option's type, beside the word `none`."""
+    convert = click.types.convert_type(kind)
+    return lambda text: "none" if text == "none" else convert(text)
+
+
+def _set(given: Any, before: T | None) -> T | None:
+    return before if given is None else None if given == "none" else given
+
+
+@dlq.command()
+@click.option("--count", type=_or_none(click.IntRange(0)), help="At most so many, the newest; `none` for all.")
+@click.option("--age", "longest", type=_or_none(duration), help="For so long: 30d; `none` for ever.")
+@store_options
+@json_option
+def keep(*, count: int | str | None, longest: float | str | None, place: Place, as_json: bool) -> None:
+    """Show how many dead letters are kept, and for how long, or set it. What is not given stays as it is."""
+
+    async def act(app: App) -> Keep:
+        now = await app.store.keep_letters(None)
+        if count is None and longest is None:
+            return now
+        return await app.dead_letters.keep(Keep(_set(count, now.count), _set(longest, now.age)))
+
+    kept = on_store(place, act)
+    bounds = [] if kept.count is None else [f"{kept.count} of them"]
+    bounds += [] if kept.age is None else [f"for {_written(kept.age)}"]
+    _tell({"count": kept.count, "age": kept.age}, f"Kept: {', '.join(bounds) or 'all'}.", as_json=as_json)
+
+
+def _written(seconds: float) -> str:
+    """As `--age` takes it: in the largest unit that fits a whole number of times."""
+    for unit in ("d", "h", "m"):
+        many, rest = divmod(seconds, UNITS[unit])
+        if many and not rest:
+            return f"{many:.0f}{unit}"
+    return f"{seconds:.15g}s"
+
+
+def _meant(place: Place, which: Any) -> int:
+    async def look(app: App) -> int:
+        if isinstance(which, LetterFilter):
+            return await app.dead_letters.count(which)
+        return sum(letter is not None for letter in await app.store.letters_of(which))
+
+    return on_store(place, look)
+
+
+@contextmanager
+def _progress(what: str, many: int, *, as_json: bool) -> Iterator[Callable[[int], object] | None]:
+    """A bar, where someone watches and there is something to watch."""
+    if as_json or many < 100 or sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console  # noqa: PLC0415 - only where there is a terminal
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=many)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _ended(found: Replayed, word: str, told: str, *, as_json: bool) -> None:
+    left = {each.id: "gone" if each.state is None else f"its id is taken: {each.state}" for each in found.refused}
+    left |= found.invalid
+    _tell({word: found.count, "refused": left}, f"{told} {_letters(found.count)}.", as_json=as_json)
+    for letter, why in list(left.items())[:10]:
+        say(f"{letter}: {why}")
+    if left:
+        raise Failure(f"{len(left)} were left as they are")
+
+
+def _tell(document: dict[str, Any], line: str, *, as_json: bool) -> None:
+    click.echo(on_a_line(document) if as_json else plain(line))
+
+
+def _letters(many: int) -> str:
+    return "1 dead letter" if many == 1 else f"{many} dead letters"

@@ -1,0 +1,189 @@
+"""Payloads and results by their type. What is known of a type is checked when a job is added, and before it runs."""
+
+import contextlib
+import types
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from toril.codec.encoding import MAX_PAYLOAD, Serializer, Undecodable, decode, encode, unwrap, wrap
+from toril.codec.typed import checkable, is_plain
+from toril.errors import InvalidPayload, NotSerializable, shown
+from toril.model.result import Result
+
+__all__ = ["Payload", "payload_for", "result_for"]
+
+
+class Payload(Protocol):
+    """Turns values into text for the store and back."""
+
+    def encode(self, value: Any) -> str:
+        """Text for a valid value; `InvalidPayload` names the field that is not."""
+
+    def decode(self, text: str) -> Any:
+        """The value; `Undecodable` or `InvalidPayload` if the text is not one."""
+
+    def prepare(self) -> None:
+        """Do now what the first value would have to wait for."""
+
+
+def payload_for(annotation: object, *, what: str = "data", serializer: Serializer | None = None) -> Payload:
+    """How to carry values of this type. No annotation, or `Any`: whatever JSON can carry."""
+    if serializer is not None:
+        return _Serialized(serializer, what)
+    if annotation is Any or annotation is object:
+        return _Plain(what)
+    return _Typed(annotation, what)
+
+
+def result_for(annotation: object, *, serializer: Serializer | None = None) -> Payload:
+    """How to carry what a handler returns: the same, and a `Result` whatever the annotation says of it."""
+    return _Returned(payload_for(annotation, what="the result", serializer=serializer), serializer)
+
+
+class _Plain:
+    """Any JSON value."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def encode(self, value: Any) -> str:
+        return encode(value, what=self._what)
+
+    def decode(self, text: str) -> Any:
+        return decode(text, what=self._what)
+
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
+
+class _Serialized:
+    """Whatever the queue's own serializer makes of it."""
+
+    def __init__(self, serializer: Serializer, what: str) -> None:
+        self._serializer = serializer
+        self._what = what
+
+    def encode(self, value: Any) -> str:
+        try:
+            data = self._serializer.dumps(value)
+        except Exception as error:
+            name = type(self._serializer).__name__
+            raise NotSerializable(f"{self._what} cannot be turned into bytes by {name}: {error}") from error
+        return wrap(data, what=self._what)
+
+    def decode(self, text: str) -> Any:
+        data = unwrap(text, what=self._what)
+        if not isinstance(data, bytes):
+            return data  # plain JSON, from a producer that does not know the serializer
+        try:
+            return self._serializer.loads(data)
+        except Exception as error:
+            raise Undecodable(f"{self._what} cannot be read by {type(self._serializer).__name__}: {error}") from error
+
+    def prepare(self) -> None:
+        """There is nothing to prepare."""
+
+
+class _Returned:
+    """A handler's results."""
+
+    def __init__(self, declared: Payload, serializer: Serializer | None) -> None:
+        self._declared = declared
+        self._structured = payload_for(Result, what="the result", serializer=serializer)
+
+    def prepare(self) -> None:
+        self._declared.prepare()
+
+    def encode(self, value: Any) -> str:
+        return (self._structured if isinstance(value, Result) else self._declared).encode(value)
+
+    def decode(self, text: str) -> Any:
+        if text == "null":
+            return None  # nothing was returned, or what was returned could not be kept, whatever the type says
+        try:
+            return self._declared.decode(text)
+        except InvalidPayload:
+            found = decode(text, what="the result")
+            if isinstance(found, dict) and found.keys() == {"skipped", "reason"}:
+                return found  # `only_if` kept the handler from running: there is nothing of its own type
+            raise
+
+
+class _Typed:
+    """Values of a declared type: pydantic models, dataclasses, typed dicts, and whatever else pydantic knows."""
+
+    def __init__(self, annotation: object, what: str) -> None:
+        self._annotation = annotation
+        self._plain = is_plain(annotation)
+        self._what = what
+        self._adapter: Any = None
+
+    def encode(self, value: Any) -> str:
+        adapter = self._adapter or self._make()
+        with _naming(self._what):
+            known = adapter.validate_python(value)
+        text = encode(known if self._plain else self._dumped(adapter, known), what=self._what)
+        # What is made is read back: a dataclass made of the wrong things, or a model that does not read its own
+        # words, is refused here and not by the worker.
+        with _naming(self._what):
+            adapter.validate_json(text)
+        return text
+
+    def decode(self, text: str) -> Any:
+        adapter = self._adapter or self._make()
+        if len(text) > MAX_PAYLOAD:
+            decode(text, what=self._what)  # refuses it, with the sizes
+        try:
+            return adapter.validate_json(text)
+        except Exception as error:
+            with _naming(self._what):
+                raise error from None
+
+    def prepare(self) -> None:
+        with contextlib.suppress(Exception):  # a type that cannot be checked fails its jobs, which say so
+            self._adapter = self._adapter or self._make()
+
+    def _dumped(self, adapter: Any, known: Any) -> Any:
+        try:
+            return adapter.dump_python(known, mode="json", by_alias=True, warnings=False)
+        except Exception as error:  # pydantic's, or that of a serializer which the type brings along
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise NotSerializable(f"{self._what} cannot be turned into JSON: {reason}") from error
+
+    def _make(self) -> Any:
+        # pydantic takes a while to import, and a queue of plain JSON does without it.
+        from pydantic import TypeAdapter  # noqa: PLC0415
+        from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError  # noqa: PLC0415
+
+        try:
+            self._adapter = TypeAdapter(checkable(self._annotation))
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
+            reason = str(error).splitlines()[0]
+            raise InvalidPayload(
+                f"{self._what} of type {shown(self._annotation)} cannot be checked: {reason}"
+            ) from None
+        return self._adapter
+
+
+class _naming:  # noqa: N801 - reads as a verb where it is used
+    """Turns pydantic's report into one sentence that names the field. What is not even JSON is `Undecodable`."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        errors: Callable[..., list[Any]] | None = getattr(error, "errors", None)
+        if errors is None or kind is None or kind.__name__ != "ValidationError":
+            return
+        found = errors(include_url=False)
+        first = found[0]
+        if first["type"] == "json_invalid":
+            raise Undecodable(f"{self._what} is not JSON: {first['ctx']['error']}") from None
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        problem = first["msg"][:1].lower() + first["msg"][1:]
+        raise InvalidPayload(f"{self._what}{path}: {problem}, not {shown(first['input'])}{more}") from None

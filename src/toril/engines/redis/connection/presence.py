@@ -1,0 +1,61 @@
+"""Idle connections that carry the name by which BullMQ and its dashboards count a queue's workers."""
+
+import asyncio
+from typing import Final
+
+from toril.engines.redis.connection.errors import Trouble
+from toril.engines.redis.connection.line import Way, lent
+from toril.engines.redis.connection.place import Address
+from toril.engines.redis.layout import client_name
+from toril.runtime.clock import SYSTEM
+
+__all__ = ["Presence"]
+
+_FIRST_REST: Final = 0.5
+_LONGEST_REST: Final = 20.0
+
+
+class Presence:
+    """One connection for each queue that a worker of this process serves."""
+
+    def __init__(self, address: Address, way: Way) -> None:
+        self._address = address
+        self._way = way
+        self._shown: dict[str, asyncio.Task[None]] = {}
+
+    def show(self, worker: str, queues: list[str]) -> None:
+        """Be seen as a worker of these queues from now on."""
+        if not self._address.node_visibility:
+            return
+        for queue in queues:
+            name = client_name(self._address.prefix, queue, worker)
+            task = self._shown.get(name)
+            if task is None or task.get_loop() is not asyncio.get_running_loop():
+                self._shown[name] = asyncio.create_task(self._keep(name), name="toril-redis-presence")
+
+    def hide(self, worker: str, queues: list[str]) -> None:
+        """It has stopped, though others of this process may go on with the same connection to the store."""
+        for queue in queues:
+            task = self._shown.pop(client_name(self._address.prefix, queue, worker), None)
+            if task is not None and task.get_loop() is asyncio.get_running_loop():
+                task.cancel()
+
+    async def _keep(self, name: str) -> None:
+        rest = _FIRST_REST
+        while True:
+            try:
+                async with lent(self._way, name) as line:
+                    rest = _FIRST_REST
+                    await line.receive()  # nothing is asked, so this ends when the connection does
+            except (Trouble, OSError):
+                pass
+            await self._way.rest(rest * (0.5 + SYSTEM.random() / 2))
+            rest = min(rest * 2, _LONGEST_REST)
+
+    async def close(self) -> None:
+        here = asyncio.get_running_loop()
+        tasks = [task for task in self._shown.values() if task.get_loop() is here]  # others are the parent's of a fork
+        self._shown.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,137 @@
+"""Dead letters: a queue of BullMQ's, paused, whose jobs are those that failed for good, each under an id of its own."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from toril.engines.redis.layout import FIELDS, KEYS, NUMBERS
+from toril.engines.redis.nodes import link_of
+from toril.engines.redis.options import dump_backoff, load_failure, load_options, moment, number, parsed
+from toril.engines.redis.runner import RedisStore, bounded
+from toril.errors import InvalidOption, shown
+from toril.model import (
+    KEEP_ALL,
+    MAX_PRIORITY,
+    Call,
+    Cause,
+    Changed,
+    DeadLetterRow,
+    Failure,
+    Keep,
+    OnFailure,
+    Page,
+    Refused,
+    Replay,
+    age_ms,
+    letter_parts,
+    whole,
+)
+from toril.model.names import check_queue_name
+from toril.model.states import State
+from toril.policy.letters import cursor_of, place_of
+from toril.store.capabilities import Order
+
+__all__ = ["RedisDeadLetters", "letter_of"]
+
+_MOST: Final = 1_000  # in one page
+
+
+class RedisDeadLetters(RedisStore):
+    """Jobs that failed for good."""
+
+    async def letters(
+        self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50
+    ) -> Page[DeadLetterRow]:
+        most = min(whole("limit", limit, 1, 2**53), _MOST)
+        time, last = place_of(order, cursor)
+        rows: list[Any] = []
+        room = NUMBERS["page"]
+        while True:  # in steps, each of which keeps the server but shortly
+            size = min(most + 1 - len(rows), NUMBERS["looks"])
+            found, taken = await self._read("letters", self.dead_letter_queue, [order, size, time, last])
+            rows, room = rows + found, room - taken
+            if len(rows) > most or room < 0 or (len(found) < size and taken <= NUMBERS["look"]):
+                break
+            last, time = rows[-1][:2]
+        items = tuple(map(letter_of, rows[:most]))
+        return Page(items, cursor_of(items[-1]) if room < 0 or len(rows) > most else None)
+
+    async def letters_of(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
+        bounded(ids)
+        rows = await self._read("letters", self.dead_letter_queue, ["of", *ids]) if ids else []
+        return [None if row is None else letter_of(row) for row in rows]
+
+    async def count_letters(self) -> int:
+        self._check_open()
+        return int(await self._server.ask("ZCARD", self._base(self.dead_letter_queue) + KEYS["letters"]))
+
+    async def replay(
+        self, queue: str, replays: Sequence[Replay], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        bounded(replays)
+        queue = check_queue_name(queue)
+        arguments: list[Any] = [queue]
+        for each, options in zip(replays, await self._new_options(replays), strict=True):
+            data = ("", "") if each.data is None else ("1", each.data)
+            arguments += (each.id, letter_parts(each.id)[1], *data, options)
+        return _changed(await self._write("replay", queue, arguments, call, now))
+
+    async def _new_options(self, replays: Sequence[Replay]) -> list[str]:
+        """The text of each job's options where some of it is to be another; empty where it stays."""
+        changed = [each for each in replays if each.attempts is not None or each.backoff is not None]
+        base = self._base(self.dead_letter_queue)
+        texts = {each.id: await self._server.ask("HGET", base + each.id, FIELDS["opts"]) for each in changed}
+        return [_patched(texts[each.id], each) if each.id in texts else "" for each in replays]
+
+    async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> Changed:
+        bounded(ids)
+        return _changed(await self._write("discard", self.dead_letter_queue, list(dict.fromkeys(ids)), call, now))
+
+    async def keep_letters(self, keep: Keep | None, *, now: int | None = None) -> Keep:  # noqa: ARG002 - the seam's
+        self._check_open()
+        key, field = self._base(self.dead_letter_queue) + KEYS["toril"], FIELDS["keep_letters"]
+        if keep is not None:
+            if not isinstance(keep, Keep):
+                raise InvalidOption(f"what to keep must be a Keep(…), not {shown(keep)}")
+            count, age = (-1 if each is None else each for each in (keep.count, age_ms(keep)))
+            await self._server.ask("HSET", key, field, f"{count} {age}")
+        found = await self._server.ask("HGET", key, field)
+        if found is None:
+            return KEEP_ALL
+        count, age = map(int, found.split())
+        return Keep(None if count < 0 else count, None if age < 0 else age / 1000)
+
+
+def _patched(text: str | None, wish: Replay) -> str:
+    options = parsed(text, {})
+    options = options if isinstance(options, dict) else {}
+    if wish.attempts is not None:
+        options["attempts"] = wish.attempts
+    if wish.backoff is not None:
+        options["backoff"] = dump_backoff(wish.backoff)
+    return json.dumps(options, separators=(",", ":"))
+
+
+def _changed(answer: Sequence[Any]) -> Changed:
+    done, _, refused = answer
+    return Changed(
+        tuple(done), (), tuple(Refused(each, None if word is None else State(word)) for each, word in refused)
+    )
+
+
+def letter_of(row: Sequence[Any]) -> DeadLetterRow:
+    (identity, when, data, queue, job, cause, name, _, added, opts, made, stalls, _, _, priority, _, metadata,
+     checkpoint, _, _, progress, _, reason, kind, traces, stall_cause, _, worker, started, _,
+     made_before, link, group) = row  # fmt: skip
+    options, (parent, policy) = load_options(opts), link_of(link)
+    return DeadLetterRow(
+        id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
+        failure=load_failure(reason, kind, traces) or Failure("unknown"), failed_at=moment(when),
+        max_attempts=options.attempts, attempts_made=number(made or made_before), stalls=number(stalls),
+        stall_cause=stall_cause,
+        worker=worker, added_at=moment(added), started_at=None if started is None else moment(started),
+        priority=number(priority, MAX_PRIORITY), backoff=options.backoff, timeout=options.timeout,
+        keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
+        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint,
+        progress=progress, parent=parent, on_failure=OnFailure.FAIL if parent is None else policy, group=group,
+    )  # fmt: skip

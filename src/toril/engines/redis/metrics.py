@@ -1,0 +1,67 @@
+"""Queues in figures: what `panel.lua` answers."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from toril.engines.redis.layout import FIELDS
+from toril.engines.redis.options import number
+from toril.engines.redis.records import counts_of, minutes_of, worker_of
+from toril.engines.redis.runner import RedisStore
+from toril.model import Figures, Minutes, QueueFigures, Window
+from toril.model.names import check_queue_name
+from toril.policy.figures import check_window
+from toril.policy.tallies import ALL_NAMES, Counted, sliced, tally_of
+
+__all__ = ["RedisFigures"]
+
+_MINUTE: Final = FIELDS["minute"]
+_NAMES: Final = FIELDS["names"]
+
+
+class RedisFigures(RedisStore):
+    """A part of the engine."""
+
+    async def figures(self, queues: Sequence[str], window: Window, *, now: int | None = None) -> Figures:
+        check_window(queues, window)
+        names = [check_queue_name(name) for name in queues]
+        bases = [self._base(name) for name in names]
+        asked = [window.minutes, window.step, window.slices, *bases]
+        moment, workers, rows, leader = await self._read("panel", "", asked, now)
+        found = tuple(_figures_of(name, row, moment, window) for name, row in zip(names, rows, strict=True))
+        return Figures(moment, found, tuple(sorted(map(worker_of, workers), key=lambda worker: worker.id)), leader)
+
+
+def _figures_of(name: str, row: Sequence[Any], now: int, window: Window) -> QueueFigures:
+    counts, oldest, completed, failed, under_way, total, past = row
+    this, minutes = now // 60_000, window.minutes
+    minute, latest = _counted(under_way)
+    slices = dict(_slices(past, this // window.step, window.slices))
+    if minute is not None and this // window.step - window.slices < minute // window.step:
+        slices[minute // window.step] = sliced(slices.get(minute // window.step, {}), latest)
+    return QueueFigures(
+        name=name, counts=counts_of(counts), oldest=oldest, completed_total=number(completed[0]),
+        failed_total=number(failed[0]),
+        minutes=Minutes(this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes)),
+        slices={slice_: tally_of(counted) for slice_, counted in slices.items()},
+        total=tally_of(sliced(_counted(total)[1], latest, ALL_NAMES)),
+    )  # fmt: skip
+
+
+def _counted(flat: Sequence[str]) -> tuple[int | None, Counted]:
+    """Which minute, and what was counted."""
+    pairs = iter(flat)
+    found: Counted = {}
+    for field, value in zip(pairs, pairs, strict=True):  # one that comes twice is counted twice
+        found[field] = found.get(field, 0) + number(value)
+    found.pop(_NAMES, None)
+    return found.pop(_MINUTE, None), found
+
+
+def _slices(past: Sequence[str | None], last: int, count: int) -> Iterator[tuple[int, Counted]]:
+    """The slices that are not from a time before; the newest comes first."""
+    for back, text in enumerate(past):
+        counted: Counted = {} if text is None else json.loads(text)
+        counted.pop(_NAMES, None)
+        if back < count and counted.pop(_MINUTE, None) == last - back:
+            yield last - back, counted

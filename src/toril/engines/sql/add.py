@@ -1,0 +1,297 @@
+"""Store new jobs."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.dedup import kept_jobs, left_by, owner_of, repeated, take
+from toril.engines.sql.doors import Doors, next_order, refuse_overfull
+from toril.engines.sql.options import options_of
+from toril.engines.sql.schema import STATE_OF, Place, first_key
+from toril.engines.sql.statements import statement
+from toril.engines.sql.step import Step
+from toril.engines.sql.transaction import QueueRow, Tx
+from toril.errors import InvalidOption, QueueFull
+from toril.model import BATCH, Added, AddOutcome, Call, EventKind, NewJob
+from toril.model.newjobs import Run, runs_of
+from toril.model.states import State
+
+__all__ = ["add", "let_go", "place_job", "place_nodes", "refuse_overflow", "rest_nodes", "state_of"]
+
+_OWNERS = statement("add", "owners")
+_INSERT_ID = statement("add", "insert_id")
+_FORGET_RESULTS = statement("add", "forget_results")
+_INSERT_JOB = statement("add", "insert_job")
+_INSERT_GROUPED = statement("add", "insert_grouped")
+_PLACE_OF = statement("add", "place_of")
+_STORED = frozenset({AddOutcome.ADDED, AddOutcome.REPLACED})
+
+
+def add(tx: Tx, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[Added]:
+    """All of the jobs in this order, or none."""
+    before = answered(tx, call)
+    if before is not None:
+        return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in _spelled_out(before)]
+    if len(jobs) > BATCH:
+        raise InvalidOption(f"one add takes at most {BATCH} jobs, not {len(jobs)}")
+    if not jobs:
+        remember(tx, call, [])
+        return []
+    row = tx.queue(queue)
+    runs = runs_of(jobs)
+    plain = all(_is_plain(job) for job, _ in runs)
+    jobs = jobs if plain else list(jobs)
+    if plain:
+        answers = _add_plain(Step(tx, row), runs, len(jobs))
+    elif any(job.dedup is not None for job in jobs):
+        answers = _add_one_by_one(tx, row, jobs)
+    else:
+        answers = _Adding(tx, row, jobs).add()
+    remember(tx, call, [row.last_number, len(jobs)] if plain else [(a.id, a.outcome, a.state) for a in answers])
+    return answers
+
+
+def place_job(tx: Tx, row: QueueRow, job: NewJob) -> int:
+    """Store one job whose id is free, whatever the queue's bound; its key."""
+    adding = _Adding(tx, row, [job])
+    adding.place(job)
+    return first_key(row.key) + row.last_number
+
+
+def place_nodes(tx: Tx, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> list[Added]:
+    """Store jobs of a flow whose ids are free, each with the text of its options, whatever the queue's bound."""
+    adding = _Adding(tx, row, [job for job, _ in nodes], texts={str(job.id): text for job, text in nodes})
+    return adding.place(*(job for job, _ in nodes))
+
+
+def rest_nodes(tx: Tx, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> None:
+    """The same, for those who wait for their children. A delay of theirs begins when these have ended."""
+    step, rows = Step(tx, row), []
+    for job, text in nodes:
+        row.last_number += 1
+        key, rank = first_key(row.key) + row.last_number, row.moves + 1
+        delay = job.delay if job.due is None else max(0, job.due - tx.now)
+        expires = None if job.expires is None else tx.now + job.expires
+        order = 0 if job.group is None else next_order(row, job)
+        rows.append(
+            (key, job.id, job.name, Place.WAITING_CHILDREN, rank, job.attempts, job.priority, delay, tx.now, expires,
+             text, job.metadata, job.data, job.group, order)
+        )  # fmt: skip
+        step.enter(key, Place.WAITING_CHILDREN, rank)
+    tx.run_all(_INSERT_GROUPED, rows)
+    tx.run_all(_INSERT_ID, [(row.key, each[1], each[0]) for each in rows])
+    tx.run_all(_FORGET_RESULTS, [(each[1],) for each in rows], row.key)
+    step.events(EventKind.ADDED, [each[1] for each in rows], name=[each[2] for each in rows])
+    step.events(EventKind.WAITING_CHILDREN, [each[1] for each in rows])
+    step.flush()
+
+
+def let_go(step: Step) -> None:
+    """Jobs have ended: what was kept until then for their keys is stored."""
+    ended, step.ended_keys = step.ended_keys, []
+    for job in kept_jobs(step.tx, step.row, ended):
+        _Adding(step.tx, step.row, [job]).place(job)
+
+
+def _spelled_out(before: list[Any]) -> list[Any]:
+    """A remembered answer, job by job. For plain jobs the last number and their count say it all."""
+    if before and isinstance(before[0], int):
+        last, count = before
+        return [(str(number), AddOutcome.ADDED, State.WAITING) for number in range(last - count + 1, last + 1)]
+    return before
+
+
+def _is_plain(job: NewJob) -> bool:
+    """Whether it goes to the end of the line under a number of its own, as nearly every job does."""
+    return job.id is None and not (
+        job.delay or job.due is not None or job.priority or job.lifo or job.dedup is not None or job.group is not None
+    )
+
+
+def _add_plain(step: Step, runs: Sequence[Run], count: int) -> list[Added]:
+    row, now = step.row, step.tx.now
+    number, move = row.last_number, row.moves
+    base, queue, waiting = first_key(row.key), row.key, Place.WAITING
+    row.last_number, row.moves, row.waiting = number + count, move + count, row.waiting + count
+    refuse_overflow(row, count)
+    rows: list[tuple[Any, ...]] = []
+    for job, texts in runs:
+        expires, options = None if job.expires is None else now + job.expires, options_of(job)
+        rows += [
+            (base + number + n, None, job.name, waiting, move + n, job.attempts, 0, 0, now, expires, options,
+             job.metadata, text)
+            for n, text in enumerate(texts, len(rows) + 1)
+        ]  # fmt: skip
+    step.tx.run_all(_INSERT_JOB, rows)
+    step.write("enter", [(queue, waiting, move + n, base + number + n, move + n) for n in range(1, count + 1)])
+    ids = [str(number + n) for n in range(1, count + 1)]
+    step.events(EventKind.ADDED, ids, name=[job.name for job, texts in runs for _ in texts])
+    step.events(EventKind.WAITING, ids)
+    step.arrived()
+    step.flush()
+    outcome, state = AddOutcome.ADDED, State.WAITING
+    return [Added(identity, outcome, state) for identity in ids]
+
+
+def _add_one_by_one(tx: Tx, row: QueueRow, jobs: Sequence[NewJob]) -> list[Added]:
+    """Each finds those before it in the store, as it must where one may own what another asks for."""
+    answers = [answer for job in jobs for answer in _Adding(tx, row, [job]).place(job)]
+    refuse_overflow(row, sum(answer.outcome is AddOutcome.ADDED for answer in answers))
+    refuse_overfull(tx, row, _groups_of(jobs, answers))
+    return answers
+
+
+def _groups_of(jobs: Sequence[NewJob], answers: Sequence[Added]) -> Counter[str]:
+    """How many of each group were stored."""
+    stored = (job.group for job, answer in zip(jobs, answers, strict=True) if answer.outcome is AddOutcome.ADDED)
+    return Counter(group for group in stored if group is not None)
+
+
+def refuse_overflow(row: QueueRow, added: int) -> None:
+    """All or none: a queue that these would overfill takes none of them."""
+    held = row.waiting + row.suspects + row.prioritized + row.delayed + row.parked
+    if row.max_waiting is not None and added and held > row.max_waiting:
+        raise QueueFull(
+            f"queue {row.name!r} may hold {row.max_waiting} waiting jobs and has {held - added}; "
+            f"{added} more were refused"
+        )
+
+
+def state_of(tx: Tx, key: int) -> State | None:
+    """Where a job is, or None if there is no such job."""
+    found = tx.one(_PLACE_OF, (key,))
+    if found is None:
+        return None
+    return State.ACTIVE if found[1] else STATE_OF[found[0]]
+
+
+class _Adding:
+    """An add of jobs of all kinds: the rows to insert, and which ids are taken."""
+
+    def __init__(
+        self, tx: Tx, row: QueueRow, jobs: Sequence[NewJob], *, texts: dict[str, str | None] | None = None
+    ) -> None:
+        self._new = jobs
+        self._texts = texts  # of the options, by id, where they say more than the job does
+        self._answers: list[Added] = []
+        self._step = Step(tx, row)
+        self._base = first_key(row.key)
+        chosen = [job.id for job in jobs if job.id is not None]
+        self._owners: dict[str, int] = dict(tx.all(_OWNERS, (json.dumps(chosen), row.key))) if chosen else {}
+        self._states: dict[int, State] = {}
+        self._ids: list[tuple[int, str, int]] = []
+        self._jobs: list[tuple[Any, ...]] = []
+        self._grouped: list[tuple[Any, ...]] = []
+        self._names: list[str] = []
+        self._doors = Doors(self._step, [job.group for job in jobs if job.group is not None])
+        self._delayed: list[tuple[str, str]] = []
+
+    def add(self) -> list[Added]:
+        for job in self._new:
+            self._one(job)
+        refuse_overflow(self._step.row, len(self._jobs) + len(self._grouped))
+        self._flush()
+        refuse_overfull(self._step.tx, self._step.row, _groups_of(self._new, self._answers))
+        return self._answers
+
+    def place(self, *jobs: NewJob) -> list[Added]:
+        """Jobs, whatever the queue's bound."""
+        for job in jobs:
+            self._one(job)
+        self._flush()
+        return self._answers
+
+    def _one(self, job: NewJob) -> None:
+        step, row, chosen = self._step, self._step.row, job.id
+        row.last_number += 1
+        key, now = self._base + row.last_number, step.tx.now
+        if chosen is not None and chosen in self._owners:
+            self._duplicate(chosen)
+            return
+        identity = str(row.last_number) if chosen is None else chosen
+        outcome = AddOutcome.ADDED
+        if job.dedup is not None:
+            deduplicated = self._deduplicated(job, identity, key)
+            if deduplicated is AddOutcome.DEDUPLICATED:
+                return
+            outcome = deduplicated
+        if chosen is not None:
+            self._owners[chosen] = key
+            self._ids.append((row.key, chosen, key))
+        order = 0 if job.group is None else self._doors.order(job)
+        if job.delay or job.due is not None or job.priority or job.lifo or job.group is not None:
+            place, rank, delay = self._spot(job, identity, order)
+        else:
+            place, rank, delay = Place.WAITING, row.moves + 1, 0
+        text = options_of(job) if self._texts is None else self._texts[identity]
+        values = (
+            key, chosen, job.name, place, rank, job.attempts, job.priority, delay, now,
+            None if job.expires is None else now + job.expires, text, job.metadata, job.data,
+        )  # fmt: skip
+        self._names.append(job.name)
+        if job.group is None:
+            self._jobs.append(values)
+        else:
+            self._grouped.append((*values, job.group, order))
+        step.enter(key, place, rank)
+        state = STATE_OF[place]
+        if chosen is not None:
+            self._states[key] = state
+        self._answers.append(Added(identity, outcome, state))
+
+    def _deduplicated(self, job: NewJob, identity: str, key: int) -> AddOutcome:
+        """Take the key for this job; or leave the job out, in favour of who has the key."""
+        step, dedup = self._step, job.dedup
+        assert dedup is not None  # noqa: S101 - asked for by the caller
+        owner = owner_of(step.tx, step.row, str(dedup.key))
+        outcome = AddOutcome.ADDED
+        if owner is None and (left := left_by(step.tx, step.row, str(dedup.key))):
+            step.ended_keys = left
+            let_go(step)
+            owner = owner_of(step.tx, step.row, str(dedup.key))
+        if owner is not None:
+            replaces = repeated(step, job, owner)
+            winner, loser = (identity, owner.id) if replaces else (owner.id, identity)
+            step.event(EventKind.DEDUPLICATED, winner, deduplicationId=str(dedup.key), deduplicatedJobId=loser)
+            step.flush()
+            if not replaces:
+                self._answers.append(Added(owner.id, AddOutcome.DEDUPLICATED, owner.state))
+                return AddOutcome.DEDUPLICATED
+            outcome = AddOutcome.REPLACED
+        take(step.tx, step.row, dedup, identity, key)
+        return outcome
+
+    def _spot(self, job: NewJob, identity: str, order: int) -> tuple[int, int, int]:
+        """Place, rank and delay of a job that does not simply go to the end of the line."""
+        row, now = self._step.row, self._step.tx.now
+        due = now + job.delay if job.due is None else max(job.due, now)
+        if due > now:
+            self._delayed.append((identity, str(due)))
+            return Place.DELAYED, self._step.due_rank(due), due - now
+        if job.group is not None:
+            return *self._doors.spot(job.group, job.priority, order), 0
+        return *(row.front(0) if job.lifo and not job.priority else row.back(job.priority)), 0
+
+    def _duplicate(self, chosen: str) -> None:
+        key = self._owners[chosen]
+        state = self._states.get(key) or state_of(self._step.tx, key)
+        assert state is not None  # noqa: S101 - ids and jobs are written and deleted together
+        self._answers.append(Added(chosen, AddOutcome.DUPLICATE, state))
+
+    def _flush(self) -> None:
+        step, tx = self._step, self._step.tx
+        tx.run_all(_INSERT_JOB, self._jobs)
+        tx.run_all(_INSERT_GROUPED, self._grouped)
+        tx.run_all(_INSERT_ID, self._ids)
+        # What an earlier job of the same id returned is not what this one will.
+        tx.run_all(_FORGET_RESULTS, [(chosen,) for _, chosen, _ in self._ids], step.row.key)
+        added = [answer for answer in self._answers if answer.outcome in _STORED]
+        step.events(EventKind.ADDED, [answer.id for answer in added], name=self._names)
+        step.events(EventKind.WAITING, [answer.id for answer in added if answer.state is not State.DELAYED])
+        step.events(EventKind.DELAYED, [i for i, _ in self._delayed], delay=[due for _, due in self._delayed])
+        step.events(EventKind.DUPLICATED, [a.id for a in self._answers if a.outcome is AddOutcome.DUPLICATE])
+        if self._jobs or self._grouped:
+            step.arrived()
+        step.flush()

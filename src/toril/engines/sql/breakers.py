@@ -1,0 +1,107 @@
+"""Circuit breakers: a row a key, decided upon within the transaction that reads and writes it."""
+
+from abc import abstractmethod
+from functools import partial
+from typing import Final, TypeVar
+
+from toril.engines.sql.statements import statement
+from toril.engines.sql.transaction import Op, Tx
+from toril.model import (
+    MAX_DELAY,
+    Admission,
+    Circuit,
+    CircuitState,
+    CircuitTerms,
+    Sign,
+    whole,
+)
+from toril.model.names import check_circuit_key
+from toril.policy import breaker
+
+__all__ = ["SqliteBreakers", "prune_circuits"]
+
+T = TypeVar("T")
+_SQL: Final = {name: statement("circuits", name) for name in ("one", "all", "put", "delete")}
+
+
+class SqliteBreakers:
+    """Circuits of the seam."""
+
+    @abstractmethod
+    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+
+    @abstractmethod
+    async def _read(self, op: Op[T], now: int | None = None) -> T: ...
+
+    async def admit(
+        self, key: str, terms: CircuitTerms, holder: str, *, lease: int, now: int | None = None
+    ) -> Admission:
+        check_circuit_key(key)
+        return await self._write(partial(_admit, key=key, terms=terms, holder=holder, lease=lease), now)
+
+    async def record(
+        self, key: str, terms: CircuitTerms, holder: str, sign: Sign, *, now: int | None = None
+    ) -> CircuitState | None:
+        check_circuit_key(key)
+        return await self._write(partial(_record, key=key, terms=terms, holder=holder, sign=sign), now)
+
+    async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> Circuit:
+        check_circuit_key(key)
+        if pause is not None:
+            whole("pause", pause, 1, MAX_DELAY)
+        return await self._write(partial(_trip, key=key, pause=pause), now)
+
+    async def reset(self, key: str, *, now: int | None = None) -> bool:
+        check_circuit_key(key)
+        return await self._write(partial(_reset, key=key), now)
+
+    async def circuits(self) -> list[Circuit]:
+        return await self._read(_circuits)
+
+
+def _circuit(tx: Tx, key: str) -> Circuit:
+    found = tx.one(_SQL["one"], (key,))
+    return breaker.load(key, None if found is None else found[0])
+
+
+def _put(tx: Tx, before: Circuit, circuit: Circuit) -> None:
+    if circuit != before and not breaker.is_forgettable(circuit, tx.now):
+        tx.run(_SQL["put"], (circuit.key, breaker.dump(circuit)))
+    elif circuit != before:
+        tx.run(_SQL["delete"], (circuit.key,))
+
+
+def _admit(tx: Tx, key: str, terms: CircuitTerms, holder: str, lease: int) -> Admission:
+    before = _circuit(tx, key)
+    circuit, admission = breaker.admit(before, terms, holder, lease=lease, now=tx.now)
+    if before.state is not CircuitState.CLOSED:  # of one that is closed there is nothing to note
+        _put(tx, before, circuit)
+    return admission
+
+
+def _record(tx: Tx, key: str, terms: CircuitTerms, holder: str, sign: Sign) -> CircuitState | None:
+    before = _circuit(tx, key)
+    circuit, news = breaker.record(before, terms, holder, sign, now=tx.now)
+    _put(tx, before, circuit)
+    return news
+
+
+def _trip(tx: Tx, key: str, pause: int | None) -> Circuit:
+    before = _circuit(tx, key)
+    circuit = breaker.trip(before, before.terms.pause if pause is None else pause, now=tx.now)
+    _put(tx, before, circuit)
+    return circuit
+
+
+def _reset(tx: Tx, key: str) -> bool:
+    return tx.run(_SQL["delete"], (key,)) > 0
+
+
+def _circuits(tx: Tx) -> list[Circuit]:
+    return [breaker.load(key, text) for key, text in tx.all(_SQL["all"])]
+
+
+def prune_circuits(tx: Tx) -> int:
+    """Forget those of which there is nothing left to know."""
+    over = [circuit.key for circuit in _circuits(tx) if breaker.is_forgettable(circuit, tx.now)]
+    return sum(tx.run(_SQL["delete"], (key,)) for key in over)

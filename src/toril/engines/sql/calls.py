@@ -1,0 +1,57 @@
+"""Calls that are sent again. The store keeps the last answer to each sender, in the same commit as its effect."""
+
+import json
+from typing import Any
+
+from toril.engines.sql.statements import statement
+from toril.engines.sql.transaction import Tx
+from toril.errors import CallTooLate
+from toril.model import Call, Changed, Refused, Swept
+from toril.model.states import State
+
+__all__ = ["answered", "recall_changed", "recall_swept", "remember", "remember_changed", "remember_swept"]
+
+_LAST = statement("calls", "last")
+_REMEMBER = statement("calls", "remember")
+
+
+def answered(tx: Tx, call: Call | None) -> Any:
+    """What this call was answered before, or None if it is new."""
+    if call is None:
+        return None
+    last = tx.one(_LAST, (call.sender,))
+    if last is None or last[0] < call.seq:
+        return None
+    if last[0] > call.seq:
+        raise CallTooLate(f"call {call.seq} of {call.sender} came too late: {last[0]} has been answered already")
+    return json.loads(last[1])
+
+
+def remember(tx: Tx, call: Call | None, answer: Any) -> None:
+    """Keep the answer until this sender's next call."""
+    if call is not None:
+        tx.run(_REMEMBER, (call.sender, call.seq, tx.now, json.dumps(answer)))
+
+
+def remember_changed(tx: Tx, call: Call | None, changed: Changed) -> Changed:
+    remember(tx, call, [changed.done, changed.asked, [(refused.id, refused.state) for refused in changed.refused]])
+    return changed
+
+
+def recall_changed(before: Any) -> Changed:
+    done, asked, refused = before
+    return Changed(
+        tuple(done),
+        tuple(asked),
+        tuple(Refused(job, None if state is None else State(state)) for job, state in refused),
+    )
+
+
+def remember_swept(tx: Tx, call: Call | None, swept: Swept) -> Swept:
+    remember(tx, call, [swept.ids, swept.more])
+    return swept
+
+
+def recall_swept(before: Any) -> Swept:
+    ids, more = before
+    return Swept(tuple(ids), more)

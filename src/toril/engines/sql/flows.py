@@ -1,0 +1,361 @@
+"""Add flows, and children to jobs that run: everything is looked at before anything is written."""
+
+import itertools
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from toril.engines.flows import refused
+from toril.engines.sql.add import place_nodes, refuse_overflow, rest_nodes
+from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.doors import refuse_overfull
+from toril.engines.sql.family import Member, Standing, free_if_done, kin_of, member
+from toril.engines.sql.options import Link, options_of, with_family
+from toril.engines.sql.schema import STATE_OF, Place, job_id
+from toril.engines.sql.settle import keys_of, refusal
+from toril.engines.sql.statements import statement
+from toril.engines.sql.step import Step
+from toril.engines.sql.transaction import QueueRow, Tx
+from toril.errors import InvalidOption
+from toril.model import (
+    BATCH,
+    Added,
+    AddOutcome,
+    Call,
+    Child,
+    ChildState,
+    EventKind,
+    Family,
+    FlowNode,
+    JobRef,
+    Kept,
+    Lease,
+    Page,
+    Parked,
+    Verdict,
+)
+from toril.model.states import State
+
+__all__ = ["Flow", "add_and_wait", "add_children", "add_flow", "child_names", "children", "family", "rollback"]
+
+_SQL = {name: statement("family", name) for name in (
+    "owners", "member", "open", "close", "add_child", "last_number", "names", "is_known",
+    "parked", "adopt", "build", "built", "abandoned",
+    "first_open", "count", "page", "holds", "has_open",
+)}  # fmt: skip
+_STATES = (ChildState.OPEN, ChildState.COMPLETED, ChildState.IGNORED, ChildState.FAILED)
+_HOLD = ("", "")  # the child that holds a parent back while its flow is added
+
+
+def add_flow(
+    tx: Tx,
+    nodes: Sequence[FlowNode],
+    held: Sequence[JobRef],
+    hold_for: int,
+    closed: Sequence[JobRef],
+    call: Call | None,
+) -> list[Added]:
+    """What `Flows.add_flow` promises."""
+    before = answered(tx, call)
+    if before is not None:
+        return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in before]
+    _bounded(nodes)
+    flow = Flow(tx, nodes)
+    answers = flow.write()
+    for queue, count in flow.fresh.items():
+        refuse_overflow(tx.queue(queue), count)
+        refuse_overfull(tx, tx.queue(queue), flow.fresh_of[queue])
+    _hold_back(tx, held, flow, hold_for)
+    for ref in closed:
+        _let_go(tx, ref)
+    for ref in dict.fromkeys([*flow.parents, *closed]):
+        if ref not in held:
+            free_if_done(tx, ref.queue, ref.id)
+    remember(tx, call, [(answer.id, answer.outcome, answer.state) for answer in answers])
+    return answers
+
+
+def add_children(tx: Tx, lease: Lease, nodes: Sequence[FlowNode], call: Call | None) -> Verdict:
+    """Children of a job, from whoever runs it."""
+    before = answered(tx, call)
+    if before is not None:
+        return Verdict(before)
+    _bounded(nodes)
+    row = tx.find(lease.queue)
+    key = 0 if row is None else keys_of(tx, row, (lease.id,)).get(lease.id, 0)
+    verdict = Verdict.OK
+    if tx.one(_SQL["holds"], (key, lease.token, tx.now)) is None:
+        verdict = refusal(tx, key, lease.id)
+    else:
+        Flow(tx, nodes).write()
+    remember(tx, call, verdict)
+    return verdict
+
+
+def add_and_wait(step: Step, key: int, parked: Parked) -> bool:
+    """Children of a job that its own run hands in with them; whether there are any to wait for."""
+    tx = step.tx
+    Flow(tx, parked.children).write()
+    if parked.step:
+        tx.run(_SQL["parked"], (parked.step, key))
+        step.row.flows = 1
+    return tx.one(_SQL["has_open"], (key,)) is not None
+
+
+def _bounded(nodes: Sequence[FlowNode]) -> None:
+    if len(nodes) > BATCH:
+        raise InvalidOption(f"one call adds at most {BATCH} jobs of a flow, not {len(nodes)}")
+
+
+def _hold_back(tx: Tx, held: Sequence[JobRef], flow: "Flow", hold_for: int) -> None:
+    """Parents that are added here, or held back already; not one that was whole before."""
+    for ref in held:
+        found = member(tx, ref.queue, ref.id)
+        if found is not None and (
+            (ref in flow.parents and flow.parents[ref] is None)
+            or tx.one(_SQL["is_known"], (found[1].key, *_HOLD)) is not None
+        ):
+            tx.run(_SQL["open"], (found[1].key, *_HOLD))
+            tx.run(_SQL["build"], (found[1].key, found[0].key, tx.now + hold_for))
+
+
+def _let_go(tx: Tx, ref: JobRef) -> None:
+    found = member(tx, ref.queue, ref.id)
+    if found is not None:
+        tx.run(_SQL["close"], (found[1].key, *_HOLD))
+        tx.run(_SQL["built"], (found[1].key,))
+
+
+class _Joining(NamedTuple):
+    """A job that becomes a child: a new one, or one that is there already."""
+
+    node: FlowNode
+    there: Member | None = None
+
+
+class Flow:
+    """Jobs to be added together. Making one decides what becomes of each, and raises where that is impossible; `write`
+    does it."""
+
+    def __init__(self, tx: Tx, nodes: Sequence[FlowNode]) -> None:
+        self._tx = tx
+        self._answers: list[tuple[FlowNode, AddOutcome, State]] = []
+        self._states: dict[JobRef, State] = {}  # of those that are new, once they are stored
+        self.fresh: dict[str, int] = {}
+        self.fresh_of: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of these, how many a group
+        self.parents: dict[JobRef, Member | None] = {}  # None: it is one of these
+        self._new: list[FlowNode] = []
+        self._joining: list[_Joining] = []  # in the order in which they are added
+        self._left_out: set[JobRef] = set()
+        self._taken = _taken(tx, nodes)
+        for node in nodes:
+            self._decide(node)
+
+    def _decide(self, node: FlowNode) -> None:
+        ref, parent = node.ref, node.parent
+        there = self._taken.get(ref)
+        if parent is not None and parent in self._left_out:
+            self._leave_out(node, there)
+            return
+        stored = None if parent is None else self._parent(ref, parent)
+        if stored is not None and self._tx.one(_SQL["is_known"], (stored.key, ref.queue, ref.id)) is not None:
+            self._known(node, there)
+        elif there is None:
+            self._new.append(node)
+            self._joining.append(_Joining(node))
+            if node.waits:
+                self.parents[ref] = None
+            else:
+                self.fresh[node.queue] = self.fresh.get(node.queue, 0) + 1
+                self.fresh_of[node.queue].update(filter(None, (node.job.group,)))
+            self._answers.append((node, AddOutcome.ADDED, State.WAITING_CHILDREN))
+        elif parent is None:
+            self._root(node, there)
+        else:
+            self._adopt(node, parent, there)
+
+    def _known(self, node: FlowNode, there: Member | None) -> None:
+        """A job that this parent has, or had, already."""
+        if node.waits and there is not None:
+            self.parents[node.ref] = there
+        elif node.waits:
+            self._left_out.add(node.ref)
+        self._answer(node, there)
+
+    def _parent(self, ref: JobRef, parent: JobRef) -> Member | None:
+        """The job that is to get a child; None if it is among those that are added."""
+        if parent not in self.parents:
+            found = member(self._tx, parent.queue, parent.id)
+            if found is None:
+                raise refused("no_parent", str(ref), str(parent))
+            if not (found[1].waits or found[1].running):
+                raise refused("parent_state", str(parent), STATE_OF[found[1].place].value)
+            self.parents[parent] = found[1]
+        return self.parents[parent]
+
+    def _root(self, node: FlowNode, there: Member) -> None:
+        """A flow whose first job is there already is there already, unless it was never whole."""
+        hold = (there.key, *_HOLD)
+        if node.waits and there.waits and self._tx.one(_SQL["is_known"], hold) is not None:
+            self.parents[node.ref] = there
+            self._answers.append((node, AddOutcome.ADDED, State.WAITING_CHILDREN))
+        else:
+            self._leave_out(node, there)
+
+    def _adopt(self, node: FlowNode, parent: JobRef, there: Member) -> None:
+        link = there.options.parent
+        if link is not None and (link.queue, link.id) != (parent.queue, parent.id):
+            other = member(self._tx, link.queue, link.id)
+            if other is not None and not other[1].ended:
+                raise refused("taken", str(node.ref), f"{link.queue}:{link.id}")
+        if node.waits or there.options.parked is not None or node.ref in self.parents:
+            raise refused("has_children", str(node.ref), str(parent))
+        if there.place == Place.FAILED and not there.running:
+            raise refused("has_failed", str(node.ref), str(parent))
+        self._joining.append(_Joining(node, there))
+        self._answer(node, there)
+
+    def _leave_out(self, node: FlowNode, there: Member | None) -> None:
+        self._left_out.add(node.ref)
+        self._answer(node, there)
+
+    def _answer(self, node: FlowNode, there: Member | None) -> None:
+        """What there is already, or was: a child that has ended may be gone."""
+        state = State.COMPLETED if there is None else State.ACTIVE if there.running else STATE_OF[there.place]
+        self._answers.append((node, AddOutcome.DUPLICATE, state))
+
+    def write(self) -> list[Added]:
+        """Store them; what became of each."""
+        self._store()
+        self._link()
+        return [
+            Added(node.ref.id, outcome, self._states.get(node.ref, state)) for node, outcome, state in self._answers
+        ]
+
+    def _store(self) -> None:
+        tx = self._tx
+        for queue in dict.fromkeys(joining.node.queue for joining in self._joining):
+            row = tx.queue(queue)
+            row.flows = 1
+            new = [node for node in self._new if node.queue == queue]
+            for added in place_nodes(tx, row, [(node.job, _text(node)) for node in new if not node.waits]):
+                self._states[JobRef(queue, added.id)] = added.state
+            rest_nodes(tx, row, [(node.job, _text(node)) for node in new if node.waits])
+
+    def _link(self) -> None:
+        tx = self._tx
+        keys = {ref: self._key(ref) for ref in self.parents}
+        for ref, stored in self.parents.items():
+            if stored is not None and stored.options.parked is None:
+                tx.run(_SQL["parked"], (0, stored.key))
+                tx.queue(ref.queue).flows = 1
+        numbers = {key: itertools.count(tx.one(_SQL["last_number"], (key,))[0] + 1) for key in keys.values()}
+        tx.run_all(_SQL["add_child"], [
+            (key, *self._standing(node, there), next(numbers[key]), node.job.name)
+            for node, there in self._joining
+            if node.parent is not None
+            for key in (keys[node.parent],)
+        ])  # fmt: skip
+
+    def _key(self, ref: JobRef) -> int:
+        stored = self.parents[ref]
+        return stored.key if stored is not None else keys_of(self._tx, self._tx.queue(ref.queue), (ref.id,))[ref.id]
+
+    def _standing(self, node: FlowNode, child: Member | None) -> tuple[int, str, str, str | None]:
+        """How a child stands that is new, or was there already and becomes one."""
+        if child is not None:
+            self._tx.run(_SQL["adopt"], (json.dumps(_link(node)), child.key))
+            if child.place == Place.COMPLETED and not child.running:
+                return Standing.COMPLETED, node.queue, node.ref.id, child.result or "null"
+        return Standing.OPEN, node.queue, node.ref.id, None
+
+
+def _taken(tx: Tx, nodes: Iterable[FlowNode]) -> dict[JobRef, Member]:
+    """Those of the ids that jobs have already."""
+    by_queue: dict[str, list[str]] = {}
+    for node in nodes:
+        by_queue.setdefault(node.queue, []).append(node.ref.id)
+    found = {}
+    for queue, ids in by_queue.items():
+        row = tx.find(queue)
+        for identity, key in tx.all(_SQL["owners"], (json.dumps(ids), row.key)) if row else ():
+            found[JobRef(queue, identity)] = Member._make(tx.one(_SQL["member"], (key,)))
+    return found
+
+
+def _link(node: FlowNode) -> Link | None:
+    return None if node.parent is None else Link(node.parent.queue, node.parent.id, node.on_failure.value)
+
+
+def _text(node: FlowNode) -> str | None:
+    return with_family(options_of(node.job), parent=_link(node), parked=0 if node.waits else None)
+
+
+def rollback(tx: Tx, row: QueueRow, limit: int) -> int:
+    """Flows of which the rest never came are taken back: what has not started of them is removed, and then those who
+    waited for it."""
+    removed = 0
+    for (key,) in tx.all(_SQL["abandoned"], (row.key, tx.now)):
+        children = tx.all(_SQL["first_open"], (key, limit))
+        for queue, identity in children:
+            removed += _take_back(tx, queue, identity)
+        if len(children) < limit:
+            removed += _take_back(tx, row.name, _id_of(tx, key), whole=True)
+            tx.run(_SQL["built"], (key,))
+    return removed
+
+
+def _id_of(tx: Tx, key: int) -> str:
+    found = tx.one(_SQL["member"], (key,))
+    return "" if found is None else job_id(found[0], found[1])
+
+
+def _take_back(tx: Tx, queue: str, identity: str, *, whole: bool = False) -> int:
+    """Remove what has not started. A parent among them has its turn when its own children are gone."""
+    found = member(tx, queue, identity)
+    if found is None or found[1].running or found[1].ended:
+        return 0
+    row, job = found
+    if job.waits and not whole:
+        tx.run(_SQL["build"], (job.key, row.key, tx.now))
+        return 0
+    step = Step(tx, row)
+    step.leave(job.key, job.place, job.rank)
+    step.discard(job.key, job.chosen, job.logs)
+    step.event(EventKind.REMOVED, identity, prev=STATE_OF[job.place].value.replace("_", "-"))
+    step.flush()
+    return 1
+
+
+def family(tx: Tx, ref: JobRef, where: Kept, few: int) -> Family:
+    key = _kin(tx, ref, where)
+    if key is None:
+        return Family()
+    counts = dict(tx.all(_SQL["count"], (key,)))
+    first = tuple(JobRef(*each) for each in tx.all(_SQL["first_open"], (key, few)))
+    return Family(**{state.value: counts.get(n, 0) for n, state in enumerate(_STATES)}, first_open=first)
+
+
+def _kin(tx: Tx, ref: JobRef, where: Kept) -> int | None:
+    """Under which key the children of a job, or of its dead letter, are known."""
+    if where == "dead_letters":
+        return kin_of(tx, ref.queue, ref.id)
+    found = member(tx, ref.queue, ref.id)
+    return None if found is None else found[1].key
+
+
+def children(tx: Tx, ref: JobRef, where: Kept, cursor: str | None, limit: int) -> Page[Child]:
+    key = _kin(tx, ref, where)
+    if key is None:
+        return Page(())
+    after: list[Any] = [-1, "", ""] if cursor is None else json.loads(cursor)
+    rows = tx.all(_SQL["page"], (key, *after, limit + 1))
+    items = tuple(Child(JobRef(queue, identity), _STATES[n], text) for n, queue, identity, text in rows[:limit])
+    return Page(items, json.dumps(rows[limit - 1][:3]) if len(rows) > limit else None)
+
+
+def child_names(tx: Tx, ref: JobRef) -> list[tuple[JobRef, str]]:
+    found = member(tx, ref.queue, ref.id)
+    rows = [] if found is None else tx.all(_SQL["names"], (found[1].key,))
+    return [(JobRef(queue, identity), name) for queue, identity, name in rows]

@@ -1,0 +1,149 @@
+"""Keep leases, report under them, and take back those that ran out."""
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.options import load_options
+from toril.engines.sql.schema import Place
+from toril.engines.sql.settle import keys_of, refusal
+from toril.engines.sql.statements import statement
+from toril.engines.sql.step import JOB_COLUMNS, Job, Step
+from toril.engines.sql.transaction import Tx
+from toril.model import (
+    CANCELLED_KIND,
+    Call,
+    Cancellation,
+    Cause,
+    Checkpoint,
+    EventKind,
+    Extended,
+    Failure,
+    Lease,
+    LogLine,
+    Progress,
+    Recovered,
+    Report,
+    Rewrite,
+    Verdict,
+)
+from toril.policy.tallies import LOST, STALLS
+
+__all__ = ["extend", "recover", "report"]
+
+_SQL = {name: statement("leases", name) for name in (
+    "extend", "cancelling", "holds", "progress", "data", "checkpoint", "logs", "log", "count_logs", "trim_logs",
+    "overdue", "one", "next_deadline",
+)}  # fmt: skip
+
+STALLED_TOO_OFTEN = "job stalled more than allowable limit"  # BullMQ's words, which its users search for
+
+
+def extend(tx: Tx, leases: Sequence[Lease], ttl: int) -> Extended:
+    """Renew each lease that still holds."""
+    lost, cancelled = [], []
+    for lease in leases:
+        row = tx.find(lease.queue)
+        key = None if row is None else keys_of(tx, row, (lease.id,)).get(lease.id)
+        if key is None or not tx.run(_SQL["extend"], (tx.now + ttl, key, lease.token, tx.now)):
+            lost.append(lease)
+            continue
+        reason = tx.one(_SQL["cancelling"], (key,))[0]
+        if reason is not None:
+            cancelled.append(Cancellation(lease, reason))
+    return Extended(tuple(lost), tuple(cancelled))
+
+
+def report(tx: Tx, queue: str, reports: Sequence[Report], call: Call | None) -> list[Verdict]:
+    """Write each report whose lease holds."""
+    before = answered(tx, call)
+    if before is not None:
+        return [Verdict(verdict) for verdict in before]
+    row = tx.find(queue)
+    if row is None:
+        return [Verdict.MISSING for _ in reports]
+    step = Step(tx, row)
+    verdicts = [_report(step, each) for each in reports]
+    step.flush()
+    remember(tx, call, verdicts)
+    return verdicts
+
+
+def _report(step: Step, each: Report) -> Verdict:
+    tx, lease = step.tx, each.lease
+    key = keys_of(tx, step.row, (lease.id,)).get(lease.id, 0)
+    if tx.one(_SQL["holds"], (key, lease.token, tx.now)) is None:
+        return refusal(tx, key, lease.id)
+    match each:
+        case Progress(_, value):
+            tx.run(_SQL["progress"], (value, key))
+            step.event(EventKind.PROGRESS, lease.id, data=value)
+        case Rewrite(_, data):
+            tx.run(_SQL["data"], (data, key))
+        case Checkpoint(_, value):
+            tx.run(_SQL["checkpoint"], (value, key))
+        case LogLine(_, line):
+            _log(tx, key, line)
+        case _:
+            assert_never(each)
+    return Verdict.OK
+
+
+def _log(tx: Tx, key: int, line: str) -> None:
+    count, options = tx.one(_SQL["logs"], (key,))
+    tx.run(_SQL["log"], (key, count + 1, line))
+    tx.run(_SQL["count_logs"], (count + 1, key))
+    tx.run(_SQL["trim_logs"], (key, count + 1 - load_options(options).keep_logs))
+
+
+def recover(tx: Tx, queue: str, dead: Sequence[Lease], cause: str | None, limit: int) -> Recovered:
+    """Take back what ran out, and what `dead` names, even before."""
+    row = tx.find(queue)
+    if row is None:
+        return Recovered(now=tx.now)
+    step = Step(tx, row)
+    found = [entry for lease in dict.fromkeys(dead) for entry in _held_by(step, lease)]
+    seen = {entry[0] for entry in found}
+    overdue = tx.all(_SQL["overdue"], (row.key, tx.now, limit))
+    for entry in overdue:
+        if entry[0] not in seen:
+            found.append(entry)
+            step.count(LOST)
+    ended: dict[Cause | None, list[str]] = {None: [], Cause.STALLED: [], Cause.CANCELLED: []}
+    for entry in found:
+        job = _stalled(entry)
+        ended[_take_back(step, job, entry, cause)].append(job.id)
+        step.count(STALLS)
+        step.event(EventKind.STALLED, job.id, **({} if cause is None else {"cause": cause}))
+    step.flush()
+    next_deadline = tx.one(_SQL["next_deadline"], (row.key,))[0]
+    returned, failed, cancelled = map(tuple, ended.values())
+    return Recovered(returned, failed, cancelled, next_deadline, more=len(overdue) == limit, now=tx.now)
+
+
+def _held_by(step: Step, lease: Lease) -> list[Any]:
+    key = keys_of(step.tx, step.row, (lease.id,)).get(lease.id)
+    return [] if key is None else step.tx.all(_SQL["one"], (key, lease.token))
+
+
+def _stalled(entry: tuple[Any, ...]) -> Job:
+    job = Job._make(entry[:JOB_COLUMNS])
+    return job._replace(stalls=job.stalls + 1)
+
+
+def _take_back(step: Step, job: Job, entry: tuple[Any, ...], cause: str | None) -> Cause | None:
+    """Why the job has ended, if it has. It fails only for a stall in a run of its own, where nothing else can have
+    brought the worker down; or where it may not run twice at all."""
+    *_, alone, max_stalls, cancelling = entry
+    step.leave_active([job.key])
+    if cancelling is not None:
+        step.fail(job, Cause.CANCELLED, Failure(cancelling, CANCELLED_KIND), made=job.attempts_made)
+        return Cause.CANCELLED
+    if job.stalls > max_stalls and (alone or max_stalls == 0):
+        reason = STALLED_TOO_OFTEN if cause is None else f"{STALLED_TOO_OFTEN}: {cause}"
+        step.fail(job, Cause.STALLED, Failure(reason, "JobStalled"), made=job.attempts_made)
+        return Cause.STALLED
+    step.stand(job, made=job.attempts_made, cause=cause)
+    step.ready(job.key, (Place.SUSPECT, step.row.moves + 1))
+    step.event(EventKind.WAITING, job.id, prev="active")
+    return None

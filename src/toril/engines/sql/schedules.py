@@ -1,0 +1,259 @@
+"""Recurring jobs: each step finds the schedule as it expects it, or changes nothing."""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from toril.engines.sql.add import place_job
+from toril.engines.sql.control import WIRE_WORD
+from toril.engines.sql.options import load_options, options_of
+from toril.engines.sql.schema import STATE_OF, Place, job_id
+from toril.engines.sql.statements import statement
+from toril.engines.sql.step import Step
+from toril.engines.sql.transaction import Op, QueueRow, Tx
+from toril.model import (
+    CatchUp,
+    EventKind,
+    Look,
+    Moved,
+    NewJob,
+    Overlap,
+    Page,
+    Schedule,
+    ScheduleView,
+    run_id,
+    whole,
+)
+from toril.model.names import check_app_name, check_queue_name
+
+__all__ = ["SqliteSchedules", "drop_run", "run_job", "template_of", "timing_of", "view_of", "waiting_run"]
+
+T = TypeVar("T")
+
+_SQL = {name: statement("schedules", name) for name in (
+    "find", "page", "overdue", "run", "owner", "put", "advance", "started", "over", "pause", "resume", "end", "remove",
+    "declared",
+)}  # fmt: skip
+_APART = {"id", "job", "owner"}  # fields with columns of their own; the rest is timing
+_TIMING = tuple(field.name for field in fields(Schedule) if field.name not in _APART)
+
+
+class Write(Protocol):
+    """How a step is made."""
+
+    def __call__(self, op: Op[T], now: int | None, *, grows: bool = False) -> Awaitable[T]: ...
+
+
+class SqliteSchedules:
+    """The schedules of a store, by way of its runner."""
+
+    def __init__(self, write: Write, read: Callable[[Op[Any], int | None], Awaitable[Any]]) -> None:
+        self._write = write
+        self._read = read
+
+    async def get(self, queue: str, schedule: str, *, now: int | None = None) -> Look:
+        found: Look = await self._read(partial(_get, queue=check_queue_name(queue), schedule=schedule), now)
+        return found
+
+    async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[ScheduleView]:
+        limit = min(whole("limit", limit, 1, 2**53), 1000)
+        op = partial(_page, queue=check_queue_name(queue), after=cursor or "", limit=limit)
+        found: Page[ScheduleView] = await self._read(op, None)
+        return found
+
+    async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[ScheduleView]:
+        found: list[ScheduleView] = await self._read(partial(_overdue, queue=check_queue_name(queue), limit=limit), now)
+        return found
+
+    async def put(
+        self, queue: str, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
+    ) -> Moved:
+        op = partial(_put, queue=check_queue_name(queue), schedule=schedule, slot=slot, expects=expects)
+        return await self._write(op, now, grows=True)
+
+    async def advance(
+        self, queue: str, schedule: str, *, since: int, to: int | None, started: str | None = None,
+        now: int | None = None,
+    ) -> Moved:  # fmt: skip
+        op = partial(
+            _advance, queue=check_queue_name(queue), schedule=schedule, since=since, to=to, started=started is not None
+        )
+        return await self._write(op, now)
+
+    async def pause(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
+        return await self._write(partial(_pause, queue=check_queue_name(queue), schedule=schedule), now)
+
+    async def resume(self, queue: str, schedule: str, *, since: int, to: int | None, now: int | None = None) -> Moved:
+        op = partial(_resume, queue=check_queue_name(queue), schedule=schedule, since=since, to=to)
+        return await self._write(op, now)
+
+    async def remove(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
+        return await self._write(partial(_remove, queue=check_queue_name(queue), schedule=schedule), now)
+
+    async def sync(self, queue: str, owner: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
+        op = partial(_sync, queue=check_queue_name(queue), owner=check_app_name(owner), keep=frozenset(keep))
+        return await self._write(op, now)
+
+
+def _get(tx: Tx, queue: str, schedule: str) -> Look:
+    row = tx.find(queue)
+    return Look(tx.now, _found(tx, row, schedule) if row else None)
+
+
+def _found(tx: Tx, row: QueueRow, schedule: str) -> ScheduleView | None:
+    entry = tx.one(_SQL["find"], (row.key, schedule))
+    return None if entry is None else view_of(row.name, entry)
+
+
+def _page(tx: Tx, queue: str, after: str, limit: int) -> Page[ScheduleView]:
+    row = tx.find(queue)
+    found = tx.all(_SQL["page"], (row.key, after, limit + 1)) if row else []
+    items = tuple(view_of(queue, entry) for entry in found[:limit])
+    return Page(items, items[-1].schedule.id if len(found) > limit else None)
+
+
+def _overdue(tx: Tx, queue: str, limit: int) -> list[ScheduleView]:
+    row = tx.find(queue)
+    return [view_of(queue, entry) for entry in tx.all(_SQL["overdue"], (row.key, tx.now, limit))] if row else []
+
+
+def _put(tx: Tx, queue: str, schedule: Schedule, slot: int, expects: int | None) -> Moved:
+    row = tx.queue(queue)
+    before = _found(tx, row, schedule.id)
+    if (before.slot if before else None) != expects:
+        return Moved.STALE
+    waiting = waiting_run(tx, row, schedule.id)
+    # A slot whose run has started has had its run, even if nothing of it is left.
+    used = before is not None and before.slot == slot and waiting is None and not before.paused
+    if used or _is_taken(tx, row, run_id(schedule.id, slot), waiting):
+        return Moved.TAKEN
+    drop_run(Step(tx, row), schedule.id)
+    paused = before is not None and before.paused
+    run = None if paused else place_job(tx, row, run_job(schedule, slot))
+    texts = (schedule.owner or "", timing_of(schedule), template_of(schedule))
+    tx.run(_SQL["put"], (row.key, schedule.id, slot, run, *texts))
+    return Moved.DONE
+
+
+def _advance(tx: Tx, queue: str, schedule: str, since: int, to: int | None, *, started: bool) -> Moved:
+    row = tx.find(queue)
+    view = _found(tx, row, schedule) if row else None
+    if row is None or view is None or view.slot != since or view.over:
+        return Moved.STALE
+    if started:
+        tx.run(_SQL["started"], (row.key, schedule, since))
+    if view.paused:
+        return Moved.STALE
+    if to is None:
+        tx.run(_SQL["over"], (row.key, schedule))
+        return Moved.DONE
+    if _is_taken(tx, row, run_id(schedule, to)):
+        return Moved.TAKEN
+    run = place_job(tx, row, run_job(view.schedule, to))
+    tx.run(_SQL["advance"], (to, run, row.key, schedule))
+    return Moved.DONE
+
+
+def _pause(tx: Tx, queue: str, schedule: str) -> bool:
+    row = tx.find(queue)
+    if row is None or _found(tx, row, schedule) is None:
+        return False
+    drop_run(Step(tx, row), schedule)
+    tx.run(_SQL["pause"], (row.key, schedule))
+    return True
+
+
+def _resume(tx: Tx, queue: str, schedule: str, since: int, to: int | None) -> Moved:
+    row = tx.find(queue)
+    view = _found(tx, row, schedule) if row else None
+    if row is None or view is None or not view.paused or view.slot != since:
+        return Moved.STALE
+    if to is None:
+        tx.run(_SQL["end"], (row.key, schedule))
+        return Moved.DONE
+    if _is_taken(tx, row, run_id(schedule, to)):
+        return Moved.TAKEN
+    run = place_job(tx, row, run_job(view.schedule, to))
+    tx.run(_SQL["resume"], (to, run, row.key, schedule))
+    return Moved.DONE
+
+
+def _remove(tx: Tx, queue: str, schedule: str) -> bool:
+    row = tx.find(queue)
+    if row is None:
+        return False
+    drop_run(Step(tx, row), schedule)
+    return tx.run(_SQL["remove"], (row.key, schedule)) > 0
+
+
+def _sync(tx: Tx, queue: str, owner: str, keep: frozenset[str]) -> list[str]:
+    row = tx.find(queue)
+    found = [schedule for (schedule,) in tx.all(_SQL["declared"], (row.key, owner))] if row else []
+    return [schedule for schedule in found if schedule not in keep and _remove(tx, queue, schedule)]
+
+
+def _is_taken(tx: Tx, row: QueueRow, identity: str, but: tuple[Any, ...] | None = None) -> bool:
+    """Whether there is a job of this id, other than the run that would make way for it."""
+    owner = tx.one(_SQL["owner"], (row.key, identity))
+    return owner is not None and (but is None or owner[0] != but[0])
+
+
+def waiting_run(tx: Tx, row: QueueRow, schedule: str) -> tuple[Any, ...] | None:
+    """The current run, unless it has started: key, id, logs, place, rank."""
+    found = tx.one(_SQL["run"], (row.key, schedule))
+    return None if found is None or found[5] or found[3] > Place.DELAYED else found[:5]
+
+
+def drop_run(step: Step, schedule: str) -> None:
+    """Remove the current run, unless it has started."""
+    found = waiting_run(step.tx, step.row, schedule)
+    if found is not None:
+        key, chosen, logs, place, rank = found
+        step.leave(key, place, rank)
+        step.discard(key, chosen, logs)
+        step.event(EventKind.REMOVED, job_id(key, chosen), prev=WIRE_WORD[STATE_OF[place]])
+        step.flush()
+
+
+def run_job(schedule: Schedule, slot: int) -> NewJob:
+    job = schedule.job
+    return NewJob(
+        name=job.name, data=job.data, id=run_id(schedule.id, slot), due=slot, priority=job.priority,
+        attempts=job.attempts, backoff=job.backoff, timeout=job.timeout, expires=job.expires,
+        keep_completed=job.keep_completed, keep_failed=job.keep_failed, keep_logs=job.keep_logs,
+        result_ttl=job.result_ttl, metadata=job.metadata, breaker=job.breaker, subject=job.subject, group=job.group,
+    )  # fmt: skip
+
+
+def timing_of(schedule: Schedule) -> str:
+    return json.dumps([getattr(schedule, name) for name in _TIMING])
+
+
+def template_of(schedule: Schedule) -> str:
+    job = schedule.job
+    return json.dumps([
+        job.name, job.data, job.priority, job.attempts, job.expires, job.metadata, options_of(job), job.group,
+    ])  # fmt: skip
+
+
+def view_of(queue: str, entry: Sequence[Any]) -> ScheduleView:
+    schedule, slot, count, paused, over, owner, timing, template, busy = entry
+    given = dict(zip(_TIMING, json.loads(timing), strict=True))
+    given["overlap"], given["catch_up"] = Overlap(given["overlap"]), CatchUp(given["catch_up"])
+    made = Schedule(id=schedule, job=_job(json.loads(template)), owner=owner or None, **given)
+    return ScheduleView(
+        queue=queue, schedule=made, slot=slot, count=count, paused=bool(paused), busy=bool(busy), over=bool(over)
+    )
+
+
+def _job(template: Sequence[Any]) -> NewJob:
+    name, data, priority, attempts, expires, metadata, text, *group = template
+    options = load_options(text)
+    return NewJob(
+        name=name, data=data, priority=priority, attempts=attempts, expires=expires, metadata=metadata,
+        backoff=options.backoff, timeout=options.timeout, keep_completed=options.keep_completed,
+        keep_failed=options.keep_failed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
+        breaker=options.breaker, subject=options.subject, group=group[0] if group else None,
+    )  # fmt: skip

@@ -1,0 +1,134 @@
+"""How jobs, runs and events are numbered and ordered in the file. Nothing else knows these numbers."""
+
+from typing import Final
+
+from toril.model import Ending
+from toril.model.states import State
+
+__all__ = [
+    "PAGE_BYTES",
+    "STATE_OF",
+    "Place",
+    "delayed_rank",
+    "due_bound",
+    "due_of",
+    "finished_bound",
+    "finished_rank",
+    "first_key",
+    "first_rank",
+    "job_id",
+    "job_key",
+    "places_of",
+    "priority_of",
+    "priority_rank",
+    "run_key",
+]
+
+_NUMBER_BITS: Final = 40  # a queue may number a million million jobs
+_NUMBERS: Final = 1 << _NUMBER_BITS
+_TIE_BITS: Final = 20  # order among a million entries of one millisecond
+_TIES: Final = 1 << _TIE_BITS
+_MIDDLE: Final = 1 << 39  # of the range within one priority: entries at the front count down from here
+PAGE_BYTES: Final = 4 * 1024 * 1024  # of jobs, from which on a page takes no more of them
+_DIGITS: Final = 13  # of the largest number
+_ENDINGS: Final = {ending: number for number, ending in enumerate(Ending)}
+
+
+class Place:
+    """Where in `line` a job stands. Suspects are waiting jobs that have stalled; they are claimed apart.
+
+    Plain numbers: sqlite3 binds an enum's member several times slower.
+    """
+
+    PARKED_SUSPECT: Final = -2  # of groups, not let into the line yet
+    PARKED: Final = -1
+    WAITING: Final = 0
+    SUSPECT: Final = 1
+    PRIORITIZED: Final = 2
+    DELAYED: Final = 3
+    WAITING_CHILDREN: Final = 4
+    COMPLETED: Final = 5
+    FAILED: Final = 6
+
+
+STATE_OF: Final[dict[int, State]] = {
+    Place.PARKED: State.WAITING,
+    Place.PARKED_SUSPECT: State.WAITING,
+    Place.WAITING: State.WAITING,
+    Place.SUSPECT: State.WAITING,
+    Place.PRIORITIZED: State.PRIORITIZED,
+    Place.DELAYED: State.DELAYED,
+    Place.WAITING_CHILDREN: State.WAITING_CHILDREN,
+    Place.COMPLETED: State.COMPLETED,
+    Place.FAILED: State.FAILED,
+}
+
+
+def places_of(state: State) -> list[int]:
+    """The places that make up a state. Active jobs stand in none."""
+    return [place for place, its_state in STATE_OF.items() if its_state is state]
+
+
+def first_key(queue: int) -> int:
+    """The key below all keys of this queue's jobs, and below all of its events."""
+    return queue << _NUMBER_BITS
+
+
+def job_key(queue: int, job_id: str) -> int | None:
+    """The key of a job whose id is its number; None for an id that a user chose."""
+    if not job_id.isdecimal() or job_id[0] == "0" or len(job_id) > _DIGITS or not job_id.isascii():
+        return None
+    number = int(job_id)
+    return (queue << _NUMBER_BITS) + number if number < _NUMBERS else None
+
+
+def job_id(key: int, chosen: str | None) -> str:
+    """The id of a job: the one chosen, else its number."""
+    return str(key & (_NUMBERS - 1)) if chosen is None else chosen
+
+
+def run_key(queue: int, ending: Ending, number: int) -> int:
+    """The key of a queue's run record: those of each ending are numbered apart."""
+    return (((queue << 2) + _ENDINGS[ending]) << _NUMBER_BITS) + number
+
+
+def delayed_rank(due: int, last: int | None) -> int:
+    """By due time, and within a millisecond after `last`, the rank before. Past a million of one millisecond, which
+    share the last rank, it is the order in which they were added."""
+    first = due << _TIE_BITS
+    return first if last is None else min(last + 1, first + _TIES - 1)
+
+
+def due_of(rank: int) -> int:
+    """The due time that a delayed job's rank begins with."""
+    return rank >> _TIE_BITS
+
+
+def due_bound(now: int) -> int:
+    """The rank below which delayed jobs are due."""
+    return (now + 1) << _TIE_BITS
+
+
+def finished_rank(finished_at: int, moved: int) -> int:
+    """By the time they ended."""
+    return (finished_at << _TIE_BITS) + (moved & (_TIES - 1))
+
+
+def finished_bound(cutoff: int) -> int:
+    """The rank up to which jobs had ended by `cutoff`."""
+    return ((cutoff + 1) << _TIE_BITS) - 1
+
+
+def priority_rank(priority: int, step: int) -> int:
+    """By priority, then first come first served; a negative `step` is an entry at the front of its priority."""
+    return (priority << _NUMBER_BITS) + _MIDDLE + step
+
+
+def priority_of(rank: int) -> int:
+    """The priority that a rank begins with."""
+    return rank >> _NUMBER_BITS
+
+
+def first_rank(priority: int) -> int:
+    """The rank below all of this priority."""
+    return priority << _NUMBER_BITS

@@ -1,0 +1,217 @@
+"""Hand in finished jobs. Each counts only while its lease holds."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, assert_never
+
+from toril.engines.sql.complete import complete
+from toril.engines.sql.options import load_options
+from toril.engines.sql.recording import count_attempt
+from toril.engines.sql.schema import Place, job_key
+from toril.engines.sql.statements import statement
+from toril.engines.sql.step import JOB_COLUMNS, Job, Step
+from toril.engines.sql.transaction import QueueRow, Tx
+from toril.errors import InvalidOption, UsageError
+from toril.model import (
+    CANCELLED_KIND,
+    EXCHANGE,
+    Cancelled,
+    Cause,
+    Completed,
+    EventKind,
+    Failed,
+    Failure,
+    Outcome,
+    Parked,
+    Released,
+    Retried,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+from toril.policy.tallies import RETRIES
+
+__all__ = ["exists", "keys_of", "refusal", "settle"]
+
+_HELD = statement("settle", "held")
+_KEYS = statement("settle", "keys")
+_EXISTS = statement("settle", "exists")
+
+
+def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
+    """A verdict for each settlement, in order."""
+    if not batch:
+        return ()
+    if len(batch) > EXCHANGE:
+        raise InvalidOption(f"one exchange settles at most {EXCHANGE} jobs, not {len(batch)}")
+    last = _bringing_children(batch)
+    if not last:
+        return tuple(_settle(step, batch))
+    others = [settlement for settlement in batch if settlement.lease.id not in last]
+    verdicts = {id(each): verdict for each, verdict in zip(others, _settle(step, others), strict=True)}
+    for part in reversed(last.values()):  # each that need not rest goes to the very front
+        step.flush()
+        verdicts |= {id(each): verdict for each, verdict in zip(part, _settle(step, part), strict=True)}
+    return tuple(verdicts[id(each)] for each in batch)
+
+
+def _bringing_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement]]:
+    """What is handed in of jobs that park with new children, by their ids. These may adopt a job that ends in the same
+    exchange, so that all other ends must be written before."""
+    found: dict[str, list[Settlement]] = {}
+    for settlement in batch:
+        if type(settlement.outcome) is Parked and settlement.outcome.children:
+            found[settlement.lease.id] = []
+    if found:
+        for settlement in batch:
+            if settlement.lease.id in found:
+                found[settlement.lease.id].append(settlement)
+    return found
+
+
+def _settle(step: Step, batch: Sequence[Settlement]) -> list[Verdict]:
+    tx = step.tx
+    keys = keys_of(tx, step.row, [settlement.lease.id for settlement in batch])
+    found = tx.all_at_once(_HELD, (json.dumps(list(keys.values())),))
+    held = {entry[0]: entry for entry in found}
+    verdicts, now = list[Verdict](), tx.now
+    settled, released, suspects = list[int](), list[Job](), set[int]()
+    completed: list[tuple[list[Any], str, Completed]] = []
+    for settlement in batch:
+        lease = settlement.lease
+        key = keys.get(lease.id, 0)
+        entry = held.get(key)
+        if entry is None or entry[-2] != lease.token or entry[-1] <= now or entry[1] not in {None, lease.id}:
+            verdicts.append(refusal(tx, key, lease.id))
+            continue
+        del held[key]
+        settled.append(key)
+        count_attempt(step.counted, entry, settlement.outcome, now)
+        if step.row.flows and (doom := _doom(entry[JOB_COLUMNS - 1], settlement.outcome)) is not None:
+            _fail(step, Job._make(entry[:JOB_COLUMNS]), doom)
+        elif type(settlement.outcome) is Completed:
+            completed.append((entry, lease.id, settlement.outcome))
+        else:
+            job = Job._make(entry[:JOB_COLUMNS])
+            outcome = _final(settlement.outcome, job, entry[-3])
+            if type(outcome) is Released and entry[-4]:
+                suspects.add(key)
+            _apply(step, job, outcome, released)
+        verdicts.append(Verdict.OK)
+    step.leave_active(settled)
+    if completed:
+        complete(step, completed)
+    for job in reversed(released):  # each goes to the very front, so the last one first keeps their order
+        _give_back(step, job, suspect=job.key in suspects)
+    return verdicts
+
+
+def _doom(options: str | None, outcome: Outcome) -> Failure | None:
+    """The failure of a child that is this job's too, unless it has ended badly by itself."""
+    reason = load_options(options).deferred
+    return None if reason is None or isinstance(outcome, Failed | Cancelled) else Failure(reason, "ChildFailed")
+
+
+def _final(outcome: Outcome, job: Job, cancelling: str | None) -> Outcome:
+    """A job that someone wants stopped does not run again, whatever its attempt asked for; nor does one that has no
+    attempt left."""
+    if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released | Parked):
+        return Cancelled(cancelling)
+    if isinstance(outcome, Retried) and job.attempts_made + 1 >= job.max_attempts:
+        return Failed(outcome.failure)
+    return outcome
+
+
+def keys_of(tx: Tx, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:
+    """The keys of these ids, as far as there are any. A number's key is known without looking; what is found under it
+    may have an id that its producer chose, and then is another job."""
+    keys: dict[str, int] = {}
+    chosen = []
+    for identity in ids:
+        key = job_key(row.key, identity)
+        if key is None:
+            chosen.append(identity)
+        else:
+            keys[identity] = key
+    if chosen:
+        keys.update(tx.all(_KEYS, (json.dumps(chosen), row.key)))
+    return keys
+
+
+def exists(tx: Tx, key: int, identity: str) -> bool:
+    """Whether the job under this key is the one of this id."""
+    return tx.one(_EXISTS, (key, identity, identity)) is not None
+
+
+def refusal(tx: Tx, key: int, identity: str) -> Verdict:
+    """What to answer who does not hold the lease."""
+    return Verdict.LOST if exists(tx, key, identity) else Verdict.MISSING
+
+
+def _apply(step: Step, job: Job, outcome: Outcome, released: list[Job]) -> None:
+    match outcome:
+        case Completed():
+            complete(step, [([*job], job.id, outcome)])
+        case Failed(failure):
+            _fail(step, job, failure)
+        case Cancelled(reason):
+            step.fail(job, Cause.CANCELLED, Failure(reason, CANCELLED_KIND), made=job.attempts_made + 1)
+        case Retried(failure, delay):
+            _retry(step, job, failure, delay)
+        case Snoozed(delay):
+            step.stand(job, made=job.attempts_made, delay=delay)
+            _delay(step, job, delay)
+        case Released():
+            step.stand(job, made=job.attempts_made)
+            released.append(job)
+            step.event(EventKind.WAITING, job.id, prev="active")
+        case Parked():
+            _park(step, job, outcome, released)
+        case _:
+            assert_never(outcome)
+
+
+def _park(step: Step, job: Job, parked: Parked, released: list[Job]) -> None:
+    """Add children, and wait for those that have not ended. Where one cannot be added the job fails."""
+    from toril.engines.sql import flows  # noqa: PLC0415 - which settles by this module what it is told
+
+    try:
+        if flows.add_and_wait(step, job.key, parked):
+            step.stand(job, made=job.attempts_made, delay=0)
+            step.rest(job.key)
+            step.event(EventKind.WAITING_CHILDREN, job.id, prev="active")
+            return
+    except UsageError as error:
+        _fail(step, job, Failure(str(error), "WrongState"))
+        return
+    _apply(step, job, Released(), released)
+
+
+def _give_back(step: Step, job: Job, *, suspect: bool) -> None:
+    """To the front. One that has stalled has not shown yet that it is innocent: it is claimed alone again."""
+    place, rank = step.row.front(0 if suspect else job.priority)
+    step.ready(job.key, (Place.SUSPECT if suspect else place, rank))
+
+
+def _fail(step: Step, job: Job, failure: Failure) -> None:
+    made = job.attempts_made + 1
+    step.fail(job, Cause.FAILED, failure, made=made)
+    if made >= job.max_attempts:
+        step.event(EventKind.RETRIES_EXHAUSTED, job.id, attemptsMade=str(made))
+
+
+def _retry(step: Step, job: Job, failure: Failure, delay: int) -> None:
+    step.count(RETRIES)
+    step.stand(job, made=job.attempts_made + 1, delay=delay, failure=failure)
+    step.note_error(job, failure, made=job.attempts_made + 1)
+    if delay:
+        _delay(step, job, delay)
+    else:
+        step.ready(job.key, step.row.back(job.priority))
+        step.event(EventKind.WAITING, job.id, prev="active")
+
+
+def _delay(step: Step, job: Job, delay: int) -> None:
+    due = step.tx.now + delay
+    step.delay(job.key, due)
+    step.event(EventKind.DELAYED, job.id, delay=str(due))

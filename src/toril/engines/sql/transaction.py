@@ -1,0 +1,199 @@
+"""One transaction: its connection, its time, and the rows of the queues it touches."""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from toril.engines.sql.schema import STATE_OF, Place, priority_rank
+from toril.engines.sql.statements import for_rows, statement
+from toril.model import Ending
+
+__all__ = ["COUNTERS", "Op", "QueueRow", "Tx"]
+
+T = TypeVar("T")
+
+_FIND = statement("queues", "find")
+_CREATE = statement("queues", "create")
+_SAVE = statement("queues", "save")
+
+_ROWS = 128  # in one statement; some 1,700 values, of the 32,766 that SQLite allows
+
+
+@dataclass(slots=True)
+class QueueRow:
+    """A queue's counters and settings, read at the start of a step and saved at its end."""
+
+    key: int
+    name: str
+    last_number: int
+    moves: int
+    fronts: int
+    arrivals: int
+    claims: int
+    waiting: int
+    suspects: int
+    prioritized: int
+    active: int
+    delayed: int
+    waiting_children: int
+    completed: int
+    failed: int
+    completed_total: int
+    failed_total: int
+    cancelled_total: int
+    events: int
+    paused: int
+    concurrency: int | None
+    max_waiting: int | None
+    rate: str | None
+    window_till: int
+    window_starts: int
+    held_till: int
+    flows: int
+    parked: int
+    grouped: int
+    orders: int
+    turns: int
+    groups_set: str | None
+    groups_declared: str | None
+    figures: str | None
+
+    @property
+    def ended_total(self) -> int:
+        """How many jobs have ended, ever, in whatever way."""
+        return self.completed_total + self.failed_total + self.cancelled_total
+
+    def total(self, ending: Ending) -> int:
+        """How many jobs have ended so, ever."""
+        match ending:
+            case Ending.COMPLETED:
+                return self.completed_total
+            case Ending.FAILED:
+                return self.failed_total
+            case Ending.CANCELLED:
+                return self.cancelled_total
+
+    def count(self, place: int, change: int) -> None:
+        """Keep the count of a place in step with what enters or leaves it."""
+        if place == Place.WAITING:
+            self.waiting += change
+            return
+        name = COUNTERS[place]
+        setattr(self, name, getattr(self, name) + change)
+
+    def back(self, priority: int) -> tuple[int, int]:
+        """Place and rank behind all that are ready now."""
+        if priority:
+            return Place.PRIORITIZED, priority_rank(priority, self.moves + 1)
+        return Place.WAITING, self.moves + 1
+
+    def front(self, priority: int) -> tuple[int, int]:
+        """Place and rank before all that are ready now (of the same priority)."""
+        self.fronts += 1
+        if priority:
+            return Place.PRIORITIZED, priority_rank(priority, -self.fronts)
+        return Place.WAITING, -self.fronts
+
+
+# place -> the column that counts it
+COUNTERS = {place: state.value for place, state in STATE_OF.items()} | {
+    Place.SUSPECT: "suspects", Place.PARKED_SUSPECT: "parked", Place.PARKED: "parked",
+}  # fmt: skip
+_SAVED = attrgetter(*(name for name in QueueRow.__slots__ if name not in {"key", "name"}), "key")
+
+
+class Tx:
+    """What an operation works with. All of its writes are committed together, or none."""
+
+    __slots__ = ("_connection", "_rows", "now", "rung")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._rows: dict[str, tuple[QueueRow, tuple[Any, ...]]] = {}
+        self.now = 0
+        self.rung: dict[str, None] = {}
+
+    def find(self, name: str) -> QueueRow | None:
+        """The queue's row, if anything was ever put into it."""
+        if name in self._rows:
+            return self._rows[name][0]
+        found = self._connection.execute(_FIND, (name,)).fetchone()
+        if found is None:
+            return None
+        row = QueueRow(*found)
+        self._rows[name] = (row, _SAVED(row))
+        return row
+
+    def queue(self, name: str) -> QueueRow:
+        """The queue's row, made if need be."""
+        row = self.find(name)
+        if row is None:
+            self._connection.execute(_CREATE, (name,))
+            row = self.find(name)
+            assert row is not None  # noqa: S101 - it was inserted one line above
+        return row
+
+    def forget(self, name: str) -> None:
+        """The queue is being deleted: do not save its row."""
+        self._rows.pop(name, None)
+
+    def save(self) -> None:
+        """Write back the queues that changed."""
+        for name, (row, before) in self._rows.items():
+            after = _SAVED(row)
+            if after != before:
+                self._connection.execute(_SAVE, after)
+                self._rows[name] = (row, after)
+
+    def rollback(self) -> None:
+        """A step failed: what is remembered of the queues no longer holds. A needless ring does no harm."""
+        self._rows.clear()
+
+    def ring(self, *names: str) -> None:
+        """After the commit, wake those who wait for these."""
+        self.rung.update(dict.fromkeys(names))
+
+    def one(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """The first row, or None."""
+        return self._connection.execute(sql, parameters).fetchone()
+
+    def all(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+    def each(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Any]:
+        """Row after row, for rows so large that not all of them are wanted."""
+        rows = self._connection.execute(sql, parameters)
+        try:
+            yield from rows
+        finally:
+            rows.close()
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Execute; how many rows it changed."""
+        return self._connection.execute(sql, parameters).rowcount
+
+    def run_all(self, sql: str, rows: Sequence[Sequence[Any]], *before: Any) -> None:
+        """Execute for many rows, in as few statements as the powers of two in their number. `before` are the values
+        of what stands before the rows in the statement.
+
+        Each statement gives the interpreter lock away once. `executemany` does so for every row, and waits up to
+        5 ms to get it back while a handler computes.
+        """
+        start = 0
+        while start < len(rows):
+            size = min(_ROWS, 1 << ((len(rows) - start).bit_length() - 1))
+            part = rows[start : start + size]
+            self._connection.execute(for_rows(sql, size), [*before, *chain.from_iterable(part)])
+            start += size
+
+    def all_at_once(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """The rows of a statement that gathers them itself, as `json_group_array(json_array(...))`: one hand-over of
+        the interpreter lock instead of one a row."""
+        return json.loads(self._connection.execute(sql, parameters).fetchone()[0])  # type: ignore[no-any-return]
+
+
+Op = Callable[[Tx], T]  # one step of an engine

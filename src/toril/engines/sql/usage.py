@@ -1,0 +1,82 @@
+"""How much room a queue takes in the file: its rows as pages hold them, those of its jobs by a sample."""
+
+from typing import Final
+
+from toril.engines.sql.schema import first_key, run_key
+from toril.engines.sql.statements import statement
+from toril.engines.sql.transaction import Tx
+from toril.model import USAGE_SAMPLE, Ending, Usage
+
+__all__ = ["usage"]
+
+_SQL = {name: statement("usage", name) for name in (
+    "last_job", "job", "logs", "children", "runs", "events", "results", "schedules", "slices", "minutes",
+)}  # fmt: skip
+_ROW: Final = 14  # bytes that a row takes beside what it holds: its key, its header, its place in the page
+_LINE: Final = 32  # an entry of `line`
+_HELD: Final = 0.9  # of a page, as rows that come in order leave it
+
+
+def usage(tx: Tx, name: str) -> Usage:
+    """What a queue takes; nothing, if nothing was ever put into it."""
+    row = tx.find(name)
+    if row is None:
+        return Usage(bytes=0, jobs=0, sampled=0)
+    (page,) = tx.one("PRAGMA page_size") or (4096,)
+    first, end = first_key(row.key), first_key(row.key + 1)
+    jobs = (
+        row.waiting + row.suspects + row.parked + row.prioritized + row.active + row.delayed + row.waiting_children
+        + row.completed + row.failed
+    )  # fmt: skip
+    sizes = [_job(tx, key, end, page) for key in _sample(tx, first, end, jobs)]
+    held = sum(sizes) / len(sizes) * jobs if sizes else 0.0
+    beside = (
+        ("runs", (run_key(row.key, Ending.COMPLETED, 0), run_key(row.key + 1, Ending.COMPLETED, 0))),
+        ("events", (first, end)),
+        ("results", (row.key,)),
+        ("schedules", (row.key,)),
+        ("slices", (row.key,)),
+        ("minutes", (row.key,)),
+    )
+    for statement_name, parameters in beside:
+        count, size = tx.one(_SQL[statement_name], parameters) or (0, 0)
+        held += count * _ROW + size
+    return Usage(bytes=round(held / _HELD), jobs=jobs, sampled=len(sizes))
+
+
+def _sample(tx: Tx, first: int, end: int, jobs: int) -> list[int]:
+    """Keys from which on to look for a job, evenly over those that there are; each job's own where there are few."""
+    last = tx.one(_SQL["last_job"], (first, end))
+    found = tx.one(_SQL["job"], (first, end))
+    if last is None or found is None:
+        return []
+    if jobs <= USAGE_SAMPLE:
+        keys = []
+        while found is not None:
+            keys.append(found[0])
+            found = tx.one(_SQL["job"], (found[0] + 1, end))
+        return keys
+    span = last[0] - found[0]
+    return [found[0] + span * n // (USAGE_SAMPLE - 1) for n in range(USAGE_SAMPLE)]
+
+
+def _job(tx: Tx, key: int, end: int, page: int) -> float:
+    """What the first job from a key on takes, with what it has in other tables."""
+    key, size, identity, group, logs = tx.one(_SQL["job"], (key, end)) or (key, 0, 0, 0, 0)
+    taken = _in_pages(size + _ROW, page) + _LINE
+    if identity:
+        taken += identity + _ROW + 8
+    if group:
+        taken += group + _ROW + 24
+    for statement_name in ("logs", "children") if logs else ("children",):
+        count, more = tx.one(_SQL[statement_name], (key,)) or (0, 0)
+        taken += count * (_ROW + 8) + more
+    return taken
+
+
+def _in_pages(size: int, page: int) -> float:
+    """Rows share a page as far as they fit; what does not fit into one goes on in pages of its own."""
+    if size <= page - 35:
+        return max(size, page * _HELD / ((page - 8) // size))
+    least = (page - 12) * 32 // 255 - 23  # what SQLite leaves in the table's own page
+    return least + -(-(size - least) // (page - 4)) * page * _HELD

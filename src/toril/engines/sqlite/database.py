@@ -1,0 +1,292 @@
+"""The file itself: open it with care, and notice when it is no longer there."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, Literal
+
+from toril.engines.sqlite.disk_space import Ballast, is_short, size_of
+from toril.engines.sqlite.errors import COMPLAINTS, damaged, patiently, translated
+from toril.engines.sqlite.url import OWNER_ONLY, Address, check_file, named
+from toril.errors import EngineUnavailable, EngineUnusable
+from toril.runtime.clock import Clock
+
+__all__ = ["File", "migrations"]
+
+APPLICATION_ID: Final = 0x546F_7269  # "Tori": so that another program's database is not taken for ours
+OLDEST_SQLITE: Final = (3, 38, 0)  # strict tables, json_each
+_WAL_BYTES: Final = 64 * 1024 * 1024
+_LOG_TRIES: Final = 20
+_LOG_REST: Final = 0.05  # seconds between them
+_CHECK_SECONDS: Final = 0.25
+
+
+@cache
+def migrations() -> list[str]:
+    """All migrations, in order; the store's `user_version` says how many it has seen."""
+    found = sorted((files(__package__) / "migrations").iterdir(), key=lambda path: path.name)
+    return [path.read_text("utf-8") for path in found if path.name.endswith(".sql")]
+
+
+class File:
+    """One process's hold on a store's file: opens connections to it, and knows whether it is still there."""
+
+    def __init__(self, address: Address, clock: Clock) -> None:
+        self.address = address
+        self.path: Final = None if address.path is None else address.path.absolute()
+        self.ballast: Final = Ballast(_beside(self.path, "-ballast"))
+        self._log: Final = _beside(self.path, "-wal")
+        self._clock = clock
+        self._identity: tuple[tuple[int, int] | None, ...] | None = None
+        self._seen = 0.0
+
+    def open(self) -> sqlite3.Connection:
+        """A connection to a sound, current file. Refuses, and changes nothing, otherwise."""
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            wanted = ".".join(map(str, OLDEST_SQLITE))
+            raise EngineUnusable(f"SQLite {sqlite3.sqlite_version} is too old; {wanted} or newer is needed")
+        check_file(self.address)
+        return self._kept(self._open)
+
+    def reopen(self) -> sqlite3.Connection:
+        """The same file once more, after its connection was let go; never another one, nor a new one."""
+        self._compare(self._identify())
+        return self._kept(lambda: self._prepared(self._connect("rw")))
+
+    def open_reader(self) -> sqlite3.Connection:
+        """A second connection, for reading beside the writer."""
+        connection = self._connect("rw")
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _kept(self, connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        try:
+            connection = self._connected(connect)
+        except COMPLAINTS as error:
+            raise translated(error, self.path) from error
+        self._identity, self._seen = self._identify(), self._clock.monotonic()
+        return connection
+
+    def _connected(self, connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        """Another user of the group may be creating the log just now: SQLite creates it with what the umask leaves, and
+        then gives it the file's permissions. In between it cannot be written."""
+        for _ in range(_LOG_TRIES if self.address.permissions != OWNER_ONLY else 0):
+            try:
+                return patiently(self._clock, self.path, connect)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+                    raise
+            self._clock.pause(_LOG_REST)
+        return patiently(self._clock, self.path, connect)
+
+    def _connect(self, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:
+        name = ":memory:" if self.path is None else f"{self.path.as_uri()}?mode={mode}"
+        return sqlite3.connect(
+            name, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+
+    def _open(self) -> sqlite3.Connection:
+        if self._has_log():
+            # By a connection that cannot write: one that can would put the log into the file as it is closed.
+            with closing(self._connect("ro")) as looking:
+                self._check(looking)
+            return self._prepared(self._connect("rw"))
+        if self.path is not None and size_of(self.path) == 1:
+            raise damaged(self.path, "a single byte")
+        self._make()
+        connection = self._connect("rwc")
+        try:
+            self._check(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return self._prepared(connection)
+
+    def _make(self) -> None:
+        """Make the file, if there is none, with its permissions: SQLite would let everyone read it. What SQLite puts
+        beside it gets the same."""
+        if self.path is None or self.path.exists():
+            return
+        real = os.path.realpath(self.path)
+        with suppress(OSError):  # it is there by now, or SQLite says why it cannot be
+            if self.address.permissions == OWNER_ONLY:
+                _create(real, OWNER_ONLY)
+                return
+            # Under another name first: a user of the group who comes meanwhile must not find it closed.
+            fresh = f"{real}-{self._clock.unique()}"
+            _create(fresh, self.address.permissions)
+            try:
+                os.link(fresh, real)
+            except FileExistsError:
+                pass
+            except OSError:  # a disk without links
+                _create(real, self.address.permissions)
+            finally:
+                Path(fresh).unlink()
+
+    def _has_log(self) -> bool:
+        """Whether there are commits beside the file. The log is looked at first: it is never there before the file."""
+        if self.path is None or self._log is None or not size_of(self._log):
+            return False
+        if size_of(self.path) <= 1:  # SQLite takes one byte for none, and throws the log of an empty file away
+            raise EngineUnusable(
+                f"{named(self.path)} is empty or gone, but its log {named(self._log)} is there: nothing was changed; "
+                "restore the file, or remove the log"
+            )
+        return True
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        # The tables first: another process may be laying out the file just now, and they come with our mark.
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application != APPLICATION_ID and (tables or application):
+            raise EngineUnusable(f"{named(self.path)} is a database of another program; choose another file")
+        self._check_version(version)
+        self._quick_check(connection)
+
+    def _check_version(self, version: int) -> None:
+        newest = len(migrations())
+        if version > newest:
+            raise EngineUnusable(
+                f"{named(self.path)} has layout {version} and this Toril knows up to {newest}: upgrade Toril"
+            )
+
+    def _quick_check(self, connection: sqlite3.Connection) -> None:
+        """Look for damage, for a bounded time: a large file is checked in part."""
+        # A thread, since SQLite calls no progress handler while it checks the pages of a tree.
+        watch = threading.Timer(_CHECK_SECONDS, connection.interrupt)
+        watch.start()
+        try:
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
+                raise
+            return
+        finally:
+            watch.cancel()
+            watch.join()
+        if found != "ok":
+            raise damaged(self.path, found)
+
+    def _prepared(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        try:
+            self._use_log(connection)
+            self._migrate(connection)
+            self._settle(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _use_log(self, connection: sqlite3.Connection) -> None:
+        if self.path is not None:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise EngineUnusable(
+                    f"SQLite cannot keep a log beside {named(self.path)}, only {mode}; use another disk"
+                )
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Bring the layout up to date, in one transaction: it is the old one or the new one, never between."""
+        steps = migrations()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version == len(steps):
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            self._check_version(version)
+            for step in steps[version:]:
+                for statement in _statements(step):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {len(steps)}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    def _settle(self, connection: sqlite3.Connection) -> None:
+        connection.execute(f"PRAGMA synchronous = {self.address.synchronous}")
+        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("PRAGMA cache_size = -16384")
+        # A short wait for another process is SQLite's, by the real clock; a longer one is ours, spread (`patiently`).
+        connection.execute("PRAGMA busy_timeout = 5")
+
+    def _identify(self) -> tuple[tuple[int, int] | None, ...]:
+        return tuple(_inode(path) for path in (self.path, self._log))
+
+    def is_tight(self) -> bool:
+        """Whether the disk could soon be too full even to write the log back into the file, which makes it longer."""
+        return self._log is not None and is_short(self._log, size_of(self._log))
+
+    def check_still_there(self) -> bool:
+        """Refuse to go on with a file that was removed or replaced under us. Looks once a second; False: not now."""
+        if self.path is None or self._identity is None or self._clock.monotonic() - self._seen < 1.0:
+            return False
+        self._compare(self._identify())
+        self._seen = self._clock.monotonic()
+        return True
+
+    def _compare(self, found: tuple[tuple[int, int] | None, ...]) -> None:
+        expected = self._identity or ()
+        if self.path is None or all(before == now for before, now in zip(expected, found, strict=False)):
+            return
+        if found[0] is None:
+            raise EngineUnavailable(f"{named(self.path)} is gone; put it back, or start anew")
+        if found[0] != expected[0]:
+            raise EngineUnavailable(f"{named(self.path)} was replaced by another file; restart to use that one")
+        raise EngineUnavailable(f"the log {named(self._log)} was removed or replaced while in use; restart")
+
+    def let_go(self) -> None:
+        """The writer's connection was closed for a while; with the last one of the machine SQLite removes the log."""
+        self._identity = self._identity and self._identity[:1]
+
+    def leave(self) -> None:
+        """The connection was closed for good. The last process to go takes the ballast along, as SQLite the log."""
+        self._identity = None
+        if self._log is not None and not self._log.exists():
+            self.ballast.drop()
+
+
+def _beside(path: Path | None, suffix: str) -> Path | None:
+    """SQLite puts its own files beside the real one, not beside a link to it; so do we."""
+    return None if path is None else Path(os.path.realpath(path) + suffix)
+
+
+def _create(path: str, permissions: int) -> None:
+    """An empty file, with these permissions whatever the umask is."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, OWNER_ONLY)
+    try:
+        os.fchmod(handle, permissions)
+    finally:
+        os.close(handle)
+
+
+def _inode(path: Path | None) -> tuple[int, int] | None:
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _statements(script: str) -> list[str]:
+    """The statements of a migration, one by one: `executescript` would commit before it begins."""
+    found, part = [], ""
+    for line in script.splitlines(keepends=True):
+        part += line
+        if sqlite3.complete_statement(part):
+            found.append(part)
+            part = ""
+    return found

@@ -1,0 +1,88 @@
+"""What SQLite complains of, in our words, and the patience that other processes ask for."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeAlias, TypeVar
+
+from toril.engines.sqlite.disk_space import is_short
+from toril.engines.sqlite.url import named
+from toril.errors import EngineFull, EngineUnavailable, EngineUnusable, TorilError, shown
+from toril.runtime.clock import Clock
+
+__all__ = ["COMPLAINTS", "Complaint", "damaged", "is_io_error", "patiently", "translated"]
+
+T = TypeVar("T")
+
+# What comes of a call to SQLite that fails. A message that quotes a damaged file cannot always be decoded.
+Complaint: TypeAlias = sqlite3.Error | UnicodeDecodeError
+COMPLAINTS: Final = (sqlite3.Error, UnicodeDecodeError)
+
+_PATIENCE: Final = 10.0  # seconds to wait for other processes' transactions
+_FIRST_REST: Final = 0.0005
+_LONGEST_REST: Final = 0.01
+
+_UNREADABLE = ("Could not decode to UTF-8", "unsupported file format")  # SQLite has no code for these
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL}
+_NOT_WRITABLE = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+_SYNC_FAILED = {sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC}
+
+
+def patiently(clock: Clock, path: Path | None, attempt: Callable[[], T]) -> T:
+    """What `attempt` returns, once other processes' transactions let it through."""
+    until, rest = clock.monotonic() + _PATIENCE, _FIRST_REST
+    while True:
+        try:
+            return attempt()
+        except sqlite3.OperationalError as error:
+            if _code(error) not in _BUSY:
+                raise
+            if clock.monotonic() > until:
+                raise EngineUnavailable(
+                    f"other processes kept {named(path)} locked for {_PATIENCE:.0f} s; try again"
+                ) from None
+        clock.pause(rest * clock.random())
+        rest = min(rest * 1.5, _LONGEST_REST)
+
+
+def translated(error: Complaint, path: Path | None) -> TorilError:
+    """SQLite's complaint as one of our errors, named by what the caller should do."""
+    code = _code(error)
+    if code == sqlite3.SQLITE_NOTADB:
+        return EngineUnusable(
+            f"{named(path)} is no SQLite database, or its beginning is damaged: nothing was changed; "
+            "choose another file, or restore a backup"
+        )
+    if code == sqlite3.SQLITE_CORRUPT or isinstance(error, UnicodeDecodeError) or str(error).startswith(_UNREADABLE):
+        return damaged(path, str(error))
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _is_sync(error) and is_short(path)):
+        return EngineFull(f"the disk of {named(path)} is full: {error}")
+    if code == sqlite3.SQLITE_CONSTRAINT:  # the same step again would meet the same records
+        return EngineUnusable(
+            f"the records of {named(path)} contradict each other ({shown(str(error))}): nothing was changed; "
+            "keep a copy and restore a backup"
+        )
+    if code in _NOT_WRITABLE:
+        return EngineUnavailable(f"{named(path)} cannot be written: {error}")
+    return EngineUnavailable(f"{named(path)} did not take the step: {error}")
+
+
+def is_io_error(error: Complaint) -> bool:
+    """Whether the disk failed, so that what the connection remembers may not be what the file holds."""
+    return _code(error) == sqlite3.SQLITE_IOERR
+
+
+def _is_sync(error: Complaint) -> bool:
+    """A sync that failed leaves open what was written, be it for want of room."""
+    return getattr(error, "sqlite_errorcode", 0) in _SYNC_FAILED
+
+
+def _code(error: Complaint) -> int:
+    """The kind of error, without its finer points."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def damaged(path: Path | None, found: str) -> EngineUnusable:
+    return EngineUnusable(
+        f"{named(path)} is damaged ({shown(found)}): nothing was changed; keep a copy and restore a backup"
+    )

@@ -1,0 +1,308 @@
+"""What moves the core: a thread of its own in real life, the caller itself in the simulator."""
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Protocol, TypeVar
+
+from toril.engines.sql.notifier import Bell, hand_over
+from toril.engines.sql.transaction import Op, Tx
+from toril.engines.sqlite import forks
+from toril.engines.sqlite.database import File
+from toril.engines.sqlite.errors import COMPLAINTS, translated
+from toril.engines.sqlite.writer import Core, Work
+from toril.errors import Closed
+from toril.model import Health
+from toril.runtime.clock import Clock
+
+__all__ = ["Inline", "Reader", "Runner", "Threaded"]
+
+T = TypeVar("T")
+
+_LOOK: Final = 0.05  # seconds between looks for what other processes committed, while someone waits
+_GROUP: Final = 256  # steps that share one commit
+_IDLE: Final = 5.0  # seconds without a step after which the log is written back
+
+
+class Runner(Protocol):
+    """Makes steps on a core, one commit after another."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+
+    async def read(self, op: Op[T], now: int | None) -> T: ...
+
+    async def health(self) -> Health: ...
+
+
+class Inline:
+    """Each step at once, in the caller's own thread, whichever that is."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._one = threading.Lock()
+
+    async def start(self) -> None:
+        self._core.open()
+
+    async def stop(self) -> None:
+        self._core.close()
+
+    async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
+        work = Work(op, now, grows=grows)
+        with self._one:
+            self._core.perform([work])
+        return _answer(work)
+
+    async def read(self, op: Op[T], now: int | None) -> T:
+        with self._one:
+            return self._core.read(op, now)
+
+    async def health(self) -> Health:
+        with self._one:
+            return self._core.health()
+
+
+def _answer(work: Work[T]) -> T:
+    if work.error is not None:
+        raise work.error
+    return work.answer  # type: ignore[return-value]
+
+
+class _Ordered:
+    """A step or a read on its way to the thread, and the future that its answer goes to."""
+
+    __slots__ = ("future", "loop", "read", "work")
+
+    def __init__(self, work: Work[Any] | None, read: Callable[[Core], Any] | None) -> None:
+        self.work = work
+        self.read = read
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+
+    def deliver(self, answer: Any, error: BaseException | None) -> None:
+        if self.future.done():
+            return  # the caller was cancelled meanwhile; what it asked for has happened all the same
+        if error is None:
+            self.future.set_result(answer)
+        else:
+            self.future.set_exception(error)
+
+
+class Threaded:
+    """One thread that owns the connection. Steps that arrive while it commits share the next commit."""
+
+    def __init__(self, core: Core, bell: Bell, clock: Clock) -> None:
+        self._core = core
+        self._bell = bell
+        self._clock = clock
+        self._gate = threading.Lock()  # so that nothing is ordered behind the thread's last order
+        self._orders: queue.SimpleQueue[_Ordered | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._looked = 0.0
+        self._active = 0.0
+        self._rested = True
+        self.turn = threading.Lock()
+        forks.watch(self)
+
+    async def start(self) -> None:
+        with self._gate:
+            if self._thread is None:  # else another caller is about to start it as well
+                self._orders = queue.SimpleQueue()
+                self._thread = threading.Thread(
+                    target=self._main, args=(self._orders,), name="toril-sqlite", daemon=True
+                )
+                self._thread.start()
+        try:
+            await self._ask(lambda core: core.open())
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        with self._gate:
+            thread, self._thread = self._thread, None
+            if thread is None:
+                return
+            closed = _Ordered(None, _close)
+            self._orders.put(closed)
+            self._orders.put(None)
+        await closed.future
+        thread.join()
+
+    def let_go(self) -> None:
+        self._core.let_go()
+
+    def abandon(self) -> None:
+        self._thread = None
+
+    async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
+        answer: T = await self._send(_Ordered(Work(op, now, grows=grows), None))
+        return answer
+
+    async def read(self, op: Op[T], now: int | None) -> T:
+        return await self._ask(lambda core: core.read(op, now))
+
+    async def health(self) -> Health:
+        return await self._ask(lambda core: core.health())
+
+    async def _ask(self, what: Callable[[Core], T]) -> T:
+        answer: T = await self._send(_Ordered(None, what))
+        return answer
+
+    async def _send(self, ordered: _Ordered) -> Any:
+        with self._gate:
+            if self._thread is None:
+                raise Closed("the store is not open; open it first, or it was closed")
+            self._orders.put(ordered)
+        return await ordered.future
+
+    def _main(self, arriving: "queue.SimpleQueue[_Ordered | None]") -> None:
+        stopping = False
+        while not stopping:
+            orders, stopping = self._take(arriving)
+            with self.turn:
+                self._serve(orders)
+                self._look()
+        with self.turn, contextlib.suppress(Exception):
+            self._core.close()
+
+    def _take(self, arriving: "queue.SimpleQueue[_Ordered | None]") -> tuple[list[_Ordered], bool]:
+        """What has arrived, up to a group; and whether to stop after it."""
+        orders: list[_Ordered] = []
+        try:
+            ordered = arriving.get(timeout=self._patience())
+            while ordered is not None:
+                orders.append(ordered)
+                if len(orders) == _GROUP:
+                    return orders, False
+                ordered = arriving.get_nowait()
+        except queue.Empty:
+            return orders, False
+        return orders, True
+
+    def _patience(self) -> float | None:
+        """How long to wait for a step: not at all long while others wait for what another process may commit."""
+        if self._bell.names:
+            return _LOOK
+        return None if self._rested else _IDLE
+
+    def _serve(self, orders: list[_Ordered]) -> None:
+        wanted = [ordered for ordered in orders if not ordered.future.cancelled()]
+        works = [ordered.work for ordered in wanted if ordered.work is not None]
+        if works:
+            self._perform(works)
+            self._active, self._rested = self._clock.monotonic(), False
+        delivered: dict[asyncio.AbstractEventLoop, list[tuple[_Ordered, Any, BaseException | None]]] = {}
+        for ordered in wanted:
+            delivered.setdefault(ordered.loop, []).append((ordered, *self._outcome(ordered)))
+        for loop, answers in delivered.items():
+            hand_over(loop, _deliver, answers)
+
+    def _perform(self, works: list[Work[Any]]) -> None:
+        try:
+            self._core.perform(works)
+        except Exception as error:  # a fault of ours: the thread must live on, or every later caller would hang
+            for work in works:
+                work.error = error
+
+    def _outcome(self, ordered: _Ordered) -> tuple[Any, BaseException | None]:
+        if ordered.work is not None:
+            return ordered.work.answer, ordered.work.error
+        try:
+            return (ordered.read(self._core) if ordered.read else None), None
+        except Exception as error:
+            return None, error
+
+    def _look(self) -> None:
+        """See whether others committed; once nothing has gone on for a while, put the log in order."""
+        now = self._clock.monotonic()
+        with contextlib.suppress(Exception):  # a look that fails is made again; steps report their errors themselves
+            if now - self._looked >= _LOOK:
+                self._looked = now
+                if self._bell.names and self._core.changed():
+                    self._bell.look()
+            if not self._rested and now - self._active >= _IDLE:
+                self._active = now
+                self._rested = self._core.rest()
+
+
+def _close(core: Core) -> None:
+    """Close for good, and say so if that is the end of jobs."""
+    left = core.unfinished() if core.file.path is None else 0
+    core.close()
+    if left:
+        # A warning that the caller's filters turn into an error must not keep anything from closing.
+        with contextlib.suppress(Warning):
+            warnings.warn(
+                f"a store in memory was closed with {left} unfinished jobs, which are gone",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def _deliver(answers: list[tuple[_Ordered, Any, BaseException | None]]) -> None:
+    for ordered, answer, error in answers:
+        ordered.deliver(answer, error)
+
+
+class Reader:
+    """A second thread and connection, so that long reads never hold up a commit."""
+
+    def __init__(self, file: File, clock: Clock) -> None:
+        self._file = file
+        self._clock = clock
+        self._pool: ThreadPoolExecutor | None = None
+        self._connection: sqlite3.Connection | None = None
+        self.turn = threading.Lock()
+        forks.watch(self)
+
+    async def read(self, op: Op[T], now: int | None) -> T:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toril-sqlite-read")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, op, now)
+
+    async def stop(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            closed = asyncio.get_running_loop().run_in_executor(pool, self._close)
+            pool.shutdown(wait=False)
+            await closed
+
+    def let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def abandon(self) -> None:
+        self._pool = None
+
+    def _read(self, op: Op[T], now: int | None) -> T:
+        """On one view of the file, whatever is committed meanwhile."""
+        with self.turn:
+            self._file.check_still_there()
+            try:
+                connection = self._connection = self._connection or self._file.open_reader()
+                connection.execute("BEGIN")
+                try:
+                    tx = Tx(connection)
+                    tx.now = self._clock.now() if now is None else now
+                    return op(tx)
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+            except COMPLAINTS as error:
+                self.let_go()
+                raise translated(error, self._file.path) from error
+
+    def _close(self) -> None:
+        with self.turn:
+            self.let_go()

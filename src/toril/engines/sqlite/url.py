@@ -1,0 +1,154 @@
+"""Where the file lies, and whether a queue may be trusted to that place."""
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from toril.errors import EngineUnusable, InvalidOption, shown
+from toril.store.engine import redacted
+
+__all__ = ["OWNER_ONLY", "Address", "check_file", "filesystem_of", "is_network", "named", "parse"]
+
+# A file lock that is not seen by every machine, or a shared-memory map that is not shared, corrupts the file.
+_NETWORK: Final = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "coda", "glusterfs", "lustre", "ncpfs", "vboxsf"}
+)
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+_SHOWN: Final = 200
+OWNER_ONLY: Final = 0o600
+_PERMISSIONS: Final = re.compile(r"0?6[046][046]")  # its owner reads and writes it, and nobody runs it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A parsed URL. `path` is None for a store in memory."""
+
+    path: Path | None
+    synchronous: Literal["full", "normal"] = "full"
+    network: Literal["refuse", "allow"] = "refuse"
+    permissions: int = OWNER_ONLY  # of a file that is made
+
+
+def parse(url: str) -> Address:
+    """`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`; with `?synchronous=normal`, `?network=allow`,
+    `?permissions=0660`."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidOption(f"{redacted(url)!r} cannot be read: {error}") from None
+    if parts.scheme == "memory":
+        if url != "memory://":
+            raise InvalidOption(f"memory:// takes no name, since it cannot be shared, and {redacted(url)!r} has one")
+        return Address(path=None)
+    if parts.netloc or not parts.path.startswith("/"):
+        raise InvalidOption(f"a file's URL has three slashes, sqlite:///jobs.db, and {redacted(url)!r} has not")
+    if any(lost in url for lost in "#\t\r\n"):
+        raise InvalidOption(f"{redacted(url)!r} has a character that a URL must escape, as %23 for #")
+    path = unquote(parts.path[1:], errors="surrogateescape")
+    if not path or path.endswith("/") or path.startswith((":memory:", "file:")) or "\0" in path:
+        raise InvalidOption(f"{redacted(url)!r} names no file; write sqlite:///jobs.db, or memory:// for none at all")
+    # Absolute from here on: a program that changes its folder later must not find another file.
+    return _with_options(Path(path).absolute(), parts.query, url)
+
+
+def _with_options(path: Path, query: str, url: str) -> Address:
+    synchronous: Literal["full", "normal"] = "full"
+    network: Literal["refuse", "allow"] = "refuse"
+    permissions = OWNER_ONLY
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        match name, value:
+            case "synchronous", "full" | "normal":
+                synchronous = value
+            case "network", "refuse" | "allow":
+                network = value
+            case "permissions", _ if _PERMISSIONS.fullmatch(value):
+                permissions = int(value, 8)
+            case _:
+                raise InvalidOption(
+                    f"{redacted(url)!r} has {shown(name + '=' + value)}; known are synchronous=full|normal, "
+                    "network=refuse|allow and permissions=0600, 0640, 0660 and the like"
+                )
+    return Address(path=path, synchronous=synchronous, network=network, permissions=permissions)
+
+
+def check_file(address: Address) -> None:
+    """Refuse a place where the file cannot be, or would not be safe."""
+    path = address.path
+    if path is None:
+        return
+    try:
+        real = _followed(path)
+        _check_kind(path)
+        _check_folder(real.parent)
+    except (OSError, RuntimeError) as error:  # resolving a loop of links is a RuntimeError
+        raise EngineUnusable(f"{named(path)} cannot be used: {error}") from error
+    kind = filesystem_of(real.parent)
+    if address.network == "refuse" and is_network(kind):
+        raise EngineUnusable(
+            f"{named(path)} lies on {kind}, where SQLite's locks are not safe; use a local disk, or Redis, "
+            "or add ?network=allow if only one machine ever opens it"
+        )
+
+
+def is_network(kind: str) -> bool:
+    """Whether a filesystem of this kind may be shared with other machines."""
+    return kind in _NETWORK or kind.startswith("fuse")
+
+
+def _followed(path: Path) -> Path:
+    """Where the file really lies. A link is followed to what belongs to the link's own owner, and nowhere else."""
+    if not path.is_symlink():
+        return path.absolute()
+    real = path.resolve()
+    target = real if real.exists() else real.parent
+    if target.exists() and path.lstat().st_uid != target.stat().st_uid:
+        raise EngineUnusable(f"{named(path)} is a link to a file of another owner and is not followed")
+    return real
+
+
+def _check_kind(path: Path) -> None:
+    if not path.exists():
+        return
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise EngineUnusable(f"{named(path)} is not a regular file")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise EngineUnusable(f"{named(path)} cannot be read and written by this user")
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise EngineUnusable(f"the folder {named(folder)} does not exist; make it, or choose another")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise EngineUnusable(f"the folder {named(folder)} cannot be written by this user; the log lies beside the file")
+
+
+def named(path: Path | None) -> str:
+    """The file as messages name it: control characters escaped, and the end kept, which tells it from others."""
+    if path is None:
+        return "the store in memory"
+    text = repr(str(path)) if str(path).isprintable() else ascii(str(path))
+    return text if len(text) <= _SHOWN else "'…" + text[-_SHOWN:]
+
+
+def filesystem_of(folder: Path, mounts: str | None = None) -> str:
+    """The kind of filesystem that holds this folder, as the kernel names it; empty where that is not known."""
+    if mounts is None:
+        try:
+            mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
+        except OSError:
+            return ""
+    best, kind = "", ""
+    here = str(folder.resolve())
+    for line in mounts.split("\n"):
+        fields, _, rest = line.partition(" - ")
+        if not rest or fields.count(" ") < 4:
+            continue
+        point = _OCTAL.sub(lambda found: chr(int(found[1], 8)), fields.split(" ")[4])
+        within = here == point or here.startswith(point.rstrip("/") + "/")
+        if within and len(point) >= len(best):  # of two mounts in one place, the later one is seen
+            best, kind = point, rest.split(" ")[0]
+    return kind

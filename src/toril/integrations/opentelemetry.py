@@ -1,0 +1,141 @@
+"""OpenTelemetry: spans from whoever adds a job to whoever runs it, in Node too, and metrics. It needs
+`pip install 'toril[otel]'`; without `instrument` none of it is imported, and nothing is spent on it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from toril.app import App
+from toril.errors import EngineUnusable, JobCancelled, LeaseLost, RateLimited, Snooze
+from toril.events import EventName, JobEvent
+from toril.model import MAX_TRACE, NewJob
+from toril.runtime.clock import SYSTEM
+
+try:
+    from opentelemetry import metrics, propagate, trace
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
+except ModuleNotFoundError as error:
+    raise EngineUnusable(
+        f"telemetry needs the package {error.name!r}: install it with  pip install 'toril[otel]'"
+    ) from None
+
+__all__ = ["instrument"]
+
+_SYSTEM: Final = {"messaging.system": "toril"}
+_NO_ERROR: Final = (Snooze, RateLimited, JobCancelled, LeaseLost, asyncio.CancelledError)  # the job is put off, or over
+_ENDINGS: Final[tuple[EventName, ...]] = (
+    "completed", "failed", "retrying", "snoozed", "cancelled", "expired", "stalled", "lease_lost",
+)  # fmt: skip
+
+
+def instrument(
+    app: App, *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
+) -> None:
+    """Trace an app's adds and attempts, and count them, with the providers given, or those that are set for the
+    process. The trace travels with the job where BullMQ has it. Call it before other middleware is declared."""
+    tracing = OpenTelemetry(tracer_provider, meter_provider)
+    app.tracing = tracing
+    app.middleware(tracing.processing)
+    for name in _ENDINGS:
+        app.on(name, tracing.heard(name))
+
+
+class OpenTelemetry:
+    """One app's spans and instruments, in the words of the conventions for messaging."""
+
+    def __init__(self, tracers: TracerProvider | None, meters: MeterProvider | None) -> None:
+        self._tracer = trace.get_tracer("toril", tracer_provider=tracers)
+        meter = metrics.get_meter("toril", meter_provider=meters)
+        self._sent = meter.create_counter("messaging.client.sent.messages", "{message}", "Jobs added.")
+        self._sending = meter.create_histogram("messaging.client.operation.duration", "s", "Time to add jobs.")
+        self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}", "Attempts begun.")
+        self._took = meter.create_histogram("messaging.process.duration", "s", "Time of an attempt.")
+        self._ended = meter.create_counter("toril.jobs", "{job}", "What became of attempts.")
+
+    @contextmanager
+    def sending(self, queue: str, jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
+        """The jobs with the producer's context in them."""
+        about = {**_SYSTEM, "messaging.destination.name": queue, "messaging.operation.name": "send"}
+        more = {"messaging.batch.message_count": len(jobs)} if len(jobs) > 1 else {"toril.job.name": jobs[0].name}
+        start, ended = SYSTEM.monotonic(), dict(about)
+        facts: dict[str, str | int] = {**about, "messaging.operation.type": "send", **more}
+        with self._tracer.start_as_current_span(f"send {queue}", kind=SpanKind.PRODUCER, attributes=facts):
+            carrier = _carrier()
+            try:
+                yield list(jobs) if carrier is None else [replace(job, trace=carrier) for job in jobs]
+            except BaseException as error:
+                ended["error.type"] = type(error).__name__
+                raise
+            finally:
+                self._sending.record(SYSTEM.monotonic() - start, ended)
+            self._sent.add(len(jobs), about)
+
+    async def processing(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Around an attempt: a span that goes on with the producer's trace."""
+        queue, name = ctx.queue_name, ctx.job_name
+        about = {
+            **_SYSTEM, "messaging.destination.name": queue, "messaging.operation.name": "process",
+            "toril.job.name": name,
+        }  # fmt: skip
+        facts = {
+            **about, "messaging.operation.type": "process", "messaging.message.id": ctx.job_id,
+            "toril.job.attempt": ctx.attempt,
+        }  # fmt: skip
+        self._consumed.add(1, about)
+        start = SYSTEM.monotonic()
+        with self._tracer.start_as_current_span(
+            f"process {queue}", context=_context(ctx.carrier), kind=SpanKind.CONSUMER, attributes=facts,
+            record_exception=False, set_status_on_exception=False,
+        ) as span:  # fmt: skip
+            try:
+                return await call_next(ctx)
+            except BaseException as error:
+                if not isinstance(error, _NO_ERROR):
+                    about["error.type"] = type(error).__name__
+                _tell(span, error)
+                raise
+            finally:
+                self._took.record(SYSTEM.monotonic() - start, about)
+
+    def heard(self, ending: EventName) -> Callable[[JobEvent], None]:
+        """Counts what became of attempts."""
+
+        def count(event: JobEvent) -> None:
+            facts = {"messaging.destination.name": event.queue, "toril.job.name": event.job_name}
+            self._ended.add(1, {**_SYSTEM, **facts, "toril.outcome": ending})
+
+        return count
+
+
+def _tell(span: Span, error: BaseException) -> None:
+    """What an attempt raised. To be put off, or told to stop, is no error."""
+    span.set_attribute("error.type", type(error).__name__)
+    if not isinstance(error, _NO_ERROR):
+        span.record_exception(error)
+        span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+
+
+def _carrier() -> str | None:
+    """The context of now, as text; None where there is nothing to tell."""
+    headers: dict[str, str] = {}
+    propagate.inject(headers)
+    text = json.dumps(headers, separators=(",", ":"))
+    return text if headers and len(text) <= MAX_TRACE else None
+
+
+def _context(carrier: str | None) -> Context | None:
+    """The context that a text tells of; whatever else it is, it tells nothing."""
+    if carrier is None:
+        return None
+    try:
+        headers = json.loads(carrier)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(headers, Mapping):
+        return None
+    return propagate.extract({str(name): value for name, value in headers.items() if isinstance(value, str)})

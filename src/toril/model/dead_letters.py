@@ -1,0 +1,92 @@
+"""Jobs that failed for good and wait for someone to look at them."""
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from toril.model.flows import JobRef, OnFailure
+from toril.model.options import MAX_ATTEMPTS, REMOVE, Backoff, Keep, check_text, whole
+from toril.model.states import State
+from toril.model.views import Cause, JobRecord
+from toril.model.work import Failure
+
+DEAD_LETTERS: Final = "dead-letter"  # the queue that other libraries' dashboards show them in
+Kept: TypeAlias = Literal["queue", "dead_letters"]  # where a job is looked for: in its queue, or among the dead letters
+BURIED: Final = frozenset({Cause.FAILED, Cause.STALLED})  # who was cancelled, or came too late, is not mourned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterRow:
+    """A job as it was when it failed, with all that running it again needs. `id` is made of its queue and its own id,
+    so that a job is here once at most; `attempts_made` and `stalls` tell what was tried."""
+
+    id: str
+    queue: str
+    job_id: str
+    name: str
+    data: str
+    cause: Cause
+    failure: Failure
+    failed_at: int
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    stall_cause: str | None
+    worker: str | None
+    added_at: int
+    started_at: int | None
+    priority: int
+    backoff: Backoff | None
+    timeout: int | None
+    keep_completed: Keep
+    keep_logs: int
+    result_ttl: int | None
+    breaker: str | None
+    subject: str | None
+    metadata: str | None
+    checkpoint: str | None
+    progress: str | None = None
+    parent: JobRef | None = None
+    on_failure: OnFailure = OnFailure.FAIL
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Run a dead letter's job again, under its own id, with all its attempts: those given, or those it had."""
+
+    id: str
+    data: str | None = None
+    attempts: int | None = None
+    backoff: Backoff | None = None
+
+    def __post_init__(self) -> None:
+        if self.data is not None:
+            check_text("data", self.data)
+        if self.attempts is not None:
+            whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
+
+
+def job_of(letter: DeadLetterRow) -> JobRecord:
+    """The job that a dead letter is: one that has failed. How often it was started is not known any more."""
+    return JobRecord(
+        queue=letter.queue, id=letter.job_id, name=letter.name, data=letter.data, state=State.FAILED,
+        max_attempts=letter.max_attempts, attempts_made=letter.attempts_made, stalls=letter.stalls, starts=0, fence=0,
+        priority=letter.priority, delay=0, due=None, backoff=letter.backoff, timeout=letter.timeout, expires_at=None,
+        keep_completed=letter.keep_completed, keep_failed=REMOVE, keep_logs=letter.keep_logs,
+        result_ttl=letter.result_ttl, breaker=letter.breaker, subject=letter.subject, metadata=letter.metadata,
+        checkpoint=letter.checkpoint, progress=letter.progress, result=None, failure=letter.failure,
+        stall_cause=letter.stall_cause, cancelling=None, worker=letter.worker, added_at=letter.added_at,
+        started_at=letter.started_at, finished_at=letter.failed_at, deadline=None, parent=letter.parent,
+        group=letter.group, dead_letter=letter.id,
+    )  # fmt: skip
+
+
+def letter_id(queue: str, job_id: str) -> str:
+    """The id of a job's dead letter. A queue's name has neither `/` nor `%`; a `:` would part a key."""
+    return f"{queue}/{job_id.replace('%', '%25').replace(':', '%3A')}"
+
+
+def letter_parts(identity: str) -> tuple[str, str]:
+    """The queue and the job of which `letter_id` made this; both empty where it made none."""
+    queue, _, escaped = identity.partition("/")
+    return (queue, escaped.replace("%3A", ":").replace("%25", "%")) if escaped else ("", "")

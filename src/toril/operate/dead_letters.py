@@ -1,0 +1,368 @@
+"""The dead letters of an app: look through them, run them again, throw them away."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+
+from toril.client.declaring import PLAIN
+from toril.codec.encoding import decode, encode, metadata_of, readable
+from toril.errors import InvalidOption, InvalidPayload, NotFound, TorilError, UsageError, WrongState, shown
+from toril.job import Job
+from toril.model import (
+    Backoff,
+    Call,
+    Changed,
+    DeadLetterRow,
+    Found,
+    Keep,
+    Refused,
+    Replay,
+    job_of,
+    letter_id,
+    moment,
+)
+from toril.model.durations import Duration, milliseconds
+from toril.operate.search import LOOKED, PATIENCE, Counted, Failures
+from toril.policy.error_groups import Failed, grouped
+from toril.policy.letters import LetterFilter, cursor_of
+from toril.policy.masking import masked
+from toril.policy.redaction import redacted
+from toril.policy.retry import Exponential, Fixed, Strategy, Waiting
+from toril.policy.strategies import check_known
+from toril.queue import Queue
+from toril.records import DeadLetter, as_record
+from toril.runtime.clock import SYSTEM
+from toril.runtime.portal import Home
+from toril.runtime.redaction import Redaction
+from toril.store.capabilities import Order
+from toril.store.engine import Store
+
+__all__ = ["AppDeadLetters", "Replayed", "of_queue", "replay_job"]
+
+T = TypeVar("T")
+
+_A_CALL: Final = 100  # moved or deleted in one step
+_A_PAGE: Final = 100
+
+Which: TypeAlias = LetterFilter | Sequence[str] | str
+Edit: TypeAlias = Callable[[Any], Any]
+Told: TypeAlias = Callable[[int], object]
+
+
+class _Home(Protocol):
+    """What the dead letters need of their app."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def queues(self) -> Mapping[str, Queue]: ...
+
+    @property
+    def redaction(self) -> Redaction: ...
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _OneQueue:
+    """A queue as the home of its own dead letters."""
+
+    queue: Queue
+
+    @property
+    def store(self) -> Store:
+        return self.queue.store
+
+    @property
+    def queues(self) -> Mapping[str, Queue]:
+        return {self.queue.name: self.queue}
+
+    @property
+    def redaction(self) -> Redaction:
+        return self.queue.redaction
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        return await self.queue.call(make)
+
+
+def of_queue(queue: Queue) -> "AppDeadLetters":
+    """The dead letters, for one who knows this queue and no other."""
+    return AppDeadLetters(_OneQueue(queue))
+
+
+async def replay_job(queue: Queue, job_id: str) -> None:
+    """Run the job of a dead letter again; an error says why that cannot be."""
+    replayed = await of_queue(queue).replay(letter_id(queue.name, job_id))
+    for reason in replayed.invalid.values():
+        raise InvalidPayload(f"job {job_id!r} cannot be retried as it is: {reason}")
+    for refused in replayed.refused:
+        if refused.state is None:
+            raise NotFound(f"there is no job {shown(job_id)} in queue {queue.name!r}")
+        raise WrongState(f"job {job_id!r} is {refused.state} and cannot be retried")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How many letters were moved or deleted, and which were not: their id is taken by another job, they are gone, or
+    (`invalid`, with the reason) `edit` failed, or the payload is not what their handler takes."""
+
+    count: int = 0
+    refused: tuple[Refused, ...] = ()
+    invalid: Mapping[str, str] = field(default_factory=dict)
+
+
+class AppDeadLetters:
+    """`app.dead_letters`. Jobs that failed for good are moved here, unless `keep_failed` keeps them in their queue."""
+
+    def __init__(self, home: _Home, strategies: Container[str] = ()) -> None:
+        self._home = home
+        self._strategies = strategies
+
+    async def page(
+        self,
+        where: LetterFilter | None = None,
+        *,
+        cursor: str | None = None,
+        limit: int = 50,
+        order: Order = "newest",
+        patience: Duration = PATIENCE,
+    ) -> Found[DeadLetter]:
+        """A page of those that the filter means, the last that failed first. One call looks at 5,000 letters at most,
+        and for so many seconds: a page may be short, or empty, and still have a cursor to go on with."""
+        found = await self.rows(where, cursor=cursor, limit=limit, order=order, patience=patience)
+        return Found(tuple(map(self._read, found)), found.cursor, found.looked)
+
+    async def rows(
+        self, where: LetterFilter | None = None, *, cursor: str | None = None, limit: int = 50,
+        order: Order = "newest", patience: Duration = PATIENCE,
+    ) -> Found[DeadLetterRow]:  # fmt: skip
+        """The same as the store has them, in milliseconds: for Toril's own pages and commands."""
+        found: list[DeadLetterRow] = []
+        looked, until = 0, SYSTEM.monotonic() + milliseconds("patience", patience) / 1000
+        while looked < LOOKED:
+            page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
+            for letter in page.items:
+                looked += 1
+                if where is not None and not where.matches(letter, self._seen, self._error):
+                    continue
+                if len(found) == limit:
+                    return Found(tuple(found), cursor_of(found[-1]), looked - 1)
+                found.append(letter)
+            cursor = page.cursor
+            if cursor is None or SYSTEM.monotonic() > until:
+                break
+        return Found(tuple(found), cursor, looked)
+
+    async def show(self, letter: str) -> DeadLetter:
+        """One of them; `NotFound` if there is none of this id."""
+        return self._read(await self.row(letter))
+
+    async def row(self, letter: str) -> DeadLetterRow:
+        """The same as the store has it."""
+        (found,) = await self._home.store.letters_of([letter])
+        if found is None:
+            raise NotFound(f"there is no dead letter {shown(letter)}; it may have been replayed or discarded")
+        return found
+
+    async def job(self, letter: str) -> Job[Any]:
+        """The job that a letter is: its `logs()` and `errors()`, and what can be done to it."""
+        return self.as_job(await self.row(letter))
+
+    def as_job(self, letter: DeadLetterRow) -> Job[Any]:
+        """The same of one that was read."""
+        row, home = job_of(letter), cast("Home", self._home)
+        queue = self._home.queues[row.queue] if row.queue in self._home.queues else Queue(home, row.queue, PLAIN)
+        return Job(queue, row.id, row.name, queue.decoded(row.name, row.data), record=row)
+
+    def fits(self, letter: DeadLetterRow) -> bool | None:
+        """Whether its payload is what its handler takes; None where this app does not declare that."""
+        queue = self._queue_of(letter)
+        entry = None if queue is None else queue.handlers.find(letter.name)
+        if entry is None:
+            return None
+        try:
+            entry.payload.decode(letter.data)
+        except TorilError:
+            return False
+        return True
+
+    async def count(self, where: LetterFilter | None = None) -> int:
+        """How many there are, of those that the filter means."""
+        if where is None:
+            return await self._home.store.count_letters()
+        return sum([1 async for _ in self._walk(where, "newest", None)])
+
+    async def counted(
+        self, where: LetterFilter, *, cursor: str | None = None, patience: Duration = PATIENCE
+    ) -> Counted:
+        """How many of the next 5,000 are meant, and where to go on; all at once where nothing is asked for."""
+        asked_at = moment((await self._home.store.health()).now)
+        if where == LetterFilter():
+            every = await self._home.store.count_letters()
+            return Counted(count=every, looked=every, cursor=None, asked_at=asked_at)
+        page = await self.rows(where, cursor=cursor, limit=LOOKED, patience=patience)
+        return Counted(count=len(page.items), looked=page.looked, cursor=page.cursor, asked_at=asked_at)
+
+    async def groups(self, where: LetterFilter | None = None, *, patience: Duration = PATIENCE) -> Failures:
+        """Those that the filter means, put together by their error; of more than 5,000 the last that failed, or as many
+        as can be looked at in so many seconds."""
+        page = await self.rows(where, limit=LOOKED, patience=patience)
+        failed = [
+            Failed(letter.id, letter.failure.kind, self._error(letter), letter.failed_at) for letter in page.items
+        ]
+        every = await self._home.store.count_letters()
+        return Failures(groups=grouped(failed), looked=page.looked, of=max(every, page.looked))
+
+    async def keep(self, keep: Keep) -> Keep:
+        """How many are kept in the whole store, and for how long; without this all of them, until someone acts."""
+        return await self._home.store.keep_letters(keep)
+
+    async def replay(
+        self,
+        which: Which,
+        *,
+        attempts: int | None = None,
+        backoff: Waiting | str | None = None,
+        edit: Edit | None = None,
+        told: Told | None = None,
+    ) -> Replayed:
+        """Run jobs again in the queue that they came from, under their own name and id, the oldest first; each once,
+        for what fails meanwhile is left. A parent of a flow waits for its children that have not succeeded; those that
+        are dead letters are replayed with it, and counted.
+
+        Args:
+            which: The id of a letter, several ids, or a `LetterFilter`.
+            attempts: How many attempts they get, in place of what they had.
+            backoff: How long they wait between attempts, in place of what they had.
+            edit: A function that makes a new payload of the old one, which is checked as in an add.
+            told: A function that hears how many are done so far.
+        """
+        wire = self._wire(backoff)
+        invalid: dict[str, str] = {}
+
+        async def step(letters: Sequence[DeadLetterRow]) -> list[Changed]:
+            wishes: list[tuple[str, Replay]] = []
+            for letter in _children_first(letters):
+                try:
+                    wishes.append((letter.queue, self._wish(letter, attempts, wire, edit)))
+                except TorilError as error:
+                    invalid[letter.id] = str(error)
+            calls = groupby(wishes, key=lambda wish: wish[0])
+            return [await self._replay(queue, [wish for _, wish in some]) for queue, some in calls]
+
+        count, refused = await self._act(which, step, told)
+        return Replayed(count, refused, invalid)
+
+    async def discard(self, which: Which, *, told: Told | None = None) -> Replayed:
+        """Delete them for good."""
+
+        async def step(letters: Sequence[DeadLetterRow]) -> list[Changed]:
+            ids = [letter.id for letter in letters]
+            return [await self._home.call(lambda call: self._home.store.discard(ids, call=call))]
+
+        return Replayed(*await self._act(which, step, told))
+
+    def _read(self, row: DeadLetterRow) -> DeadLetter:
+        queue = self._queue_of(row)
+        return as_record(
+            DeadLetter, row, data=readable(row.data) if queue is None else queue.decoded(row.name, row.data),
+            metadata=metadata_of(row.metadata), checkpoint=None if row.checkpoint is None else readable(row.checkpoint),
+            progress=None if row.progress is None else readable(row.progress),
+        )  # fmt: skip
+
+    def _queue_of(self, letter: DeadLetterRow) -> Queue | None:
+        """The queue that it came from, where this app declares it."""
+        queues = self._home.queues  # whose `get` raises as well
+        return queues[letter.queue] if letter.queue in queues else None  # noqa: SIM401
+
+    def _seen(self, letter: DeadLetterRow) -> Any:
+        """A payload as it may be shown: what is not shown cannot be found either."""
+        return self._home.redaction.seen(masked(readable(letter.data)), "data", letter.queue, letter.name)
+
+    def _error(self, letter: DeadLetterRow) -> str:
+        return redacted(self._home.redaction.text(letter.failure.reason, "error", letter.queue, letter.name) or "")
+
+    def _wire(self, backoff: Waiting | str | None) -> Backoff | None:
+        if backoff is None:
+            return None
+        waiting = Strategy(backoff) if isinstance(backoff, str) else backoff
+        if not isinstance(waiting, Fixed | Exponential | Strategy):
+            raise InvalidOption(
+                f"backoff must be Fixed(…), Exponential(…), Strategy(…) or a strategy's name, not {shown(backoff)}"
+            )
+        return check_known(waiting.wire(), self._strategies)
+
+    async def _replay(self, queue: str, replays: Sequence[Replay]) -> Changed:
+        return await self._home.call(lambda call: self._home.store.replay(queue, replays, call=call))
+
+    def _wish(self, letter: DeadLetterRow, attempts: int | None, backoff: Backoff | None, edit: Edit | None) -> Replay:
+        """What to send for one letter. Its payload is held to the handler's type, where this app declares it."""
+        queue = self._queue_of(letter)
+        if edit is None:
+            entry = None if queue is None else queue.handlers.find(letter.name)
+            if entry is not None:
+                entry.payload.decode(letter.data)
+            return Replay(letter.id, None, attempts, backoff)
+        old = decode(letter.data)
+        try:
+            data = edit(old)
+        except Exception as error:
+            raise UsageError(f"edit raised {error!r}; mend it, and replay this letter again") from error
+        text = encode(data) if queue is None else queue.encoded(letter.name, data)
+        return Replay(letter.id, text, attempts, backoff)
+
+    async def _act(
+        self, which: Which, step: Callable[[Sequence[DeadLetterRow]], Awaitable[list[Changed]]], told: Told | None
+    ) -> tuple[int, tuple[Refused, ...]]:
+        count = 0
+        refused: list[Refused] = []
+        async for letters in self._chunks(which, refused):
+            for changed in await step(letters):
+                count += len(changed.done)
+                refused += changed.refused
+            if told is not None:
+                told(count)
+        return count, tuple(refused)
+
+    async def _chunks(self, which: Which, missing: list[Refused]) -> AsyncIterator[list[DeadLetterRow]]:
+        """The letters meant, some at a time; ids that name none go to `missing`."""
+        if isinstance(which, LetterFilter):
+            chunk: list[DeadLetterRow] = []
+            newest = (await self._home.store.letters(order="newest", limit=1)).items
+            async for letter in self._walk(which, "oldest", None):
+                if not newest or letter.failed_at > newest[0].failed_at:
+                    break  # it came since: what fails again would be met again and again
+                chunk.append(letter)
+                if len(chunk) == _A_CALL:
+                    yield chunk
+                    chunk = []
+            if chunk:
+                yield chunk
+            return
+        ids = [which] if isinstance(which, str) else list(dict.fromkeys(which))
+        for first in range(0, len(ids), _A_CALL):
+            part = ids[first : first + _A_CALL]
+            found = await self._home.store.letters_of(part)
+            missing += [Refused(each, None) for each, letter in zip(part, found, strict=True) if letter is None]
+            yield [letter for letter in found if letter is not None]
+
+    async def _walk(self, where: LetterFilter, order: Order, cursor: str | None) -> AsyncIterator[DeadLetterRow]:
+        while True:
+            page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
+            for letter in page.items:
+                if where.matches(letter, self._seen, self._error):
+                    yield letter
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+
+def _children_first(letters: Sequence[DeadLetterRow]) -> list[DeadLetterRow]:
+    """By queue, but children of flows before all others and in their order: each is replayed by its own wish, and not
+    with its parent."""
+    children = [letter for letter in letters if letter.parent is not None]
+    others = [letter for letter in letters if letter.parent is None]
+    first = {letter.queue: place for place, letter in reversed(list(enumerate(others)))}
+    return children + sorted(others, key=lambda letter: first[letter.queue])

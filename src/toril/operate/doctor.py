@@ -1,0 +1,236 @@
+"""Looks a store over, and mends it. Two looks, some time apart, before anything is called a fault: beside busy workers
+one look may see a moment that has passed by the next."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from toril.errors import EngineUnusable, InvalidOption
+from toril.model import (
+    BEYOND_REPAIR,
+    HEALED,
+    Fault,
+    FaultKind,
+    Finding,
+    Mending,
+    Moved,
+    Page,
+    Repaired,
+    ScheduleView,
+    Severity,
+    run_id,
+)
+from toril.model.states import FINISHED
+from toril.policy.doctor import finding_of, judged
+from toril.policy.schedules import following
+from toril.policy.walks import Course, cursor_of, unknown
+from toril.runtime.clock import Clock
+from toril.schedule import move_on
+from toril.store.engine import Store
+
+__all__ = ["Doctor", "Healer"]
+
+_BETWEEN: Final = 1.0  # seconds between the two looks
+_SCHEDULES: Final = 100  # a look
+_FEW_SCHEDULES: Final = 20  # where someone waits: each is asked for
+_SUSPECTS: Final = 100  # with so many a part has enough
+
+
+class Doctor:
+    """One doctor of one store. It only reads, until it is told to repair."""
+
+    def __init__(self, store: Store, clock: Clock, *, between: float = _BETWEEN) -> None:
+        self._store = store
+        self._clock = clock
+        self._between = between
+
+    async def findings(self, queues: Sequence[str] | None = None) -> list[Finding]:
+        """All that is wrong with the store, and with these queues or all; the worst first."""
+        names = await self._store.queues() if queues is None else queues
+        found = judged(await self._store.checkup())
+        return _worst_first([*found, *map(finding_of, await self.faults(names))])
+
+    async def part(
+        self, queues: Sequence[str] | None = None, *, cursor: str | None = None, patience: float, quick: bool
+    ) -> Page[Finding]:
+        """As much of that as can be looked at in so many seconds. The first part has what is wrong with the server or
+        file; that is not read through for damage, and if it is to be `quick`, nothing is counted."""
+        until = self._clock.monotonic() + patience
+        names = await self._store.queues() if queues is None else queues
+        found = judged(await self._store.checkup(quick=True), counted=not quick) if cursor is None else []
+        suspected: list[Fault] = []
+        async with aclosing(self.looks(names, cursor=cursor, quick=quick)) as looks:
+            async for look in looks:
+                suspected += look
+                cursor = look.cursor
+                if len(suspected) >= _SUSPECTS or self._clock.monotonic() > until:
+                    break
+        faults = await self.confirmed(suspected)
+        return Page(tuple(_worst_first([*found, *map(finding_of, faults)])), cursor)
+
+    async def faults(self, queues: Sequence[str]) -> list[Fault]:
+        """What is wrong with the layout of these queues, and of what belongs to the fleet."""
+        suspected: list[Fault] = []
+        async with aclosing(self.looks(queues)) as looks:
+            async for look in looks:
+                suspected += look
+        return await self.confirmed(suspected)
+
+    async def confirmed(self, suspected: Sequence[Fault]) -> list[Fault]:
+        """Those that are still there some time later."""
+        left = list(dict.fromkeys(suspected))
+        if not left:
+            return []
+        await self._clock.sleep(self._between)
+        return await self._there(left)
+
+    async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:
+        """Mend what can be mended of these. Each repair looks again in the step that mends, so it is safe beside
+        workers, and an old list of findings does no harm."""
+        faults = [finding.fault for finding in findings if finding.fault is not None]
+        mended = dict(zip(faults, await self.mend(faults), strict=True))
+        left = set(await self._there(faults))
+        return [
+            Repaired(finding, _outcome(finding.fault, mended, left))
+            for finding in findings
+            if finding.fault is not None
+        ]
+
+    async def mend(self, faults: Sequence[Fault]) -> list[bool]:
+        """Mend these; False for those that were not there."""
+        answers: dict[Fault, bool] = {}
+        for fault in faults:
+            if fault.kind is FaultKind.SCHEDULE:
+                answers[fault] = await self._go_on(fault)
+        others = [fault for fault in faults if fault not in answers]
+        answers |= dict(zip(others, await self._store.mend(others, mode="mend"), strict=True))
+        return [answers[fault] for fault in faults]
+
+    async def looks(
+        self, queues: Sequence[str], *, cursor: str | None = None, quick: bool = False
+    ) -> AsyncGenerator[Page[Fault], None]:
+        """What may be wrong, a bounded look at a time, and the cursor with which another walk goes on after it."""
+        course = Course(queues, ["schedules"], ["layout"])
+        spot = course.first(cursor)
+        if not isinstance(spot.at, str | None):
+            raise unknown(cursor)
+        while spot.queue:
+            found, at = await self._idle(spot.queue, spot.at, _FEW_SCHEDULES if quick else _SCHEDULES)
+            spot = course.after(spot, at) or spot
+            yield Page(found, cursor_of(spot))
+        async with aclosing(self._store.faults(queues, cursor=spot.at, quick=quick)) as looks:
+            async for look in looks:
+                yield Page(look.items, look.cursor and cursor_of(course.after(spot, look.cursor)))
+
+    async def _idle(self, queue: str, cursor: str | None, most: int) -> tuple[tuple[Fault, ...], str | None]:
+        """Which of some schedules of a queue have no run to come, and where their list goes on."""
+        try:
+            page = await self._store.schedules.page(queue, cursor=cursor, limit=most)
+        except EngineUnusable as error:
+            place = f"schedules of {queue}"
+            return (Fault(kind=FaultKind.FOREIGN, queue=queue, subject=str(error), place=place),), None
+        found = list[Fault]()
+        for view in page.items:
+            try:
+                if await self._is_idle(view):
+                    found.append(_of_schedule(view))
+            except InvalidOption as error:  # times that another program has set, and that make no sense
+                told, place = f"schedule {view.schedule.id!r} makes no sense: {error}", f"schedules of {queue}"
+                found.append(Fault(kind=FaultKind.FOREIGN, queue=queue, subject=told, place=place))
+        return tuple(found), page.cursor
+
+    async def _there(self, faults: Sequence[Fault]) -> list[Fault]:
+        """Those of them that are there."""
+        others = [fault for fault in faults if fault.kind not in {FaultKind.SCHEDULE, *BEYOND_REPAIR}]
+        there = dict(zip(others, await self._store.mend(others, mode="look"), strict=True))
+        there |= {fault: True for fault in faults if fault.kind is FaultKind.FOREIGN}  # no moment that passes
+        for fault in faults:
+            if fault.kind is FaultKind.UNREADABLE:
+                there[fault] = await self._is_unreadable(fault)
+            elif fault.kind is FaultKind.SCHEDULE:
+                view = (await self._store.schedules.get(fault.queue, fault.subject)).view
+                # One that has gone on since stands still no more, even if another of its runs has just ended.
+                there[fault] = view is not None and _of_schedule(view) == fault and await self._is_idle(view)
+        return [fault for fault in faults if there[fault]]
+
+    async def _is_unreadable(self, fault: Fault) -> bool:
+        """Whether that job is still there, has not ended, and cannot be read."""
+        try:
+            (job,) = await self._store.jobs(fault.queue, [fault.subject])
+        except EngineUnusable:  # some other key is another program's; the options of a job never change
+            return True
+        return job is not None and job.unreadable is not None and job.state not in FINISHED
+
+    async def _is_idle(self, view: ScheduleView) -> bool:
+        """Whether a schedule should have a run to come, and has none."""
+        if view.next is None:
+            return False
+        (run,) = await self._store.jobs(view.queue, [run_id(view.schedule.id, view.slot)])
+        if run is not None and run.state not in FINISHED:
+            return False
+        look = await self._store.schedules.get(view.queue, view.schedule.id)
+        if look.view is None or look.view.slot != view.slot:
+            return False  # it went on between the two reads
+        return view.slot > look.now or following(view.schedule, view.slot, look.now, view.count) is not None
+
+    async def _go_on(self, fault: Fault) -> bool:
+        """Make the run that is missing: the one at its time, if that is still to come, else the next."""
+        schedules = self._store.schedules
+        look = await schedules.get(fault.queue, fault.subject)
+        view = look.view
+        if view is None or _of_schedule(view) != fault or not await self._is_idle(view):
+            return False
+        if view.slot > look.now:
+            moved = await schedules.advance(fault.queue, fault.subject, since=view.slot, to=view.slot)
+            if moved is not Moved.TAKEN:
+                return moved is Moved.DONE
+        return await move_on(schedules, view, look.now) is Moved.DONE
+
+
+class Healer:
+    """Mends by itself what nobody need be asked for: some looks a round, and on from there in the next."""
+
+    def __init__(self, doctor: Doctor, looks: int) -> None:
+        self._doctor = doctor
+        self._looks = looks
+        self._walk: AsyncGenerator[Page[Fault], None] | None = None
+
+    async def close(self) -> None:
+        """Leave the walk where it is."""
+        walk, self._walk = self._walk, None
+        if walk is not None:
+            await walk.aclose()
+
+    async def round(self, queues: Sequence[str]) -> list[Fault]:
+        """Look on, and mend. Returns what was mended."""
+        suspected: list[Fault] = []
+        for _ in range(self._looks):
+            if self._walk is None:
+                self._walk = self._doctor.looks(queues)
+            found = await anext(self._walk, None)
+            if found is None:
+                self._walk = None
+                break
+            suspected += [fault for fault in found if fault.kind in HEALED]
+        faults = await self._doctor.confirmed(suspected)
+        mended = await self._doctor.mend(faults)
+        return [fault for fault, done in zip(faults, mended, strict=True) if done]
+
+
+def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
+    order = list(Severity)
+    return sorted(findings, key=lambda finding: order.index(finding.severity))
+
+
+def _of_schedule(view: ScheduleView) -> Fault:
+    """It names the run after which nothing came."""
+    return Fault(
+        kind=FaultKind.SCHEDULE, queue=view.queue, subject=view.schedule.id,
+        place=f"run {run_id(view.schedule.id, view.slot)}",
+    )  # fmt: skip
+
+
+def _outcome(fault: Fault, mended: dict[Fault, bool], left: set[Fault]) -> Mending:
+    if fault in left:
+        return Mending.FAILED
+    return Mending.MENDED if mended[fault] else Mending.GONE

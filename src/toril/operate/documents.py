@@ -1,0 +1,448 @@
+"""Jobs, and what is around them, as programs get them. The keys stay; new ones may come.
+
+Payloads, results and errors go through the app's `redact`; whoever makes a document says by which `Redaction`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from toril.flow import Tree
+from toril.job import Job
+from toril.model import (
+    ChildState,
+    DeadLetterRow,
+    Declarations,
+    Ending,
+    Event,
+    Finding,
+    GroupLimits,
+    JobRef,
+    Keep,
+    RateLimit,
+    Run,
+    ScheduleView,
+    age_ms,
+    ms_of,
+)
+from toril.operate.metrics import Overview, QueueMetrics, QueueOverview, Spread
+from toril.operate.search import Counted, Failures
+from toril.operate.why import Explanation
+from toril.policy.masking import UNSHOWN, showable
+from toril.records import AttemptError, CircuitRecord, WorkerInfo
+from toril.runtime.redaction import Part, Redaction
+
+__all__ = [
+    "of_children",
+    "of_circuit",
+    "of_counted",
+    "of_declaration",
+    "of_errors",
+    "of_event",
+    "of_explanation",
+    "of_failures",
+    "of_finding",
+    "of_group_limits",
+    "of_job",
+    "of_letter",
+    "of_metrics",
+    "of_overview",
+    "of_rate",
+    "of_run",
+    "of_scale",
+    "of_schedule",
+    "of_tree",
+    "of_worker",
+    "standing",
+    "stored",
+]
+
+
+def of_job(job: Job[Any]) -> dict[str, Any]:
+    """A job, as of when it was read."""
+    record, seen = job.row, job.queue.redaction
+    if record is None:
+        raise LookupError(f"{job!r} was not read from the store")
+    return {
+        "queue": record.queue,
+        "id": job.id,
+        "name": job.name,
+        "state": record.state.value,
+        "ending": None if record.ending is None else record.ending.value,
+        "data": seen.seen(_plain(job.data), "data", record.queue, job.name),
+        "priority": record.priority,
+        "max_attempts": record.max_attempts,
+        "attempts_made": record.attempts_made,
+        "stalls": record.stalls,
+        "progress": seen.seen(stored(record.progress or "null"), "progress", record.queue, job.name),
+        "result": seen.seen(_result(job), "result", record.queue, job.name),
+        "error": seen.text(job.error, "error", record.queue, job.name),
+        "error_kind": None if record.failure is None else record.failure.kind,
+        "cancelling": record.cancelling,
+        "unreadable": record.unreadable,
+        "metadata": seen.seen(stored(record.metadata or "{}"), "metadata", record.queue, job.name),
+        "worker": record.worker,
+        "added_at": record.added_at,
+        "started_at": record.started_at,
+        "finished_at": record.finished_at,
+        "due_at": record.due,
+        "expires_at": record.expires_at,
+        "group": record.group,
+        "subject": record.subject,
+        "parent": _ref(record.parent),
+        "dead_letter": record.dead_letter,
+    }
+
+
+def of_letter(letter: DeadLetterRow, seen: Redaction) -> dict[str, Any]:
+    """A job that failed for good."""
+    of, failure = (letter.queue, letter.name), letter.failure
+    return {
+        "id": letter.id,
+        "queue": letter.queue,
+        "job_id": letter.job_id,
+        "name": letter.name,
+        "data": seen.seen(stored(letter.data), "data", *of),
+        "cause": letter.cause.value,
+        "error": seen.text(failure.reason, "error", *of),
+        "error_kind": failure.kind,
+        "traceback": seen.text(failure.traceback, "traceback", *of),
+        "max_attempts": letter.max_attempts,
+        "attempts_made": letter.attempts_made,
+        "stalls": letter.stalls,
+        "stall_cause": letter.stall_cause,
+        "priority": letter.priority,
+        "metadata": None if letter.metadata is None else seen.seen(stored(letter.metadata), "metadata", *of),
+        "progress": seen.seen(stored(letter.progress or "null"), "progress", *of),
+        "group": letter.group,
+        "subject": letter.subject,
+        "parent": _ref(letter.parent),
+        "worker": letter.worker,
+        "added_at": letter.added_at,
+        "started_at": letter.started_at,
+        "failed_at": letter.failed_at,
+    }
+
+
+def _ref(job: JobRef | None) -> dict[str, str] | None:
+    return None if job is None else {"queue": job.queue, "id": job.id}
+
+
+def of_errors(errors: Sequence[AttemptError], job: Job[Any]) -> list[dict[str, Any]]:
+    """Why each attempt of a job failed, the oldest first."""
+    seen, of = job.queue.redaction, (job.queue.name, job.name)
+    return [
+        {
+            "attempt": each.attempt, "at": ms_of(each.at), "error": seen.text(each.error, "error", *of),
+            "error_kind": each.kind, "traceback": seen.text(each.traceback, "traceback", *of),
+        }
+        for each in errors
+    ]  # fmt: skip
+
+
+def of_children(tree: Tree) -> dict[str, Any]:
+    """How the children of a job stand, and those of them that have not succeeded."""
+    family = tree.family
+    others = [each for each in tree.children if each.known is not ChildState.COMPLETED]
+    return {
+        "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,
+        "not_completed": [
+            {"queue": each.queue, "id": each.id, "name": each.name, "state": standing(each)} for each in others
+        ],
+    }  # fmt: skip
+
+
+def stored(text: str) -> Any:
+    """A stored value; the text itself where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def of_run(queue: str, run: Run, seen: Redaction) -> dict[str, Any]:
+    """What is remembered of a job that has ended."""
+    return {
+        "queue": queue,
+        "id": run.id,
+        "name": run.name,
+        "ending": run.ending.value,
+        "cause": run.cause.value,
+        "attempts_made": run.attempts_made,
+        "stalls": run.stalls,
+        "worker": run.worker,
+        "added_at": run.added_at,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "parent": _ref(run.parent),
+        "text": _summary(queue, run, seen),
+        "whole": run.whole,
+    }
+
+
+def _summary(queue: str, run: Run, seen: Redaction) -> str:
+    """A result's beginning, or the reason of a failure. Of a result that is there whole the value is looked at."""
+    if run.ending is not Ending.COMPLETED:
+        return seen.text(run.text, "error", queue, run.name) or ""
+    value = stored(run.text) if run.whole else run.text
+    found = seen.seen(value, "result", queue, run.name)
+    return run.text if found == value else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
+def _result(job: Job[Any]) -> Any:
+    text = None if job.row is None else job.row.result
+    return None if text is None else _plain(job.queue.decoded_result(job.name, text))
+
+
+def _plain(value: Any) -> Any:
+    """What a handler declares, as JSON has it."""
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - most commands do without
+
+    try:
+        return to_jsonable_python(showable(value), bytes_mode="base64", inf_nan_mode="strings", fallback=repr)
+    except ValueError:  # a declared type with something in it that is nested too deeply
+        return UNSHOWN
+
+
+def of_schedule(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
+    """A recurring job, and how far it has come."""
+    made = view.schedule
+    data = seen.seen(stored(made.job.data), "data", view.queue, made.job.name)
+    state = "paused" if view.paused else "over" if view.over else "on"
+    return {
+        "schedule": made.id, "queue": view.queue, "job": made.job.name, "data": data, "state": state,
+        "every_ms": made.every, "cron": made.cron, "tz": made.tz, "next_at": view.next, "runs": view.begun,
+        "limit": made.limit, "start_at": made.start, "end_at": made.end, "jitter_ms": made.jitter,
+        "overlap": made.overlap.value, "catch_up": made.catch_up.value, "owner": made.owner,
+    }  # fmt: skip
+
+
+def of_worker(view: WorkerInfo) -> dict[str, Any]:
+    """A worker, by its last sign of life."""
+    return {
+        "worker": view.id,
+        "queues": list(view.queues),
+        "slots": view.slots,
+        "running": view.running,
+        "queue_slots": {
+            queue: {"slots": slots, "running": running} for queue, (slots, running) in view.queue_slots.items()
+        },
+        "host": view.host,
+        "pid": view.pid,
+        "version": view.version,
+        "started_at": ms_of(view.started_at),
+        "seen_at": ms_of(view.seen_at),
+        "orders": list(view.orders),
+        "loop_lag_ms": round(view.lag * 1000),
+        "silent_ms": round(view.silent * 1000),
+    }
+
+
+def of_declaration(found: Declarations) -> dict[str, Any] | None:
+    """What living workers declare of a queue, the newest of them where they differ. Names that end so are durations in
+    ms; a rate's `per` is seconds, as where it is set."""
+    said = found.newest
+    if said is None:
+        return None
+    return {
+        "workers": found.workers,
+        "slots": found.slots,
+        "differs": list(found.differing),
+        "declared_at": found.items[0].at,
+        "concurrency": said.concurrency,
+        "rate": of_rate(said.rate),
+        "groups": None if said.groups is None else of_group_limits(said.groups),
+        "max_waiting": said.max_waiting,
+        "max_attempts": said.max_attempts,
+        "backoff": {
+            "kind": said.backoff.kind, "delay_ms": said.backoff.delay, "cap_ms": said.backoff.cap,
+            "jitter": said.backoff.jitter, "strategy": said.backoff.strategy,
+        },
+        "timeout_ms": said.timeout,
+        "lease_ms": said.lease,
+        "max_stalls": said.max_stalls,
+        "keep_completed": _of_keep(said.keep_completed),
+        "keep_failed": _of_keep(said.keep_failed),
+        "priority_first": said.priority_first,
+        "target_wait_ms": said.target_wait,
+        "handlers": None if said.handlers is None else sorted(said.handlers),
+        "any_name": said.any_name is not None,
+    }  # fmt: skip
+
+
+def of_rate(rate: RateLimit | None) -> dict[str, Any] | None:
+    return None if rate is None else {"max": rate.max, "per": rate.per, "window": rate.window}
+
+
+def of_group_limits(limits: GroupLimits) -> dict[str, Any]:
+    """What holds for each group of a queue, or for one of them."""
+    return {
+        "concurrency": limits.concurrency, "rate": of_rate(limits.rate_limit), "max_waiting": limits.max_waiting,
+        "weight": limits.weight,
+    }  # fmt: skip
+
+
+def _of_keep(keep: Keep) -> dict[str, Any]:
+    return {"count": keep.count, "age_ms": age_ms(keep)}
+
+
+def of_circuit(circuit: CircuitRecord) -> dict[str, Any]:
+    """A breaker's key, and how it stands."""
+    return {
+        "key": circuit.key,
+        "state": circuit.state.value,
+        "since": ms_of(circuit.since),
+        "till": ms_of(circuit.till),
+        "runs": circuit.runs,
+        "failures": circuit.failures,
+        "probes": circuit.probes,
+        "passed": circuit.passed,
+    }
+
+
+def of_metrics(found: QueueMetrics) -> dict[str, Any]:
+    """A queue in figures. A point of a series is `step` seconds long, the first begins at `start`; those of `wait` and
+    `run` are in seconds, p50, p95 and p99, and null where no job ended."""
+    completed, failed, cancelled = ([count for _, count in series.data] for series in found.series)
+    return {
+        "queue": found.queue,
+        "range": found.range,
+        "start": ms_of(found.start),
+        "step": round(found.step),
+        "workers": found.workers,
+        "counts": {state: found.counts[state] for state in found.counts},
+        "paused": found.counts.paused,
+        "completed": found.completed,
+        "failed": found.failed,
+        "cancelled": found.cancelled,
+        "failure_rate": found.failure_rate,
+        "wait": _spread(found.wait),
+        "run": _spread(found.run),
+        "failures": dict(found.failures),
+        "other_failures": found.other_failures,
+        "retries": found.retries,
+        "stalls": found.stalls,
+        "lost_leases": found.lost_leases,
+        "series": {
+            "completed": [completed], "failed": [failed], "cancelled": [cancelled], "wait": _lines(found.waits),
+            "run": _lines(found.runs),
+        },
+        "marks": [],
+        "charts": [
+            {"id": series.id, "data": [{"x": ms_of(x), "y": y} for x, y in series.data]} for series in found.series
+        ],
+    }  # fmt: skip
+
+
+def _spread(found: Spread) -> dict[str, Any]:
+    return {"count": found.count, "p50": found.p50, "p95": found.p95, "p99": found.p99}
+
+
+def _lines(points: Sequence[Spread]) -> list[list[float | None]]:
+    return [[each.p50 for each in points], [each.p95 for each in points], [each.p99 for each in points]]
+
+
+def of_overview(found: Overview) -> dict[str, Any]:
+    """All queues with their last hour, and the workers that are alive."""
+    return {
+        "now": ms_of(found.now),
+        "queues": [_of_hour(each) for each in found.queues],
+        "workers": [of_worker(each) for each in found.workers],
+    }
+
+
+def of_scale(found: QueueOverview) -> dict[str, Any]:
+    """What an autoscaler needs to know. `depth` is what could run now; durations are in seconds, and 0 where nothing
+    waits or has waited."""
+    return {
+        "queue": found.queue, "depth": found.counts.waiting + found.counts.prioritized, "running": found.counts.active,
+        "oldest": found.oldest or 0.0, "wait_p95": found.wait_p95 or 0.0, "target_wait": found.target_wait,
+        "rate": found.rate, "workers": found.workers, "paused": found.counts.paused,
+    }  # fmt: skip
+
+
+def _of_hour(each: QueueOverview) -> dict[str, Any]:
+    return {
+        "queue": each.queue, "paused": each.counts.paused,
+        "counts": {state: each.counts[state] for state in each.counts}, "workers": each.workers,
+        "completed": list(each.completed), "failed": list(each.failed), "cancelled": each.cancelled,
+        "failure_rate": each.failure_rate, "rate": each.rate,
+        "wait_p95": each.wait_p95, "run_p95": each.run_p95, "oldest": each.oldest,
+        "retries": each.retries, "stalls": each.stalls, "lost_leases": each.lost_leases,
+        "target_wait": each.target_wait, "waits_too_long": each.waits_too_long,
+    }  # fmt: skip
+
+
+def of_counted(found: Counted) -> dict[str, Any]:
+    """How many are meant, as far as was looked."""
+    return {"count": found.count, "looked": found.looked, "cursor": found.cursor, "asked_at": ms_of(found.asked_at)}
+
+
+def of_failures(found: Failures) -> dict[str, Any]:
+    """Failures by their error; `looked` of `of` were looked at, the last."""
+    items = [
+        {
+            "kind": each.kind, "error": each.error, "count": each.count, "first_at": ms_of(each.first_at),
+            "last_at": ms_of(each.last_at), "example": each.example,
+        }
+        for each in found.groups
+    ]  # fmt: skip
+    return {"items": items, "looked": found.looked, "of": found.of}
+
+
+def of_explanation(found: Explanation) -> dict[str, Any]:
+    """Why a job does not run, or what became of it."""
+    facts = {name: ms_of(fact) if isinstance(fact, datetime) else fact for name, fact in found.facts.items()}
+    return {"reason": found.reason, "sentence": found.sentence, "facts": facts}
+
+
+def of_finding(finding: Finding) -> dict[str, Any]:
+    """What a doctor found, and what to do about it."""
+    fault = finding.fault
+    return {
+        "severity": finding.severity.value, "code": finding.code, "finding": finding.summary, "where": finding.where,
+        "fix": finding.fix, "queue": (fault.queue or None) if fault else None,
+        "subject": fault.subject if fault else None, "repairable": fault is not None,
+    }  # fmt: skip
+
+
+_TOLD: Final[Mapping[str, Part]] = {"returnvalue": "result", "failedReason": "error", "data": "progress"}
+
+
+def _told(queue: str, field: str, text: str, seen: Redaction) -> str:
+    if field not in _TOLD:
+        return text
+    value = text if field == "failedReason" else stored(text)
+    found = seen.seen(value, _TOLD[field], queue, "")
+    return text if found == value else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
+def of_event(queue: str, event: Event, seen: Redaction) -> dict[str, Any]:
+    """Something that happened in a queue; `at` is its place there. An event does not tell the job's name."""
+    detail = {field: _told(queue, field, text, seen) for field, text in event.detail.items()}
+    return {
+        "queue": queue, "kind": event.kind.value, "at": event.at, "time": event.time, "id": event.job_id,
+        "detail": detail,
+    }  # fmt: skip
+
+
+def standing(tree: Tree) -> str:
+    """How a job of a flow stands; of one that is gone, what its parent knows."""
+    if tree.state is not None:
+        return (tree.ending or tree.state).value
+    return "gone" if tree.known is None else tree.known.value
+
+
+def of_tree(tree: Tree) -> dict[str, Any]:
+    """A job of a flow, and those below it that are shown; `children` counts them all."""
+    family = tree.family
+    counts = {
+        "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,
+    }  # fmt: skip
+    return {
+        "queue": tree.queue, "id": tree.id, "name": tree.name, "state": standing(tree), "dead_letter": tree.dead_letter,
+        "children": counts, "tree": [of_tree(child) for child in tree.children],
+    }  # fmt: skip

@@ -1,0 +1,64 @@
+"""What happened in a queue, read on as it happens; and what happened to one job."""
+
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from toril.model import Event, Events
+from toril.runtime.clock import SYSTEM, Clock
+from toril.store.engine import Store
+
+__all__ = ["Gap", "Happening", "follow", "history", "recent"]
+
+_REST: Final = 0.5  # seconds between two looks at a queue in which nothing happens
+_A_LOOK: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Some of what happened was trimmed away before it was read: the queue keeps the last 10,000 or so. What follows
+    begins after `at`."""
+
+    at: str
+
+
+Happening: TypeAlias = Event | Gap
+
+
+async def follow(store: Store, queue: str, after: str | None, *, clock: Clock = SYSTEM) -> AsyncIterator[Happening]:
+    """All that happens after a place, as `event.at` names it; without one, from now on. It does not end by itself."""
+    place = (await recent(store, queue, None, 0)).last if after is None else after
+    while True:
+        look = await store.events(queue, after=place, limit=_A_LOOK)
+        if look.gap:
+            yield Gap(place)
+        for event in look.items:
+            yield event
+        place = look.last
+        if not look.items:
+            await clock.sleep(_REST)
+
+
+async def history(store: Store, queue: str, job_id: str) -> list[Event]:
+    """What is still known to have happened to one job, the oldest first."""
+    found: list[Event] = []
+    place: str | None = None
+    while True:
+        look = await store.events(queue, after=place, limit=_A_LOOK, of=job_id)
+        found += look.items
+        if look.last in {place, "0"}:
+            return found
+        place = look.last
+
+
+async def recent(store: Store, queue: str, after: str | None, count: int) -> Events:
+    """The last `count` of what happened after a place, and where to go on."""
+    found: deque[Event] = deque(maxlen=count)
+    place = after
+    while True:
+        look = await store.events(queue, after=place, limit=_A_LOOK)
+        found.extend(look.items)
+        place = look.last
+        if not look.items:
+            return Events(tuple(found), place)

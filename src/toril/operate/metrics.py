@@ -1,0 +1,156 @@
+"""Queues in figures: what is in them now, and what ended in a range of time."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from toril.model import Counts, Figures, QueueFigures, Tally, Window, WorkerView, moment
+from toril.policy.figures import AT_ONCE, bucketed, failure_rate, window_of
+from toril.policy.histogram import Spread, merged, spread
+from toril.policy.tallies import sum_of
+from toril.records import Seconds, WorkerInfo, as_record
+from toril.store.engine import Store
+
+__all__ = ["Overview", "QueueMetrics", "QueueOverview", "Series", "Spread", "metrics", "overview"]
+
+_HOUR = Window(60, 6, 10)
+_RECENT = 2  # slices of six minutes by which it is told how long jobs wait now
+_PACE = 5  # minutes by which it is told how fast jobs end now
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Points in time, the oldest first: when each begins, and how many jobs ended so within it."""
+
+    id: str
+    data: tuple[tuple[datetime, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueMetrics:
+    """`counts` and `workers` are of now, all else of the range: it has points of `step` seconds, the first begins at
+    `start`, the last is under way. `completed`, `failed` and their series count every job, whoever ran it; the rest
+    only what Toril's workers did. A cancelled job is neither completed nor failed, and the failure rate leaves it out.
+    `failures` has the names that failed most, `other_failures` the rest."""
+
+    queue: str
+    range: str
+    start: datetime
+    step: Seconds
+    counts: Counts
+    workers: int
+    completed: int
+    failed: int
+    cancelled: int
+    failure_rate: float
+    series: tuple[Series, Series, Series]
+    wait: Spread
+    run: Spread
+    waits: tuple[Spread, ...]
+    runs: tuple[Spread, ...]
+    failures: Mapping[str, int]
+    other_failures: int
+    retries: int
+    stalls: int
+    lost_leases: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOverview:
+    """A queue's last hour in short. `completed` and `failed` have an entry a minute, the last is under way; `rate` is
+    how many jobs completed or failed a minute in the last five and the one under way; `wait_p95` (seconds) is of those
+    that ended in the last six to twelve minutes; `oldest` (seconds) is how long the job has waited that has waited
+    longest."""
+
+    queue: str
+    counts: Counts
+    workers: int
+    completed: tuple[int, ...]
+    failed: tuple[int, ...]
+    cancelled: int
+    failure_rate: float
+    rate: float
+    wait_p95: Seconds | None
+    run_p95: Seconds | None
+    oldest: Seconds | None
+    retries: int
+    stalls: int
+    lost_leases: int
+    target_wait: Seconds
+
+    @property
+    def waits_too_long(self) -> bool:
+        """Whether jobs have lately waited longer than they should."""
+        return self.wait_p95 is not None and self.wait_p95 > self.target_wait
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All queues by name, and the workers that are alive, as of `now`, by the store's clock."""
+
+    now: datetime
+    queues: tuple[QueueOverview, ...]
+    workers: tuple[WorkerInfo, ...]
+
+
+async def metrics(store: Store, queue: str, given: str) -> QueueMetrics:
+    """All of it, in one question to the store."""
+    window = window_of(given)
+    found = await store.figures([queue], window)
+    (figures,) = found.queues
+    first, step = figures.minutes.first, window.step
+    completed = bucketed(first, figures.minutes.completed, step)
+    failed = bucketed(first, figures.minutes.failed, step)
+    start = completed[0][0]
+    slices = [figures.slices.get(start // 60_000 // step + n, Tally()) for n in range(len(completed))]
+    whole = sum_of(slices)
+    cancelled = [(at, each.cancelled) for (at, _), each in zip(completed, slices, strict=True)]
+    good, bad = _total(completed), _total(failed)
+    return QueueMetrics(
+        queue=queue, range=given, start=moment(start), step=step * 60.0, counts=figures.counts,
+        workers=_serving(found.workers, queue), completed=good, failed=bad, cancelled=whole.cancelled,
+        failure_rate=failure_rate(good, bad),
+        series=(_series("Completed", completed), _series("Failed", failed), _series("Cancelled", cancelled)),
+        wait=spread(whole.waits), run=spread(whole.runs), waits=tuple(spread(each.waits) for each in slices),
+        runs=tuple(spread(each.runs) for each in slices), failures=whole.failures, other_failures=whole.other_failures,
+        retries=whole.retries, stalls=whole.stalls, lost_leases=whole.lost,
+    )  # fmt: skip
+
+
+async def overview(store: Store, queues: Sequence[str], targets: Mapping[str, float]) -> Overview:
+    """These queues, asked for in few questions. `targets` says how many seconds jobs should wait at most."""
+    found = [await store.figures(queues[at : at + AT_ONCE], _HOUR) for at in range(0, len(queues) or 1, AT_ONCE)]
+    rows = [_hour(figures, each, targets[each.name]) for figures in found for each in figures.queues]
+    last = found[-1]
+    return Overview(moment(last.now), tuple(rows), tuple(as_record(WorkerInfo, worker) for worker in last.workers))
+
+
+def _hour(found: Figures, figures: QueueFigures, target: float) -> QueueOverview:
+    minutes, slices = figures.minutes, figures.slices
+    last = found.now // 60_000 // _HOUR.step
+    recent = [slices[number] for number in range(last - _RECENT + 1, last + 1) if number in slices]
+    hour = sum_of(slices.values())
+    ended = sum(minutes.completed[-_PACE - 1 :]) + sum(minutes.failed[-_PACE - 1 :])
+    pace = _PACE + found.now % 60_000 / 60_000
+    return QueueOverview(
+        queue=figures.name, counts=figures.counts, workers=_serving(found.workers, figures.name),
+        completed=minutes.completed, failed=minutes.failed, cancelled=hour.cancelled,
+        failure_rate=failure_rate(sum(minutes.completed), sum(minutes.failed)), rate=ended / pace,
+        wait_p95=spread(merged(each.waits for each in recent)).p95,
+        run_p95=spread(merged(each.runs for each in recent)).p95,
+        oldest=None if figures.oldest is None else max(0, found.now - figures.oldest) / 1000,
+        retries=hour.retries, stalls=hour.stalls, lost_leases=hour.lost, target_wait=target,
+    )  # fmt: skip
+
+
+def _serving(workers: Iterable[WorkerView], queue: str) -> int:
+    """Those whose loop moves; one that stands still takes nothing."""
+    return sum(queue in worker.queues and not worker.silent for worker in workers)
+
+
+def _series(name: str, points: Iterable[tuple[int, int]]) -> Series:
+    return Series(name, tuple((moment(start), count) for start, count in points))
+
+
+def _total(points: Iterable[tuple[int, int]]) -> int:
+    return sum(count for _, count in points)

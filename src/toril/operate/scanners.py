@@ -1,0 +1,178 @@
+"""Scanners: what is stuck in the application's own tables is found on a timer, and given another chance."""
+
+import asyncio
+import inspect
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Final
+
+from toril.errors import NotFound, UsageError, shown
+from toril.model import moment, whole
+from toril.model.durations import Duration, milliseconds
+from toril.model.names import check_label
+from toril.model.result import Result
+from toril.queue import Queue
+from toril.records import Seconds
+from toril.runtime.clock import Clock
+from toril.runtime.logs import log
+from toril.runtime.plan import Plan, function
+
+__all__ = ["Scanner", "Scanning"]
+
+PRIORITY: Final = 10  # after everything else in its queue
+_TOLD: Final = 10  # errors that a result names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanner:
+    """Finds what has been stuck since before a moment, and resets each of it. `reset` answers False for what turns out
+    not to be stuck any more."""
+
+    name: str
+    find: Callable[[datetime], Any]
+    reset: Callable[[Any], Any]
+    threshold: Seconds
+    limit: int
+
+    async def scan(self, now: datetime, *, dry: bool, go_on: Callable[[], object] = lambda: None) -> Result:
+        """One run, and what came of it. What cannot be reset keeps nothing else from being reset."""
+        counts = {"found": 0, "reset": 0, "unchanged": 0, "failed": 0}
+        errors: list[str] = []
+        async for stuck in _each(await self._found(now - timedelta(seconds=self.threshold))):
+            if counts["found"] == self.limit:
+                break
+            go_on()
+            counts["found"] += 1
+            if not dry:
+                counts[await self._reset(stuck, errors)] += 1
+        return Result(self._summary(counts, dry=dry), counts, errors[:_TOLD])
+
+    async def _found(self, before: datetime) -> Any:
+        """What `find` answers; of one that blocks, all that it finds is taken in the thread, where it is looked up."""
+        return await _called(_taken(self.find, self.limit), before)
+
+    async def _reset(self, stuck: Any, errors: list[str]) -> str:
+        try:
+            return "unchanged" if await _called(self.reset, stuck) is False else "reset"
+        except Exception as error:
+            log.exception("scanner %s could not reset %s", self.name, shown(stuck))
+            errors.append(f"{shown(stuck)}: {type(error).__name__}: {error}")
+            return "failed"
+
+    def _summary(self, counts: Mapping[str, int], *, dry: bool) -> str:
+        if dry:
+            return f"{counts['found']} would be reset (a dry run)"
+        return ", ".join(f"{number} {word}" for word, number in counts.items() if number or word == "found")
+
+
+class Scanning:
+    """A part of `App`, which has what is declared here."""
+
+    _clock: Clock
+    _plan: Plan
+    _lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None
+
+    @abstractmethod
+    def queue(self, name: str) -> Queue: ...
+
+    @abstractmethod
+    async def open(self) -> Any: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    def scanner(
+        self, name: str, *, every: Duration, find: Callable[[datetime], Any], reset: Callable[[Any], Any],
+        threshold: Duration = 900, limit: int = 1000, queue: Queue | str = "scanners",
+    ) -> Scanner:  # fmt: skip
+        """Look for what is stuck, again and again, and set it right. A run is one attempt, after everything else in its
+        queue: what fails is left to the next. Its statistics are the job's result.
+
+        Args:
+            name: Its name, and that of its job and schedule.
+            every: How often it looks.
+            find: Called with a time: gives what has been stuck since before that.
+            reset: Called with each of these: sets it right.
+            threshold: How long ago that time is.
+            limit: How many it sets right in one run.
+            queue: The queue in which it runs.
+        """
+        if check_label("a scanner's name", name) in self._plan.scanners:
+            raise UsageError(f"scanner {name!r} is declared already; names are unique")
+        made = Scanner(
+            name=name, find=function("find", find), reset=function("reset", reset),
+            threshold=milliseconds("threshold", threshold) / 1000,
+            limit=whole("limit", limit, 1, 1_000_000),
+        )  # fmt: skip
+        home = self.queue(queue) if isinstance(queue, str) else queue
+
+        async def run(ctx: Any) -> Result:
+            return await self._scan(made, dry=bool((ctx.data or {}).get("dry_run")), go_on=ctx.raise_if_cancelled)
+
+        home.handlers.register(name, run)
+        home.priorities.leave_out(name)
+        home.schedule(
+            name, name, {"dry_run": False}, every=every, attempts=1, priority=PRIORITY, overlap="skip", subject=name
+        )
+        self._plan.scanners[name] = made
+        return made
+
+    async def scan(self, name: str, *, dry_run: bool = False) -> Result:
+        """Run a scanner here and now; dry, it finds and resets nothing."""
+        return await self._scan(self._scanner(name), dry=dry_run)
+
+    async def scan_alone(self, name: str, *, dry_run: bool = False) -> Result:
+        """The same, where nobody has opened the app: with its store and its lifespan, as a worker has it."""
+        scanner = self._scanner(name)
+        await self.open()
+        try:
+            async with self._lifespan(self) if self._lifespan else nullcontext():
+                return await self._scan(scanner, dry=dry_run)
+        finally:
+            await self.close()
+
+    def _scanner(self, name: str) -> Scanner:
+        if name not in self._plan.scanners:
+            known = ", ".join(map(repr, self._plan.scanners)) or "none"
+            raise NotFound(f"there is no scanner {shown(name)} in this app; it has {known}")
+        scanner: Scanner = self._plan.scanners[name]
+        return scanner
+
+    async def _scan(self, scanner: Scanner, *, dry: bool, go_on: Callable[[], object] = lambda: None) -> Result:
+        now = moment(self._clock.now())
+        return await scanner.scan(now, dry=dry, go_on=go_on)
+
+
+async def _called(fn: Callable[[Any], Any], argument: Any) -> Any:
+    """What a function of the app answers; one that blocks is called in a thread."""
+    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+        answer = fn(argument)
+    else:
+        answer = await asyncio.to_thread(fn, argument)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _taken(find: Callable[[datetime], Any], limit: int) -> Callable[[datetime], Any]:
+    if inspect.iscoroutinefunction(find) or inspect.isasyncgenfunction(find):
+        return find
+
+    def taken(before: datetime) -> Any:
+        found = find(before)
+        return list(islice(found, limit)) if isinstance(found, Iterable) else found
+
+    return taken
+
+
+async def _each(found: Any) -> AsyncIterator[Any]:
+    if isinstance(found, AsyncIterator):
+        async for each in found:
+            yield each
+    elif isinstance(found, Iterable):
+        for each in found:
+            yield each
+    else:
+        raise TypeError(f"find must return what it found, one after another, not {shown(found)}")

@@ -1,0 +1,260 @@
+"""Moves what is in one store to another, load by load, beside workers of both.
+
+A load is taken out of the source, put into the target, forgotten by the source: three steps, each atomic, each safe to
+be sent again. Whoever begins anew after a crash finds the load that was on its way, and goes on with it.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from toril.errors import InvalidOption, WrongState
+from toril.model import (
+    BUILDING,
+    LOAD,
+    Arrival,
+    JobParcel,
+    JobRef,
+    LetterParcel,
+    Load,
+    Part,
+    ScheduleParcel,
+    Unloaded,
+    run_id,
+    run_of,
+)
+from toril.model.states import State
+from toril.runtime.clock import Clock
+from toril.store.engine import Store
+
+__all__ = ["Mover", "Moving", "Outlook"]
+
+_REST: Final = 0.2  # seconds between looks at jobs that still run
+_OFTEN: Final = 0.2  # seconds between two words on how far it has come
+_PATIENCE: Final = BUILDING / 1000 + 60  # seconds in which what is left, and does not run, should have become movable
+_PAGE: Final = 500
+_SHOWN: Final = 5
+_UNSTARTED: Final = frozenset({State.WAITING, State.PRIORITIZED, State.DELAYED})
+
+
+@dataclass(slots=True)
+class Moving:
+    """How far a move has come: what it has moved, what is left in the source, and what of that runs there. `taken` are
+    jobs that were left out, since the target has one of their id."""
+
+    jobs: int = 0
+    letters: int = 0
+    schedules: int = 0
+    left: int = 0
+    running: int = 0
+    taken: list[JobRef] = field(default_factory=list)
+
+    def count(self, load: Load, arrival: Arrival) -> None:
+        self.jobs += sum(isinstance(parcel, JobParcel) for parcel in load.parcels)
+        self.letters += sum(isinstance(parcel, LetterParcel) for parcel in load.parcels)
+        self.schedules += sum(isinstance(parcel, ScheduleParcel) for parcel in load.parcels)
+        self.taken += arrival.taken if arrival.outcome is Unloaded.STORED else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a move would move: for each queue how many jobs, how many of them run, and how many schedules; dead letters;
+    and jobs whose ids both stores have."""
+
+    queues: dict[str, tuple[int, int, int]]
+    letters: int
+    clashes: tuple[JobRef, ...]
+
+    @property
+    def jobs(self) -> int:
+        return sum(jobs for jobs, _, _ in self.queues.values())
+
+    @property
+    def schedules(self) -> int:
+        return sum(schedules for _, _, schedules in self.queues.values())
+
+
+class Mover:
+    """Moves everything from one open store to another. Two of them do no harm, and no good."""
+
+    def __init__(
+        self, source: Store, target: Store, clock: Clock, *, load: int = LOAD,
+        tell: Callable[[Moving], None] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self._source = source
+        self._target = target
+        self._clock = clock
+        self._limit = load
+        self._tell = tell
+        self._from = self._to = ""
+        self._stale: Load | None = None
+        self._told_at = 0.0
+        self.moving = Moving()
+
+    async def outlook(self) -> Outlook:
+        """What there is to move; nothing is changed."""
+        await self._meet()
+        queues = {}
+        for queue in await self._source.queues():
+            counts = await self._source.counts(queue)
+            schedules, runs = await self._schedules(queue)
+            queues[queue] = (sum(counts.values()) - runs, counts.active, schedules)
+        clashes = [ref async for ref in self._clashes()]
+        return Outlook(queues, await self._source.count_letters(), tuple(clashes))
+
+    async def move(self) -> Moving:
+        """Everything, until the source is empty. Jobs that run are left until they end; what is added meanwhile
+        follows."""
+        await self._meet()
+        await self._take_back()
+        async for ref in self._clashes():
+            raise _clash((ref,))
+        last = self._clock.monotonic()
+        while True:
+            if await self._round():
+                last = self._clock.monotonic()
+            elif await self._is_empty():
+                break
+            else:
+                self._still_waits(last)
+                await self._look_after()
+                await self._clock.sleep(_REST)
+        for queue in await self._source.queues():
+            await self._carry(Part.LEDGER, queue)
+        await self._carry(Part.FACTS)
+        return self.moving
+
+    async def _meet(self) -> None:
+        self._from, self._to = await self._source.identity(), await self._target.identity()
+        if self._from == self._to:
+            raise InvalidOption("both ends are the same store: there is nothing to move")
+
+    async def _take_back(self) -> None:
+        """What the target has on its way to the source, from a move the other way that was broken off."""
+        nowhere = f"nowhere-{self._from}"  # a queue that no store has: nothing new is packed
+        load = await self._target.pack(Part.JOBS, nowhere, to=self._from, mark=self._clock.unique())
+        if load is None:
+            return
+        arrival = await self._source.unload(load, sender=self._to)
+        if arrival.outcome is Unloaded.CLASH:
+            raise _clash(arrival.taken)
+        await self._target.forget(load)
+
+    async def _round(self) -> bool:
+        """Carry what can be carried now. False: nothing could."""
+        before = (self.moving.jobs, self.moving.letters, self.moving.schedules)
+        queues = await self._source.queues()
+        for queue in queues:
+            await self._carry(Part.SETTINGS, queue)
+        for queue in queues:
+            await self._carry(Part.SCHEDULES, queue)
+            await self._carry(Part.JOBS, queue)
+        await self._carry(Part.LETTERS)
+        return before != (self.moving.jobs, self.moving.letters, self.moving.schedules)
+
+    async def _carry(self, part: Part, queue: str = "") -> None:
+        """Load after load of one part; and first of all the one that was on its way."""
+        while True:
+            load = await self._source.pack(part, queue, to=self._to, mark=self._clock.unique(), limit=self._limit)
+            if load is None:
+                return
+            arrival = await self._target.unload(load, sender=self._from)
+            if arrival.outcome is Unloaded.CLASH:
+                raise _clash(arrival.taken)
+            if arrival.outcome is Unloaded.STALE:
+                self._check_other(load)
+                continue
+            await self._source.forget(load)
+            self.moving.count(load, arrival)
+            if self._clock.monotonic() - self._told_at > _OFTEN:
+                await self._told()
+
+    def _check_other(self, load: Load) -> None:
+        """A later load has arrived: another mover is ahead of this one; or the source has forgotten that it sent it."""
+        if self._stale is not None and (self._stale.number, self._stale.mark) == (load.number, load.mark):
+            raise WrongState(
+                f"the target has had a later load than number {load.number} from this source, which seems to have been "
+                "put back from an older copy: what it holds may be in the target already"
+            )
+        self._stale = load
+
+    async def _told(self) -> None:
+        left = running = 0
+        for queue in await self._source.queues():
+            counts = await self._source.counts(queue)
+            left, running = left + sum(counts.values()), running + counts.active
+        self.moving.left, self.moving.running, self._told_at = left, running, self._clock.monotonic()
+        self._tell(self.moving)
+
+    async def _is_empty(self) -> bool:
+        await self._told()
+        if self.moving.left or await self._source.count_letters():
+            return False
+        return not any([(await self._schedules(queue))[0] for queue in await self._source.queues()])
+
+    async def _schedules(self, queue: str) -> tuple[int, int]:
+        """How many there are, and how many of their next runs are in the queue, which come with them."""
+        count, runs, cursor = 0, 0, None
+        while True:
+            page = await self._source.schedules.page(queue, cursor=cursor, limit=_PAGE)
+            found = await self._source.jobs(queue, [run_id(view.schedule.id, view.slot) for view in page])
+            runs += sum(job is not None and job.started_at is None and job.state in _UNSTARTED for job in found)
+            count, cursor = count + len(page), page.cursor
+            if cursor is None:
+                return count, runs
+
+    async def _look_after(self) -> None:
+        """Of what still runs in the source, take back what nobody runs any more; there may be no worker left for it."""
+        for queue in await self._source.queues():
+            await self._source.recover(queue)
+            await self._source.prune(queue)
+
+    def _still_waits(self, last: float) -> None:
+        if not self.moving.running and self._clock.monotonic() - last > _PATIENCE:
+            raise WrongState(
+                f"{self.moving.left} jobs cannot leave the source, though none runs: look it over with toril doctor, "
+                "and move again"
+            )
+
+    async def _clashes(self) -> AsyncIterator[JobRef]:
+        """Jobs and dead letters that are in both stores before the first of their queue has left. Runs of schedules are
+        made anew."""
+        async for ref in self._letters_of_both():
+            if await self._source.departure(ref.queue) != self._to:
+                yield ref
+        for queue in await self._source.queues():
+            there = await self._target.counts(queue)
+            if not sum(there.values()) or await self._source.departure(queue) == self._to:
+                continue
+            for state in State:
+                async for ids in self._ids(queue, state):
+                    for found in await self._target.jobs(queue, ids):
+                        if found is not None:
+                            yield JobRef(queue, found.id)
+
+    async def _letters_of_both(self) -> AsyncIterator[JobRef]:
+        cursor, more = None, bool(await self._target.count_letters())
+        while more:
+            page = await self._source.letters(cursor=cursor, limit=_PAGE)
+            for found in await self._target.letters_of([letter.id for letter in page]):
+                if found is not None:
+                    yield JobRef(found.queue, found.job_id)
+            cursor, more = page.cursor, page.cursor is not None
+
+    async def _ids(self, queue: str, state: State) -> AsyncIterator[list[str]]:
+        cursor = None
+        while True:
+            page = await self._source.page(queue, state, cursor=cursor, limit=_PAGE)
+            yield [job.id for job in page if run_of(job.id) is None]
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+
+def _clash(refs: tuple[JobRef, ...]) -> WrongState:
+    some = ", ".join(f"{ref.id!r} of queue {ref.queue!r}" for ref in refs[:_SHOWN])
+    more = f" and {len(refs) - _SHOWN} more" if len(refs) > _SHOWN else ""
+    return WrongState(
+        f"both stores have a job {some}{more}, or its dead letter, and they are not the same: remove or finish the "
+        "target's (toril job remove QUEUE ID --url TARGET), then move again; nothing of this load was stored"
+    )

@@ -1,0 +1,263 @@
+"""Why a job does not run: one sentence, and the facts that it is made of. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from toril.model import (
+    Cause,
+    Circuit,
+    CircuitState,
+    Declarations,
+    Ending,
+    Failure,
+    JobRecord,
+    QueueView,
+    Run,
+    Standing,
+    WorkerView,
+    moment,
+)
+from toril.model.states import State
+
+__all__ = ["Explanation", "ended", "failed", "why"]
+
+
+_ENDED: Final = {Cause.COMPLETED: "completed", Cause.CANCELLED: "was cancelled", Cause.EXPIRED: "expired"}
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """An answer: `reason` is one word for programs, `sentence` for people, `facts` what they rest on."""
+
+    reason: str
+    sentence: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def why(
+    record: JobRecord, queue: QueueView, standing: Standing, workers: Sequence[WorkerView],
+    circuit: Circuit | None = None, declared: Declarations = Declarations(),
+) -> Explanation:  # fmt: skip
+    """Why this job is where it is. `circuit` is the one that it hangs on, `declared` what the workers have said."""
+    known = declared.handled(len(workers))
+    match record.state:
+        case State.ACTIVE:
+            return _running(record, standing)
+        case State.COMPLETED:
+            return Explanation(
+                "completed", f"It completed {_at(record.finished_at)}.", {"finished_at": moment(record.finished_at)}
+            )
+        case State.FAILED:
+            return failed(record)
+        case State.WAITING_CHILDREN:
+            return _waiting_for_children(standing)
+        case State.DELAYED if record.due is not None and record.due > standing.now:
+            return (
+                _cut_off(record, circuit, standing.now)
+                or _without_handler(record, known, standing.now)
+                or _not_due(record, standing.now)
+            )
+        case State.DELAYED | State.WAITING | State.PRIORITIZED:
+            return (
+                _shut(record, queue, standing, workers, known)
+                or _held_up(queue, standing)
+                or _cut_off(record, circuit, standing.now)
+                or _alone(record, standing)
+                or _in_line(standing)
+            )
+
+
+def failed(record: JobRecord) -> Explanation:
+    """A job that has failed, and is kept in its queue or is a dead letter."""
+    failure = record.failure or Failure("no reason is known")
+    facts = {
+        "finished_at": moment(record.finished_at), "error": failure.reason, "attempts_made": record.attempts_made,
+    }  # fmt: skip
+    reason, what = ("cancelled", "was cancelled") if record.ending is Ending.CANCELLED else ("failed", "failed")
+    if record.dead_letter is None:
+        return Explanation(reason, f"It {what} {_at(record.finished_at)}: {failure.reason}", facts)
+    sentence = f"It failed {_at(record.finished_at)} {_tried(record)} and is a dead letter: {failure.reason}"
+    return Explanation("dead_letter", sentence, facts | {"dead_letter": record.dead_letter})
+
+
+def _tried(record: JobRecord) -> str:
+    if record.never_started:
+        return "before it started"
+    tried = f"after {record.attempts_made} of {record.max_attempts} attempts"
+    times = "once" if record.stalls == 1 else f"{record.stalls} times"
+    return f"{tried}, its worker lost {times}," if record.stalls else tried
+
+
+def ended(run: Run) -> Explanation:
+    """A job of which only the run record is left."""
+    facts = {"finished_at": moment(run.finished_at), "cause": run.cause.value, "text": run.text}
+    sentence = f"It {_ENDED.get(run.cause, 'failed')} {_at(run.finished_at)} and was not kept."
+    if run.ending is not Ending.COMPLETED and run.text:
+        sentence += f" The reason: {run.text}"
+    return Explanation("ended", sentence, facts)
+
+
+def _waiting_for_children(standing: Standing) -> Explanation:
+    family = standing.family
+    named = [str(ref) for ref in family.first_open]
+    facts = {"open": family.open, "children": family.total, "waiting_for": named}
+    if not family.total:
+        return Explanation(
+            "waiting_children", "It waits for children, and the rest of its flow is not stored yet.", facts
+        )
+    dots = ", …" if family.open > len(named) else ""
+    sentence = f"It waits for {family.open} of {family.total} children: {', '.join(named)}{dots}."
+    return Explanation("waiting_children", sentence, facts)
+
+
+def _running(record: JobRecord, standing: Standing) -> Explanation:
+    started, deadline = moment(record.started_at), moment(record.deadline)
+    facts = {"worker": record.worker, "started_at": started, "deadline": deadline}
+    if record.deadline is not None and record.deadline <= standing.now:
+        return Explanation(
+            "lease_over", f"Its worker {record.worker} is lost; it will be taken back within moments.", facts
+        )
+    if record.cancelling is not None:
+        return Explanation(
+            "cancelling", f"It runs on {record.worker} and was asked to stop: {record.cancelling}", facts
+        )
+    since = f"It has been running on {record.worker} since {_at(record.started_at)}"
+    if standing.alone:
+        return Explanation("running_alone", f"{since}, alone because its worker died{_cause(record)}.", facts)
+    return Explanation("running", f"{since}.", facts)
+
+
+def _cause(record: JobRecord) -> str:
+    return f" ({record.stall_cause})" if record.stall_cause else ""
+
+
+def _alone(record: JobRecord, standing: Standing) -> Explanation | None:
+    """A job that has stalled waits for a process that runs nothing else."""
+    if not standing.alone:
+        return None
+    facts = {"ahead": standing.ahead, "stalls": record.stalls, "cause": record.stall_cause}
+    sentence = f"It runs alone because its worker died{_cause(record)}: it waits for a process that runs nothing else"
+    if standing.ahead:
+        sentence += f", behind {standing.ahead} {'job' if standing.ahead == 1 else 'jobs'} of that kind"
+    return Explanation("alone", f"{sentence}.", facts)
+
+
+def _not_due(record: JobRecord, now: int) -> Explanation:
+    assert record.due is not None  # noqa: S101 - the caller has looked
+    facts = {"due_at": moment(record.due), "attempts_made": record.attempts_made}
+    when = f"until {_at(record.due)}, in {_seconds(record.due - now)}"
+    if record.attempts_made:
+        return Explanation(
+            "retry_later", f"Attempt {record.attempts_made} failed, and the next is not due {when}.", facts
+        )
+    return Explanation("not_due", f"It is not due {when}.", facts)
+
+
+def _without_handler(record: JobRecord, known: frozenset[str] | None, now: int) -> Explanation | None:
+    """A job that no living worker can run. What has not been offered to any yet waits for its time first."""
+    waits = record.state is State.DELAYED and record.due is not None and record.due > now
+    if known is None or record.name in known or (waits and not record.starts):
+        return None
+    facts = {"queue": record.queue, "name": record.name, "handlers": sorted(known), "due_at": moment(record.due)}
+    sentence = f"No living worker of Toril has a handler for {record.name!r} in queue {record.queue}."
+    if waits:
+        sentence += f" It is offered again {_at(record.due)}."
+    return Explanation("no_handler", sentence, facts)
+
+
+def _cut_off(record: JobRecord, circuit: Circuit | None, now: int) -> Explanation | None:
+    """A circuit that puts the job off. One that will have closed by the time the job is due is not what it waits for;
+    those who were put off come back up to a quarter of the pause after it."""
+    if circuit is None or circuit.state is CircuitState.CLOSED:
+        return None
+    state, terms = circuit.state, circuit.terms
+    till = circuit.till if state is CircuitState.OPEN else now
+    if (record.due or 0) > max(till, now) + max(terms.pause // 4, 2_000):
+        return None
+    facts = {
+        "circuit": circuit.key, "state": state.value, "till": moment(circuit.till), "due_at": moment(record.due),
+    }  # fmt: skip
+    if state is CircuitState.OPEN and till > now:
+        sentence = f"The circuit of {circuit.key} is open until {_at(till)}, for {_seconds(till - now)}."
+        return Explanation("circuit", sentence, facts)
+    if state is CircuitState.HALF_OPEN:
+        most = terms.probes
+        sentence = (
+            f"The circuit of {circuit.key} is half-open: {most} {'job tries' if most == 1 else 'jobs try'} it first."
+        )
+        return Explanation("circuit", sentence, facts)
+    return None
+
+
+def _shut(
+    record: JobRecord, queue: QueueView, standing: Standing, workers: Sequence[WorkerView], known: frozenset[str] | None
+) -> Explanation | None:
+    """What keeps the whole queue from going on."""
+    settings, now = queue.settings, standing.now
+    if settings.paused:
+        return Explanation("paused", f"Queue {queue.name} is paused.", {"queue": queue.name})
+    if not workers:
+        return Explanation("no_worker", f"No worker of Toril serves queue {queue.name}.", {"queue": queue.name})
+    if unfit := _told_to_take_nothing(queue.name, workers) or _without_handler(record, known, now):
+        return unfit
+    if settings.concurrency is not None and queue.counts.active >= settings.concurrency:
+        held = ", ".join(standing.running)
+        facts = {"concurrency": settings.concurrency, "running": list(standing.running), "ahead": standing.ahead}
+        return Explanation(
+            "concurrency", f"Queue {queue.name} runs {settings.concurrency} at once, held by {held}.", facts
+        )
+    till = max(settings.held_till or 0, standing.rate_till or 0)
+    if till > now:
+        sentence = f"Queue {queue.name} is rate limited until {_at(till)}, for {_seconds(till - now)}."
+        return Explanation("rate", sentence, {"till": moment(till), "ahead": standing.ahead})
+    return None
+
+
+def _told_to_take_nothing(queue: str, workers: Sequence[WorkerView]) -> Explanation | None:
+    """All workers of the queue were told to be quiet, or to stop: the slots that they have free are no use."""
+    if not all(worker.orders for worker in workers):
+        return None
+    names = [worker.id for worker in workers]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    sentence = f"All workers of queue {queue} were told to claim nothing more: {shown}."
+    return Explanation("quiet", sentence, {"queue": queue, "workers": names})
+
+
+def _held_up(queue: QueueView, standing: Standing) -> Explanation | None:
+    """What its group keeps the job from. Once that has let it in, it stands in the line like any other."""
+    group = standing.group
+    if group is None or group.let_in:
+        return None
+    limits, name = group.limits, f"Group {group.name} of queue {queue.name}"
+    facts = {
+        "group": group.name, "ahead": group.ahead, "holders": list(group.holders), "till": moment(group.till),
+    }  # fmt: skip
+    if group.paused:
+        return Explanation("group_paused", f"{name} is paused.", facts)
+    if limits.concurrency is not None and len(group.holders) >= min(limits.concurrency, 10):
+        held = ", ".join(group.holders)
+        return Explanation("group_limit", f"{name} runs {limits.concurrency} at once, held by {held}.", facts)
+    if group.till is not None and group.till > standing.now:
+        wait = f"until {_at(group.till)}, for {_seconds(group.till - standing.now)}"
+        return Explanation("group_rate", f"{name} is rate limited {wait}.", facts)
+    behind = f", behind {group.ahead} of its own jobs" if group.ahead else ""
+    return Explanation("group_turn", f"It waits for the turn of group {group.name}{behind}.", facts)
+
+
+def _in_line(standing: Standing) -> Explanation:
+    facts = {"ahead": standing.ahead, "running": list(standing.running)}
+    if not standing.ahead:
+        return Explanation("next", "It is the next to start, as soon as a worker has a free slot.", facts)
+    return Explanation("behind", f"It is behind {standing.ahead} {'job' if standing.ahead == 1 else 'jobs'}.", facts)
+
+
+def _at(ms: int | None) -> str:
+    return "at an unknown time" if ms is None else f"{moment(ms):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1000:.3g} s" if ms < 120_000 else f"{ms // 60_000} min"

@@ -1,0 +1,164 @@
+"""From code that blocks to an event loop of our own: a thread that runs coroutines for those who have no loop."""
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from toril.errors import Closed, UsageError
+from toril.events import Events
+from toril.model import Call
+from toril.runtime.calls import Caller
+from toril.runtime.redaction import Redaction
+from toril.runtime.services import Tracing
+from toril.store.engine import Store
+
+if TYPE_CHECKING:
+    from toril.queue import Queue
+
+__all__ = ["Doorway", "Home", "Portal"]
+
+T = TypeVar("T")
+
+
+class Portal:
+    """One thread, one loop, and the store as it is used from there. It starts with its first use, and ends with
+    `close` or with the program; `leave` is how it then lets go of the store."""
+
+    def __init__(
+        self, store: Store, leave: Callable[[], Coroutine[Any, Any, None]], caller: Caller, events: Events
+    ) -> None:
+        self.pid = os.getpid()
+        self.store = store
+        self.events = events
+        self._leave = leave
+        self._caller = caller
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._main, name="toril-portal", daemon=True)
+        self._thread.start()
+        try:
+            self.run(store.open())
+        except BaseException:
+            self._end()
+            raise
+        atexit.register(self._close_at_exit)
+
+    @property
+    def open(self) -> bool:
+        """Whether it can still be used, here: a forked child has no thread of its parent's."""
+        return self.pid == os.getpid() and not self._loop.is_closed()
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        return await self._caller.send(make)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's answer. Refused where it would block an event loop."""
+        _refuse_in_a_loop(coroutine)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+        except concurrent.futures.CancelledError:
+            raise Closed("the app was closed while this call waited for its answer") from None
+
+    def close(self) -> None:
+        """Close the store and end the thread. Closing twice is fine."""
+        if not self.open:
+            return
+        atexit.unregister(self._close_at_exit)
+        try:
+            self.run(self._leave())
+        finally:
+            self._end()
+
+    def _close_at_exit(self) -> None:
+        """Python has ended its thread pools by now: what a store cannot close without them ends with the process."""
+        with contextlib.suppress(RuntimeError):
+            self.close()
+
+    def _end(self) -> None:
+        asyncio.run_coroutine_threadsafe(_cancel_the_rest(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+
+async def _cancel_the_rest() -> None:
+    """Calls of other threads that still wait: nobody would answer them any more."""
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in rest:
+        task.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+
+
+def _refuse_in_a_loop(coroutine: Coroutine[Any, Any, Any]) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    coroutine.close()
+    raise UsageError("this call blocks, and an event loop is running here: use `await queue.…` without `.sync`")
+
+
+class Home(Protocol):
+    """What a queue needs of its app."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def redaction(self) -> Redaction: ...
+
+    @property
+    def tracing(self) -> Tracing | None: ...
+
+    @property
+    def queues(self) -> "Mapping[str, Queue]": ...
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
+
+    def portal(self) -> Portal: ...
+
+
+class Doorway:
+    """What a blocking queue has in place of its app: the portal of the moment, so that a handle outlives a `close` and
+    a fork."""
+
+    def __init__(self, home: Home) -> None:
+        self.portal = home.portal
+        self.redaction = home.redaction
+        self.tracing = home.tracing
+        self.queues = home.queues
+
+    @property
+    def store(self) -> Store:
+        return self.portal().store
+
+    @property
+    def events(self) -> Events:
+        return self.portal().events
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        return await self.portal().call(make)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        _refuse_in_a_loop(coroutine)
+        try:
+            portal = self.portal()
+        except BaseException:  # a store that does not answer; that nobody awaits the call is not the news
+            coroutine.close()
+            raise
+        return portal.run(coroutine)

@@ -1,0 +1,88 @@
+"""What people may see of a job's payload, result and errors. The app decides; where it fails to, nothing is shown."""
+
+import copy
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from toril.errors import InvalidOption, shown
+from toril.model import MAX_REASON_BYTES
+from toril.policy.masking import COVER, masked, showable
+from toril.policy.redaction import redacted
+from toril.runtime.logs import log
+
+__all__ = ["Part", "Redact", "Redaction", "Sight"]
+
+Part: TypeAlias = Literal["data", "result", "error", "traceback", "progress", "metadata", "log"]
+_TEXTS: Final = frozenset({"error", "traceback", "log", "result"})  # parts in whose text a secret may stand
+VARIABLE: Final = "TORIL_REDACT"  # MODULE:FUNCTION, for processes that have no code of the app's
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is about to be shown, of which queue and job name."""
+
+    part: Part
+    queue: str
+    name: str
+
+
+Redact: TypeAlias = Callable[[Any, Sight], Any]
+
+
+class Redaction:
+    """A function `(value, sight)` between what is stored and whoever looks: it gives the value as it may be seen. It
+    gets a copy. Where none is given, `$TORIL_REDACT` may name one; where that cannot be had, or it fails, nothing is
+    shown. With `secrets` set to `mask`, what is named or looks like a secret is masked after that."""
+
+    secrets: Literal["show", "mask"] = "show"
+
+    def __init__(self, redact: Redact | None = None) -> None:
+        if redact is not None and not callable(redact):
+            raise InvalidOption(f"redact must be a function of a value and its sight, not {shown(redact)}")
+        self._redact = redact
+        self._named = "" if redact is not None else os.environ.get(VARIABLE, "")
+
+    def seen(self, value: Any, part: Part, queue: str, name: str) -> Any:
+        """The value as it may be shown, and so that it can be: see `showable`."""
+        found = self._redacted(value, part, queue, name)
+        if self.secrets == "show":
+            return found
+        if isinstance(found, str) and part in _TEXTS and len(found) <= MAX_REASON_BYTES:
+            return redacted(found)
+        return masked(found)
+
+    def _redacted(self, value: Any, part: Part, queue: str, name: str) -> Any:
+        value = showable(value)
+        if value is None or (self._redact is None and not self._named):
+            return value
+        try:
+            found = self._function()(copy.deepcopy(value), Sight(part, queue, name))
+            json.dumps(found)  # what cannot be shown would be found out too late
+        except Exception:
+            log.exception("redact failed for the %s of a job %r: it is not shown", part, name)
+            return COVER
+        return showable(found)
+
+    def text(self, value: str | None, part: Part, queue: str, name: str) -> str | None:
+        """The same for what must stay a text."""
+        found = self.seen(value, part, queue, name)
+        return found if found is None or isinstance(found, str) else json.dumps(found)
+
+    def _function(self) -> Redact:
+        if self._redact is None:
+            # At the first use: the module that is named may be the one that makes the app. It is looked for in the
+            # current folder too, as `toril run` does.
+            module, _, name = self._named.partition(":")
+            if (here := str(Path.cwd())) not in sys.path:
+                sys.path.insert(0, here)
+            found: Any = importlib.import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+            self._redact = found
+        return self._redact

@@ -1,0 +1,182 @@
+"""Signals that say stop. They are heard while the loop is blocked, and their deadline holds whatever the loop does."""
+
+import asyncio
+import os
+import select
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from toril.runtime.clock import SYSTEM
+from toril.runtime.stop_requests import StopRequests, Urgency
+
+__all__ = ["MARGIN", "SECOND", "Watchdog", "run_until"]
+
+MARGIN: Final = 1.0  # seconds after the grace, for handing in what was given back and for the hooks
+SECOND: Final = 2.0  # seconds that a second signal leaves
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_LOOK: Final = 0.25  # seconds between looks whether another watchdog still has time
+
+# What is written to the thread beside the numbers of signals, which are below 128.
+_OVER: Final = 0
+_ORPHANED: Final = 127
+_REQUEST: Final = 128  # plus the urgency
+
+
+class Watchdog:
+    """A thread that waits for signals and other requests to stop. The first one sets the deadline and only then has the
+    loop begin to stop; a more urgent one shortens the deadline; the most urgent, or the deadline, ends the process with
+    code 1. `supervisor` says what a supervisor has asked for so far; without one the process counts signals itself."""
+
+    def __init__(
+        self, grace: float, stop: Callable[[Urgency], None], last: Callable[[], None] | None = None, *,
+        supervisor: Callable[[], int] | None = None,
+    ) -> None:  # fmt: skip
+        self._grace = grace
+        self._stop = stop
+        self._last = last  # called in this thread before the process is ended by force
+        self._supervisor = supervisor
+        self._requests = StopRequests(supervised=supervisor is not None)
+        self._heard = self._told = -1
+        self._closing = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._deadline: float | None = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """From now on, until the end of the block; afterwards all handlers are as they were."""
+        self._loop = asyncio.get_running_loop()
+        self._heard, self._told = os.pipe()
+        # Made before any signal comes: a thread cannot safely be started from within a handler.
+        thread = threading.Thread(target=self._main, name="toril-watchdog", daemon=True)
+        thread.start()
+        _handlers.add(self)
+        try:
+            yield
+        finally:
+            _handlers.remove(self)
+            os.write(self._told, bytes((_OVER,)))
+            thread.join()
+            with self._closing:
+                heard, told, self._heard, self._told = self._heard, self._told, -1, -1
+                os.close(told)
+                os.close(heard)
+
+    def request(self, urgency: Urgency) -> None:
+        """Ask the process to stop; called on its loop. The same again changes nothing."""
+        if self._told < 0:  # nobody watches
+            self._stop(self._requests.requested(urgency))
+        else:
+            os.write(self._told, bytes((_REQUEST + urgency,)))
+
+    def orphaned(self) -> None:
+        """The supervisor is gone: stop, and count signals from now on. Called in any thread."""
+        with self._closing:
+            if self._told >= 0:
+                os.write(self._told, bytes((_ORPHANED,)))
+
+    def signalled(self, number: int) -> None:
+        """A signal has come; called by its handler."""
+        if self._told >= 0:
+            os.write(self._told, bytes((number,)))
+
+    def _main(self) -> None:
+        while True:
+            if not select.select([self._heard], [], [], self._left())[0]:
+                if self._left() == 0:
+                    self._end("the grace is over, and something has not ended")
+                continue
+            for byte in os.read(self._heard, 64):
+                if byte == _OVER:
+                    return
+                before, urgency = self._requests.urgency, self._hear(byte)
+                if urgency == before:
+                    continue
+                if urgency is Urgency.ABORT:
+                    self._end("a third signal came")
+                until = SYSTEM.monotonic() + (self._grace + MARGIN if urgency is Urgency.DRAIN else SECOND)
+                self._deadline = until if self._deadline is None else min(self._deadline, until)
+                self._tell_the_loop(urgency)
+
+    def _left(self) -> float | None:
+        """Seconds until the process is ended by force. Where several watch, the one with the longest grace decides; it
+        may be done sooner, so the others look again."""
+        if self._deadline is None:
+            return None
+        now, own = SYSTEM.monotonic(), self._deadline
+        latest = max([own, *(each._deadline or own for each in _handlers.watchdogs)])  # noqa: SLF001 - of this class
+        return max(0.0, own - now) or max(0.0, min(latest - now, _LOOK))
+
+    def _hear(self, byte: int) -> Urgency:
+        if byte >= _REQUEST:
+            return self._requests.requested(byte - _REQUEST)
+        if byte == _ORPHANED:
+            return self._requests.orphaned()
+        return self._requests.signalled(byte, SYSTEM.monotonic(), self._supervisor() if self._supervisor else 0)
+
+    def _tell_the_loop(self, urgency: Urgency) -> None:
+        try:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._stop, urgency)
+        except RuntimeError:
+            return  # it is closed already
+
+    def _end(self, why: str) -> None:
+        """Straight to the descriptor: whoever blocks the loop may hold the locks of logging."""
+        with suppress(OSError):  # nor may a log that is full, closed, or read by nobody hold up the exit
+            if select.select([], [2], [], 0)[1]:
+                os.write(2, f"toril: {why}; exiting by force\n".encode())
+        if self._last is not None:
+            self._last()
+        os._exit(1)
+
+
+async def run_until(stopping: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Do this work until it is to stop, then cancel it and wait for what it does last. An error that ends it sooner is
+    raised."""
+    doing, stop = asyncio.ensure_future(work), asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait([doing, stop], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stop.cancel()
+        doing.cancel()
+        await asyncio.wait([doing])
+    if not doing.cancelled():
+        doing.result()
+
+
+class _Handlers:
+    """The handlers of signals that all watchdogs of a process share: each of them hears every signal, whichever began
+    first and whichever ends first. When the last one ends, the handlers are as they were."""
+
+    def __init__(self) -> None:
+        self.watchdogs: tuple[Watchdog, ...] = ()
+        self._before: dict[signal.Signals, Any] = {}
+
+    def add(self, watchdog: Watchdog) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # only the main thread may have handlers
+        self.watchdogs += (watchdog,)
+        for number in _SIGNALS:
+            handler = signal.getsignal(number)
+            if handler != self._on_signal:
+                self._before[number] = handler
+                signal.signal(number, self._on_signal)
+
+    def remove(self, watchdog: Watchdog) -> None:
+        if watchdog not in self.watchdogs:
+            return
+        self.watchdogs = tuple(each for each in self.watchdogs if each is not watchdog)
+        if not self.watchdogs:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+            self._before.clear()
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        for watchdog in self.watchdogs:
+            watchdog.signalled(number)
+
+
+_handlers: Final = _Handlers()

@@ -1,0 +1,50 @@
+"""Leave nothing of a run in a store that others use."""
+
+from urllib.parse import urlsplit
+
+from toril import App
+from toril.errors import TorilError
+from toril.runtime.clock import SYSTEM
+from toril.torture.setting import Setting
+from toril.torture.work import QUEUES, SCHEDULE, queue_name
+
+__all__ = ["clean"]
+
+_TRIES = 3
+
+
+async def clean(app: App, setting: Setting) -> None:
+    """Remove the queues of the run, and on Redis every key of its prefix."""
+    for tries in range(_TRIES):
+        try:
+            await _obliterate(app, setting)
+        except TorilError:
+            if tries == _TRIES - 1:
+                raise
+            await SYSTEM.sleep(1)
+        else:
+            break
+    if urlsplit(setting.url).scheme in {"redis", "rediss", "unix"}:
+        await _sweep(setting)
+
+
+async def _obliterate(app: App, setting: Setting) -> None:
+    for short in QUEUES:
+        queue = queue_name(setting.tag, short)
+        await app.store.schedules.remove(queue, SCHEDULE)
+        while (await app.store.obliterate(queue, running="remove")).more:
+            pass
+
+
+async def _sweep(setting: Setting) -> None:
+    """Workers, calls and leaders have keys too, which would go in an hour."""
+    from toril.engines.redis.connection.line import lent  # noqa: PLC0415 - only where the store is Redis
+    from toril.engines.redis.connection.place import parse  # noqa: PLC0415
+    from toril.engines.redis.connection.way import ServerWay  # noqa: PLC0415
+
+    async with lent(ServerWay(parse(setting.url))) as line:
+        cursor = ""
+        while cursor != "0":
+            cursor, found = await line.ask("SCAN", cursor or "0", "MATCH", f"{setting.prefix}:*", "COUNT", 1000)
+            if found:
+                await line.ask("UNLINK", *found)

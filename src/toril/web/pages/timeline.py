@@ -1,0 +1,110 @@
+"""What happened to a job: as steps, and as a bar whose parts are as long as they took. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from toril.model import Event, EventKind, JobRecord
+from toril.model.states import State
+from toril.web.pages.looks import look_of
+from toril.web.words import plural
+
+__all__ = ["Part", "Step", "chronicle"]
+
+_SHORTEST: Final = 0.6  # percent of the bar
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`ended` is when the next one began; None for the last."""
+
+    cls: str
+    icon: str
+    at: int
+    word: str
+    more: str = ""
+    ended: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the bar, in percent."""
+
+    cls: str
+    x: float
+    width: float
+
+
+def chronicle(record: JobRecord, events: Sequence[Event], now: int) -> tuple[list[Step], list[Part]]:
+    """Where events were trimmed away, or never written, as by other programs, the record's own times tell the rest."""
+    steps = _steps(record, [event for event in events if event.kind is not EventKind.PROGRESS])
+    linked = [replace(step, ended=after.at) for step, after in pairwise(steps)] + steps[-1:]
+    return linked, _bar(linked, record, now)
+
+
+def _steps(record: JobRecord, events: Sequence[Event]) -> list[Step]:
+    steps: list[Step] = []
+    attempt = 0
+    if not any(event.kind is EventKind.ADDED for event in events):
+        steps.append(Step("wait", "wait", record.added_at, "Added"))
+    for event in events:
+        if event.kind is EventKind.ACTIVE:
+            attempt += 1
+        step = _step(event, attempt)
+        if step is not None and not (steps and step.word == steps[-1].word == "Waiting"):
+            steps.append(step)
+    if not attempt:
+        told = {step.word for step in steps}
+        steps += [step for step in _from_record(record) if step.word not in told]
+    return sorted(steps, key=lambda step: step.at)
+
+
+# How each kind of event looks, and what it is called; others tell a reader nothing.
+_KINDS: Final = {
+    EventKind.ADDED: ("wait", "Added"),
+    EventKind.DELAYED: ("delayed", "Delayed"),
+    EventKind.WAITING_CHILDREN: ("children", "Waits for children"),
+    EventKind.COMPLETED: ("done", "Completed"),
+    EventKind.FAILED: ("failed", "Failed"),
+    EventKind.CANCELLED: ("cancelled", "Cancelled"),
+    EventKind.STALLED: ("failed", "Its worker was lost"),
+}
+
+
+def _step(event: Event, attempt: int) -> Step | None:
+    if event.kind is EventKind.ACTIVE:
+        return Step("active", "active", event.time, f"Attempt {attempt}")
+    if event.kind is EventKind.WAITING and "prev" in event.detail:
+        return Step("wait", "wait", event.time, "Waiting", f"was {event.detail['prev']}")
+    if event.kind not in _KINDS:
+        return None
+    look, word = _KINDS[event.kind]
+    return Step(look, look, event.time, word, event.detail.get("failedReason", ""))
+
+
+def _from_record(record: JobRecord) -> list[Step]:
+    found = []
+    if record.started_at is not None and record.state is not State.WAITING:
+        made = plural(record.starts, "start") if record.starts > 1 else ""
+        found.append(Step("active", "active", record.started_at, "Started", made))
+    if record.finished_at is not None:
+        look = look_of(record)
+        found.append(Step(look.cls, look.icon, record.finished_at, look.word))
+    return found
+
+
+def _bar(steps: Sequence[Step], record: JobRecord, now: int) -> list[Part]:
+    """From the first step to the end, or to now."""
+    if not steps:
+        return []
+    first, end = steps[0].at, record.finished_at or now
+    whole = max(1, end - first)
+    parts = []
+    for step in steps:
+        until = step.ended if step.ended is not None else end
+        width = 100 * (until - step.at) / whole
+        if until > step.at and step.cls not in ("done", "cancelled"):
+            cls = "delayed" if step.cls == "failed" else step.cls
+            parts.append(Part(cls, round(100 * (step.at - first) / whole, 1), round(max(_SHORTEST, width - 0.3), 1)))
+    return parts

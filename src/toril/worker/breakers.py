@@ -1,0 +1,158 @@
+"""Between a worker and its handlers: jobs whose circuit is open are put off, and the others tell how it is."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, Final, Protocol
+
+from toril.errors import Snooze, TorilError
+from toril.events import Events, WorkerEvent
+from toril.handlers import Entry
+from toril.model import Admitted, CircuitState, Claimed, Deferred, Sign
+from toril.policy.breaker import Breaker, put_off
+from toril.policy.classify import Nature, Table, nature_of
+from toril.policy.judge import own_table
+from toril.queue import Queue
+from toril.runtime.clock import Clock
+from toril.runtime.logs import log
+from toril.signal import Signal, Why
+from toril.store.capabilities import Breakers
+from toril.store.engine import Engine
+
+__all__ = ["Breaking"]
+
+_BELIEVED: Final = 1.0  # seconds for which an open circuit is taken for open without asking: it may be reset by hand
+
+
+class _Around(Protocol):
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class Breaking:
+    """The circuits of one queue's jobs. A store that does not answer keeps no job from running."""
+
+    def __init__(self, queue: Queue, around: _Around, table_for: Callable[[str], Table]) -> None:
+        self._queue = queue
+        self._around = around
+        self._circuits: Breakers = around.engine  # type: ignore[assignment]
+        self._table_for = table_for
+        self._notes: set[asyncio.Task[None]] = set()
+        self._open: dict[str, tuple[float, float]] = {}  # key: believed until, and open until
+
+    def of(self, entry: Entry, job: Claimed) -> Breaker | None:
+        """What watches over this job, if anything does. A job that names its circuit needs no other word."""
+        return entry.handler.breaker or self._queue.options.breaker or (Breaker() if job.breaker else None)
+
+    async def call(
+        self, breaker: Breaker, job: Claimed, data: Any, signal: Signal, run: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """What `run` answers, if the circuit lets it; `Snooze` if not. How it went is told to the circuit."""
+        key = breaker.key_for(self._queue.name, job.name, data, job.breaker)
+        probe = await self._admitted(breaker, key, job)
+        try:
+            with self._kept(breaker, key, job) if probe else nullcontext():
+                answer = await run()
+        except asyncio.CancelledError:
+            sign = Sign.BAD if signal.kind is Why.TIMEOUT else Sign.NEITHER
+            self._later(self._record(breaker, key, job, sign, probe=probe))
+            raise
+        except BaseException as error:
+            nature = nature_of(error, own_table(job) or self._table_for(job.name))
+            sign = Sign.BAD if nature is Nature.TRANSIENT else Sign.NEITHER
+            await self._record(breaker, key, job, sign, probe=probe)
+            raise
+        await self._record(breaker, key, job, Sign.GOOD, probe=probe)
+        return answer
+
+    async def settle(self) -> None:
+        """Wait for what is still being told."""
+        if self._notes:
+            await asyncio.wait(self._notes)
+
+    async def _admitted(self, breaker: Breaker, key: str, job: Claimed) -> bool:
+        """Whether it runs as a probe."""
+        if (wait := self._known_wait(key)) is not None:
+            raise self._put_off(breaker, key, wait)
+        try:
+            admission = await self._circuits.admit(key, breaker.terms(), _holder(job), lease=self._queue.options.lease)
+        except TorilError as error:
+            log.warning("the circuit %s could not be asked, and job %s runs: %s", key, job.lease.id, error)
+            return False
+        match admission:
+            case Deferred(wait):
+                now = self._around.clock.monotonic()
+                self._open[key] = (now + _BELIEVED, now + wait / 1000)
+                raise self._put_off(breaker, key, wait)
+            case Admitted(news, probe):
+                self._tell(key, news)
+                return probe
+
+    @contextmanager
+    def _kept(self, breaker: Breaker, key: str, job: Claimed) -> Iterator[None]:
+        """A probe is one for as long as it runs, so that no more are out than may be."""
+        task = asyncio.get_running_loop().create_task(self._renew(breaker, key, job))
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _renew(self, breaker: Breaker, key: str, job: Claimed) -> None:
+        lease = self._queue.options.lease
+        while True:
+            await self._around.clock.sleep(lease / 3000)
+            try:
+                admission = await self._circuits.admit(key, breaker.terms(), _holder(job), lease=lease)
+            except TorilError as error:
+                log.warning("job %s may not count as a probe of the circuit %s: %s", job.lease.id, key, error)
+                continue
+            if isinstance(admission, Deferred):  # another probe has found it broken
+                return
+            self._tell(key, admission.news)
+
+    def _known_wait(self, key: str) -> int | None:
+        """How long it stays open as far as is known here: many jobs of one key cost one question a second."""
+        now = self._around.clock.monotonic()
+        for known in [known for known, (believed, _) in self._open.items() if believed <= now]:
+            del self._open[known]
+        _, till = self._open.get(key, (0.0, now))
+        return round((till - now) * 1000) if till > now else None
+
+    def _put_off(self, breaker: Breaker, key: str, wait: int) -> Snooze:
+        late = put_off(wait, breaker.terms(), chance=self._around.clock.random())
+        return Snooze(late / 1000, f"the circuit of {key} is open")
+
+    async def _record(self, breaker: Breaker, key: str, job: Claimed, sign: Sign, *, probe: bool) -> None:
+        counts = sign is Sign.BAD or (sign is Sign.GOOD and breaker.rate is not None)
+        if not probe and not counts:
+            return
+        try:
+            self._tell(key, await self._circuits.record(key, breaker.terms(), _holder(job), sign))
+        except TorilError as error:
+            log.warning("the circuit %s was not told of job %s: %s", key, job.lease.id, error)
+
+    def _tell(self, key: str, news: CircuitState | None) -> None:
+        if news is not None:
+            detail = {"key": key, "state": news.value}
+            event = WorkerEvent(
+                worker=self._around.name, queue=self._queue.name, error=f"{key} is {news}", detail=detail
+            )
+            self._around.events.emit("breaker", event)
+
+    def _later(self, note: Any) -> None:
+        task = asyncio.get_running_loop().create_task(note)
+        self._notes.add(task)
+        task.add_done_callback(self._notes.discard)
+
+
+def _holder(job: Claimed) -> str:
+    return f"{job.lease.token}:{job.lease.id}"

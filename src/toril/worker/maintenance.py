@@ -1,0 +1,183 @@
+"""The slow rounds of a process: take back what was lost, prune, give signs of life, hear orders."""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from toril.errors import EngineUnavailable, TorilError
+from toril.events import Events, tell_recovered, trouble
+from toril.model import MAX_STACKS, Beat, Declaration, JobRef, Order, Recovered, StackRequest, WorkerOrder, control
+from toril.runtime.clock import Clock
+from toril.runtime.logs import Contact
+from toril.store.engine import Engine
+from toril.worker.leases import Keeper
+
+__all__ = ["Upkeep"]
+
+_PRUNE: Final = 60.0
+_BEAT: Final = 15.0
+_NEWS: Final = 2.0  # seconds within which a change in what runs is told, at most
+_LAST_BEAT: Final = 0.5  # seconds for saying that the worker has stopped
+_BEAT_TTL: Final = 45_000
+_LATE: Final = 30  # looks at the clock: a minute
+_AFTER_AN_ERROR: Final = 5.0
+_TOLD: Final = 5.0  # seconds that heartbeats have the answer to who asked where a job is
+_LISTEN: Final = 60_000
+
+
+class Upkeep:
+    """Rounds for all queues of a process, each with the longest time in ms between two looks for what has stalled in
+    it. A round that fails is told of, and made again."""
+
+    def __init__(
+        self, queues: Sequence[tuple[str, int]], engine: Engine, clock: Clock, events: Events, worker: str,
+        keeper: Keeper, *, slots: Callable[[], Mapping[str, tuple[int, int]]], version: str,
+        order: Callable[[Order], None],
+        declare: Callable[[], Awaitable[None]], recovered: Callable[[str, Recovered, float], None],
+        declared: Callable[[], Mapping[str, Declaration]], stack: Callable[[JobRef], Awaitable[str]],
+    ) -> None:  # fmt: skip
+        self._queues = queues
+        self._engine = engine
+        self._clock = clock
+        self._events = events
+        self._worker = worker
+        self._keeper = keeper
+        self._slots = slots
+        self._version = version
+        self._order = order
+        self._declare = declare
+        self._recovered = recovered
+        self._declared = declared
+        self._published: Mapping[str, Declaration] | None = None  # what the store knows of that
+        self._stack = stack
+        self._stacks: dict[str, tuple[float, str]] = {}  # answers by their requests, and until when they are told
+        self._contact = Contact()
+        self._beaten = False
+        self._told: Mapping[str, tuple[int, int]] = {}  # the slots, and how many were in use, at the last heartbeat
+        self._heard: tuple[WorkerOrder, ...] = ()
+        self._started_at = clock.now()
+        self._late: deque[float] = deque(maxlen=_LATE)
+
+    async def run(self) -> None:
+        """All rounds, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for name, longest in self._queues:
+                group.create_task(self._recover_round(name, longest))
+            group.create_task(self._prune_round())
+            group.create_task(self._beat_round())
+            group.create_task(self._listen())
+
+    async def _recover_round(self, queue: str, longest: int) -> None:
+        """Look when the next known lease runs out, and at the latest after the longest rest. By default that is the
+        lease's length: a lease that begins after a look cannot run out before, so none is missed."""
+        while True:
+            asked_at = self._clock.monotonic()
+            try:
+                found = await self._engine.recover(queue)
+            except TorilError as error:
+                self._failed(queue, error)
+                await self._clock.sleep(_AFTER_AN_ERROR)
+                continue
+            self._contact.made()
+            self._recovered(queue, found, asked_at)
+            tell_recovered(self._events, queue, found, self._worker)
+            if found.more:
+                continue
+            rest = longest if found.next_deadline is None else min(longest, found.next_deadline - found.now)
+            await self._clock.sleep(max(rest, 50) / 1000)
+
+    async def _prune_round(self) -> None:
+        while True:
+            await self._clock.sleep(_PRUNE * (0.5 + self._clock.random()))
+            for name, _ in self._queues:
+                try:
+                    while await self._engine.prune(name) >= 1000:
+                        pass
+                except TorilError as error:
+                    self._failed(name, error)
+
+    async def _beat_round(self) -> None:
+        while True:
+            await self.beat()
+            await self._until_due()
+
+    async def _until_due(self) -> None:
+        """Until the next heartbeat is due, or other numbers of jobs run than the last one said, or the store has to be
+        told again what is declared."""
+        until = self._clock.monotonic() + _BEAT
+        while (left := until - self._clock.monotonic()) > 0:
+            due = self._clock.monotonic() + min(_NEWS, left)
+            await self._clock.sleep(min(_NEWS, left))
+            self._late.append(self._clock.monotonic() - due)  # what held up the loop held up this as well
+            if self._slots() != self._told or self._published is None:
+                return
+
+    def _heartbeat(self) -> Beat:
+        slots, declared, now = self._slots(), self._declared(), self._clock.monotonic()
+        self._stacks = {request: told for request, told in self._stacks.items() if told[0] > now}
+        return Beat(
+            worker=self._worker, queues=[name for name, _ in self._queues],
+            slots=sum(all_ for all_, _ in slots.values()), running=sum(used for _, used in slots.values()),
+            queue_slots=slots, host=socket.gethostname(), pid=os.getpid(), version=self._version,
+            started_at=self._started_at, heard=self._heard, lag=max(0, round(max(self._late, default=0) * 1000)),
+            stacks={request: text for request, (_, text) in self._stacks.items()}, again=self._beaten,
+            declares=None if declared == self._published else declared,
+        )  # fmt: skip
+
+    async def stopped(self) -> None:
+        """Say that this worker has stopped. A store that does not answer soon finds out by itself."""
+        if not self._beaten:
+            return
+        try:
+            async with asyncio.timeout(_LAST_BEAT):
+                await self._engine.beat(self._heartbeat(), ttl=0)
+        except (TimeoutError, TorilError):
+            return
+
+    async def beat(self) -> None:
+        """Say that this worker lives, and carry out what it is told."""
+        beat = self._heartbeat()
+        try:
+            self._heard = await self._engine.beat(beat, ttl=_BEAT_TTL)
+            self._contact.made()
+            self._beaten, self._told = True, beat.queue_slots
+            if beat.declares is not None:
+                self._published = beat.declares
+            if Order.DECLARE in self._heard:
+                self._published = None
+                await self._declare()
+        except TorilError as error:
+            self._failed(None, error)
+            return
+        requests = [order for order in self._heard if isinstance(order, StackRequest)]
+        for order in self._heard:
+            if not isinstance(order, StackRequest):
+                self._order(order)
+        if requests:
+            await self._show_stacks(requests)
+
+    async def _show_stacks(self, requests: Sequence[StackRequest]) -> None:
+        """Answer those who asked where jobs are, with a heartbeat; it is told for a while, and then forgotten."""
+        most, until = MAX_STACKS // len(requests), self._clock.monotonic() + _TOLD
+        for request in requests:
+            self._stacks[request] = until, (await self._stack(request.job))[-most:]
+        await self.beat()
+
+    async def _listen(self) -> None:
+        """Be woken for cancellations and orders instead of waiting for the next round."""
+        while True:
+            try:
+                if await self._engine.wait([control(self._worker)], timeout=_LISTEN):
+                    self._keeper.ask()
+                    await self.beat()
+            except TorilError as error:
+                self._failed(None, error)
+                await self._clock.sleep(_AFTER_AN_ERROR)
+
+    def _failed(self, queue: str | None, error: TorilError) -> None:
+        if isinstance(error, EngineUnavailable):
+            self._contact.lost()
+        self._events.emit("error", trouble(error, self._worker, queue))

@@ -1,0 +1,241 @@
+"""The other side of `children.py`: runs one plain function at a time in a process of its own.
+
+Both sides speak JSON over a pipe. What is called is named by the parent's registry, never by a payload.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import signal as signals
+import sys
+import threading
+import traceback
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+from toril.context import RunsAs, SyncJobContext
+from toril.errors import (
+    JobCancelled,
+    LeaseLost,
+    PermanentError,
+    RateLimited,
+    Snooze,
+    TransientError,
+    UsageError,
+    words_of,
+)
+from toril.handlers import Entry, Handler, Registry
+from toril.model import (
+    Checkpoint,
+    Child,
+    ChildState,
+    Claimed,
+    Family,
+    JobRef,
+    Lease,
+    LogLine,
+    Progress,
+    Report,
+    Rewrite,
+    Verdict,
+)
+from toril.model.durations import seconds_of
+from toril.model.result import Result
+from toril.policy.classify import lineage
+from toril.signal import Signal, Why
+from toril.task import Task
+from toril.worker.stacks import of_frame
+
+__all__ = ["MAIN_FILE", "REPORTS", "SIGNALS", "main"]
+
+_LONGEST = 60_000  # characters of a text: more would not be kept
+_OURS = {each.__name__: each for each in (PermanentError, TransientError, Snooze, RateLimited, JobCancelled, LeaseLost)}
+
+MAIN_FILE = "TORIL_MAIN_FILE"
+SIGNALS = (signals.SIGTERM, signals.SIGINT)  # blocked until the process knows what to do about them
+
+REPORTS: dict[str, Any] = {each.__name__: each for each in (Progress, LogLine, Rewrite, Checkpoint)}
+
+
+def main(descriptor: str, module: str, qualname: str, name: str) -> None:
+    """Serve until the pipe ends. The first word is that the function is at hand, or why it is not."""
+    child = _Child(Connection(int(descriptor)))
+    _leave_stopping_to_the_parent()
+    try:
+        entry = _load(module, qualname, name)
+    except BaseException as error:
+        child.send({"raised": _told(error)})
+        return
+    threading.Thread(target=child.listen, daemon=True).start()
+    child.send({"ready": True})
+    while (order := child.orders.get()) is not None:
+        child.send(child.run(entry, order))
+
+
+def _leave_stopping_to_the_parent() -> None:
+    """A service manager may signal every process there is. What a handler starts heeds the signals as usual: they are
+    not ignored, which programs would inherit, and forks have the default again."""
+    for number in SIGNALS:
+        signals.signal(number, lambda *_: None)
+    os.register_at_fork(before=_block_signals, after_in_parent=_unblock_signals, after_in_child=_heed_signals)
+    _unblock_signals()
+
+
+def _block_signals() -> None:
+    signals.pthread_sigmask(signals.SIG_BLOCK, SIGNALS)
+
+
+def _unblock_signals() -> None:
+    signals.pthread_sigmask(signals.SIG_UNBLOCK, SIGNALS)
+
+
+def _heed_signals() -> None:
+    signals.signal(signals.SIGTERM, signals.SIG_DFL)
+    signals.signal(signals.SIGINT, signals.default_int_handler)
+    _unblock_signals()
+
+
+def _load(module: str, qualname: str, name: str) -> Entry:
+    found: Any = _main_module() if module == "__main__" else importlib.import_module(module)
+    for part in qualname.split("."):
+        found = getattr(found, part)
+    registry = Registry("child")
+    registry.register(name, found.fn if isinstance(found, Handler) else found)
+    entry = registry.find(name)
+    assert entry is not None  # noqa: S101 - it was registered one line above
+    return entry
+
+
+def _main_module() -> Any:
+    """The script that the parent runs, as a module: what it guards by `__name__ == "__main__"` is not run here."""
+    spec = importlib.util.spec_from_file_location("__toril_main__", os.environ[MAIN_FILE])
+    assert spec is not None and spec.loader is not None  # noqa: PT018, S101 - a path that ran as a script
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class _Child:
+    """Reports to the parent and waits for its verdicts; hears from it when to stop."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+        self._verdicts: SimpleQueue[str] = SimpleQueue()
+        self._signal = Signal()
+        self.orders: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+
+    def listen(self) -> None:
+        try:
+            while True:
+                message = json.loads(self._pipe.recv_bytes())
+                if "run" in message:
+                    self._signal = Signal()
+                    self.orders.put(message["run"])
+                elif "stack" in message:
+                    self.send({"stack": _stack()})
+                elif "abort" in message:
+                    self._signal.fire(Why(message["abort"][0]), message["abort"][1])
+                else:
+                    self._verdicts.put(message["verdict"])
+        except (EOFError, OSError):
+            self._signal.fire(Why.SHUTDOWN, "the worker has gone")
+            self.orders.put(None)
+
+    def send(self, message: dict[str, Any]) -> None:
+        with self._lock:
+            self._pipe.send_bytes(json.dumps(message).encode())
+
+    def run(self, entry: Entry, order: dict[str, Any]) -> dict[str, Any]:
+        job = Claimed(Lease(**order.pop("lease")), **order)
+        try:
+            ctx: Any = SyncJobContext(entry.payload.decode(job.data), job, self, self._signal, None, _drive)
+            returned = entry.returned(entry.handler.fn(ctx))
+        except BaseException as error:
+            return {"raised": _told(error)}
+        if returned is None:
+            return {"result": "null", "structured": False}
+        try:
+            return {"result": entry.result.encode(returned), "structured": isinstance(returned, Result)}
+        except Exception as error:  # the work is done: a result that cannot be sent does not undo it
+            return {"unfit": words_of(error)[:_LONGEST]}
+
+    async def report(self, report: Report) -> Verdict:
+        text = getattr(report, {"LogLine": "line", "Rewrite": "data"}.get(type(report).__name__, "value"))
+        self.send({"report": [type(report).__name__, text]})
+        return Verdict(self._verdicts.get())
+
+    async def family(self, claimed: Claimed) -> Family:  # noqa: ARG002 - there is one job at a time
+        self.send({"ask": "family"})
+        return Family(**json.loads(self._verdicts.get()))
+
+    async def children(self, claimed: Claimed) -> list[Child]:  # noqa: ARG002 - as above
+        self.send({"ask": "children"})
+        return self._children()
+
+    async def named_children(self, claimed: Claimed) -> list[Child]:  # noqa: ARG002 - as above
+        self.send({"ask": "named_children"})
+        return self._children()
+
+    def _children(self) -> list[Child]:
+        found = json.loads(self._verdicts.get())
+        return [Child(JobRef(queue, identity), ChildState(state), *rest) for queue, identity, state, *rest in found]
+
+    def runs_as(self, claimed: Claimed, handler: Any) -> list[RunsAs]:  # noqa: ARG002 - as above
+        if isinstance(handler, Task):
+            return [handler.runs_as()]
+        raise UsageError("a handler that runs in a process of its own asks for children by a task: queue.task(handler)")
+
+    async def add_children(self, claimed: Claimed, nodes: Any) -> Verdict:  # noqa: ARG002 - as above
+        raise UsageError(f"job {claimed.lease.id} runs in a process of its own and cannot be given children there")
+
+    def turn(self) -> int:
+        return 0
+
+    def job(self, claimed: Claimed) -> Any:
+        raise RuntimeError(f"job {claimed.lease.id} is not at hand in a child process; use the context")
+
+
+def _stack() -> str:
+    """Where the function is, as the thread that listens sees it."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001 - meant for this
+    return "" if frame is None else of_frame(frame)[-_LONGEST:]
+
+
+def _drive(coroutine: Any) -> Any:
+    """Runs a coroutine that never rests, as those of the context are here."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("a context in a child process does not wait")
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """An error in words and numbers that JSON can carry, whatever attributes one of another library has."""
+    ours = getattr(error, "job_id", None) is None  # else it tells of another job, whose result was awaited
+    known = next((name for name, each in _OURS.items() if ours and isinstance(error, each)), "")
+    trace = "".join(traceback.format_exception(error, limit=-50))[:_LONGEST]
+    return {
+        "as": known, "kind": type(error).__name__, "lineage": lineage(error), "reason": _reason(error, known),
+        "traceback": trace, "seconds": _seconds(error) if known else None,
+    }  # fmt: skip
+
+
+def _reason(error: BaseException, known: str) -> str:
+    own = getattr(error, "reason", None) if known else None
+    return (own if isinstance(own, str) and own else words_of(error))[:_LONGEST]
+
+
+def _seconds(error: BaseException) -> float | str | None:
+    """For how long; a text that is no duration as it stands, for the parent to refuse."""
+    given: Any = getattr(error, "retry_after", getattr(error, "seconds", None))
+    seconds = seconds_of(given)
+    return seconds if seconds is not None or not isinstance(given, str) else given[:_LONGEST]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

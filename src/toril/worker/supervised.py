@@ -1,0 +1,241 @@
+"""A worker process under a supervisor: what it tells it, and what it hears from it.
+
+The supervisor keeps the leases that stand in the shared table, and writes there when it last did. A worker whose
+supervisor does not keep them keeps them itself, until the supervisor does so again. If the supervisor dies, its end of
+the connection closes, and the worker begins to stop.
+"""
+
+import asyncio
+import contextlib
+import select
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from toril.model import Cancellation, Extended, Lease
+from toril.runtime.clock import SYSTEM, Clock, Timer
+from toril.runtime.logs import log
+from toril.store.engine import Engine
+from toril.worker.lease_table import Held, Table
+from toril.worker.leases import Held as Kept
+from toril.worker.leases import Keeper, Tell
+from toril.worker.messages import Decoder, Message, MessageTooLong, encoded
+from toril.worker.quarantine import Suspects
+
+__all__ = ["SIGNALS", "TableKeeper", "Under"]
+
+# What may be sent to a whole group; a worker process begins with these blocked.
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
+
+_TICK: Final = 0.5  # seconds
+_CHUNK: Final = 1 << 16
+_UNSENT: Final = 1 << 20  # bytes that wait for a supervisor which does not read; more is dropped
+_BOOT: Final = 5.0  # seconds that a message of the boot waits for such a supervisor
+
+
+class Under:
+    """The worker's end of the connection to its supervisor, and of the memory that both share."""
+
+    def __init__(self, line: int, memory: int, suspects: Suspects = Suspects.MAKE_WAY) -> None:
+        self.suspects = suspects
+        self._keeper: TableKeeper | None = None
+        self._socket = socket.socket(fileno=line)
+        self._sending = threading.Lock()
+        self._unsent = bytearray()
+        self._table = Table(memory)
+
+    def keeper(self, engine: Engine, clock: Clock, *, owned: bool) -> "TableKeeper":
+        """What keeps leases in this process: it leaves that to the supervisor, as long as the supervisor does it."""
+        self._keeper = TableKeeper(engine, clock, self, self._table, owned=owned)
+        return self._keeper
+
+    def requested(self) -> int:
+        """How urgently the supervisor wants this process to stop."""
+        return self._table.urgency
+
+    def say(self, **message: Any) -> None:
+        """Tell the supervisor. This never waits: what a supervisor that is frozen does not read is sent later, and
+        dropped if it is too much. If it is gone, whoever listens will notice."""
+        with self._sending:
+            if len(self._unsent) <= _UNSENT:
+                self._unsent += encoded(message)
+            self._send()
+
+    def flush(self) -> None:
+        """Send what could not be sent before."""
+        if self._unsent:
+            with self._sending:
+                self._send()
+
+    def tell(self, **message: Any) -> None:
+        """Tell the supervisor something that it must know before this process works, or ends. This waits for a while,
+        and nothing runs yet that it could hold up."""
+        until = SYSTEM.monotonic() + _BOOT
+        with self._sending:
+            self._unsent += encoded(message)
+            while self._send() and (left := until - SYSTEM.monotonic()) > 0:
+                select.select([], [self._socket], [], left)
+
+    def _send(self) -> bool:
+        """Send what fits now; whether there is more."""
+        try:
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent[:_CHUNK], socket.MSG_DONTWAIT)]
+        except BlockingIOError:
+            return True
+        except OSError:  # the supervisor is gone
+            self._unsent.clear()
+        return False
+
+    def start(self, *, orphaned: Callable[[], None], stalled: Callable[..., None], look: Callable[[], None]) -> None:
+        """Listen from now on, in a thread. `orphaned` is called there, the others on the running loop."""
+        home = asyncio.get_running_loop()
+
+        def hear(message: Message) -> None:
+            self._pass_on(message)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants to know
+                if "stalled" in message:
+                    home.call_soon_threadsafe(stalled, *message["stalled"])
+                if "look" in message:
+                    home.call_soon_threadsafe(look)
+
+        def main() -> None:
+            self._listen(hear)
+            if self._keeper is not None:
+                self._keeper.orphaned()
+            orphaned()
+
+        threading.Thread(target=main, name="toril-supervisor", daemon=True).start()
+
+    def _listen(self, hear: Callable[[Message], None]) -> None:
+        """Until the supervisor is gone."""
+        decoder = Decoder()
+        while True:
+            try:
+                data = self._socket.recv(_CHUNK)
+                messages = decoder.feed(data)
+            except (OSError, MessageTooLong) as error:
+                log.error("the connection to the supervisor is broken: %s", error)
+                return
+            if not data:
+                return
+            for message in messages:
+                try:
+                    hear(message)
+                except Exception:  # one message that makes no sense must not keep the others from being heard
+                    log.exception("a message of the supervisor cannot be understood")
+
+    def _pass_on(self, message: Message) -> None:
+        lost = tuple(Lease(*words) for words in message.get("lost", ()))
+        cancelled = tuple(Cancellation(Lease(*words), reason) for *words, reason in message.get("cancelled", ()))
+        if self._keeper is not None and (lost or cancelled):
+            self._keeper.found(Extended(lost=lost, cancelled=cancelled))
+
+
+class TableKeeper(Keeper):
+    """Has the leases kept by the supervisor. What it does not keep, this process keeps itself."""
+
+    def __init__(self, engine: Engine, clock: Clock, line: Under, table: Table, *, owned: bool) -> None:
+        super().__init__(engine, clock, owned=owned)
+        self._line = line
+        self._table = table
+        self._unlisted: set[Lease] = set()  # held, and not in the table
+        self._alone = False  # whether the supervisor does not renew leases
+        self._orphaned = False
+        self._ended = threading.Event()
+        self._ticking: Timer | None = None
+
+    def hold(self, lease: Lease, *, ttl: int, renew: int, since: float, tell: Tell) -> None:
+        super().hold(lease, ttl=ttl, renew=renew, since=since, tell=tell)
+        if not self._table.put(Held(lease, since, ttl, renew)):
+            self._unlisted.add(lease)
+
+    def release(self, lease: Lease) -> None:
+        super().release(lease)
+        self._unlisted.discard(lease)
+        self._table.drop(lease)
+
+    def ask(self) -> None:
+        super().ask()
+        self._line.say(ask=True)
+
+    def start(self) -> None:
+        self._tick(self._clock.monotonic())
+        super().start()
+
+    async def stop(self) -> None:
+        self._ended.set()
+        if self._ticking is not None:
+            self._ticking.cancel()
+        await super().stop()
+
+    def _tick(self, due: float) -> None:
+        now = self._clock.monotonic()
+        self._table.tick(now, now - due)
+        self._ticking = self._clock.later(_TICK, lambda: self._tick(now + _TICK))
+
+    def _main(self) -> None:
+        """Watch the supervisor. There is an event loop, and a connection to the store, only once they are needed."""
+        while not self._ended.wait(self.rest):
+            self._line.flush()
+            if self._wanted():
+                self._asked = True  # nobody has asked the store about any of them for a while
+                super()._main()
+                return
+
+    async def _prepare(self) -> None:
+        """What is to be renewed is due already."""
+
+    async def renew_due(self) -> None:
+        self._line.flush()
+        await self._renew_all(self._wanted())
+
+    def _wanted(self) -> list[Lease]:
+        """What this process has to renew itself, now: what is not in the table, and what the supervisor has not renewed
+        for half a lease. From then on it renews all that is due, until it sees that the supervisor does."""
+        now, wanted = self._clock.monotonic(), list[Lease]()
+        asked, self._asked = self._asked, False  # a supervisor that keeps leases was asked too
+        for lease, held in list(self._held.items()):
+            self._note_renewal(lease, held)
+            own = self._alone or lease in self._unlisted
+            neglected = held.deadline - held.ttl / 1000 + _patience(held.ttl / 1000, held.renew) <= now
+            if not own and neglected:
+                log.warning("the supervisor has not renewed a lease for %g s: this process keeps its leases itself",
+                            _patience(held.ttl / 1000, held.renew))  # fmt: skip
+                self._alone = own = True
+            if own and (asked or held.due <= now):
+                wanted.append(lease)
+        return wanted
+
+    def _note_renewal(self, lease: Lease, held: Kept) -> None:
+        """Take over when the supervisor last renewed this, if that was after this process did."""
+        renewed = self._table.renewed(lease)
+        if renewed + held.ttl / 1000 > held.deadline:
+            held.due, held.deadline = renewed + held.renew, renewed + held.ttl / 1000
+            if self._alone and not self._orphaned:
+                self._alone = False
+                log.info("the supervisor renews leases again")
+
+    def orphaned(self) -> None:
+        """The supervisor is gone for good."""
+        self._alone = self._orphaned = True
+
+    def found(self, found: Extended) -> None:
+        """The supervisor's renewals have found this."""
+        for lease in found.lost:
+            self._tell(lease, Extended(lost=(lease,)))
+        for wish in found.cancelled:
+            self._tell(wish.lease, Extended(cancelled=(wish,)))
+
+    def _tell(self, lease: Lease, found: Extended) -> None:
+        held = self._held.get(lease)
+        if held is not None:
+            held.tell(found)
+
+
+def _patience(ttl: float, renew: float) -> float:
+    """Seconds without a renewal after which a worker renews a lease itself: half of the lease, or later where the
+    supervisor is not to renew it before that."""
+    return ttl / 2 if renew <= ttl * 2 / 5 else (renew + ttl) / 2
