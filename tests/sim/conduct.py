@@ -77,6 +77,9 @@ class Conduct:
         self._refused: set[Lease] = set()  # a settlement was refused because the lease was over, and its worker knows
         self._withheld: set[Lease] = set()  # over before the answer to its claim was sent again: that leaves it out
         self._untold: dict[tuple[str, str], list[tuple[str, Lease]]] = {}
+        self._may_tell = set[
+            tuple[str, str, str]
+        ]()  # of recoveries: an answer may be lost, a job gone
         self._hungry_since: float | None = None
         self._idle_since: dict[str, float] = {}
         self._suspect_at = float("-inf")  # when a suspect was last heard of
@@ -231,8 +234,7 @@ class Conduct:
     def cancelled(self, worker: str, entry: Entry) -> None:
         """It has taken a job back that was to be stopped, and may tell that."""
         if worker in self.nodes:
-            told = ("cancelled", Lease(QUEUE, entry.id, entry.token))
-            self._untold.setdefault((worker, entry.id), []).append(told)
+            self._may_tell.add((worker, "cancelled", entry.id))
 
     def told(self, worker: str, name: str, job: str) -> None:
         """A worker's event. What it says of an end must be what the store has answered."""
@@ -244,6 +246,9 @@ class Conduct:
                 if name == "lease_lost":
                     self._refused.add(each[1])
                 return
+        if (worker, name, job) in self._may_tell:
+            self._may_tell.discard((worker, name, job))
+            return
         if name != "lease_lost":  # an attempt may learn of that before it has anything to hand in
             self._violated("I14", f"{worker} tells that {job} is {name}; the store has answered {due}")
 
