@@ -9,7 +9,7 @@ from typing import Any, Final
 from toril.engines.sql import add, calls, claim, control, exchange, leases, letters, settle, step, sweep
 from toril.engines.sql.schema import Place
 from toril.engines.sql.step import Job, Step
-from toril.engines.sql.transaction import Tx
+from toril.engines.sql.transaction import Tx, keys_of
 from toril.engines.sqlite import engine
 from toril.errors import EngineUnavailable
 from toril.model import Call, Cause, Released, Settlement
@@ -101,7 +101,7 @@ def _before_settling(sql: str, *values: Callable[[Step, Settlement], object]) ->
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def settle_all(step: Step, batch: Sequence[Settlement]) -> Any:
-            keys = settle.keys_of(step.tx, step.row, [each.lease.id for each in batch])
+            keys = keys_of(step.tx, step.row, [each.lease.id for each in batch])
             for each in batch:
                 step.tx.run(sql, (*(value(step, each) for value in values), keys.get(each.lease.id, 0)))
             return original(step, batch)

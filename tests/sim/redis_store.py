@@ -18,7 +18,7 @@ from toril.engines.redis.connection.way import ServerWay
 from toril.engines.redis.engine import RedisEngine
 from toril.engines.redis.layout import FIELDS, KEYS
 from toril.engines.redis.scripts import Script
-from toril.model import DEAD_LETTERS, run_of
+from toril.model import DEAD_LETTERS, scheduled_run
 from toril.runtime.clock import Clock
 from toril.store.engine import Store
 
@@ -197,7 +197,7 @@ class RedisStore:
         current = dict(self._client.zrange(base + KEYS["repeat"], 0, -1, withscores=True))
         found = []
         for key in ask("KEYS", f"{base}repeat:*:*"):
-            schedule, slot = run_of(key.removeprefix(base)) or ("", 0)
+            schedule, slot = scheduled_run(key.removeprefix(base)) or ("", 0)
             started = ask("HEXISTS", key, FIELDS["starts"]) if ask("TYPE", key) == "hash" else True
             paused = ask("HEXISTS", base + KEYS["schedules"], f"paused:{schedule}")
             if not started and (int(current.get(schedule, 0)) != slot or paused):

@@ -5,7 +5,7 @@ from collections import Counter
 from tests.sim.journal import Journal
 from tests.sim.line import Watch
 from tests.sim.plan import QUEUE
-from toril.model import Ending, ScheduleView, run_id, run_of
+from toril.model import Ending, ScheduleView, run_id, scheduled_run
 from toril.model.states import State
 from toril.policy.schedules import following
 from toril.store.engine import Store
@@ -43,7 +43,7 @@ async def _unfinished(store: Store) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for state in (State.WAITING, State.PRIORITIZED, State.DELAYED):
         for record in (await store.page(QUEUE, state, limit=1000)).items:
-            of = run_of(record.id)
+            of = scheduled_run(record.id)
             if of is not None:
                 found.setdefault(of[0], {})[record.id] = record.starts
     return found
@@ -53,13 +53,13 @@ async def _check_slots(journal: Journal, views: dict[str, ScheduleView], store: 
     ran: Counter[str] = Counter()
     for ending in Ending:
         ran.update(run.id for run in (await store.runs(QUEUE, ending, limit=1000)).items)
-    twice = [identity for identity, times in ran.items() if run_of(identity) is not None and times > 1]
+    twice = [identity for identity, times in ran.items() if scheduled_run(identity) is not None and times > 1]
     if twice:
         journal.violated("T2", f"slots with more than one run: {twice}")
     for runs in (await _unfinished(store)).values():
         ran.update(dict.fromkeys(runs, 1))
     for name in _GAPLESS:
-        slots = sorted(of[1] for identity in ran if (of := run_of(identity)) is not None and of[0] == name)
+        slots = sorted(of[1] for identity in ran if (of := scheduled_run(identity)) is not None and of[0] == name)
         if name not in views or not slots:
             journal.violated("T2", f"schedule {name} never ran")
             continue

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from toril.errors import InvalidOption
-from toril.model import CatchUp, NewJob, Overlap, Schedule, ScheduleView, run_id, run_of
+from toril.model import CatchUp, NewJob, Overlap, Schedule, ScheduleView, run_id, scheduled_run
 from toril.policy.cron import after, check_cron
 from toril.policy.schedules import Turn, first, following, shift, turn, upcoming
 
@@ -208,6 +208,6 @@ def test_a_run_that_meets_the_one_before_does_as_the_schedule_says() -> None:
 
 
 def test_a_runs_id_tells_whose_run_it_is() -> None:
-    assert run_of(run_id("nightly", 5)) == ("nightly", 5)
-    assert run_of("repeat:of:another:5") == ("of:another", 5)
-    assert [run_of(each) for each in ("7", "repeat:x", "repeat::5", "repeat:x:y", "other:x:5")] == [None] * 5
+    assert scheduled_run(run_id("nightly", 5)) == ("nightly", 5)
+    assert scheduled_run("repeat:of:another:5") == ("of:another", 5)
+    assert [scheduled_run(each) for each in ("7", "repeat:x", "repeat::5", "repeat:x:y", "other:x:5")] == [None] * 5

@@ -107,7 +107,7 @@ from toril.model.schedules import (
     Schedule,
     ScheduleView,
     run_id,
-    run_of,
+    scheduled_run,
 )
 from toril.model.times import moment, ms_of
 from toril.model.transfers import (
@@ -369,7 +369,7 @@ __all__ = [
     "order_of",
     "per_ms",
     "run_id",
-    "run_of",
+    "scheduled_run",
     "storable",
     "storable_end",
     "ttl_ms",

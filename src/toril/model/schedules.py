@@ -120,7 +120,7 @@ def run_id(schedule: str, slot: int) -> str:
     return f"repeat:{schedule}:{slot}"
 
 
-def run_of(job_id: str) -> tuple[str, int] | None:
+def scheduled_run(job_id: str) -> tuple[str, int] | None:
     """Whose run a job is, and at what time; None for other jobs."""
     if not job_id.startswith("repeat:"):
         return None

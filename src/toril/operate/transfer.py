@@ -21,7 +21,7 @@ from toril.model import (
     ScheduleParcel,
     Unloaded,
     run_id,
-    run_of,
+    scheduled_run,
 )
 from toril.model.states import State
 from toril.runtime.clock import Clock
@@ -245,7 +245,7 @@ class Mover:
         cursor = None
         while True:
             page = await self._source.page(queue, state, cursor=cursor, limit=_PAGE)
-            yield [job.id for job in page if run_of(job.id) is None]
+            yield [job.id for job in page if scheduled_run(job.id) is None]
             cursor = page.cursor
             if cursor is None:
                 return

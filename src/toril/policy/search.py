@@ -76,10 +76,10 @@ class JobFilter:
     until: datetime | None = None
 
     def __post_init__(self) -> None:
-        for field in ("name", "error", "text", "key", "worker", "group", "subject"):
-            given = getattr(self, field)
+        for name in ("name", "error", "text", "key", "worker", "group", "subject"):
+            given = getattr(self, name)
             if given is not None and (not isinstance(given, str) or len(given) > _LONGEST):
-                raise InvalidOption(f"{field} must be a text of at most {_LONGEST} characters, not {shown(given)}")
+                raise InvalidOption(f"{name} must be a text of at most {_LONGEST} characters, not {shown(given)}")
         if self.ending is not None and self.ending not in tuple(Ending):
             raise InvalidOption(f"ending must be 'completed', 'failed' or 'cancelled', not {shown(self.ending)}")
         if self.until is not None and (not isinstance(self.until, datetime) or self.until.tzinfo is None):

@@ -6,7 +6,7 @@ from typing import Final
 
 from toril.codec.encoding import encode
 from toril.errors import InvalidOption, TorilError
-from toril.model import Claimed, Completed, Outcome, Snoozed, run_of
+from toril.model import Claimed, Completed, Outcome, Snoozed, scheduled_run
 from toril.policy.schedules import Turn, turn
 from toril.runtime.clock import Clock
 from toril.schedule import move_on
@@ -35,7 +35,7 @@ class Runs:
 
     async def turn(self, job: Claimed) -> Outcome | None:
         """Make the next run before this one starts. An outcome says that this one is not to run, or not now."""
-        found = run_of(job.lease.id)
+        found = scheduled_run(job.lease.id)
         if found is None:
             return None
         try:

@@ -26,18 +26,18 @@ from toril.model import (
     SettingsParcel,
     age_ms,
     per_ms,
-    run_of,
+    scheduled_run,
 )
 from toril.model.states import State
 from toril.policy.attempts import dump_errors
 
-__all__ = ["facts", "job", "ledger", "letter", "schedule", "settings"]
+__all__ = ["dump_dead_letter", "dump_job", "dump_records", "dump_schedule", "dump_settings", "dump_store_facts"]
 
 _ENDED: Final = {State.COMPLETED, State.FAILED}
 _SHOWN: Final = 1024  # characters of a reason in what dashboards show of a letter
 
 
-def job(parcel: JobParcel, prefix: str) -> str:
+def dump_job(parcel: JobParcel, prefix: str) -> str:
     keep = parcel.keep_completed if parcel.state is State.COMPLETED else parcel.keep_failed
     ages = parcel.state in _ENDED and age_ms(keep) is not None
     when = parcel.finished_at if parcel.state in _ENDED else parcel.due
@@ -59,7 +59,7 @@ def _flat(given: dict[str, Any]) -> list[str]:
 
 def _job_fields(parcel: JobParcel, prefix: str) -> list[str]:
     waits = parcel.state in {State.DELAYED, State.WAITING_CHILDREN}
-    run, failure = run_of(parcel.id), parcel.failure
+    run, failure = scheduled_run(parcel.id), parcel.failure
     ready = parcel.added_at + parcel.delay if parcel.ready is None and parcel.delay and not parcel.starts else None
     return _flat({
         "name": parcel.name, "data": parcel.data, "opts": parcel.wire or dump_parcel(parcel, prefix),
@@ -113,7 +113,7 @@ def _held(held: KeyHeld | None) -> list[Any] | None:
     return [held.key, "" if held.till is None else str(held.till), kept]
 
 
-def letter(parcel: LetterParcel, prefix: str) -> str:
+def dump_dead_letter(parcel: LetterParcel, prefix: str) -> str:
     it = parcel.letter
     fields = _flat({
         "name": it.name, "data": it.data, "opts": dump_letter(it), "added_at": it.added_at, "delay": 0,
@@ -131,7 +131,7 @@ def letter(parcel: LetterParcel, prefix: str) -> str:
     ])  # fmt: skip
 
 
-def schedule(parcel: ScheduleParcel) -> str:
+def dump_schedule(parcel: ScheduleParcel) -> str:
     view = parcel.view
     return _text([
         view.queue, view.schedule.id, str(view.slot), view.count, json.dumps(own_of(view.schedule)),
@@ -140,7 +140,7 @@ def schedule(parcel: ScheduleParcel) -> str:
     ])  # fmt: skip
 
 
-def settings(parcel: SettingsParcel) -> str:
+def dump_settings(parcel: SettingsParcel) -> str:
     rate = parcel.rate
     meta = {
         "concurrency": parcel.concurrency, "rate_max": rate and rate.max, "rate_ms": rate and per_ms(rate),
@@ -167,7 +167,7 @@ def _set(given: dict[str, Any]) -> list[str]:
     return [part for name, value in given.items() for part in (FIELDS[name], "" if value is None else str(value))]
 
 
-def ledger(parcel: LedgerParcel, prefix: str) -> str:
+def dump_records(parcel: LedgerParcel, prefix: str) -> str:
     def of(ending: Ending) -> list[Any]:
         minutes = [(row[0], row[1 if ending is Ending.COMPLETED else 2]) for row in parcel.minutes]
         total = parcel.completed if ending is Ending.COMPLETED else parcel.failed
@@ -192,7 +192,7 @@ def _run(run: Run, prefix: str) -> list[Any]:
     ]  # fmt: skip
 
 
-def facts(parcel: FactsParcel) -> list[str]:
+def dump_store_facts(parcel: FactsParcel) -> list[str]:
     keep = parcel.letters
     count, age = (-1 if each is None else each for each in (keep.count, age_ms(keep)))
     return ["" if keep == KEEP_ALL else f"{count} {age}", *(part for pair in parcel.circuits.items() for part in pair)]

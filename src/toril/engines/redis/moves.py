@@ -90,11 +90,11 @@ class RedisMoves(RedisStore):
         """The script that unloads these, of which queue it speaks, and what it takes."""
         match parcels:
             case (SettingsParcel() as settings,):
-                return "unload_settings", settings.queue, [bales.settings(settings)]
+                return "unload_settings", settings.queue, [bales.dump_settings(settings)]
             case (LedgerParcel() as ledger,):
-                return "unload_ledger", ledger.queue, [bales.ledger(ledger, self._address.prefix), ledger.queue]
+                return "unload_ledger", ledger.queue, [bales.dump_records(ledger, self._address.prefix), ledger.queue]
             case (FactsParcel() as facts,):
-                return "unload_facts", self.dead_letter_queue, bales.facts(facts)
+                return "unload_facts", self.dead_letter_queue, bales.dump_store_facts(facts)
             case _:
                 return self._many(parcels)
 
@@ -103,12 +103,12 @@ class RedisMoves(RedisStore):
         for parcel in parcels:
             match parcel:
                 case JobParcel():
-                    arguments += ["job", bales.job(parcel, prefix)]
+                    arguments += ["job", bales.dump_job(parcel, prefix)]
                 case LetterParcel():
-                    arguments += ["letter", bales.letter(parcel, prefix)]
+                    arguments += ["letter", bales.dump_dead_letter(parcel, prefix)]
                 case ScheduleParcel():
                     queue = parcel.view.queue
-                    arguments += ["schedule", bales.schedule(parcel)]
+                    arguments += ["schedule", bales.dump_schedule(parcel)]
                 case SettingsParcel() | LedgerParcel() | FactsParcel():
                     raise InvalidOption("settings, figures and facts come in loads of their own")
         return ("unload_schedules", queue, arguments) if queue else ("unload_jobs", self.dead_letter_queue, arguments)

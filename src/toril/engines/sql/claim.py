@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from toril.engines.sql.groups import by_turns, count_starts, look_at_due, may_start_again, next_till
+from toril.engines.sql.groups import by_turns, count_starts, look_at_due, make_ready, may_start_again, next_till
 from toril.engines.sql.options import Options, load_options, load_rate
 from toril.engines.sql.rate_limits import slot
 from toril.engines.sql.schema import Place, due_bound, due_of, job_id
@@ -86,7 +86,7 @@ def _promote(step: Step) -> None:
     due = tx.all(_DUE, (row.key, Place.DELAYED, due_bound(tx.now), _PROMOTED_A_CLAIM))
     for key, rank, chosen, priority in due:
         step.leave(key, Place.DELAYED, rank)
-        step.ready(key, row.back(priority))
+        make_ready(step, key, row.back(priority))
         step.event(EventKind.WAITING, job_id(key, chosen), prev="delayed")
     if due:
         step.flush()

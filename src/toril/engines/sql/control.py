@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, assert_never
 
 from toril.engines.sql.calls import answered, recall_changed, remember_changed
+from toril.engines.sql.groups import make_ready
 from toril.engines.sql.schema import STATE_OF, Place
-from toril.engines.sql.settle import keys_of
 from toril.engines.sql.statements import statement
 from toril.engines.sql.step import JOB_COLUMNS, Job, Step
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Tx, keys_of
 from toril.errors import InvalidOption
 from toril.model import (
     BATCH,
@@ -26,9 +26,9 @@ from toril.model import (
     Update,
     control,
 )
-from toril.model.states import FINISHED, NOT_STARTED, State
+from toril.model.states import NOT_STARTED, State
 
-__all__ = ["WIRE_WORD", "cancel", "poke", "promote", "remove", "retry", "update"]
+__all__ = ["WIRE_WORD", "Found", "cancel", "each_job", "poke", "promote", "remove", "update"]
 
 _SQL = {name: statement("control", name) for name in (
     "jobs", "ask_to_stop", "poke", "renew", "set_data", "set_priority", "set_delay",
@@ -50,53 +50,16 @@ class Found(NamedTuple):
 Act = Callable[[Step, Found], bool]
 
 
-def retry(
-    tx: Tx, queue: str, ids: Sequence[str], call: Call | None, with_parent: set[tuple[str, str]] | None = None
-) -> Changed:
-    """Run finished jobs again. A parent that failed waits for its children that have not succeeded, which run again
-    with it: those go to `with_parent`."""
-    along = set[tuple[str, str]]() if with_parent is None else with_parent
-
-    def act(step: Step, found: Found) -> bool:
-        if (queue, found.job.id) in along:
-            return True  # it runs again already
-        waits = bool(step.row.flows) and _join_again(step, found, along)
-        step.leave(found.job.key, found.place, found.rank)
-        tx.run(_SQL["renew"], (found.job.key,))
-        if waits:
-            step.rest(found.job.key)
-        else:
-            step.ready(found.job.key, step.row.back(found.job.priority))
-        step.event(EventKind.WAITING_CHILDREN if waits else EventKind.WAITING, found.job.id, prev=found.state)
-        return True
-
-    return _each(tx, queue, ids, call, FINISHED, act)
-
-
-def _join_again(step: Step, found: Found, along: set[tuple[str, str]]) -> bool:
-    """A child is waited for once more. A parent that failed calls its children back; whether it waits for some."""
-    from toril.engines.sql import family, letters  # noqa: PLC0415 - which are made of steps like this one
-
-    tx, job = step.tx, found.job
-    if job.options.parent is not None:
-        family.rejoin(tx, step.row.name, job.id, job.options.parent)
-    if job.options.parked is None:
-        return False
-    family.forgive(tx, job.key)
-    step.flush()  # children that were retried before their parent are seen where they are now
-    return found.state is State.FAILED and letters.call_back(tx, job.key, [], along)
-
-
 def promote(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed:
     """Make delayed jobs ready now."""
 
     def act(step: Step, found: Found) -> bool:
         step.leave(found.job.key, found.place, found.rank)
-        step.ready(found.job.key, step.row.back(found.job.priority))
+        make_ready(step, found.job.key, step.row.back(found.job.priority))
         step.event(EventKind.WAITING, found.job.id, prev="delayed")
         return True
 
-    return _each(tx, queue, ids, call, frozenset({State.DELAYED}), act)
+    return each_job(tx, queue, ids, call, frozenset({State.DELAYED}), act)
 
 
 def cancel(tx: Tx, queue: str, ids: Sequence[str], reason: str, call: Call | None) -> Changed:
@@ -112,7 +75,7 @@ def cancel(tx: Tx, queue: str, ids: Sequence[str], reason: str, call: Call | Non
         step.fail(found.job, Cause.CANCELLED, failure, made=found.job.attempts_made)
         return True
 
-    return _each(tx, queue, ids, call, NOT_STARTED | {State.WAITING_CHILDREN, State.ACTIVE}, act)
+    return each_job(tx, queue, ids, call, NOT_STARTED | {State.WAITING_CHILDREN, State.ACTIVE}, act)
 
 
 def remove(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed:
@@ -124,7 +87,7 @@ def remove(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed
         step.event(EventKind.REMOVED, found.job.id, prev=WIRE_WORD[found.state])
         return True
 
-    return _each(tx, queue, ids, call, frozenset(State) - {State.ACTIVE}, act)
+    return each_job(tx, queue, ids, call, frozenset(State) - {State.ACTIVE}, act)
 
 
 def update(tx: Tx, queue: str, updates: Sequence[Update], call: Call | None) -> Changed:
@@ -174,7 +137,7 @@ def _update(step: Step, found: Found, each: Update) -> None:
             tx.run(_SQL["set_priority"], (priority, key))
             if found.place in {Place.WAITING, Place.PRIORITIZED}:  # a suspect stays where it is claimed alone
                 step.leave(key, found.place, found.rank)
-                step.ready(key, row.front(priority) if lifo else row.back(priority))
+                make_ready(step, key, row.front(priority) if lifo else row.back(priority))
         case _:
             assert_never(each)
 
@@ -186,7 +149,7 @@ def poke(tx: Tx, worker: str | None) -> None:
         tx.ring(control(worker))
 
 
-def _each(tx: Tx, queue: str, ids: Sequence[str], call: Call | None, allowed: frozenset[State], act: Act) -> Changed:
+def each_job(tx: Tx, queue: str, ids: Sequence[str], call: Call | None, allowed: frozenset[State], act: Act) -> Changed:
     before = answered(tx, call)
     if before is not None:
         return recall_changed(before)

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from toril.engines.sql.dedup import kept_job
-from toril.engines.sql.letters import letter_of
 from toril.engines.sql.options import load_failure, load_options, load_rate
 from toril.engines.sql.records import run_of
+from toril.engines.sql.replay import letter_of
 from toril.engines.sql.schedules import view_of
 from toril.engines.sql.schema import STATE_OF, Place, due_of, job_id
 from toril.model import (

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from toril.engines.sql import letters
+from toril.engines.sql.replay import replay
 from toril.engines.sql.transaction import Op
 from toril.errors import InvalidOption, shown
 from toril.model import DEAD_LETTERS, Call, Changed, DeadLetterRow, Keep, Page, Replay, whole
@@ -45,7 +46,7 @@ class SqliteDeadLetters:
         self, queue: str, replays: Sequence[Replay], *, call: Call | None = None, now: int | None = None
     ) -> Changed:
         queue = check_queue_name(queue)
-        return await self._write(partial(letters.replay, queue=queue, replays=replays, call=call), now)
+        return await self._write(partial(replay, queue=queue, replays=replays, call=call), now)
 
     async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> Changed:
         return await self._write(partial(letters.discard, ids=ids, call=call), now)

@@ -4,9 +4,8 @@ from toril.engines.sql.flows import family
 from toril.engines.sql.groupviews import standing
 from toril.engines.sql.options import load_rate
 from toril.engines.sql.schema import Place, job_id
-from toril.engines.sql.settle import keys_of
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Tx, keys_of
 from toril.model import Family, JobRef, Limits, Precedence, RateLimit, Standing, per_ms
 
 __all__ = ["explain"]

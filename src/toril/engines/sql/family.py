@@ -4,13 +4,13 @@ import json
 from typing import Final, NamedTuple
 
 from toril.engines.flows import child_failed
+from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import Link, Options, load_options
 from toril.engines.sql.schema import Place, job_id
-from toril.engines.sql.settle import keys_of
 from toril.engines.sql.statements import statement
 from toril.engines.sql.step import Step
 from toril.engines.sql.told import Told
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Tx, keys_of
 from toril.model import EventKind, letter_id
 
 __all__ = [
@@ -149,7 +149,7 @@ def _free(tx: Tx, row: QueueRow, parent: Member, delay: int) -> None:
         step.delay(parent.key, tx.now + delay)
         step.event(EventKind.DELAYED, identity, delay=str(tx.now + delay))
     else:
-        step.ready(parent.key, row.back(parent.priority) if parent.priority else row.front(0))
+        make_ready(step, parent.key, row.back(parent.priority) if parent.priority else row.front(0))
         prev = "delayed" if parent.place == Place.DELAYED else "waiting-children"
         step.event(EventKind.WAITING, identity, prev=prev)
     step.flush()

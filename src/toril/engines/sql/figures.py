@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from toril.engines.sql.options import load_options
-from toril.engines.sql.reads import metrics, queue, workers
+from toril.engines.sql.reads import metrics, queue_view, workers
 from toril.engines.sql.recording import MINUTE
 from toril.engines.sql.schema import Place, first_rank, priority_of
 from toril.engines.sql.statements import statement
@@ -32,7 +32,7 @@ def _leader(tx: Tx) -> str | None:
 
 
 def _figures(tx: Tx, name: str, window: Window) -> QueueFigures:
-    view, row = queue(tx, name), tx.find(name)
+    view, row = queue_view(tx, name), tx.find(name)
     slices, total = ({}, Tally()) if row is None else _counted(tx, row, window)
     return QueueFigures(
         name=name, counts=view.counts, oldest=None if row is None else _oldest(tx, row),

@@ -13,10 +13,9 @@ from toril.engines.sql.doors import refuse_overfull
 from toril.engines.sql.family import Member, Standing, free_if_done, kin_of, member
 from toril.engines.sql.options import Link, options_of, with_family
 from toril.engines.sql.schema import STATE_OF, Place, job_id
-from toril.engines.sql.settle import keys_of, refusal
 from toril.engines.sql.statements import statement
 from toril.engines.sql.step import Step
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Tx, keys_of, refusal
 from toril.errors import InvalidOption
 from toril.model import (
     BATCH,

@@ -24,8 +24,8 @@ __all__ = [
     "Group",
     "by_turns",
     "count_starts",
-    "grouped_spot",
     "look_at_due",
+    "make_ready",
     "may_start_again",
     "next_till",
     "read",
@@ -98,7 +98,12 @@ def touched(tx: "Tx", keys: Sequence[int]) -> list[str]:
     return [name for (name,) in tx.all(_SQL["of_jobs"], (json.dumps(keys),))]
 
 
-def grouped_spot(step: "Step", key: int, spot: tuple[int, int]) -> tuple[int, int]:
+def make_ready(step: "Step", key: int, spot: tuple[int, int]) -> None:
+    """Make a job claimable, at this spot; one of a group when its turn comes."""
+    step.stand_at(key, _grouped_spot(step, key, spot) if step.row.grouped else spot)
+
+
+def _grouped_spot(step: "Step", key: int, spot: tuple[int, int]) -> tuple[int, int]:
     """Where a job goes that is ready: parked, if it has a group. One that has stalled keeps its seat, unless its group
     is paused."""
     found = step.tx.one(_SQL["of_job"], (key,))

@@ -9,10 +9,9 @@ from toril.engines.sql.calls import answered, remember
 from toril.engines.sql.doors import waiting
 from toril.engines.sql.groups import read
 from toril.engines.sql.schema import Place, job_id
-from toril.engines.sql.settle import keys_of
 from toril.engines.sql.statements import statement
 from toril.engines.sql.step import Step
-from toril.engines.sql.transaction import Op, QueueRow, Tx
+from toril.engines.sql.transaction import Op, QueueRow, Tx, keys_of
 from toril.model import Call, GroupLimits, GroupRow, GroupStanding, Page, SetGroup, whole
 from toril.model.names import check_group, check_queue_name
 

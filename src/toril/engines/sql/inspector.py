@@ -51,7 +51,7 @@ class SqliteInspector:
 
     async def queue(self, queue: str) -> QueueView:
         queue = check_queue_name(queue)
-        return await self._read(partial(reads.queue, name=queue))
+        return await self._read(partial(reads.queue_view, name=queue))
 
     async def counts(self, queue: str) -> Counts:
         return (await self.queue(queue)).counts

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import Place
-from toril.engines.sql.settle import keys_of, refusal
 from toril.engines.sql.statements import statement
 from toril.engines.sql.step import JOB_COLUMNS, Job, Step
-from toril.engines.sql.transaction import Tx
+from toril.engines.sql.transaction import Tx, keys_of, refusal
 from toril.model import (
     CANCELLED_KIND,
     Call,
@@ -144,6 +144,6 @@ def _take_back(step: Step, job: Job, entry: tuple[Any, ...], cause: str | None) 
         step.fail(job, Cause.STALLED, Failure(reason, "JobStalled"), made=job.attempts_made)
         return Cause.STALLED
     step.stand(job, made=job.attempts_made, cause=cause)
-    step.ready(job.key, (Place.SUSPECT, step.row.moves + 1))
+    make_ready(step, job.key, (Place.SUSPECT, step.row.moves + 1))
     step.event(EventKind.WAITING, job.id, prev="active")
     return None

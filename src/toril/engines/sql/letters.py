@@ -2,18 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from toril.engines.flows import CHILD_GONE
-from toril.engines.sql.add import state_of
 from toril.engines.sql.calls import answered, recall_changed, remember_changed
-from toril.engines.sql.control import retry
-from toril.engines.sql.family import Standing, leave, member, note, rejoin, reopen
-from toril.engines.sql.options import Link, dump_options, load_failure, load_options
-from toril.engines.sql.schema import PAGE_BYTES, Place, first_key, job_key
+from toril.engines.sql.family import leave
+from toril.engines.sql.options import load_failure, load_options
+from toril.engines.sql.replay import found_letters, letter_of
+from toril.engines.sql.schema import PAGE_BYTES
 from toril.engines.sql.statements import statement
-from toril.engines.sql.step import Step
 from toril.engines.sql.transaction import Tx
 from toril.errors import InvalidOption
 from toril.model import (
@@ -21,36 +17,26 @@ from toril.model import (
     KEEP_ALL,
     AttemptFailure,
     Call,
-    Cause,
     Changed,
     DeadLetterRow,
-    EventKind,
-    Failure,
-    JobRef,
     Keep,
-    OnFailure,
     Page,
     Refused,
-    Replay,
     age_ms,
-    letter_id,
 )
-from toril.model.states import State
 from toril.policy.attempts import all_errors, load_errors
 from toril.policy.letters import cursor_of, place_of
 from toril.store.capabilities import Order
 
 __all__ = [
-    "call_back", "count", "discard", "errors", "keep_letters", "letter_of", "log_key", "of_ids", "page",
-    "prune_letters", "replay",
+    "count", "discard", "errors", "keep_letters", "log_key", "of_ids", "page",
+    "prune_letters",
 ]  # fmt: skip
 
 _SQL: Final = {name: statement("letters", name) for name in (
-    "newest", "oldest", "of_ids", "family", "count", "delete", "taken", "id_taken", "insert_job", "insert_id",
-    "forget_result", "keeping", "set_keeping", "overdue", "surplus", "forget_kin", "not_succeeded",
-    "move_kin", "parked", "kin_of_overdue", "kin_of_surplus", "forget_log", "move_log", "count_log", "log_of_overdue",
-    "log_of_surplus", "errors",
-)} | {name: statement("family", name) for name in ("has_open", "close")}  # fmt: skip
+    "newest", "oldest", "family", "count", "delete", "keeping", "set_keeping", "overdue", "surplus", "forget_kin",
+    "kin_of_overdue", "kin_of_surplus", "forget_log", "log_of_overdue", "log_of_surplus", "errors",
+)}  # fmt: skip
 
 
 def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLetterRow]:
@@ -67,7 +53,7 @@ def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLette
 
 
 def of_ids(tx: Tx, ids: Sequence[str]) -> list[DeadLetterRow | None]:
-    found = _found(tx, ids)
+    found = found_letters(tx, ids)
     return [found.get(identity) for identity in ids]
 
 
@@ -87,137 +73,6 @@ def errors(tx: Tx, identity: str) -> tuple[AttemptFailure, ...]:
 
 def count(tx: Tx) -> int:
     return int(tx.one(_SQL["count"])[0])
-
-
-def _found(tx: Tx, ids: Sequence[str]) -> dict[str, DeadLetterRow]:
-    if len(ids) > BATCH:
-        raise InvalidOption(f"one call takes at most {BATCH} dead letters, not {len(ids)}")
-    letters = map(letter_of, tx.all(_SQL["of_ids"], (json.dumps(list(ids)),)))
-    return {letter.id: letter for letter in letters}
-
-
-def letter_of(row: tuple[Any, ...]) -> DeadLetterRow:
-    (identity, queue, job, name, data, cause, failure, failed_at, attempts, made, stalls, stall_cause, worker, added_at,
-     started_at, priority, text, metadata, checkpoint, progress, group) = row  # fmt: skip
-    options = load_options(text)
-    return DeadLetterRow(
-        id=identity, queue=queue, job_id=job, name=name, data=data, cause=Cause(cause),
-        failure=load_failure(failure) or Failure("unknown"), failed_at=failed_at, max_attempts=attempts,
-        attempts_made=made, stalls=stalls, stall_cause=stall_cause, worker=worker, added_at=added_at,
-        started_at=started_at, priority=priority, backoff=options.backoff, timeout=options.timeout,
-        keep_completed=options.keep_completed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
-        parent=None if options.parent is None else JobRef(options.parent.queue, options.parent.id),
-        on_failure=OnFailure.FAIL if options.parent is None else OnFailure(options.parent.policy),
-        breaker=options.breaker, subject=options.subject, metadata=metadata, checkpoint=checkpoint, progress=progress,
-        group=group,
-    )  # fmt: skip
-
-
-def replay(tx: Tx, queue: str, replays: Sequence[Replay], call: Call | None) -> Changed:
-    """Store each letter's job again, and delete the letter. Dead children run again with their parent: they are done
-    too."""
-    before = answered(tx, call)
-    if before is not None:
-        return recall_changed(before)
-    found = _found(tx, [each.id for each in replays])
-    done: list[str] = []
-    refused: list[Refused] = []
-    if any(letter.queue == queue for letter in found.values()):
-        step = Step(tx, tx.queue(queue))
-        for each in replays:
-            letter = found.pop(each.id, None)
-            if each.id in done and letter is not None:
-                continue  # it was run again with its parent
-            if letter is None or letter.queue != queue:
-                refused.append(Refused(each.id, None))
-                continue
-            taken = _replay(step, letter, each, done)
-            if taken is not None:
-                refused.append(Refused(each.id, taken))
-        step.flush()
-    else:
-        refused = [Refused(each.id, None) for each in replays]
-    return remember_changed(tx, call, Changed(tuple(done), (), tuple(refused)))
-
-
-def _replay(step: Step, letter: DeadLetterRow, wish: Replay, done: list[str]) -> State | None:
-    """None, or the state of the job that has taken this one's id."""
-    tx, row = step.tx, step.row
-    key = job_key(row.key, letter.job_id)
-    chosen = letter.job_id if key is None else None
-    owner = tx.one(_SQL["taken"], (key,)) if chosen is None else tx.one(_SQL["id_taken"], (row.key, chosen))
-    if owner is not None:
-        return state_of(tx, owner[0])
-    if key is None:
-        row.last_number += 1
-        key = first_key(row.key) + row.last_number
-        tx.run(_SQL["insert_id"], (row.key, chosen, key))
-    row.last_number = max(row.last_number, key - first_key(row.key))  # the queue may be another, numbered anew
-    *_, kin, log = tx.one(_SQL["family"], (letter.id,))
-    waits = kin is not None and call_back(tx, kin, done, set())
-    place, rank = row.back(letter.priority)
-    if letter.group is not None:
-        row.grouped, row.orders = 1, row.orders + 1
-    if waits:
-        place, rank = Place.WAITING_CHILDREN, row.moves + 1
-    elif letter.group is not None:
-        place, rank = Place.PARKED, row.orders
-        step.touch(letter.group)
-    tx.run(_SQL["insert_job"], (
-        key, chosen, letter.name, place, rank, wish.attempts or letter.max_attempts, letter.priority, letter.added_at,
-        dump_options(replace(letter, backoff=wish.backoff or letter.backoff), tx.now), letter.metadata,
-        letter.checkpoint, letter.data if wish.data is None else wish.data, letter.group,
-        0 if letter.group is None else row.orders,
-    ))  # fmt: skip
-    tx.run(_SQL["forget_result"], (row.key, letter.job_id))
-    if kin is not None:
-        row.flows = 1
-        tx.run(_SQL["move_kin"], (key, kin))
-        tx.run(_SQL["parked"], (0, key))
-    if log is not None:
-        tx.run(_SQL["move_log"], (key, log))
-        tx.run(_SQL["count_log"], (key,))
-    tx.run(_SQL["delete"], (letter.id,))
-    done.append(letter.id)
-    if letter.parent is not None:
-        row.flows = 1
-        rejoin(tx, row.name, letter.job_id, Link(letter.parent.queue, letter.parent.id, letter.on_failure))
-    step.enter(key, place, rank)
-    step.event(EventKind.WAITING_CHILDREN if waits else EventKind.WAITING, letter.job_id, prev="failed")
-    step.arrived()
-    return None
-
-
-def call_back(tx: Tx, kin: int, done: list[str], retried: set[tuple[str, str]]) -> bool:
-    """Run children again that have not succeeded; whether there are any to wait for. Those that were dead letters go to
-    `done`, those that were kept to `retried`."""
-    tx.run(_SQL["close"], (kin, "", ""))  # what held it back while its flow was added
-    for queue, identity in tx.all(_SQL["not_succeeded"], (kin,)):
-        found = member(tx, queue, identity)
-        if found is None:
-            _from_letter(tx, kin, (queue, identity), done)
-        elif found[1].failed:
-            retry(tx, queue, [identity], None, retried)
-            retried.add((queue, identity))
-            reopen(tx, kin, queue, identity)
-        elif found[1].ended:
-            note(tx, kin, Standing.COMPLETED, (queue, identity), found[1].result or "null")
-        else:
-            reopen(tx, kin, queue, identity)
-    return tx.one(_SQL["has_open"], (kin,)) is not None
-
-
-def _from_letter(tx: Tx, kin: int, child: tuple[str, str], done: list[str]) -> None:
-    """A child that is no job: its letter is replayed. Of one that is gone, its parent knows that it failed."""
-    identity = letter_id(*child)
-    letter = _found(tx, [identity]).get(identity)
-    if letter is None:
-        note(tx, kin, Standing.IGNORED, child, CHILD_GONE)
-        return
-    step = Step(tx, tx.queue(letter.queue))
-    _replay(step, letter, Replay(identity), done)
-    step.flush()
-    reopen(tx, kin, *child)
 
 
 def discard(tx: Tx, ids: Sequence[str], call: Call | None) -> Changed:

@@ -6,10 +6,9 @@ from typing import Any, Final, NamedTuple
 
 from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import Place, job_id
-from toril.engines.sql.settle import exists, keys_of
 from toril.engines.sql.statements import statement
 from toril.engines.sql.step import Step
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Tx, exists, keys_of
 from toril.model import LOAD_BYTES, letter_id
 
 __all__ = ["Loader", "Member", "is_held_up"]

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from toril.engines.sql.crates import parcel_of
-from toril.engines.sql.letters import letter_of
 from toril.engines.sql.loading import Loader, is_held_up
 from toril.engines.sql.options import load_options
 from toril.engines.sql.recording import MINUTE, put_by
+from toril.engines.sql.replay import letter_of
 from toril.engines.sql.schedules import drop_run
 from toril.engines.sql.schema import Place, first_key, run_key
-from toril.engines.sql.settle import exists, keys_of
 from toril.engines.sql.statements import statement
 from toril.engines.sql.step import Step
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Tx, exists, keys_of
 from toril.errors import WrongState
 from toril.model import Ending, EventKind, Load, Part
 

@@ -9,10 +9,8 @@ from toril.engines.sql import letters
 from toril.engines.sql.options import load_failure
 from toril.engines.sql.records import ended_job, ended_run, events_of, record_of, run_of, worker_of
 from toril.engines.sql.schema import PAGE_BYTES, first_key, job_id, places_of, run_key
-from toril.engines.sql.settle import exists, keys_of
 from toril.engines.sql.statements import statement
-from toril.engines.sql.sweep import settings_of
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Tx, exists, keys_of, settings_of
 from toril.errors import InvalidOption, shown
 from toril.model import (
     AttemptFailure,
@@ -51,7 +49,7 @@ __all__ = [
     "metrics",
     "page",
     "pokes",
-    "queue",
+    "queue_view",
     "queues",
     "runs",
     "workers",
@@ -71,7 +69,7 @@ def queues(tx: Tx) -> list[str]:
     return [name for (name,) in tx.all(_SQL["queues"])]
 
 
-def queue(tx: Tx, name: str) -> QueueView:
+def queue_view(tx: Tx, name: str) -> QueueView:
     """A queue's view; one that nothing was ever put into is empty."""
     row = tx.find(name)
     if row is None:

@@ -1,16 +1,18 @@
 """Hand in finished jobs. Each counts only while its lease holds."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, assert_never
 
 from toril.engines.sql.complete import complete
+from toril.engines.sql.flows import add_and_wait
+from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import load_options
 from toril.engines.sql.recording import count_attempt
-from toril.engines.sql.schema import Place, job_key
+from toril.engines.sql.schema import Place
 from toril.engines.sql.statements import statement
 from toril.engines.sql.step import JOB_COLUMNS, Job, Step
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import keys_of, refusal
 from toril.errors import InvalidOption, UsageError
 from toril.model import (
     CANCELLED_KIND,
@@ -31,11 +33,9 @@ from toril.model import (
 )
 from toril.policy.tallies import RETRIES
 
-__all__ = ["exists", "keys_of", "refusal", "settle"]
+__all__ = ["settle"]
 
 _HELD = statement("settle", "held")
-_KEYS = statement("settle", "keys")
-_EXISTS = statement("settle", "exists")
 
 
 def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
@@ -122,32 +122,6 @@ def _final(outcome: Outcome, job: Job, cancelling: str | None) -> Outcome:
     return outcome
 
 
-def keys_of(tx: Tx, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:
-    """The keys of these ids, as far as there are any. A number's key is known without looking; what is found under it
-    may have an id that its producer chose, and then is another job."""
-    keys: dict[str, int] = {}
-    chosen = []
-    for identity in ids:
-        key = job_key(row.key, identity)
-        if key is None:
-            chosen.append(identity)
-        else:
-            keys[identity] = key
-    if chosen:
-        keys.update(tx.all(_KEYS, (json.dumps(chosen), row.key)))
-    return keys
-
-
-def exists(tx: Tx, key: int, identity: str) -> bool:
-    """Whether the job under this key is the one of this id."""
-    return tx.one(_EXISTS, (key, identity, identity)) is not None
-
-
-def refusal(tx: Tx, key: int, identity: str) -> Verdict:
-    """What to answer who does not hold the lease."""
-    return Verdict.LOST if exists(tx, key, identity) else Verdict.MISSING
-
-
 def _apply(step: Step, job: Job, outcome: Outcome, released: list[Job]) -> None:
     match outcome:
         case Completed():
@@ -173,10 +147,8 @@ def _apply(step: Step, job: Job, outcome: Outcome, released: list[Job]) -> None:
 
 def _park(step: Step, job: Job, parked: Parked, released: list[Job]) -> None:
     """Add children, and wait for those that have not ended. Where one cannot be added the job fails."""
-    from toril.engines.sql import flows  # noqa: PLC0415 - which settles by this module what it is told
-
     try:
-        if flows.add_and_wait(step, job.key, parked):
+        if add_and_wait(step, job.key, parked):
             step.stand(job, made=job.attempts_made, delay=0)
             step.rest(job.key)
             step.event(EventKind.WAITING_CHILDREN, job.id, prev="active")
@@ -190,7 +162,7 @@ def _park(step: Step, job: Job, parked: Parked, released: list[Job]) -> None:
 def _give_back(step: Step, job: Job, *, suspect: bool) -> None:
     """To the front. One that has stalled has not shown yet that it is innocent: it is claimed alone again."""
     place, rank = step.row.front(0 if suspect else job.priority)
-    step.ready(job.key, (Place.SUSPECT if suspect else place, rank))
+    make_ready(step, job.key, (Place.SUSPECT if suspect else place, rank))
 
 
 def _fail(step: Step, job: Job, failure: Failure) -> None:
@@ -207,7 +179,7 @@ def _retry(step: Step, job: Job, failure: Failure, delay: int) -> None:
     if delay:
         _delay(step, job, delay)
     else:
-        step.ready(job.key, step.row.back(job.priority))
+        make_ready(step, job.key, step.row.back(job.priority))
         step.event(EventKind.WAITING, job.id, prev="active")
 
 

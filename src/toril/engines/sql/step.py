@@ -4,9 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from toril.engines.sql.groups import grouped_spot, refill, touched
 from toril.engines.sql.options import DEFAULTS, Options, dump_failure, load_options
-from toril.engines.sql.recording import record
 from toril.engines.sql.schema import Place, delayed_rank, due_bound, finished_rank, first_key, job_id, run_key
 from toril.engines.sql.statements import statement
 from toril.engines.sql.told import Told
@@ -82,8 +80,8 @@ class Step:
     """Gathers what an operation decides; `flush` writes it."""
 
     __slots__ = (
-        "_ended", "_events", "_last_due", "_touched", "_trims", "_writes", "counted", "ended_keys",
-        "left", "parted", "row", "told", "tx", "unstarted",
+        "_ended", "_events", "_last_due", "_trims", "_writes", "counted", "ended_keys",
+        "left", "parted", "row", "told", "touched", "tx", "unstarted",
     )  # fmt: skip
 
     def __init__(self, tx: Tx, row: QueueRow) -> None:
@@ -91,7 +89,7 @@ class Step:
         self.row = row
         self._ended = _NONE_ENDED.copy()
         self.counted: Counted = {}
-        self._touched: dict[str, None] = {}  # groups that may let in more
+        self.touched: dict[str, None] = {}  # groups that may let in more
         self.left: list[int] = []  # jobs that left the line, or ended, in a queue with groups
         self._last_due: dict[int, int | None] = {}  # ranks of this step that may not be written yet
         self.ended_keys: list[tuple[int, str]] = []  # jobs that ended, and the deduplication keys they came with
@@ -152,11 +150,7 @@ class Step:
 
     def touch(self, group: str) -> None:
         """A group may have more to let in once this step's writes are made."""
-        self._touched[group] = None
-
-    def ready(self, key: int, spot: tuple[int, int]) -> None:
-        """Make a job claimable, at this spot; one of a group when its turn comes."""
-        self.stand_at(key, grouped_spot(self, key, spot) if self.row.grouped else spot)
+        self.touched[group] = None
 
     def stand_at(self, key: int, spot: tuple[int, int]) -> None:
         """Put a job that is there already at this spot."""
@@ -297,34 +291,25 @@ class Step:
             self._writes["age"].append((self.row.key, now + age + 1, job.key))
 
     def flush(self) -> None:
-        """Make the gathered writes, then trim, then the figures and the events; then tell parents of their children."""
-        left, self.left = self.left, []
-        names = self._touched | dict.fromkeys(touched(self.tx, left)) if left else self._touched
-        if self.parted and self.row.flows:
-            _family().part(self)
-        self._flush_writes()
+        """Make the gathered writes, and all that follows from them."""
+        self.tx.commit(self)
+
+    def make(self) -> None:
+        """Make the gathered writes, then trim, then the figures."""
+        self.make_writes()
         for place, keeps in self._trims.items():
             self._trim(place, keeps)
+        self._trims = {}
         if any(self._ended.values()):
             self._flush_figures()
-        if self.counted:
-            record(self.tx, self.row, self.counted)
-            self.counted = {}
+
+    def tell_events(self) -> None:
+        """Write what happened to the queue's events."""
         for kind, jobs, details in self._events:
             self._flush_events(kind, jobs, details)
-        self._events, self._trims = [], {}
-        if self.ended_keys:
-            from toril.engines.sql.add import let_go  # noqa: PLC0415 - which is made of steps like this one
+        self._events = []
 
-            let_go(self)
-        if self.told:
-            _family().tell(self)
-        if names:  # last: a parent that goes on may be older than who else waits in its group
-            self._touched = {}
-            refill(self, names)
-            self._flush_writes()
-
-    def _flush_writes(self) -> None:
+    def make_writes(self) -> None:
         for name, rows in self._writes.items():
             if rows:
                 self.tx.run_all(_SQL[name], rows, *((self.row.key,) if name == "delete_id" else ()))
@@ -355,7 +340,7 @@ class Step:
                 keep = options.keep_completed if place == Place.COMPLETED else options.keep_failed
                 if (age := age_ms(keep)) is not None:
                     self._writes["forget_age"].append((self.row.key, finished_at + age + 1, key))
-            self._flush_writes()
+            self.make_writes()
 
     def _flush_figures(self) -> None:
         row, tx = self.row, self.tx
@@ -377,9 +362,3 @@ class Step:
         tx.run(_EVENT, (base + row.events, tx.now, kind.value, len(jobs), json.dumps(jobs), detail))
         if before // _TRIM_SLACK != row.events // _TRIM_SLACK and row.events > EVENTS:
             tx.run(_TRIM_EVENTS, (base, base + row.events - EVENTS))
-
-
-def _family() -> Any:
-    from toril.engines.sql import family  # noqa: PLC0415 - which is made of steps like these
-
-    return family

@@ -5,18 +5,17 @@ from typing import Literal, assert_never
 
 from toril.engines.sql.calls import answered, recall_swept, remember, remember_swept
 from toril.engines.sql.groupviews import let_in_more
-from toril.engines.sql.options import dump_rate, load_rate
+from toril.engines.sql.options import dump_rate
 from toril.engines.sql.schema import STATE_OF, finished_bound, first_key, job_id, places_of, run_key
 from toril.engines.sql.statements import statement
 from toril.engines.sql.step import Step
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Tx, settings_of
 from toril.errors import InvalidOption, WrongState
 from toril.model import (
     Call,
     DeclareGroups,
     Ending,
     EventKind,
-    GroupLimits,
     Hold,
     Pause,
     Resume,
@@ -31,7 +30,7 @@ from toril.model import (
 )
 from toril.model.states import FINISHED, NOT_STARTED, State
 
-__all__ = ["clean", "configure", "drain", "obliterate", "settings_of"]
+__all__ = ["clean", "configure", "drain", "obliterate"]
 
 _SQL = {name: statement("control", name) for name in (
     "of_place", "drainable", "entered_by", "added_by", "running", "forget_events", "forget_runs", "forget_minutes",
@@ -180,17 +179,6 @@ def _set(step: Step, setting: Setting) -> None:
             let_in_more(step)
         case _:
             assert_never(setting)
-
-
-def settings_of(row: QueueRow, now: int) -> Settings:
-    return Settings(
-        paused=bool(row.paused),
-        concurrency=row.concurrency,
-        rate=load_rate(row.rate),
-        max_waiting=row.max_waiting,
-        held_till=row.held_till if row.held_till > now else None,
-        groups=GroupLimits.load(row.groups_set or row.groups_declared),
-    )
 
 
 def _words(states: frozenset[State]) -> str:

@@ -2,23 +2,29 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from toril.engines.sql.schema import STATE_OF, Place, priority_rank
+from toril.engines.sql.options import load_rate
+from toril.engines.sql.schema import STATE_OF, Place, job_key, priority_rank
 from toril.engines.sql.statements import for_rows, statement
-from toril.model import Ending
+from toril.model import Ending, GroupLimits, Settings, Verdict
 
-__all__ = ["COUNTERS", "Op", "QueueRow", "Tx"]
+if TYPE_CHECKING:
+    from toril.engines.sql.step import Step
+
+__all__ = ["COUNTERS", "Op", "QueueRow", "Tx", "exists", "keys_of", "refusal", "settings_of"]
 
 T = TypeVar("T")
 
 _FIND = statement("queues", "find")
 _CREATE = statement("queues", "create")
 _SAVE = statement("queues", "save")
+_KEYS = statement("settle", "keys")
+_EXISTS = statement("settle", "exists")
 
 _ROWS = 128  # in one statement; some 1,700 values, of the 32,766 that SQLite allows
 
@@ -109,10 +115,11 @@ _SAVED = attrgetter(*(name for name in QueueRow.__slots__ if name not in {"key",
 class Tx:
     """What an operation works with. All of its writes are committed together, or none."""
 
-    __slots__ = ("_connection", "_rows", "now", "rung")
+    __slots__ = ("_connection", "_rows", "commit", "now", "rung")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, commit: "Callable[[Step], None]") -> None:
         self._connection = connection
+        self.commit = commit  # `effects.commit`, which knows what follows from the changes of one queue
         self._rows: dict[str, tuple[QueueRow, tuple[Any, ...]]] = {}
         self.now = 0
         self.rung: dict[str, None] = {}
@@ -194,6 +201,43 @@ class Tx:
         """The rows of a statement that gathers them itself, as `json_group_array(json_array(...))`: one hand-over of
         the interpreter lock instead of one a row."""
         return json.loads(self._connection.execute(sql, parameters).fetchone()[0])  # type: ignore[no-any-return]
+
+
+def keys_of(tx: Tx, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:
+    """The keys of these ids, as far as there are any. A number's key is known without looking; what is found under it
+    may have an id that its producer chose, and then is another job."""
+    keys: dict[str, int] = {}
+    chosen = []
+    for identity in ids:
+        key = job_key(row.key, identity)
+        if key is None:
+            chosen.append(identity)
+        else:
+            keys[identity] = key
+    if chosen:
+        keys.update(tx.all(_KEYS, (json.dumps(chosen), row.key)))
+    return keys
+
+
+def exists(tx: Tx, key: int, identity: str) -> bool:
+    """Whether the job under this key is the one of this id."""
+    return tx.one(_EXISTS, (key, identity, identity)) is not None
+
+
+def refusal(tx: Tx, key: int, identity: str) -> Verdict:
+    """What to answer who does not hold the lease."""
+    return Verdict.LOST if exists(tx, key, identity) else Verdict.MISSING
+
+
+def settings_of(row: QueueRow, now: int) -> Settings:
+    return Settings(
+        paused=bool(row.paused),
+        concurrency=row.concurrency,
+        rate=load_rate(row.rate),
+        max_waiting=row.max_waiting,
+        held_till=row.held_till if row.held_till > now else None,
+        groups=GroupLimits.load(row.groups_set or row.groups_declared),
+    )
 
 
 Op = Callable[[Tx], T]  # one step of an engine

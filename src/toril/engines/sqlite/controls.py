@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal, TypeVar
 
-from toril.engines.sql import control, sweep
+from toril.engines.sql import control, replay, sweep
 from toril.engines.sql.inspector import SqliteInspector
 from toril.engines.sql.transaction import Op
 from toril.errors import InvalidOption, shown
@@ -28,7 +28,7 @@ class SqliteControls(SqliteInspector):
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
     ) -> Changed:
         queue = check_queue_name(queue)
-        return await self._write(partial(control.retry, queue=queue, ids=ids, call=call), now)
+        return await self._write(partial(replay.retry, queue=queue, ids=ids, call=call), now)
 
     async def promote(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None

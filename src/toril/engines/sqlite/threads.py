@@ -10,8 +10,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 
+from toril.engines.sql.effects import transaction
 from toril.engines.sql.notifier import Bell, hand_over
-from toril.engines.sql.transaction import Op, Tx
+from toril.engines.sql.transaction import Op
 from toril.engines.sqlite import forks
 from toril.engines.sqlite.database import File
 from toril.engines.sqlite.errors import COMPLAINTS, translated
@@ -293,7 +294,7 @@ class Reader:
                 connection = self._connection = self._connection or self._file.open_reader()
                 connection.execute("BEGIN")
                 try:
-                    tx = Tx(connection)
+                    tx = transaction(connection)
                     tx.now = self._clock.now() if now is None else now
                     return op(tx)
                 finally:

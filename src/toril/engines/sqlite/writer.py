@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from toril.engines.sql.effects import transaction
 from toril.engines.sql.notifier import Bell
 from toril.engines.sql.transaction import Op, Tx
 from toril.engines.sqlite.database import File
@@ -102,7 +103,7 @@ class Core:
         connection = self._open_connection()
 
         def look() -> T:
-            tx = Tx(connection)
+            tx = transaction(connection)
             tx.now = self._clock.now() if now is None else now
             return op(tx)
 
@@ -195,7 +196,7 @@ class Core:
     def _together(self, works: Sequence[Work[Any]]) -> bool:
         """One transaction for all. False: it was rolled back because of one of several, and none has an answer yet."""
         connection = self._open_connection()
-        tx = Tx(connection)
+        tx = transaction(connection)
         try:
             patiently(self._clock, self._file.path, lambda: connection.execute("BEGIN IMMEDIATE"))
             for work in works:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from toril.app import App
-from toril.model import Ending, ScheduleView, run_of
+from toril.model import Ending, ScheduleView, scheduled_run
 from toril.policy.schedule_text import in_words
 from toril.policy.schedules import upcoming
 from toril.runtime.redaction import Redaction
@@ -71,7 +71,7 @@ async def _runs(app: App, queues: set[str]) -> dict[tuple[str, str], Times]:
     for queue in queues:
         for ending in Ending:
             for run in (await app.store.runs(queue, ending, limit=_LOOKED)).items:
-                of = run_of(run.id)
+                of = scheduled_run(run.id)
                 if of is not None:
                     took = run.finished_at - (run.started_at or run.finished_at)
                     found[queue, of[0]].append((of[1], took, ending))

@@ -1,0 +1,38 @@
+"""What follows from the changes of a queue: groups let in more, figures are counted, parents hear of their children."""
+
+import sqlite3
+
+from toril.engines.sql.add import let_go
+from toril.engines.sql.family import part, tell
+from toril.engines.sql.groups import refill, touched
+from toril.engines.sql.recording import record
+from toril.engines.sql.step import Step
+from toril.engines.sql.transaction import Tx
+
+__all__ = ["commit", "transaction"]
+
+
+def transaction(connection: sqlite3.Connection) -> Tx:
+    """A transaction whose steps have their effects."""
+    return Tx(connection, commit)
+
+
+def commit(step: Step) -> None:
+    """Make the gathered writes, then trim, then the figures and the events; then tell parents of their children."""
+    left, step.left = step.left, []
+    names = step.touched | dict.fromkeys(touched(step.tx, left)) if left else step.touched
+    if step.parted and step.row.flows:
+        part(step)
+    step.make()
+    if step.counted:
+        record(step.tx, step.row, step.counted)
+        step.counted = {}
+    step.tell_events()
+    if step.ended_keys:
+        let_go(step)
+    if step.told:
+        tell(step)
+    if names:  # last: a parent that goes on may be older than who else waits in its group
+        step.touched = {}
+        refill(step, names)
+        step.make_writes()
