@@ -1,12 +1,13 @@
 """Time in users' tests: one clock for delays, schedules, retries, leases, rates."""
 
+import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from toril import App, Fixed, InvalidOption, JobContext, RateLimit, Retry, State
-from toril.testing import memory
+from toril.testing import ManualClock, memory
 
 MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -110,3 +111,20 @@ async def test_nothing_moves_for_who_runs_the_app_himself() -> None:
         test.clock.advance(5000)
         await app.run(burst=True)
         assert (await queue.counts()).delayed == 0
+
+
+async def test_who_sleeps_until_a_time_gets_there() -> None:
+    clock = ManualClock()
+    until = clock.monotonic() + 15 + 1e-7  # as it may come of adding and subtracting
+
+    async def until_then() -> int:
+        sleeps = 0
+        while (left := until - clock.monotonic()) > 0:
+            sleeps += 1
+            await clock.sleep(min(left, 2))
+        return sleeps
+
+    async with clock.running(), asyncio.timeout(30):
+        sleeps = await until_then()
+
+    assert sleeps == 9

@@ -46,16 +46,21 @@ class ManualClock:
     async def sleep(self, seconds: float) -> None:
         """Ends when the time has been advanced far enough."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sleeping.append((self._now + round(seconds * 1000), future))
+        self._sleeping.append((self._due(seconds), future))
         await future
 
     def pause(self, seconds: float) -> None:
         self.advance(round(seconds * 1000))
 
     def later(self, seconds: float, callback: Callable[[], object]) -> "_Timer":
-        timer = _Timer(self._now + max(0, round(seconds * 1000)), callback)
+        timer = _Timer(self._due(seconds), callback)
         self._timers.append(timer)
         return timer
+
+    def _due(self, seconds: float) -> int:
+        """Any wait takes a millisecond at least: who sleeps for what is left until some time would else sleep for
+        nothing, again and again, where that is less."""
+        return self._now + (max(1, round(seconds * 1000)) if seconds > 0 else 0)
 
     def random(self) -> float:
         return self._random.random()

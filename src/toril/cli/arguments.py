@@ -1,0 +1,91 @@
+"""Shared arguments: store, queue, id, HOST:PORT, `--yes`."""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from toril.cli.completion import queue_words, schedule_words
+from toril.cli.escaping import plain
+from toril.cli.exit import Refused
+from toril.cli.place import store_options
+from toril.cli.terminal import json_option
+
+__all__ = ["DEFAULT", "address", "agreed", "complete_queues", "one", "queue_choice", "yes_option"]
+
+DEFAULT: Final = ("127.0.0.1", 8484)
+
+
+def address(written: str) -> tuple[str, int]:
+    """`127.0.0.1:8484`, `[::1]:8484`, `:8484`."""
+    host, colon, port = written.rpartition(":")
+    if not (colon and port.isascii() and port.isdecimal() and int(port[:6]) <= 65_535):
+        raise click.BadParameter(f"{written!r} is not an address such as 127.0.0.1:8484")
+    return host.removeprefix("[").removesuffix("]") or DEFAULT[0], int(port)
+
+
+T = TypeVar("T")
+
+
+def yes_option(fn: Callable[..., T]) -> Callable[..., T]:
+    """Give a command `--yes`, as its argument `yes`."""
+
+    @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+    @functools.wraps(fn)
+    def command(**rest: Any) -> T:
+        return fn(**rest)
+
+    return command
+
+
+def agreed(what: str, *, yes: bool) -> None:
+    """Go on only if it was said, or is now said, that this may be done."""
+    if yes:
+        return
+    if not on_a_terminal():
+        raise Refused(f"{what} Nothing was done: say --yes if you mean it")
+    if not click.confirm(plain(f"{what} Go on?"), err=True):
+        raise Refused("nothing was done")
+
+
+def on_a_terminal() -> bool:
+    """Whether there is someone to ask."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def complete_queues(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For a shell. A supervisor does without the code of apps, which this needs."""
+    from toril.cli.completion import queue_names  # noqa: PLC0415 - as above
+
+    return queue_names(ctx, param, incomplete)
+
+
+def queue_choice(written: str) -> tuple[str, int | None]:
+    """`name` or `name:concurrency`."""
+    name, colon, slots = written.partition(":")
+    if not colon:
+        return name, None
+    if not (slots.isascii() and slots.isdecimal() and 1 <= int(slots[:9]) <= 10_000):
+        raise click.BadParameter(f"the concurrency of {name!r} is a whole number from 1 to 10,000, not {slots!r}")
+    return name, int(slots)
+
+
+def one(what: str, argument: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Give a command its arguments `[QUEUE] ID`, as `queue` (None if left out) and `argument`."""
+    complete = schedule_words if what == "schedule" else queue_words
+
+    def decorate(fn: Callable[..., T]) -> Callable[..., T]:
+        @click.argument("words", nargs=-1, required=True, metavar="[QUEUE] ID", shell_complete=complete)
+        @store_options
+        @json_option
+        @functools.wraps(fn)
+        def command(*, words: tuple[str, ...], **rest: Any) -> T:
+            if len(words) > 2:
+                raise click.UsageError(f"a {what} is named by QUEUE and ID, and there are {len(words)} words")
+            return fn(queue=words[0] if len(words) == 2 else None, **{argument: words[-1]}, **rest)
+
+        return command
+
+    return decorate

@@ -1,0 +1,206 @@
+"""Tables, JSON lines, times, log format."""
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from toril.cli.escaping import as_json, plain
+from toril.model.durations import UNITS, seconds_written
+from toril.runtime.clock import SYSTEM
+from toril.runtime.logs import JobFields
+
+__all__ = [
+    "Column",
+    "Lines",
+    "ReadableLines",
+    "age",
+    "ahead",
+    "console",
+    "duration",
+    "json_option",
+    "show",
+    "since",
+    "span",
+    "table",
+    "write_logs",
+]
+
+
+def write_logs(level: str) -> None:
+    """Write everything of this level and above, Toril's lines and the app's own."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(ReadableLines())
+    handler.addFilter(JobFields())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+class ReadableLines(logging.Formatter):
+    """`12:00:00 INFO    message`. What an app logs within a job carries the job's queue and id; a job that has failed
+    comes with its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = f"{self.formatTime(record, '%H:%M:%S')} {record.levelname:<7} {plain(record.getMessage())}"
+        if record.name != "toril":
+            facts = [f"{name}={vars(record)[name]}" for name in ("queue", "job_id") if name in vars(record)]
+            line += plain(f" [{' '.join([record.name, *facts])}]")
+        trace = self.formatException(record.exc_info) if record.exc_info else _trace_of_a_job(record)
+        return "\n".join([line, *map(plain, trace.rstrip().split("\n"))]) if trace else line
+
+
+def _trace_of_a_job(record: logging.LogRecord) -> str:
+    """Where a job has failed: its record may be all that is kept of it."""
+    failed = record.name == "toril" and "kind" in vars(record)
+    return str(vars(record).get("detail", "")) if failed else ""
+
+
+T = TypeVar("T")
+
+_WIDE: Final = 100_000  # for pipes and files, where nothing need fit
+_STYLES: Final = {
+    "active": "yellow", "completed": "green", "failed": "red", "delayed": "cyan", "paused": "magenta",
+    "cancelled": "magenta", "expired": "red", "stalled": "red",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, and how soon it makes way where the terminal is narrow: the largest `rank` goes first."""
+
+    title: str
+    rank: int = 0
+    numbers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What to show: documents for programs, and the same for people as rows of a table."""
+
+    documents: Iterable[dict[str, Any]]
+    columns: Sequence[Column]
+    row: Callable[[dict[str, Any]], Sequence[object]]
+    none: str
+
+
+def json_option(fn: Callable[..., T]) -> Callable[..., T]:
+    """Give a command `--json`, as its argument `as_json`."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line.")
+    @functools.wraps(fn)
+    def command(**rest: Any) -> T:
+        return fn(**rest)
+
+    return command
+
+
+def show(lines: Lines, *, as_json: bool) -> None:
+    """Print it all."""
+    if as_json:
+        documents(lines.documents)
+        return
+    rows = [[plain(cell) for cell in lines.row(document)] for document in lines.documents]
+    if rows:
+        table(lines.columns, rows)
+    else:
+        click.echo(lines.none, err=True)
+
+
+def documents(found: Iterable[dict[str, Any]]) -> None:
+    for document in found:
+        click.echo(as_json(document))
+
+
+def console() -> Console:
+    """The terminal, or what stands in for it. `NO_COLOR`, `TERM=dumb` and `COLUMNS` are honoured."""
+    system: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    made = Console(file=sys.stdout, color_system=system, highlight=False, markup=False, emoji=False)
+    if not made.is_terminal:
+        made.width = _WIDE
+    return made
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows in columns, as many as there is room for."""
+    out = console()
+    kept = _fitting(columns, rows, out.width)
+    # Left to itself, a table takes from all columns what the longest has too much.
+    rest = out.width - sum(max(len(columns[i].title), *(len(row[i]) for row in rows)) + _GAP for i in kept[:-1])
+    grid = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for index in kept:
+        column = columns[index]
+        grid.add_column(
+            column.title, justify="right" if column.numbers else "left", no_wrap=True,
+            overflow="ellipsis" if out.encoding.startswith("utf") else "crop",
+            max_width=rest if index == kept[-1] and rest >= _LEAST else None,
+        )  # fmt: skip
+    for row in rows:
+        grid.add_row(*(Text(row[index], _STYLES.get(row[index], "")) for index in kept))
+    with out.capture() as captured:
+        out.print(grid)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip(), color=True)
+
+
+def _fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The columns that there is room for; a last one that is free text may be cut instead of left out."""
+    if width == _WIDE:
+        return list(range(len(columns)))  # for programs, all of them, always
+    kept = [index for index in range(len(columns)) if any(row[index] for row in rows)]
+    needs = [max(len(column.title), *(min(len(row[i]), 40) for row in rows)) for i, column in enumerate(columns)]
+    while len(kept) > 1 and sum(needs[index] + _GAP for index in kept) - _GAP > width:
+        last = max(kept, key=lambda index: columns[index].rank)
+        if last == kept[-1] and sum(needs[index] + _GAP for index in kept[:-1]) + _LEAST <= width:
+            break
+        kept.remove(last)
+    return kept
+
+
+_GAP: Final = 2  # cells between columns
+_LEAST: Final = 12  # cells, of what can be cut
+
+
+def duration(written: str) -> float:
+    """`90`, `1.5s`, `10m`, `2h`, `7d`: seconds, where no unit is given."""
+    seconds = seconds_written(written)
+    if seconds is None:
+        raise click.BadParameter(f"{written!r} is not a time such as 90, 1.5s, 10m, 2h or 7d")
+    return seconds
+
+
+def span(ms: int) -> str:
+    """A length of time in its largest unit."""
+    if ms < 1000:
+        return f"{max(0, ms)}ms"
+    seconds = ms / 1000
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    for unit, size in (("s", 120), ("m", 7200), ("h", 172_800)):
+        if seconds < size:
+            return f"{int(seconds / UNITS[unit])}{unit}"
+    return f"{int(seconds / UNITS['d'])}d"
+
+
+def since(seconds: float | None) -> datetime | None:
+    """The moment that was so long ago."""
+    return None if seconds is None else datetime.fromtimestamp(SYSTEM.now() / 1000 - seconds, UTC)
+
+
+def age(ms: int | None) -> str:
+    return "" if ms is None else f"{span(SYSTEM.now() - ms)} ago"
+
+
+def ahead(ms: int | None) -> str:
+    """When something is due."""
+    if ms is None:
+        return ""
+    left = ms - SYSTEM.now()
+    return "due now" if left <= 0 else f"due in {span(left)}"

@@ -1,0 +1,179 @@
+"""What `toril run` starts; its event loop."""
+
+import asyncio
+import faulthandler
+import gc
+import importlib
+import json
+import logging
+import os
+import selectors
+import signal
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from select import select
+from typing import Any, Final, NoReturn
+
+import click
+
+from toril import App, TorilError
+from toril.cli.loading import load
+from toril.cli.terminal import write_logs
+from toril.runtime.clock import plain_asyncio
+from toril.runtime.logs import outages
+from toril.worker.isolation import Suspects
+from toril.worker.messages import pieces
+from toril.worker.supervised import SIGNALS, Under
+
+__all__ = ["chosen_queues", "loop_factory", "main"]
+
+_SHORT: Final = 0.1  # seconds: of longer waits a millisecond is nothing
+_HIGHEST: Final = 1024  # descriptors that `select` knows
+
+if sys.platform == "linux":
+
+    class _Fine(selectors.EpollSelector):
+        """Waits as long as it is told to. Python's own rounds up to whole milliseconds, in which many jobs could have
+        gone on; here a call that counts microseconds waits, and the usual one then says what is ready."""
+
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            if timeout is not None and 0 < timeout < _SHORT and self.fileno() < _HIGHEST:
+                select([self.fileno()], [], [], timeout)
+                timeout = 0
+            return super().select(timeout)
+
+    def _fine_loop() -> asyncio.AbstractEventLoop:
+        return asyncio.SelectorEventLoop(_Fine())
+
+else:  # what other systems have is not rounded
+    _fine_loop = asyncio.new_event_loop
+
+
+def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes the event loop of this name."""
+    if name != "asyncio":
+        made: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module(name).new_event_loop
+        return made
+    return asyncio.new_event_loop if plain_asyncio() else _fine_loop
+
+
+_log: Final = logging.getLogger("toril")
+_MOMENT: Final = 2.0  # seconds for threads of handlers to end, once all else has
+_OURS: Final = str(Path(__file__).parents[1])
+
+
+def main(orders: str, descriptors: str) -> int:
+    """Load the app and work its queues. A boot that fails is told to the supervisor, which words it."""
+    given = json.loads(orders)
+    line, memory, stacks = map(int, descriptors.split(","))
+    for descriptor in (line, memory, stacks):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - not ours
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # from a terminal they reach the whole group
+        signal.signal(number, lambda *_: None)  # the supervisor decides
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    write_logs(given["log_level"])
+    under = Under(line, memory, Suspects[given["suspects"]])
+    outages.pass_on = lambda text: under.say(trouble=text)
+    try:
+        app = load(given["target"])
+        queues = chosen_queues(app, [(name, slots) for name, slots in given["queues"]])
+        _check_shared(app, given["processes"])
+    except click.UsageError as error:
+        under.tell(failed=[2, error.format_message(), True])
+        return 2
+    if app.url.startswith("memory:"):  # nobody else can get at its jobs
+        under.suspects = Suspects.MAKE_WAY
+    elif under.suspects is Suspects.ONLY:
+        queues = dict.fromkeys(queues, 1)
+    place = {"url": app.url, "prefix": app.prefix, "dead_letter_queue": app.named_letters, "outbox": app.outbox_url}
+    under.tell(hello={**place, "queues": queues})
+    for piece in pieces(sources()) if given["reload"] else ():
+        under.tell(sources=piece)
+    gc.collect()
+    gc.freeze()  # what is loaded stays: to look through it again would hold up jobs for milliseconds each time
+    return _worked(app, queues, given, under)
+
+
+def _check_shared(app: App, processes: int) -> None:
+    if processes > 1 and app.url.startswith("memory:"):
+        raise click.UsageError(
+            f"--processes {processes} needs a store that processes share, and memory:// belongs to one process: "
+            "use sqlite:// or redis://, or one process"
+        )
+
+
+def sources() -> list[str]:
+    """The files of the application: what was loaded from elsewhere than Python's libraries and ours."""
+    libraries = tuple({*(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")), _OURS})
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    return [file for file in files if file is not None and not file.startswith(libraries)]
+
+
+def _worked(app: App, queues: dict[str, int], given: dict[str, Any], under: Under) -> int:
+    try:
+        with asyncio.Runner(loop_factory=loop_factory(given["loop"])) as runner:
+            name = None if given["name"] is None else f"{given['name']}-{os.getpid()}"
+            options = {key: given[key] for key in ("grace", "burst", "stall_interval")}
+            return runner.run(app.run(queues=queues, name=name, under=under, **options))
+    except BaseExceptionGroup as group:
+        return _failed(_innermost(group), under)
+    except Exception as error:
+        return _failed(error, under)
+
+
+def _failed(error: BaseException, under: Under) -> int:
+    if isinstance(error, TorilError):
+        under.tell(failed=[1, str(error)])
+    else:
+        _log.error("the app could not be run", exc_info=error)
+        under.tell(failed=[1, f"the app could not be run: {type(error).__name__}: {error}"])
+    return 1
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def chosen_queues(app: App, chosen: list[tuple[str, int | None]]) -> dict[str, int]:
+    """The queues to work, each with its concurrency."""
+    if not chosen:
+        found = {name: queue.options.concurrency for name, queue in app.queues.items() if queue.handlers.names}
+        if not found:
+            raise click.BadParameter("the app has no queue with a handler", param_hint="MODULE:APP")
+        return found
+    for name, _ in chosen:
+        if name not in app.queues:
+            known = ", ".join(app.queues) or "none"
+            raise click.BadParameter(f"the app has no queue {name!r}; it has {known}", param_hint="-q")
+    return {name: slots or app.queues[name].options.concurrency for name, slots in chosen}
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit, and tell what handlers have left behind. Their threads get a moment: Python would wait without end."""
+    with suppress(OSError):  # elsewhere than on Linux
+        pid = os.getpid()
+        left = Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()
+        if left:
+            _log.warning("processes that handlers have started are still there: %s", ", ".join(left))
+    timer = threading.Timer(_MOMENT, _end, (code,))
+    timer.daemon = True
+    timer.start()
+    sys.exit(code)
+
+
+def _end(code: int) -> NoReturn:
+    alive = [thread.name for thread in threading.enumerate() if not thread.daemon and thread.name != "MainThread"]
+    _log.warning("threads that handlers have started do not end: %s; exiting without them", ", ".join(alive))
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _leave(main(*sys.argv[1:]))

@@ -1,0 +1,447 @@
+"""`AddOptions`, `QueueOptions`, defaults: from what is asked for to a `NewJob`."""
+
+import difflib
+import hashlib
+import json
+import warnings
+from collections.abc import Awaitable, Callable, Container, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, get_args
+from weakref import WeakSet
+
+from toril.codec.encoding import Serializer, encode
+from toril.errors import InvalidName, InvalidOption, shown
+from toril.model import (
+    KEEP_ALL,
+    MAX_DELAY,
+    MAX_TIMEOUT,
+    REMOVE,
+    Backoff,
+    Call,
+    Declaration,
+    DeclareGroups,
+    Dedup,
+    GroupLimits,
+    HandlerDeclaration,
+    Keep,
+    NewJob,
+    RateLimit,
+    SetMaxWaiting,
+    Setting,
+    ms_of,
+    whole,
+)
+from toril.model.durations import Duration, milliseconds
+from toril.policy.breaker import Breaker
+from toril.policy.retry import BackoffStrategy, Exponential, Fixed, Retry, Strategy, Waiting, check_known
+from toril.store.engine import Store
+
+if TYPE_CHECKING:
+    from toril.queue import Queue
+
+__all__ = [
+    "PLAIN",
+    "UNSAID",
+    "AddOptions",
+    "Bound",
+    "Defaults",
+    "Keeping",
+    "LogLevel",
+    "QueueOptions",
+    "Subject",
+    "Unknown",
+    "WaitOptions",
+    "as_keep",
+    "as_metadata",
+    "as_workers_declare",
+    "check_not_dead_letters",
+    "checked",
+    "declaration_of",
+    "new_job",
+    "renewal",
+    "subject_of",
+]
+
+Keeping: TypeAlias = "int | bool | Keep"
+Subject: TypeAlias = str | Callable[[Any], str]
+Unknown: TypeAlias = Literal["fail", "release"]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions:
+    """How a queue is worked, and what its jobs get by default; checked, in the units of the store."""
+
+    concurrency: int = 1
+    lease: int = 30_000
+    renew: int = 10_000
+    retry: Retry = Retry()
+    timeout: int | None = None
+    rate_limit: RateLimit | None = None
+    max_stalls: int = 1
+    max_waiting: int | None = None
+    groups: GroupLimits | None = None
+    priority_first: bool | None = None
+    keep_completed: Keep
+    keep_failed: Keep
+    unknown: Unknown = "fail"
+    serializer: Serializer | None = None
+    cancellation: bool = True
+    breaker: Breaker | None = None
+    subject: Subject | None = None
+    target_wait: int = 120_000
+    log_level: LogLevel | None = None
+    strategies: Mapping[str, BackoffStrategy] = field(default_factory=dict)
+
+
+class WaitOptions(TypedDict, total=False):
+    """What can be asked for one job whose result is awaited at once."""
+
+    delay: Duration
+    at: datetime
+    priority: int
+    lifo: bool
+    job_id: str
+    attempts: int
+    backoff: Waiting | str
+    retry: Retry
+    expires: Duration
+    keep_completed: Keeping
+    keep_failed: Keeping
+    result_ttl: Duration
+    metadata: Mapping[str, Any]
+    breaker: str
+    subject: str
+    group: str
+
+
+class AddOptions(WaitOptions, total=False):
+    """The options of one job, for annotations of your own; `Queue.add` explains each."""
+
+    timeout: Duration
+    dedup: Dedup
+    once: str
+    for_: Duration
+
+
+_KNOWN = tuple(AddOptions.__annotations__)
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a queue, or a handler, gives to jobs that do not say otherwise; in the units of the store."""
+
+    attempts: int
+    backoff: Backoff
+    keep_completed: Keep
+    keep_failed: Keep
+    strategies: Container[str] = ()
+
+
+def new_job(name: str, data: str, options: AddOptions, defaults: Defaults) -> NewJob:
+    """The job to store. Every option is checked; the error names it, with its range."""
+    if defaults.backoff.strategy is not None:
+        check_known(defaults.backoff, defaults.strategies)
+    if not options:
+        return NewJob(
+            name=name, data=data, attempts=defaults.attempts, backoff=defaults.backoff,
+            keep_completed=defaults.keep_completed, keep_failed=defaults.keep_failed,
+        )  # fmt: skip
+    _check_names(options)
+    attempts, backoff = _retry(options, defaults)
+    return NewJob(
+        name=name,
+        data=data,
+        id=_own_id(options.get("job_id")),
+        delay=_time(options, "delay", 0, MAX_DELAY) or 0,
+        due=_due(options),
+        priority=options.get("priority", 0),
+        lifo=_flag(options, "lifo"),
+        attempts=attempts,
+        backoff=backoff,
+        timeout=_time(options, "timeout", 1, MAX_TIMEOUT),
+        expires=_time(options, "expires", 1, MAX_DELAY),
+        keep_completed=_keep(options, "keep_completed", defaults.keep_completed),
+        keep_failed=_keep(options, "keep_failed", defaults.keep_failed),
+        result_ttl=_time(options, "result_ttl", 1, MAX_DELAY),
+        metadata=_metadata(options),
+        dedup=_dedup(options, name, data),
+        group=options.get("group"),
+        breaker=options.get("breaker"),
+        subject=options.get("subject"),
+    )
+
+
+def subject_of(given: Subject, data: Any) -> str:
+    """Whom a payload is about: what one of its fields says, or what a function makes of it."""
+    if not isinstance(given, str):
+        return str(given(data))
+    found = data.get(given) if isinstance(data, Mapping) else getattr(data, given, None)
+    if found is None:
+        raise InvalidOption(f"a job's subject is its payload's {given!r}, and {shown(data)} has none")
+    return str(found)
+
+
+def content_key(name: str, data: str) -> str:
+    """128 bits that two jobs share if they have the same name and, however it is written, the same data."""
+    with suppress(ValueError):  # a serializer of the user's: its text stands for itself
+        data = json.dumps(json.loads(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(f"{name}\n{data}".encode()).hexdigest()[:32]
+
+
+def _dedup(options: AddOptions, name: str, data: str) -> Dedup | None:
+    dedup = options.get("dedup")
+    if options.get("once") is not None or options.get("for_") is not None:
+        return _once(options)
+    if dedup is None:
+        return None
+    if not isinstance(dedup, Dedup):
+        raise InvalidOption(f"dedup must be a Dedup(key, ttl, mode), not {shown(dedup)}")
+    return dedup if dedup.key is not None else Dedup(content_key(name, data), dedup.ttl, dedup.mode)
+
+
+def _once(options: AddOptions) -> Dedup:
+    """The key of a job that is not to be added again for a time, whatever becomes of it."""
+    key, how_long = options.get("once"), options.get("for_")
+    if options.get("dedup") is not None:
+        raise InvalidOption("once and dedup exclude each other: a Dedup(key, ttl) says the same")
+    if key is None or how_long is None:
+        raise InvalidOption("once and for_ go together: once='order-7', for_='1d'")
+    return Dedup(key, milliseconds("for_", how_long, 1) / 1000)
+
+
+def as_keep(what: str, keep: object) -> Keep:
+    """A plain number is a count; True keeps all, False none."""
+    if isinstance(keep, Keep):
+        return keep
+    if isinstance(keep, bool):
+        return KEEP_ALL if keep else REMOVE
+    if isinstance(keep, int) and keep >= 0:
+        return Keep(count=keep) if keep else REMOVE
+    raise InvalidOption(f"{what} must be a number from 0, a Keep(count, age) or a boolean, not {shown(keep)}")
+
+
+def as_metadata(metadata: object) -> Mapping[str, Any]:
+    """Fields that travel beside the payload; None is none."""
+    if metadata is None:
+        return {}
+    if isinstance(metadata, Mapping):
+        return metadata
+    raise InvalidOption(f"metadata must be a mapping of names to values, not {shown(metadata)}")
+
+
+def _metadata(options: AddOptions) -> str | None:
+    metadata = as_metadata(options.get("metadata"))
+    return encode(dict(metadata), what="metadata") if metadata else None
+
+
+def _flag(options: AddOptions, name: str) -> bool:
+    value: Any = options.get(name, False)
+    if isinstance(value, bool):
+        return value
+    raise InvalidOption(f"{name} must be True or False, not {shown(value)}")
+
+
+def _check_names(options: AddOptions) -> None:
+    for name in options:
+        if name not in _KNOWN:
+            near = difflib.get_close_matches(name, _KNOWN, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(_KNOWN)}"
+            raise TypeError(f"{name!r} is not an option of a job{hint}")
+
+
+def _retry(options: AddOptions, defaults: Defaults) -> tuple[int, Backoff | None]:
+    if "retry" in options:
+        if "attempts" in options or "backoff" in options:
+            raise InvalidOption("retry and attempts or backoff exclude each other: put them into the Retry(…)")
+        retry = options["retry"]
+        if not isinstance(retry, Retry):
+            raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
+        return retry.attempts, check_known(retry.wire(), defaults.strategies)
+    backoff = options.get("backoff")
+    attempts = options.get("attempts", defaults.attempts)
+    if backoff is None:
+        return attempts, defaults.backoff
+    if isinstance(backoff, str):
+        backoff = Strategy(backoff)
+    if not isinstance(backoff, Fixed | Exponential | Strategy):
+        raise InvalidOption(
+            f"backoff must be Fixed(…), Exponential(…), Strategy(…) or a strategy's name, not {shown(backoff)}"
+        )
+    return attempts, check_known(backoff.wire(), defaults.strategies)
+
+
+def _time(options: AddOptions, name: str, low: int, high: int) -> int | None:
+    value: Any = options.get(name)
+    return None if value is None else milliseconds(name, value, low, high)
+
+
+def _own_id(job_id: Any) -> Any:
+    """An id that a user chose. Those of runs are the schedules': a job of such an id would have that run left out."""
+    if isinstance(job_id, str) and job_id.startswith("repeat:"):
+        raise InvalidName(f"a job id must not begin with 'repeat:' as those of schedules do, and {shown(job_id)} does")
+    return job_id
+
+
+def _due(options: AddOptions) -> int | None:
+    at = options.get("at")
+    if at is None:
+        return None
+    if options.get("delay") is not None:
+        raise InvalidOption("delay and at exclude each other")
+    if not isinstance(at, datetime) or at.utcoffset() is None:
+        raise InvalidOption(f"at must be a datetime with a time zone, not {shown(at)}")
+    due = ms_of(at)
+    if not 0 <= due <= _LAST:
+        raise InvalidOption(f"at must be from 1970 to 2109, not {shown(at)}")
+    return due
+
+
+_LAST = 2**42
+
+
+def _keep(options: AddOptions, name: str, default: Keep) -> Keep:
+    value: Any = options.get(name)
+    return default if value is None else as_keep(name, value)
+
+
+class _Home(Protocol):
+    @property
+    def store(self) -> Store: ...
+
+    async def call(self, make: Callable[[Call], Awaitable[Any]]) -> Any: ...
+
+
+class Bound:
+    """A queue's bounds. A process tells the store once, before its first add: what is declared later wins."""
+
+    def __init__(self, queue: str, limit: int | None, groups: GroupLimits | None = None) -> None:
+        self._queue = queue
+        self.settings: list[Setting] = []
+        if limit is not None:
+            self.settings.append(SetMaxWaiting(limit))
+        if groups is not None:
+            self.settings.append(DeclareGroups(groups))
+        self._told: WeakSet[Store] = WeakSet()
+
+    async def tell(self, home: _Home) -> None:
+        if not self.settings or home.store in self._told:
+            return
+        store = home.store
+        await home.call(lambda call: store.configure(self._queue, self.settings, call=call))
+        self._told.add(store)
+
+
+# What `app.queue(name)` is called with when nothing but the name is said.
+UNSAID: dict[str, Any] = {
+    "handlers": None, "concurrency": 1, "lease": 30.0, "renew": None, "retry": Retry(), "timeout": None,
+    "rate_limit": None, "max_stalls": 1, "max_waiting": None, "groups": None, "priority_first": None,
+    "keep_completed": 0, "keep_failed": 0, "unknown": "fail", "serializer": None, "cancellation": True, "breaker": None,
+    "subject": None, "target_wait": 120.0, "log_level": None,
+}  # fmt: skip
+
+
+def checked(
+    *, concurrency: int, lease: Duration, renew: Duration | None, retry: Retry, timeout: Duration | None,
+    max_stalls: int, max_waiting: int | None, keep_completed: Keeping, keep_failed: Keeping, unknown: Unknown,
+    target_wait: Duration, log_level: LogLevel | None, **rest: Any,
+) -> QueueOptions:  # fmt: skip
+    """The options in the units of the store; `InvalidOption` names the one that is out of its range."""
+    lease_ms, renew_ms = renewal(lease, renew, least=1000)
+    _check_kinds(rest)
+    if not isinstance(retry, Retry):
+        raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
+    if unknown not in ("fail", "release"):
+        raise InvalidOption(f"unknown must be 'fail' or 'release', not {shown(unknown)}")
+    if log_level is not None and log_level not in get_args(LogLevel):
+        raise InvalidOption(f"log_level must be one of {', '.join(get_args(LogLevel))}, not {shown(log_level)}")
+    return QueueOptions(
+        concurrency=whole("concurrency", concurrency, 1, 10_000),
+        lease=lease_ms,
+        renew=renew_ms,
+        retry=retry,
+        timeout=None if timeout is None else milliseconds("timeout", timeout, 1, MAX_TIMEOUT),
+        max_stalls=whole("max_stalls", max_stalls, 0, 1_000),
+        max_waiting=None if max_waiting is None else whole("max_waiting", max_waiting, 1, 2**53),
+        keep_completed=as_keep("keep_completed", keep_completed),
+        keep_failed=as_keep("keep_failed", keep_failed),
+        unknown=unknown,
+        target_wait=milliseconds("target_wait", target_wait, 1, MAX_DELAY),
+        log_level=log_level,
+        **rest,
+    )
+
+
+def renewal(lease: Duration, renew: Duration | None, *, least: int) -> tuple[int, int]:
+    """A lease and how often it is renewed, in ms: by default at a third of it."""
+    lease_ms = milliseconds("lease", lease, least, MAX_DELAY)
+    renew_ms = lease_ms // 3 if renew is None else milliseconds("renew", renew, least // 10, MAX_DELAY)
+    if renew_ms >= lease_ms:
+        raise InvalidOption(f"renew must be shorter than the lease of {lease_ms / 1000:g} s, not {renew_ms / 1000:g} s")
+    if renew_ms > lease_ms / 2:
+        warnings.warn(
+            f"a lease of {lease_ms / 1000:g} s, renewed every {renew_ms / 1000:g} s, is lost by one missed renewal",
+            stacklevel=4,  # where the queue is declared
+        )
+    return lease_ms, renew_ms
+
+
+def check_not_dead_letters(name: str, letters: str) -> None:
+    """Refuse the queue to which nothing is added, and in which nothing ever runs."""
+    if name == letters:
+        raise InvalidOption(
+            f"{name!r} is where failed jobs are kept, and no queue of yours: see app.dead_letters; to have the name, "
+            "give the dead letters another, as in App(dead_letter_queue='failed-jobs')"
+        )
+
+
+def declaration_of(queue: "Queue", concurrency: int | None = None) -> Declaration:
+    """What a worker tells the store of a queue, as far as it can be told: of functions nothing."""
+    options, retry = queue.options, queue.options.retry
+    own = {name: None if each is None else HandlerDeclaration(max_attempts=each.attempts, backoff=each.backoff.wire())
+           for name, each in queue.handlers.retries.items()}  # fmt: skip
+    return Declaration(
+        concurrency=options.concurrency if concurrency is None else concurrency, lease=options.lease,
+        max_stalls=options.max_stalls, max_attempts=retry.attempts, backoff=retry.backoff.wire(),
+        timeout=options.timeout, target_wait=options.target_wait,
+        keep_completed=options.keep_completed, keep_failed=options.keep_failed,
+        rate=options.rate_limit, max_waiting=options.max_waiting, groups=options.groups,
+        priority_first=bool(options.priority_first),
+        subject=options.subject if isinstance(options.subject, str) else None,
+        serializer=options.serializer is not None, any_name=queue.handlers.any_name, handlers=own,
+    )  # fmt: skip
+
+
+async def as_workers_declare(queue: "Queue") -> "Queue | None":
+    """The queue as its application has it: by its code, where that is here, else by what its living workers declare.
+    None if neither is known."""
+    if queue.handlers.names or queue.options != replace(PLAIN, strategies=queue.options.strategies):
+        return queue
+    declared = (await queue.store.declarations(queue.name)).newest
+    return None if declared is None else queue.as_declared(declared)
+
+
+def _check_kinds(options: Mapping[str, Any]) -> None:
+    rate, serializer, breaker = options["rate_limit"], options["serializer"], options["breaker"]
+    if breaker is not None and not isinstance(breaker, Breaker):
+        raise InvalidOption(f"breaker must be a Breaker(…), not {shown(breaker)}")
+    if rate is not None and not isinstance(rate, RateLimit):
+        raise InvalidOption(f"rate_limit must be a RateLimit(max, per), not {shown(rate)}")
+    if options["groups"] is not None and not isinstance(options["groups"], GroupLimits):
+        raise InvalidOption(f"groups must be a GroupLimits(…), not {shown(options['groups'])}")
+    if serializer is not None and not (hasattr(serializer, "dumps") and hasattr(serializer, "loads")):
+        raise InvalidOption(f"serializer must have dumps and loads, and {shown(serializer)} has not")
+    subject = options["subject"]
+    if subject is not None and not isinstance(subject, str) and not callable(subject):
+        raise InvalidOption(f"subject must be a field of the payload, or a function of it, not {shown(subject)}")
+    if type(options["cancellation"]) is not bool:
+        raise InvalidOption(f"cancellation must be True or False, not {shown(options['cancellation'])}")
+    first = options["priority_first"]
+    if first is not None and type(first) is not bool:
+        raise InvalidOption(f"priority_first must be True, False or None, not {shown(first)}")
+
+
+# The options of a queue of which nothing is said.
+PLAIN = checked(**{name: value for name, value in UNSAID.items() if name != "handlers"})

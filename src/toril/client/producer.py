@@ -1,0 +1,229 @@
+"""`Producer`: encode, build, batch within a tick, chunk, store, return `Job`s."""
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+
+from toril.errors import AddUncertain, InvalidPayload, QueueFull, TorilError
+from toril.events import JobEvent
+from toril.job import Job
+from toril.model import BATCH, Added, AddOutcome, NewJob, NewJobs
+from toril.model.values import hot
+
+if TYPE_CHECKING:
+    from toril.queue import Queue
+
+__all__ = ["Chunk", "Item", "Kind", "Kinds", "Planned", "Together", "chunks", "handles"]
+
+Item: TypeAlias = "Planned[Any] | tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]"
+R = TypeVar("R", covariant=True)
+
+_NOBODY: Final = object()
+
+
+@hot
+class Planned(Generic[R]):
+    """A job made ready and checked, to be added with others or in a flow. `R` is what its handler returns."""
+
+    queue: "Queue"
+    job: NewJob
+    data: Any
+
+
+@hot
+class Chunk:
+    """Up to 1,000 jobs made ready, and what their producer gave for each."""
+
+    jobs: NewJobs
+    data: list[Any]
+
+
+@hot
+class Kind:
+    """Jobs of one name without options of their own: such a job, and what makes text of the data of others."""
+
+    job: NewJob
+    encode: Callable[[Any], str]
+
+
+class Kinds:
+    """The kinds of job that one call has met, by their names."""
+
+    def __init__(self, name_of: Callable[[Any], str], kind_of: Callable[[str], Kind]) -> None:
+        self._name_of = name_of
+        self._kind_of = kind_of
+        self._known: dict[str, Kind] = {}
+
+    def of(self, job: Any) -> Kind:
+        name = self._name_of(job)
+        if name not in self._known:
+            self._known[name] = self._kind_of(name)
+        return self._known[name]
+
+
+def chunks(items: Iterable[Item], plan: Callable[[Item], Planned[Any]], kinds: Kinds | None) -> Iterator[Chunk]:
+    """The jobs of these items, by the thousand. What jobs of a kind share is worked out once; without `kinds` each gets
+    something of its own."""
+    runs, data = list[tuple[NewJob, list[str]]](), list[Any]()
+    last: Any = _NOBODY
+    kind = current = None
+    for index, item in enumerate(items):
+        try:
+            if kinds is not None and type(item) is tuple and (len(item) == 2 or _is_bare(item)):
+                if kind is None or item[0] is not last:
+                    last = item[0]
+                    kind = kinds.of(last)
+                text = _encoded(kind, item[1])
+                if kind is not current:
+                    current = kind
+                    runs.append((kind.job, []))
+                runs[-1][1].append(text)
+                data.append(item[1])
+            else:
+                planned, current = plan(item), None
+                runs.append((planned.job, [planned.job.data]))
+                data.append(planned.data)
+        except (TorilError, TypeError) as error:
+            error.add_note(f"in item {index} of add_many")
+            raise
+        if len(data) == BATCH:
+            yield Chunk(NewJobs(runs), data)
+            runs, data, current = [], [], None
+    if data:
+        yield Chunk(NewJobs(runs), data)
+
+
+def _is_bare(item: tuple[Any, ...]) -> bool:
+    """Whether its options are there, and none."""
+    return len(item) == 3 and type(item[2]) is dict and not item[2]
+
+
+def _encoded(kind: Kind, data: Any) -> str:
+    try:
+        return kind.encode(data)
+    except InvalidPayload as error:
+        raise InvalidPayload(f"job {kind.job.name!r}: {error}") from None
+
+
+def handles(queue: "Queue", chunk: Chunk, answers: Sequence[Added]) -> list[Job[Any]]:
+    """The handles on jobs that the store has answered for."""
+    plain = AddOutcome.ADDED
+    made: list[Job[Any]] = [
+        Job(queue, answer.id, name, data)
+        if answer.outcome is plain
+        else Job(queue, answer.id, name, data, added=answer.outcome is AddOutcome.REPLACED, outcome=answer.outcome)
+        for answer, name, data in zip(answers, chunk.jobs.names(), chunk.data, strict=True)
+    ]
+    if queue.listeners.wanted("added"):
+        for job in made:
+            if job.added:
+                queue.listeners.emit("added", JobEvent(queue=queue.name, job_id=job.id, job_name=job.name))
+    return made
+
+
+_MOST: Final = 100  # jobs of one call, so that the store is busy with it for a millisecond and not longer
+_SIZE: Final = 1024 * 1024  # characters of their payloads
+
+_Store = Callable[[Sequence[NewJob]], Awaitable[list[Added]]]
+_Asked = tuple[NewJob, "asyncio.Future[Added]"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Tick:
+    """One in which a job was sent, and those that were asked for after it."""
+
+    loop: asyncio.AbstractEventLoop
+    gathered: list[_Asked] = field(default_factory=list)
+
+
+class Together:
+    """The first job of a tick goes to the store at once, and so a lone one waits for nobody. Those after it follow
+    together when the tick is over."""
+
+    def __init__(self) -> None:
+        self._tick: _Tick | None = None  # the one under way; of one loop of many, if several threads add
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def add(self, store: _Store, job: NewJob, *, alone: bool = False) -> Added:
+        """Store a job, perhaps with others; not if it is followed by a trace of its own, and so goes `alone`."""
+        loop, tick = asyncio.get_running_loop(), self._tick
+        if alone or tick is None or tick.loop is not loop:
+            if not alone:
+                tick = self._tick = _Tick(loop)
+                loop.call_soon(self._is_over, tick, store)
+            (added,) = await store([job])
+            return added
+        answer: asyncio.Future[Added] = loop.create_future()
+        tick.gathered.append((job, answer))
+        return await answer
+
+    def _is_over(self, tick: _Tick, store: _Store) -> None:
+        if self._tick is tick:
+            self._tick = None
+        batch, size = list[_Asked](), 0
+        for job, answer in tick.gathered:
+            if answer.done():  # whoever asked has given up, and nothing of it was sent
+                continue
+            own = len(job.data) + len(job.metadata or "")
+            if batch and (len(batch) == _MOST or size + own > _SIZE):
+                self._send(store, batch)
+                batch, size = [], 0
+            batch.append((job, answer))
+            size += own
+        if batch:
+            self._send(store, batch)
+
+    def _send(self, store: _Store, batch: list[_Asked]) -> None:
+        sending = asyncio.get_running_loop().create_task(_send(store, batch))
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+
+
+async def _send(store: _Store, batch: list[_Asked]) -> None:
+    try:
+        await _answer(store, batch)
+    finally:
+        for _, answer in batch:
+            answer.cancel()  # unless there is one: nobody is to wait for what was cancelled
+
+
+async def _answer(store: _Store, batch: list[_Asked]) -> None:
+    try:
+        answers = await store([job for job, _ in batch])
+    except QueueFull as full:
+        if len(batch) == 1:
+            _refuse(batch, full)
+            return
+    except AddUncertain as error:
+        for asked, job_id in zip(batch, error.job_ids, strict=True):
+            _refuse([asked], AddUncertain(str(error), job_ids=[job_id]))
+        return
+    except Exception as error:
+        _refuse(batch, error)
+        return
+    else:
+        for (_, answer), added in zip(batch, answers, strict=True):
+            if not answer.done():
+                answer.set_result(added)
+        return
+    for asked in batch:  # all or none did not fit: some of them may
+        if not asked[1].done():
+            await _answer(store, [asked])
+
+
+def _refuse(batch: list[_Asked], error: Exception) -> None:
+    for _, answer in batch:
+        if not answer.done():
+            answer.set_exception(_of_its_own(error))
+
+
+def _of_its_own(error: Exception) -> Exception:
+    """The same for one of several who raise it: each adds to its traceback."""
+    try:
+        own = copy.copy(error)
+    except Exception:  # one that cannot be made from its arguments
+        return error
+    own.__cause__, own.__suppress_context__ = error.__cause__, error.__suppress_context__
+    return own.with_traceback(error.__traceback__)

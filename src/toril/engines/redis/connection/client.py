@@ -1,0 +1,247 @@
+"""`RedisClient`: deadlines, retries, EVALSHA, replica confirmation, server checks."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from toril.engines.redis.connection.connection import Line, Way
+from toril.engines.redis.connection.errors import NoScript, Said, Trouble, is_refusal, passes, translated
+from toril.engines.redis.connection.pipeline import Link, Unsent
+from toril.engines.redis.connection.url import Address, in_cluster
+from toril.engines.redis.layout import FLEET, fleet_base
+from toril.engines.redis.scripts import Script
+from toril.errors import AddUncertain, EngineRefused, EngineUnavailable, EngineUnusable, TorilError
+from toril.runtime.clock import SYSTEM
+
+__all__ = ["Complaint", "Replicas", "Server", "Unconfirmed", "check_server", "keeps_well", "uncertain"]
+
+_KEPT: Final = 60_000  # ms for which the key stays whose writing is waited for
+
+
+class Unconfirmed(EngineUnavailable):
+    """It was done, and `answer` is what was said to it, but too few replicas have it so far."""
+
+    def __init__(self, message: str, answer: Any) -> None:
+        super().__init__(message)
+        self.answer = answer
+
+
+class _Wishes:
+    """To know of all that was written on one connection so far. Those that come while one is answered are answered
+    together."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self._asking = asyncio.Lock()
+        self._made = 0
+        self._last = (0, 0)  # up to which wish the last answer is, and the answer
+
+    async def answered(self, count: Callable[[Line], Awaitable[int]]) -> int:
+        self._made += 1
+        wish = self._made
+        async with self._asking:
+            if self._last[0] < wish:
+                self._last = (self._made, await count(self.line))
+            return self._last[1]
+
+
+class Replicas:
+    """The replicas of the server at the other end of a link. The link is for this alone: while the server waits for its
+    replicas it does nothing else for who asked."""
+
+    def __init__(self, link: Link, key: str, least: int, timeout: float) -> None:
+        self._link = link
+        self._key = key
+        self._least = least
+        self._timeout = timeout
+        self._wishes: _Wishes | None = None
+
+    async def confirm(self, line: Line, answer: Any) -> None:
+        """Return once enough replicas have all that was written on this connection up to now."""
+        wishes = self._wishes
+        if wishes is None or wishes.line is not line:
+            wishes = self._wishes = _Wishes(line)
+        count = await wishes.answered(self._count)
+        if count < self._least:
+            raise Unconfirmed(
+                f"only {count} of {self._least} replicas have confirmed it within {self._timeout:g} s", answer
+            )
+
+    async def _count(self, line: Line) -> int:
+        # The server waits for what this connection has written. If the answer was a remembered one, that is nothing,
+        # and it would say at once that all replicas have it: so something is written that comes after all before it.
+        await self._link.ask("SET", self._key, "", "PX", _KEPT, on=line)
+        return int(await self._link.ask("WAIT", self._least, round(self._timeout * 1000), on=line))
+
+
+def uncertain(server: str, error: Unconfirmed, ids: Sequence[str]) -> AddUncertain:
+    """What a producer is told of jobs that too few replicas have."""
+    what = f"job {ids[0]!r} is" if len(ids) == 1 else f"jobs {ids[0]!r} to {ids[-1]!r} are"
+    return AddUncertain(
+        f"{what} stored in {server}, but {error}, so a failover may lose it; adding again with the same job_id is "
+        "safe, and without one stores it a second time", job_ids=ids,
+    )  # fmt: skip
+
+
+_Once: TypeAlias = Callable[[float, tuple[Any, ...], Script | None], Awaitable[Any]]
+_FIRST_REST: Final = 0.02
+_LONGEST_REST: Final = 1.0
+_LEFT: Final = "the connection was given up"
+
+
+class Complaint(Exception):
+    """What one of our own scripts refuses; its first word says why."""
+
+    @property
+    def words(self) -> list[str]:
+        return str(self).split()
+
+
+class Server:
+    """One server, asked over one connection. What certainly did not happen is tried again until the deadline.
+
+    Its deadlines are of this process and run on the system's clock, whatever clock the store's times come from.
+    """
+
+    def __init__(self, address: Address, way: Way) -> None:
+        self._address = address
+        self._link = Link(way)
+        self._sure = Link(way)
+        key = f"{fleet_base(address.prefix)}{FLEET['confirm']}{SYSTEM.unique()}:confirm"
+        self._replicas = Replicas(self._sure, key, address.replicas, address.replicas_timeout)
+        self._late = f"no answer within {address.timeout:g} s"
+
+    async def close(self) -> None:
+        await self._link.close()
+        await self._sure.close()
+
+    async def run(
+        self, script: Script, keys: tuple[str, str], arguments: Sequence[Any], *, again: bool, sure: bool = False
+    ) -> Any:
+        """A script's answer. `again` says that it may be sent twice: it reads, or knows its calls. `sure`: replicas
+        must have it, if the address asks for that; `Unconfirmed` says that too few have."""
+        once = self._surely if sure and self._address.replicas else self._once
+        return await self._patiently(("EVALSHA", script.sha, 2, *keys, *arguments), script, once, again=again)
+
+    async def ask(self, *command: Any) -> Any:
+        """A command's answer; only for commands that may be sent twice."""
+        return await self._patiently(command, None, self._once, again=True)
+
+    async def _patiently(self, command: tuple[Any, ...], script: Script | None, once: _Once, *, again: bool) -> Any:
+        until, rest = SYSTEM.monotonic() + self._address.timeout, _FIRST_REST
+        reason: Exception | None = None
+        while True:
+            try:
+                return await once(until, command, script)
+            except Unconfirmed:
+                raise
+            except (Trouble, OSError, EngineUnavailable) as error:  # a TimeoutError is an OSError
+                reason = reason if reason is not None and isinstance(error, TimeoutError) else error
+                if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
+                    raise self._told(reason) from None
+                if passes(error):  # of this request alone: what else is on its way there may have been done
+                    self._link.drop(_LEFT)
+                    self._sure.drop(_LEFT)
+            await SYSTEM.sleep(rest * (0.5 + SYSTEM.random() / 2))
+            rest = min(rest * 2, _LONGEST_REST)
+
+    async def _once(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
+        try:
+            try:
+                return await self._link.ask(*command, until=until)
+            except NoScript:
+                assert script is not None  # noqa: S101 - nothing else is called by its hash
+                return await self._link.ask("EVAL", script.source, *command[2:], until=until)
+        except TimeoutError:
+            raise TimeoutError(self._late) from None
+
+    async def _surely(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:
+        try:
+            async with asyncio.timeout(max(0.001, until - SYSTEM.monotonic())):
+                return await self._confirmed(command, script)
+        except TimeoutError:
+            self._sure.drop("no answer in time")
+            raise TimeoutError(self._late) from None
+
+    async def _confirmed(self, command: tuple[Any, ...], script: Script | None) -> Any:
+        """Both steps on one connection: another may lead to a server that has not heard of the first."""
+        line = await self._sure.line()
+        try:
+            answer = await self._sure.ask(*command, on=line)
+        except NoScript:
+            assert script is not None  # noqa: S101 - nothing else is called by its hash
+            answer = await self._sure.ask("EVAL", script.source, *command[2:], on=line)
+        await self._replicas.confirm(line, answer)
+        return answer
+
+    def _told(self, error: BaseException) -> TorilError | Complaint:
+        if isinstance(error, Said) and str(error).startswith("TORIL"):
+            return Complaint(str(error))
+        cause = error.__cause__ if isinstance(error, Unsent) else error
+        if isinstance(cause, Exception) and not isinstance(cause, TorilError):
+            return translated(cause, self._address.shown)
+        return EngineUnavailable(f"{self._address.shown} does not answer: {error}")
+
+
+def _may_pass(error: Exception, *, again: bool) -> bool:
+    """Whether to ask once more: nothing has happened, or it may happen twice; and the next answer may be another."""
+    cause = error.__cause__ if isinstance(error, Unsent) and error.__cause__ is not None else error
+    if isinstance(cause, Exception) and is_refusal(cause):
+        return False
+    if isinstance(error, Unsent) or passes(error):
+        return True
+    return again and not isinstance(error, Said)
+
+
+_OLDEST: Final = (6, 2)
+
+
+async def check_server(server: Server, address: Address) -> Address:
+    """`EngineUnusable` names what is wrong, and what to do. Gives the address as it has turned out to be: that of one
+    server may be a node of a cluster."""
+    if address.kind == "cluster":
+        _check_tag(address)
+    await server.ask("PING")  # unlike the next question, this is not answered while the server still loads its data
+    facts = await _facts(server, "server", "memory", "cluster")
+    version = tuple(int(part) for part in facts.get("redis_version", "0.0").split(".")[:2] if part.isdecimal())
+    if version < _OLDEST:
+        raise EngineUnusable(
+            f"{address.shown} is Redis {facts.get('redis_version')}; Toril needs 6.2 or newer, or Valkey"
+        )
+    policy = facts.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction" and not address.allow_eviction:
+        raise EngineUnusable(
+            f"{address.shown} throws keys away when it is full (maxmemory-policy {policy}), and jobs with them; "
+            "set it to noeviction, or add ?allow_eviction=1 to the URL"
+        )
+    if facts.get("cluster_enabled") != "1":
+        return address
+    _check_tag(address)
+    return in_cluster(address)
+
+
+def _check_tag(address: Address) -> None:
+    if not address.prefix.startswith("{"):
+        raise EngineUnusable(
+            f"{address.shown} is a cluster, where all keys of an app must lie together: "
+            f"give the App prefix='{{{address.prefix}}}', and Node's queues too"
+        )
+
+
+async def keeps_well(server: Server) -> bool:
+    """Whether the server's last snapshot and its log could be written, as far as it tells."""
+    try:
+        facts = await _facts(server, "persistence")
+    except EngineRefused:  # a user who may not ask
+        return True
+    return "err" not in (facts.get("rdb_last_bgsave_status"), facts.get("aof_last_write_status"))
+
+
+async def _facts(server: Server, *sections: str) -> dict[str, str]:
+    facts = {}
+    for section in sections:
+        for line in str(await server.ask("INFO", section)).splitlines():
+            name, separator, value = line.partition(":")
+            if separator:
+                facts[name] = value
+    return facts

@@ -1,0 +1,292 @@
+"""`Connection`: RESP over asyncio; `Reply`: a future that resumes its waiter at once."""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import Context
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+import hiredis
+
+from toril.engines.redis.connection.errors import Garbled, Lost, Said, said
+from toril.engines.redis.connection.url import Trust
+from toril.runtime.clock import plain_asyncio
+
+__all__ = ["Answer", "Line", "PromptAnswer", "Way", "answer_kind", "connected", "lent"]
+
+T = TypeVar("T")
+
+
+class Answer(asyncio.Future[T]):
+    """A future as asyncio has it: who waits for it goes on in the next turn of the event loop."""
+
+    __slots__ = ()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+
+    def come(self, value: T) -> None:
+        """It is here."""
+        self.set_result(value)
+
+
+def answer_kind() -> type[Answer[Any]]:
+    """The kind of answers to wait for in this process."""
+    return Answer if plain_asyncio() else PromptAnswer
+
+
+class PromptAnswer(Answer[T]):
+    """A future whose `come` has who waits for it go on there and then. The usual one's waits for the next turn of the
+    event loop, which for a job by itself is a good part of what it costs. All other ends are as usual."""
+
+    __slots__ = ("_waits",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._waits: tuple[Callable[[Any], object], Context | None] | None = None
+
+    def add_done_callback(self, fn: Callable[[Any], object], /, *, context: Context | None = None) -> None:
+        if self._waits is None and not self.done():
+            self._waits = fn, context
+        else:
+            super().add_done_callback(fn, context=context)
+
+    def remove_done_callback(self, fn: Callable[[Any], object], /) -> int:
+        self._wait_as_usual()
+        return super().remove_done_callback(fn)
+
+    def come(self, value: T) -> None:
+        """It is here. Called from anywhere but a task: one cannot go on within another."""
+        if asyncio.current_task(self.get_loop()) is not None:
+            self.set_result(value)
+            return
+        waits, self._waits = self._waits, None
+        super().set_result(value)
+        if waits is not None:
+            self._go_on(*waits)
+
+    def set_result(self, value: T, /) -> None:
+        self._wait_as_usual()
+        super().set_result(value)
+
+    def set_exception(self, error: type[BaseException] | BaseException, /) -> None:
+        self._wait_as_usual()
+        super().set_exception(error)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        self._wait_as_usual()
+        return super().cancel(msg)
+
+    def _go_on(self, callback: Callable[[Any], object], context: Context | None) -> None:
+        """As the event loop would call it: what it raises is no fault of whoever brought the answer."""
+        try:
+            if context is None:
+                callback(self)
+            else:
+                context.run(callback, self)
+        except Exception as error:
+            told = {"message": f"a callback of {self!r} failed", "exception": error, "future": self}
+            self.get_loop().call_exception_handler(told)
+
+    def _wait_as_usual(self) -> None:
+        waits, self._waits = self._waits, None
+        if waits is not None:
+            super().add_done_callback(waits[0], context=waits[1])
+
+
+Hear = Callable[[Any], None]
+
+_USUAL_PORT: Final = 6379
+_MORE: Final = object()
+
+
+class Line:
+    """One connection. Requests may overlap; answers come in their order, to who waits for them or to who listens."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._came: deque[Any] = deque()
+        self._wanted: asyncio.Future[None] | None = None
+        self._over: Exception | None = None
+        self._hear: Hear = self._keep
+        self._end: Callable[[Exception], None] = self._wake
+
+    async def connect(self, arguments: Mapping[str, Any], name: str | None) -> None:
+        """Connect as the arguments say, be let in, take this name, and choose the database."""
+        try:
+            self._transport = await _reached(partial(_Answers, self), arguments)
+        except OSError:
+            raise
+        except Exception as error:  # a host's name that cannot be one
+            raise Lost(str(error) or type(error).__name__) from error
+        greetings = _greetings(arguments, name)
+        for greeting in greetings:
+            self.send(*greeting)
+        for _ in greetings:
+            answer = await self.receive()
+            if isinstance(answer, Exception):
+                raise answer
+        if self._over is not None:
+            raise self._over
+
+    def listen(self, hear: Hear, end: Callable[[Exception], None]) -> None:
+        """Have every answer handed to `hear` when it comes, and to `end` why there will be no more."""
+        self._hear, self._end = hear, end
+        if self._over is not None:
+            end(self._over)
+
+    def heed(self, hear: Hear) -> None:
+        """Have every answer shown to `hear` when it comes, before whoever receives it gets it."""
+
+        def heeded(answer: Any) -> None:
+            hear(answer)
+            self._keep(answer)
+
+        self._hear = heeded
+
+    async def ask(self, *arguments: Any) -> Any:
+        """The answer to one command, on a connection that nobody else uses yet."""
+        self.send(*arguments)
+        answer = await self.receive()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def send(self, *arguments: Any) -> None:
+        """Put a command on its way, after those before it."""
+        if self._over is not None or self._transport is None:
+            raise Lost("not connected")
+        self._transport.write(hiredis.pack_command(arguments))
+
+    async def receive(self) -> Any:
+        """The next answer, the server's complaints among them; that the connection is gone is raised."""
+        while not self._came:
+            if self._over is not None:
+                raise self._over
+            self._wanted = asyncio.get_running_loop().create_future()
+            await self._wanted
+        return self._came.popleft()
+
+    def cut(self) -> None:
+        """Have whoever reads from it find that it is broken."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def drop(self) -> None:
+        """Give it up."""
+        self._over = self._over or Lost("closed")
+        self.cut()
+        self._transport = None
+
+    async def close(self) -> None:
+        self.drop()
+
+    def heard(self, answer: Any) -> None:
+        """One more answer has come."""
+        if isinstance(answer, Said) and answer.is_last:
+            self.ended(answer)
+            self.cut()
+        else:
+            self._hear(answer)
+
+    def ended(self, error: Exception) -> None:
+        """Nothing more will come."""
+        if self._over is None:
+            self._over = error
+            self._end(error)
+
+    def _keep(self, answer: Any) -> None:
+        self._came.append(answer)
+        self._wake()
+
+    def _wake(self, _: Exception | None = None) -> None:
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
+
+
+class _Answers(asyncio.Protocol):
+    """The near end of a connection."""
+
+    def __init__(self, line: Line) -> None:
+        self._reader = hiredis.Reader(
+            protocolError=Garbled, replyError=said, encoding="utf-8", errors="replace", notEnoughData=_MORE
+        )
+        self._line = line
+
+    def data_received(self, data: bytes) -> None:
+        reader, heard = self._reader, self._line.heard
+        reader.feed(data)
+        try:
+            while (answer := reader.gets()) is not _MORE:
+                heard(answer)
+        except Garbled as error:
+            self._line.ended(error)
+            self._line.cut()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._line.ended(Lost(str(error) if error else "Connection closed by server."))
+
+
+async def _reached(answers: Callable[[], asyncio.Protocol], arguments: Mapping[str, Any]) -> asyncio.Transport:
+    """The far end of a new connection. A peer that is gone without a word is noticed by the system's probes."""
+    loop = asyncio.get_running_loop()
+    if "path" in arguments:
+        return (await loop.create_unix_connection(answers, arguments["path"]))[0]
+    trust: Trust | None = arguments.get("tls")
+    host, port = arguments.get("host", "localhost"), arguments.get("port", _USUAL_PORT)
+    if trust is None:
+        transport, _ = await loop.create_connection(answers, host, port)
+    else:
+        with trust.context() as context:
+            transport, _ = await loop.create_connection(answers, host, port, ssl=context)
+    transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return transport
+
+
+def _greetings(arguments: Mapping[str, Any], name: str | None) -> list[tuple[Any, ...]]:
+    """What is said first, without waiting for an answer in between."""
+    user, password, database = (arguments.get(key) for key in ("username", "password", "db"))
+    greetings: list[tuple[Any, ...]] = []
+    if user or password:
+        greetings.append(("AUTH", user, password or "") if user else ("AUTH", password))
+    if name:
+        greetings.append(("CLIENT", "SETNAME", name))
+    if database:
+        greetings.append(("SELECT", database))
+    return greetings
+
+
+async def connected(arguments: Mapping[str, Any], name: str | None, limit: float) -> Line:
+    """A new connection, which took no longer than `limit` seconds to make."""
+    line = Line()
+    try:
+        async with asyncio.timeout(limit):
+            await line.connect(arguments, name)
+    except BaseException as error:
+        line.drop()
+        if isinstance(error, TimeoutError) and not str(error):
+            raise TimeoutError(f"no connection within {limit:g} s") from None
+        raise
+    return line
+
+
+class Way(Protocol):
+    """How to get a connection to the server, wherever it is."""
+
+    async def line(self, name: str | None = None) -> Line: ...
+
+    async def rest(self, seconds: float) -> None:
+        """Between two tries; not to the end if somebody else gets through meanwhile."""
+
+
+@asynccontextmanager
+async def lent(way: Way, name: str | None = None) -> AsyncIterator[Line]:
+    """A connection for as long as it is needed, or holds."""
+    line = await way.line(name)
+    try:
+        yield line
+    finally:
+        await line.close()

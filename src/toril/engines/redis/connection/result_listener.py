@@ -1,0 +1,133 @@
+"""Hearing which jobs have ended, for those who wait for results."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from toril.engines.redis.connection.connection import Line, Way, lent
+from toril.engines.redis.connection.errors import Garbled, Lost, Said
+from toril.runtime.clock import SYSTEM
+
+__all__ = ["Ears"]
+
+_FIRST_REST: Final = 0.05
+_LONGEST_REST: Final = 5.0
+_log: Final = logging.getLogger("toril")
+
+
+class _Ear:
+    """One who waits for some ids."""
+
+    def __init__(self, ids: frozenset[str]) -> None:
+        self.ids = ids
+        self.news = asyncio.Event()
+
+
+class Ears:
+    """One connection, made when first needed, that is told the ids of ended jobs. It may miss some: who listens looks
+    from time to time."""
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._line: Line | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ears: dict[str, set[_Ear]] = {}
+        self._asked: deque[str] = deque()  # channels that the server has not answered for yet, in their order
+        self._known: set[str] = set()
+        self._refused: set[str] = set()  # channels of which it was said that the server refuses them
+        self._rest = _FIRST_REST
+        self._failing = False  # whether it was said that listening fails
+
+    @asynccontextmanager
+    async def listening(self, channel: str, ids: frozenset[str]) -> AsyncIterator[asyncio.Event]:
+        """An event that is set whenever one of these jobs may have ended."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # after a fork: what the parent uses is left to it
+            self._loop = loop
+            self._start_afresh()
+        ear, ears = _Ear(ids), self._ears.setdefault(channel, set())
+        ears.add(ear)
+        if self._task is None:
+            self._task = loop.create_task(self._run(), name="toril-redis-ears")
+        elif self._line is not None and channel not in self._known and channel not in self._asked:
+            self._subscribe(self._line, channel)
+        try:
+            yield ear.news
+        finally:
+            ears.discard(ear)
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        if task is not None and self._loop is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        for ears in self._ears.values():
+            for ear in ears:
+                ear.news.set()
+
+    async def _run(self) -> None:
+        """Whatever goes wrong, it is tried again: nobody else would hear of results."""
+        while True:
+            try:
+                async with lent(self._way) as line:
+                    await self._hear(line)
+            except Exception as error:
+                self._complain(error)
+            finally:
+                self._line, self._known = None, set()
+            rest, self._rest = self._rest, min(self._rest * 2, _LONGEST_REST)
+            await self._way.rest(rest * SYSTEM.random())
+
+    def _complain(self, error: Exception) -> None:
+        """Once, until it works again. That the server cannot be reached is said by whoever asks it for results."""
+        if not self._failing and not isinstance(error, Lost | OSError):
+            self._failing = True
+            _log.warning("listening for results failed, and is tried again; until then they may come late: %r", error)
+
+    def _subscribe(self, line: Line, channel: str) -> None:
+        """One at a time: the server refuses all of a command if it refuses one of its channels."""
+        try:
+            line.send("SUBSCRIBE", channel)
+        except (Lost, OSError):
+            return  # the next connection asks for it
+        self._asked.append(channel)
+
+    async def _hear(self, line: Line) -> None:
+        self._line = line
+        self._asked.clear()
+        for channel in self._ears:
+            self._subscribe(line, channel)
+        while True:
+            match await line.receive():
+                case ["subscribe", str(channel), _] if channel in self._asked:
+                    self._asked.remove(channel)
+                    self._known.add(channel)
+                    self._refused.discard(channel)
+                    self._tell(channel, None)  # from here on nothing is missed; what was before has to be looked for
+                case ["message", str(channel), str(payload)]:
+                    self._tell(channel, frozenset(payload.split("\n")))
+                case Said() as refusal if self._asked:
+                    self._note_refused(self._asked.popleft(), refusal)
+                case other:
+                    raise Garbled(f"neither a subscription nor a message: {other!r:.100}")
+            self._rest, self._failing = _FIRST_REST, False
+
+    def _tell(self, channel: str, ended: frozenset[str] | None) -> None:
+        for ear in self._ears.get(channel, ()):
+            if ended is None or not ended.isdisjoint(ear.ids):
+                ear.news.set()
+
+    def _note_refused(self, channel: str, refusal: Said) -> None:
+        if channel not in self._refused:
+            self._refused.add(channel)
+            _log.warning("the server refuses %s: results are polled for each second instead: %s", channel, refusal)

@@ -1,0 +1,286 @@
+"""`Topology`: single server, Sentinel, Cluster; finds and checks the primary."""
+
+import asyncio
+import logging
+from binascii import crc_hqx
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any, Final, Protocol
+from weakref import WeakKeyDictionary
+
+from toril.engines.redis.connection.connection import Line, connected
+from toril.engines.redis.connection.errors import Lost, Misled, Said, Trouble, is_refusal
+from toril.engines.redis.connection.url import Address, Place, reached
+from toril.runtime.clock import SYSTEM
+
+__all__ = ["LIMIT", "Cluster", "Guide", "Sentinels", "ServerWay", "guide_of"]
+
+_SLOTS: Final = 16384
+LIMIT: Final = 2.0  # seconds for a connection, where there may be another to try
+
+
+class Guide(Protocol):
+    """Knows whom to ask, and what to make of the answer."""
+
+    def hosts(self) -> list[Place]:
+        """Whom to ask."""
+
+    async def told(self, host: Place) -> Place:
+        """Where the server is, as this host says."""
+
+
+def guide_of(address: Address) -> Guide | None:
+    """Whom to ask; nobody, where the URL says where the server is."""
+    match address.kind:
+        case "one":
+            return None
+        case "sentinel":
+            return Sentinels(address)
+        case "cluster":
+            return Cluster(address)
+
+
+class Sentinels:
+    """Sentinels that watch over a service."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    def hosts(self) -> list[Place]:
+        return list(self._address.hosts)
+
+    async def told(self, host: Place) -> Place:
+        service = self._address.service
+        try:
+            place = await _asked(self._address, host, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)
+        except Said as error:
+            if "unknown command" in str(error).lower():
+                raise Misled(f"{_shown(host)} is no Sentinel: write redis:// for a server itself") from None
+            raise
+        if place is None:
+            raise Misled(f"the Sentinel {_shown(host)} watches over no service {service!r}: mend the URL")
+        return str(place[0]), int(place[1])
+
+
+class Cluster:
+    """Nodes of a cluster, one of which has the slot in which all keys of the prefix are."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._slot = _slot(address.prefix.encode())
+        self._learnt: list[Place] = []
+
+    def hosts(self) -> list[Place]:
+        return list(dict.fromkeys([*self._learnt, *self._address.hosts]))
+
+    async def told(self, host: Place) -> Place:
+        try:
+            ranges = await _asked(self._address, host, "CLUSTER", "SLOTS")
+        except Said as error:
+            if "cluster support disabled" in str(error):
+                raise Misled(f"{_shown(host)} is in no cluster: write redis:// for a server by itself") from None
+            raise
+        self._learnt = [_node(node, host) for _, _, *nodes in ranges for node in nodes]
+        for first, last, owner, *_ in ranges:
+            if first <= self._slot <= last:
+                return _node(owner, host)
+        raise Lost(f"no node serves slot {self._slot}, where the keys of {self._address.prefix!r} are")
+
+
+def _slot(key: bytes) -> int:
+    """Where a cluster puts a key: by what stands in its first braces, if anything does."""
+    opened = key.find(b"{")
+    closed = key.find(b"}", opened + 1)
+    tagged = opened >= 0 and closed > opened + 1
+    return crc_hqx(key[opened + 1 : closed] if tagged else key, 0) % _SLOTS
+
+
+def _node(node: Any, asked: Place) -> Place:
+    """A node that does not know its own name is where we have found it."""
+    return (str(node[0]) if node[0] else asked[0]), int(node[1])
+
+
+async def _asked(address: Address, host: Place, *command: str) -> Any:
+    arguments, limit = address.asking | {"host": host[0], "port": host[1]}, min(LIMIT, address.timeout)
+    async with asyncio.timeout(limit):
+        line = await connected(arguments, None, limit)
+        try:
+            return await line.ask(*command)
+        finally:
+            await line.close()
+
+
+def _shown(host: Place) -> str:
+    return f"{host[0]}:{host[1]}"
+
+
+CHECK: Final = 10.0  # seconds between two looks whether the server is still where it was
+_CONNECT: Final = 5.0  # seconds
+_LEAST_REST: Final = 2.0  # seconds, however many others get through
+_log: Final = logging.getLogger("toril")
+
+
+class ServerWay:
+    """Connections to one server, wherever it is now."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._guide = guide_of(address)
+        self._lines: WeakKeyDictionary[Line, Place] = WeakKeyDictionary()
+        self._silent: set[Place] = set()
+        self._place: Place | None = None
+        self._through = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._checking: asyncio.Task[None] | None = None
+
+    async def line(self, name: str | None = None) -> Line:
+        """A connection; where others have to tell where the server is, to one that says that it takes writes."""
+        if self._guide is None:
+            line = await self._connected(self._address.arguments, name, _CONNECT)
+        else:
+            line = await self._guided(self._guide, name)
+        through, self._through = self._through, asyncio.Event()
+        through.set()
+        return line
+
+    async def rest(self, seconds: float) -> None:
+        """Between two tries; not to the end if somebody else gets through meanwhile."""
+        await SYSTEM.sleep(min(seconds, _LEAST_REST))
+        if seconds > _LEAST_REST:
+            loop = asyncio.get_running_loop()
+            if loop is not self._loop:  # after a fork: nobody here waits for what the parent's connections do
+                self._loop, self._through = loop, asyncio.Event()
+            through = self._through
+            try:
+                async with asyncio.timeout(seconds - _LEAST_REST):
+                    await through.wait()
+            except TimeoutError:
+                return
+
+    async def close(self) -> None:
+        task, self._checking = self._checking, None
+        if task is not None and task.get_loop() is asyncio.get_running_loop():  # else it is the parent's of a fork
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _guided(self, guide: Guide, name: str | None) -> Line:
+        tried: set[Place] = set()
+        trouble: list[Exception] = []
+        async for place in self._places(guide, trouble):
+            if place in tried:
+                continue
+            tried.add(place)
+            try:
+                line = await self._taking_writes(place, name)
+            except (Trouble, OSError) as error:  # a TimeoutError is an OSError
+                if _is_final(error):
+                    raise
+                trouble.append(error)
+            else:
+                self._found(line, place)
+                return line
+        misled = next((error for error in trouble if isinstance(error, Misled)), None)
+        raise misled or Lost("; ".join(dict.fromkeys(str(error) or type(error).__name__ for error in trouble)))
+
+    async def _places(self, guide: Guide, trouble: list[Exception]) -> AsyncIterator[Place]:
+        """Where it may be, the likeliest first."""
+        if isinstance(guide, Sentinels):
+            for place in await self._elected(guide, trouble):
+                yield place
+            return
+        for host in sorted(guide.hosts(), key=self._silent.__contains__):
+            try:
+                place = await self._told(guide, host)
+            except (Trouble, OSError) as error:  # a TimeoutError is an OSError
+                if _is_final(error):
+                    raise
+                trouble.append(error)
+            else:
+                yield place
+
+    async def _elected(self, guide: Guide, trouble: list[Exception]) -> list[Place]:
+        """The place that most Sentinels name, or those that as many name: one by itself may be behind, and the server
+        that it names may still take writes, which are lost when it learns that it was replaced. Who was silent the last
+        time is not waited for, once others have answered."""
+        silent, votes = set(self._silent), Counter[Place]()
+        asked = {asyncio.create_task(self._told(guide, host)): host for host in guide.hosts()}
+        under_way = set(asked)
+        try:
+            while under_way and not (votes and silent.issuperset(asked[task] for task in under_way)):
+                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    try:
+                        votes[task.result()] += 1
+                    except (Trouble, OSError) as error:
+                        trouble.append(error)
+                if votes and max(votes.values()) * 2 > len(asked):
+                    break
+            self._silent -= {asked[task] for task in under_way} - silent  # nobody let them finish
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+        refusal = next((error for error in trouble if _is_final(error)), None)
+        if refusal is not None and not votes:
+            raise refusal
+        return _leading(votes)
+
+    async def _told(self, guide: Guide, host: Place) -> Place:
+        """Where the server is; a host that does not answer is asked last the next time."""
+        self._silent.add(host)
+        place = await guide.told(host)
+        self._silent.discard(host)
+        return place
+
+    async def _taking_writes(self, place: Place, name: str | None) -> Line:
+        line = await self._connected(reached(self._address, place), name, LIMIT)
+        try:
+            await _check_role(line, place)
+        except BaseException:
+            await line.close()
+            raise
+        return line
+
+    async def _connected(self, arguments: dict[str, Any], name: str | None, limit: float) -> Line:
+        return await connected(arguments, name, min(limit, self._address.timeout))
+
+    def _found(self, line: Line, place: Place) -> None:
+        if self._place not in (None, place):
+            _log.warning(
+                "the store has moved to %s:%s; what it had not heard from the one before is gone, and jobs that had "
+                "ended since may run again", *place,
+            )  # fmt: skip
+        self._place = place
+        self._lines[line] = place
+        loop = asyncio.get_running_loop()
+        if isinstance(self._guide, Sentinels) and (self._checking is None or self._checking.get_loop() is not loop):
+            self._checking = asyncio.create_task(self._keep_checking(self._guide), name="toril-redis-way")
+
+    async def _keep_checking(self, guide: Guide) -> None:
+        """A server that was replaced while it could not be reached does not know that, and would go on taking writes
+        that are lost later."""
+        while True:
+            await SYSTEM.sleep(CHECK)
+            asked = (self._told(guide, host) for host in guide.hosts())
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            leading = _leading(Counter(answer for answer in answers if isinstance(answer, tuple)))
+            for line in [line for line, connected_to in self._lines.items() if connected_to not in leading]:
+                if leading:
+                    line.cut()
+
+
+def _leading(votes: Counter[Place]) -> list[Place]:
+    """What most have named; several places, where as many have named another."""
+    return [place for place, count in votes.items() if count == max(votes.values())]
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether to ask another would not help either."""
+    return is_refusal(error) and not isinstance(error, Misled)
+
+
+async def _check_role(line: Line, place: Place) -> None:
+    async with asyncio.timeout(LIMIT):
+        facts = str(await line.ask("INFO", "replication"))
+    if "role:master" not in facts:
+        raise Lost(f"{place[0]}:{place[1]} is a replica")

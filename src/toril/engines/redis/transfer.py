@@ -1,0 +1,516 @@
+"""`RedisTransfers`: both directions."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from toril.engines.redis.dead_letters import letter_of
+from toril.engines.redis.layout import FIELDS, FLEET, KEYS, due_of
+from toril.engines.redis.options import (
+    dump_letter,
+    dump_options,
+    dump_parcel,
+    load_dedup,
+    load_failure,
+    load_options,
+    moment,
+    number,
+    parsed,
+)
+from toril.engines.redis.records import FLAGS, dump_names, link_of, load_names, minutes_of, ref_of, run_of, settings_of
+from toril.engines.redis.runner import RedisStore
+from toril.engines.redis.schedules import fields_of, own_of, view_of
+from toril.errors import InvalidName, InvalidOption
+from toril.model import (
+    HEADROOM,
+    KEEP_ALL,
+    LOAD,
+    MAX_DELAY,
+    MAX_PRIORITY,
+    Arrival,
+    Child,
+    ChildState,
+    Ending,
+    FactsParcel,
+    GroupLimits,
+    JobParcel,
+    JobRef,
+    Keep,
+    KeyHeld,
+    LedgerParcel,
+    LetterParcel,
+    Load,
+    NewJob,
+    OnFailure,
+    Parcel,
+    Part,
+    Run,
+    ScheduleParcel,
+    SettingsParcel,
+    Unloaded,
+    age_ms,
+    known,
+    per_ms,
+    scheduled_run,
+    whole,
+)
+from toril.model.names import check_job_id, check_queue_name
+from toril.model.states import State
+from toril.policy.attempts import dump_errors, load_errors
+from toril.policy.metrics import CANCELLED
+from toril.policy.retention import MINUTES
+from toril.runtime.clock import SYSTEM
+
+__all__ = [
+    "RedisMoves",
+    "dump_dead_letter",
+    "dump_job",
+    "dump_records",
+    "dump_schedule",
+    "dump_settings",
+    "dump_store_facts",
+    "parcel_of",
+]
+
+_ENDED: Final = {State.COMPLETED, State.FAILED}
+_SHOWN: Final = 1024  # characters of a reason in what dashboards show of a letter
+
+
+def dump_job(parcel: JobParcel, prefix: str) -> str:
+    keep = parcel.keep_completed if parcel.state is State.COMPLETED else parcel.keep_failed
+    ages = parcel.state in _ENDED and age_ms(keep) is not None
+    when = parcel.finished_at if parcel.state in _ENDED else parcel.due
+    return _text([
+        parcel.queue, parcel.id, parcel.state.value, str(when or 0), int(parcel.suspect), str(parcel.priority),
+        parcel.group or "", str(parcel.fence), _job_fields(parcel, prefix), list(parcel.logs),
+        _child_lists(parcel.children, prefix), _owned_keys(parcel.held),
+        str((parcel.finished_at or 0) + (age_ms(keep) or 0) + 1) if ages else "",
+    ])  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _flat(given: dict[str, Any]) -> list[str]:
+    return [part for name, value in given.items() if value is not None for part in (FIELDS[name], str(value))]
+
+
+def _job_fields(parcel: JobParcel, prefix: str) -> list[str]:
+    waits = parcel.state in {State.DELAYED, State.WAITING_CHILDREN}
+    run, failure = scheduled_run(parcel.id), parcel.failure
+    ready = parcel.added_at + parcel.delay if parcel.ready is None and parcel.delay and not parcel.starts else None
+    return _flat({
+        "name": parcel.name, "data": parcel.data, "opts": parcel.wire or dump_parcel(parcel, prefix),
+        "added_at": parcel.added_at, "delay": parcel.delay if waits else 0, "priority": parcel.priority,
+        "waited": None if waits else parcel.delay or None, "started_at": parcel.started_at, "worker": parcel.worker,
+        "starts": parcel.starts or None, "attempts_made": parcel.attempts_made or None, "stalls": parcel.stalls or None,
+        "progress": parcel.progress, "result": parcel.result, "finished_at": parcel.finished_at,
+        "dedup": None if parcel.dedup is None else parcel.dedup.key, "scheduler": None if run is None else run[0],
+        "deferred": parcel.deferred, "held": f"{parcel.fence} 0 1" if parcel.fence else None,
+        "expires": parcel.expires_at, "metadata": parcel.metadata, "checkpoint": parcel.checkpoint,
+        "parked": parcel.parked, "stall_cause": parcel.stall_cause,
+        "ready": ready if parcel.ready is None else parcel.ready,
+        "reason": None if failure is None else failure.reason, "kind": None if failure is None else failure.kind,
+        "trace": None if failure is None or not failure.traceback else _text([failure.traceback]),
+        "errors": dump_errors(parcel.errors), "children": dump_names(parcel.children),
+    }) + _link(parcel.parent, parcel.on_failure, prefix)  # fmt: skip
+
+
+def _link_to(parent: JobRef, prefix: str) -> dict[str, Any]:
+    return {"id": parent.id, "queueKey": f"{prefix}:{parent.queue}"}
+
+
+def _link(parent: JobRef | None, on_failure: OnFailure, prefix: str) -> list[str]:
+    if parent is None:
+        return []
+    flag = FLAGS[on_failure]
+    link = _link_to(parent, prefix) | ({flag: True} if flag else {})
+    return _flat({"parent": _text(link), "parent_key": f"{prefix}:{parent.queue}:{parent.id}"})
+
+
+def _child_lists(children: Sequence[Child], prefix: str) -> list[list[str]] | None:
+    """Open, returned, failed and passed over, failed."""
+    if not children:
+        return None
+    kin: dict[ChildState, list[str]] = {state: [] for state in ChildState}
+    for child in children:
+        told = child.state in {ChildState.COMPLETED, ChildState.IGNORED}
+        kin[child.state] += [f"{prefix}:{child.ref}", *([child.text or "null"] if told else [])]
+    return [kin[ChildState.OPEN], kin[ChildState.COMPLETED], kin[ChildState.IGNORED], kin[ChildState.FAILED]]
+
+
+def _owned_keys(held: KeyHeld | None) -> list[Any] | None:
+    if held is None:
+        return None
+    following, kept = held.next, []
+    if following is not None:
+        fields = {"name": following.name, "data": following.data, "opts": dump_options(following)}
+        more = {"expires": following.expires, "metadata": following.metadata, "group": following.group}
+        more["ready"] = following.due
+        kept = [*_flat(fields | more), "jid", following.id or f"{held.key}-next"]
+    return [held.key, "" if held.till is None else str(held.till), kept]
+
+
+def dump_dead_letter(parcel: LetterParcel, prefix: str) -> str:
+    it = parcel.letter
+    fields = _flat({
+        "name": it.name, "data": it.data, "opts": dump_letter(it), "added_at": it.added_at, "delay": 0,
+        "priority": it.priority, "started_at": it.started_at, "worker": it.worker, "metadata": it.metadata,
+        "checkpoint": it.checkpoint, "progress": it.progress, "errors": dump_errors(parcel.errors),
+        "stall_cause": it.stall_cause, "reason": it.failure.reason,
+        "kind": it.failure.kind, "trace": _text([it.failure.traceback]) if it.failure.traceback else None,
+        "parked": 0 if parcel.children else None, "children": dump_names(parcel.children), "group": it.group,
+        "order": 0 if it.group else None,
+    })  # fmt: skip
+    return _text([
+        it.id, it.queue, it.job_id, it.cause.value, str(it.failed_at), str(it.attempts_made), str(it.stalls),
+        it.worker or "", it.failure.reason[:_SHOWN], fields + _link(it.parent, it.on_failure, prefix),
+        _child_lists(parcel.children, prefix), list(parcel.logs),
+    ])  # fmt: skip
+
+
+def dump_schedule(parcel: ScheduleParcel) -> str:
+    view = parcel.view
+    return _text([
+        view.queue, view.schedule.id, str(view.slot), view.count, json.dumps(own_of(view.schedule)),
+        [str(part) for part in fields_of(view.schedule, view.slot)], int(parcel.waits), int(view.paused),
+        int(view.over), parcel.last or "",
+    ])  # fmt: skip
+
+
+def dump_settings(parcel: SettingsParcel) -> str:
+    rate = parcel.rate
+    meta = {
+        "concurrency": parcel.concurrency, "rate_max": rate and rate.max, "rate_ms": rate and per_ms(rate),
+    }  # fmt: skip
+    own = {
+        "window": "sliding" if rate is not None and rate.window == "sliding" else None,
+        "max_waiting": parcel.max_waiting, "held_till": parcel.held_till,
+        "groups_set": parcel.groups_set and parcel.groups_set.dump(),
+    }  # fmt: skip
+    if parcel.groups_declared is not None:
+        own["groups_declared"] = parcel.groups_declared.dump()
+    limits = [part for name, (own_limits, stopped) in parcel.groups.items()
+              for part in (name, own_limits.dump() + ("p" if stopped else ""))]  # fmt: skip
+    return _text([
+        parcel.queue, "1" if parcel.paused else "", _set(meta), _set(own), str(parcel.numbers + HEADROOM),
+        str(parcel.fences), limits, [[str(time), count] for time, count in parcel.starts],
+        [part for name, starts in (parcel.group_starts or {}).items()
+         for part in (name, [each for start in starts for each in start])],
+    ])  # fmt: skip
+
+
+def _set(given: dict[str, Any]) -> list[str]:
+    """Fields and values; an empty one says that there is to be none."""
+    return [part for name, value in given.items() for part in (FIELDS[name], "" if value is None else str(value))]
+
+
+def dump_records(parcel: LedgerParcel, prefix: str) -> str:
+    def of(ending: Ending) -> list[Any]:
+        minutes = [(row[0], row[1 if ending is Ending.COMPLETED else 2]) for row in parcel.minutes]
+        total = parcel.completed if ending is Ending.COMPLETED else parcel.failed
+        return [total, [[minute, count] for minute, count in minutes if count], runs(ending)]
+
+    def runs(ending: Ending) -> list[Any]:
+        return [_run(run, prefix) for run in reversed(parcel.runs) if run.ending is ending]
+
+    return _text([
+        of(Ending.COMPLETED), of(Ending.FAILED), runs(Ending.CANCELLED),
+        [[step, number, dict(counted)] for (step, number), counted in parcel.slices.items()],
+        [[job_id, str(till), cause, text] for job_id, till, cause, text in parcel.results],
+        [[key, owner, str(till)] for key, owner, till in parcel.keys],
+    ])  # fmt: skip
+
+
+def _run(run: Run, prefix: str) -> list[Any]:
+    return [
+        0, run.id, run.name, run.cause.value, run.added_at, run.started_at, run.finished_at, run.attempts_made,
+        run.stalls, run.worker, run.text, run.whole, run.subject,
+        _text(_link_to(run.parent, prefix)) if run.parent is not None else "" if run.flow else None,
+    ]  # fmt: skip
+
+
+def dump_store_facts(parcel: FactsParcel) -> list[str]:
+    keep = parcel.letters
+    count, age = (-1 if each is None else each for each in (keep.count, age_ms(keep)))
+    return ["" if keep == KEEP_ALL else f"{count} {age}", *(part for pair in parcel.circuits.items() for part in pair)]
+
+
+_MINUTE: Final = FIELDS["minute"]
+_NAMES: Final = FIELDS["names"]
+
+
+def parcel_of(row: Sequence[Any], *, prefix: str, now: int) -> Parcel:
+    kind, *content = row
+    kinds: dict[str, Callable[..., Parcel]] = {
+        "job": partial(_job, prefix),
+        "letter": partial(_letter, prefix),
+        "schedule": _schedule,
+        "settings": _settings,
+        "ledger": partial(_ledger, now),
+        "facts": _facts,
+    }
+    return kinds[kind](*content)
+
+
+def _paired(flat: Sequence[str]) -> Iterator[tuple[str, str]]:
+    each = iter(flat)
+    return zip(each, each, strict=True)
+
+
+def _job(
+    prefix: str, queue: str, job_id: str, word: str, score: str | None, suspect: int, flat: Sequence[str],
+    logs: Sequence[str], kin: Sequence[Any] | None, held: Sequence[Any] | None,
+) -> JobParcel:  # fmt: skip
+    found = dict(_paired(flat))
+
+    def text(name: str) -> str | None:
+        return found.get(FIELDS[name])
+
+    def time(name: str) -> int | None:
+        value = text(name)
+        return None if value is None else moment(value)
+
+    state, opts = State(word), text("opts")
+    options, (parent, on_failure) = load_options(opts), link_of(text("parent"))
+    waits = state in {State.DELAYED, State.WAITING_CHILDREN}
+    return JobParcel(
+        queue=queue, id=job_id, name=text("name") or "", data=text("data") or "", state=state, suspect=suspect == 1,
+        due=due_of(score) if state is State.DELAYED and score else None, max_attempts=options.attempts,
+        attempts_made=number(text("attempts_made") or text("attempts_made_old")), stalls=number(text("stalls")),
+        starts=number(text("starts")), fence=number((text("held") or "").partition(" ")[0]),
+        priority=number(text("priority"), MAX_PRIORITY),
+        delay=number(text("delay") if waits else text("waited") or text("delay"), MAX_DELAY),
+        added_at=moment(text("added_at")), started_at=time("started_at"), finished_at=_ended(state, score, time),
+        expires_at=time("expires"), worker=text("worker"), metadata=text("metadata"), checkpoint=text("checkpoint"),
+        progress=text("progress"), failure=load_failure(text("reason"), text("kind"), text("trace")),
+        stall_cause=text("stall_cause"), result=text("result"), group=text("group"), backoff=options.backoff,
+        timeout=options.timeout, keep_completed=options.keep_completed, keep_failed=options.keep_failed,
+        keep_logs=options.keep_logs, result_ttl=options.result_ttl, dedup=load_dedup(opts), breaker=options.breaker,
+        subject=options.subject, trace=options.trace, parent=parent,
+        on_failure=OnFailure.FAIL if parent is None else on_failure, parked=time("parked"), deferred=text("deferred"),
+        ready=time("ready"), logs=tuple(logs), errors=load_errors(text("errors")),
+        children=_children(prefix, kin, text("children")), held=None if held is None else _held(*held), wire=opts,
+    )  # fmt: skip
+
+
+def _ended(state: State, score: str | None, time: Callable[[str], int | None]) -> int | None:
+    ended = time("finished_at")
+    if ended is None and score is not None and state in {State.COMPLETED, State.FAILED}:
+        return moment(score)
+    return ended
+
+
+def _children(prefix: str, kin: Sequence[Any] | None, names: str | None) -> tuple[Child, ...]:
+    if kin is None:
+        return ()
+    named = {ref: (name, number) for number, (ref, name) in enumerate(load_names(names), 1)}
+    return tuple(
+        Child(child.ref, child.state, child.text, *named.get(child.ref, (None, None))) for child in _known(prefix, kin)
+    )
+
+
+def _known(prefix: str, kin: Sequence[Any]) -> tuple[Child, ...]:
+    still, returned, ignored, failed = kin
+    children = [Child(ref_of(prefix, key), ChildState.OPEN) for key in still]
+    children += [Child(ref_of(prefix, key), ChildState.COMPLETED, text) for key, text in _paired(returned)]
+    children += [Child(ref_of(prefix, key), ChildState.IGNORED, text) for key, text in _paired(ignored)]
+    return (*children, *(Child(ref_of(prefix, key), ChildState.FAILED) for key in failed))
+
+
+def _held(key: str, till: str | None, following: Sequence[str]) -> KeyHeld:
+    found = dict(_paired(following))
+    return KeyHeld(key, None if till is None else number(till), _kept(found) if found else None)
+
+
+def _kept(found: Mapping[str, str]) -> NewJob:
+    """The job that is made when the owner of its key ends. A number that it was to have, it gets anew."""
+    opts, expires, due = (found.get(FIELDS[name]) for name in ("opts", "expires", "ready"))
+    options, given = load_options(opts), parsed(opts, {})
+    given = given if isinstance(given, dict) else {}
+    try:
+        chosen = check_job_id(found.get("jid"))
+    except InvalidName:
+        chosen = None
+    return NewJob(
+        name=found[FIELDS["name"]], data=found.get(FIELDS["data"], "{}"), id=chosen,
+        delay=0 if due else number(given.get("delay"), MAX_DELAY), due=None if due is None else moment(due),
+        priority=number(given.get("priority"), MAX_PRIORITY), lifo=given.get("lifo") is True, attempts=options.attempts,
+        backoff=options.backoff, timeout=options.timeout, expires=None if expires is None else number(expires),
+        keep_completed=options.keep_completed, keep_failed=options.keep_failed, keep_logs=options.keep_logs,
+        result_ttl=options.result_ttl, metadata=found.get(FIELDS["metadata"]), dedup=load_dedup(opts),
+        breaker=options.breaker, subject=options.subject, group=found.get(FIELDS["group"]),
+        trace=options.trace,
+    )  # fmt: skip
+
+
+def _letter(
+    prefix: str, row: Sequence[Any], kin: Sequence[Any] | None, logs: Sequence[str], errors: str | None,
+    names: str | None,
+) -> LetterParcel:  # fmt: skip
+    return LetterParcel(letter_of(row), _children(prefix, kin, names), tuple(logs), load_errors(errors))
+
+
+def _schedule(queue: str, row: Sequence[Any], waits: int, last: str | None) -> ScheduleParcel:
+    return ScheduleParcel(view_of(queue, row), waits == 1, last)
+
+
+def _settings(
+    queue: str, paused: str, settings: Sequence[Any], counted: Sequence[Any], own: Sequence[str], starts: Sequence[str],
+    of_groups: Sequence[Any],
+) -> SettingsParcel:  # fmt: skip
+    *known, by_hand, declared = settings
+    read = settings_of([None, *known, None])
+    limits = {name: (GroupLimits.load(text.rstrip("p")), text.endswith("p")) for name, text in _paired(own)}
+    return SettingsParcel(
+        queue=queue, paused=paused == "1", concurrency=read.concurrency, rate=read.rate, max_waiting=read.max_waiting,
+        held_till=read.held_till, groups_set=None if by_hand is None else GroupLimits.load(by_hand),
+        groups_declared=None if declared is None else GroupLimits.load(declared), groups=limits,
+        numbers=number(counted[0]), fences=number(counted[1]), starts=tuple(map(_start, starts)),
+        group_starts=_starts(of_groups),
+    )  # fmt: skip
+
+
+def _starts(of_groups: Sequence[Any]) -> dict[str, tuple[tuple[int, int], ...]]:
+    """By group; times and counts by turns."""
+    names, flats = of_groups[::2], of_groups[1::2]
+    return {
+        name: tuple(zip(flat[::2], flat[1::2], strict=True)) for name, flat in zip(names, flats, strict=True)
+    }  # fmt: skip
+
+
+def _start(member: str) -> tuple[int, int]:
+    """Of a sliding rate: time, a fence, how many."""
+    time, _, rest = member.partition(":")
+    return number(time), number(rest.rpartition(":")[2])
+
+
+def _ledger(
+    now: int, queue: str, completed: Sequence[Any], failed: Sequence[Any], runs: Sequence[Sequence[Any]],
+    past: Sequence[str], all_time: Sequence[str], results: Sequence[Any], keys: Sequence[Any],
+) -> LedgerParcel:  # fmt: skip
+    this = now // 60_000
+    both = zip(minutes_of(completed, this, MINUTES), minutes_of(failed, this, MINUTES), strict=True)
+    first, total = this - MINUTES + 1, _total(all_time)
+    return LedgerParcel(
+        queue=queue, completed=number(completed[0]), failed=number(failed[0]),
+        cancelled=total.get((0, 0), {}).get(CANCELLED, 0),
+        minutes=tuple((first + n, good, lost) for n, (good, lost) in enumerate(both) if good or lost),
+        runs=tuple(
+            run_of(ending, row) for ending, rows in zip(Ending, runs, strict=True) for row in reversed(rows)
+        ),
+        slices=dict(_slices(past, this)) | total,
+        results=tuple((job, number(till), cause, text) for job, till, cause, text in results),
+        keys=tuple((key, owner, number(till)) for key, owner, till in keys),
+    )  # fmt: skip
+
+
+def _slices(past: Sequence[str], this: int) -> Iterator[tuple[tuple[int, int], dict[str, int]]]:
+    for place, text in _paired(past):
+        counted = json.loads(text)
+        counted.pop(_NAMES, None)
+        step = number(place.partition(":")[0])
+        slice_ = number(counted.pop(_MINUTE, 0))
+        if slice_ * step <= this + step:
+            yield (step, slice_), {field: number(count) for field, count in counted.items()}
+
+
+def _total(flat: Sequence[str]) -> dict[tuple[int, int], dict[str, int]]:
+    counted = {field: number(count) for field, count in _paired(flat) if field != _NAMES}
+    return {(0, 0): counted} if counted else {}
+
+
+def _facts(kept: str | None, circuits: Sequence[str]) -> FactsParcel:
+    count, age = (-1, -1) if kept is None else map(int, kept.split())
+    keep = KEEP_ALL if kept is None else Keep(None if count < 0 else count, None if age < 0 else age / 1000)
+    return FactsParcel(keep, dict(_paired(circuits)))
+
+
+_STORE: Final = "store"  # in the hash of what moves: the name of this store
+_OF_THE_STORE: Final = {Part.LETTERS, Part.FACTS}
+
+
+class RedisMoves(RedisStore):
+    """The moves of the seam. Each of its steps can be sent twice."""
+
+    async def identity(self) -> str:
+        self._check_open()
+        await self._server.ask("HSETNX", self._moving, _STORE, SYSTEM.unique())
+        return str(await self._server.ask("HGET", self._moving, _STORE))
+
+    async def departure(self, queue: str) -> str | None:
+        self._check_open()
+        found = await self._server.ask("HGET", self._moving, f"queue:{check_queue_name(queue)}")
+        return None if found is None else str(found).partition(" ")[0]
+
+    async def pack(
+        self, part: Part, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
+    ) -> Load | None:
+        part, limit = known(Part, part), whole("limit", limit, 1, 10_000)
+        queue = self.dead_letter_queue if part in _OF_THE_STORE else check_queue_name(queue)
+        more = await self._keys(queue) if part is Part.LEDGER else [limit]
+        found = await self._surely(f"pack_{part.value}", queue, [queue, to, mark, *more], now)
+        if found is None:
+            return None
+        number, old_mark, rows, moment = found
+        parcels = (parcel_of(row, prefix=self._address.prefix, now=moment) for row in rows)
+        return Load(number, old_mark, to, tuple(parcels))
+
+    async def unload(self, load: Load, *, sender: str, now: int | None = None) -> Arrival:
+        name, queue, arguments = self._arguments(load.parcels)
+        outcome, refs = await self._surely(name, queue, [sender, load.number, load.mark, *arguments], now)
+        return Arrival(Unloaded(outcome), tuple(JobRef(*ref) for ref in refs))
+
+    async def forget(self, load: Load, *, now: int | None = None) -> bool:
+        return bool(await self._read("forget", self.dead_letter_queue, [load.number, load.mark, load.to], now))
+
+    async def _surely(self, name: str, queue: str, arguments: Sequence[Any], now: int | None) -> Any:
+        """A step that may be sent again, and that replicas confirm where adds are: the other store acts upon it."""
+        return await self._run(name, queue, (self._now(now), *arguments), again=True, sure=True)
+
+    @property
+    def _moving(self) -> str:
+        return self._fleet + FLEET["moving"]
+
+    async def _keys(self, queue: str) -> list[str]:
+        """The queue's deduplication keys, which stand in no list."""
+        first = f"{self._base(queue)}{KEYS['dedup']}:"
+        cursor, found = "0", []
+        while True:
+            cursor, keys = await self._server.ask("SCAN", cursor, "MATCH", _literally(first) + "*", "COUNT", 1000)
+            found += [key[len(first) :] for key in keys]
+            if cursor == "0":
+                return found
+
+    def _arguments(self, parcels: Sequence[Parcel]) -> tuple[str, str, list[Any]]:
+        """The script that unloads these, of which queue it speaks, and what it takes."""
+        match parcels:
+            case (SettingsParcel() as settings,):
+                return "unload_settings", settings.queue, [dump_settings(settings)]
+            case (LedgerParcel() as ledger,):
+                return "unload_ledger", ledger.queue, [dump_records(ledger, self._address.prefix), ledger.queue]
+            case (FactsParcel() as facts,):
+                return "unload_facts", self.dead_letter_queue, dump_store_facts(facts)
+            case _:
+                return self._many(parcels)
+
+    def _many(self, parcels: Sequence[Parcel]) -> tuple[str, str, list[Any]]:
+        prefix, queue, arguments = self._address.prefix, "", []
+        for parcel in parcels:
+            match parcel:
+                case JobParcel():
+                    arguments += ["job", dump_job(parcel, prefix)]
+                case LetterParcel():
+                    arguments += ["letter", dump_dead_letter(parcel, prefix)]
+                case ScheduleParcel():
+                    queue = parcel.view.queue
+                    arguments += ["schedule", dump_schedule(parcel)]
+                case SettingsParcel() | LedgerParcel() | FactsParcel():
+                    raise InvalidOption("settings, figures and facts come in loads of their own")
+        return ("unload_schedules", queue, arguments) if queue else ("unload_jobs", self.dead_letter_queue, arguments)
+
+
+def _literally(text: str) -> str:
+    return "".join(f"\\{sign}" if sign in "*?[]\\" else sign for sign in text)

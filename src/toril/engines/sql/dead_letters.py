@@ -1,0 +1,178 @@
+"""Page, replay, discard, prune."""
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from toril.engines.sql.calls import answered, recall_changed, remember_changed
+from toril.engines.sql.flows import leave
+from toril.engines.sql.options import load_failure, load_options
+from toril.engines.sql.replay import found_letters, letter_of, replay
+from toril.engines.sql.schema import PAGE_BYTES
+from toril.engines.sql.statements import statement
+from toril.engines.sql.transaction import Op, Tx
+from toril.errors import InvalidOption, shown
+from toril.model import (
+    BATCH,
+    DEAD_LETTERS,
+    KEEP_ALL,
+    AttemptFailure,
+    Call,
+    Changed,
+    DeadLetterRow,
+    Keep,
+    Page,
+    Refused,
+    Replay,
+    age_ms,
+    whole,
+)
+from toril.model.names import check_queue_name
+from toril.policy.attempts import all_errors, load_errors
+from toril.policy.search import cursor_of, place_of
+from toril.store.capabilities import Order
+
+__all__ = [
+    "SqliteDeadLetters",
+    "count",
+    "discard",
+    "errors",
+    "keep_letters",
+    "log_key",
+    "of_ids",
+    "page",
+    "prune_letters",
+]
+
+T = TypeVar("T")
+_MOST = 1_000  # in one page
+
+
+class SqliteDeadLetters:
+    """Jobs that failed for good."""
+
+    dead_letter_queue: str = DEAD_LETTERS
+
+    @abstractmethod
+    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+
+    @abstractmethod
+    async def _read(self, op: Op[T], now: int | None = None) -> T: ...
+
+    async def letters(
+        self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50
+    ) -> Page[DeadLetterRow]:
+        most = min(whole("limit", limit, 1, 2**53), _MOST)
+        return await self._read(partial(page, order=order, cursor=cursor, limit=most))
+
+    async def letters_of(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
+        return await self._read(partial(of_ids, ids=ids))
+
+    async def count_letters(self) -> int:
+        return await self._read(count)
+
+    async def replay(
+        self, queue: str, replays: Sequence[Replay], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        queue = check_queue_name(queue)
+        return await self._write(partial(replay, queue=queue, replays=replays, call=call), now)
+
+    async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> Changed:
+        return await self._write(partial(discard, ids=ids, call=call), now)
+
+    async def keep_letters(self, keep: Keep | None, *, now: int | None = None) -> Keep:
+        if keep is not None and not isinstance(keep, Keep):
+            raise InvalidOption(f"what to keep must be a Keep(…), not {shown(keep)}")
+        return await self._write(partial(keep_letters, keep=keep), now)
+
+
+_SQL: Final = {name: statement("letters", name) for name in (
+    "newest", "oldest", "family", "count", "delete", "keeping", "set_keeping", "overdue", "surplus", "forget_kin",
+    "kin_of_overdue", "kin_of_surplus", "forget_log", "log_of_overdue", "log_of_surplus", "errors",
+)}  # fmt: skip
+
+
+def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLetterRow]:
+    """By the time of failing, then by id."""
+    place = place_of(order, cursor)
+    items: list[DeadLetterRow] = []
+    room = PAGE_BYTES
+    for row in tx.each(_SQL[order], (*place, limit + 1)):
+        if len(items) == limit or room < 0:
+            return Page(tuple(items), cursor_of(items[-1]))
+        items.append(letter_of(row))
+        room -= len(items[-1].data)
+    return Page(tuple(items))
+
+
+def of_ids(tx: Tx, ids: Sequence[str]) -> list[DeadLetterRow | None]:
+    found = found_letters(tx, ids)
+    return [found.get(identity) for identity in ids]
+
+
+def log_key(tx: Tx, identity: str) -> int | None:
+    """Under which key a letter's log lines stand."""
+    found = tx.one(_SQL["family"], (identity,))
+    return None if found is None else found[4]
+
+
+def errors(tx: Tx, identity: str) -> tuple[AttemptFailure, ...]:
+    found = tx.one(_SQL["errors"], (identity,))
+    if found is None:
+        return ()
+    text, failure, made, failed_at = found
+    return all_errors(load_errors(text), load_failure(failure), made=made, at=failed_at)
+
+
+def count(tx: Tx) -> int:
+    return int(tx.one(_SQL["count"])[0])
+
+
+def discard(tx: Tx, ids: Sequence[str], call: Call | None) -> Changed:
+    before = answered(tx, call)
+    if before is not None:
+        return recall_changed(before)
+    if len(ids) > BATCH:
+        raise InvalidOption(f"one call takes at most {BATCH} dead letters, not {len(ids)}")
+    unique = list(dict.fromkeys(ids))
+    done = [identity for identity in unique if _discard(tx, identity)]
+    refused = tuple(Refused(identity, None) for identity in unique if identity not in set(done))
+    return remember_changed(tx, call, Changed(tuple(done), (), refused))
+
+
+def _discard(tx: Tx, identity: str) -> bool:
+    found = tx.one(_SQL["family"], (identity,))
+    if found is None:
+        return False
+    tx.run(_SQL["delete"], (identity,))
+    queue, job, options, kin, log = found
+    tx.run(_SQL["forget_kin"], (kin,))
+    tx.run(_SQL["forget_log"], (log,))
+    parent = load_options(options).parent
+    if parent is not None:
+        leave(tx, queue, job, parent)
+    return True
+
+
+def keep_letters(tx: Tx, keep: Keep | None) -> Keep:
+    if keep is not None:
+        tx.run(_SQL["set_keeping"], (json.dumps([keep.count, keep.age]),))
+    found = tx.one(_SQL["keeping"])
+    return KEEP_ALL if found is None else Keep(*json.loads(found[0]))
+
+
+def prune_letters(tx: Tx, limit: int) -> int:
+    """Remove, the oldest first, what their own retention no longer keeps."""
+    keep = keep_letters(tx, None)
+    removed = 0
+    if (age := age_ms(keep)) is not None:
+        for belongings in ("kin_of_overdue", "log_of_overdue"):
+            tx.run(_SQL[belongings], (tx.now - age, limit))
+        removed += tx.run(_SQL["overdue"], (tx.now - age, limit))
+    if keep.count is not None and (over := count(tx) - keep.count) > 0:
+        for belongings in ("kin_of_surplus", "log_of_surplus"):
+            tx.run(_SQL[belongings], (min(over, limit),))
+        removed += tx.run(_SQL["surplus"], (min(over, limit),))
+    return removed

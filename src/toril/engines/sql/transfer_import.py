@@ -1,0 +1,346 @@
+"""`SqlTransfers`; store a batch once, merge settings and records."""
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from toril.engines.sql import transfer_export as packing
+from toril.engines.sql.add import place_job
+from toril.engines.sql.changes import Step
+from toril.engines.sql.dead_letters import keep_letters
+from toril.engines.sql.dedup import dump_kept, owner_of
+from toril.engines.sql.options import dump_failure, dump_options, dump_parcel, dump_rate
+from toril.engines.sql.recording import add_to_slice
+from toril.engines.sql.schedules import drop_run, run_job, template_of, timing_of
+from toril.engines.sql.schema import Place, finished_rank, first_key, job_key, run_key
+from toril.engines.sql.statements import statement
+from toril.engines.sql.transaction import Op, QueueRow, Tx
+from toril.engines.sql.transfer_export import STANDINGS
+from toril.model import (
+    HEADROOM,
+    KEEP_ALL,
+    LOAD,
+    Arrival,
+    Child,
+    Ending,
+    FactsParcel,
+    JobParcel,
+    JobRef,
+    LedgerParcel,
+    LetterParcel,
+    Load,
+    Parcel,
+    Part,
+    Run,
+    ScheduleParcel,
+    SettingsParcel,
+    Unloaded,
+    age_ms,
+    known,
+    run_id,
+    whole,
+)
+from toril.model.names import check_queue_name
+from toril.model.states import State
+from toril.policy.attempts import dump_errors
+from toril.policy.metrics import ALL_NAMES, NAMES
+from toril.policy.retention import RUNS
+from toril.runtime.clock import SYSTEM
+
+__all__ = ["SqliteMoves", "put_ledger", "put_settings", "unload"]
+
+_RECORD_SQL: Final = {
+    name: statement("moving", name) for name in ("return", "is_back", "set_group", "hold_key", "run_records")
+}
+_START: Final = statement("claim", "start")
+_GROUP_START: Final = statement("groups", "start")
+_MINUTE: Final = statement("step", "minute")
+_RUN: Final = statement("step", "run")
+_RESULT: Final = statement("step", "result")
+_FORGET_RUNS: Final = statement("control", "forget_runs")
+_OWNER: Final = statement("dedup", "owner")
+
+
+def put_settings(step: Step, parcel: SettingsParcel) -> None:
+    """The queue is set as it was there, and numbers its jobs from far behind those that may still come."""
+    row, tx = step.row, step.tx
+    row.paused = int(parcel.paused)
+    row.concurrency, row.max_waiting, row.rate = parcel.concurrency, parcel.max_waiting, dump_rate(parcel.rate)
+    row.held_till = max(row.held_till, parcel.held_till or 0)
+    row.groups_set = None if parcel.groups_set is None else parcel.groups_set.dump()
+    if parcel.groups_declared is not None:
+        row.groups_declared = parcel.groups_declared.dump()
+    row.last_number = max(row.last_number, parcel.numbers + HEADROOM)
+    row.claims = max(row.claims, parcel.fences)
+    tx.run(_RECORD_SQL["return"], (row.key,))
+    tx.run(_RECORD_SQL["is_back"], (row.key,))
+    for name, (limits, paused) in parcel.groups.items():
+        row.grouped = 1
+        tx.run(_RECORD_SQL["set_group"], (row.key, name, limits.dump(), int(paused)))
+        step.touch(name)
+    for time, count in parcel.starts:
+        tx.run(_START, (row.key, time, count))
+    for name, starts in (parcel.group_starts or {}).items():
+        for time, count in starts:
+            tx.run(_GROUP_START, (row.key, name, time, count))
+    step.arrived()
+
+
+def put_ledger(tx: Tx, row: QueueRow, parcel: LedgerParcel) -> None:
+    """Add what was counted there to what was counted here."""
+    _put_runs(tx, row, parcel)
+    for minute, completed, failed in parcel.minutes:
+        tx.run(_MINUTE, (row.key, minute, completed, failed))
+    for (length, number), counted in parcel.slices.items():
+        add_to_slice(tx, (row.key, length, number), dict(counted), NAMES if length else ALL_NAMES)
+    for job, till, cause, text in parcel.results:
+        tx.run(_RESULT, (row.key, job, till, cause, text))
+    for key, owner, till in parcel.keys:
+        if tx.one(_OWNER, (row.key, key)) is None:
+            tx.run(_RECORD_SQL["hold_key"], (row.key, key, owner, 0, till, None))
+
+
+def _put_runs(tx: Tx, row: QueueRow, parcel: LedgerParcel) -> None:
+    """Records of both, by their time; as many as a queue keeps. Their numbers end with how many there were."""
+    row.completed_total += parcel.completed
+    row.failed_total += parcel.failed
+    row.cancelled_total += parcel.cancelled
+    for ending in Ending:
+        first, last = run_key(row.key, ending, 0), run_key(row.key, ending, (1 << 40) - 1)
+        before = [tuple(each[1:]) for each in tx.all(_RECORD_SQL["run_records"], (first, last))]
+        came = [_columns(run) for run in parcel.runs if run.ending is ending]
+        if came or parcel.completed or parcel.failed or parcel.cancelled:
+            both = sorted(before + came, key=lambda run: run[5])[-RUNS:]
+            tx.run(_FORGET_RUNS, (first, last))
+            number = first + max(row.total(ending), len(both)) - len(both)
+            tx.run_all(_RUN, [(number + place, *run) for place, run in enumerate(both, 1)])
+
+
+def _columns(run: Run) -> tuple[Any, ...]:
+    return (
+        run.id, run.name, run.cause.value, run.added_at, run.started_at, run.finished_at, run.attempts_made,
+        run.stalls, run.worker, run.text, int(run.whole), run.subject,
+        str(run.parent) if run.parent is not None else "" if run.flow else None,
+    )  # fmt: skip
+
+
+_SQL: Final = {name: statement("moving", name) for name in (
+    "fact", "set_fact", "insert_job", "insert_id", "is_taken", "owner", "insert_line", "insert_child", "hold_key",
+    "put_schedule", "timing", "insert_letter", "put_circuit",
+)}  # fmt: skip
+_FORGET_RESULT: Final = statement("letters", "forget_result")
+
+
+def unload(tx: Tx, load: Load, sender: str) -> Arrival:
+    """Store what has not been stored before, or (a clash) nothing."""
+    name = f"arrived:{sender}"
+    found = tx.one(_SQL["fact"], (name,))
+    number, mark = (0, "") if found is None else json.loads(found[0])
+    if (number, mark) == (load.number, load.mark):
+        return Arrival(Unloaded.AGAIN)
+    if load.number <= number:
+        return Arrival(Unloaded.STALE)
+    unloading = _Unloading(tx)
+    jobs = [parcel for parcel in load.parcels if isinstance(parcel, JobParcel)]
+    clashes = unloading.clashes(jobs)
+    if clashes:
+        return Arrival(Unloaded.CLASH, clashes)
+    for parcel in load.parcels:
+        unloading.put(parcel)
+    unloading.flush()
+    tx.run(_SQL["set_fact"], (name, json.dumps([load.number, load.mark])))
+    return Arrival(Unloaded.STORED, tuple(unloading.taken))
+
+
+class _Unloading:
+    """A load on its way into the queues. Schedules come last: they know runs by their keys."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self._steps: dict[str, Step] = {}
+        self._schedules: list[ScheduleParcel] = []
+        self.taken: list[JobRef] = []
+
+    def clashes(self, jobs: Sequence[JobParcel]) -> tuple[JobRef, ...]:
+        """Jobs whose number another one has here."""
+        keyed = ((job, job_key(self._step(job.queue).row.key, job.id)) for job in jobs)
+        return tuple(job.ref for job, key in keyed if key is not None and self._tx.one(_SQL["is_taken"], (key,)))
+
+    def put(self, parcel: Parcel) -> None:
+        match parcel:
+            case JobParcel():
+                self._put_job(parcel)
+            case ScheduleParcel():
+                self._schedules.append(parcel)
+            case LetterParcel():
+                self._put_letter(parcel)
+            case SettingsParcel():
+                put_settings(self._step(parcel.queue), parcel)
+            case LedgerParcel():
+                put_ledger(self._tx, self._tx.queue(parcel.queue), parcel)
+            case FactsParcel():
+                self._put_facts(parcel)
+
+    def flush(self) -> None:
+        for step in self._steps.values():
+            step.flush()
+        for parcel in self._schedules:
+            self._put_schedule(parcel)
+
+    def _step(self, queue: str) -> Step:
+        if queue not in self._steps:
+            self._steps[queue] = Step(self._tx, self._tx.queue(queue))
+        return self._steps[queue]
+
+    def _put_job(self, job: JobParcel) -> None:
+        step, tx = self._step(job.queue), self._tx
+        row = step.row
+        key = job_key(row.key, job.id)
+        chosen = job.id if key is None else None
+        if chosen is not None and tx.one(_SQL["owner"], (row.key, chosen)) is not None:
+            self.taken.append(job.ref)
+            return
+        if key is None:
+            row.last_number += 1
+            key = first_key(row.key) + row.last_number
+            tx.run(_SQL["insert_id"], (row.key, chosen, key))
+        row.last_number = max(row.last_number, key - first_key(row.key))
+        row.claims = max(row.claims, job.fence)
+        place, rank, order = self._spot(step, job)
+        tx.run(_SQL["insert_job"], (
+            key, chosen, job.name, job.data, place, rank, job.max_attempts, job.attempts_made, job.stalls, job.starts,
+            job.fence, job.priority, job.delay, job.expires_at, dump_parcel(job), job.metadata, job.checkpoint,
+            job.progress, job.result, dump_failure(job.failure) if job.failure else None, job.stall_cause, job.worker,
+            job.added_at, job.started_at, job.finished_at, job.group, order, len(job.logs),
+            dump_errors(job.errors),
+        ))  # fmt: skip
+        step.enter(key, place, rank)
+        step.arrived()
+        self._put_belongings(step, job, key)
+
+    def _spot(self, step: Step, job: JobParcel) -> tuple[int, int, int]:
+        """Place, rank, and order within its group."""
+        row = step.row
+        order = 0
+        if job.group is not None:
+            row.grouped, row.orders = 1, row.orders + 1
+            order = row.orders
+        match job.state:
+            case State.DELAYED:
+                return Place.DELAYED, step.due_rank(job.due or 0), order
+            case State.WAITING_CHILDREN:
+                return Place.WAITING_CHILDREN, row.moves + 1, order
+            case State.COMPLETED | State.FAILED:
+                place = Place.COMPLETED if job.state is State.COMPLETED else Place.FAILED
+                return place, finished_rank(job.finished_at or 0, row.moves + 1), order
+            case _ if job.group is not None:
+                step.touch(job.group)
+                return (Place.PARKED_SUSPECT if job.suspect else Place.PARKED), order, order
+            case _ if job.suspect:
+                return Place.SUSPECT, row.moves + 1, order
+            case _:
+                return (*row.back(job.priority), order)
+
+    def _put_belongings(self, step: Step, job: JobParcel, key: int) -> None:
+        row, tx = step.row, self._tx
+        tx.run(_FORGET_RESULT, (row.key, job.id))
+        self._put_log(key, job.logs)
+        self._put_children(key, job.children)
+        if job.children or job.parked is not None or job.parent is not None:
+            row.flows = 1
+        keep = job.keep_completed if job.state is State.COMPLETED else job.keep_failed
+        if job.state in {State.COMPLETED, State.FAILED} and (age := age_ms(keep)) is not None:
+            step.write("age", [(row.key, (job.finished_at or 0) + age + 1, key)])
+        if job.held is not None and owner_of(tx, row, job.held.key) is None:
+            kept = None if job.held.next is None else dump_kept(job.held.next)
+            tx.run(_SQL["hold_key"], (row.key, job.held.key, job.id, key, job.held.till, kept))
+
+    def _put_log(self, key: int, lines: Sequence[str]) -> None:
+        self._tx.run_all(_SQL["insert_line"], [(key, number, line) for number, line in enumerate(lines, 1)])
+
+    def _put_children(self, key: int, children: Sequence[Child]) -> None:
+        rows: list[Sequence[Any]] = [
+            (key, STANDINGS.index(each.state), each.ref.queue, each.ref.id, each.text, each.number, each.name)
+            for each in children
+        ]
+        self._tx.run_all(_SQL["insert_child"], rows)
+
+    def _put_letter(self, parcel: LetterParcel) -> None:
+        letter, row, key = parcel.letter, self._step(parcel.letter.queue).row, 0
+        if parcel.children or parcel.logs:
+            row.last_number += 1
+            key = -(first_key(row.key) + row.last_number)
+        stored = self._tx.run(_SQL["insert_letter"], (
+            letter.id, letter.queue, letter.job_id, letter.name, letter.data, letter.cause.value,
+            dump_failure(letter.failure), letter.failed_at, letter.max_attempts, letter.attempts_made, letter.stalls,
+            letter.stall_cause, letter.worker, letter.added_at, letter.started_at, letter.priority,
+            dump_options(letter, letter.failed_at), letter.metadata, letter.checkpoint, letter.progress,
+            letter.group, dump_errors(parcel.errors), key if parcel.logs else None, key if parcel.children else None,
+        ))  # fmt: skip
+        if not stored:
+            self.taken.append(JobRef(letter.queue, letter.job_id))
+            return
+        self._put_log(key, parcel.logs)
+        self._put_children(key, parcel.children)
+
+    def _put_schedule(self, parcel: ScheduleParcel) -> None:
+        """In place of one that keeps the same time; one that keeps another was declared later, and stays."""
+        view, tx, row = parcel.view, self._tx, self._tx.queue(parcel.view.queue)
+        schedule, timing = view.schedule, timing_of(view.schedule)
+        before = tx.one(_SQL["timing"], (row.key, schedule.id))
+        if before is not None and before[0] != timing:
+            return
+        drop_run(Step(tx, row), schedule.id)
+        run = self._key(row, run_id(schedule.id, view.slot))
+        if parcel.waits and run is None:
+            run = place_job(tx, row, run_job(schedule, view.slot))
+        last = None if parcel.last is None else self._key(row, parcel.last)
+        tx.run(_SQL["put_schedule"], (
+            row.key, schedule.id, view.slot, run, view.count, last, int(view.paused), int(view.over),
+            schedule.owner or "", timing, template_of(schedule),
+        ))  # fmt: skip
+
+    def _key(self, row: QueueRow, identity: str) -> int | None:
+        found = self._tx.one(_SQL["owner"], (row.key, identity))
+        return None if found is None else int(found[0])
+
+    def _put_facts(self, parcel: FactsParcel) -> None:
+        if keep_letters(self._tx, None) == KEEP_ALL and parcel.letters != KEEP_ALL:
+            keep_letters(self._tx, parcel.letters)
+        for key, text in parcel.circuits.items():
+            self._tx.run(_SQL["put_circuit"], (key, text))
+
+
+T = TypeVar("T")
+_OF_THE_STORE = {Part.LETTERS, Part.FACTS}
+
+
+class SqliteMoves:
+    """The moves of the seam."""
+
+    @abstractmethod
+    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+
+    @abstractmethod
+    async def _read(self, op: Op[T], now: int | None = None) -> T: ...
+
+    async def identity(self) -> str:
+        return await self._write(partial(packing.identity, fresh=SYSTEM.unique()), None)
+
+    async def departure(self, queue: str) -> str | None:
+        return await self._read(partial(packing.departure, queue=check_queue_name(queue)))
+
+    async def pack(
+        self, part: Part, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
+    ) -> Load | None:
+        part, limit = known(Part, part), whole("limit", limit, 1, 10_000)
+        queue = "" if part in _OF_THE_STORE else check_queue_name(queue)
+        return await self._write(partial(packing.pack, part=part, queue=queue, to=to, mark=mark, limit=limit), now)
+
+    async def unload(self, load: Load, *, sender: str, now: int | None = None) -> Arrival:
+        return await self._write(partial(unload, load=load, sender=sender), now, grows=True)
+
+    async def forget(self, load: Load, *, now: int | None = None) -> bool:
+        return await self._write(partial(packing.forget, load=load), now)

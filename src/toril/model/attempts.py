@@ -1,0 +1,362 @@
+"""`Lease`, `Claim`, `Claimed`, outcomes, `Settlement`, `Exchange`, reports, `Result`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from toril.errors import InvalidOption, shown
+from toril.model.durations import MAX_DELAY
+from toril.model.flows import FlowNode
+from toril.model.jobs import (
+    BATCH,
+    EXCHANGE,
+    MAX_LINE_BYTES,
+    MAX_REASON_BYTES,
+    Backoff,
+    Limits,
+    check_text,
+    storable,
+    whole,
+)
+from toril.model.names import check_worker_name
+from toril.model.states import State
+from toril.model.values import hot, hot_by_keyword
+
+__all__ = ["Result"]
+
+LASTING: Final = "outbox-"  # a sender whose name begins so may ask again at any time: its last answer is not pruned
+
+
+class AddOutcome(StrEnum):
+    ADDED = "added"
+    DUPLICATE = "duplicate"
+    DEDUPLICATED = "deduplicated"
+    REPLACED = "replaced"
+
+
+@hot
+class Added:
+    """What became of one new job: stored, or an equal one was there, and that one's id and state."""
+
+    id: str
+    outcome: AddOutcome
+    state: State
+
+
+@hot
+class Call:
+    """Which call this is, so that a store can tell a repeated one. A sender has one call under way at a time."""
+
+    sender: str
+    seq: int
+
+    def __post_init__(self) -> None:
+        check_worker_name(self.sender)
+        whole("seq", self.seq, 0, 2**53)
+
+
+@hot
+class Lease:
+    """The right to run one job until a deadline. The token is drawn anew for every claim."""
+
+    queue: str
+    id: str
+    token: str
+
+
+@hot_by_keyword
+class Claim:
+    """A request for work. `alone` says that the claimer runs nothing else: only then is a job that has
+    stalled handed out, and with nothing beside it, so that whatever crashes next is known to be guilty. With
+    `only_suspects` nothing else is."""
+
+    want: int
+    token: str
+    lease: int
+    worker: str
+    alone: bool = False
+    max_stalls: int = 1
+    only_suspects: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        whole("want", self.want, 0, EXCHANGE)
+        whole("lease", self.lease, 1, MAX_DELAY)
+        whole("max_stalls", self.max_stalls, 0, 2**31)
+        check_worker_name(self.worker)
+        if type(self.token) is not str or self.token in {"", "0"}:
+            raise InvalidOption(f"a token must be drawn anew for each claim, not {shown(self.token)}")
+
+
+@hot
+class Claimed:
+    """A job handed out, with all that running it needs. `starts` counts how often it was, this time included;
+    `fence` is larger than for any claim in the queue before. A `suspect` has stalled and must run alone."""
+
+    lease: Lease
+    name: str
+    data: str
+    starts: int
+    fence: int
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    added_at: int
+    delay: int
+    priority: int
+    timeout: int | None
+    backoff: Backoff | None
+    metadata: str | None
+    checkpoint: str | None
+    suspect: bool = False
+    breaker: str | None = None
+    subject: str | None = None
+    parked: int = 0
+    trace: str | None = None
+    unreadable: str | None = None  # why it cannot be run: then it fails
+
+
+class Gate(StrEnum):
+    """What kept a claim from being given more."""
+
+    PAUSED = "paused"
+    CONCURRENCY = "concurrency"
+    RATE = "rate"
+    GROUPS = "groups"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed, as text of a bounded size: errors are never rebuilt from what is stored."""
+
+    reason: str
+    kind: str = ""
+    traceback: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("reason", "kind", "traceback"):
+            object.__setattr__(self, name, storable(getattr(self, name), MAX_REASON_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptFailure:
+    """Why one attempt of a job failed, and when. `at` is None for an attempt of another library's worker."""
+
+    attempt: int
+    at: int | None
+    failure: Failure
+
+
+@hot
+class Completed:
+    """The handler returned. `summary` is what run records show, where it should not be the result itself; `skipped` is
+    why the handler was not called, if it was not."""
+
+    result: str = "null"
+    summary: str | None = None
+    skipped: str | None = None
+
+    def __post_init__(self) -> None:
+        check_text("a result", self.result)
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It failed for good."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """It failed and will run again after `delay`; an attempt is spent."""
+
+    failure: Failure
+    delay: int = 0
+
+    def __post_init__(self) -> None:
+        whole("delay", self.delay, 0, MAX_DELAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Snoozed:
+    """It asked to run later; no attempt is spent."""
+
+    delay: int
+
+    def __post_init__(self) -> None:
+        whole("delay", self.delay, 0, MAX_DELAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """It was not finished here and goes back to the front; no attempt is spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """It stopped because someone asked: failed on the wire, never retried, never a dead letter."""
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", storable(self.reason, MAX_REASON_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """It rests until its children have ended, those given here among them, and then runs again; no attempt is spent.
+    Where none is open it goes back to the front at once. `step` is how often it has been parked with children."""
+
+    children: tuple[FlowNode, ...] = ()
+    step: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.children) > BATCH:
+            raise InvalidOption(f"a job is parked with at most {BATCH} new children, not {len(self.children)}")
+
+
+Outcome: TypeAlias = Completed | Failed | Retried | Snoozed | Released | Cancelled | Parked
+
+
+@hot
+class Settlement:
+    """How one attempt ended. It counts only while its lease holds."""
+
+    lease: Lease
+    outcome: Outcome
+
+
+class Verdict(StrEnum):
+    """What became of a write that had to hold a lease."""
+
+    OK = "ok"
+    LOST = "lost"
+    MISSING = "missing"
+
+
+CANCELLED_KIND: Final = "JobCancelled"  # the failure kind that tells a cancelled job from a failed one
+EXPIRED_KIND: Final = "JobExpired"  # the failure kind of a job that was not started in time
+
+
+@dataclass(frozen=True, slots=True)
+class Unstarted:
+    """A job that a claim has ended instead of handing it out: it came too late, or could not be run."""
+
+    id: str
+    name: str
+    failure: Failure
+
+
+@hot
+class Exchange:
+    """The answer to an exchange: a verdict for each settlement, the jobs claimed, those ended on the way, and, where
+    there were fewer than wanted, when to come back (`wake_at`) and what stood in the way."""
+
+    verdicts: tuple[Verdict, ...]
+    jobs: tuple[Claimed, ...]
+    now: int
+    wake_at: int | None = None
+    blocked_by: Gate | None = None
+    suspects: int = 0
+    unstarted: tuple[Unstarted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """A running job that someone asked to stop."""
+
+    lease: Lease
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """Which leases were already lost, and which of the kept ones someone wants stopped."""
+
+    lost: tuple[Lease, ...] = ()
+    cancelled: tuple[Cancellation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a running job has come, as JSON text."""
+
+    lease: Lease
+    value: str
+
+    def __post_init__(self) -> None:
+        check_text("progress", self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a running job's log; longer ones are cut."""
+
+    lease: Lease
+    line: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "line", storable(self.line, MAX_LINE_BYTES))
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """New data for a running job, from its own handler."""
+
+    lease: Lease
+    data: str
+
+    def __post_init__(self) -> None:
+        check_text("data", self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where a retry of this job should go on, as JSON text."""
+
+    lease: Lease
+    value: str
+
+    def __post_init__(self) -> None:
+        check_text("a checkpoint", self.value)
+
+
+Report: TypeAlias = Progress | LogLine | Rewrite | Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Jobs whose lease had run out: given back, failed for having stalled too often, or cancelled, as someone had asked
+    for that. `next_deadline` is when the next lease runs out, by the clock that says `now`."""
+
+    returned: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    cancelled: tuple[str, ...] = ()
+    next_deadline: int | None = None
+    more: bool = False
+    now: int = 0
+
+    @property
+    def taken_back(self) -> tuple[str, ...]:
+        """All of them: whoever ran one of these has lost it."""
+        return (*self.returned, *self.failed, *self.cancelled)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A result that can be read at a glance: `Result("42 emails synced", counts={"synced": 42})`.
+
+    It is kept whole, like any other result; the run record shows its summary.
+    """
+
+    summary: str
+    counts: Mapping[str, int | float] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+
+    def line(self) -> str:
+        """The summary, and how many warnings there are."""
+        if not self.warnings:
+            return self.summary
+        return f"{self.summary} ({len(self.warnings)} warning{'s' if len(self.warnings) > 1 else ''})"

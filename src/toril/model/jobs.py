@@ -1,0 +1,329 @@
+"""`JobOptions`, `NewJob`, `NewJobs`, `Keep`, `Backoff`, `Dedup`, `RateLimit`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import chain, repeat
+from typing import Final, Literal, TypeAlias, get_args, overload
+
+from toril.errors import InvalidOption, NotSerializable, shown
+from toril.model.durations import MAX_DELAY, Duration, checked_seconds
+from toril.model.names import check_circuit_key, check_group, check_job_id, check_job_name, check_label, check_subject
+from toril.model.values import hot_by_keyword
+
+MAX_PRIORITY: Final = 2_097_151  # 21 bits: what is left of a float's 53 beside a 32-bit counter
+MAX_RATE: Final = 2**31  # jobs that may start within the time of a rate
+MAX_RATE_WINDOW: Final = 31 * 86_400_000
+MAX_ATTEMPTS: Final = 10_000
+MAX_TIMEOUT: Final = 7 * 86_400_000
+BATCH: Final = 1_000  # jobs in one atomic add
+EXCHANGE: Final = 100  # settled, and claimed, in one exchange
+MAX_TRACE: Final = 8192  # characters of what travels for tracing
+MAX_REASON_BYTES: Final = 64 * 1024
+MAX_LINE_BYTES: Final = 16 * 1024
+ATTEMPT_ERRORS: Final = 50  # attempts of a job whose errors are kept beside the last one: the newest
+ATTEMPT_REASON_BYTES: Final = 1024  # of each of them
+ATTEMPT_TRACEBACK_BYTES: Final = 4 * 1024
+
+
+def whole(what: str, value: object, low: int, high: int) -> int:
+    """`value` if it is a whole number in range; booleans are not numbers here."""
+    if type(value) is int and low <= value <= high:
+        return value
+    raise InvalidOption(f"{what} must be a whole number from {low} to {high}, not {shown(value)}")
+
+
+def check_priority(value: object) -> int:
+    """`value` if it is a priority: 0 for none, and from 1 on, the lower the more urgent."""
+    if type(value) is int and 0 <= value <= MAX_PRIORITY:
+        return value
+    raise InvalidOption(
+        f"priority must be a whole number from 0 to {MAX_PRIORITY}, not {shown(value)}: 1 is the most urgent, and 0 is "
+        "no priority. Jobs without one run first, unless the queue is declared with priority_first=True"
+    )
+
+
+def _set(value: object, **fields: object) -> None:
+    """Give a frozen value its fields."""
+    for name, each in fields.items():
+        object.__setattr__(value, name, each)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Keep:
+    """How many finished jobs to keep, and for how long; None sets no bound.
+
+    Args:
+        count: Keep this many, the ones that ended last.
+        age: Keep them for this long. It reads back as seconds.
+    """
+
+    count: int | None
+    age: float | None
+
+    def __init__(self, count: int | None = None, age: Duration | None = None) -> None:
+        if count is not None:
+            whole("a count to keep", count, 0, 2**53)
+        _set(self, count=count, age=None if age is None else checked_seconds("an age to keep", age))
+
+
+def age_ms(keep: Keep) -> int | None:
+    """For how long finished jobs are kept, as stores count it."""
+    return None if keep.age is None else int(keep.age * 1000)
+
+
+REMOVE: Final = Keep(count=0)
+KEEP_ALL: Final = Keep()
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class RateLimit:
+    """How many jobs may start within a time, over the whole fleet.
+
+    Args:
+        max: How many jobs may start within `per`.
+        per: The length of that time. It reads back as seconds.
+        window: `"sliding"` counts any such span of time; `"fixed"` counts anew after each.
+    """
+
+    max: int
+    per: float
+    window: Literal["sliding", "fixed"]
+
+    def __init__(self, max: int, per: Duration = 1.0, window: Literal["sliding", "fixed"] = "sliding") -> None:  # noqa: A002 - as everyone calls it
+        whole("a rate limit's max", max, 1, MAX_RATE)
+        if window not in ("sliding", "fixed"):
+            raise InvalidOption(f"a rate limit's window must be 'sliding' or 'fixed', not {shown(window)}")
+        _set(self, max=max, per=checked_seconds("a rate limit's per", per, 1, MAX_RATE_WINDOW), window=window)
+
+
+def per_ms(rate: RateLimit) -> int:
+    """The window of a rate, as stores count it."""
+    return max(1, round(rate.per * 1000))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How long to wait before a retry, as the wire carries it; `strategy` names one that only Toril knows. `on` and
+    `give_up_on` are the full names of errors for which a job's own options say whether to retry at all."""
+
+    kind: Literal["fixed", "exponential"]
+    delay: int
+    cap: int | None = None
+    jitter: float = 0.0
+    strategy: str | None = None
+    on: tuple[str, ...] = ()
+    give_up_on: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("fixed", "exponential"):
+            raise InvalidOption(f"a backoff must be 'fixed' or 'exponential', not {shown(self.kind)}")
+        whole("a backoff's delay", self.delay, 0, MAX_DELAY)
+        if self.cap is not None:
+            whole("a backoff's cap", self.cap, 0, MAX_DELAY)
+        if not (_is_number(self.jitter) and 0 <= self.jitter <= 1):
+            raise InvalidOption(f"a backoff's jitter must be from 0 to 1, not {shown(self.jitter)}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+DedupMode: TypeAlias = Literal["drop", "extend", "replace", "reschedule", "keep_last"]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Dedup:
+    """At most one job per key: until that job ends or, with `ttl`, for so long, whatever becomes of it.
+
+    Args:
+        key: What must not be there twice. Without one, it is made of the job's name and data.
+        ttl: How long the key stays taken, counted from the add. It reads back as seconds.
+        mode: What an add does that finds the key taken. `"drop"` leaves the owner as it is; `"extend"` also begins the
+            time anew; `"replace"` puts the new job in the place of one that is still delayed, and begins the time anew;
+            `"reschedule"` gives the delayed one the new delay; `"keep_last"` runs the last job that was asked for while
+            the owner ran, after it.
+    """
+
+    key: str | None
+    ttl: float | None
+    mode: DedupMode
+
+    def __init__(self, key: str | None = None, ttl: Duration | None = None, mode: DedupMode = "drop") -> None:
+        if key is not None:
+            key = check_label("a deduplication key", key)
+            if key in ("meta", "id"):
+                raise InvalidOption(f"a deduplication key must not be a word of the layout, and {shown(key)} is")
+        if mode not in get_args(DedupMode):
+            raise InvalidOption(
+                f"a deduplication's mode must be drop, extend, replace, reschedule or keep_last, not {shown(mode)}"
+            )
+        if mode == "extend" and ttl is None:
+            raise InvalidOption("a deduplication that extends its time needs one: give it a ttl")
+        seconds = None if ttl is None else checked_seconds("a deduplication's ttl", ttl, 1)
+        _set(self, key=key, ttl=seconds, mode=mode)
+
+
+def ttl_ms(dedup: Dedup) -> int | None:
+    """For how long a key is taken whatever becomes of its job, as stores count it."""
+    return None if dedup.ttl is None or dedup.mode == "keep_last" else max(1, round(dedup.ttl * 1000))
+
+
+@hot_by_keyword
+class NewJob:
+    """A job to add. Whoever holds one holds a valid one: it checks itself."""
+
+    name: str
+    data: str = "{}"
+    id: str | None = None
+    delay: int = 0
+    due: int | None = None
+    priority: int = 0
+    lifo: bool = False
+    attempts: int = 1
+    backoff: Backoff | None = None
+    timeout: int | None = None
+    expires: int | None = None
+    keep_completed: Keep = REMOVE
+    keep_failed: Keep = REMOVE
+    keep_logs: int = 1000
+    result_ttl: int | None = None
+    metadata: str | None = None
+    dedup: Dedup | None = None
+    breaker: str | None = None  # the circuit it hangs on, where its producer says so
+    subject: str | None = None  # whom it is about: a tenant, an account
+    group: str | None = None
+    trace: str | None = None  # what a worker needs to go on with the producer's trace
+
+    def __post_init__(self) -> None:
+        _replace(self, "name", check_job_name(self.name))
+        if type(self.data) is not str or not self.data.isascii():
+            check_text("data", self.data)
+        if type(self.keep_completed) is not Keep or type(self.keep_failed) is not Keep:
+            odd = self.keep_failed if type(self.keep_completed) is Keep else self.keep_completed
+            raise InvalidOption(f"what to keep must be a Keep(…), not {shown(odd)}")
+        if self.backoff is not None and type(self.backoff) is not Backoff:
+            raise InvalidOption(f"a job's backoff must be a Backoff(…) or None, not {shown(self.backoff)}")
+        check_priority(self.priority)
+        whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
+        whole("delay", self.delay, 0, MAX_DELAY)
+        whole("keep_logs", self.keep_logs, 0, 1_000_000)
+        if self.id is not None:
+            _replace(self, "id", check_job_id(self.id))
+        if self.due is not None:
+            whole("due", self.due, 0, 2**42)
+            if self.delay:
+                raise InvalidOption("delay and due exclude each other")
+        if self.timeout is not None:
+            whole("timeout", self.timeout, 1, MAX_TIMEOUT)
+        if self.expires is not None:
+            whole("expires", self.expires, 1, MAX_DELAY)
+        if self.result_ttl is not None:
+            whole("result_ttl", self.result_ttl, 1, MAX_DELAY)
+        if self.metadata is not None:
+            check_text("metadata", self.metadata)
+        if not (self.breaker is None and self.subject is None and self.dedup is None and self.group is None):
+            self._check_keys()
+        if self.trace is not None and (not isinstance(self.trace, str) or len(self.trace) > MAX_TRACE):
+            raise InvalidOption(f"trace must be a text of at most {MAX_TRACE} characters, not {shown(self.trace)}")
+
+    def _check_keys(self) -> None:
+        if self.breaker is not None:
+            check_circuit_key(self.breaker)
+        if self.subject is not None:
+            check_subject(self.subject)
+        if self.group is not None:
+            _replace(self, "group", check_group(self.group))
+        if self.dedup is not None and (type(self.dedup) is not Dedup or self.dedup.key is None):
+            raise InvalidOption(f"a job's dedup must be a Dedup(key, …), not {shown(self.dedup)}")
+
+
+def _replace(job: object, name: str, value: str) -> None:
+    """Write back a name that checking has changed, as it does with a member of an enum."""
+    if getattr(job, name) is not value:
+        object.__setattr__(job, name, value)
+
+
+def check_text(what: str, text: object) -> str:
+    """`text` if it is a string that UTF-8 can carry."""
+    if not isinstance(text, str):
+        raise NotSerializable(f"{what} must be JSON text, not {shown(text)}")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise NotSerializable(f"{what} has a lone surrogate at character {error.start}") from None
+    return text
+
+
+def storable(text: str, limit: int) -> str:
+    """`text` as any store can keep it: valid UTF-8, at most `limit` bytes, with a mark where it was cut."""
+    if len(text) <= limit and text.isascii():
+        return text
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return data.decode()
+    return data[: limit - 3].decode("utf-8", "ignore") + "…"
+
+
+def storable_end(text: str, limit: int) -> str:
+    """The same where the end says more than the beginning, as with tracebacks: the mark stands in front."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return data.decode()
+    return "…" + data[len(data) - limit + 3 :].decode("utf-8", "ignore")
+
+
+class Precedence(StrEnum):
+    """Who goes first: jobs without a priority (as in BullMQ), or those with one."""
+
+    PLAIN_FIRST = "plain_first"
+    PRIORITY_FIRST = "priority_first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the claim has to honour beside the queue's own settings, which win where both speak."""
+
+    rate: RateLimit | None = None
+    precedence: Precedence = Precedence.PLAIN_FIRST
+
+
+Run: TypeAlias = tuple[NewJob, Sequence[str]]
+
+
+class NewJobs(Sequence[NewJob]):
+    """Jobs to add, in order. Those behind one another that differ in their data alone are one run: a job like all of
+    them, and the data of each. A thousand of a kind are checked and described once."""
+
+    __slots__ = ("_size", "runs")
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        self._size = sum(len(texts) for _, texts in runs)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[NewJob]:
+        for job, texts in self.runs:
+            for text in texts:
+                yield job if text is job.data else replace(job, data=text)
+
+    @overload
+    def __getitem__(self, place: int) -> NewJob: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[NewJob]: ...
+
+    def __getitem__(self, place: int | slice) -> NewJob | list[NewJob]:
+        return list(self)[place]
+
+    def names(self) -> Iterator[str]:
+        """What each of them is called."""
+        return chain.from_iterable(repeat(job.name, len(texts)) for job, texts in self.runs)
+
+
+def runs_of(jobs: Sequence[NewJob]) -> Sequence[Run]:
+    """Jobs by their runs; where nobody has found any, each is one."""
+    return jobs.runs if isinstance(jobs, NewJobs) else [(job, (job.data,)) for job in jobs]

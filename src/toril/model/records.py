@@ -1,0 +1,357 @@
+"""What readers see: `JobRecord`, `RunRecord`, `Page`, `Counts`, events, workers, audit entries."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from toril.errors import InvalidOption, shown
+from toril.model.attempts import CANCELLED_KIND, Cancelled, Completed, Failed, Failure
+from toril.model.control import Settings
+from toril.model.flows import Family, JobRef
+from toril.model.groups import GroupStanding
+from toril.model.jobs import Backoff, Keep
+from toril.model.states import State
+
+AUDIT_LENGTH: Final = 10_000  # entries that are kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """One change that was asked for over HTTP, and how that ended: `done` counts the jobs that were changed, `refused`
+    those that could not be, where the answer told. `at` is the store's time, which gives it."""
+
+    who: str
+    address: str
+    action: str
+    target: str
+    detail: str
+    ended: str
+    at: int = 0
+    done: int | None = None
+    refused: int | None = None
+
+
+T = TypeVar("T")
+K = TypeVar("K", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """One job, whole."""
+
+    queue: str
+    id: str
+    name: str
+    data: str
+    state: State
+    max_attempts: int
+    attempts_made: int
+    stalls: int
+    starts: int
+    fence: int
+    priority: int
+    delay: int
+    due: int | None
+    backoff: Backoff | None
+    timeout: int | None
+    expires_at: int | None
+    keep_completed: Keep
+    keep_failed: Keep
+    keep_logs: int
+    result_ttl: int | None
+    breaker: str | None
+    subject: str | None
+    metadata: str | None
+    checkpoint: str | None
+    progress: str | None
+    result: str | None
+    failure: Failure | None
+    stall_cause: str | None
+    cancelling: str | None
+    worker: str | None
+    added_at: int
+    started_at: int | None
+    finished_at: int | None
+    deadline: int | None
+    parent: JobRef | None = None
+    group: str | None = None
+    unreadable: str | None = None  # why its options cannot be read; it fails instead of running
+    dead_letter: str | None = None  # the letter that it is: it failed for good, and is in its queue no more
+
+    @property
+    def ending(self) -> "Ending | None":
+        """How it ended, if it has. Cancelled jobs stand among the failed ones, where BullMQ looks for them."""
+        match self.state:
+            case State.COMPLETED:
+                return Ending.COMPLETED
+            case State.FAILED if self.failure is not None and self.failure.kind == CANCELLED_KIND:
+                return Ending.CANCELLED
+            case State.FAILED:
+                return Ending.FAILED
+            case _:
+                return None
+
+    @property
+    def never_started(self) -> bool:
+        """Whether it failed before its first attempt, as a parent does whose child has failed. On the wire that counts
+        as one."""
+        return self.state is State.FAILED and self.started_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some of many. `cursor` fetches the next ones and is None after the last."""
+
+    items: tuple[T, ...]
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> T:
+        return self.items[index]
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Page[T]):
+    """Some of many that were sought, out of the `looked` that were looked at. It may be short, or empty, and still have
+    a cursor: then there is more to look through."""
+
+    looked: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts(Mapping[str, int]):
+    """How many jobs are in each state: `counts.waiting` or `counts["waiting"]`. `paused` can be asked for either way
+    too, but is no count: `keys()`, `items()` and `values()` are the states'."""
+
+    waiting: int = 0
+    prioritized: int = 0
+    active: int = 0
+    delayed: int = 0
+    waiting_children: int = 0
+    completed: int = 0
+    failed: int = 0
+    paused: bool = False
+
+    def of(self, state: State) -> int:
+        return self[state.value]
+
+    def __getitem__(self, state: str) -> int:
+        if state not in _STATES and state != "paused":
+            raise KeyError(state)
+        return int(getattr(self, state))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_STATES)
+
+    def __len__(self) -> int:
+        return len(_STATES)
+
+
+_STATES: Final = tuple(state.value for state in State)
+
+
+class Ending(StrEnum):
+    """How a run ended. Expired and stalled jobs have failed; a cancelled one has not."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Cause(StrEnum):
+    """Why a job ended as it did."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    STALLED = "stalled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What is remembered of a finished job when the job itself is gone. `text` is the result's beginning, or the
+    reason of the failure; `whole` says that nothing was cut off. `parent` is the job that waited for it in a `flow`,
+    of which it was a part."""
+
+    id: str
+    name: str
+    ending: Ending
+    cause: Cause
+    added_at: int
+    started_at: int | None
+    finished_at: int
+    attempts_made: int
+    stalls: int
+    worker: str | None
+    text: str
+    whole: bool
+    subject: str | None = None
+    parent: JobRef | None = None
+    flow: bool = False
+
+
+class EventKind(StrEnum):
+    """What happened, in the words of BullMQ's event stream, where `cancelled` is a `failed` that says so."""
+
+    ADDED = "added"
+    DUPLICATED = "duplicated"
+    DEDUPLICATED = "deduplicated"
+    WAITING = "waiting"
+    DELAYED = "delayed"
+    WAITING_CHILDREN = "waiting-children"
+    ACTIVE = "active"
+    PROGRESS = "progress"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    RETRIES_EXHAUSTED = "retries-exhausted"
+    STALLED = "stalled"
+    REMOVED = "removed"
+    DRAINED = "drained"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    CLEANED = "cleaned"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened, with its place in the queue's history."""
+
+    at: str
+    time: int
+    kind: EventKind
+    job_id: str | None
+    detail: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """A stretch of history. `gap` says that some before it was trimmed away unseen; `last` is where to go on."""
+
+    items: tuple[Event, ...]
+    last: str
+    gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The job has not ended yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The job ended, or never was, and nothing that tells its result was kept."""
+
+
+Ended: TypeAlias = Completed | Failed | Cancelled | Pending | Gone
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How one awaited job ended."""
+
+    id: str
+    ended: Ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerView:
+    """A worker as its last sign of life showed it. `queue_slots` are the slots of each queue, and how many of them are
+    in use; `stacks` where jobs are that someone asked about, by the request; `silent` for how many ms its loop has not
+    moved, as its supervisor says."""
+
+    id: str
+    queues: tuple[str, ...]
+    slots: int
+    running: int
+    host: str
+    pid: int
+    version: str
+    started_at: int
+    seen_at: int
+    orders: tuple[str, ...] = ()
+    lag: int = 0
+    queue_slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    stacks: Mapping[str, str] = field(default_factory=dict)
+    silent: int = 0
+
+    def slots_for(self, queue: str) -> tuple[int, int]:
+        """How many slots it has for a queue, and how many of them are in use."""
+        return self.queue_slots.get(queue, (self.slots, self.running) if queue in self.queues else (0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Minutes:
+    """Finished jobs a minute, oldest first; the last entry is the minute under way."""
+
+    first: int
+    completed: tuple[int, ...]
+    failed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What stands between a job and its start: how many go first, which run now (the first ten), until when the rate
+    is used up, and which children are open. One that has to run `alone`, or does, has stalled: its worker died."""
+
+    now: int
+    ahead: int = 0
+    running: tuple[str, ...] = ()
+    rate_till: int | None = None
+    family: Family = field(default_factory=Family)
+    group: GroupStanding | None = None
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """A queue's settings, counts and totals in one read."""
+
+    name: str
+    counts: Counts
+    settings: Settings
+    completed_total: int
+    failed_total: int
+    cancelled_total: int
+
+    @property
+    def ended_total(self) -> int:
+        return self.completed_total + self.failed_total + self.cancelled_total
+
+
+USAGE_SAMPLE: Final = 100  # jobs of a queue whose size is looked at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """About how many bytes a queue takes in its store: its jobs with their logs and results, its run records, events
+    and figures. Of its `jobs`, so many were looked at (`sampled`); the others are taken to be like them. Dead letters
+    belong to no queue and are not in it."""
+
+    bytes: int
+    jobs: int
+    sampled: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether the store answers, and what is wrong if it is not well."""
+
+    ok: bool
+    detail: str = ""
+    now: int = 0
+
+
+def known(kind: type[K], value: K) -> K:
+    """A state or an ending, be it given as its text."""
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidOption(f"there are {', '.join(kind)} jobs, and no {shown(value)} ones") from None

@@ -1,0 +1,261 @@
+"""Histograms, ranges, sums, sliding counts."""
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from toril.errors import InvalidOption, shown
+from toril.model import Tally, Window, whole
+
+__all__ = [
+    "ALL_NAMES",
+    "AT_ONCE",
+    "CANCELLED",
+    "ERROR",
+    "LEAP",
+    "LOST",
+    "NAMES",
+    "NAME_BYTES",
+    "RANGES",
+    "RETRIES",
+    "SLICES",
+    "STALLS",
+    "STEPS",
+    "Counted",
+    "Durations",
+    "Range",
+    "SlidingCount",
+    "Spread",
+    "bucket_of",
+    "bucketed",
+    "check_range",
+    "check_window",
+    "failure_rate",
+    "merged",
+    "middle_of",
+    "quantile",
+    "sliced",
+    "spread",
+    "sum_of",
+    "tally_of",
+    "upper_of",
+    "window_of",
+]
+
+Range: TypeAlias = Literal["1h", "4h", "12h", "1d", "7d"]
+
+RANGES: Final[dict[str, int]] = {"1h": 60, "4h": 240, "12h": 720, "1d": 1440, "7d": 10_080}  # minutes
+STEPS: Final = {"1h": 1, "4h": 1, "12h": 3, "1d": 6, "7d": 42}  # minutes a point: at most 240 points
+LEAP: Final = 60  # minutes that figures may lie ahead: by more, a clock was wrong for a while
+SLICES: Final = 240  # that are kept of each length
+AT_ONCE: Final = 50  # queues that one call asks about
+_MINUTES: Final = RANGES["7d"]
+
+
+def check_range(given: object) -> int:
+    """How many minutes a range has."""
+    if not isinstance(given, str) or given not in RANGES:
+        raise InvalidOption(f"a range is one of {', '.join(RANGES)}, not {shown(given)}")
+    return RANGES[given]
+
+
+def window_of(given: object) -> Window:
+    """What to ask of a store for a range."""
+    minutes, step = check_range(given), STEPS[str(given)]
+    return Window(minutes, step, minutes // step)
+
+
+def check_window(queues: Sequence[str], window: Window) -> None:
+    """Refuse what a store has no figures for, or cannot give at once."""
+    if len(queues) > AT_ONCE:
+        raise InvalidOption(f"one call asks for the figures of at most {AT_ONCE} queues, not {len(queues)}")
+    whole("minutes", window.minutes, 1, _MINUTES)
+    if window.step not in STEPS.values():
+        raise InvalidOption(
+            f"slices have {', '.join(map(str, sorted({*STEPS.values()})))} minutes, not {shown(window.step)}"
+        )
+    whole("slices", window.slices, 1, SLICES)
+
+
+def bucketed(first: int, counts: Sequence[int], step: int) -> tuple[tuple[int, int], ...]:
+    """Points `(start in ms, count)` of `step` minutes; `first` is the number of the first minute. Minutes before the
+    first whole point are left out."""
+    return tuple(
+        ((first + start) * 60_000, sum(counts[start : start + step]))
+        for start in range(-first % step, len(counts), step)
+    )
+
+
+def failure_rate(completed: int, failed: int) -> float:
+    """Percent of those that ended, to one decimal; 0 where none did."""
+    ended = completed + failed
+    return round(failed / ended * 100, 1) if ended else 0.0
+
+
+_OCTAVE: Final = 8  # buckets in which a time doubles
+_LAST: Final = 32 * _OCTAVE  # 2^32 ms, 49 days; what takes longer counts as that
+_SCALE: Final = _OCTAVE / math.log(2)
+ERROR: Final = 2 ** (0.5 / _OCTAVE) - 1  # how far off a value may be, as a share of it
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How long it took, in seconds, for 50, 95 and 99 percent of `count`; None where there was none."""
+
+    count: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+def bucket_of(ms: float) -> int:
+    """The bucket of a time; less than a millisecond is the bucket 0."""
+    return 0 if ms < 1 else min(math.floor(math.log(ms) * _SCALE), _LAST) + 1
+
+
+def middle_of(bucket: int) -> float:
+    """The time, in ms, that stands for all of a bucket."""
+    return 0.0 if bucket <= 0 else float(2 ** ((bucket - 0.5) / _OCTAVE))
+
+
+def upper_of(bucket: int) -> float:
+    """The time, in ms, below which all of a bucket are."""
+    return float(2 ** (bucket / _OCTAVE)) if bucket > 0 else 1.0
+
+
+def merged(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """One histogram of all."""
+    total: Counter[int] = Counter()
+    for histogram in histograms:
+        total.update(histogram)
+    return dict(total)
+
+
+def quantile(histogram: Mapping[int, int], share: float) -> float | None:
+    """The time, in ms, that at least this share did not exceed; None where nothing was counted."""
+    count = sum(histogram.values())
+    if count == 0:
+        return None
+    wanted, seen = max(1, math.ceil(share * count)), 0
+    for bucket in sorted(histogram):
+        seen += histogram[bucket]
+        if seen >= wanted:
+            return middle_of(bucket)
+    raise AssertionError(histogram)  # the last bucket has them all
+
+
+def spread(histogram: Mapping[int, int]) -> Spread:
+    return Spread(sum(histogram.values()), *(_seconds(quantile(histogram, share)) for share in (0.5, 0.95, 0.99)))
+
+
+def _seconds(ms: float | None) -> float | None:
+    return None if ms is None else round(ms / 1000, 4)
+
+
+NAMES: Final = 20  # names whose failures are told apart
+ALL_NAMES: Final = 100  # the same in the sum of all that ever was
+NAME_BYTES: Final = 100  # of a name that is told apart
+
+# A tally as stores keep it: `w` and `r` with a bucket behind it, `n` with a name, and the letters below.
+Counted: TypeAlias = dict[str, int]
+OTHERS: Final = "o"
+CANCELLED: Final = "x"
+RETRIES: Final = "e"
+STALLS: Final = "s"
+LOST: Final = "l"
+
+
+def tally_of(counted: Mapping[str, int]) -> Tally:
+    """A tally from what a store keeps of it."""
+    found: dict[str, dict[str, int]] = {"w": {}, "r": {}, "n": {}}
+    for field, count in counted.items():
+        if len(field) > 1 and field[0] in found:
+            found[field[0]][field[1:]] = count
+        elif field == "n":  # a job without a name
+            found["n"][""] = count
+    return Tally(
+        waits={int(bucket): count for bucket, count in found["w"].items()},
+        runs={int(bucket): count for bucket, count in found["r"].items()},
+        failures=found["n"], other_failures=counted.get(OTHERS, 0), cancelled=counted.get(CANCELLED, 0),
+        retries=counted.get(RETRIES, 0), stalls=counted.get(STALLS, 0), lost=counted.get(LOST, 0),
+    )  # fmt: skip
+
+
+def sliced(sum_so_far: Counted, more: Mapping[str, int], names: int = NAMES) -> Counted:
+    """The first with the second added to it; names beyond so many are added to the others."""
+    known = sum(field[0] == "n" for field in sum_so_far)
+    for field, count in more.items():
+        own = field
+        if field[0] == "n" and field not in sum_so_far:
+            if known >= names or len(field.encode()) > NAME_BYTES + 1:
+                own = OTHERS
+            else:
+                known += 1
+        sum_so_far[own] = sum_so_far.get(own, 0) + count
+    return sum_so_far
+
+
+def sum_of(tallies: Iterable[Tally]) -> Tally:
+    """One tally of all, with the names that failed most."""
+    given = list(tallies)
+    failures, others = _most(each.failures for each in given)
+    return Tally(
+        waits=merged(each.waits for each in given), runs=merged(each.runs for each in given), failures=failures,
+        other_failures=others + sum(each.other_failures for each in given),
+        cancelled=sum(each.cancelled for each in given),
+        retries=sum(each.retries for each in given), stalls=sum(each.stalls for each in given),
+        lost=sum(each.lost for each in given),
+    )  # fmt: skip
+
+
+def _most(failures: Iterable[Mapping[str, int]]) -> tuple[dict[str, int], int]:
+    """The names that failed most, and how many failures of others are left out."""
+    total: Counter[str] = Counter()
+    for each in failures:
+        total.update(each)
+    most = dict(sorted(total.items(), key=lambda item: (-item[1], item[0]))[:NAMES])
+    return most, total.total() - sum(most.values())
+
+
+_SLOTS: Final = 20  # stretches of a window: what is counted leaves it at most a twentieth too late
+_SAMPLES: Final = 1_000
+
+
+class SlidingCount:
+    """How often something happened within a window that slides."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._width = max(1, window // _SLOTS)
+        self._counts: dict[int, int] = {}
+
+    def add(self, now: int) -> None:
+        slot = -(-now // self._width) * self._width
+        self._counts[slot] = self._counts.get(slot, 0) + 1
+        if len(self._counts) > 2 * _SLOTS:
+            self._trim(now)
+
+    def count(self, now: int) -> int:
+        self._trim(now)
+        return sum(self._counts.values())
+
+    def _trim(self, now: int) -> None:
+        self._counts = {slot: count for slot, count in self._counts.items() if slot > now - self._window}
+
+
+class Durations:
+    """The last run times of a window, a thousand at most."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._runs: deque[tuple[int, int]] = deque(maxlen=_SAMPLES)
+
+    def add(self, now: int, ms: int) -> None:
+        self._runs.append((now, ms))
+
+    def p95(self, now: int, *, minimum: int) -> int | None:
+        """What one run in twenty exceeds; None while there are too few to tell."""
+        recent = sorted(ms for time, ms in self._runs if time > now - self._window)
+        return recent[-(len(recent) // 20) - 1] if len(recent) >= max(minimum, 1) else None

@@ -1,0 +1,111 @@
+"""`Hooks` and middleware that an app declares."""
+
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+from toril.errors import shown
+from toril.runtime.clock import Clock
+from toril.runtime.logs import log
+
+__all__ = [
+    "GRACE",
+    "HANG_TIMEOUT",
+    "Hook",
+    "Middleware",
+    "Plan",
+    "Poller",
+    "Spent",
+    "app_name",
+    "compose",
+    "function",
+    "last",
+    "worker_name",
+]
+
+Next: TypeAlias = Callable[[Any], Awaitable[Any]]
+Middleware: TypeAlias = Callable[[Any, Next], Awaitable[Any]]
+
+
+def compose(middleware: Sequence[Middleware], innermost: Next) -> Next:
+    """The first one declared is the outermost."""
+    call = innermost
+    for each in reversed(middleware):
+        call = partial(_around, each, call)
+    return call
+
+
+async def _around(middleware: Middleware, call: Next, ctx: Any) -> Any:
+    return await middleware(ctx, call)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Hook: TypeAlias = Callable[[], Any]
+# Asked when a burst has nothing left to do, with when there will be more, by the monotonic clock: whether to go on.
+Spent: TypeAlias = Callable[[float | None], Awaitable[bool]]
+
+GRACE: Final = 10.0  # seconds that running jobs are given when a worker stops
+HANG_TIMEOUT: Final = 300.0  # seconds that an event loop may stand still before its jobs are given to others
+
+
+@dataclass(frozen=True, slots=True)
+class Poller:
+    """What runs beside the workers. Where `lease` is given, it runs in one process of the fleet, which leads for so
+    many seconds at a time."""
+
+    name: str
+    fn: Callable[[], Awaitable[Any]]
+    lease: float | None = None
+
+
+class Plan:
+    """Hooks, pollers, middleware and scanners, in the order in which they were declared."""
+
+    def __init__(self) -> None:
+        self.on_start: list[Hook] = []
+        self.on_flush: list[Hook] = []
+        self.on_stop: list[Hook] = []
+        self.pollers: list[Poller] = []
+        self.middleware: list[Middleware] = []
+        self.scanners: dict[str, Any] = {}
+        self.spent: Spent | None = None
+
+
+def worker_name(clock: Clock) -> str:
+    """Unique and readable: the host, the process, and a few letters more."""
+    host = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in socket.gethostname())[:60]
+    return f"worker-{host}-{os.getpid()}-{clock.unique()[:6]}"
+
+
+def app_name(module: str) -> str:
+    """What an app is called that was made in this module; in a script, what the script is called."""
+    if module != "__main__":
+        return module
+    main = sys.modules[module]
+    if main.__spec__ is not None:  # python -m
+        return main.__spec__.name.removesuffix(".__main__")
+    script = Path(getattr(main, "__file__", None) or module).stem
+    return script if script.isprintable() else module
+
+
+def function(what: str, fn: F) -> F:
+    """The function that was declared as a hook; anything else is refused."""
+    if callable(fn):
+        return fn
+    raise TypeError(f"{what} must be a function, not {shown(fn)}")
+
+
+async def last(hook: Hook) -> None:
+    """Call a hook of the shutdown. One that fails keeps no other from running."""
+    try:
+        answer = hook()
+        if isinstance(answer, Awaitable):
+            await answer
+    except (Exception, SystemExit):
+        log.exception("on_stop failed")

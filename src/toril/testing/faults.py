@@ -1,0 +1,182 @@
+"""`FlakyStore`, `WatchedStore`."""
+
+import asyncio
+import inspect
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias
+
+from toril.errors import EngineUnavailable, InvalidOption, shown
+from toril.model import (
+    Added,
+    AddOutcome,
+    Claim,
+    Exchange,
+    Failed,
+    FlowNode,
+    Lease,
+    NewJob,
+    Retried,
+    Settlement,
+    Verdict,
+)
+from toril.store.engine import Engine, Store
+
+__all__ = ["CALLS", "Death", "FlakyStore", "Killed", "Place", "WatchedStore"]
+
+_NEVER = {"open", "close", "health", "twin"}
+CALLS = {name for name, _ in inspect.getmembers(Engine, inspect.isfunction) if not name.startswith("_")} - _NEVER
+
+
+class FlakyStore:
+    """The given store, of whose calls a share is answered by `EngineUnavailable`: half of these did not happen, the
+    other half did, and only their answer was lost. The same seed loses the same calls."""
+
+    def __init__(self, store: Store, *, rate: float = 0.2, seed: int = 0) -> None:
+        if not 0 <= rate < 1:
+            raise InvalidOption(f"rate must be from 0 to below 1, not {shown(rate)}")
+        self._store = store
+        self._rate = rate
+        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        self.lost = 0
+
+    def twin(self) -> "FlakyStore":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return partial(self._call, found) if name in CALLS else found
+
+    async def _call(self, method: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+        chance = self._random.random()
+        if chance < self._rate / 2:
+            raise self._lose("request")
+        answer = await method(*args, **options)
+        if chance < self._rate:
+            raise self._lose("answer")
+        return answer
+
+    def _lose(self, what: str) -> EngineUnavailable:
+        self.lost += 1
+        return EngineUnavailable(f"the {what} was lost, as the test wants it")
+
+
+# Where a worker can be made to die: before the handler begins, after it has returned, after its end is stored.
+Place: TypeAlias = Literal["claimed", "returned", "settled"]
+
+_NEW: Final = {AddOutcome.ADDED, AddOutcome.REPLACED}
+
+
+class Killed(BaseException):
+    """Ends the handler in which a test has killed the worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A death to come: where, and while which job is there; None stands for any."""
+
+    place: Place
+    name: str | None = None
+    queue: str | None = None
+    id: str | None = None
+
+    def takes(self, place: Place, lease: Lease, name: str) -> bool:
+        return place == self.place and all(
+            meant is None or meant == found
+            for meant, found in ((self.name, name), (self.queue, lease.queue), (self.id, lease.id))
+        )
+
+
+class WatchedStore:
+    """The given store. `stored` is told of each job that is new, `ended` of each attempt that has failed."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        stored: Callable[[str, NewJob, str], None],
+        ended: Callable[[Lease, Failed | Retried], None],
+    ) -> None:
+        self._store = store
+        self._stored = stored
+        self._ended = ended
+        self._names: dict[tuple[str, str], str] = {}
+        self.death: Death | None = None
+        self.victim: Lease | None = None
+        self.die: Callable[[], None] = lambda: None
+        self.dead: asyncio.Event | None = None  # set when the worker that died is gone
+
+    def twin(self) -> "WatchedStore":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return self._living(found) if name in CALLS else found
+
+    def _living(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*args: Any, **options: Any) -> Any:
+            await self._if_alive()
+            return await method(*args, **options)
+
+        return call
+
+    async def _if_alive(self) -> None:
+        """Nothing of a worker that is dead arrives here any more; and whoever asks in a loop lets others go on."""
+        await asyncio.sleep(0)
+        if self.dead is not None:
+            await self.dead.wait()
+            raise EngineUnavailable("this worker was killed, as the test wants it")
+
+    async def add(self, queue: str, jobs: Sequence[NewJob], **options: Any) -> list[Added]:
+        await self._if_alive()
+        answers = await self._store.add(queue, jobs, **options)
+        self._note([(queue, job) for job in jobs], answers)
+        return answers
+
+    async def add_flow(self, nodes: Sequence[FlowNode], **options: Any) -> list[Added]:
+        await self._if_alive()
+        answers = await self._store.add_flow(nodes, **options)
+        self._note([(node.queue, node.job) for node in nodes], answers)
+        return answers
+
+    def _note(self, jobs: Sequence[tuple[str, NewJob]], answers: Sequence[Added]) -> None:
+        for (queue, job), answer in zip(jobs, answers, strict=True):
+            if answer.outcome in _NEW:
+                self._stored(queue, job, answer.id)
+
+    async def exchange(self, queue: str, batch: Sequence[Settlement], claim: Claim, **options: Any) -> Exchange:
+        await self._if_alive()
+        leases = [settlement.lease for settlement in batch]
+        await self._perhaps_die("returned", leases)
+        answer = await self._store.exchange(queue, batch, claim, **options)
+        self._names |= {(queue, job.lease.id): job.name for job in answer.jobs}
+        await self._perhaps_die("settled", leases)
+        await self._perhaps_die("claimed", [job.lease for job in answer.jobs])
+        for settlement, verdict in zip(batch, answer.verdicts, strict=True):
+            if verdict is Verdict.OK and isinstance(settlement.outcome, Failed | Retried):
+                self._ended(settlement.lease, settlement.outcome)
+        return answer
+
+    async def _perhaps_die(self, place: Place, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            if self.death is not None and self.death.takes(place, lease, self.name_of(lease)):
+                self.victim = lease
+                self.kill()
+                await self._if_alive()
+
+    def name_of(self, lease: Lease) -> str:
+        """The name of a job that was handed out here."""
+        return self._names.get((lease.queue, lease.id), "")
+
+    def kill(self) -> None:
+        """From here on nothing of the running worker arrives."""
+        self.death, self.dead = None, asyncio.Event()
+        self.die()
+
+    def bury(self) -> None:
+        """It is gone; another may begin."""
+        if self.dead is not None:
+            self.dead.set()
+            self.dead = None

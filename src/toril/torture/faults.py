@@ -1,0 +1,319 @@
+"""Proxy, Redis server and disk that can fail."""
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import struct
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+
+from toril.errors import EngineUnusable
+from toril.runtime.clock import SYSTEM
+from toril.torture.plan import Blow, Strike
+
+__all__ = ["Disk", "OwnRedis", "Proxy"]
+
+_MEGABYTES = 256
+
+
+class Disk:
+    """ext4 on a loop device, in memory so that a copy of it is made within milliseconds."""
+
+    def __init__(self) -> None:
+        shared = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
+        self.folder = Path(tempfile.mkdtemp(prefix="toril-torture-", dir=shared if shared.is_dir() else None))
+        self.place = self.folder / "disk"
+        self._image = self.folder / "disk.img"
+        self._cuts = 0
+
+    async def start(self) -> None:
+        with self._image.open("wb") as file:
+            file.truncate(_MEGABYTES << 20)
+        await _made("mkfs.ext4", "-q", "-F", str(self._image))
+        await self._mount(self._image, self.place)
+
+    async def _mount(self, image: Path, place: Path) -> None:
+        place.mkdir()  # noqa: ASYNC240 - in memory
+        await _made("mount", "-o", "loop", str(image), str(place))
+
+    async def fill(self) -> None:
+        """Leave no room on it."""
+        await asyncio.get_running_loop().run_in_executor(None, self._fill)
+
+    def _fill(self) -> None:
+        with suppress(OSError), (self.place / "filler").open("wb", buffering=0) as file:
+            while True:
+                file.write(b"\0" * (1 << 20))
+
+    def empty(self) -> None:
+        (self.place / "filler").unlink(missing_ok=True)
+
+    async def cut(self) -> Path:
+        """An image of what a disk has that lost its power now. Whoever writes to it has to stand still."""
+        self._cuts += 1
+        copy = self.folder / f"cut-{self._cuts}.img"
+        await _made("cp", "--sparse=always", str(self._image), str(copy))
+        return copy
+
+    async def opened(self, image: Path) -> Path:
+        """Where the files of an image can be read."""
+        place = image.with_suffix("")
+        await self._mount(image, place)
+        return place
+
+    async def discard(self, place: Path) -> None:
+        """A cut has been looked at."""
+        await _made("umount", "--lazy", str(place))
+        place.with_suffix(".img").unlink()
+
+    async def stop(self) -> None:
+        for place in [path for path in self.folder.iterdir() if path.is_mount()]:
+            await _made("umount", "--lazy", str(place))
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+async def _made(*command: str) -> None:
+    if shutil.which(command[0]) is None or os.name != "posix":
+        raise EngineUnusable(f"a disk of our own needs {command[0]}, which is not here")
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        _, complaint = await process.communicate()
+    except asyncio.CancelledError:
+        await process.wait()  # or nobody would know of what it is about to mount
+        raise
+    if process.returncode:
+        raise EngineUnusable(f"a disk of our own needs root: {command[0]} says {complaint.decode().strip()!r}")
+
+
+_CHUNK = 65_536
+
+
+class Proxy:
+    """Passes bytes on. What is swallowed leaves a hole in the stream, so such a connection is reset when the wire is
+    healed: no byte is ever wrong, some never arrive."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.target = (host, port)
+        self.delay = 0.0  # seconds, each way
+        self.silent = False  # nothing arrives, either way
+        self.deaf = False  # what the server answers does not arrive
+        self._doomed = 0  # so many answers are lost, each with its connection
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ends: set[asyncio.StreamWriter] = set()
+        self._holed: set[asyncio.StreamWriter] = set()
+        self._healed = asyncio.Event()
+
+    @property
+    def port(self) -> int:
+        if self._server is None:
+            raise RuntimeError("the wire has not been laid yet")
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self) -> "Proxy":
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return self
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.delay = 0.0
+        self.cut()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Reset every connection."""
+        for end in list(self._ends):
+            _reset(end)
+
+    def cut_replies(self, count: int) -> None:
+        """Lose the next answers: the server has done what nobody hears of."""
+        self._doomed += count
+
+    async def struck(self, blow: Blow) -> None:
+        """For as long as the blow lasts; then the wire is as it was. The first blow to end ends those beside it."""
+        match blow.strike:
+            case Strike.CUT:
+                self.cut()
+            case Strike.CUT_REPLIES:
+                self.cut_replies(1 + int(blow.target * 5))
+            case Strike.DELAY:
+                self.delay = 0.05 + blow.target * 0.3
+            case Strike.BLACKHOLE:
+                self.silent = True
+            case _:
+                self.deaf = True
+        if blow.seconds:
+            self._healed.clear()
+            try:
+                async with asyncio.timeout(blow.seconds):
+                    await self._healed.wait()
+            except TimeoutError:
+                self.heal()
+
+    def heal(self) -> None:
+        self.delay, self.silent, self.deaf, self._doomed = 0.0, False, False, 0
+        for end in list(self._holed):
+            _reset(end)
+        self._holed.clear()
+        self._healed.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        ends = {writer}
+        self._ends.add(writer)
+        try:
+            there, out = await asyncio.open_connection(*self.target)
+            ends.add(out)
+            self._ends.add(out)
+            async with asyncio.TaskGroup() as ways:
+                ways.create_task(self._pass_on(reader, out, ends, answers=False))
+                ways.create_task(self._pass_on(there, writer, ends, answers=True))
+        except OSError:
+            pass  # the server is not there: neither is the wire
+        except ExceptionGroup as group:
+            if group.split(OSError)[1] is not None:
+                raise
+        finally:
+            self._ends -= ends
+            self._holed -= ends
+            for end in ends:
+                _reset(end)
+
+    async def _pass_on(
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        ends: set[asyncio.StreamWriter],
+        *,
+        answers: bool,
+    ) -> None:
+        while data := await source.read(_CHUNK):
+            if answers and self._doomed:
+                self._doomed -= 1
+                break
+            if self.silent or (answers and self.deaf):
+                self._holed |= ends
+                continue
+            if ends & self._holed:
+                continue
+            if self.delay:
+                await SYSTEM.sleep(self.delay)
+            sink.write(data)
+            await sink.drain()
+        for end in ends:
+            _reset(end)
+
+
+def _reset(end: asyncio.StreamWriter) -> None:
+    """Close it as a host does that knows of no such connection, instead of politely."""
+    if not end.transport.is_closing():
+        end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        end.transport.abort()
+
+
+_PATIENCE = 300.0  # seconds until it answers: a busy machine reads a long log slowly
+# A guard tells which process the server is, and ends it with its own input: so it does not outlive the driver.
+_GUARDED = '"$@" & echo $!; read -r _; kill -9 0'
+
+
+class OwnRedis:
+    """`redis-server` on a free port of loopback, with an append-only file that is synced before each answer.
+
+    One that is synced each second may answer before it writes, while its disk is slow with the last sync: kill -9 then
+    loses what was acknowledged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = _free_port()
+        self._guard: asyncio.subprocess.Process | None = None
+        self._pid = 0
+        self._struck = asyncio.Lock()
+
+    async def start(self) -> None:
+        binary = shutil.which("redis-server") or shutil.which("valkey-server")
+        if binary is None:
+            raise EngineUnusable("--url redis starts a server of its own, and there is no redis-server on the path")
+        self.folder.mkdir(exist_ok=True)
+        self._guard = guard = await asyncio.create_subprocess_exec(
+            "sh", "-c", _GUARDED, "sh", binary, "--port", str(self.port), "--bind", "127.0.0.1",
+            "--dir", str(self.folder), "--save", "", "--appendonly", "yes", "--appendfsync", "always",
+            "--logfile", str(self.folder / "log"),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        assert guard.stdout is not None  # noqa: S101 - it is piped
+        self._pid = int(await guard.stdout.readline())
+        until = SYSTEM.monotonic() + _PATIENCE
+        while await self.tell("PING") != "+PONG":
+            if SYSTEM.monotonic() > until:
+                raise EngineUnusable(f"redis-server does not answer; its log is {self.folder / 'log'}")
+            await SYSTEM.sleep(0.02)
+
+    async def tell(self, *words: str) -> str:
+        """The first line of what it answers to a command; nothing if it is not there."""
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            return ""
+        try:
+            writer.write((" ".join(words) + "\r\n").encode())
+            return (await asyncio.wait_for(reader.readline(), 5)).decode().strip()
+        except (OSError, TimeoutError):
+            return ""
+        finally:
+            writer.transport.abort()
+
+    async def struck(self, blow: Blow, away: Callable[[], AbstractContextManager[None]] = nullcontext) -> bool:
+        """For as long as the blow lasts; then it serves again. False: another has struck it, and it does not serve yet.
+        To strike one after the other, each as soon as it serves again, would leave the fleet without a store for
+        minutes where the server takes longer to read its log than there is between two blows. `away` is entered while
+        it does not serve, and not for a blow that clients get over at once."""
+        if self._struck.locked():
+            return False
+        async with self._struck:
+            match blow.strike:
+                case Strike.KILL_SERVER:
+                    with away():
+                        await self.kill()
+                        await SYSTEM.sleep(blow.seconds)
+                        await self.start()
+                case Strike.FREEZE_SERVER:
+                    with away():
+                        self.signal(signal.SIGSTOP)
+                        await SYSTEM.sleep(blow.seconds)
+                        self.signal(signal.SIGCONT)
+                case Strike.FLUSH_SCRIPTS:
+                    await self.tell("SCRIPT", "FLUSH")
+                case _:
+                    await self.tell("CLIENT", "KILL", "TYPE", "normal")
+        return True
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the server alone: a guard that stands still guards nothing."""
+        if self._pid:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
+    async def kill(self) -> None:
+        """Returns once it is gone, and its guard: their output ends when nobody has it open any more."""
+        guard, self._guard, self._pid = self._guard, None, 0
+        if guard is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(guard.pid, signal.SIGKILL)
+            await guard.communicate()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,180 @@
+"""`AttemptEvents`, lease-lost hooks."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
+
+from toril.codec.encoding import decode
+from toril.errors import EngineUnavailable
+from toril.events import EventName, Events, JobEvent, WorkerEvent, trouble
+from toril.job import Job
+from toril.model import (
+    CANCELLED_KIND,
+    EXPIRED_KIND,
+    Cancelled,
+    Claimed,
+    Completed,
+    Exchange,
+    Failed,
+    Failure,
+    Gate,
+    Parked,
+    Released,
+    Retried,
+    Settlement,
+    Snoozed,
+    Verdict,
+)
+from toril.queue import Queue
+from toril.runtime.logs import log
+
+__all__ = ["Rescue", "Telling"]
+
+_LAST: Final = 0.25  # seconds for hooks that are called when the worker ends
+
+
+class Rescue:
+    """Calls the hooks of a queue for each job whose lease was lost here."""
+
+    def __init__(self, queue: Queue, job: Callable[[Claimed], Job[Any]]) -> None:
+        self._queue = queue
+        self._job = job
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def lost(self, claimed: Claimed) -> None:
+        if self._queue.lease_hooks:
+            task = asyncio.get_running_loop().create_task(self._call(claimed))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Those that are still at it may end; not for long, for the process is to end too."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_LAST)
+        for task in self._tasks:
+            task.cancel()
+
+    async def _call(self, claimed: Claimed) -> None:
+        for hook, when in self._queue.lease_hooks:
+            try:
+                job = self._job(claimed)
+                if when is None or when(job):
+                    answer = hook(job)
+                    if isinstance(answer, Awaitable):
+                        await answer
+            except BaseException:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():  # by us, and not by itself
+                    raise
+                log.exception("on_lease_lost failed for job %s of queue %s", claimed.lease.id, self._queue.name)
+
+
+_UNSTARTED: Final[Mapping[str, EventName]] = {EXPIRED_KIND: "expired", CANCELLED_KIND: "cancelled"}
+
+
+class _Around(Protocol):
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class Telling:
+    """One worker's events. An ending is told when the store has accepted it."""
+
+    def __init__(self, queue: str, around: _Around, rescue: Callable[[Claimed], None]) -> None:
+        self._rescue = rescue
+        self._queue = queue
+        self._around = around
+        self._events = around.events
+        self._ended: dict[str, tuple[Claimed, int]] = {}
+
+    def started(self, job: Claimed) -> None:
+        self._tell("active", job)
+
+    def progress(self, job: Claimed, value: str) -> None:
+        if self._events.wanted("progress"):
+            self._tell("progress", job, detail=decode(value, what="progress"))
+
+    def looked(self, answer: Exchange) -> None:
+        """A claim has looked into the queue: it may be paused, and some jobs may have ended there."""
+        self._events.paused(self._queue, now=answer.blocked_by is Gate.PAUSED, worker=self._around.name)
+        for each in answer.unstarted:
+            event = JobEvent(
+                queue=self._queue, job_id=each.id, job_name=each.name, worker=self._around.name,
+                error=each.failure.reason, kind=each.failure.kind,
+            )  # fmt: skip
+            self._events.emit(_UNSTARTED.get(each.failure.kind, "failed"), event)
+
+    def unavailable(self, error: EngineUnavailable) -> None:
+        self._events.emit("error", trouble(error, self._around.name, self._queue))
+
+    def drained(self) -> None:
+        self._events.emit("drained", WorkerEvent(worker=self._around.name, queue=self._queue))
+
+    def stuck(self, job: Claimed, stack: str) -> None:
+        """It was told to stop, and does not."""
+        log.warning("job %s of queue %s was told to stop, and is still here:\n%s", job.lease.id, self._queue, stack)
+        self._tell("stuck", job, detail=stack)
+
+    def lost(self, job: Claimed, duration: int | None = None) -> None:
+        self._tell("lease_lost", job, duration)
+        self._rescue(job)
+
+    def ended(self, job: Claimed, duration: int) -> None:
+        """Remember it until the store has answered."""
+        self._ended[job.lease.token + job.lease.id] = (job, duration)
+
+    def settled(self, settlement: Settlement, verdict: Verdict) -> None:
+        lease = settlement.lease
+        job, duration = self._ended.pop(lease.token + lease.id)
+        if verdict is not Verdict.OK:
+            self.lost(job, duration)
+            return
+        if not self._events.any:
+            return
+        match settlement.outcome:
+            case Completed(_, summary, skipped):
+                self._tell("completed", job, duration, detail=summary, skipped=skipped)
+            case Failed(failure):
+                self._tell_failed("failed", job, duration, failure)
+            case Retried(failure, delay):
+                self._tell_failed("retrying", job, duration, failure, delay)
+            case Snoozed(delay):
+                self._tell("snoozed", job, duration, delay=delay)
+            case Released():
+                self._tell("released", job, duration)
+            case Parked():
+                self._tell("parked", job, duration)
+            case Cancelled(reason):
+                self._tell("cancelled", job, duration, reason)
+
+    def _tell_failed(
+        self, name: EventName, job: Claimed, duration: int, failure: Failure, delay: int | None = None
+    ) -> None:
+        self._tell(
+            name, job, duration, failure.reason, failure.kind, delay, failure.traceback or None,
+            max_attempts=job.max_attempts,
+        )  # fmt: skip
+
+    def _tell(
+        self,
+        name: EventName,
+        job: Claimed,
+        duration: int | None = None,
+        error: str | None = None,
+        kind: str | None = None,
+        delay: int | None = None,
+        detail: object = None,
+        max_attempts: int | None = None,
+        skipped: str | None = None,
+    ) -> None:
+        if self._events.wanted(name):
+            event = JobEvent(
+                queue=self._queue, job_id=job.lease.id, job_name=job.name, attempt=job.attempts_made + 1,
+                worker=self._around.name, duration=None if duration is None else duration / 1000, error=error,
+                kind=kind, delay=None if delay is None else delay / 1000, detail=detail, subject=job.subject,
+                max_attempts=max_attempts, skipped=skipped,
+            )  # fmt: skip
+            self._events.emit(name, event)

@@ -1,0 +1,141 @@
+"""Stalled jobs run alone in their process."""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+from toril.model import Exchange
+from toril.runtime.clock import Clock
+
+__all__ = ["Quarantine", "Solitude", "Suspects"]
+
+_MAKES_WAY: Final = 10.0  # seconds for which claims are held back so that a suspect can run alone
+_GOES_ON: Final = 60.0  # seconds before that is tried again, if what runs did not end in time
+
+
+class Suspects(Enum):
+    """What a process does about them."""
+
+    MAKE_WAY = auto()  # there is nobody else: claim nothing more until one can run alone
+    WHEN_IDLE = auto()  # take one while nothing runs; for the rest there are spare processes
+    LEAVE = auto()  # they are the spare processes'
+    ONLY = auto()  # this is a spare process
+
+
+class Quarantine:
+    """When claims are held back. A job that has stalled runs with nothing beside it, so that what crashes next is known
+    to be guilty; and while such jobs wait, the worker makes way for them, but not for ever."""
+
+    def __init__(self, clock: Clock, suspects: Suspects = Suspects.MAKE_WAY) -> None:
+        self._clock = clock
+        self._suspects = suspects
+        self._suspect_runs = False
+        self.waiting = suspects is not Suspects.LEAVE  # for all that is known before the first claim
+        self.until: float | None = None
+        self._not_before = 0.0
+
+    def holds_back(self) -> bool:
+        """Whether a worker that runs something should claim nothing beside it."""
+        return self._suspect_runs or (self.until is not None and self._clock.monotonic() < self.until)
+
+    def note(self, *, waiting: int, taken: bool) -> None:
+        """A claim brought a suspect, or saw that some wait."""
+        self._suspect_runs = taken
+        self.waiting = waiting > 0 and self._suspects is not Suspects.LEAVE
+        if self._suspects is not Suspects.MAKE_WAY:
+            return
+        now = self._clock.monotonic()
+        if taken or not waiting:
+            self.until = None
+        elif self.until is None and now >= self._not_before:
+            self.until = now + _MAKES_WAY
+        elif self.until is not None and now >= self.until:
+            self.until, self._not_before = None, now + _GOES_ON
+
+
+class Solitude:
+    """What runs in a process, over all its queues; and who, if anyone, has it to himself."""
+
+    def __init__(
+        self, clock: Clock, suspects: Suspects = Suspects.MAKE_WAY, call_spares: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self._clock = clock
+        self.suspects = suspects
+        self._call_spares = call_spares
+        self._running = 0
+        self._claims = 0
+        self._holder: object | None = None
+        self._ways: dict[object, float] = {}  # who wants the process to himself, and until when others make way
+        self._wanted = False
+        self._wake: list[Callable[[], None]] = []
+
+    def join(self, wake: Callable[[], None]) -> None:
+        """Have this called when the process may be had alone, and when it is shared again."""
+        self._wake.append(wake)
+
+    def excludes(self, worker: object) -> bool:
+        """Whether another has the process to himself, or is to have it soon."""
+        if self._holder is not None:
+            return self._holder is not worker
+        if not self._ways or worker in self._ways:
+            return False
+        now = self._clock.monotonic()
+        return any(now < until for until in self._ways.values())
+
+    def looked(self, answer: Exchange) -> None:
+        """Those who have stalled and wait for a process of their own are told of where there are spare ones."""
+        if answer.suspects and self.suspects in (Suspects.WHEN_IDLE, Suspects.LEAVE):
+            self._call_spares(answer.suspects)
+
+    def make_way(self, worker: object, until: float | None) -> None:
+        """Have the others claim nothing for a while, or no longer."""
+        if until is None:
+            if self._ways.pop(worker, None) is not None:
+                self._rouse()
+        elif self._ways.get(worker) != until:
+            self._ways[worker] = until
+            self._clock.later(max(0.0, until - self._clock.monotonic()), self._rouse)
+
+    def can_be_had(self, worker: object) -> bool:
+        """Whether nothing runs in the process, and nobody else may be given something just now."""
+        can = not self._running and not self._claims and self._holder in (None, worker)
+        self._wanted = self._wanted or not can
+        return can
+
+    def claim(self, worker: object, *, alone: bool) -> None:
+        """A claim is on its way; if it is for one alone, nobody else claims until it is answered."""
+        self._claims += 1
+        if alone:
+            self._holder = worker
+
+    def answered(self, *, suspect: bool) -> None:
+        """The jobs of a claim have begun. With a suspect among them the process stays its own until it ends."""
+        self._claims -= 1
+        if not (suspect and self._running):
+            self._share()
+        self._offer()
+
+    def begin(self) -> None:
+        self._running += 1
+
+    def end(self) -> None:
+        self._running -= 1
+        if not self._running:
+            self._share()
+        self._offer()
+
+    def _share(self) -> None:
+        """Whoever had the process to himself has it no more, and those who were kept out may claim."""
+        if self._holder is not None:
+            self._holder = None
+            self._rouse()
+
+    def _offer(self) -> None:
+        """The process is free again, if it is, for those who waited for that."""
+        if self._wanted and not self._running and not self._claims:
+            self._wanted = False
+            self._rouse()
+
+    def _rouse(self) -> None:
+        for wake in self._wake:
+            wake()
