@@ -10,7 +10,7 @@ from tests.servers import RedisServer
 from bench.installing import Unusable
 from bench.roster import PEERS, Peer
 from bench.stand import Stand, Usage, Worker, server_commands
-from toril.cli.bench.course import percentile
+from toril.cli.bench.command import percentile
 
 __all__ = ["Figures", "adding", "behind", "draining", "idling", "latency", "waiting"]
 

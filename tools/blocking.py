@@ -14,7 +14,7 @@ TARGET = ROOT / "sync.py"
 
 HEAD = '''"""`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `operate/search.py`, `task.py`,
+Written by `python -m tools.blocking --write` from `queue.py`, `operate/search.py`, `task.py`,
 `schedule.py`, `operate/groups.py` and `job.py`: change those.
 """
 
@@ -210,7 +210,7 @@ from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from toril.client.adding import AddOptions, WaitOptions
+from toril.client.options import AddOptions, WaitOptions
 from toril.runtime.calls import Run
 from toril.context import HandlerOf, RawHandler
 from toril.operate.groups import GroupOptions, QueueGroups
@@ -222,7 +222,7 @@ from toril.records import JobStack, QueueDeclaration, ScheduleRecord
 from toril.records import WorkerInfo
 from toril.policy.search import EndingName, JobFilter
 from toril.operate.search import PATIENCE, Counted, Failures, StateName
-from toril.policy.figures import Range
+from toril.policy.metrics import Range
 from toril.model.durations import Duration
 from toril.queue import Item, Planned, Queue
 from toril.schedule import QueueSchedules, Timing
@@ -237,7 +237,7 @@ def written() -> str:
     job += [twin(method, "_job") for method in methods("job.py", "Job")]
     queue = [_property("name", "str", "_queue")]
     queue += [twin(method, "_queue") for method in methods("queue.py", "Queue")]
-    queue += [twin(method, "_queue") for method in methods("operations.py", "QueueOperations")]
+    queue += [twin(method, "_queue") for method in methods("queue.py", "QueueOperations")]
     queue += [twin(method, "_queue") for method in methods("operate/search.py", "QueueSearch")]
     task = [_property("name", "str", "_task")]
     task += [twin(method, "_task") for method in methods("task.py", "Task")]

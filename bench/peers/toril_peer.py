@@ -9,8 +9,8 @@ from typing import Any
 
 from bench.peers.adapter import DATA, URL, Adapter, Producer, main
 from toril import App, Queue
-from toril.cli.bench.course import worker_environment
-from toril.client.adding import AddOptions
+from toril.cli.bench.command import worker_environment
+from toril.client.options import AddOptions
 
 QUEUE = "bench"
 SHAPES: dict[str, AddOptions] = {"waiting": {}, "delayed": {"delay": 3600}, "prioritized": {"priority": 5}}

@@ -15,12 +15,10 @@ from pathlib import Path
 
 from bench.installing import ROOT, interpreter, requirements
 from toril.runtime.clock import SYSTEM
+from toril.torture.app import Ledger, lines
+from toril.torture.faults import OwnRedis, Proxy
 from toril.torture.fleet import Role, Station
-from toril.torture.ledger import Ledger, lines
-from toril.torture.plan import LINK, SERVER, Blow, Strike, draw
-from toril.torture.proxy import Proxy
-from toril.torture.server import OwnRedis
-from toril.torture.setting import Setting
+from toril.torture.plan import LINK, SERVER, Blow, Setting, Strike, draw
 
 __all__ = ["PEERS", "Figures", "Run", "tortured", "version"]
 

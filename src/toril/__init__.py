@@ -6,7 +6,7 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from toril.app import App
-    from toril.client.adding import AddOptions
+    from toril.client.options import AddOptions
     from toril.context import FailedChild, JobContext, SyncJobContext
     from toril.errors import (
         AddUncertain,
@@ -73,8 +73,8 @@ if TYPE_CHECKING:
         Severity,
         Usage,
     )
+    from toril.model.attempts import Result
     from toril.model.durations import Duration
-    from toril.model.result import Result
     from toril.model.states import State
     from toril.operate.breakers import BreakerFigures
     from toril.operate.dead_letters import Replayed
@@ -85,9 +85,8 @@ if TYPE_CHECKING:
     from toril.outbox.database import OutboxStanding
     from toril.policy.breaker import Breaker
     from toril.policy.error_groups import ErrorGroup
-    from toril.policy.letters import LetterFilter
     from toril.policy.retry import Exponential, Fixed, Retry, Strategy
-    from toril.policy.search import JobFilter
+    from toril.policy.search import JobFilter, LetterFilter
     from toril.queue import Planned, Queue
     from toril.records import (
         AttemptError,
@@ -123,10 +122,10 @@ _WHERE = {
     "Job": "toril.job",
     "Breaker": "toril.policy.breaker",
     "JobFilter": "toril.policy.search",
-    "LetterFilter": "toril.policy.letters",
+    "LetterFilter": "toril.policy.search",
     "Planned": "toril.queue",
     "Queue": "toril.queue",
-    "Result": "toril.model.result",
+    "Result": "toril.model.attempts",
     "raise_for_status": "toril.http",
     **dict.fromkeys(("Exponential", "Fixed", "Retry", "Strategy"), "toril.policy.retry"),
     **dict.fromkeys(
@@ -167,7 +166,7 @@ _WHERE = {
     "SyncQueue": "toril.sync",
     "SyncTask": "toril.sync",
     "Task": "toril.task",
-    "AddOptions": "toril.client.adding",
+    "AddOptions": "toril.client.options",
     "Gap": "toril.operate.history",
     "JobEvent": "toril.events",
     "WorkerEvent": "toril.events",

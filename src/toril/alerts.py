@@ -1,27 +1,137 @@
-"""Alerts: what someone should hear of, made of what happens in this process and of the fleet's own figures. A sink that
-fails is told of in the log, and touches no job."""
+"""Alert rules, delivery to a sink, `Webhook`."""
 
 import asyncio
 import hashlib
+import http.client
+import inspect
+import ipaddress
+import json
+import queue
+import socket
+import ssl
+import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
-from toril.delivery import Delivery
 from toril.errors import InvalidOption, TorilError, shown
 from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent
-from toril.model import Ending, whole
+from toril.model import Ending, storable, whole
 from toril.model.durations import Duration, milliseconds
+from toril.policy.metrics import Durations, SlidingCount
 from toril.policy.retention import RUNS
-from toril.policy.watching import Durations, Tally
 from toril.queue import Queue
 from toril.runtime.clock import Clock
 from toril.runtime.logs import log
 from toril.store.engine import Store
 
-__all__ = ["Alert", "AlertKind", "AlertRules", "Alerts", "Sink"]
+__all__ = ["Alert", "AlertKind", "AlertRules", "Alerts", "Delivery", "Sink", "Webhook"]
+
+_MOST: Final = 100  # under way at once; what comes while so many are is dropped
+_DELIVERY_SECONDS: Final = 30.0  # for one delivery, from when the sink is called
+
+
+class Delivery:
+    """One sink. It is called in a thread of its own, one alert after the other; if it answers with something that can
+    be awaited, that is done on the loop."""
+
+    def __init__(self, sink: Callable[[Any], Any]) -> None:
+        self._sink = sink
+        self._orders: queue.SimpleQueue[_Order] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._called = 0
+        self._under_way = 0
+        self.dropped = 0
+
+    async def send(self, alert: Any, text: str) -> bool:
+        """Whether it was delivered. Never raises; what goes wrong stands in the log."""
+        if self._under_way >= _MOST:
+            self.dropped += 1
+            if self.dropped % _MOST == 1:
+                log.warning("alerts are dropped, for %s are still being delivered: %s", _MOST, text)
+            return False
+        self._under_way += 1
+        try:
+            order = await self._turn(alert)
+            async with asyncio.timeout(_DELIVERY_SECONDS):
+                answer = await order.answer
+                if inspect.isawaitable(answer):
+                    await answer
+        except TimeoutError:
+            log.error("an alert was not delivered within %s s: %s", _DELIVERY_SECONDS, text)
+        except Exception:
+            log.exception("an alert could not be delivered: %s", text)
+        else:
+            return True
+        finally:
+            self._under_way -= 1
+        return False
+
+    async def _turn(self, alert: Any) -> "_Order":
+        """An order that is being carried out. Others before it may take their time, unless one hangs."""
+        if self._thread is None:
+            # A daemon: a sink that hangs does not keep the process from ending.
+            self._thread = threading.Thread(target=self._work, name="toril-alerts", daemon=True)
+            self._thread.start()
+        order = _Order(alert, asyncio.get_running_loop())
+        self._orders.put(order)
+        while True:
+            before = self._called
+            done, _ = await asyncio.wait([order.begun], timeout=_DELIVERY_SECONDS)
+            if done:
+                return order
+            if self._called == before:
+                order.answer.cancel()
+                raise TimeoutError
+
+    def _work(self) -> None:
+        while True:
+            order = self._orders.get()
+            self._called += 1
+            order.carry_out(self._sink)
+
+
+class _Order:
+    def __init__(self, alert: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._alert = alert
+        self._loop = loop
+        self.begun: asyncio.Future[None] = loop.create_future()
+        self.answer: asyncio.Future[Any] = loop.create_future()
+
+    def carry_out(self, sink: Callable[[Any], Any]) -> None:
+        """In the thread."""
+        if self.answer.cancelled():  # nobody waits for it any more
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._begin)
+        except RuntimeError:  # the loop is closed
+            return
+        try:
+            answer, error = sink(self._alert), None
+        except BaseException as raised:  # SystemExit and the like are the sink's own failures
+            answer, error = None, raised
+        try:
+            self._loop.call_soon_threadsafe(self._tell, answer, error)
+        except RuntimeError:  # the loop is closed
+            return
+
+    def _begin(self) -> None:
+        if not self.begun.done():
+            self.begun.set_result(None)
+
+    def _tell(self, answer: Any, error: BaseException | None) -> None:
+        if self.answer.done():
+            if inspect.iscoroutine(answer):
+                answer.close()
+        elif error is None:
+            self.answer.set_result(answer)
+        else:
+            reason = error if isinstance(error, Exception) else RuntimeError(f"the sink raised {error!r}")
+            self.answer.set_exception(reason)
+
 
 _BETWEEN_LOOKS: Final = 1.0  # seconds between two looks at the same figures
 
@@ -112,8 +222,8 @@ class _Figures:
     """What one queue did lately, as seen here. Each process sees its share of runs and of stalls."""
 
     def __init__(self, window: int) -> None:
-        self.runs = Tally(window)
-        self.stalls = Tally(window)
+        self.runs = SlidingCount(window)
+        self.stalls = SlidingCount(window)
         self.durations = Durations(window)
 
 
@@ -288,3 +398,86 @@ class Alerts:
 async def _if_any(answer: Awaitable[None] | None) -> None:
     if answer is not None:
         await answer
+
+
+_WEBHOOK_SECONDS: Final = 5.0
+_MOST_BYTES: Final = 64 * 1024
+_LONGEST_TEXT: Final = 4 * 1024
+
+Resolve: TypeAlias = Callable[[str, int], Sequence[str]]
+Post: TypeAlias = Callable[[str, "Webhook", bytes], int]
+
+
+class Webhook:
+    """`app.alert(Webhook("https://…"))`: each alert is posted as one JSON object."""
+
+    def __init__(self, url: str, *, resolve: Resolve | None = None, post: Post | None = None) -> None:
+        try:
+            parts = urlsplit(url)
+            port = parts.port or 443
+        except (ValueError, AttributeError, TypeError):
+            raise InvalidOption("a webhook's URL cannot be read; it looks like https://example.com/path") from None
+        if parts.scheme != "https" or not parts.hostname or parts.username is not None:
+            raise InvalidOption(f"a webhook's URL is https://host/path without a user, not {shown(parts.scheme)}://…")
+        self.host = parts.hostname
+        self.port = port
+        self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._resolve = resolve or _resolve
+        self._post = post or _post
+        if _is_literal(self.host):
+            _public([self.host], self.host)
+
+    async def __call__(self, alert: Alert) -> None:
+        told = {
+            name: storable(value, _LONGEST_TEXT) if isinstance(value, str) else value
+            for name, value in asdict(alert).items()
+            if value is not None
+        }
+        body = json.dumps(told, separators=(",", ":")).encode()
+        async with asyncio.timeout(2 * _WEBHOOK_SECONDS):
+            await asyncio.get_running_loop().run_in_executor(None, self._deliver, body)
+
+    def _deliver(self, body: bytes) -> None:
+        address = _public(self._resolve(self.host, self.port), self.host)
+        status = self._post(address, self, body)
+        if not 200 <= status < 300:
+            raise TorilError(f"the webhook at {self.host} answered with status {status}")
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _resolve(host: str, port: int) -> Sequence[str]:
+    return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+
+
+def _public(addresses: Sequence[str], host: str) -> str:
+    """The first address; refused if any of them is not of the public net, whatever the next look-up may say."""
+    for address in addresses:
+        known = ipaddress.ip_address(address.partition("%")[0])
+        inner = getattr(known, "ipv4_mapped", None) or known
+        if not inner.is_global or inner.is_multicast:
+            raise InvalidOption(f"the webhook's host {shown(host)} is not of the public net ({address})")
+    if not addresses:
+        raise TorilError(f"the webhook's host {shown(host)} has no address")
+    return addresses[0]
+
+
+def _post(address: str, hook: Webhook, body: bytes) -> int:
+    """To the address that was checked, under the name that its certificate must have."""
+    connection = http.client.HTTPSConnection(hook.host, hook.port, timeout=_WEBHOOK_SECONDS)
+    plain = socket.create_connection((address, hook.port), _WEBHOOK_SECONDS)
+    try:
+        connection.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=hook.host)
+        connection.request("POST", hook.target, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        response.read(_MOST_BYTES)
+        return response.status
+    finally:
+        connection.close()
+        plain.close()

@@ -1,47 +1,66 @@
-"""The app: what one declares, and the two ways to use it, as a producer and as a worker process."""
+"""`App`: every public method in one class; its parts are attributes."""
 
 import asyncio
 import logging
 import os
 import sys
 import threading
+import warnings
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack, overload
 
-from toril.alerts import Alerts
-from toril.client.adding import Keeping, LogLevel, Subject, Unknown
-from toril.client.declaring import UNSAID, check_not_dead_letters, checked, renewal
+from toril.alerts import AlertRules, Alerts, Sink
+from toril.client.options import (
+    PLAIN,
+    UNSAID,
+    Keeping,
+    LogLevel,
+    Subject,
+    Unknown,
+    check_not_dead_letters,
+    checked,
+    renewal,
+)
 from toril.codec.encoding import Serializer
 from toril.context import HandlerOf, RawHandler
-from toril.crew import Crew
-from toril.errors import Closed, InvalidOption, UsageError, shown
-from toril.events import Events
-from toril.failing import Failing
+from toril.errors import Closed, InvalidOption, NotFound, UnknownQueue, UsageError, shown
+from toril.events import EventName, Events, Listener
 from toril.flow import Flowing
-from toril.model import Call, GroupLimits, RateLimit
+from toril.job import Job
+from toril.model import Call, Finding, GroupLimits, JobRecord, Order, Page, RateLimit, Repaired
 from toril.model.durations import Duration, milliseconds
-from toril.model.names import check_app_name, check_chosen_worker_name, check_label, check_prefix, check_queue_name
+from toril.model.names import (
+    check_app_name,
+    check_chosen_worker_name,
+    check_label,
+    check_prefix,
+    check_queue_name,
+    near_name,
+)
+from toril.model.states import State
+from toril.operate.breakers import AppBreakers
+from toril.operate.dead_letters import AppDeadLetters
+from toril.operate.doctor import Doctor
+from toril.operate.metrics import Overview, overview
 from toril.operate.scanners import Scanning
 from toril.outbox.service import Relaying, Round, checked_outbox
 from toril.policy.breaker import Breaker
-from toril.policy.retry import Retry
-from toril.policy.strategies import BUILT_IN, BackoffStrategy
+from toril.policy.retry import BUILT_IN, BackoffStrategy, Retry, check_strategy
 from toril.queue import Queue
-from toril.queues import Queues
+from toril.records import WorkerInfo, as_record
 from toril.runtime.calls import Caller
 from toril.runtime.clock import SYSTEM, Clock
+from toril.runtime.hooks import GRACE, HANG_TIMEOUT, Middleware, Plan, Poller, app_name, function, last, worker_name
 from toril.runtime.logs import watch
-from toril.runtime.middleware import Middleware
-from toril.runtime.plan import GRACE, HANG_TIMEOUT, Plan, Poller, app_name, function, last, worker_name
 from toril.runtime.portal import Portal
 from toril.runtime.redaction import Redact, Redaction
 from toril.schedule import Timing, boot
 from toril.store.connect import connected, opened_or_stopped
 from toril.store.engine import Durability, Store
-from toril.tended import Tended
 
 if TYPE_CHECKING:
     from toril.operate.reaper import Reaper
@@ -50,14 +69,219 @@ if TYPE_CHECKING:
     from toril.worker.process import Process
     from toril.worker.supervised import Under
 
-__all__ = ["App", "Queues"]
+__all__ = ["App", "Crew", "Failing", "Queues", "Tended"]
+
+_PAGE: Final = 1000
+
+
+class Crew:
+    """A part of `App`, which has what is declared here."""
+
+    queues: Mapping[str, Queue]
+
+    @property
+    @abstractmethod
+    def store(self) -> Store: ...
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The worker processes that are alive."""
+        return [as_record(WorkerInfo, worker) for worker in await self.store.workers()]
+
+    async def running_jobs(self, worker: str | None = None) -> list[Job[Any]]:
+        """The jobs that run now, of all queues, the longest first; those of one worker process, if it is named. It may
+        be dead: what it ran counts as running until it is taken back."""
+        found: list[JobRecord] = []
+        for name in await self.store.queues():
+            cursor: str | None = None
+            while True:
+                page = await self.store.page(name, State.ACTIVE, cursor=cursor, limit=_PAGE)
+                found += [row for row in page.items if worker in {None, row.worker}]
+                cursor = page.cursor
+                if cursor is None:
+                    break
+        found.sort(key=lambda row: (row.started_at or row.added_at, row.queue, row.id))
+        return [self._as_job(row) for row in found]
+
+    def _as_job(self, row: JobRecord) -> Job[Any]:
+        app: Any = self
+        known = row.queue in self.queues
+        queue = self.queues[row.queue] if known else Queue(app, row.queue, PLAIN)
+        return Job(queue, row.id, row.name, queue.decoded(row.name, row.data), record=row)
+
+    async def quiet_worker(self, worker: str) -> None:
+        """Have one worker process claim nothing more; what it runs goes on. `NotFound` if it is not alive."""
+        await self._order(worker, Order.QUIET)
+
+    async def stop_worker(self, worker: str) -> None:
+        """Have one worker process drain and end; its supervisor does not start it anew. `NotFound` if it is not
+        alive."""
+        await self._order(worker, Order.STOP)
+
+    async def _order(self, worker: str, order: Order) -> None:
+        if not await self.store.signal(worker, order):
+            raise NotFound(f"no worker {shown(worker)} is alive")
+
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Failing:
+    """A part of `App`, which has what is declared here."""
+
+    queues: Mapping[str, Queue]
+    redaction: Redaction
+    _clock: Clock
+    _strategies: dict[str, BackoffStrategy]
+    _alerts: list[Alerts]
+
+    @property
+    @abstractmethod
+    def store(self) -> Store: ...
+
+    @property
+    @abstractmethod
+    def events(self) -> Events: ...
+
+    @abstractmethod
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
+
+    def on(self, event: EventName, listener: Listener) -> None:
+        """Call `listener` with what happens in this process."""
+        self.events.on(event, listener)
+
+    def backoff(self, name: str) -> Callable[[F], F]:
+        """`@app.backoff("name")`: a function `(attempts, error, job) -> seconds` by which jobs wait for their retry
+        that ask for it, as `add(…, backoff="name")` does."""
+
+        def declare(fn: F) -> F:
+            check_strategy(name, fn)
+            self._strategies[name] = fn
+            return fn
+
+        return declare
+
+    def alert(self, sink: Sink, rules: AlertRules = AlertRules()) -> Alerts:
+        """Have `sink` called with each `Alert` that the rules ask for: a function, a coroutine function, a `Webhook`.
+        A sink that fails touches no job."""
+        made = Alerts(self, lambda: self._clock, worker_name(self._clock), sink, rules, len(self._alerts))
+        self._alerts.append(made)
+        return made
+
+    @property
+    def dead_letters(self) -> AppDeadLetters:
+        """Jobs that failed for good, of all queues."""
+        return AppDeadLetters(self, self._strategies)
+
+    @property
+    def breakers(self) -> AppBreakers:
+        """Circuit breakers, over the whole fleet."""
+        return AppBreakers(self)
+
+
+class Queues(Mapping[str, Queue]):
+    """The declared queues by name; asking for another is an error that names them."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, Queue] = {}
+
+    def __getitem__(self, name: str) -> Queue:
+        if name not in self._queues:
+            known = ", ".join(map(repr, self._queues)) or "none"
+            raise UnknownQueue(f"there is no queue {shown(name)} in this app; it has {known}")
+        return self._queues[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._queues)
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._queues
+
+    def declare(self, queue: Queue) -> Queue:
+        self._queues[queue.name] = queue
+        return queue
+
+    def spelling_of(self, name: str) -> Callable[[], None]:
+        """Warns once, when it is called, if a queue with handlers is called almost so and this one has none. Names that
+        differ in their numbers are meant to."""
+        return cache(partial(self._check_spelling, name))
+
+    def _check_spelling(self, name: str) -> None:
+        if self._queues[name].handlers.names:
+            return
+        others = [each for each, queue in self._queues.items() if queue.handlers.names]
+        if (near := near_name(name, others)) is not None:
+            warnings.warn(
+                f"a job for queue {name!r}, which has no handlers here; did you mean {near!r}? "
+                f"If not, say that others work it: app.queue({name!r}, [])",
+                stacklevel=_level_of_the_caller(),
+            )
+
+
+def _level_of_the_caller() -> int:
+    """How far up the stack the program is that called Toril, for a warning that whoever asks gives. The blocking API
+    has the call made in a thread of its own, on whose stack the program is not: then it is the place that warns."""
+    level, frame = 1, sys._getframe(1)  # noqa: SLF001 - meant for this
+    while frame.f_globals.get("__name__", "").startswith("toril."):
+        level += 1
+        if frame.f_back is None:
+            return 1
+        frame = frame.f_back
+    return 1 if frame.f_globals.get("__name__", "").partition(".")[0] == "asyncio" else level
+
+
+_PATIENCE: Final = 2.0  # seconds that one call looks for
+_SOONER: Final = 0.1  # seconds between two looks, where someone waits for the answer
+
+
+class Tended:
+    """A part of `App`, which has what is declared here."""
+
+    _clock: Clock
+    queues: Mapping[str, Queue]
+
+    @property
+    @abstractmethod
+    def store(self) -> Store: ...
+
+    async def overview(self) -> Overview:
+        """All queues, declared here or known to the store, each with its counts and its last hour; asked for in few
+        questions to the store."""
+        names = sorted({*await self.store.queues(), *self.queues})
+        options = {name: self.queues[name].options if name in self.queues else PLAIN for name in names}
+        targets = {name: each.target_wait / 1000 for name, each in options.items()}
+        return await overview(self.store, names, targets)
+
+    async def doctor(self, queues: Sequence[str] | None = None) -> list[Finding]:
+        """Look the store over, and these queues or all: what is wrong, the worst first, each with its fix. Only reads;
+        what it finds is there at two looks a second apart."""
+        return await Doctor(self.store, self._clock).findings(queues)
+
+    async def look_over(
+        self, queues: Sequence[str] | None = None, *, cursor: str | None = None, patience: Duration = _PATIENCE,
+        quick: bool = True,
+    ) -> Page[Finding]:  # fmt: skip
+        """A part of what `doctor` looks at: as much as can be looked at in so many seconds, however large the store is.
+        With the cursor the next part is asked for, until there is none. What takes the longer the more jobs there are
+        is left out, and a notice says so: an SQLite file is not read through for damage, and its jobs are only counted
+        if it need not be `quick`. The two looks are a tenth of a second apart."""
+        return await Doctor(self.store, self._clock, between=_SOONER).part(
+            queues, cursor=cursor, patience=milliseconds("patience", patience) / 1000, quick=quick
+        )
+
+    async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:
+        """Mend what `doctor` has found and can be mended. Safe beside workers: each repair looks again in the step that
+        mends."""
+        return await Doctor(self.store, self._clock).repair(findings)
+
 
 _BESIDE = 15.0  # seconds that a worker's reaper rests: its own queues are looked after by the process itself
 _SHORTEST_LEAD = 5.0  # seconds; the lead of a worker's reaper is as short as the shortest lease, but not shorter
 _LEAST_INTERVAL = 100  # ms between two looks for what has stalled
 
-T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
 
 Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 DEFAULT_URL = "sqlite:///toril.db"

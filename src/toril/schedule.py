@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack
 
-from toril.client.adding import AddOptions
+from toril.client.options import AddOptions
 from toril.context import HandlerOf, RawHandler
 from toril.errors import InvalidOption, NotFound, UsageError, WrongState, shown
 from toril.job import Job
@@ -26,8 +26,7 @@ from toril.model import (
 )
 from toril.model.durations import Duration, milliseconds
 from toril.model.names import check_label
-from toril.policy.cron import check_cron
-from toril.policy.schedules import first, following, upcoming
+from toril.policy.schedules import check_cron, first, following, upcoming
 from toril.records import ScheduleRecord, schedule_record
 from toril.runtime.logs import log
 from toril.store.engine import Schedules

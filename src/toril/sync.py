@@ -1,6 +1,6 @@
 """`Queue` and `Job` for code without an event loop: the same methods, which block.
 
-Written by `python -m tools.blocking --write` from `queue.py`, `operations.py`, `operate/search.py`, `task.py`,
+Written by `python -m tools.blocking --write` from `queue.py`, `operate/search.py`, `task.py`,
 `schedule.py`, `operate/groups.py` and `job.py`: change those.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
-from toril.client.adding import AddOptions, WaitOptions
+from toril.client.options import AddOptions, WaitOptions
 from toril.context import HandlerOf, RawHandler
 from toril.job import Cancelling, Job
 from toril.model import AddOutcome, Counts, Found, GroupLimits, Page, RateLimit, Usage
@@ -18,7 +18,7 @@ from toril.operate.groups import GroupOptions, QueueGroups
 from toril.operate.metrics import QueueMetrics
 from toril.operate.search import PATIENCE, Counted, Failures, StateName
 from toril.operate.why import Explanation
-from toril.policy.figures import Range
+from toril.policy.metrics import Range
 from toril.policy.search import EndingName, JobFilter
 from toril.queue import Item, Planned, Queue
 from toril.records import (

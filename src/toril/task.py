@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
-from toril.client.adding import AddOptions, WaitOptions
-from toril.client.bulk import Planned
+from toril.client.options import AddOptions, WaitOptions
+from toril.client.producer import Planned
 from toril.context import HandlerOf, RawHandler, RunsAs
 from toril.job import Job
 from toril.model.durations import Duration

@@ -4,7 +4,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from toril.cli.bench.course import percentile
+from toril.cli.bench.command import percentile
 from toril.cli.bench.timestamps import Boards, marker
 
 

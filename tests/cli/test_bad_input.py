@@ -15,7 +15,7 @@ import pytest
 from tests.cli.conftest import Fresh, Toril, on
 from tests.groups import until
 from toril import App, Snooze
-from toril.cli import asking
+from toril.cli import arguments as asking
 
 WAITS = 60.0  # seconds after which a test gives up
 

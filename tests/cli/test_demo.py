@@ -17,7 +17,7 @@ from rich.console import Console
 
 from tests.cli.conftest import Fresh, on
 from toril import App
-from toril.cli.demo.picture import Moment, Sight, picture
+from toril.cli.demo.screen import Moment, Sight, picture
 from toril.model import Ending
 
 WAITS = 120.0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toril.cli import loops
+from toril.cli import worker_process as loops
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

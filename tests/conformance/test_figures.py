@@ -23,8 +23,7 @@ from toril.model import (
     ms_of,
 )
 from toril.operate.metrics import metrics
-from toril.policy.figures import RANGES, STEPS
-from toril.policy.histogram import ERROR, bucket_of
+from toril.policy.metrics import ERROR, RANGES, STEPS, bucket_of
 from toril.store.engine import Store
 from toril.testing import ManualClock
 

@@ -5,7 +5,7 @@ import pytest
 from tests.conformance.claims import claim, claim_one, ids, job, settle
 from tests.conformance.dumps import dump, unchanged
 from toril import InvalidOption, NotFound, QueueFull, WrongState
-from toril.engines.flows import CHILD_GONE
+from toril.engines.shared import CHILD_GONE
 from toril.model import (
     BUILDING,
     KEEP_ALL,

@@ -9,7 +9,7 @@ from tests.conformance.claims import add, claim, settle
 from toril.errors import InvalidOption
 from toril.model import Completed, Failed, Failure, Figures, NewJob, Pause, Window, ms_of
 from toril.operate.metrics import metrics, overview
-from toril.policy.figures import RANGES
+from toril.policy.metrics import RANGES
 from toril.store.engine import Store
 from toril.testing import ManualClock
 

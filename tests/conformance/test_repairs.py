@@ -17,7 +17,7 @@ from tests.conformance.plants import PLANTS, flow, idle, nowhere, plant, run, te
 from tests.conftest import opened
 from tests.kinds import REDIS
 from toril.engines.redis import RedisEngine
-from toril.engines.redis.walk import Walk
+from toril.engines.redis.faults import Walk
 from toril.engines.sqlite import SqliteEngine
 from toril.errors import InvalidOption
 from toril.model import (

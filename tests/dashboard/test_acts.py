@@ -28,7 +28,7 @@ async def refused(stage: Stage, customer: str, many: int = 1) -> list[Job[Any]]:
 
 
 async def _dead(stage: Stage, customer: str, many: int) -> bool:
-    from toril.policy.letters import LetterFilter
+    from toril.policy.search import LetterFilter
 
     return await stage.app.dead_letters.count(LetterFilter(payload={"customer": customer})) == many
 

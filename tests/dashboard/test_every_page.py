@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from tests.dashboard.guests import BROWSED, PHONE, WIDE, Guest, Theme, findings, scrolls_sideways
 from tests.dashboard.stage import Stage
 from tests.dashboard.views import views
-from toril.web.words import NONE
+from toril.web.templates import NONE
 
 pytestmark = BROWSED
 

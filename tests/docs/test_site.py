@@ -19,7 +19,7 @@ from toril import Breaker, Dedup, Exponential, GroupLimits, RateLimit, Retry, St
 from toril.alerts import AlertRules
 from toril.app import App
 from toril.cli.main import Commands
-from toril.client.adding import AddOptions
+from toril.client.options import AddOptions
 from toril.schedule import Timing
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from tests.groups import Pair, pair, until
 from tests.servers import RedisServer
 from toril import AddUncertain, App, EngineRefused, EngineUnavailable, JobContext
 from toril.engines.redis import connect
-from toril.engines.redis.connection import way
+from toril.engines.redis.connection import topology as way
 from toril.model import NewJob
 from toril.queue import Queue
 from toril.runtime.calls import Caller

@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 
-from toril.engines.redis.connection import way
+from toril.engines.redis.connection import topology as way
 from toril.engines.redis.connection.errors import Trouble
-from toril.engines.redis.connection.place import Place, parse
-from toril.engines.redis.connection.way import ServerWay
+from toril.engines.redis.connection.topology import ServerWay
+from toril.engines.redis.connection.url import Place, parse
 
 
 class Fake:

@@ -84,7 +84,7 @@ def test_more_signals_hurry(url: str, tmp_path: Path, signals: int) -> None:
 
 def is_child(pid: int) -> bool:
     """Whether it is a worker process: until it is, its parent stands still with it."""
-    return b"toril.cli.child" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b"toril.cli.worker_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 @pytest.mark.covers("F31")

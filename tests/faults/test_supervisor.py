@@ -21,8 +21,7 @@ from tests.proof import prove
 from toril import App, Explanation, JobContext, NotFound
 from toril.model import Counts, JobRecord
 from toril.records import JobStack, WorkerInfo
-from toril.supervisor.child import told
-from toril.supervisor.memory import OomCounter
+from toril.supervisor.child import OomCounter, told
 
 
 @pytest.fixture

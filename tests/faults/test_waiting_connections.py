@@ -15,12 +15,14 @@ import pytest
 from tests import servers
 from tests.servers import RedisServer
 from tests.worker.planting import copied, planted
-from toril.engines.redis.connection.place import parse
-from toril.engines.redis.connection.server import Server
-from toril.engines.redis.connection.way import ServerWay
+from toril.engines.redis.connection.client import Server
+from toril.engines.redis.connection.topology import ServerWay
+from toril.engines.redis.connection.url import parse
 from toril.errors import EngineUnavailable
 
-BELL, EARS, PRESENCE = (f"toril.engines.redis.{name}" for name in ("bell", "ears", "presence"))
+BELL, EARS, PRESENCE = (
+    f"toril.engines.redis.connection.{name}" for name in ("marker_listener", "result_listener", "presence")
+)
 KEYS = ("wait:a", "wait:b", "wait:c")
 PATIENCE = 30.0  # seconds for what must happen
 SHORT = 2.0  # the same where a bug is planted, and it may not

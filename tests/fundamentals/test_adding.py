@@ -27,7 +27,7 @@ from toril import (
     Snooze,
     handler,
 )
-from toril.client.adding import AddOptions
+from toril.client.options import AddOptions
 
 AT_ONCE = Retry(attempts=3, backoff=Fixed(0))
 

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from toril import App, Breaker, Fixed, InvalidOption, JobCancelled, JobContext, Retry
-from toril.alerts import Alert, AlertKind, AlertRules
-from toril.delivery import Delivery
+from toril.alerts import Alert, AlertKind, AlertRules, Delivery, Webhook
 from toril.events import STALLED_OUT, JobEvent, tell_recovered
 from toril.model import Recovered
 from toril.testing import memory
-from toril.webhook import Webhook
 
 
 async def fail(ctx: JobContext[str]) -> None:
@@ -224,8 +222,8 @@ async def test_each_sink_has_its_own_turn() -> None:
 async def test_a_sink_that_hangs_holds_up_no_job(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("toril.delivery._SECONDS", 0.05)
-    monkeypatch.setattr("toril.delivery._MOST", 10)
+    monkeypatch.setattr("toril.alerts._DELIVERY_SECONDS", 0.05)
+    monkeypatch.setattr("toril.alerts._MOST", 10)
     app, end = App("memory://"), threading.Event()
 
     async def never(alert: Alert) -> None:
@@ -246,7 +244,7 @@ async def test_a_sink_that_hangs_holds_up_no_job(
 
 
 async def test_waiting_for_a_slow_sink_is_not_held_against_an_alert(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toril.delivery._SECONDS", 0.5)
+    monkeypatch.setattr("toril.alerts._DELIVERY_SECONDS", 0.5)
     pause, told = threading.Event(), []
 
     def slow(alert: int) -> None:

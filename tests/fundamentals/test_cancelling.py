@@ -12,7 +12,7 @@ import pytest
 
 from tests import servers
 from toril import App, JobCancelled, JobContext, LeaseLost, NotFound, Retry, State, WrongState
-from toril.signal import Signal, Why
+from toril.context import Signal, Why
 from toril.testing import context, memory
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toril import App, Dedup, InvalidOption, JobContext, UsageError
-from toril.client.adding import content_key
+from toril.client.options import content_key
 from toril.testing import memory
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from toril import App, Fixed, InvalidOption, Job, JobContext, Retry, Strategy, TransientError, handler
-from toril.policy.strategies import respect_retry_after
+from toril.policy.retry import respect_retry_after
 from toril.testing import memory
 
 

@@ -36,7 +36,7 @@ async def test_runs_are_found_by_whom_they_were_about() -> None:
 async def test_failures_before_all_that_is_known_to_have_gone_well_do_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("toril.operate.search", "toril.engines.sql.step"):
+    for module in ("toril.operate.search", "toril.engines.sql.changes"):
         monkeypatch.setattr(f"{module}.RUNS", 3)
     app = App("memory://")
     queue = app.queue("q", {"sync": sync}, retry=Retry(1), subject="account")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from toril.client.together import Together
+from toril.client.producer import Together
 from toril.errors import AddUncertain, EngineUnavailable, QueueFull
 from toril.model import Added, AddOutcome, NewJob
 from toril.model.states import State

@@ -23,7 +23,7 @@ from tests.integrations.programs import EXAMPLES, answer, started, until
 from toril import App, Fixed, JobContext, Queue, Retry, State, SyncJobContext
 from toril.integrations.django import get_app, on_commit
 from toril.integrations.django.backend import priority_of
-from toril.integrations.django.serving import serve
+from toril.integrations.django.tasks import serve
 
 FOLDER = EXAMPLES / "django_shop"
 TASKS = {"BACKEND": "toril.integrations.django.backend.TorilBackend", "QUEUES": ["default", "mail"]}

@@ -12,7 +12,7 @@ from tests.postgres import postgres
 from toril import App
 from toril.outbox import database as module
 from toril.outbox.database import Database, OutboxAway
-from toril.outbox.thread import OwnThread
+from toril.outbox.relay import OwnThread
 from toril.store.engine import Store, connect
 
 

@@ -28,7 +28,7 @@ from toril.model import REMOVE, Dedup
 from toril.policy.retry import Fixed, Retry
 from toril.queue import Queue, QueueOptions
 from toril.runtime.clock import Clock
-from toril.runtime.plan import Plan as Hooks
+from toril.runtime.hooks import Plan as Hooks
 from toril.schedule import boot
 from toril.worker.process import Process
 

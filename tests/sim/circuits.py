@@ -29,7 +29,7 @@ from toril.policy.breaker import Breaker
 from toril.policy.retry import Fixed, Retry
 from toril.queue import Queue, QueueOptions
 from toril.runtime.clock import Clock
-from toril.runtime.plan import Plan as Hooks
+from toril.runtime.hooks import Plan as Hooks
 from toril.store.engine import Store
 from toril.worker.process import Process
 

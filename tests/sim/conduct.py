@@ -15,8 +15,8 @@ from tests.sim.ledger import Entry, Ledger
 from tests.sim.node import Node
 from tests.sim.outcomes import wrong
 from tests.sim.script import QUEUE, Kind, Script
+from toril.context import Why
 from toril.model import Claim, Claimed, Completed, Extended, Lease, Outcome, Settlement, Verdict
-from toril.signal import Why
 
 __all__ = ["Conduct", "Run"]
 
@@ -77,9 +77,7 @@ class Conduct:
         self._refused: set[Lease] = set()  # a settlement was refused because the lease was over, and its worker knows
         self._withheld: set[Lease] = set()  # over before the answer to its claim was sent again: that leaves it out
         self._untold: dict[tuple[str, str], list[tuple[str, Lease]]] = {}
-        self._may_tell = set[
-            tuple[str, str, str]
-        ]()  # of recoveries: an answer may be lost, a job gone
+        self._may_tell = set[tuple[str, str, str]]()  # of recoveries: an answer may be lost, a job gone
         self._hungry_since: float | None = None
         self._idle_since: dict[str, float] = {}
         self._suspect_at = float("-inf")  # when a suspect was last heard of

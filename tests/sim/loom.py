@@ -40,7 +40,7 @@ from toril.model.states import State
 from toril.policy.retry import Fixed, Retry
 from toril.queue import Planned, Queue, QueueOptions
 from toril.runtime.clock import Clock
-from toril.runtime.plan import Plan as Hooks
+from toril.runtime.hooks import Plan as Hooks
 from toril.store.engine import Store
 from toril.worker.process import Process
 

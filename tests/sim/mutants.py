@@ -6,9 +6,26 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from toril.engines.sql import add, calls, claim, control, exchange, leases, letters, settle, step, sweep
+from toril.engines.sql import (
+    add,
+    calls,
+    claim,
+    control,
+    exchange,
+    leases,
+    settle,
+)
+from toril.engines.sql import (
+    changes as step,
+)
+from toril.engines.sql import (
+    control as sweep,
+)
+from toril.engines.sql import (
+    dead_letters as letters,
+)
+from toril.engines.sql.changes import Job, Step
 from toril.engines.sql.schema import Place
-from toril.engines.sql.step import Job, Step
 from toril.engines.sql.transaction import Tx, keys_of
 from toril.engines.sqlite import engine
 from toril.errors import EngineUnavailable

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.sim.mutants import Mutant, instead, nothing, reworded
-from toril.engines.sql import family, groups, step
+from toril.engines.sql import changes as step
+from toril.engines.sql import flows as family
+from toril.engines.sql import groups
 
 __all__ = ["FLOW_MUTANTS", "GROUP_MUTANTS"]
 

@@ -9,12 +9,12 @@ from tests.sim.mutants import Make, Mutant, instead, nothing
 from toril.errors import EngineUnavailable
 from toril.model import Call, Exchange, Verdict
 from toril.runtime.calls import Caller
-from toril.worker import quarantine
+from toril.worker import isolation as quarantine
+from toril.worker.isolation import Quarantine
 from toril.worker.leases import Keeper
 from toril.worker.loop import Loop
 from toril.worker.maintenance import Upkeep
 from toril.worker.process import Process
-from toril.worker.quarantine import Quarantine
 
 __all__ = ["loop_mutants"]
 

@@ -8,7 +8,7 @@ from tests.sim.mutants import Mutant, instead, known, nothing
 from tests.sim.mutants_scripts import Edit
 from toril import schedule as steps
 from toril.engines.sql import add, schedules
-from toril.engines.sql.step import Step
+from toril.engines.sql.changes import Step
 from toril.model import CatchUp, Moved, Schedule
 from toril.policy import schedules as policy
 from toril.worker.schedules import Runs

@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from tests.sim.mutants import Change, Make, Mutant, instead, known, nothing
 from tests.sim.mutants_loop import loop_mutants
+from toril.context import Why
 from toril.model import Cancelled, Completed, Extended, Failed, Failure, Retried, Settlement, Snoozed, Verdict
-from toril.policy import judge as judging
-from toril.signal import Why
+from toril.policy import retry as judging
 from toril.worker import attempt
+from toril.worker.events import Telling
 from toril.worker.loop import Loop
 from toril.worker.reports import AttemptReports
-from toril.worker.telling import Telling
 from toril.worker.worker import Worker
 
 __all__ = ["WORKER_MUTANTS"]

@@ -10,11 +10,11 @@ import redis
 
 from tests import servers
 from tests.sim.script import QUEUE
-from toril.engines.redis.connection.bell import LOOK
+from toril.engines.redis.connection.client import Server
 from toril.engines.redis.connection.errors import said
-from toril.engines.redis.connection.place import Address, parse
-from toril.engines.redis.connection.server import Server
-from toril.engines.redis.connection.way import ServerWay
+from toril.engines.redis.connection.marker_listener import LOOK
+from toril.engines.redis.connection.topology import ServerWay
+from toril.engines.redis.connection.url import Address, parse
 from toril.engines.redis.engine import RedisEngine
 from toril.engines.redis.layout import FIELDS, KEYS
 from toril.engines.redis.scripts import Script

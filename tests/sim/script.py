@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from toril.client.adding import AddOptions
+from toril.client.options import AddOptions
 from toril.model import Claimed, Completed, Failed, Failure, Outcome, Released, Retried, Snoozed
 from toril.policy.retry import Exponential, Fixed
 

@@ -15,7 +15,7 @@ from toril.model import KEEP_ALL, Call, Lease, Order
 from toril.queue import Queue, QueueOptions
 from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock
-from toril.runtime.plan import Plan
+from toril.runtime.hooks import Plan
 from toril.runtime.portal import Portal
 from toril.runtime.redaction import Redaction
 from toril.store.engine import Engine, Store

@@ -10,13 +10,10 @@ from pathlib import Path
 import pytest
 
 from toril import App
-from toril.torture.checker import PROMISES, Report, _Story, check
+from toril.torture.app import Ledger, Line, Work
+from toril.torture.checker import PROMISES, Report, _Story, check, open_jobs
 from toril.torture.cleanup import clean
-from toril.torture.ledger import Ledger, Line
-from toril.torture.orders import Kind, order_of
-from toril.torture.reading import open_jobs
-from toril.torture.setting import Setting
-from toril.torture.work import Work
+from toril.torture.plan import Kind, Setting, order_of
 
 JOBS = 120
 

@@ -14,7 +14,7 @@ import pytest
 DRIVER = """
 import asyncio, signal, sys
 from pathlib import Path
-from toril.torture.server import OwnRedis
+from toril.torture.faults import OwnRedis
 
 async def main():
     server = OwnRedis(Path(sys.argv[1]))

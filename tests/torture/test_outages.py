@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from toril.torture.disk import Disk
+from toril.torture.app import Ledger, lines
 from toril.torture.driver import Torture, _Run
+from toril.torture.faults import Disk, OwnRedis, Proxy
 from toril.torture.fleet import Station
-from toril.torture.ledger import Ledger, lines
-from toril.torture.plan import LINK, SERVER, Blow, Strike
-from toril.torture.proxy import Proxy
-from toril.torture.server import OwnRedis
-from toril.torture.setting import Setting
+from toril.torture.plan import LINK, SERVER, Blow, Setting, Strike
 
 KEPT_AWAY = {Strike.BLACKHOLE, Strike.DEAF, Strike.KILL_SERVER, Strike.FREEZE_SERVER, Strike.FILL_DISK}
 

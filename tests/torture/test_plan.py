@@ -2,8 +2,7 @@
 
 import random
 
-from toril.torture.orders import Kind, order_of
-from toril.torture.plan import LINK, SERVER, Strike, draw
+from toril.torture.plan import LINK, SERVER, Kind, Strike, draw, order_of
 
 
 def test_a_seed_stands_for_the_same_blows_every_time() -> None:

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from toril.torture.faults import Proxy
 from toril.torture.plan import Blow, Strike
-from toril.torture.proxy import Proxy
 
 
 @asynccontextmanager

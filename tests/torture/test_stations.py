@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from toril.torture import fleet as stations
+from toril.torture.app import Ledger, lines
 from toril.torture.fleet import Disturbance, Role, Station, is_excused
-from toril.torture.ledger import Ledger, lines
-from toril.torture.setting import Setting
+from toril.torture.plan import Setting
 
 # Says hello for a child of its own, which is what can be struck; notes each SIGTERM, and ends with the code it is told,
 # not before a file `stay` beside its ledger is gone.

@@ -9,8 +9,8 @@ from typing import Any
 
 import hiredis
 
+from toril.engines.redis.connection.connection import Line, _Answers
 from toril.engines.redis.connection.errors import Lost
-from toril.engines.redis.connection.line import Line, _Answers
 from toril.errors import EngineFull, EngineUnavailable, TorilError
 
 __all__ = ["Connection", "Server"]

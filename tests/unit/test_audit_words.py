@@ -8,7 +8,7 @@ import pytest
 from toril.model import Audited
 from toril.web.api import ENDPOINTS
 from toril.web.audit_text import ACTIONS, sentence, told
-from toril.web.words import Name
+from toril.web.templates import Name
 
 
 def entry(action: str, target: str = "", body: Any = None, **more: Any) -> Audited:

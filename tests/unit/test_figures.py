@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toril.errors import InvalidOption
-from toril.policy.figures import RANGES, STEPS, bucketed, check_range, failure_rate
+from toril.policy.metrics import RANGES, STEPS, bucketed, check_range, failure_rate
 
 
 @pytest.mark.covers("R229", "R230")

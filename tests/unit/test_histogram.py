@@ -6,8 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toril.model import Tally
-from toril.policy.histogram import ERROR, bucket_of, merged, middle_of, quantile, spread, upper_of
-from toril.policy.tallies import NAMES, Counted, sliced, sum_of, tally_of
+from toril.policy.metrics import (
+    ERROR,
+    NAMES,
+    Counted,
+    bucket_of,
+    merged,
+    middle_of,
+    quantile,
+    sliced,
+    spread,
+    sum_of,
+    tally_of,
+    upper_of,
+)
 
 TIMES = st.lists(st.integers(1, 2**32 - 1), min_size=1, max_size=200)
 COUNTED = st.dictionaries(

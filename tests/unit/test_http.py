@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toril import PermanentError, TransientError, raise_for_status
-from toril.policy.http import LONGEST_WAIT, judge_status, retry_after
+from toril.http import LONGEST_WAIT, judge_status, retry_after
 
 NOW = 1_700_000_000_000  # Tue, 14 Nov 2023 22:13:20 GMT
 

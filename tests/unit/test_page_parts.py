@@ -34,15 +34,13 @@ from toril.policy.attention import (
     StoreUnwell,
 )
 from toril.policy.search import JobFilter
-from toril.web.frame import framed
 from toril.web.pages.attention import of_queue, troubles
-from toril.web.pages.reasons import explained
+from toril.web.pages.drawing import last_runs, spark
+from toril.web.pages.job import explained
 from toril.web.pages.search_box import typed
-from toril.web.pages.shapes import last_runs
-from toril.web.pages.sparks import spark
 from toril.web.pages.timeline import chronicle
+from toril.web.templates import Name, clock_time, compact, framed, number, percent, plural, size, span
 from toril.web.tracebacks import Line, lines_of
-from toril.web.words import Name, clock_time, compact, number, percent, plural, size, span
 
 NOW = 1_800_000_000_000
 

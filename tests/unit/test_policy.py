@@ -10,7 +10,7 @@ from toril.codec.encoding import MAX_DEPTH, encode
 from toril.engines.sql.rate_limits import slot
 from toril.model import RateLimit, per_ms
 from toril.policy.error_groups import likeness
-from toril.policy.masking import UNSHOWN, masked, showable
+from toril.policy.redaction import UNSHOWN, masked, showable
 from toril.policy.retention import RUN_TEXT_BYTES, shortened
 from toril.runtime.redaction import Redaction
 

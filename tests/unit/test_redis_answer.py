@@ -6,7 +6,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from toril.engines.redis.connection.answer import Answer, PromptAnswer, answer_kind
+from toril.engines.redis.connection.connection import Answer, PromptAnswer, answer_kind
 from toril.runtime.clock import plain_asyncio, turn
 
 pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")

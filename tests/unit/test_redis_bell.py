@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from toril.engines.redis.connection.bell import Bell
-from toril.engines.redis.connection.line import Line
+from toril.engines.redis.connection.connection import Line
+from toril.engines.redis.connection.marker_listener import Bell
 from toril.runtime.clock import turn
 
 pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from toril.engines.redis.connection.line import Line
+from toril.engines.redis.connection.connection import Line
 from toril.engines.redis.connection.pipeline import Link, Unsent
 
 pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")

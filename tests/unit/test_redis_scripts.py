@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toril.engines.redis import layout
-from toril.engines.redis.connection.place import parse
+from toril.engines.redis.connection.url import parse
 from toril.engines.redis.layout import client_name, due_of, event_place, may_be_id, stream_id
 from toril.engines.redis.options import dump_options, load_options
 from toril.engines.redis.scripts import script

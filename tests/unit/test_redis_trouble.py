@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from toril import EngineUnavailable
+from toril.engines.redis.connection.client import Server
 from toril.engines.redis.connection.errors import Lost, Said, is_refusal, passes
-from toril.engines.redis.connection.place import parse
-from toril.engines.redis.connection.server import Server
-from toril.engines.redis.connection.way import ServerWay
+from toril.engines.redis.connection.topology import ServerWay
+from toril.engines.redis.connection.url import parse
 from toril.engines.redis.scripts import Script
 
 IN_SCRIPT = "Error running script (call to f_0a1b): @user_script:12: @user_script: 12: "

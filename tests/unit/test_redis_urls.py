@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from toril.engines.redis.connection.place import parse
-from toril.engines.redis.connection.tls import Trust
+from toril.engines.redis.connection.url import Trust, parse
 from toril.errors import InvalidOption
 from toril.store.engine import connect, redacted
 

@@ -138,30 +138,31 @@ def _silent() -> Iterator[None]:
 @pytest.mark.covers("F54")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_heard_too_late_and_nobody_stops_listening(seed: int) -> None:
-    fleet = lived(seed, copy_of("bell"), copy_of("ears"))
+    fleet = lived(seed, copy_of("marker_listener"), copy_of("result_listener"))
 
     assert fleet.wrong == []
     assert fleet.heard > 50
 
 
+MARKERS, RESULTS = "marker_listener", "result_listener"
 BUGS = {
-    "nobody looks without a marker": ("bell", "SYSTEM.sleep(LOOK *", "SYSTEM.sleep(1000 *"),
+    "nobody looks without a marker": (MARKERS, "SYSTEM.sleep(LOOK *", "SYSTEM.sleep(1000 *"),
     "a failed look is the last": (
-        "bell",
+        MARKERS,
         "            except Exception as error:\n                self._complain(error)\n\n",
         "            except OSError as error:\n                self._complain(error)\n\n",
     ),
-    "a read may last for ever": ("bell", "asyncio.timeout(_BLOCK + _BEYOND)", "asyncio.timeout(None)"),
+    "a read may last for ever": (MARKERS, "asyncio.timeout(_BLOCK + _BEYOND)", "asyncio.timeout(None)"),
     "an error reply is the end": (
-        "bell",
+        MARKERS,
         "            except Exception as error:\n                self._complain(error)\n            self._heard",
         "            except (Lost, OSError) as error:\n                self._complain(error)\n            self._heard",
     ),
-    "a marker wakes nobody": ("bell", "_is_marker(answer) and self._ring(answer[0])", "_is_marker(answer)"),
-    "who waits is forgotten": ("bell", "self._waiting.setdefault(key, set()).add(waiter)", "pass"),
-    "nonsense is the end": ("ears", "except Exception as error:", "except (Lost, OSError) as error:"),
-    "one more channel is not subscribed": ("ears", "self._subscribe(self._line, channel)", "pass"),
-    "of many that end, one is heard": ("ears", 'payload.split("\\n")', "[payload]"),
+    "a marker wakes nobody": (MARKERS, "_is_marker(answer) and self._ring(answer[0])", "_is_marker(answer)"),
+    "who waits is forgotten": (MARKERS, "self._waiting.setdefault(key, set()).add(waiter)", "pass"),
+    "nonsense is the end": (RESULTS, "except Exception as error:", "except (Lost, OSError) as error:"),
+    "one more channel is not subscribed": (RESULTS, "self._subscribe(self._line, channel)", "pass"),
+    "of many that end, one is heard": (RESULTS, 'payload.split("\\n")', "[payload]"),
 }  # fmt: skip
 
 
@@ -169,6 +170,6 @@ BUGS = {
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str) -> None:
     module, right, wrong = BUGS[name]
-    modules = {"bell": copy_of("bell"), "ears": copy_of("ears")} | {module: copy_of(module, right, wrong)}
+    modules = {each: copy_of(each) for each in (MARKERS, RESULTS)} | {module: copy_of(module, right, wrong)}
 
-    assert any(lived(seed, **modules).wrong for seed in range(10)), name
+    assert any(lived(seed, *modules.values()).wrong for seed in range(10)), name

@@ -20,10 +20,16 @@ from toril import (
     Undecodable,
 )
 from toril.model import Backoff, Claimed, Failed, Failure, Lease, Outcome, Retried
-from toril.policy.classify import Nature, Table, lineage, nature_of
-from toril.policy.judge import judge
-from toril.policy.retry import Waiting, delay_before_retry
-from toril.policy.strategies import respect_retry_after
+from toril.policy.retry import (
+    Nature,
+    Table,
+    Waiting,
+    delay_before_retry,
+    judge,
+    lineage,
+    nature_of,
+    respect_retry_after,
+)
 
 
 def delays(backoff: Waiting, attempts: int) -> list[float]:

@@ -8,8 +8,7 @@ import pytest
 
 from toril.errors import InvalidOption
 from toril.model import CatchUp, NewJob, Overlap, Schedule, ScheduleView, run_id, scheduled_run
-from toril.policy.cron import after, check_cron
-from toril.policy.schedules import Turn, first, following, shift, turn, upcoming
+from toril.policy.schedules import Turn, after, check_cron, first, following, shift, turn, upcoming
 
 NOW = 1_800_000_000_000  # 2027-01-15 08:00:00 UTC, a Friday
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from toril.policy.cron import after
 from toril.policy.schedule_text import cron_in_words, every_in_words
+from toril.policy.schedules import after
 
 SAID = {
     "* * * * *": "Every minute",

@@ -6,7 +6,7 @@ from unittest.mock import NonCallableMagicMock
 import pytest
 
 from toril.supervisor import Plan, Supervisor
-from toril.supervisor.health import Vitals
+from toril.supervisor.probes import Vitals
 from toril.testing import ManualClock
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from toril.errors import InvalidOption
-from toril.policy.walks import Course, Spot, cursor_of
+from toril.policy.doctor import Course, Spot, cursor_of
 
 
 def walked(course: Course, cursor: str | None = None) -> list[Spot]:

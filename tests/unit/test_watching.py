@@ -1,10 +1,10 @@
 """Figures of the last while."""
 
-from toril.policy.watching import Durations, Tally
+from toril.policy.metrics import Durations, SlidingCount
 
 
 def test_what_is_over_is_not_counted() -> None:
-    tally = Tally(60_000)
+    tally = SlidingCount(60_000)
     for now in range(0, 120_000, 1_000):
         tally.add(now)
 

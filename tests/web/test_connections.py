@@ -11,11 +11,10 @@ from tests.access import ANYONE_MAY_ACT
 from toril import App
 from toril.runtime.clock import SYSTEM
 from toril.supervisor import Listen
-from toril.supervisor.http import Probes
+from toril.supervisor.probes import Probes
 from toril.web.guard import Terms
-from toril.web.server import Server
+from toril.web.server import Server, StoreWatch
 from toril.web.site import Site
-from toril.web.watching import StoreWatch
 
 HEAD = b"GET %s HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
 QUEUES = b"/api/v1/queues"
@@ -26,7 +25,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """No connection is cut off for its age, however slow this machine is."""
     monkeypatch.setattr("toril.web.server._HEAD", 120.0)
-    monkeypatch.setattr("toril.supervisor.http._HEAD", 120.0)
+    monkeypatch.setattr("toril.supervisor.probes._HEAD", 120.0)
 
 
 @asynccontextmanager

@@ -146,7 +146,7 @@ async def test_flows_in_progress_come_first_and_are_not_among_the_ended(monkeypa
 
 
 async def test_a_look_reads_as_many_records_as_it_has_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toril.web.pages.remembered._SOON", -1.0)
+    monkeypatch.setattr("toril.web.pages.flows._SOON", -1.0)
     async with (app := books()), looked_at(app) as client:
         top = await published(app)
         before = (await client.get("/flows")).text

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from tests.proof import prove
 from tests.web.conftest import Served
 from toril.web.api import ENDPOINTS
-from toril.web.endpoint import Endpoint
+from toril.web.routing import Endpoint
 
 REQUESTS = int(os.environ.get("TORIL_HTTP_FUZZ", "150"))
 

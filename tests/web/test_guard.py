@@ -13,7 +13,7 @@ from toril.errors import EngineUnavailable, InvalidOption
 from toril.runtime.clock import SYSTEM
 from toril.web import Asked, Basic, Open, Role, Tokens, Who
 from toril.web.guard import Guard, Terms
-from toril.web.problems import Problem
+from toril.web.messages import Problem
 
 API = b"/api/v1/queues"
 PASSWORD = "the right password"
@@ -261,7 +261,7 @@ async def test_a_slow_head_and_too_many_connections_are_cut_off(here: Served, mo
 
 @pytest.mark.covers("B88")
 async def test_a_body_that_does_not_come_is_not_waited_for(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toril.web.bodies._PATIENCE", 0.2)
+    monkeypatch.setattr("toril.web.messages._PATIENCE", 0.2)
     head = b"POST /api/v1/queues/email/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\ncontent-type: application/json\r\n"
 
     assert await here.status(head + b"content-length: 50\r\n\r\n{") == 408

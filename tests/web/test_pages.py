@@ -21,9 +21,9 @@ from toril.model import KEEP_ALL, Beat, Claim, Failed, Failure, NewJob, RateLimi
 from toril.operate.transfer import Mover
 from toril.runtime.clock import SYSTEM
 from toril.web import Asked, Basic, Role, Tokens, site
-from toril.web.live import Seen
-from toril.web.static import assets
-from toril.web.watching import StoreWatch
+from toril.web.dashboard import Seen
+from toril.web.server import StoreWatch
+from toril.web.templates import assets
 
 HTML = {"accept": "text/html"}
 

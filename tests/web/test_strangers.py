@@ -16,7 +16,7 @@ from toril import App
 from toril.web import Access, Asked, Basic, Open, Role, Tokens, site
 from toril.web.access import Nobody
 from toril.web.sign_in import SignInLink
-from toril.web.static import assets
+from toril.web.templates import assets
 
 REQUESTS = max(int(os.environ.get("TORIL_HTTP_FUZZ", "0")), 1_500)
 ACCESS: dict[str, Access] = {

@@ -9,7 +9,7 @@ import pytest
 
 from tests.worker.conftest import Timed
 from toril import App, Exponential, Fixed, GroupLimits, JobContext, Keep, Queue, RateLimit, Retry, UsageError, handler
-from toril.client.declaring import as_workers_declare
+from toril.client.options import as_workers_declare
 from toril.model import Beat, Declarations
 from toril.testing import Memory
 

@@ -198,7 +198,7 @@ async def test_the_loop_goes_on_while_a_thread_works(app: App) -> None:
 
 
 def test_a_blocking_rest_is_woken_by_a_cancellation() -> None:
-    from toril.signal import Signal, Why
+    from toril.context import Signal, Why
 
     signal = Signal()
     event = signal.event()

@@ -11,9 +11,9 @@ import pytest
 
 from tests.worker.conftest import Seen, working
 from toril import App, Job, JobContext, LeaseLost
+from toril.context import Why
 from toril.model import Extended, Lease
 from toril.model.states import State
-from toril.signal import Why
 from toril.supervisor.leases import FleetKeeper
 from toril.testing import ManualClock
 from toril.worker.lease_table import Held

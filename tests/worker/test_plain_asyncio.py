@@ -9,7 +9,7 @@ from tests import servers
 from tests.servers import RedisServer
 from tests.worker.conftest import Seen, working
 from toril import App, JobContext, Retry, TransientError
-from toril.engines.redis.connection import answer
+from toril.engines.redis.connection import connection as answer
 from toril.policy.retry import Fixed
 
 pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")

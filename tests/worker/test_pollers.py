@@ -11,7 +11,7 @@ import pytest
 
 from toril import App, JobContext, UsageError
 from toril.events import Events
-from toril.runtime.plan import Poller
+from toril.runtime.hooks import Poller
 from toril.testing import ManualClock
 from toril.worker.pollers import Elect, Pollers
 

@@ -8,14 +8,13 @@ import pytest
 
 from toril.events import Events
 from toril.model import Claim, Exchange, Limits, Order
-from toril.runtime.plan import Plan as Hooks
+from toril.runtime.hooks import Plan as Hooks
 from toril.store.engine import connect
-from toril.supervisor.plan import Plan
-from toril.supervisor.supervisor import Supervisor
+from toril.supervisor.supervisor import Plan, Supervisor
 from toril.testing import ManualClock
+from toril.worker.isolation import Suspects
 from toril.worker.loop import Loop, Terms
 from toril.worker.process import Process
-from toril.worker.quarantine import Suspects
 
 
 class Line:

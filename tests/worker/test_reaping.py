@@ -16,7 +16,7 @@ from toril.operate.reaper import Election, Reaper
 from toril.runtime.logs import watch
 from toril.store.engine import Store, connect
 from toril.testing import ManualClock
-from toril.testing.flaky import FlakyStore
+from toril.testing.faults import FlakyStore
 
 LOOPS = 3  # of a reaper: it sweeps, prunes and mends
 

@@ -12,11 +12,10 @@ from toril.cli.completion import job_names, queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.exit import say
-from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
-from toril.cli.times import duration
-from toril.client.declaring import as_workers_declare
-from toril.operations import is_unhandled, meant_name
+from toril.cli.terminal import duration, json_option
+from toril.client.options import as_workers_declare
+from toril.queue import is_unhandled, meant_name
 
 __all__ = ["add"]
 

@@ -7,9 +7,8 @@ import click
 from toril import App
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, refuse_early_options, store_options
-from toril.cli.times import age, ahead, duration
+from toril.cli.terminal import Column, Lines, age, ahead, duration, json_option, show
 from toril.operate.documents import of_circuit
 from toril.records import CircuitRecord
 

@@ -6,12 +6,12 @@ from typing import Any, Final
 import click
 
 from toril import App, JobFilter, Queue, State
-from toril.cli.asking import agreed, yes_option
+from toril.cli.arguments import agreed, yes_option
 from toril.cli.completion import job_names, queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.terminal import json_option
 
 __all__ = ["cancel"]
 

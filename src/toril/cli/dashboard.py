@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from toril.cli.address import address
+from toril.cli.arguments import address
 from toril.cli.escaping import plain
 from toril.cli.exit import Failure
-from toril.cli.loglines import write_logs
 from toril.cli.place import Place, store_options
+from toril.cli.terminal import write_logs
 from toril.store.engine import redacted
 
 if TYPE_CHECKING:
     from toril.web.access import Access
-    from toril.web.server import Server
-    from toril.web.watching import StoreWatch
+    from toril.web.server import Server, StoreWatch
 
 __all__ = ["dashboard"]
 
@@ -50,10 +49,8 @@ def dashboard(
     from toril.runtime.clock import SYSTEM  # noqa: PLC0415 - what follows needs the extra
     from toril.web.access import Nobody  # noqa: PLC0415 - as above
     from toril.web.guard import Terms  # noqa: PLC0415 - as above
-    from toril.web.server import Server  # noqa: PLC0415 - as above
-    from toril.web.serving import access_by  # noqa: PLC0415 - as above
+    from toril.web.server import Server, StoreWatch, access_by  # noqa: PLC0415 - as above
     from toril.web.site import Site  # noqa: PLC0415 - as above
-    from toril.web.watching import StoreWatch  # noqa: PLC0415 - as above
 
     host, port = http
     place = place.of(target)
@@ -81,7 +78,7 @@ def dashboard(
 
 
 async def _serve(server: "Server", watch: "StoreWatch", access: "Access", host: str, store: str) -> None:
-    from toril.web.serving import address_of  # noqa: PLC0415 - it needs the extra
+    from toril.web.server import address_of  # noqa: PLC0415 - it needs the extra
     from toril.web.sign_in import SignInLink  # noqa: PLC0415 - as above
 
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -11,16 +11,14 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from toril import App, Exponential, Fixed, Keep, LetterFilter
-from toril.cli.asking import agreed, yes_option
+from toril.cli.arguments import agreed, yes_option
 from toril.cli.completion import queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact, plain
 from toril.cli.exit import Failure, say
-from toril.cli.job import belongings
-from toril.cli.jobsheet import never_started, show_letter
-from toril.cli.output import Column, Lines, json_option, show
+from toril.cli.job import belongings, never_started, show_letter
 from toril.cli.place import Place, on_store, secrets_option, store_options
-from toril.cli.times import age, duration, since
+from toril.cli.terminal import Column, Lines, age, duration, json_option, show, since
 from toril.model import Page
 from toril.model.durations import UNITS
 from toril.operate.dead_letters import Replayed

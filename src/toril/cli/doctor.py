@@ -6,13 +6,13 @@ from typing import Any, Final
 import click
 
 from toril import App, EngineUnavailable, EngineUnusable
-from toril.cli.asking import agreed, yes_option
+from toril.cli.arguments import agreed, yes_option
 from toril.cli.completion import queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.exit import say
-from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.terminal import json_option
 from toril.model import Finding, Mending, Repaired, Severity
 from toril.operate.documents import of_finding
 from toril.store.engine import redacted

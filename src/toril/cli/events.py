@@ -11,8 +11,8 @@ from toril import App, Gap
 from toril.cli.completion import queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, secrets_option, store_options
+from toril.cli.terminal import json_option
 from toril.model import Event
 from toril.operate.documents import of_event
 from toril.operate.history import Happening, recent

@@ -7,12 +7,12 @@ from rich.text import Text
 from rich.tree import Tree as Drawing
 
 from toril import App, Tree
+from toril.cli.arguments import one
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.job import found_job
-from toril.cli.naming import one
-from toril.cli.output import console
 from toril.cli.place import Place, on_store
+from toril.cli.terminal import console
 from toril.operate.documents import of_tree, standing
 
 __all__ = ["flow"]

@@ -9,10 +9,9 @@ from toril import App, GroupLimits, GroupView
 from toril.cli.completion import queue_argument, queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.limit import number_or_none, rate_or_none
-from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, declared, on_store, store_options
-from toril.cli.times import ahead
+from toril.cli.queues import number_or_none, rate_or_none
+from toril.cli.terminal import Column, Lines, ahead, json_option, show
 from toril.model import ms_of, per_ms
 
 __all__ = ["groups"]

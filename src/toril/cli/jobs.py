@@ -1,5 +1,6 @@
 """`toril jobs`"""
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -11,19 +12,77 @@ from toril.cli.completion import job_names, queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact
 from toril.cli.exit import say
-from toril.cli.jobsheet import never_started
-from toril.cli.output import Column, Lines, json_option, show
+from toril.cli.job import never_started
 from toril.cli.place import Place, declared, on_store, secrets_option, store_options
-from toril.cli.runs import newest_runs
-from toril.cli.times import age, ahead, span
+from toril.cli.terminal import Column, Lines, age, ahead, json_option, show, span
 from toril.model import Ending
 from toril.operate.documents import of_job, of_run
 
-__all__ = ["jobs"]
+__all__ = ["jobs", "newest_runs"]
+
+_RUN_ENDINGS: Final = tuple(map(str, Ending))
+_PAGE: Final = 1000
+_OVER: Final = "-"  # in a cursor: there are no more of this ending
+
+# Of an ending, from a cursor, at most so many: the documents, and where to go on.
+Pages = Callable[[str, str | None, int], Awaitable[tuple[list[dict[str, Any]], str | None]]]
+
+
+async def newest_runs(pages: Pages, cursor: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]:
+    """The next `limit` run records after a cursor, and the cursor to go on at, if there are more."""
+    places = [""] * len(_RUN_ENDINGS) if cursor is None else cursor.split(",")
+    if len(places) != len(_RUN_ENDINGS):
+        raise click.BadParameter(f"{cursor!r} is not a cursor of this listing", param_hint="--cursor")
+    streams = [_Stream(pages, ending, place) for ending, place in zip(_RUN_ENDINGS, places, strict=True)]
+    found: list[dict[str, Any]] = []
+    while heads := [stream for stream in streams if await stream.fill(limit - len(found) or 1)]:
+        if len(found) == limit:
+            return found, ",".join([await stream.place() for stream in streams])
+        newest = max(heads, key=lambda stream: stream.items[0]["finished_at"])
+        found.append(newest.take())
+    return found, None
+
+
+class _Stream:
+    """The run records of one ending, which can be left after any of them."""
+
+    def __init__(self, pages: Pages, ending: str, place: str) -> None:
+        self._pages = pages
+        self._ending = ending
+        self._over = place == _OVER
+        self._start: str | None = None  # of the page that `items` are of
+        self._next = place or None
+        self._taken = 0  # of that page
+        self.items: deque[dict[str, Any]] = deque()
+
+    async def fill(self, most: int) -> bool:
+        """Whether there is another. The first page is of one record: the newest moves on as jobs end, and the cursor
+        after it does not."""
+        while not self.items and not self._over:
+            self._start, self._taken = self._next, 0
+            size = 1 if self._start is None else min(most, _PAGE)
+            items, self._next = await self._pages(self._ending, self._start, size)
+            self.items.extend(items)
+            self._over = self._next is None
+        return bool(self.items)
+
+    def take(self) -> dict[str, Any]:
+        self._taken += 1
+        return self.items.popleft()
+
+    async def place(self) -> str:
+        """The cursor after what was taken."""
+        if not self.items:
+            return self._next or _OVER
+        cursor, left = self._start, self._taken
+        while left > 0 and cursor is not None:
+            items, cursor = await self._pages(self._ending, cursor, left)
+            left -= len(items)
+        return cursor or ""
+
 
 _ORDER: Final = ("active", "waiting", "prioritized", "delayed", "waiting_children", "failed", "cancelled", "completed")
 _ENDINGS: Final = ("failed", "cancelled", "completed")
-_PAGE: Final = 1000
 _LETTERS: Final = "letters:"  # before a place among the dead letters
 
 _COLUMNS: Final = [
@@ -35,7 +94,6 @@ _RUN_COLUMNS: Final = [
 ]  # fmt: skip
 
 # Of a state, from a cursor, at most so many: the documents, and where to go on.
-Pages = Callable[[str, str | None, int], Awaitable[tuple[list[dict[str, Any]], str | None]]]
 Found = tuple[list[dict[str, Any]], str | None]
 
 

@@ -6,9 +6,8 @@ import click
 
 from toril import App
 from toril.cli.completion import queue_argument
-from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, declared, on_store, store_options
-from toril.cli.times import span
+from toril.cli.terminal import Column, Lines, json_option, show, span
 from toril.operate.documents import of_metrics
 
 __all__ = ["metrics"]

@@ -12,8 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.exit import Failure, say
-from toril.cli.output import Column, json_option, table
 from toril.cli.place import check_there
+from toril.cli.terminal import Column, json_option, table
 from toril.errors import InvalidOption
 from toril.model import LOAD, JobRef
 from toril.operate.transfer import Mover, Moving, Outlook

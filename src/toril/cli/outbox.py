@@ -8,10 +8,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from toril.cli.exit import say
-from toril.cli.loglines import write_logs
-from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, store_options
-from toril.cli.times import span
+from toril.cli.terminal import Column, Lines, json_option, show, span, write_logs
 from toril.outbox.database import Database, Waiting
 from toril.store.engine import redacted
 

@@ -4,9 +4,9 @@ import http.client
 
 import click
 
-from toril.cli.address import DEFAULT, address
+from toril.cli.arguments import DEFAULT, address
 from toril.cli.exit import Failure, say
-from toril.cli.times import duration
+from toril.cli.terminal import duration
 
 __all__ = ["ping"]
 

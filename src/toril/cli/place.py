@@ -18,7 +18,7 @@ from click.core import ParameterSource
 from toril import App, EngineUnavailable, Queue, UnknownQueue
 from toril.cli.exit import Failure, say
 from toril.cli.loading import load
-from toril.cli.times import duration
+from toril.cli.terminal import duration
 from toril.runtime.clock import SYSTEM
 from toril.store.engine import redacted
 

@@ -6,11 +6,10 @@ from typing import Any
 import click
 
 from toril import App
-from toril.cli.choosing import queue_choice
+from toril.cli.arguments import queue_choice
 from toril.cli.completion import queue_names
-from toril.cli.loglines import write_logs
 from toril.cli.place import Place, on_store, store_options
-from toril.cli.times import duration
+from toril.cli.terminal import duration, write_logs
 
 __all__ = ["reaper"]
 

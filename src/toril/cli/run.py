@@ -8,11 +8,9 @@ from typing import Any, Final
 
 import click
 
-from toril.cli.address import DEFAULT, address
-from toril.cli.choosing import complete_queues, queue_choice
+from toril.cli.arguments import DEFAULT, address, complete_queues, queue_choice
 from toril.cli.exit import Failure
-from toril.cli.loglines import write_logs
-from toril.cli.times import duration
+from toril.cli.terminal import duration, write_logs
 from toril.supervisor import Listen, Plan, Supervisor, Suspects, reload, serve
 
 __all__ = ["run"]
@@ -160,7 +158,7 @@ def _plan(
 
 
 def _command(orders: dict[str, Any]) -> tuple[str, ...]:
-    return (sys.executable, "-m", "toril.cli.child", json.dumps(orders))
+    return (sys.executable, "-m", "toril.cli.worker_process", json.dumps(orders))
 
 
 def _server(
@@ -169,6 +167,6 @@ def _server(
     """What serves HTTP: the probes, and, where what it needs is installed, the API too."""
     if plan.http is None or not all(map(find_spec, ("starlette", "uvicorn", "jinja2"))):
         return serve
-    from toril.web.serving import access_by, serving  # noqa: PLC0415 - it needs the extra
+    from toril.web.server import access_by, serving  # noqa: PLC0415 - it needs the extra
 
     return serving(access_by(plan.http.host, token, read_token), hosts, proxies)

@@ -6,16 +6,14 @@ from typing import Any, TypeVar
 import click
 
 from toril import App, NotFound, Queue
-from toril.cli.asking import agreed, yes_option
+from toril.cli.arguments import agreed, one, yes_option
 from toril.cli.completion import queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.exit import Failure
-from toril.cli.jobsheet import show_schedule
-from toril.cli.naming import one
-from toril.cli.output import Column, Lines, json_option, show
+from toril.cli.job import show_schedule
 from toril.cli.place import Place, declared, on_store, secrets_option, store_options
-from toril.cli.times import ahead, span
+from toril.cli.terminal import Column, Lines, ahead, json_option, show, span
 from toril.model import ScheduleView
 from toril.operate.documents import of_schedule
 from toril.policy.schedules import upcoming

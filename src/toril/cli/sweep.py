@@ -5,13 +5,12 @@ from collections.abc import Awaitable, Callable
 import click
 
 from toril import App, Queue, State
-from toril.cli.asking import agreed, yes_option
+from toril.cli.arguments import agreed, yes_option
 from toril.cli.completion import queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.output import json_option
 from toril.cli.place import Place, declared, on_store, store_options
-from toril.cli.times import duration, span
+from toril.cli.terminal import duration, json_option, span
 from toril.model import Counts
 
 __all__ = ["clean", "drain", "obliterate"]

@@ -18,9 +18,8 @@ from rich.text import Text
 from toril import App, EngineUnavailable, State
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.output import json_option
 from toril.cli.place import Place, on_store, store_options
-from toril.cli.times import duration, span
+from toril.cli.terminal import duration, json_option, span
 from toril.model import ms_of
 from toril.operate.documents import of_overview
 from toril.operate.metrics import Overview, QueueOverview

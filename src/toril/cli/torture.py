@@ -13,7 +13,7 @@ import click
 
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.exit import Failure, say
-from toril.cli.output import Column, json_option, table
+from toril.cli.terminal import Column, json_option, table
 from toril.runtime.clock import SYSTEM
 from toril.torture.checker import PROMISES, Report
 from toril.torture.driver import Torture, blows_of

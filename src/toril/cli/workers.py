@@ -9,9 +9,8 @@ from toril import App
 from toril.cli.completion import worker_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.output import Column, Lines, json_option, show
 from toril.cli.place import Place, on_store, refuse_early_options, store_options
-from toril.cli.times import age
+from toril.cli.terminal import Column, Lines, age, json_option, show
 from toril.operate.documents import of_job, of_worker
 
 __all__ = ["workers"]

@@ -4,7 +4,40 @@ Times are whole milliseconds of the store's clock; payloads and results are JSON
 are public options too and speak in seconds. What programs read is made of these in `toril.records`.
 """
 
-from toril.model.audits import AUDIT_LENGTH, Audited
+from toril.model.attempts import (
+    CANCELLED_KIND,
+    EXPIRED_KIND,
+    LASTING,
+    Added,
+    AddOutcome,
+    AttemptFailure,
+    Call,
+    Cancellation,
+    Cancelled,
+    Checkpoint,
+    Claim,
+    Claimed,
+    Completed,
+    Exchange,
+    Extended,
+    Failed,
+    Failure,
+    Gate,
+    Lease,
+    LogLine,
+    Outcome,
+    Parked,
+    Progress,
+    Recovered,
+    Released,
+    Report,
+    Retried,
+    Rewrite,
+    Settlement,
+    Snoozed,
+    Unstarted,
+    Verdict,
+)
 from toril.model.circuits import (
     Admission,
     Admitted,
@@ -40,7 +73,7 @@ from toril.model.control import (
 )
 from toril.model.dead_letters import BURIED, DEAD_LETTERS, DeadLetterRow, Kept, Replay, job_of, letter_id, letter_parts
 from toril.model.declarations import MAX_DECLARATION, Declaration, Declarations, DeclaredBy, HandlerDeclaration
-from toril.model.durations import MAX_DELAY
+from toril.model.durations import MAX_DELAY, moment, ms_of
 from toril.model.faults import (
     BEYOND_REPAIR,
     HEALED,
@@ -65,9 +98,7 @@ from toril.model.groups import (
     SetGroup,
     SetGroups,
 )
-from toril.model.metrics import REAPER, Figures, QueueFigures, Tally, Window
-from toril.model.newjobs import NewJobs
-from toril.model.options import (
+from toril.model.jobs import (
     ATTEMPT_ERRORS,
     ATTEMPT_REASON_BYTES,
     ATTEMPT_TRACEBACK_BYTES,
@@ -88,6 +119,7 @@ from toril.model.options import (
     Keep,
     Limits,
     NewJob,
+    NewJobs,
     Precedence,
     RateLimit,
     age_ms,
@@ -98,37 +130,11 @@ from toril.model.options import (
     ttl_ms,
     whole,
 )
-from toril.model.schedules import (
-    MIN_EVERY,
-    CatchUp,
-    Look,
-    Moved,
-    Overlap,
-    Schedule,
-    ScheduleView,
-    run_id,
-    scheduled_run,
-)
-from toril.model.times import moment, ms_of
-from toril.model.transfers import (
-    HEADROOM,
-    LOAD,
-    LOAD_BYTES,
-    Arrival,
-    FactsParcel,
-    JobParcel,
-    KeyHeld,
-    LedgerParcel,
-    LetterParcel,
-    Load,
-    Parcel,
-    Part,
-    ScheduleParcel,
-    SettingsParcel,
-    Unloaded,
-)
-from toril.model.views import (
+from toril.model.metrics import REAPER, Figures, QueueFigures, Tally, Window
+from toril.model.records import (
+    AUDIT_LENGTH,
     USAGE_SAMPLE,
+    Audited,
     Cause,
     Counts,
     Ended,
@@ -151,39 +157,33 @@ from toril.model.views import (
     WorkerView,
     known,
 )
-from toril.model.work import (
-    CANCELLED_KIND,
-    EXPIRED_KIND,
-    LASTING,
-    Added,
-    AddOutcome,
-    AttemptFailure,
-    Call,
-    Cancellation,
-    Cancelled,
-    Checkpoint,
-    Claim,
-    Claimed,
-    Completed,
-    Exchange,
-    Extended,
-    Failed,
-    Failure,
-    Gate,
-    Lease,
-    LogLine,
-    Outcome,
-    Parked,
-    Progress,
-    Recovered,
-    Released,
-    Report,
-    Retried,
-    Rewrite,
-    Settlement,
-    Snoozed,
-    Unstarted,
-    Verdict,
+from toril.model.schedules import (
+    MIN_EVERY,
+    CatchUp,
+    Look,
+    Moved,
+    Overlap,
+    Schedule,
+    ScheduleView,
+    run_id,
+    scheduled_run,
+)
+from toril.model.transfers import (
+    HEADROOM,
+    LOAD,
+    LOAD_BYTES,
+    Arrival,
+    FactsParcel,
+    JobParcel,
+    KeyHeld,
+    LedgerParcel,
+    LetterParcel,
+    Load,
+    Parcel,
+    Part,
+    ScheduleParcel,
+    SettingsParcel,
+    Unloaded,
 )
 
 __all__ = [

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from toril.errors import InvalidOption, shown
 from toril.model.durations import MAX_DELAY
-from toril.model.options import whole
+from toril.model.jobs import whole
 
 
 class CircuitState(StrEnum):

@@ -12,8 +12,8 @@ from toril.model.declarations import Declaration
 from toril.model.durations import MAX_DELAY
 from toril.model.flows import JobRef
 from toril.model.groups import NO_LIMITS, DeclareGroups, GroupLimits, SetGroups
+from toril.model.jobs import RateLimit, check_priority, check_text, whole
 from toril.model.names import check_worker_name
-from toril.model.options import RateLimit, check_priority, check_text, whole
 from toril.model.states import State
 
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from toril.model.attempts import Failure
 from toril.model.flows import JobRef, OnFailure
-from toril.model.options import MAX_ATTEMPTS, REMOVE, Backoff, Keep, check_text, whole
+from toril.model.jobs import MAX_ATTEMPTS, REMOVE, Backoff, Keep, check_text, whole
+from toril.model.records import Cause, JobRecord
 from toril.model.states import State
-from toril.model.views import Cause, JobRecord
-from toril.model.work import Failure
 
 DEAD_LETTERS: Final = "dead-letter"  # the queue that other libraries' dashboards show them in
 Kept: TypeAlias = Literal["queue", "dead_letters"]  # where a job is looked for: in its queue, or among the dead letters

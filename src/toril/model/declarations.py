@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from toril.errors import TorilError
 from toril.model.groups import GroupLimits
-from toril.model.options import Backoff, Keep, RateLimit, per_ms
+from toril.model.jobs import Backoff, Keep, RateLimit, per_ms
 
 MAX_DECLARATION: Final = 32 * 1024  # characters of one as text; where it would be longer, handlers are not named
 

@@ -1,12 +1,22 @@
 """Lengths of time, as callers give them: seconds, a timedelta, or a text such as "10m"."""
 
 import re
-from datetime import timedelta
-from typing import Final, TypeAlias
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeAlias, overload
 
 from toril.errors import InvalidOption, shown
 
-__all__ = ["MAX_DELAY", "UNITS", "Duration", "checked_seconds", "milliseconds", "seconds_of", "seconds_written"]
+__all__ = [
+    "MAX_DELAY",
+    "UNITS",
+    "Duration",
+    "checked_seconds",
+    "milliseconds",
+    "moment",
+    "ms_of",
+    "seconds_of",
+    "seconds_written",
+]
 
 Duration: TypeAlias = float | timedelta | str
 """Seconds, a `timedelta`, or a text: `90`, `timedelta(minutes=10)`, `"500ms"`, `"1.5s"`, `"10m"`, `"2h"`, `"7d"`."""
@@ -58,3 +68,36 @@ def checked_seconds(what: str, value: Duration, low: int = 0, high: int = MAX_DE
 
 def _words(ms: int) -> str:
     return f"{ms / 86_400_000:g} days" if ms >= 2 * 86_400_000 else f"{ms / 1000:g} s"
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+_FIRST: Final = -((_EPOCH - datetime.min.replace(tzinfo=UTC)) // _MS)
+_LAST: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MS
+
+
+@overload
+def moment(ms: int) -> datetime: ...
+
+
+@overload
+def moment(ms: int | None) -> datetime | None: ...
+
+
+def moment(ms: int | None) -> datetime | None:
+    """A stored time as programs read it. One that no datetime can hold, as other programs may have written it, is the
+    first or the last that there is."""
+    return None if ms is None else _EPOCH + min(max(ms, _FIRST), _LAST) * _MS
+
+
+@overload
+def ms_of(at: datetime) -> int: ...
+
+
+@overload
+def ms_of(at: datetime | None) -> int | None: ...
+
+
+def ms_of(at: datetime | None) -> int | None:
+    """A time as stores keep it."""
+    return None if at is None else round((at - _EPOCH) / _MS)

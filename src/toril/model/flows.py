@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from toril.errors import InvalidOption, shown
-from toril.model.options import NewJob
+from toril.model.jobs import NewJob
 
 MAX_DEPTH: Final = 100  # of a flow
 BUILDING: Final = 600_000  # ms after which the parts of a flow that was never whole are taken back

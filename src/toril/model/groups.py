@@ -4,8 +4,8 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from toril.errors import InvalidOption, shown
+from toril.model.jobs import RateLimit, per_ms, whole
 from toril.model.names import check_group
-from toril.model.options import RateLimit, per_ms, whole
 
 MAX_WEIGHT: Final = 100
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from toril.model.views import Counts, Minutes, WorkerView
+from toril.model.records import Counts, Minutes, WorkerView
 
 __all__ = ["REAPER", "Figures", "QueueFigures", "Tally", "Window"]
 

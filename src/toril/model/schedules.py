@@ -6,8 +6,8 @@ from typing import Final
 
 from toril.errors import InvalidOption, shown
 from toril.model.durations import MAX_DELAY
+from toril.model.jobs import NewJob, whole
 from toril.model.names import check_app_name
-from toril.model.options import NewJob, whole
 
 MIN_EVERY: Final = 100  # ms: what is to run more often is a poller's work
 MAX_TIME: Final = 2**42  # ms: the year 2109

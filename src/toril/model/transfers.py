@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from toril.model.attempts import AttemptFailure, Failure
 from toril.model.dead_letters import DeadLetterRow
 from toril.model.flows import Child, JobRef, OnFailure
 from toril.model.groups import GroupLimits
-from toril.model.options import Backoff, Dedup, Keep, NewJob, RateLimit
+from toril.model.jobs import Backoff, Dedup, Keep, NewJob, RateLimit
+from toril.model.records import Run
 from toril.model.schedules import ScheduleView
 from toril.model.states import State
 from toril.model.values import hot_by_keyword
-from toril.model.views import Run
-from toril.model.work import AttemptFailure, Failure
 
 LOAD: Final = 500  # jobs carried at once; a family goes as a whole, however large it is
 LOAD_BYTES: Final = 4 * 1024 * 1024  # of payloads, from which on a load takes no more

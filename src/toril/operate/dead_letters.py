@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
-from toril.client.declaring import PLAIN
+from toril.client.options import PLAIN
 from toril.codec.encoding import decode, encode, metadata_of, readable
 from toril.errors import InvalidOption, InvalidPayload, NotFound, TorilError, UsageError, WrongState, shown
 from toril.job import Job
@@ -25,11 +25,9 @@ from toril.model import (
 from toril.model.durations import Duration, milliseconds
 from toril.operate.search import LOOKED, PATIENCE, Counted, Failures
 from toril.policy.error_groups import Failed, grouped
-from toril.policy.letters import LetterFilter, cursor_of
-from toril.policy.masking import masked
-from toril.policy.redaction import redacted
-from toril.policy.retry import Exponential, Fixed, Strategy, Waiting
-from toril.policy.strategies import check_known
+from toril.policy.redaction import masked, redacted
+from toril.policy.retry import Exponential, Fixed, Strategy, Waiting, check_known
+from toril.policy.search import LetterFilter, cursor_of
 from toril.queue import Queue
 from toril.records import DeadLetter, as_record
 from toril.runtime.clock import SYSTEM

@@ -21,9 +21,8 @@ from toril.model import (
     run_id,
 )
 from toril.model.states import FINISHED
-from toril.policy.doctor import finding_of, judged
+from toril.policy.doctor import Course, cursor_of, finding_of, judged, unknown
 from toril.policy.schedules import following
-from toril.policy.walks import Course, cursor_of, unknown
 from toril.runtime.clock import Clock
 from toril.schedule import move_on
 from toril.store.engine import Store

@@ -29,7 +29,7 @@ from toril.model import (
 from toril.operate.metrics import Overview, QueueMetrics, QueueOverview, Spread
 from toril.operate.search import Counted, Failures
 from toril.operate.why import Explanation
-from toril.policy.masking import UNSHOWN, showable
+from toril.policy.redaction import UNSHOWN, showable
 from toril.records import AttemptError, CircuitRecord, WorkerInfo
 from toril.runtime.redaction import Part, Redaction
 

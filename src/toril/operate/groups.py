@@ -7,7 +7,7 @@ from toril.model import GroupLimits, Page, RateLimit, SetGroup, SetGroups
 from toril.records import GroupView, as_record
 
 if TYPE_CHECKING:
-    from toril.operations import QueueOperations
+    from toril.queue import QueueOperations
 
 __all__ = ["GroupOptions", "QueueGroups"]
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from toril.model import Counts, Figures, QueueFigures, Tally, Window, WorkerView, moment
-from toril.policy.figures import AT_ONCE, bucketed, failure_rate, window_of
-from toril.policy.histogram import Spread, merged, spread
-from toril.policy.tallies import sum_of
+from toril.policy.metrics import AT_ONCE, Spread, bucketed, failure_rate, merged, spread, sum_of, window_of
 from toril.records import Seconds, WorkerInfo, as_record
 from toril.store.engine import Store
 

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from toril.errors import NotFound, UsageError, shown
 from toril.model import moment, whole
+from toril.model.attempts import Result
 from toril.model.durations import Duration, milliseconds
 from toril.model.names import check_label
-from toril.model.result import Result
 from toril.queue import Queue
 from toril.records import Seconds
 from toril.runtime.clock import Clock
+from toril.runtime.hooks import Plan, function
 from toril.runtime.logs import log
-from toril.runtime.plan import Plan, function
 
 __all__ = ["Scanner", "Scanning"]
 

@@ -13,8 +13,7 @@ from toril.model import BURIED, Ending, Found, JobRecord, Page, Run, letter_id, 
 from toril.model.durations import Duration, milliseconds
 from toril.model.states import FINISHED, State
 from toril.policy.error_groups import ErrorGroup, Failed, grouped
-from toril.policy.masking import masked
-from toril.policy.redaction import redacted
+from toril.policy.redaction import masked, redacted
 from toril.policy.retention import RUNS
 from toril.policy.search import EndingName, JobFilter, Seen
 from toril.records import RunRecord, as_record

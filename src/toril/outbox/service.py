@@ -10,8 +10,8 @@ from toril.errors import TorilError, UsageError
 from toril.events import Events
 from toril.queue import Queue
 from toril.runtime.clock import Clock
+from toril.runtime.hooks import GRACE, worker_name
 from toril.runtime.logs import watch
-from toril.runtime.plan import GRACE, worker_name
 from toril.runtime.services import Tracing
 from toril.store.connect import opened_or_stopped
 from toril.store.engine import Engine
@@ -84,7 +84,7 @@ class Relaying:
         if self.outbox_url is None:
             return None
         from toril.outbox.database import Database, OutboxAway  # noqa: PLC0415 - as above
-        from toril.outbox.thread import OwnThread  # noqa: PLC0415 - as above
+        from toril.outbox.relay import OwnThread  # noqa: PLC0415 - as above
 
         database, thread = Database(self.outbox_url), OwnThread("toril-outbox-standing")
 

@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 from toril.model import Circuit, CircuitState, Finding, Severity
-from toril.policy.figures import failure_rate
+from toril.policy.metrics import failure_rate
 
 __all__ = [
     "Burying", "CircuitOpen", "Failing", "Grave", "Need", "NoWorker", "Paused", "QueueFacts", "Slow", "Stalling",

@@ -1,14 +1,165 @@
-"""When to try again, and what became of an attempt. No I/O, no clock; chance is an argument."""
+"""`Retry`, backoffs, error classes, strategies, `judge`: what becomes of a failed attempt."""
 
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeAlias
 
-from toril.errors import InvalidOption, shown
-from toril.model import MAX_ATTEMPTS, Backoff, whole
+from toril.errors import (
+    EngineUnavailable,
+    InvalidOption,
+    InvalidPayload,
+    JobCancelled,
+    PermanentError,
+    RateLimited,
+    Resting,
+    Snooze,
+    TransientError,
+    Undecodable,
+    shown,
+)
+from toril.model import (
+    MAX_ATTEMPTS,
+    Backoff,
+    Cancelled,
+    Claimed,
+    Failed,
+    Failure,
+    Outcome,
+    Parked,
+    Released,
+    Retried,
+    Snoozed,
+    whole,
+)
 from toril.model.durations import MAX_DELAY, Duration, milliseconds
-from toril.policy.classify import ErrorKinds, Table, names_of
 
-__all__ = ["DECORRELATED", "Exponential", "Fixed", "Retry", "Strategy", "Waiting", "delay_before_retry"]
+__all__ = [
+    "BUILT_IN",
+    "DECORRELATED",
+    "DEFAULTS",
+    "BackoffStrategy",
+    "ErrorKinds",
+    "Exponential",
+    "Fixed",
+    "Nature",
+    "Retry",
+    "Strategy",
+    "Table",
+    "Waiting",
+    "check_known",
+    "check_strategy",
+    "delay_before_retry",
+    "judge",
+    "lineage",
+    "names_of",
+    "nature_of",
+    "own_table",
+    "respect_retry_after",
+    "seconds_asked",
+]
+
+ErrorKinds: TypeAlias = "type[BaseException] | str | Iterable[type[BaseException] | str]"
+
+
+class Nature(StrEnum):
+    """Whether trying again may help. Only what is known to be transient counts against a circuit breaker."""
+
+    TRANSIENT = "transient"
+    PERMANENT = "permanent"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Which errors are worth another attempt and which are not, by the full names of their classes. Where `on` names
+    some, all others are not."""
+
+    on: tuple[str, ...] = ()
+    give_up_on: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.on or self.give_up_on)
+
+
+# Facts about libraries, none of which is imported for this.
+_TRANSIENT: Final = frozenset({
+    "builtins.ConnectionError", "builtins.TimeoutError", "builtins.BlockingIOError", "socket.gaierror",
+    "http.client.RemoteDisconnected", "http.client.IncompleteRead",
+    "requests.exceptions.ConnectionError", "requests.exceptions.Timeout", "requests.exceptions.ChunkedEncodingError",
+    "httpx.TransportError", "httpcore.NetworkError", "httpcore.TimeoutException",
+    "aiohttp.client_exceptions.ClientConnectionError", "aiohttp.client_exceptions.ServerTimeoutError",
+    "urllib3.exceptions.ProtocolError", "urllib3.exceptions.TimeoutError",
+    "redis.exceptions.ConnectionError", "redis.exceptions.TimeoutError", "redis.exceptions.BusyLoadingError",
+    "sqlalchemy.exc.OperationalError", "sqlalchemy.exc.TimeoutError", "psycopg.OperationalError",
+    "psycopg2.OperationalError", "sqlite3.OperationalError", "pymysql.err.OperationalError",
+    "django.db.utils.OperationalError", "asyncpg.exceptions.PostgresConnectionError",
+    "asyncpg.exceptions.TooManyConnectionsError", "pymongo.errors.AutoReconnect",
+    "botocore.exceptions.EndpointConnectionError", "botocore.exceptions.ConnectionClosedError",
+})  # fmt: skip
+_PERMANENT: Final = frozenset({
+    "pydantic_core._pydantic_core.ValidationError", "pydantic.v1.error_wrappers.ValidationError",
+    "jsonschema.exceptions.ValidationError", "marshmallow.exceptions.ValidationError",
+    "django.core.exceptions.ValidationError", "msgspec.ValidationError", "cattrs.errors.BaseValidationError",
+})  # fmt: skip
+DEFAULTS: Final = Table()
+
+_SAYS_SO: Final[tuple[tuple[type[BaseException], Nature], ...]] = (
+    (PermanentError, Nature.PERMANENT),
+    (InvalidPayload, Nature.PERMANENT),
+    (Undecodable, Nature.PERMANENT),
+    (TransientError, Nature.TRANSIENT),
+    (EngineUnavailable, Nature.TRANSIENT),
+)
+
+
+def nature_of(error: BaseException, table: Table = DEFAULTS) -> Nature:
+    """What an error says itself comes first, then the table, then what is known of libraries. Of two classes that a
+    table names, the one nearer to the error decides."""
+    for kind, nature in _SAYS_SO:
+        if isinstance(error, kind):
+            return nature
+    names = lineage(error)
+    return _nearest(names, table.on, table.give_up_on) or (
+        Nature.PERMANENT if table.on else _nearest(names, _TRANSIENT, _PERMANENT) or Nature.UNKNOWN
+    )
+
+
+def _nearest(names: Sequence[str], transient: Container[str], permanent: Container[str]) -> Nature | None:
+    for name in names:
+        if name in permanent:
+            return Nature.PERMANENT
+        if name in transient:
+            return Nature.TRANSIENT
+    return None
+
+
+def lineage(error: BaseException) -> tuple[str, ...]:
+    """The full names of an error's class and of those it derives from, its own first. An error that only tells of one
+    in another process brings that one's."""
+    told = getattr(error, "lineage", None)
+    if isinstance(told, tuple):
+        return told
+    return tuple(_name(kind) for kind in type(error).__mro__ if kind is not object)
+
+
+def names_of(what: str, given: ErrorKinds) -> tuple[str, ...]:
+    """Error classes, or their full names, as names."""
+    several = [given] if isinstance(given, type | str) or not isinstance(given, Iterable) else list(given)
+    names = []
+    for each in several:
+        if isinstance(each, type) and issubclass(each, BaseException):
+            names.append(_name(each))
+        elif isinstance(each, str) and "." in each:
+            names.append(each)
+        else:
+            raise InvalidOption(f"{what} takes classes of errors, or their full names, not {shown(each)}")
+    return tuple(names)
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
 
 DECORRELATED: Final = "toril:decorrelated"  # the strategy's name on the wire
 JITTER_CAP: Final = 30.0  # seconds, where jitter is asked for without a cap
@@ -145,3 +296,87 @@ def delay_before_retry(backoff: Backoff | None, *, failures: int, previous: int,
 def _decorrelated(backoff: Backoff, previous: int, chance: float) -> int:
     low, high = backoff.delay, 3 * max(previous, backoff.delay)
     return min(round(low + (high - low) * chance), MAX_DELAY if backoff.cap is None else backoff.cap)
+
+
+def judge(
+    error: BaseException,
+    failure: Failure,
+    job: Claimed,
+    *,
+    chance: float,
+    table: Table = DEFAULTS,
+    delay: int | None = None,
+) -> Outcome:
+    """Retry while attempts are left, unless the error, or the table of errors, says otherwise. `delay` is what a
+    strategy of the app's own has decided."""
+    match error:
+        case Snooze():
+            return Snoozed(milliseconds("a snooze", error.seconds))
+        case Resting(parked=Parked() as parked):
+            return parked
+        case RateLimited():
+            return Released()  # the queue is held meanwhile
+        case JobCancelled(job_id=None):  # else it is another job that was cancelled, while this one waited for it
+            return Cancelled(error.reason)
+        case _ if nature_of(error, own_table(job) or table) is Nature.PERMANENT:
+            return Failed(failure)
+        case _:
+            return _retried(error, failure, job, chance, delay)
+
+
+def own_table(job: Claimed) -> Table:
+    """What the job's own options say of errors."""
+    return DEFAULTS if job.backoff is None else Table(job.backoff.on, job.backoff.give_up_on)
+
+
+def _retried(error: BaseException, failure: Failure, job: Claimed, chance: float, delay: int | None) -> Outcome:
+    failures = job.attempts_made + 1
+    if failures >= job.max_attempts:
+        return Failed(failure)
+    if delay is None:
+        delay = delay_before_retry(job.backoff, failures=failures, previous=job.delay, chance=chance)
+    if isinstance(error, TransientError) and error.retry_after is not None:
+        delay = max(delay, milliseconds("retry_after", error.retry_after))
+    return Retried(failure, delay)
+
+
+# From how many attempts have failed, with what error, and the job, to the seconds until the next attempt.
+BackoffStrategy: TypeAlias = Callable[[int, BaseException, Any], Duration]
+
+_LONGEST: Final = 30.0
+_FIRST: Final = 2.0
+
+
+def respect_retry_after(attempts: int, error: BaseException, _job: Any) -> Duration:
+    """What the error asks for, else 2 s doubled with each failed attempt, 30 s at most."""
+    asked = seconds_asked(error)
+    return min(_LONGEST, _FIRST * 2 ** min(attempts, 10)) if asked is None else asked
+
+
+def seconds_asked(error: BaseException) -> Duration | None:
+    """The `retry_after` of an error, if it has one; of other libraries' errors too, where it is a number."""
+    if isinstance(error, TransientError):
+        return error.retry_after
+    asked = getattr(error, "retry_after", None)
+    return asked if isinstance(asked, int | float) and not isinstance(asked, bool) else None
+
+
+BUILT_IN: Final[dict[str, BackoffStrategy]] = {"respect-retry-after": respect_retry_after}
+
+
+def check_strategy(name: object, fn: object) -> None:
+    """Refuse what could not be called, or called for."""
+    if not isinstance(name, str) or not 1 <= len(name) <= 64 or not name.isprintable() or name.startswith("toril:"):
+        raise InvalidOption(f"a strategy's name has from 1 to 64 printable characters, not {shown(name)}")
+    if not callable(fn):
+        raise TypeError(f"a backoff strategy is a function (attempts, error, job) -> seconds, not {shown(fn)}")
+
+
+def check_known(backoff: Backoff, strategies: Container[str]) -> Backoff:
+    """A name that no worker of this app knows is refused where someone can mend it."""
+    name = backoff.strategy
+    if name is not None and name != DECORRELATED and name not in strategies:
+        raise InvalidOption(
+            f"there is no backoff strategy {shown(name)}; declare it with @app.backoff({shown(name)}) first"
+        )
+    return backoff

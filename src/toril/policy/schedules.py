@@ -1,19 +1,54 @@
-"""When a schedule runs. Pure: the present is an argument.
-
-The times of a schedule form a row that does not depend on who asks when: from one run the next follows. Jitter moves
-the whole row by an amount that only the schedule's id decides, so that all processes agree on it.
-"""
+"""When a schedule runs; cron."""
 
 import hashlib
 from collections.abc import Iterator
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
+from functools import lru_cache
 from itertools import islice
 from typing import Final
+from zoneinfo import ZoneInfo
 
+from cronsim import CronSim, CronSimError
+
+from toril.errors import InvalidOption, shown
 from toril.model import CatchUp, Overlap, Schedule, ScheduleView
-from toril.policy.cron import after
 
-__all__ = ["Turn", "first", "following", "shift", "turn", "upcoming"]
+__all__ = ["Turn", "after", "check_cron", "first", "following", "shift", "turn", "upcoming"]
+
+
+def check_cron(expression: object, tz: object) -> str:
+    """The expression in its plain form, if it names a time that comes."""
+    if not isinstance(expression, str):
+        raise InvalidOption(f"cron must be a text of five or six fields, not {shown(expression)}")
+    text = " ".join(expression.split())
+    if after(text, _zone(tz), 0) is None:
+        raise InvalidOption(f"cron {shown(expression)} names no time that ever comes")
+    return text
+
+
+def after(expression: str, tz: str | tzinfo, moment: int) -> int | None:
+    """The first time after `moment`, both in ms; None if there is none within fifty years."""
+    zone = _zone(tz) if isinstance(tz, str) else tz
+    try:
+        found = next(CronSim(expression, datetime.fromtimestamp(moment / 1000, zone)), None)
+    except CronSimError as error:
+        raise InvalidOption(
+            f"cron must have five fields, or six with seconds first, and {shown(expression)} does not: "
+            f"{str(error).lower()}"
+        ) from None
+    return None if found is None else round(found.timestamp() * 1000)
+
+
+@lru_cache(maxsize=256)
+def _zone(name: object) -> tzinfo:
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)  # type: ignore[arg-type]
+    except (ValueError, TypeError, OSError, LookupError):
+        raise InvalidOption(f"tz must be the name of a time zone such as Europe/Berlin, not {shown(name)}") from None
+
 
 _LATE: Final = 60_000  # ms after which a run counts as missed; half the interval, where that is shorter
 

@@ -12,8 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from toril.errors import InvalidOption, shown
 from toril.model import MAX_REASON_BYTES
-from toril.policy.masking import COVER, masked, showable
-from toril.policy.redaction import redacted
+from toril.policy.redaction import COVER, masked, redacted, showable
 from toril.runtime.logs import log
 
 __all__ = ["Part", "Redact", "Redaction", "Sight"]

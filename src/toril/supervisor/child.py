@@ -1,4 +1,4 @@
-"""One child: its process, the table of its leases, and the line to it."""
+"""One worker process, and how it died."""
 
 import asyncio
 import contextlib
@@ -9,6 +9,7 @@ import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from toril.runtime.stop_requests import Urgency
@@ -16,7 +17,7 @@ from toril.worker.lease_table import Held, Table, new_memory
 from toril.worker.messages import Decoder, Message, encoded
 from toril.worker.supervised import SIGNALS
 
-__all__ = ["Child", "Failed", "told"]
+__all__ = ["Child", "Failed", "OomCounter", "told"]
 
 _STACKS: Final = 64_000  # bytes of a stack that are told
 _CHUNK: Final = 1 << 16
@@ -183,3 +184,32 @@ def told(code: int, *, out_of_memory: bool = False) -> str:
     except ValueError:
         name = f"signal {-code}"
     return f"its process was killed by {name}" + (": the memory limit was reached" if out_of_memory else "")
+
+
+class OomCounter:
+    """The counter of the control group that this process is in, where there is one."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file or _events_file()
+        self._seen = self._read()
+
+    def grew(self) -> bool:
+        """Whether something was killed since the last look."""
+        before, self._seen = self._seen, self._read()
+        return self._seen > before
+
+    def _read(self) -> int:
+        try:
+            lines = self._file.read_text("ascii").split("\n") if self._file is not None else []
+        except OSError:
+            return 0
+        return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
+def _events_file() -> Path | None:
+    try:
+        groups = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
+    except OSError:
+        return None
+    own = next((line.partition("::")[2] for line in groups if line.startswith("0::")), None)
+    return None if own is None else Path("/sys/fs/cgroup") / own.lstrip("/") / "memory.events"

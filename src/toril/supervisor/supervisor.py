@@ -1,10 +1,11 @@
-"""Keeps children running: sees them die, gives their jobs back, starts them anew, and stops them in order."""
+"""`Supervisor`, its options and restart delays."""
 
 import asyncio
 import contextlib
 import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -13,20 +14,49 @@ from toril.events import Events, tell_recovered
 from toril.model import Lease, Recovered
 from toril.policy.restarts import AT_ONCE, Restarts
 from toril.runtime.clock import SYSTEM, Clock
+from toril.runtime.hooks import worker_name
 from toril.runtime.logs import log, outages, watch
-from toril.runtime.plan import worker_name
 from toril.runtime.signals import Watchdog
 from toril.runtime.stop_requests import Urgency
 from toril.store.engine import Store, connect, redacted
-from toril.supervisor.child import Child, Failed, told
+from toril.supervisor.child import Child, Failed, OomCounter, told
 from toril.supervisor.leases import FleetKeeper
-from toril.supervisor.memory import OomCounter
-from toril.supervisor.plan import Plan
 from toril.supervisor.silent import SILENT, speak_for
 from toril.worker.leftover import log_leftover
 from toril.worker.messages import Message
 
-__all__ = ["Supervisor"]
+__all__ = ["Listen", "Plan", "Supervisor"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where HTTP is served. An address that somebody asked for must be had; the one by default need not be."""
+
+    host: str
+    port: int
+    asked_for: bool = False
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How many children, how each is started, and when one has to go. Times are seconds, sizes are bytes."""
+
+    command: tuple[str, ...]  # of a child, without the descriptors, which come last
+    spare: tuple[str, ...] | None = None  # the same, of a child for jobs that have stalled
+    spares: int = 4  # how many of these there may be at once
+    title: str = "toril"
+    processes: int = 1
+    grace: float = 10.0
+    burst: bool = False
+    reload: bool = False
+    hang_timeout: float = 300.0
+    max_jobs: int | None = None
+    max_rss: int | None = None
+    unready_after: float = 10.0
+    http: Listen | None = None
+    env: dict[str, str] = field(default_factory=dict)
+
 
 _LOOK: Final = 0.25
 _PATIENCE: Final = 30.0  # seconds for giving jobs back to a store that does not answer

@@ -1,12 +1,10 @@
 """For tests, yours and ours: contexts for handlers, an app in memory whose clock moves when told to, and a store that
 misbehaves when told to."""
 
-from toril.testing.added import AddedJob
 from toril.testing.clock import ManualClock
 from toril.testing.contexts import Recorded, SyncTestContext, TestContext, context, sync_context
-from toril.testing.flaky import FlakyStore
-from toril.testing.memory import Memory, drain, memory
-from toril.testing.watched import Killed
+from toril.testing.faults import FlakyStore, Killed
+from toril.testing.memory import AddedJob, Memory, drain, memory
 
 __all__ = [
     "AddedJob",

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from toril.codec.encoding import decode, encode
-from toril.context import JobContext, RunsAs, SyncJobContext
+from toril.context import JobContext, RunsAs, Signal, SyncJobContext, Why
 from toril.errors import UsageError
 from toril.handlers import result_of_handler
 from toril.job import Job
@@ -24,7 +24,6 @@ from toril.model import (
     Rewrite,
     Verdict,
 )
-from toril.signal import Signal, Why
 from toril.task import Task
 
 __all__ = ["Recorded", "SyncTestContext", "TestContext", "context", "sync_context"]

@@ -1,28 +1,205 @@
-"""An app in memory for the length of a test: nothing is left behind, and time passes when told to."""
+"""`memory(app)`: an app on a clock of its own; assertions; kills."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Literal, NoReturn, TypeAlias, cast
+from typing import Any, Final, Literal, NoReturn, TypeAlias, cast
 
 from pydantic_core import to_jsonable_python
 
 from toril.app import App
+from toril.codec.encoding import readable
 from toril.engines.sqlite.engine import SqliteEngine
 from toril.engines.sqlite.url import Address
 from toril.errors import InvalidOption, UsageError, shown
+from toril.events import tell_recovered
 from toril.job import Job
 from toril.model import Failed, Lease, NewJob, Retried, moment, ms_of
 from toril.model.durations import Duration, milliseconds
+from toril.records import RetryDelay, as_record
 from toril.store.engine import Store
 from toril.task import Task
-from toril.testing.added import DURATIONS, OPTIONS, AddedJob, Wanted, found
 from toril.testing.clock import ManualClock
-from toril.testing.flaky import FlakyStore
-from toril.testing.lives import Lives
-from toril.testing.watched import Death, Place, WatchedStore
+from toril.testing.faults import Death, FlakyStore, Killed, Place, WatchedStore
 
-__all__ = ["Memory", "OnFailure", "drain", "memory"]
+__all__ = ["DURATIONS", "OPTIONS", "AddedJob", "Lives", "Memory", "OnFailure", "Wanted", "drain", "found", "memory"]
+
+DURATIONS: Final = ("timeout", "expires", "result_ttl")  # stored as milliseconds
+OPTIONS: Final = tuple(field.name for field in fields(NewJob) if field.name not in {"name", "data", "delay"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedJob:
+    """One job that was stored in this test; `data` is its payload as JSON has it. `options` is what else was
+    asked for, such as `attempts`, `priority` and `timeout`; durations are seconds."""
+
+    queue: str
+    name: str
+    id: str
+    data: Any
+    delay: float
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, queue: str, job: NewJob, identity: str, now: int) -> "AddedJob":
+        due = now + job.delay if job.due is None else job.due
+        return cls(
+            queue=queue, name=job.name, id=identity, data=readable(job.data), delay=max(0, due - now) / 1000,
+            options={name: _option(name, getattr(job, name)) for name in OPTIONS},
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        later = f", delayed by {self.delay:g} s" if self.delay else ""
+        return f"{self.queue}: {self.name} {shown(self.data)}{later}"
+
+
+def _option(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name == "backoff":
+        return as_record(RetryDelay, value)
+    if name == "due":
+        return moment(value)
+    return value / 1000 if name in DURATIONS else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which jobs a test means. What is None is not looked at."""
+
+    name: str | None
+    queue: str | None
+    data: Any
+    any_data: bool
+    delay: float | None
+    options: Mapping[str, Any]
+
+    def means(self, added: AddedJob) -> bool:
+        return (
+            self.name in {None, added.name}
+            and self.queue in {None, added.queue}
+            and (self.any_data or within(self.data, added.data))
+            and (self.delay is None or self.delay == added.delay)
+            and all(added.options[name] == value for name, value in self.options.items())
+        )
+
+    def __str__(self) -> str:
+        parts = [f"{self.queue or 'any queue'}: {self.name or 'any job'}"]
+        if not self.any_data:
+            parts.append(shown(self.data))
+        if self.delay is not None:
+            parts.append(f"delayed by {self.delay:g} s")
+        parts += [f"with {name}={shown(value)}" for name, value in self.options.items()]
+        return " ".join(parts)
+
+
+def within(part: Any, whole: Any) -> bool:
+    """Whether all fields of `part` are in `whole` too, with the same values, at any depth."""
+    if isinstance(part, Mapping) and isinstance(whole, Mapping):
+        return all(name in whole and within(value, whole[name]) for name, value in part.items())
+    if isinstance(part, Sequence) and isinstance(whole, Sequence) and not isinstance(part, str):
+        return len(part) == len(whole) and all(map(within, part, whole))
+    return bool(part == whole)
+
+
+def found(
+    wanted: Wanted, added: Sequence[AddedJob], times: int | None, why: Callable[[int], str] = "{} times".format
+) -> list[AddedJob]:
+    """The jobs that are meant. `AssertionError`, with all that was added, where there are not as many as wanted."""
+    meant = [each for each in added if wanted.means(each)]
+    if len(meant) == times or (times is None and meant):
+        return meant
+    expected = "at least once" if times is None else why(times)
+    there = "".join(f"\n  {each}" for each in added[-50:]) or " nothing"
+    raise AssertionError(f"{wanted} was to be added {expected}, and was added {why(len(meant))}; added were:{there}")
+
+
+_PATIENCE: Final = 1000.0  # seconds of a test's clock for a worker to stop, none of which pass
+
+
+class Lives:
+    """Has a worker run all that is due up to a time; if it is killed on the way, another goes on."""
+
+    def __init__(self, app: App, clock: ManualClock, store: WatchedStore, over: Callable[[], bool]) -> None:
+        self._app = app
+        self._clock = clock
+        self._store = store
+        self._over = over
+        self._until = 0  # who runs the app himself is moved nowhere
+        self._life: asyncio.Task[int] | None = None
+        self._funeral: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.deaths = 0
+        store.die = self._die
+
+    async def work(self, until: int) -> int:
+        """Run what is due by then, each at its time. Returns what `run` returns."""
+        self._until = until
+        try:
+            return await self._work(asyncio.get_running_loop())
+        finally:
+            self._until = 0
+
+    async def _work(self, loop: asyncio.AbstractEventLoop) -> int:
+        self._loop = loop
+        while True:
+            self._life = loop.create_task(self._app.run(burst=True, signals="leave", grace=_PATIENCE))
+            try:
+                code = await self._life
+            except asyncio.CancelledError:
+                if self._store.dead is None:
+                    raise
+            else:
+                if self._store.dead is None:
+                    return code
+            self.deaths += 1
+            self._store.bury()
+
+    def kill_here(self) -> NoReturn:
+        """Kill the worker that calls this, from whatever thread its handler runs in."""
+        if self._loop is None or self._life is None or self._life.done():
+            raise RuntimeError("no worker of this test is at work: `kill_here` is for what its handlers call")
+        self._store.kill()
+        raise Killed
+
+    def _die(self) -> None:
+        """May be called from any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._begin_to_die)
+
+    def _begin_to_die(self) -> None:
+        if self._loop is not None:
+            self._funeral = self._loop.create_task(self._end(self._life))
+
+    async def _end(self, life: "asyncio.Task[int] | None") -> None:
+        """A worker that is cancelled gives its jobs back, which does not arrive; it need not wait for that."""
+        while life is not None and not life.done():
+            life.cancel()
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+    async def spent(self, wake_at: float | None) -> bool:
+        """There is nothing to do now: move to when there is, unless that is later than asked for."""
+        if self._over():
+            return False
+        due, returned = [] if wake_at is None else [self._clock.moment(wake_at)], 0
+        for queue in self._app.queues if self.deaths else ():
+            found = await self._store.recover(queue)
+            returned += len(found.returned)
+            due += [] if found.next_deadline is None else [found.next_deadline]
+            tell_recovered(self._app.events, queue, found, None)
+        if returned:
+            return True
+        now = self._clock.now()
+        to = min((moment for moment in due if moment > now), default=math.inf)
+        ahead = int(min(to, self._until)) - now
+        if ahead > 0:
+            self._clock.advance(ahead)
+        return ahead > 0
+
 
 OnFailure: TypeAlias = Literal["record", "raise"]
 

@@ -12,10 +12,8 @@ from typing import NoReturn
 
 from toril.errors import TorilError
 from toril.runtime.clock import SYSTEM
-from toril.torture.ledger import Ledger, Line, lines
-from toril.torture.orders import Order, order_of
-from toril.torture.setting import Setting
-from toril.torture.work import Work, app, work
+from toril.torture.app import Ledger, Line, Work, app, lines, work
+from toril.torture.plan import Order, Setting, order_of
 
 __all__ = ["main"]
 
@@ -45,7 +43,7 @@ def _supervise() -> int:
     from toril.cli.main import main as toril  # noqa: PLC0415 - the other roles do without the commands
 
     options = ["--processes", "2", "--grace", f"{work.setting.grace}s", "--log-level", "warning"]
-    sys.argv = ["toril", "run", "toril.torture.work:app", *options]
+    sys.argv = ["toril", "run", "toril.torture.app:app", *options]
     toril()
     return 0
 

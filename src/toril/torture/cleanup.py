@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 from toril import App
 from toril.errors import TorilError
 from toril.runtime.clock import SYSTEM
-from toril.torture.setting import Setting
-from toril.torture.work import QUEUES, SCHEDULE, queue_name
+from toril.torture.app import QUEUES, SCHEDULE, queue_name
+from toril.torture.plan import Setting
 
 __all__ = ["clean"]
 
@@ -38,9 +38,9 @@ async def _obliterate(app: App, setting: Setting) -> None:
 
 async def _sweep(setting: Setting) -> None:
     """Workers, calls and leaders have keys too, which would go in an hour."""
-    from toril.engines.redis.connection.line import lent  # noqa: PLC0415 - only where the store is Redis
-    from toril.engines.redis.connection.place import parse  # noqa: PLC0415
-    from toril.engines.redis.connection.way import ServerWay  # noqa: PLC0415
+    from toril.engines.redis.connection.connection import lent  # noqa: PLC0415 - only where the store is Redis
+    from toril.engines.redis.connection.topology import ServerWay  # noqa: PLC0415
+    from toril.engines.redis.connection.url import parse  # noqa: PLC0415
 
     async with lent(ServerWay(parse(setting.url))) as line:
         cursor = ""

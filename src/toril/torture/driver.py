@@ -12,16 +12,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 from toril import App
 from toril.runtime.clock import SYSTEM
-from toril.torture.checker import Report, check
+from toril.torture.app import Ledger
+from toril.torture.checker import Report, acknowledged, check, open_jobs, refs_in
 from toril.torture.cleanup import clean
-from toril.torture.disk import Disk
+from toril.torture.faults import Disk, OwnRedis, Proxy
 from toril.torture.fleet import Role, Station
-from toril.torture.ledger import Ledger
-from toril.torture.plan import DISK, LINK, MUTE, SERVER, Blow, Strike, draw
-from toril.torture.proxy import Proxy
-from toril.torture.reading import acknowledged, open_jobs, refs_in
-from toril.torture.server import OwnRedis
-from toril.torture.setting import Setting
+from toril.torture.plan import DISK, LINK, MUTE, SERVER, Blow, Setting, Strike, draw
 
 __all__ = ["Torture", "blows_of", "possible", "torture"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from toril.runtime.clock import SYSTEM
-from toril.torture.ledger import Ledger, lines
-from toril.torture.setting import Setting
+from toril.torture.app import Ledger, lines
+from toril.torture.plan import Setting
 
 __all__ = ["Disturbance", "Role", "Station", "is_excused"]
 

@@ -1,13 +1,87 @@
-"""The blows of a run: what strikes whom, when and for how long, drawn from the seed alone."""
+"""What a seed stands for: settings, jobs, faults with their times."""
 
+import json
 import math
+import os
 import random
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-__all__ = ["DISK", "LINK", "MUTE", "SERVER", "Blow", "Strike", "draw"]
+__all__ = [
+    "DISK",
+    "LINK",
+    "MUTE",
+    "SERVER",
+    "VARIABLE",
+    "Blow",
+    "Kind",
+    "Order",
+    "Setting",
+    "Strike",
+    "draw",
+    "order_of",
+]
+
+
+class Kind(StrEnum):
+    """What a job is like."""
+
+    PLAIN = "plain"
+    RETRIES = "retries"  # fails once or twice, then ends well
+    DOOMED = "doomed"  # fails for good, and stays to be seen
+    DELAYED = "delayed"
+    LONG = "long"  # longer than its lease
+    FLOW = "flow"  # waits for children in another queue
+    DEDUP = "dedup"  # one at a time of its key
+    GROUPED = "grouped"  # one at a time of its group, in order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One thing that a producer asks for. Times are milliseconds."""
+
+    number: int
+    kind: Kind
+    ms: int
+    named: bool  # the producer chooses its id, and asks again while it does not know
+    fails: int = 0
+    delay: int = 0
+    children: int = 0
+    key: str | None = None
+
+    @property
+    def nonce(self) -> str:
+        return f"n{self.number}"
+
+    @property
+    def nonces(self) -> list[str]:
+        """Its own, and those of the jobs that it waits for."""
+        return [self.nonce, *(f"{self.nonce}.{child}" for child in range(self.children))]
+
+
+_MIX = {
+    Kind.PLAIN: 50, Kind.RETRIES: 10, Kind.DOOMED: 3, Kind.DELAYED: 10, Kind.LONG: 0.3, Kind.FLOW: 7, Kind.DEDUP: 8,
+    Kind.GROUPED: 12,
+}  # fmt: skip
+
+
+def order_of(seed: int, number: int, *, lease: int) -> Order:
+    """The same for the same seed, in every process."""
+    chance = random.Random(f"{seed} order {number}")  # noqa: S311 - a plan, no secret
+    kind = chance.choices(list(_MIX), list(_MIX.values()))[0]
+    return Order(
+        number=number,
+        kind=kind,
+        ms=int(lease * 1.5) if kind is Kind.LONG else chance.choice((0, 5, 20, 100, 400)),
+        named=chance.random() < 0.5,
+        fails=chance.choice((1, 1, 2)) if kind is Kind.RETRIES else 0,
+        delay=chance.randrange(50, 3000) if kind is Kind.DELAYED else 0,
+        children=chance.choice((1, 2, 3)) if kind is Kind.FLOW else 0,
+        key=f"k{chance.randrange(12)}" if kind in {Kind.DEDUP, Kind.GROUPED} else None,
+    )
 
 
 class Strike(StrEnum):
@@ -86,3 +160,46 @@ def draw(seed: int, seconds: float, possible: AbstractSet[Strike], *, every: flo
             _, least, most = _TABLE[strike]
             target = math.floor(target * 10_000) / 10_000  # rounded up it might be 1, and there is no such worker
             blows.append(Blow(round(at, 3), strike, target, round(least + share * (most - least), 3)))
+
+
+VARIABLE: Final = "TORIL_TORTURE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One run, as one of its processes sees it. Times are seconds."""
+
+    url: str = "memory://"
+    tag: str = "none"
+    seed: int = 0
+    jobs: int = 0
+    seconds: float = 1.0
+    lease: float = 2.0
+    grace: float = 10.0
+    folder: str = ""
+    name: str = "none"
+    producers: int = 1
+    lane: int = 0
+    concurrency: int = 8
+
+    @property
+    def logs(self) -> Path:
+        return Path(self.folder)
+
+    @property
+    def log(self) -> Path:
+        """Where this process notes what it does."""
+        return self.logs / f"{self.name}.log" if self.folder else Path(os.devnull)
+
+    @property
+    def prefix(self) -> str:
+        """What the keys of the run begin with, on stores that have keys."""
+        return f"torture-{self.tag}"
+
+    def environment(self) -> dict[str, str]:
+        return os.environ | {VARIABLE: json.dumps(asdict(self)), "TORIL_NO_HTTP": "1"}
+
+    @classmethod
+    def here(cls) -> "Setting":
+        """What this process was told."""
+        return cls(**json.loads(os.environ.get(VARIABLE, "{}")))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from toril.model import Audited
-from toril.web.words import Name, Words, compact, number, plural
+from toril.web.templates import Name, Words, compact, number, plural
 
 __all__ = ["ACTIONS", "sentence", "told"]
 

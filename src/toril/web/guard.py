@@ -12,9 +12,8 @@ from starlette.types import Scope
 
 from toril.runtime.clock import Clock
 from toril.web.access import Access, Basic, Named, Tokens, Who
-from toril.web.bodies import MAX_BODY
-from toril.web.paths import canonical
-from toril.web.problems import Problem
+from toril.web.messages import MAX_BODY, Problem
+from toril.web.routing import canonical
 
 __all__ = ["Guard", "Terms"]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from toril.web.endpoint import Endpoint, Form
+from toril.web.routing import Endpoint, Form
 
 __all__ = ["DOCUMENT", "document"]
 

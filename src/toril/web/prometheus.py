@@ -14,8 +14,7 @@ from starlette.responses import Response
 from toril.app import App
 from toril.model import Figures, QueueFigures, Window, WorkerView
 from toril.outbox.database import OutboxStanding
-from toril.policy.figures import AT_ONCE
-from toril.policy.histogram import merged, middle_of, quantile
+from toril.policy.metrics import AT_ONCE, merged, middle_of, quantile
 from toril.runtime.clock import Clock
 
 __all__ = ["Exporter"]

@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 
 from toril.runtime.clock import SYSTEM, Clock
 from toril.web.access import COOKIE, Access, Open, Role, SignsIn, Ticket, Who, holds, ticket_for
-from toril.web.problems import Problem
+from toril.web.messages import Problem
 
 __all__ = ["CODE_MINUTES", "SIGN_IN", "Means", "SignInLink", "check_role", "means_of"]
 

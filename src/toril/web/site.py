@@ -12,22 +12,18 @@ from starlette.types import Receive, Scope, Send
 from toril.app import App
 from toril.errors import Closed, TorilError
 from toril.model import Audited
-from toril.policy.masking import masked
-from toril.policy.redaction import redacted
+from toril.policy.redaction import masked, redacted
 from toril.runtime.clock import SYSTEM, Clock
 from toril.runtime.logs import log
 from toril.web.access import Access, Role, SignsIn, Who
 from toril.web.api import ENDPOINTS
-from toril.web.bodies import form_field, read_form, read_json
 from toril.web.dashboard import LIVE, Dashboard
-from toril.web.endpoint import Asking, Endpoint, asked_for, sent
 from toril.web.guard import HEADERS, Guard, Terms, check_meant, check_own
+from toril.web.messages import Problem, answer, as_json, form_field, problem_of, read_form, read_json
 from toril.web.openapi import DOCUMENT, document
-from toril.web.paths import query
-from toril.web.problems import Problem, answer, as_json, problem_of
 from toril.web.prometheus import Exporter
+from toril.web.routing import Asking, Endpoint, Table, asked_for, query, sent
 from toril.web.sign_in import SIGN_IN, SignInLink, check_role, means_of
-from toril.web.table import Table
 
 __all__ = ["Probe", "Site", "site"]
 

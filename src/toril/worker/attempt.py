@@ -7,17 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toril.codec.encoding import encode
+from toril.context import Signal, Why
 from toril.errors import JobCancelled, LeaseLost, words_of
 from toril.handlers import Entry, Registry
 from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Lease, Outcome, Released, Snoozed
+from toril.model.attempts import Result
 from toril.model.durations import milliseconds
-from toril.model.result import Result
-from toril.policy.classify import DEFAULTS, Table
-from toril.policy.judge import judge
 from toril.policy.redaction import redacted
-from toril.policy.strategies import BackoffStrategy
+from toril.policy.retry import DEFAULTS, BackoffStrategy, Table, judge
 from toril.runtime.logs import log
-from toril.signal import Signal, Why
 
 __all__ = ["ChildFailed", "Dropped", "Invoke", "Rules", "Unfit", "judged", "outcome_of", "told_to_stop"]
 

@@ -5,17 +5,16 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final, Protocol
 
+from toril.context import Signal, Why
 from toril.errors import Snooze, TorilError
 from toril.events import Events, WorkerEvent
 from toril.handlers import Entry
 from toril.model import Admitted, CircuitState, Claimed, Deferred, Sign
 from toril.policy.breaker import Breaker, put_off
-from toril.policy.classify import Nature, Table, nature_of
-from toril.policy.judge import own_table
+from toril.policy.retry import Nature, Table, nature_of, own_table
 from toril.queue import Queue
 from toril.runtime.clock import Clock
 from toril.runtime.logs import log
-from toril.signal import Signal, Why
 from toril.store.capabilities import Breakers
 from toril.store.engine import Engine
 

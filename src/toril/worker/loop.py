@@ -14,7 +14,7 @@ from toril.model import EXCHANGE, Call, Claim, Claimed, Exchange, Gate, Limits, 
 from toril.runtime.clock import Clock, turn
 from toril.runtime.logs import outages
 from toril.store.engine import Engine
-from toril.worker.quarantine import Quarantine, Suspects
+from toril.worker.isolation import Quarantine, Suspects
 
 __all__ = ["Loop", "Slots", "Terms"]
 

@@ -10,8 +10,8 @@ from toril.events import Events, WorkerEvent
 from toril.policy.redaction import redacted
 from toril.policy.restarts import Restarts
 from toril.runtime.clock import Clock
+from toril.runtime.hooks import Poller
 from toril.runtime.logs import log
-from toril.runtime.plan import Poller
 
 __all__ = ["Elect", "Lead", "Pollers"]
 

@@ -1,36 +1,56 @@
-"""A worker process: boots in order, works, and shuts down in order."""
+"""`WorkerProcess`: boot, run, drain, stop, in order."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Final
 
-from toril.client.bounds import Bound
-from toril.client.declaring import declaration_of
+from toril.client.options import Bound, declaration_of
 from toril.errors import TorilError, UnknownQueue
 from toril.events import Events, WorkerEvent, tell_recovered, trouble
 from toril.model import Declaration, JobRef, Order, Recovered, whole
 from toril.queue import Queue
 from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock
+from toril.runtime.hooks import GRACE, Hook, Plan
 from toril.runtime.logs import log
-from toril.runtime.plan import GRACE, Hook, Plan
 from toril.runtime.signals import Watchdog
 from toril.runtime.stop_requests import Urgency
 from toril.schedule import boot
 from toril.store.connect import opened_or_stopped
 from toril.store.engine import Engine, Schedules
+from toril.worker.isolation import Solitude, Suspects
 from toril.worker.leases import Keeper
 from toril.worker.maintenance import Upkeep
 from toril.worker.pollers import Elect, Pollers
-from toril.worker.quarantine import Suspects
 from toril.worker.schedules import Runs
-from toril.worker.solitude import Solitude
-from toril.worker.strays import logged
 from toril.worker.supervised import Under
 from toril.worker.worker import Surroundings, Worker
 
-__all__ = ["Process", "chosen"]
+__all__ = ["Process", "chosen", "logged"]
+
+
+@contextmanager
+def logged() -> Iterator[None]:
+    """While workers run, a thread that dies by an error is logged, as asyncio does for tasks, and not just printed.
+    Whoever had asked to be told of such errors before is still told."""
+    before = threading.excepthook
+
+    def write(args: threading.ExceptHookArgs) -> None:
+        error = args.exc_value
+        if error is not None and not isinstance(error, SystemExit):
+            name = "?" if args.thread is None else args.thread.name
+            log.error("thread %s ended with an error", name, exc_info=error)
+        if before is not threading.__excepthook__:
+            before(args)
+
+    threading.excepthook = write
+    try:
+        yield
+    finally:
+        threading.excepthook = before
+
 
 _LAST_EXCHANGE: Final = 0.5  # seconds for handing in what was given back
 _LAST_POLL: Final = 1.0  # seconds for a poller to end

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from toril.context import RunsAs, SyncJobContext
+from toril.context import RunsAs, Signal, SyncJobContext, Why
 from toril.errors import (
     JobCancelled,
     LeaseLost,
@@ -41,10 +41,9 @@ from toril.model import (
     Rewrite,
     Verdict,
 )
+from toril.model.attempts import Result
 from toril.model.durations import seconds_of
-from toril.model.result import Result
-from toril.policy.classify import lineage
-from toril.signal import Signal, Why
+from toril.policy.retry import lineage
 from toril.task import Task
 from toril.worker.stacks import of_frame
 

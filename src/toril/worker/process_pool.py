@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from toril.codec.encoding import decode
-from toril.context import Reporter
+from toril.context import Reporter, Signal
 from toril.errors import (
     HandlerError,
     InvalidOption,
@@ -26,8 +26,7 @@ from toril.errors import (
 )
 from toril.handlers import Entry
 from toril.model import Claimed
-from toril.model.result import Result
-from toril.signal import Signal
+from toril.model.attempts import Result
 from toril.worker.attempt import ChildFailed, Unfit
 from toril.worker.process_child import MAIN_FILE, REPORTS, SIGNALS
 from toril.worker.running import Running

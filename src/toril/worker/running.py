@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from toril.context import Signal
 from toril.model import Claimed, Lease, Outcome
 from toril.runtime.clock import Timer
-from toril.signal import Signal
 from toril.worker.stacks import of_task
 
 __all__ = ["Running", "with_job"]

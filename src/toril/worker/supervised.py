@@ -18,11 +18,11 @@ from toril.model import Cancellation, Extended, Lease
 from toril.runtime.clock import SYSTEM, Clock, Timer
 from toril.runtime.logs import log
 from toril.store.engine import Engine
+from toril.worker.isolation import Suspects
 from toril.worker.lease_table import Held, Table
 from toril.worker.leases import Held as Kept
 from toril.worker.leases import Keeper, Tell
 from toril.worker.messages import Decoder, Message, MessageTooLong, encoded
-from toril.worker.quarantine import Suspects
 
 __all__ = ["SIGNALS", "TableKeeper", "Under"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from toril.context import JobContext, SyncJobContext
+from toril.context import JobContext, Signal, SyncJobContext, Why
 from toril.errors import EngineUnavailable, RateLimited, Snooze
 from toril.events import Events, WorkerEvent
 from toril.handlers import Entry
@@ -28,22 +28,20 @@ from toril.model.durations import milliseconds
 from toril.queue import Queue
 from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock
+from toril.runtime.hooks import Middleware, compose
 from toril.runtime.logs import current
-from toril.runtime.middleware import Middleware, compose
-from toril.signal import Signal, Why
 from toril.store.engine import Engine
 from toril.sync import SyncJob
 from toril.worker.attempt import Dropped, Rules, judged, outcome_of, told_to_stop
 from toril.worker.breakers import Breaking
+from toril.worker.events import Rescue, Telling
+from toril.worker.isolation import Solitude
 from toril.worker.leases import Keeper
 from toril.worker.loop import Loop, Terms
 from toril.worker.process_pool import Children
 from toril.worker.reports import AttemptReports, Desk
-from toril.worker.rescue import Rescue
 from toril.worker.running import Running, with_job
 from toril.worker.schedules import Runs
-from toril.worker.solitude import Solitude
-from toril.worker.telling import Telling
 from toril.worker.threads import Order, Threads, blocking
 
 __all__ = ["Surroundings", "Worker"]

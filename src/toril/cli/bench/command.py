@@ -1,17 +1,141 @@
-"""`toril bench`"""
+"""`toril bench`: add, drain, latency."""
 
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from toril import App
-from toril.cli.bench.course import Course, Figure
-from toril.cli.exit import say
-from toril.cli.output import Column, Lines, json_option, show
+from toril import App, Queue
+from toril.cli.bench.timestamps import Boards
+from toril.cli.exit import Failure, say
 from toril.cli.place import Place, on_store, store_options
+from toril.cli.terminal import Column, Lines, json_option, show
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["bench"]
+__all__ = ["DATA", "Course", "Figure", "bench", "percentile", "worker_environment"]
+
+DATA: Final[dict[str, Any]] = {"user_id": 12345, "email": "someone@example.org", "text": "x" * 50}
+
+_LOOK: Final = 0.01  # seconds between looks at the boards
+_PAUSE: Final = (0.005, 0.02)  # seconds, at least and at most, between two jobs at light load
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One thing that was measured."""
+
+    what: str
+    value: float
+    unit: str
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that this share of them do not exceed, as near as the number of them allows."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(len(ordered) * share))]
+
+
+def worker_environment(url: str, prefix: str, queue: str, board: Path, slots: int) -> dict[str, str]:
+    """What the app of the bench reads. What else the user has set for `toril run` is not for this one."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TORIL_")}
+    ours = {"URL": url, "PREFIX": prefix, "QUEUE": queue, "BOARD": str(board), "SLOTS": str(slots)}
+    return kept | {f"TORIL_BENCH_{name}": value for name, value in ours.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How many jobs, in which queue, on which open app."""
+
+    app: App
+    name: str
+    alone: int
+    bulk: int
+    light: int
+    concurrency: int
+
+    async def run(self, tell: Callable[[str], None]) -> list[Figure]:
+        """Measure it all, and leave nothing behind, whatever happens on the way."""
+        queue = self.app.queue(self.name)
+        try:
+            return await self._measured(queue, tell)
+        finally:
+            await queue.obliterate(force=True)
+
+    async def _measured(self, queue: Queue, tell: Callable[[str], None]) -> list[Figure]:
+        tell(f"Adding {self.alone} jobs one by one, and {self.bulk} in bulk")
+        began = SYSTEM.monotonic()
+        for _ in range(self.alone):
+            await queue.add("noop", DATA)
+        halfway = SYSTEM.monotonic()
+        await queue.add_many([("noop", DATA)] * self.bulk)
+        added = SYSTEM.monotonic()
+        tell(f"Working them off, {self.concurrency} at once")
+        waiting = self.alone + self.bulk
+        async with self._worker(waiting + self.light) as boards:
+            await _until(boards, waiting)
+            first, last = (boards.pairs()[n][0] for n in (0, waiting - 1))
+            tell(f"Adding {self.light} more, one now and then")
+            await self._trickle(queue)
+            await _until(boards, waiting + self.light)
+            waits = [(start - at) * 1000 for start, at in boards.pairs() if at]
+        rates = {
+            "added one by one": self.alone / (halfway - began),
+            "added in bulk": self.bulk / (added - halfway),
+            f"worked off, {self.concurrency} at once": (waiting - 1) / (last - first),
+        }
+        return [Figure(what, rate, "jobs/s") for what, rate in rates.items()] + [
+            Figure(f"picked up after, p{share}", percentile(waits, share / 100), "ms") for share in (50, 95, 99)
+        ]
+
+    async def _trickle(self, queue: Queue) -> None:
+        least, most = _PAUSE
+        for _ in range(self.light):
+            await queue.add("noop", {"at": SYSTEM.monotonic()})
+            await SYSTEM.sleep(least + (most - least) * SYSTEM.random())
+
+    @asynccontextmanager
+    async def _worker(self, slots: int) -> AsyncIterator[Boards]:
+        """`toril run` with one process on this queue, ended at the end."""
+        app = self.app
+        with tempfile.TemporaryDirectory(prefix="toril-bench-") as folder:
+            command = [sys.executable, "-m", "toril", "run", "toril.cli.bench.app:app", "--no-http"]
+            child = await asyncio.create_subprocess_exec(
+                *command, "--log-level", "warning", "-q", f"{self.name}:{self.concurrency}",
+                env=worker_environment(app.url, app.prefix, self.name, Path(folder), slots),
+            )  # fmt: skip
+            ended = asyncio.create_task(child.wait())
+            try:
+                yield _Watched(Path(folder), slots, ended)
+            finally:
+                if child.returncode is None:
+                    child.terminate()
+                await ended
+
+
+class _Watched(Boards):
+    """Boards whose worker must be there."""
+
+    def __init__(self, folder: Path, slots: int, ended: "asyncio.Task[int]") -> None:
+        super().__init__(folder, slots)
+        self._ended = ended
+
+    def count(self) -> int:
+        if self._ended.done():
+            raise Failure(f"the worker process ended by itself, with code {self._ended.result()}")
+        return super().count()
+
+
+async def _until(boards: Boards, jobs: int) -> None:
+    while boards.count() < jobs:
+        await SYSTEM.sleep(_LOOK)
+
 
 _COLUMNS: Final = [Column("what"), Column("figure", numbers=True), Column("unit")]
 

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from toril import App
 from toril.cli.escaping import compact, plain
-from toril.cli.output import Column, console, table
-from toril.cli.times import span
+from toril.cli.terminal import Column, console, span, table
 from toril.model import Ending, Run
 
 __all__ = ["Summary", "show_summary"]

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Final
 
-from toril.engines.audits import dump, load, place_of
 from toril.engines.redis.layout import FLEET
 from toril.engines.redis.runner import RedisStore
+from toril.engines.shared import dump, load, place_of
 from toril.model import AUDIT_LENGTH, Audited, Page
 
 __all__ = ["RedisAudits"]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from toril.engines.redis.layout import FIELDS, KEYS, NUMBERS
-from toril.engines.redis.nodes import link_of
 from toril.engines.redis.options import dump_backoff, load_failure, load_options, moment, number, parsed
+from toril.engines.redis.records import link_of
 from toril.engines.redis.runner import RedisStore, bounded
 from toril.errors import InvalidOption, shown
 from toril.model import (
@@ -28,7 +28,7 @@ from toril.model import (
 )
 from toril.model.names import check_queue_name
 from toril.model.states import State
-from toril.policy.letters import cursor_of, place_of
+from toril.policy.search import cursor_of, place_of
 from toril.store.capabilities import Order
 
 __all__ = ["RedisDeadLetters", "letter_of"]

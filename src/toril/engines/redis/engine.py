@@ -6,26 +6,24 @@ from typing import Any, Final, assert_never
 
 from toril.engines.redis.audit import RedisAudits
 from toril.engines.redis.breakers import RedisBreakers
-from toril.engines.redis.connection.bell import Bell
-from toril.engines.redis.connection.ears import Ears
-from toril.engines.redis.connection.opening import check_server, keeps_well
-from toril.engines.redis.connection.place import Address, parse
+from toril.engines.redis.connection.client import Server, Unconfirmed, check_server, keeps_well, uncertain
+from toril.engines.redis.connection.marker_listener import Bell
 from toril.engines.redis.connection.presence import Presence
-from toril.engines.redis.connection.replicas import Unconfirmed, uncertain
-from toril.engines.redis.connection.server import Server
-from toril.engines.redis.connection.way import ServerWay
+from toril.engines.redis.connection.result_listener import Ears
+from toril.engines.redis.connection.topology import ServerWay
+from toril.engines.redis.connection.url import Address, parse
 from toril.engines.redis.dead_letters import RedisDeadLetters
 from toril.engines.redis.exchange import VERDICTS, arguments_of, exchange_of
+from toril.engines.redis.faults import RedisRepairs
 from toril.engines.redis.flows import RedisFlows
 from toril.engines.redis.groups import RedisGroups
 from toril.engines.redis.layout import FLEET, KEYS, may_be_id
 from toril.engines.redis.metrics import RedisFigures
-from toril.engines.redis.moves import RedisMoves
 from toril.engines.redis.options import dump_options, is_plain
 from toril.engines.redis.records import ended_of
-from toril.engines.redis.repairs import RedisRepairs
 from toril.engines.redis.runner import bounded
 from toril.engines.redis.schedules import RedisSchedules
+from toril.engines.redis.transfer import RedisMoves
 from toril.errors import InvalidOption, TorilError
 from toril.model import (
     BATCH,
@@ -52,8 +50,8 @@ from toril.model import (
     ttl_ms,
     whole,
 )
+from toril.model.jobs import Run, runs_of
 from toril.model.names import check_queue_name
-from toril.model.newjobs import Run, runs_of
 from toril.model.states import State
 from toril.runtime.clock import SYSTEM, Clock
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toril.engines.redis.nodes import dump_nodes
 from toril.engines.redis.options import dump_trace
-from toril.engines.redis.records import claimed_of
+from toril.engines.redis.records import claimed_of, dump_nodes
 from toril.errors import InvalidOption
 from toril.model import (
     CANCELLED_KIND,

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toril.engines.flows import refused
-from toril.engines.redis.connection.replicas import Unconfirmed, uncertain
+from toril.engines.redis.connection.client import Unconfirmed, uncertain
 from toril.engines.redis.exchange import VERDICTS
-from toril.engines.redis.nodes import dump_nodes, dump_refs, load_names, ref_of
+from toril.engines.redis.records import dump_nodes, dump_refs, load_names, ref_of
 from toril.engines.redis.runner import RedisStore
+from toril.engines.shared import refused
 from toril.errors import InvalidOption, QueueFull, TorilError, shown
 from toril.model import (
     BATCH,

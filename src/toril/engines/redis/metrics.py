@@ -10,8 +10,7 @@ from toril.engines.redis.records import counts_of, minutes_of, worker_of
 from toril.engines.redis.runner import RedisStore
 from toril.model import Figures, Minutes, QueueFigures, Window
 from toril.model.names import check_queue_name
-from toril.policy.figures import check_window
-from toril.policy.tallies import ALL_NAMES, Counted, sliced, tally_of
+from toril.policy.metrics import ALL_NAMES, Counted, check_window, sliced, tally_of
 
 __all__ = ["RedisFigures"]
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toril.engines.redis.connection.place import Address
-from toril.engines.redis.connection.server import Complaint, Server
-from toril.engines.redis.connection.way import ServerWay
+from toril.engines.redis.connection.client import Complaint, Server
+from toril.engines.redis.connection.topology import ServerWay
+from toril.engines.redis.connection.url import Address
 from toril.engines.redis.layout import fleet_base, may_be_id, queue_base
 from toril.engines.redis.scripts import Script, script
 from toril.errors import (

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.changes import Step
 from toril.engines.sql.dedup import kept_jobs, left_by, owner_of, repeated, take
-from toril.engines.sql.doors import Doors, next_order, refuse_overfull
+from toril.engines.sql.groups import Doors, next_order, refuse_overfull
 from toril.engines.sql.options import options_of
 from toril.engines.sql.schema import STATE_OF, Place, first_key
 from toril.engines.sql.statements import statement
-from toril.engines.sql.step import Step
 from toril.engines.sql.transaction import QueueRow, Tx
 from toril.errors import InvalidOption, QueueFull
 from toril.model import BATCH, Added, AddOutcome, Call, EventKind, NewJob
-from toril.model.newjobs import Run, runs_of
+from toril.model.jobs import Run, runs_of
 from toril.model.states import State
 
 __all__ = ["add", "let_go", "place_job", "place_nodes", "refuse_overflow", "rest_nodes", "state_of"]

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from functools import partial
 from typing import Final, TypeVar
 
-from toril.engines.audits import dump, load, place_of
+from toril.engines.shared import dump, load, place_of
 from toril.engines.sql.statements import statement
 from toril.engines.sql.transaction import Op, Tx
 from toril.model import AUDIT_LENGTH, Audited, Page

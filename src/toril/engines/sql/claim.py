@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+from toril.engines.sql.changes import JOB_COLUMNS, Job, Step
 from toril.engines.sql.groups import by_turns, count_starts, look_at_due, make_ready, may_start_again, next_till
 from toril.engines.sql.options import Options, load_options, load_rate
 from toril.engines.sql.rate_limits import slot
 from toril.engines.sql.schema import Place, due_bound, due_of, job_id
 from toril.engines.sql.statements import statement
-from toril.engines.sql.step import JOB_COLUMNS, Job, Step
 from toril.model import (
     EXPIRED_KIND,
     Cause,

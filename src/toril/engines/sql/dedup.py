@@ -3,10 +3,10 @@
 import json
 from typing import NamedTuple
 
+from toril.engines.sql.changes import Step
 from toril.engines.sql.options import load_options, options_of
 from toril.engines.sql.schema import STATE_OF, Place
 from toril.engines.sql.statements import statement
-from toril.engines.sql.step import Step
 from toril.engines.sql.transaction import QueueRow, Tx
 from toril.model import Dedup, EventKind, NewJob, ttl_ms
 from toril.model.states import State

@@ -3,10 +3,10 @@
 import sqlite3
 
 from toril.engines.sql.add import let_go
-from toril.engines.sql.family import part, tell
+from toril.engines.sql.changes import Step
+from toril.engines.sql.flows import part, tell
 from toril.engines.sql.groups import refill, touched
 from toril.engines.sql.recording import record
-from toril.engines.sql.step import Step
 from toril.engines.sql.transaction import Tx
 
 __all__ = ["commit", "transaction"]

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.changes import Step
 from toril.engines.sql.claim import claim_jobs
 from toril.engines.sql.options import dump_failure, load_failure, load_options
 from toril.engines.sql.schema import job_id
 from toril.engines.sql.settle import settle
 from toril.engines.sql.statements import statement
-from toril.engines.sql.step import Step
 from toril.engines.sql.transaction import Tx, keys_of
 from toril.model import Call, Claim, Claimed, EventKind, Exchange, Failure, Gate, Lease, Settlement, Unstarted, Verdict
 

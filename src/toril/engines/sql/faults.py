@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from toril.engines.sql.family import is_gone
+from toril.engines.sql.flows import is_gone
 from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import STATE_OF, first_key, job_id
 from toril.engines.sql.schema import Place as Stand

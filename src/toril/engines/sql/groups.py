@@ -1,36 +1,42 @@
-"""Whom the groups of a queue let into the line, and when.
-
-As many of a group as its weight says stand in the line, or run, whatever the others do; so a group that had nothing
-there comes next in line. More of one start only where a claim finds nothing else: by turns.
-"""
+"""Admission, turns, limits, views."""
 
 import json
-from collections import deque
+from abc import abstractmethod
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeVar
 
+from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.changes import Step
 from toril.engines.sql.rate_limits import slot
-from toril.engines.sql.schema import Place
+from toril.engines.sql.schema import Place, job_id
 from toril.engines.sql.statements import statement
-from toril.model import GroupLimits, per_ms
-
-if TYPE_CHECKING:
-    from toril.engines.sql.step import Step
-    from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import Op, QueueRow, Tx, keys_of
+from toril.errors import QueueFull
+from toril.model import Call, GroupLimits, GroupRow, GroupStanding, NewJob, Page, SetGroup, per_ms, whole
+from toril.model.names import check_group, check_queue_name
 
 __all__ = [
+    "Doors",
     "Group",
+    "SqliteGroups",
     "by_turns",
     "count_starts",
+    "let_in_more",
     "look_at_due",
     "make_ready",
     "may_start_again",
+    "next_order",
     "next_till",
     "read",
     "refill",
+    "refuse_overfull",
+    "standing",
     "touched",
+    "waiting",
 ]
 
 _SQL: Final = {name: statement("groups", name) for name in (
@@ -225,3 +231,171 @@ def next_till(step: "Step") -> int | None:
         return tx.now
     (till,) = tx.one(_SQL["next_till"], (row.key,))
     return None if till is None else max(int(till), tx.now)
+
+
+_IN_LINE: Final = statement("groups", "in_line")
+_OUT_OF_LINE: Final = statement("groups", "out_of_line")
+
+
+class Doors:
+    """The groups of the jobs of one add, as they stand while these come in."""
+
+    def __init__(self, step: Step, names: Sequence[str]) -> None:
+        self._step = step
+        if names:
+            step.row.grouped = 1
+        self._groups = read(step.tx, step.row, dict.fromkeys(names)) if names else {}
+
+    def order(self, job: NewJob) -> int:
+        return next_order(self._step.row, job)
+
+    def spot(self, name: str, priority: int, order: int) -> tuple[int, int]:
+        """Where a job that is ready goes."""
+        group = self._groups[name]
+        if group.room and not group.parked and group.seats < group.weight:
+            group.let_in()
+            return self._step.row.back(priority)
+        group.parked = True
+        self._step.touch(name)
+        return Place.PARKED, order
+
+
+def next_order(row: QueueRow, job: NewJob) -> int:
+    """A place behind all of its group, or before them."""
+    row.grouped, row.orders = 1, row.orders + 1
+    return -row.orders if job.lifo else row.orders
+
+
+def waiting(tx: Tx, row: QueueRow, name: str) -> int:
+    """How many of a group have not started."""
+    return int(tx.one(_IN_LINE, (row.key, name))[0]) + int(tx.one(_OUT_OF_LINE, (row.key, name))[0])
+
+
+def refuse_overfull(tx: Tx, row: QueueRow, added: "Counter[str]") -> None:
+    """All or none: a group that these would overfill takes none of them."""
+    for name, group in (read(tx, row, added) if added else {}).items():
+        most = group.limits.max_waiting
+        if most is not None and (held := waiting(tx, row, name)) > most:
+            raise QueueFull(
+                f"group {name!r} of queue {row.name!r} may hold {most} waiting jobs and has {held - added[name]}; "
+                f"{added[name]} more were refused"
+            )
+
+
+T = TypeVar("T")
+_VIEW_SQL: Final = {name: statement("groups", name) for name in (
+    "state", "running", "let_in_line", "set", "unset", "next_name", "unfinished", "holders", "ahead", "of_job",
+    "parked_groups",
+)}  # fmt: skip
+_PLACE: Final = statement("explain", "place")
+_MOST: Final = 1_000  # in one page
+
+
+class SqliteGroups:
+    """Groups of the seam."""
+
+    @abstractmethod
+    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+
+    @abstractmethod
+    async def _read(self, op: Op[T], now: int | None = None) -> T: ...
+
+    async def set_group(
+        self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None
+    ) -> GroupRow:
+        return await self._write(partial(_set_group, queue=check_queue_name(queue), change=change, call=call), now)
+
+    async def group(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
+        return await self._read(partial(_group, queue=check_queue_name(queue), name=check_group(name)), now)
+
+    async def groups(
+        self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
+    ) -> Page[GroupRow]:
+        most = min(whole("limit", limit, 1, 2**53), _MOST)
+        after = "" if cursor is None else check_group(cursor)
+        return await self._read(partial(_page, queue=check_queue_name(queue), after=after, limit=most), now)
+
+
+def _set_group(tx: Tx, queue: str, change: SetGroup, call: Call | None) -> GroupRow:
+    if answered(tx, call) is not None or (change.limits is None and change.paused is None):
+        return _group(tx, queue, change.name)
+    remember(tx, call, [])
+    row = tx.queue(queue)
+    before = _own(tx, row, change.name)
+    limits = before.own if change.limits is None else change.limits
+    paused = before.paused if change.paused is None else change.paused
+    if limits == GroupLimits() and not paused:
+        tx.run(_VIEW_SQL["unset"], (row.key, change.name))
+    else:
+        tx.run(_VIEW_SQL["set"], (row.key, change.name, limits.dump(), int(paused)))
+    step = Step(tx, row)
+    if paused:
+        _put_back(step, change.name)
+    step.touch(change.name)
+    step.flush()
+    return _view(tx, row, change.name)
+
+
+def _put_back(step: Step, name: str) -> None:
+    """Those of a paused group that were let in and have not started go back to where they were."""
+    for key, place, rank in step.tx.all(_VIEW_SQL["let_in_line"], (step.row.key, name)):
+        _, order, _ = step.tx.one(_VIEW_SQL["of_job"], (key,))
+        step.leave(key, place, rank)
+        step.stand_at(key, (Place.PARKED_SUSPECT if place == Place.SUSPECT else Place.PARKED, order))
+
+
+def let_in_more(step: Step) -> None:
+    """Limits have changed for all groups: each that has parked jobs is looked at."""
+    names, after = [], ""
+    while found := [name for (name,) in step.tx.all(_VIEW_SQL["parked_groups"], (step.row.key, after, _MOST))]:
+        names += found
+        after = found[-1]
+    for name in names:
+        step.touch(name)
+    step.flush()
+
+
+def _group(tx: Tx, queue: str, name: str) -> GroupRow:
+    row = tx.find(queue)
+    return GroupRow(name=name) if row is None else _view(tx, row, name)
+
+
+def _page(tx: Tx, queue: str, after: str, limit: int) -> Page[GroupRow]:
+    row = tx.find(queue)
+    found: list[GroupRow] = []
+    while row is not None and len(found) <= limit and (name := tx.one(_VIEW_SQL["next_name"], (row.key, after) * 2)[0]):
+        after = name
+        if tx.one(_VIEW_SQL["unfinished"], (row.key, name) * 2)[0]:
+            found.append(_view(tx, row, name))
+    return Page(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else None)
+
+
+def _own(tx: Tx, row: QueueRow, name: str) -> GroupRow:
+    ((_, own, paused, *_),) = tx.all(_VIEW_SQL["state"], (row.key, row.key, row.key, json.dumps([name]), row.key))
+    return GroupRow(name=name, own=GroupLimits.load(own), paused=bool(paused))
+
+
+def _view(tx: Tx, row: QueueRow, name: str) -> GroupRow:
+    group = read(tx, row, [name])[name]
+    return GroupRow(
+        name=name, waiting=waiting(tx, row, name), running=int(tx.one(_VIEW_SQL["running"], (row.key, name))[0]),
+        limits=group.limits, own=_own(tx, row, name).own, paused=group.paused,
+        till=group.till if group.left < 1 else None,
+    )  # fmt: skip
+
+
+def standing(tx: Tx, row: QueueRow, identity: str) -> GroupStanding | None:
+    """What its group keeps a job from; None where it has none."""
+    key = keys_of(tx, row, [identity]).get(identity)
+    found = None if key is None else tx.one(_VIEW_SQL["of_job"], (key,))
+    if found is None:
+        return None
+    name, order, priority = found
+    view = _view(tx, row, name)
+    parked = tx.one(_PLACE, (key,))[0] <= Place.PARKED
+    holders = tx.all(_VIEW_SQL["holders"], (row.key, name, view.limits.concurrency or 0))
+    return GroupStanding(
+        name=name, let_in=not parked, holders=tuple(job_id(each, chosen) for each, chosen in holders),
+        ahead=int(tx.one(_VIEW_SQL["ahead"], (row.key, name, priority, order))[0]) if parked else 0, limits=view.limits,
+        paused=view.paused, till=view.till,
+    )  # fmt: skip

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from toril.engines.sql.calls import answered, remember
+from toril.engines.sql.changes import JOB_COLUMNS, Job, Step
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import Place
 from toril.engines.sql.statements import statement
-from toril.engines.sql.step import JOB_COLUMNS, Job, Step
 from toril.engines.sql.transaction import Tx, keys_of, refusal
 from toril.model import (
     CANCELLED_KIND,
@@ -27,7 +27,7 @@ from toril.model import (
     Rewrite,
     Verdict,
 )
-from toril.policy.tallies import LOST, STALLS
+from toril.policy.metrics import LOST, STALLS
 
 __all__ = ["extend", "recover", "report"]
 

@@ -1,14 +1,13 @@
 """The slow rounds: prune, beats and orders, leadership, once a fleet."""
 
 from toril.engines.sql.breakers import prune_circuits
+from toril.engines.sql.changes import Step
 from toril.engines.sql.control import poke
-from toril.engines.sql.family import heal
-from toril.engines.sql.flows import rollback
-from toril.engines.sql.letters import prune_letters
+from toril.engines.sql.dead_letters import prune_letters
+from toril.engines.sql.flows import heal, rollback
 from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import Place
 from toril.engines.sql.statements import statement
-from toril.engines.sql.step import Step
 from toril.engines.sql.transaction import Tx
 from toril.model import LASTING, Beat, Order, WorkerOrder, age_ms, order_of, whole
 from toril.policy.retention import MINUTES

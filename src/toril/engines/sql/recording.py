@@ -8,9 +8,7 @@ from toril.engines.sql.options import load_options
 from toril.engines.sql.statements import statement
 from toril.engines.sql.transaction import QueueRow, Tx
 from toril.model import Outcome, Parked, Released, Snoozed
-from toril.policy.figures import LEAP, SLICES, STEPS
-from toril.policy.histogram import bucket_of
-from toril.policy.tallies import ALL_NAMES, NAMES, Counted, sliced
+from toril.policy.metrics import ALL_NAMES, LEAP, NAMES, SLICES, STEPS, Counted, bucket_of, sliced
 
 __all__ = ["MINUTE", "add_to_slice", "count_attempt", "put_by", "record"]
 

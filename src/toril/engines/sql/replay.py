@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from toril.engines.flows import CHILD_GONE
+from toril.engines.shared import CHILD_GONE
 from toril.engines.sql.add import state_of
 from toril.engines.sql.calls import answered, recall_changed, remember_changed
+from toril.engines.sql.changes import Step
 from toril.engines.sql.control import Found, each_job
-from toril.engines.sql.family import Standing, forgive, member, note, rejoin, reopen
+from toril.engines.sql.flows import Standing, forgive, member, note, rejoin, reopen
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import Link, dump_options, load_failure, load_options
 from toril.engines.sql.schema import Place, first_key, job_key
 from toril.engines.sql.statements import statement
-from toril.engines.sql.step import Step
 from toril.engines.sql.transaction import Tx
 from toril.errors import InvalidOption
 from toril.model import (

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from toril.engines.sql.add import place_job
+from toril.engines.sql.changes import Step
 from toril.engines.sql.control import WIRE_WORD
 from toril.engines.sql.options import load_options, options_of
 from toril.engines.sql.schema import STATE_OF, Place, job_id
 from toril.engines.sql.statements import statement
-from toril.engines.sql.step import Step
 from toril.engines.sql.transaction import Op, QueueRow, Tx
 from toril.model import (
     CatchUp,

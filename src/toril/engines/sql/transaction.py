@@ -14,7 +14,7 @@ from toril.engines.sql.statements import for_rows, statement
 from toril.model import Ending, GroupLimits, Settings, Verdict
 
 if TYPE_CHECKING:
-    from toril.engines.sql.step import Step
+    from toril.engines.sql.changes import Step
 
 __all__ = ["COUNTERS", "Op", "QueueRow", "Tx", "exists", "keys_of", "refusal", "settings_of"]
 

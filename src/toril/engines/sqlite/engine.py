@@ -1,37 +1,41 @@
-"""The engine: each method of the seam as one step for the runner."""
+"""What people and programs do to jobs and queues, as steps for the runner."""
 
 import asyncio
 import os
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
+from toril.engines.sql import control, replay
+from toril.engines.sql import control as sweep
+from toril.engines.sql import inspector as reads
 from toril.engines.sql import leases as held
 from toril.engines.sql import maintenance as upkeep
-from toril.engines.sql import reads
 from toril.engines.sql.add import add
 from toril.engines.sql.audit import SqliteAudits
 from toril.engines.sql.breakers import SqliteBreakers
-from toril.engines.sql.deadletters import SqliteDeadLetters
+from toril.engines.sql.dead_letters import SqliteDeadLetters
 from toril.engines.sql.exchange import exchange
-from toril.engines.sql.families import SqliteFlows
-from toril.engines.sql.groupviews import SqliteGroups
-from toril.engines.sql.moves import SqliteMoves
+from toril.engines.sql.flows import SqliteFlows
+from toril.engines.sql.groups import SqliteGroups
+from toril.engines.sql.inspector import SqliteInspector
 from toril.engines.sql.notifier import Bell, Waiter
 from toril.engines.sql.schedules import SqliteSchedules
 from toril.engines.sql.transaction import Op
-from toril.engines.sqlite.controls import SqliteControls
+from toril.engines.sql.transfer_import import SqliteMoves
 from toril.engines.sqlite.repairs import SqliteRepairs
 from toril.engines.sqlite.threads import Inline, Reader, Runner, Threaded
 from toril.engines.sqlite.url import Address, parse
 from toril.engines.sqlite.writer import Core
-from toril.errors import Closed, EngineUnusable, InvalidOption, TorilError
+from toril.errors import Closed, EngineUnusable, InvalidOption, TorilError, shown
 from toril.model import (
     BATCH,
     MAX_REASON_BYTES,
     Added,
     Beat,
     Call,
+    Changed,
     Claim,
     Exchange,
     Extended,
@@ -42,18 +46,108 @@ from toril.model import (
     Pending,
     Recovered,
     Report,
+    Setting,
+    Settings,
     Settlement,
+    Swept,
+    Update,
     Verdict,
     WorkerOrder,
     storable,
     whole,
 )
 from toril.model.names import check_label, check_queue_name, check_worker_name
+from toril.model.states import State
 from toril.runtime.clock import SYSTEM, Clock
 
-__all__ = ["SqliteEngine"]
+__all__ = ["SqliteControls", "SqliteEngine"]
 
 T = TypeVar("T")
+
+
+class SqliteControls(SqliteInspector):
+    """The controls of the seam."""
+
+    @abstractmethod
+    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+
+    async def retry(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        queue = check_queue_name(queue)
+        return await self._write(partial(replay.retry, queue=queue, ids=ids, call=call), now)
+
+    async def promote(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        queue = check_queue_name(queue)
+        return await self._write(partial(control.promote, queue=queue, ids=ids, call=call), now)
+
+    async def cancel(
+        self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        reason = storable(reason, MAX_REASON_BYTES)
+        queue = check_queue_name(queue)
+        return await self._write(partial(control.cancel, queue=queue, ids=ids, reason=reason, call=call), now)
+
+    async def remove(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        queue = check_queue_name(queue)
+        return await self._write(partial(control.remove, queue=queue, ids=ids, call=call), now)
+
+    async def update(
+        self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
+    ) -> Changed:
+        queue = check_queue_name(queue)
+        return await self._write(partial(control.update, queue=queue, updates=updates, call=call), now)
+
+    async def drain(
+        self,
+        queue: str,
+        *,
+        states: frozenset[State],
+        limit: int = 1000,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Swept:
+        queue = check_queue_name(queue)
+        return await self._write(partial(sweep.drain, queue=queue, states=states, limit=limit, call=call), now)
+
+    async def clean(
+        self,
+        queue: str,
+        *,
+        state: State,
+        grace: int,
+        limit: int = 1000,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Swept:
+        queue = check_queue_name(queue)
+        return await self._write(
+            partial(sweep.clean, queue=queue, state=state, grace=grace, limit=limit, call=call), now
+        )
+
+    async def obliterate(
+        self,
+        queue: str,
+        *,
+        running: Literal["refuse", "remove"] = "refuse",
+        limit: int = 1000,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Swept:
+        if running not in {"refuse", "remove"}:
+            raise InvalidOption(f"running must be 'refuse' or 'remove', not {shown(running)}")
+        queue = check_queue_name(queue)
+        return await self._write(partial(sweep.obliterate, queue=queue, running=running, limit=limit, call=call), now)
+
+    async def configure(
+        self, queue: str, settings: Sequence[Setting], *, call: Call | None = None, now: int | None = None
+    ) -> Settings:
+        queue = check_queue_name(queue)
+        return await self._write(partial(sweep.configure, queue=queue, settings=settings, call=call), now)
 
 
 class SqliteEngine(

@@ -7,17 +7,17 @@ from functools import partial
 from itertools import groupby
 from typing import Final, Literal, TypeVar
 
-from toril.engines.sql.family import free_if_done
+from toril.engines.sql.changes import Step
 from toril.engines.sql.faults import GROWING, LOOKS, Looked, dead_workers, is_place, is_there, numbers_of, true_counts
+from toril.engines.sql.flows import free_if_done
 from toril.engines.sql.leases import recover
 from toril.engines.sql.schema import STATE_OF, Place
 from toril.engines.sql.statements import statement
-from toril.engines.sql.step import Step
 from toril.engines.sql.transaction import Op, QueueRow, Tx
 from toril.engines.sqlite.disk_space import free_bytes, size_of
 from toril.engines.sqlite.url import Address, filesystem_of, is_network
 from toril.model import Fault, FaultKind, FileFacts, Page
-from toril.policy.walks import Course, Spot, cursor_of, unknown
+from toril.policy.doctor import Course, Spot, cursor_of, unknown
 from toril.runtime.clock import SYSTEM
 
 __all__ = ["SqliteRepairs"]

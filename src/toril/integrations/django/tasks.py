@@ -1,10 +1,16 @@
-"""Runs tasks of django-tasks: one handler for all of them, which finds each by its name."""
+"""Runs tasks; closes connections."""
 
+import os
+import socket
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
+from importlib.util import find_spec
 from typing import Any, Final
 
 from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import close_old_connections
 from django.utils import timezone
 from django_tasks import DEFAULT_TASK_QUEUE_NAME, task_backends
 from django_tasks.base import Task, TaskContext, TaskResult, TaskResultStatus
@@ -16,12 +22,50 @@ from toril.app import App
 from toril.context import SyncJobContext
 from toril.errors import JobCancelled, LeaseLost, RateLimited, Snooze, TorilError
 from toril.events import JobEvent
-from toril.integrations.django.backend import TorilBackend
-from toril.integrations.django.results import task_named
-from toril.integrations.django.serving import worker_id
+from toril.integrations.django.backend import TorilBackend, task_named
 from toril.policy.redaction import redacted
 
-__all__ = ["run_tasks"]
+__all__ = ["run_tasks", "serve", "worker_id"]
+
+
+def serve(app: App) -> App:
+    """Have this process run the tasks of the project too, and close connections around each job, in the thread that has
+    used them, as Django does around a request."""
+    if find_spec("django_tasks") is not None and hasattr(settings, "TASKS"):
+        run_tasks(app)
+    for queue in app.queues.values():
+        queue.handlers.around_threads(_closing)
+
+    async def on_the_loop(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        """A coroutine's queries run in the one thread that asgiref has for them."""
+        entry = app.queues[ctx.queue_name].handlers.find(ctx.job_name)
+        if entry is None or entry.handler.runs_in != "loop":
+            return await call_next(ctx)
+        await sync_to_async(close_old_connections)()
+        try:
+            return await call_next(ctx)
+        finally:
+            await sync_to_async(close_old_connections)()
+
+    app.middleware(on_the_loop)
+    return app
+
+
+def worker_id() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def _closing(fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @wraps(fn)
+    def called(ctx: Any) -> Any:
+        close_old_connections()
+        try:
+            return fn(ctx)
+        finally:
+            close_old_connections()
+
+    return called
+
 
 _NAME: Final = "django-task"  # what the handler is called; jobs are called like their tasks
 _NO_ERROR: Final = (Snooze, RateLimited, JobCancelled, LeaseLost)

@@ -4,8 +4,8 @@ import django
 
 django.setup()
 
-from toril.integrations.django.configured import get_app  # noqa: E402 - settings come first
-from toril.integrations.django.serving import serve  # noqa: E402 - as above
+from toril.integrations.django.settings import get_app  # noqa: E402 - settings come first
+from toril.integrations.django.tasks import serve  # noqa: E402 - as above
 
 __all__ = ["app"]
 

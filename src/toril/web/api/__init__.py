@@ -9,13 +9,12 @@ from toril.web.api.doctor import DOCTOR
 from toril.web.api.events import EVENTS
 from toril.web.api.flows import FLOWS
 from toril.web.api.groups import GROUPS
-from toril.web.api.jobs import JOBS
-from toril.web.api.many import MANY
+from toril.web.api.jobs import JOBS, MANY
 from toril.web.api.queues import QUEUES
 from toril.web.api.schedules import SCHEDULES
 from toril.web.api.search import SEARCH
 from toril.web.api.workers import WORKERS
-from toril.web.endpoint import Endpoint
+from toril.web.routing import Endpoint
 
 __all__ = ["ENDPOINTS"]
 

@@ -9,7 +9,7 @@ from toril.store.engine import Store
 from toril.web.access import Role
 from toril.web.api.common import SOON, Moment, Paging, Search
 from toril.web.audit_text import sentence
-from toril.web.endpoint import Asking, Endpoint
+from toril.web.routing import Asking, Endpoint
 
 __all__ = ["AUDIT", "Noted", "audit_page"]
 

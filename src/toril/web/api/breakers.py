@@ -7,7 +7,7 @@ from toril.model import CircuitState
 from toril.operate.documents import of_circuit
 from toril.web.access import Role
 from toril.web.api.common import PositiveDuration
-from toril.web.endpoint import Asking, Endpoint, Form
+from toril.web.routing import Asking, Endpoint, Form
 
 __all__ = ["BREAKERS"]
 

@@ -9,17 +9,16 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AliasChoices, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from toril.app import App
-from toril.client.declaring import PLAIN
+from toril.client.options import PLAIN
 from toril.errors import NotFound, shown
 from toril.job import Job
 from toril.model import Kept, moment
 from toril.model.durations import seconds_of
 from toril.operate.documents import of_children, of_errors, of_job
-from toril.policy.masking import masked
-from toril.policy.redaction import redacted
+from toril.policy.redaction import masked, redacted
 from toril.policy.search import EndingName, JobFilter
 from toril.queue import Queue
-from toril.web.endpoint import Asking, Form
+from toril.web.routing import Asking, Form
 
 __all__ = [
     "A_LOOK",

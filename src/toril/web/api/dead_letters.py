@@ -9,10 +9,9 @@ from pydantic import Field
 from toril.model import Cause, DeadLetterRow
 from toril.operate.dead_letters import Replayed
 from toril.operate.documents import of_counted, of_failures, of_letter
-from toril.policy.letters import LetterFilter
-from toril.policy.masking import masked
-from toril.policy.redaction import redacted
+from toril.policy.redaction import masked, redacted
 from toril.policy.retry import Exponential, Fixed
+from toril.policy.search import LetterFilter
 from toril.runtime.redaction import Redaction
 from toril.web.access import Role
 from toril.web.api.common import (
@@ -28,8 +27,8 @@ from toril.web.api.common import (
     in_a_list,
     log_page,
 )
-from toril.web.endpoint import Asking, Endpoint, Form
-from toril.web.problems import Problem
+from toril.web.messages import Problem
+from toril.web.routing import Asking, Endpoint, Form
 
 __all__ = ["LETTERS", "letter_document"]
 

@@ -7,7 +7,7 @@ from pydantic import Field
 from toril.operate.documents import of_finding
 from toril.web.access import Role
 from toril.web.api.common import SOON
-from toril.web.endpoint import Asking, Endpoint, Form
+from toril.web.routing import Asking, Endpoint, Form
 
 __all__ = ["DOCTOR"]
 

@@ -11,7 +11,7 @@ from toril.policy.redaction import redacted
 from toril.runtime.redaction import Redaction
 from toril.web.access import Role
 from toril.web.api.common import Cursor, job_of, known_queue
-from toril.web.endpoint import Asking, Endpoint, Form
+from toril.web.routing import Asking, Endpoint, Form
 
 __all__ = ["EVENTS"]
 

@@ -10,9 +10,9 @@ from toril.codec.encoding import Undecodable, decode
 from toril.errors import InvalidName
 from toril.model import Family, JobRecord, JobRef
 from toril.model.states import State
-from toril.policy.masking import masked
+from toril.policy.redaction import masked
 from toril.web.access import Role
-from toril.web.endpoint import Asking, Endpoint, Form
+from toril.web.routing import Asking, Endpoint, Form
 
 __all__ = ["FLOWS"]
 

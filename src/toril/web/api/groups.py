@@ -8,7 +8,7 @@ from toril.model import RateLimit, ms_of, per_ms
 from toril.records import GroupView, as_record
 from toril.web.access import Role
 from toril.web.api.common import Paging, PositiveDuration, Search, known_queue
-from toril.web.endpoint import Asking, Endpoint, Form
+from toril.web.routing import Asking, Endpoint, Form
 
 __all__ = ["GROUPS"]
 

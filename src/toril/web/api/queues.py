@@ -9,13 +9,13 @@ from toril.app import App
 from toril.model import Ending, QueueView, RateLimit
 from toril.operate.documents import of_declaration, of_group_limits, of_metrics, of_overview, of_rate, of_scale
 from toril.operate.metrics import overview
-from toril.policy.figures import Range
 from toril.policy.job_names import ByName, by_name
+from toril.policy.metrics import Range
 from toril.policy.retention import RUNS
 from toril.queue import Queue
 from toril.web.access import Role
 from toril.web.api.common import AnyDuration, known_queue
-from toril.web.endpoint import Asking, Endpoint, Form
+from toril.web.routing import Asking, Endpoint, Form
 
 __all__ = ["QUEUES", "read_names"]
 

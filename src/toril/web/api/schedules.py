@@ -5,18 +5,18 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.app import App
-from toril.client.declaring import as_workers_declare
+from toril.client.options import as_workers_declare
 from toril.errors import NotFound, shown
 from toril.model import ScheduleView
 from toril.operate.documents import of_schedule
-from toril.policy.masking import masked
+from toril.policy.redaction import masked
 from toril.policy.schedule_text import in_words
 from toril.policy.schedules import upcoming
 from toril.runtime.redaction import Redaction
 from toril.schedule import QueueSchedules
 from toril.web.access import Role
 from toril.web.api.common import AnyDuration, Moment, Paging, PositiveDuration, known_queue
-from toril.web.endpoint import Asking, Endpoint, Form
+from toril.web.routing import Asking, Endpoint, Form
 
 __all__ = ["SCHEDULES", "schedule_document", "schedules_of_all"]
 

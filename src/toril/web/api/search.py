@@ -8,21 +8,20 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from toril.app import App
-from toril.client.declaring import PLAIN
+from toril.client.options import PLAIN
 from toril.job import Job
 from toril.model import Counts, Ending
 from toril.model.states import State
-from toril.policy.letters import LetterFilter
 from toril.policy.retention import RUNS
-from toril.policy.search import JobFilter
+from toril.policy.search import JobFilter, LetterFilter
 from toril.queue import Queue
 from toril.runtime.clock import SYSTEM
 from toril.web.access import Role
 from toril.web.api.common import Searching, job_document
 from toril.web.api.jobs import run_document
-from toril.web.endpoint import Asking, Endpoint
-from toril.web.problems import Problem
-from toril.web.words import compact
+from toril.web.messages import Problem
+from toril.web.routing import Asking, Endpoint
+from toril.web.templates import compact
 
 __all__ = ["SEARCH", "Look", "Place", "look_everywhere", "named"]
 

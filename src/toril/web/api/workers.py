@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from toril.client.declaring import PLAIN
+from toril.client.options import PLAIN
 from toril.errors import NotFound, shown
 from toril.job import Job
 from toril.model import JobRecord, Order
@@ -13,7 +13,7 @@ from toril.operate.documents import of_worker
 from toril.queue import Queue
 from toril.web.access import Role
 from toril.web.api.common import job_documents
-from toril.web.endpoint import Asking, Endpoint, Form
+from toril.web.routing import Asking, Endpoint, Form
 
 __all__ = ["WORKERS"]
 

@@ -17,7 +17,7 @@ from toril.policy.attention import (
     StoreUnwell,
     grave,
 )
-from toril.web.words import Name, Words, number, percent, plural, span
+from toril.web.templates import Name, Words, number, percent, plural, span
 
 __all__ = ["Trouble", "of_queue", "troubles"]
 

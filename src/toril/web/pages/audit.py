@@ -8,8 +8,8 @@ from pydantic import Field
 from toril.web.access import Role
 from toril.web.api.audit import Noted, audit_page
 from toril.web.audit_text import told
-from toril.web.endpoint import Asking
 from toril.web.pages.page import Page, View
+from toril.web.routing import Asking
 
 __all__ = ["AUDIT"]
 

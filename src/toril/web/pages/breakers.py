@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from toril.model import Circuit, CircuitState
-from toril.web.endpoint import Asking
 from toril.web.pages.page import Page, View
+from toril.web.routing import Asking
 
 __all__ = ["BREAKERS"]
 

@@ -10,15 +10,15 @@ from toril.app import App
 from toril.model import DeadLetterRow, job_of
 from toril.operate.documents import stored
 from toril.policy.error_groups import ErrorGroup, Failed, grouped
-from toril.policy.letters import LetterFilter
 from toril.policy.redaction import redacted
+from toril.policy.search import LetterFilter
 from toril.web.api.common import A_LOOK, shortened
 from toril.web.api.dead_letters import letter_document
-from toril.web.endpoint import Asking
-from toril.web.pages.details import attempts_of, failed_children, flow_of, log_of, progress_of
-from toril.web.pages.looks import EVERY
+from toril.web.pages.drawing import EVERY
+from toril.web.pages.job import attempts_of, failed_children, flow_of, log_of, progress_of
 from toril.web.pages.page import Looking, Page, View
 from toril.web.pages.search_box import Typed, quoted, typed
+from toril.web.routing import Asking
 
 __all__ = ["DEAD"]
 

@@ -5,10 +5,10 @@ from typing import Any, Final
 from toril.policy.search import JobFilter
 from toril.web.api.common import Cursor, Search
 from toril.web.api.search import LETTERS, Look, look_everywhere, named
-from toril.web.pages.looks import EVERY, StateLook
+from toril.web.pages.drawing import EVERY, StateLook
 from toril.web.pages.page import Looking, Page, View
 from toril.web.pages.search_box import typed
-from toril.web.words import Name, number, plural
+from toril.web.templates import Name, number, plural
 
 __all__ = ["FIND"]
 

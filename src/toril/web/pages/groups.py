@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.web.api.groups import AllGroups, all_groups
-from toril.web.endpoint import Asking
+from toril.web.pages.drawing import slots
 from toril.web.pages.page import Page, View
-from toril.web.pages.shapes import slots
+from toril.web.routing import Asking
 
 __all__ = ["GROUPS"]
 

@@ -1,27 +1,240 @@
-"""Job: its state and times, why it does not run, what happened to it, and all that it carries."""
+"""One job, and why it does not run."""
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from toril.errors import NotFound, shown
+from toril.app import App
+from toril.errors import NotFound, TorilError, shown
+from toril.flow import Tree
 from toril.job import Job
-from toril.model import Backoff, Ending, Event, JobRecord, JobRef, Run
+from toril.model import Backoff, ChildState, Ending, Event, JobRecord, JobRef, QueueView, Run, WorkerView
+from toril.model.states import State
 from toril.operate.history import history
-from toril.policy.masking import COVER, UNSHOWN
-from toril.policy.redaction import redacted
+from toril.operate.lookup import find_job
+from toril.operate.why import Explanation
+from toril.policy.redaction import COVER, UNSHOWN, redacted
 from toril.queue import Queue
-from toril.web.api.common import job_document, known_queue
+from toril.web.api.common import Paging, attempt_errors, job_document, kept_in, known_queue, log_page
 from toril.web.api.jobs import run_document
-from toril.web.pages.details import attempts_of, ended_flow_of, flow_of, log_of, progress_of
-from toril.web.pages.looks import ENDINGS, EVERY, look_of
+from toril.web.pages.drawing import ENDINGS, EVERY, look_of
+from toril.web.pages.flows import remembered
 from toril.web.pages.page import Looking, Page
-from toril.web.pages.reasons import explained
 from toril.web.pages.search_box import quoted
 from toril.web.pages.timeline import chronicle
-from toril.web.words import NONE, span
+from toril.web.templates import NONE, number, plural, span
+from toril.web.tracebacks import Line, lines_of
 
-__all__ = ["JOB"]
+__all__ = [
+    "JOB",
+    "Attempt",
+    "Hold",
+    "Why",
+    "attempts_of",
+    "ended_flow_of",
+    "explained",
+    "failed_children",
+    "flow_of",
+    "log_of",
+    "progress_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What keeps a job, and where that can be changed."""
+
+    cls: str
+    icon: str
+    text: str
+    button: str = ""
+    to: Sequence[str] = ()
+    query: Mapping[str, str] = field(default_factory=dict)
+    jobs: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """`title` is the question; `fine` are the checks that passed."""
+
+    title: str
+    answer: str
+    holds: Sequence[Hold]
+    fine: Sequence[str]
+
+
+_BREAKERS: Final = ("breakers",)
+
+
+def explained(
+    found: Explanation, record: JobRecord, view: QueueView, workers: Sequence[WorkerView], now: int
+) -> Why | None:
+    """None for a job that has ended: its state says it all."""
+    if record.state in (State.COMPLETED, State.FAILED):
+        return None
+    if record.state is State.ACTIVE:
+        return Why("It is running", found.sentence, (), ()) if found.reason != "running" else None
+    hold = _hold(found, view)
+    return Why(
+        "Why is it not running?", found.sentence, [hold] if hold else [], _fine(found, record, view, workers, now)
+    )
+
+
+_GROUPS: Final = {
+    "group_paused": "is paused", "group_limit": "is at its limit", "group_rate": "is rate limited",
+    "group_turn": "has its turn to come",
+}  # fmt: skip
+
+
+# Its class, its icon and its words, for what the page of workers tells more of.
+_WORKERS: Final = {
+    "no_worker": ("crit", "crit", "No worker serves this queue"),
+    "quiet": ("paused", "paused", "All workers of this queue are quiet"),
+    "alone": ("warn", "lock", "It runs alone because its worker died"),
+}
+
+
+def _hold(found: Explanation, view: QueueView) -> Hold | None:
+    facts: Mapping[str, Any] = found.facts
+    queue, hold = ("queues", view.name), None
+    match found.reason:
+        case "circuit":
+            hold = Hold("open", "open", f"Circuit {facts['circuit']} is {facts['state']}", "See circuit", _BREAKERS)
+        case "paused":
+            hold = Hold("paused", "paused", f"Queue {view.name} is paused", "See queue", queue)
+        case reason if reason in _WORKERS:
+            hold = Hold(*_WORKERS[reason], "See workers", ("workers",))
+        case "no_handler":
+            hold = Hold(
+                "crit", "crit", f"No living worker has a handler for {facts['name']}", "See workers", ("workers",)
+            )
+        case "concurrency":
+            text = f"The queue runs {facts['concurrency']} at once"
+            hold = Hold("warn", "lock", text, "See running", queue, {"state": "active"}, facts["running"])
+        case "rate":
+            hold = Hold("warn", "delayed", "The queue's rate is used up", "See queue", queue)
+        case reason if reason in _GROUPS:
+            text, query = f"Group {facts['group']} {_GROUPS[reason]}", {"queue": view.name}
+            hold = Hold("warn", "lock", text, "See group", ("groups",), query, facts["holders"])
+        case "waiting_children":
+            open_, of = number(facts["open"]), plural(facts["children"], "child", "children")
+            hold = Hold("children", "children", f"{open_} of {of} have not ended")
+        case "not_due" | "retry_later":
+            hold = Hold("delayed", "delayed", "Its time has not come")
+        case "behind":
+            text = f"{plural(facts['ahead'], 'job goes', 'jobs go')} first"
+            hold = Hold("wait", "wait", text, "See waiting", queue, {"state": "waiting"})
+        case _:
+            pass  # it is the next
+    return hold
+
+
+def _fine(found: Explanation, record: JobRecord, view: QueueView, workers: Sequence[WorkerView], now: int) -> list[str]:
+    """What could keep it, and does not."""
+    fine = []
+    if not view.settings.paused:
+        fine.append("Queue is not paused")
+    listening = [worker for worker in workers if not worker.orders]
+    if listening:
+        slots = [worker.slots_for(view.name) for worker in listening]
+        free = sum(max(0, all_ - used) for all_, used in slots)
+        listen = plural(len(listening), "worker listens", "workers listen")
+        fine.append(f"{listen}, {number(free)} of {plural(sum(all_ for all_, _ in slots), 'slot')} free")
+    if record.due is None or record.due <= now:
+        fine.append("It is due")
+    if view.settings.concurrency is not None and view.counts.active < view.settings.concurrency:
+        fine.append(f"{number(view.counts.active)} of {number(view.settings.concurrency)} run")
+    if found.reason != "rate" and view.settings.rate is not None:
+        fine.append("The rate is not used up")
+    if record.state is not State.WAITING_CHILDREN:
+        fine.append("No open children")
+    return fine
+
+
+_LINES: Final = 1_000  # of a log
+_A_PAGE: Final = 100
+_MOST_PERCENT: Final = 1e15  # what is more is no share of anything, and may be more than a float can hold
+_DEPTH, _WIDTH = 6, 20  # of a flow that are shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One that failed. `at` is not known of those that another library's worker made."""
+
+    number: int
+    at: int | None
+    kind: str
+    error: str
+    traceback: list[Line]
+
+
+async def attempts_of(job: Job[Any]) -> list[Attempt]:
+    """Those that failed, the last first."""
+    return [
+        Attempt(
+            number=each["attempt"], at=each["at"], kind=each["error_kind"], error=each["error"],
+            traceback=lines_of(each["traceback"]),
+        )
+        for each in reversed(await attempt_errors(job))
+    ]  # fmt: skip
+
+
+async def log_of(job: Job[Any]) -> list[str]:
+    """What it has logged, as it may be shown."""
+    found: list[str] = []
+    cursor: str | None = None
+    while len(found) < _LINES:
+        page = await log_page(job, Paging(cursor=cursor, limit=_A_PAGE))
+        found += page["items"]
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    return found
+
+
+def progress_of(value: Any) -> dict[str, Any] | None:
+    """A number is a share of 100; of a mapping `done` and `total`, or whatever it has, is told."""
+    match value:
+        case None | 0:
+            return None
+        case bool():
+            return {"text": "", "value": None, "json": value}
+        case int() | float() if abs(value) < _MOST_PERCENT:
+            return {"text": f"{value:g}\u00a0%", "value": max(0, min(100, value))}
+        case _:
+            return {"text": "", "value": None, "json": value}
+
+
+async def flow_of(asking: Looking, job: Job[Any], record: JobRecord) -> Tree | None:
+    """The flow that a job belongs to, from its top, with what is remembered of jobs that are gone; None if it belongs
+    to none."""
+    app = asking.app
+    if record.parent is None and record.state is not State.WAITING_CHILDREN:
+        family = await app.store.family(JobRef(record.queue, record.id), where=kept_in(job))
+        if not family.total:
+            return None
+    try:
+        tree = await app.tree(job, depth=_DEPTH, width=_WIDTH)
+    except TorilError:
+        return None  # its parent may be gone while we look
+    top = record
+    if (tree.queue, tree.id) != (record.queue, record.id):
+        top = await find_job(app.store, tree.queue, tree.id) or record
+    known = await remembered(asking, record.queue)
+    return known.filled(tree, top.parent, depth=_DEPTH, width=_WIDTH)
+
+
+async def ended_flow_of(asking: Looking, ref: JobRef) -> Tree | None:
+    """The flow of a job that is gone, as far as it is remembered."""
+    return (await remembered(asking, ref.queue)).tree(ref, depth=_DEPTH, width=_WIDTH)
+
+
+async def failed_children(app: App, job: Job[Any]) -> list[Tree]:
+    """Children that have not succeeded, of a parent that has failed."""
+    tree = await app.tree(job, whole=False, depth=1, width=_WIDTH)
+    return [child for child in tree.children if child.known in {ChildState.FAILED, ChildState.IGNORED}]
+
 
 _A_MOMENT: Final = 5.0
 

@@ -13,9 +13,9 @@ from toril.web.api.common import Search
 from toril.web.audit_text import told
 from toril.web.fleet_status import Around
 from toril.web.pages.attention import troubles
+from toril.web.pages.drawing import Spark, spark
 from toril.web.pages.page import Looking, Page, View
-from toril.web.pages.sparks import Spark, spark
-from toril.web.words import Words, number, plural
+from toril.web.templates import Words, number, plural
 
 __all__ = ["OVERVIEW"]
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict
 
 from toril.web.access import Role
-from toril.web.endpoint import Asking, Form
 from toril.web.fleet_status import Around, Recall
+from toril.web.routing import Asking, Form
 
 __all__ = ["Looking", "Page", "View"]
 

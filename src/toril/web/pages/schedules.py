@@ -13,9 +13,9 @@ from toril.policy.schedule_text import in_words
 from toril.policy.schedules import upcoming
 from toril.runtime.redaction import Redaction
 from toril.web.api.schedules import schedule_document, schedules_of_all
-from toril.web.endpoint import Asking
+from toril.web.pages.drawing import last_runs
 from toril.web.pages.page import Page, View
-from toril.web.pages.shapes import last_runs
+from toril.web.routing import Asking
 
 __all__ = ["SCHEDULES"]
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from toril.model import Event, EventKind, JobRecord
 from toril.model.states import State
-from toril.web.pages.looks import look_of
-from toril.web.words import plural
+from toril.web.pages.drawing import look_of
+from toril.web.templates import plural
 
 __all__ = ["Part", "Step", "chronicle"]
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from toril.web.api.workers import Longest, list_running, list_workers
-from toril.web.endpoint import Asking
+from toril.web.pages.drawing import slots
 from toril.web.pages.page import Page, View
-from toril.web.pages.shapes import slots
+from toril.web.routing import Asking
 
 __all__ = ["WORKERS"]
 

@@ -4,9 +4,8 @@ import asyncio
 from collections import deque
 from typing import Any, Final
 
-from toril.engines.redis.connection.answer import Answer, answer_kind
+from toril.engines.redis.connection.connection import Answer, Line, Way, answer_kind
 from toril.engines.redis.connection.errors import Lost, Trouble, is_answer
-from toril.engines.redis.connection.line import Line, Way
 from toril.errors import EngineUnavailable
 from toril.runtime.clock import SYSTEM, Timer
 

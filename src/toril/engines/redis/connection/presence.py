@@ -3,9 +3,9 @@
 import asyncio
 from typing import Final
 
+from toril.engines.redis.connection.connection import Way, lent
 from toril.engines.redis.connection.errors import Trouble
-from toril.engines.redis.connection.line import Way, lent
-from toril.engines.redis.connection.place import Address
+from toril.engines.redis.connection.url import Address
 from toril.engines.redis.layout import client_name
 from toril.runtime.clock import SYSTEM
 

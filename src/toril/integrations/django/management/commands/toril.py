@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from toril.cli.main import toril
-from toril.integrations.django.configured import get_app
+from toril.integrations.django.settings import get_app
 
 __all__ = ["Command"]
 
