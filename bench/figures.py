@@ -60,7 +60,7 @@ def recording() -> str:
 
 async def spent(engine: RedisEngine) -> float:
     """Microseconds of CPU time that the server has used."""
-    cpu = str(await engine._server.ask("INFO", "cpu"))  # noqa: SLF001
+    cpu = str(await engine._runner.client.ask("INFO", "cpu"))  # noqa: SLF001
     return 1e6 * sum(float(used) for used in re.findall(r"used_cpu_(?:sys|user):([\d.]+)", cpu))
 
 
@@ -69,7 +69,7 @@ async def cost(engine: RedisEngine, text: str, jobs: int, size: int, fields: lis
     found = []
     for _ in range(7):
         before = await spent(engine)
-        await engine._server.ask("EVAL", START + text, 0, jobs // size, size, json.dumps(fields))  # noqa: SLF001
+        await engine._runner.client.ask("EVAL", START + text, 0, jobs // size, size, json.dumps(fields))  # noqa: SLF001
         found.append((await spent(engine) - before) / jobs)
     return min(found)
 
@@ -83,7 +83,7 @@ async def measure(url: str, jobs: int) -> None:
         more = reads + reads / 2 / size
         print(f"batches of {size:3}: {took + more:.2f} µs a job: {took:.2f} to record, {more:.2f} to read more fields")
     names = ("job", "toril", "toril:figures", "toril:figures:noted", "toril:figures:past", "toril:figures:all")
-    await engine._server.ask("DEL", *(f"bench:figures:{name}" for name in names))  # noqa: SLF001
+    await engine._runner.client.ask("DEL", *(f"bench:figures:{name}" for name in names))  # noqa: SLF001
     await engine.close()
 
 

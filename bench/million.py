@@ -21,11 +21,11 @@ import httpx
 from tests.servers import RedisServer
 
 from toril import App
-from toril.model import Beat, Claim, Completed, Failed, Failure, Keep, NewJob, Settlement
+from toril.model import Claim, Completed, Failed, Failure, Heartbeat, Keep, NewJob, Settlement
 from toril.runtime.clock import SYSTEM
-from toril.web import Asked, Role, site
+from toril.web import CustomAccess, Role, site
 from toril.web.api import ENDPOINTS
-from toril.web.server import Server
+from toril.web.server import HttpServer
 
 PAGE_MS, COMMAND_MS = 300.0, 20.0
 KEPT = Keep(10_000_000)
@@ -74,8 +74,8 @@ async def fill(app: App, total: int) -> None:
             await end(app, queue)
     await app.store.add("buried", [NewJob(name="job", data='{"n": 1}') for _ in range(1000)])
     await end(app, "buried")
-    beat = Beat(worker="worker-1", queues=tuple(SHARES), slots=50, running=50)
-    await app.store.beat(beat, ttl=3_600_000)
+    beat = Heartbeat(worker="worker-1", queues=tuple(SHARES), slots=50, running=50)
+    await app.store.heartbeat(beat, ttl=3_600_000)
     await app.queue("failed").schedules.put("nightly", "job", cron="0 2 * * *")
     await app.store.exchange("waiting", [], Claim(want=50, token="held", lease=3_600_000, worker="worker-1"))
 
@@ -159,7 +159,7 @@ async def measure(url: str, total: int, rounds: int) -> bool:
             await slow(app, "CONFIG", "SET", "slowlog-log-slower-than", "1000")
             await slow(app, "CONFIG", "SET", "slowlog-max-len", "10000")
             await slow(app, "SLOWLOG", "RESET")
-        server = Server(site(app, access=Asked(lambda _: Role.ADMIN)), "127.0.0.1", 0)
+        server = HttpServer(site(app, access=CustomAccess(lambda _: Role.ADMIN)), "127.0.0.1", 0)
         port = await server.start()
         found = await asked(port, await addresses(app), rounds)
         await server.close()

@@ -1,7 +1,7 @@
 """Access for tests that are about something else."""
 
-from toril.web import Asked, Role, Who
+from toril.web import CustomAccess, Role, Who
 
 __all__ = ["ANYONE_MAY_ACT"]
 
-ANYONE_MAY_ACT = Asked(lambda _: Who("local", Role.ADMIN))
+ANYONE_MAY_ACT = CustomAccess(lambda _: Who("local", Role.ADMIN))

@@ -4,11 +4,13 @@ python -m tools.blocking --write
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+_JOB = re.compile(r"(?<!\w)Job\[")
 ROOT = Path(__file__).parents[1] / "src" / "toril"
 TARGET = ROOT / "sync.py"
 
@@ -31,7 +33,7 @@ S = TypeVar("S")
 class SyncJob(Generic[R]):
     """One job, for code that blocks; see `Job`."""
 
-    def __init__(self, job: Job[R], run: Run) -> None:
+    def __init__(self, job: Job[R], run: RunBlocking) -> None:
         self._job = job
         self._run = run
 
@@ -43,7 +45,7 @@ class SyncJob(Generic[R]):
 class SyncQueue:
     """A queue, for code that blocks; see `Queue`."""
 
-    def __init__(self, queue: Queue, run: Run) -> None:
+    def __init__(self, queue: Queue, run: RunBlocking) -> None:
         self._queue = queue
         self._run = run
 
@@ -83,7 +85,7 @@ class SyncQueue:
 class SyncTask(Generic[D, R]):
     """A task, for code that blocks; see `Task`."""
 
-    def __init__(self, task: Task[D, R], run: Run) -> None:
+    def __init__(self, task: Task[D, R], run: RunBlocking) -> None:
         self._task = task
         self._run = run
 
@@ -99,7 +101,7 @@ class SyncTask(Generic[D, R]):
 class SyncSchedules:
     """The schedules of a queue, for code that blocks; see `QueueSchedules`."""
 
-    def __init__(self, schedules: QueueSchedules, run: Run) -> None:
+    def __init__(self, schedules: QueueSchedules, run: RunBlocking) -> None:
         self._schedules = schedules
         self._run = run
 
@@ -112,7 +114,7 @@ class SyncSchedules:
 class SyncGroups:
     """The groups of a queue, for code that blocks; see `QueueGroups`."""
 
-    def __init__(self, groups: QueueGroups, run: Run) -> None:
+    def __init__(self, groups: QueueGroups, run: RunBlocking) -> None:
         self._groups = groups
         self._run = run
 
@@ -133,11 +135,12 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 def methods(path: str, name: str) -> Iterator[Method]:
     """The public methods of a class, overloads included, in their order."""
-    for node in ast.parse((ROOT / path).read_text("utf-8")).body:
-        if isinstance(node, ast.ClassDef) and node.name == name:
-            for item in node.body:
-                if isinstance(item, Method) and not item.name.startswith("_") and item.name not in NOT_TWINNED:
-                    yield item
+    found = [node for node in ast.parse((ROOT / path).read_text("utf-8")).body if getattr(node, "name", None) == name]
+    if not found:
+        raise LookupError(f"there is no {name} in {path}")
+    for item in getattr(found[0], "body", ()):
+        if isinstance(item, Method) and not item.name.startswith("_") and item.name not in NOT_TWINNED:
+            yield item
 
 
 def decorated(method: Method, name: str) -> bool:
@@ -176,7 +179,8 @@ def _annotation(method: Method) -> str:
     assert method.returns is not None  # noqa: S101 - mypy --strict sees to it
     node = method.returns
     text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ast.unparse(node)
-    return f'"{text.replace("Job[", "SyncJob[")}"' if "Job[" in text else text
+    blocking = _JOB.sub("SyncJob[", text)
+    return text if blocking == text else f'"{blocking}"'
 
 
 def _passed(arguments: ast.arguments) -> str:
@@ -200,8 +204,8 @@ _MADE = {
     "list[SyncJob[R]]": "return [self._sync(job) for job in {call}]",
     "Page[SyncJob[Any]]": "page = {call}\n"
     "        return Page(tuple(self._sync(job) for job in page.items), page.cursor)",
-    "Found[SyncJob[Any]]": "page = {call}\n"
-    "        return Found(tuple(self._sync(job) for job in page.items), page.cursor, page.looked)",
+    "SearchPage[SyncJob[Any]]": "page = {call}\n"
+    "        return SearchPage(tuple(self._sync(job) for job in page.items), page.cursor, page.looked)",
 }
 
 
@@ -211,20 +215,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from toril.client.options import AddOptions, WaitOptions
-from toril.runtime.calls import Run
+from toril.runtime.calls import RunBlocking
 from toril.context import HandlerOf, RawHandler
 from toril.operate.groups import GroupOptions, QueueGroups
 from toril.job import Cancelling, Job
 from toril.operate.metrics import QueueMetrics
-from toril.model import AddOutcome, Counts, Found, GroupLimits, Page, RateLimit, Usage
-from toril.records import AttemptError, CancelCounts, GroupView, JobDetails, QueueEvent, QueueSettings, RunRecord
+from toril.model import AddOutcome, Counts, SearchPage, GroupLimits, Page, RateLimit, Usage
+from toril.records import AttemptError, CancelCounts, GroupRecord, JobRecord, EventRecord, QueueSettings, RunRecord
 from toril.records import JobStack, QueueDeclaration, ScheduleRecord
-from toril.records import WorkerInfo
+from toril.records import WorkerRecord
 from toril.policy.search import EndingName, JobFilter
-from toril.operate.search import PATIENCE, Counted, Failures, StateName
+from toril.operate.search import PATIENCE, MatchCount, Failures, StateName
 from toril.policy.metrics import Range
 from toril.model.durations import Duration
-from toril.queue import Item, Planned, Queue
+from toril.queue import Item, PreparedJob, Queue
 from toril.schedule import QueueSchedules, Timing
 from toril.model.states import State
 from toril.task import Task
@@ -238,7 +242,7 @@ def written() -> str:
     queue = [_property("name", "str", "_queue")]
     queue += [twin(method, "_queue") for method in methods("queue.py", "Queue")]
     queue += [twin(method, "_queue") for method in methods("queue.py", "QueueOperations")]
-    queue += [twin(method, "_queue") for method in methods("operate/search.py", "QueueSearch")]
+    queue += [twin(method, "_queue") for method in methods("operate/search.py", "JobSearch")]
     task = [_property("name", "str", "_task")]
     task += [twin(method, "_task") for method in methods("task.py", "Task")]
     schedules = [twin(method, "_schedules") for method in methods("schedule.py", "QueueSchedules")]

@@ -17,14 +17,14 @@ from bench.installing import ROOT, interpreter, requirements
 from toril.runtime.clock import SYSTEM
 from toril.torture.app import Ledger, lines
 from toril.torture.faults import OwnRedis, Proxy
-from toril.torture.fleet import Role, Station
-from toril.torture.plan import LINK, SERVER, Blow, Setting, Strike, draw
+from toril.torture.fleet import FleetMember, FleetRole
+from toril.torture.plan import LINK, SERVER, FaultType, PlannedFault, RunSettings, draw
 
 __all__ = ["PEERS", "Figures", "Run", "tortured", "version"]
 
 Figures = dict[str, float]
 # What every peer can be expected to live through. A polite end is for each of them another matter.
-STRIKES = frozenset({Strike.KILL, Strike.FREEZE, Strike.FREEZE_ALL}) | LINK | SERVER
+STRIKES = frozenset({FaultType.KILL, FaultType.FREEZE, FaultType.FREEZE_ALL}) | LINK | SERVER
 # The peer, and the package that its requirements are named for; None: this very interpreter.
 PEERS: dict[str, str | None] = {
     "Toril": None, "BullMQ (Python)": "bullmq", "arq": "arq", "Celery": "celery", "Dramatiq": "dramatiq",
@@ -44,14 +44,14 @@ class Run:
     drain: float = 300.0
 
 
-class _Peer(Station):
+class _Peer(FleetMember):
     """A process of a peer, in the peer's own environment."""
 
-    def __init__(self, role: Role, setting: Setting, ledger: Ledger, command: Sequence[str]) -> None:
+    def __init__(self, role: FleetRole, setting: RunSettings, ledger: Ledger, command: Sequence[str]) -> None:
         super().__init__(role, setting, ledger)
         self._words = [*command, role]
 
-    def command(self, setting: Setting) -> tuple[list[str], dict[str, str]]:
+    def command(self, setting: RunSettings) -> tuple[list[str], dict[str, str]]:
         told = {
             "PORT": setting.url, "NAME": setting.name, "FOLDER": setting.folder, "SEED": setting.seed,
             "JOBS": setting.jobs, "SECONDS": setting.seconds, "LANE": setting.lane, "PRODUCERS": setting.producers,
@@ -113,11 +113,11 @@ class _Stand:
             "seconds until the last had run": round(SYSTEM.monotonic() - calm),
         }
 
-    async def _station(self, role: Role, name: str, lane: int) -> _Peer:
+    async def _station(self, role: FleetRole, name: str, lane: int) -> _Peer:
         proxy = await Proxy("127.0.0.1", self._server.port).start()
         self._stack.push_async_callback(proxy.stop)
         self._proxies.append(proxy)
-        setting = Setting(
+        setting = RunSettings(
             url=str(proxy.port), seed=self._run.seed, jobs=self._run.jobs, seconds=self._run.seconds,
             folder=str(self._folder), name=name, lane=lane, producers=2,
         )  # fmt: skip
@@ -136,18 +136,18 @@ class _Stand:
         for proxy in self._proxies:
             proxy.heal()
 
-    async def _strike(self, blow: Blow) -> None:
+    async def _strike(self, blow: PlannedFault) -> None:
         self._struck[blow.strike.name] += 1
         worker = self._workers[blow.of(len(self._workers))]
         match blow.strike:
-            case Strike.KILL:
+            case FaultType.KILL:
                 self._ledger.note("blow", "KILL", worker.strike(blow.target, signal.SIGKILL) or 0)
-            case Strike.FREEZE:
+            case FaultType.FREEZE:
                 pid = worker.strike(blow.target, signal.SIGSTOP)
                 await SYSTEM.sleep(blow.seconds)
                 if pid is not None and pid in worker.pids():
                     os.kill(pid, signal.SIGCONT)
-            case Strike.FREEZE_ALL:
+            case FaultType.FREEZE_ALL:
                 await self._all_still(blow.seconds)
             case strike if strike in LINK:
                 await self._proxies[blow.of(len(self._proxies))].struck(blow)

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from helpdesk.fake_api import BROKEN, FakeApi
-from toril import LetterFilter
+from toril import DeadLetterFilter
 
 PATIENCE = 120.0  # seconds; it takes about ten
 
@@ -43,7 +43,7 @@ async def morning(api: FakeApi) -> int:
             await asyncio.sleep(0.2)
             if any(circuit.state == "open" for circuit in await app.breakers.list()):
                 api.down.clear()
-            for failed in (LetterFilter(queue="ai-agent"), LetterFilter(error="status 503")):
+            for failed in (DeadLetterFilter(queue="ai-agent"), DeadLetterFilter(error="status 503")):
                 await app.dead_letters.replay(failed)  # as an operator does who knows that it will go well now
         app.stop()
         await worker

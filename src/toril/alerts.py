@@ -17,9 +17,9 @@ from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-from toril.errors import InvalidOption, TorilError, shown
+from toril.errors import InvalidOption, TorilError, preview
 from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent
-from toril.model import Ending, storable, whole
+from toril.model import RunStatus, check_int, storable
 from toril.model.durations import Duration, milliseconds
 from toril.policy.metrics import Durations, SlidingCount
 from toril.policy.retention import RUNS
@@ -192,17 +192,17 @@ class AlertRules:
     minimum: int = 20
 
     def __post_init__(self) -> None:
-        whole("threshold", self.threshold, 0, 1_000_000_000)
-        whole("in_a_row", self.in_a_row, 1, 1_000)
-        whole("minimum", self.minimum, 1, 1_000)
+        check_int("threshold", self.threshold, 0, 1_000_000_000)
+        check_int("in_a_row", self.in_a_row, 1, 1_000)
+        check_int("minimum", self.minimum, 1, 1_000)
         milliseconds("window", self.window, 60_000, 7 * 86_400_000)
         milliseconds("cooldown", self.cooldown, 1_000, 31 * 86_400_000)
         for name in ("stall_rate", "lease_share"):
             share = getattr(self, name)
             if type(share) not in (int, float) or not 0 <= share <= 1_000:
-                raise InvalidOption(f"{name} must be a number from 0, not {shown(share)}")
+                raise InvalidOption(f"{name} must be a number from 0, not {preview(share)}")
         if not frozenset(self.kinds) <= frozenset(AlertKind):
-            raise InvalidOption(f"alerts are of {', '.join(map(repr, map(str, AlertKind)))}, not {shown(self.kinds)}")
+            raise InvalidOption(f"alerts are of {', '.join(map(repr, map(str, AlertKind)))}, not {preview(self.kinds)}")
 
 
 class _Home(Protocol):
@@ -303,7 +303,7 @@ class Alerts:
     async def _stalled_out(self, event: JobEvent) -> None:
         """Who finds a lost job knows its id only; its run record tells the rest."""
         try:
-            runs = (await self._home.store.runs(event.queue, Ending.FAILED, limit=RUNS)).items
+            runs = (await self._home.store.runs(event.queue, RunStatus.FAILED, limit=RUNS)).items
         except TorilError as error:
             log.warning("what job %s of %s was is not known: %s", event.job_id, event.queue, error)
             runs = ()
@@ -356,7 +356,7 @@ class Alerts:
 
     async def _compare(self, queue: str) -> None:
         minutes = max(1, self._window // 60_000)
-        count = sum((await self._home.store.metrics(queue, minutes=minutes)).failed)
+        count = sum((await self._home.store.metrics.minutes(queue, minutes=minutes)).failed)
         if count > self._rules.threshold:
             text = f"{count} jobs of {queue} failed for good within {minutes} minutes"
             await self._once(Alert(kind=AlertKind.THRESHOLD, text=text, queue=queue, count=count))
@@ -418,7 +418,7 @@ class Webhook:
         except (ValueError, AttributeError, TypeError):
             raise InvalidOption("a webhook's URL cannot be read; it looks like https://example.com/path") from None
         if parts.scheme != "https" or not parts.hostname or parts.username is not None:
-            raise InvalidOption(f"a webhook's URL is https://host/path without a user, not {shown(parts.scheme)}://…")
+            raise InvalidOption(f"a webhook's URL is https://host/path without a user, not {preview(parts.scheme)}://…")
         self.host = parts.hostname
         self.port = port
         self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -462,9 +462,9 @@ def _public(addresses: Sequence[str], host: str) -> str:
         known = ipaddress.ip_address(address.partition("%")[0])
         inner = getattr(known, "ipv4_mapped", None) or known
         if not inner.is_global or inner.is_multicast:
-            raise InvalidOption(f"the webhook's host {shown(host)} is not of the public net ({address})")
+            raise InvalidOption(f"the webhook's host {preview(host)} is not of the public net ({address})")
     if not addresses:
-        raise TorilError(f"the webhook's host {shown(host)} has no address")
+        raise TorilError(f"the webhook's host {preview(host)} has no address")
     return addresses[0]
 
 

@@ -27,11 +27,11 @@ from toril.client.options import (
 )
 from toril.codec.encoding import Serializer
 from toril.context import HandlerOf, RawHandler
-from toril.errors import Closed, InvalidOption, NotFound, UnknownQueue, UsageError, shown
+from toril.errors import Closed, InvalidOption, NotFound, UnknownQueue, UsageError, preview
 from toril.events import EventName, Events, Listener
 from toril.flow import Flowing
 from toril.job import Job
-from toril.model import Call, Finding, GroupLimits, JobRecord, Order, Page, RateLimit, Repaired
+from toril.model import Call, Finding, GroupLimits, JobRow, Page, RateLimit, Repaired, WorkerCommand
 from toril.model.durations import Duration, milliseconds
 from toril.model.names import (
     check_app_name,
@@ -42,8 +42,8 @@ from toril.model.names import (
     near_name,
 )
 from toril.model.states import State
-from toril.operate.breakers import AppBreakers
-from toril.operate.dead_letters import AppDeadLetters
+from toril.operate.breakers import Breakers
+from toril.operate.dead_letters import DeadLetters
 from toril.operate.doctor import Doctor
 from toril.operate.metrics import Overview, overview
 from toril.operate.scanners import Scanning
@@ -51,23 +51,23 @@ from toril.outbox.service import Relaying, Round, checked_outbox
 from toril.policy.breaker import Breaker
 from toril.policy.retry import BUILT_IN, BackoffStrategy, Retry, check_strategy
 from toril.queue import Queue
-from toril.records import WorkerInfo, as_record
+from toril.records import WorkerRecord, as_record
 from toril.runtime.calls import Caller
 from toril.runtime.clock import SYSTEM, Clock
-from toril.runtime.hooks import GRACE, HANG_TIMEOUT, Middleware, Plan, Poller, app_name, function, last, worker_name
+from toril.runtime.hooks import GRACE, HANG_TIMEOUT, Hooks, Middleware, Poller, app_name, function, last, worker_name
 from toril.runtime.logs import watch
 from toril.runtime.portal import Portal
 from toril.runtime.redaction import Redact, Redaction
 from toril.schedule import Timing, boot
-from toril.store.connect import connected, opened_or_stopped
+from toril.store.connect import connected, open_with_patience
 from toril.store.engine import Durability, Store
 
 if TYPE_CHECKING:
     from toril.operate.reaper import Reaper
-    from toril.worker.leases import Keeper
+    from toril.worker.leases import LeaseKeeper
     from toril.worker.pollers import Elect
-    from toril.worker.process import Process
-    from toril.worker.supervised import Under
+    from toril.worker.process import WorkerProcess
+    from toril.worker.supervised import SupervisorLink
 
 __all__ = ["App", "Crew", "Failing", "Queues", "Tended"]
 
@@ -83,14 +83,14 @@ class Crew:
     @abstractmethod
     def store(self) -> Store: ...
 
-    async def workers(self) -> list[WorkerInfo]:
+    async def workers(self) -> list[WorkerRecord]:
         """The worker processes that are alive."""
-        return [as_record(WorkerInfo, worker) for worker in await self.store.workers()]
+        return [as_record(WorkerRecord, worker) for worker in await self.store.workers()]
 
     async def running_jobs(self, worker: str | None = None) -> list[Job[Any]]:
         """The jobs that run now, of all queues, the longest first; those of one worker process, if it is named. It may
         be dead: what it ran counts as running until it is taken back."""
-        found: list[JobRecord] = []
+        found: list[JobRow] = []
         for name in await self.store.queues():
             cursor: str | None = None
             while True:
@@ -102,7 +102,7 @@ class Crew:
         found.sort(key=lambda row: (row.started_at or row.added_at, row.queue, row.id))
         return [self._as_job(row) for row in found]
 
-    def _as_job(self, row: JobRecord) -> Job[Any]:
+    def _as_job(self, row: JobRow) -> Job[Any]:
         app: Any = self
         known = row.queue in self.queues
         queue = self.queues[row.queue] if known else Queue(app, row.queue, PLAIN)
@@ -110,16 +110,16 @@ class Crew:
 
     async def quiet_worker(self, worker: str) -> None:
         """Have one worker process claim nothing more; what it runs goes on. `NotFound` if it is not alive."""
-        await self._order(worker, Order.QUIET)
+        await self._order(worker, WorkerCommand.QUIET)
 
     async def stop_worker(self, worker: str) -> None:
         """Have one worker process drain and end; its supervisor does not start it anew. `NotFound` if it is not
         alive."""
-        await self._order(worker, Order.STOP)
+        await self._order(worker, WorkerCommand.STOP)
 
-    async def _order(self, worker: str, order: Order) -> None:
+    async def _order(self, worker: str, order: WorkerCommand) -> None:
         if not await self.store.signal(worker, order):
-            raise NotFound(f"no worker {shown(worker)} is alive")
+            raise NotFound(f"no worker {preview(worker)} is alive")
 
 
 T = TypeVar("T")
@@ -169,14 +169,14 @@ class Failing:
         return made
 
     @property
-    def dead_letters(self) -> AppDeadLetters:
+    def dead_letters(self) -> DeadLetters:
         """Jobs that failed for good, of all queues."""
-        return AppDeadLetters(self, self._strategies)
+        return DeadLetters(self, self._strategies)
 
     @property
-    def breakers(self) -> AppBreakers:
+    def breakers(self) -> Breakers:
         """Circuit breakers, over the whole fleet."""
-        return AppBreakers(self)
+        return Breakers(self)
 
 
 class Queues(Mapping[str, Queue]):
@@ -188,7 +188,7 @@ class Queues(Mapping[str, Queue]):
     def __getitem__(self, name: str) -> Queue:
         if name not in self._queues:
             known = ", ".join(map(repr, self._queues)) or "none"
-            raise UnknownQueue(f"there is no queue {shown(name)} in this app; it has {known}")
+            raise UnknownQueue(f"there is no queue {preview(name)} in this app; it has {known}")
         return self._queues[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -321,14 +321,14 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         self._events = Events()
         self._lifespan = lifespan
         self._clock = clock
-        self._plan, self._alerts = Plan(), list[Alerts]()
+        self._plan, self._alerts = Hooks(), list[Alerts]()
         self._strategies: dict[str, BackoffStrategy] = dict(BUILT_IN)
         self._caller = Caller(f"{worker_name(clock)}/app", clock)
         self._terms = (durability, dead_letter_queue)
         self._store: Store = connected(self.url, clock, self.prefix, *self._terms, given=url is not None)
-        self.dead_letter_queue = self._store.dead_letter_queue
+        self.dead_letter_queue = self._store.dead_letters.queue
         self._given, self._users = False, 0
-        self._process: Process | None = None
+        self._process: WorkerProcess | None = None
         self._portal: Portal | None = None
         self._opening = threading.Lock()
         self._working = self._stop_early = self._watched = False
@@ -484,7 +484,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         return await self._caller.send(make)
 
     @contextmanager
-    def using(self, store: Store, clock: Clock) -> Iterator[Plan]:
+    def using(self, store: Store, clock: Clock) -> Iterator[Hooks]:
         """Have the app use another store and clock for a while, as tests do; its plan is theirs to change."""
         if self._users:
             raise UsageError("the app is open: it can be given another store only before it is opened")
@@ -549,7 +549,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         self, *, queues: Mapping[str, int] | None = None, grace: Duration = GRACE, burst: bool = False,
         signals: Literal["handle", "leave"] = "handle", name: str | None = None,
         stall_interval: Duration | None = None, hang_timeout: Duration | None = HANG_TIMEOUT,
-        under: "Under | None" = None,
+        under: "SupervisorLink | None" = None,
     ) -> int:  # fmt: skip
         """Work the queues until stopped by a signal or `stop()`. Returns 0 if all running jobs ended, 1 if some had to
         be given back.
@@ -567,7 +567,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
             under: The supervisor, which sees to that by itself; for `toril run`.
         """
         from toril.worker.leftover import log_leftover  # noqa: PLC0415 - who only adds jobs does without a worker's code
-        from toril.worker.process import Process, chosen  # noqa: PLC0415 - as above
+        from toril.worker.process import WorkerProcess, chosen  # noqa: PLC0415 - as above
 
         if self._working:
             raise UsageError("this app is running already; start another process, or give its queues more concurrency")
@@ -579,7 +579,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         if not worked:
             raise UsageError("no queue of this app has a handler: there is nothing to run")
         self._working, self._stop_early = True, False
-        process = self._process = Process(
+        process = self._process = WorkerProcess(
             worked, self._store, self._clock, self.events, self._plan, name=name, version=_version(),
             schedules=self._store.schedules, concurrency=queues, grace=seconds, under=under, stall_interval=interval,
             elect=self._elections(name), owner=self.name,
@@ -589,7 +589,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
                 resources.callback(self._over)
                 for hook in reversed(self._plan.on_stop):
                     resources.push_async_callback(last, hook)
-                patiently = partial(opened_or_stopped, clock=self._clock, stopped=process.stopped, patient=not burst)
+                patiently = partial(open_with_patience, clock=self._clock, stopped=process.stopped, patient=not burst)
                 if not await patiently(self.open):
                     return 0
                 async with AsyncExitStack() as store:
@@ -624,12 +624,12 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
             signals: `"leave"` leaves SIGTERM and SIGINT to the program around it.
         """
         from toril.operate.reaper import LEASE, check_electable  # noqa: PLC0415 - as above
-        from toril.runtime.signals import Watchdog, run_until  # noqa: PLC0415 - as above
+        from toril.runtime.signals import StopSignals, run_until  # noqa: PLC0415 - as above
 
         if elected:
             check_electable(self.url)
         if isinstance(queues, str):
-            raise InvalidOption(f"queues must be a list of names, not {shown(queues)}")
+            raise InvalidOption(f"queues must be a list of names, not {preview(queues)}")
         lease_ms, renew_ms = renewal(lease, renew, least=100)
         tries = lease_ms / 6 if election_interval is None else milliseconds("election_interval", election_interval, 10)
         made_up = worker_name(self._clock).replace("worker-", "reaper-", 1)
@@ -643,8 +643,8 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         stopping = asyncio.Event()
         self._reaping.add(stopping)
         try:
-            with Watchdog(GRACE, lambda _: stopping.set()).watching() if signals == "handle" else nullcontext():
-                if await opened_or_stopped(self.open, self._clock, stopping.wait):
+            with StopSignals(GRACE, lambda _: stopping.set()).watching() if signals == "handle" else nullcontext():
+                if await open_with_patience(self.open, self._clock, stopping.wait):
                     async with AsyncExitStack() as store:
                         store.push_async_callback(self._release)
                         self._log_events()
@@ -654,7 +654,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
             self._reaping.discard(stopping)
 
     async def _beside(
-        self, process: "Process", worked: Sequence[Queue], stall_interval: int | None, *, burst: bool
+        self, process: "WorkerProcess", worked: Sequence[Queue], stall_interval: int | None, *, burst: bool
     ) -> list[Round]:
         """What a worker process does beside its work: it looks after other queues, and relays what is in the outbox."""
         rounds = await self._relays(process.name, burst=burst)
@@ -687,10 +687,10 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         unique = f"{owner}/{self._clock.unique()[:8]}"  # processes in containers may have the same name
         return lambda role, lease, told: Election(self._store, self._clock, unique, told, role=role, lease=lease)
 
-    def _keeper(self, under: "Under | None", hang_timeout: float | None) -> "Keeper":
+    def _keeper(self, under: "SupervisorLink | None", hang_timeout: float | None) -> "LeaseKeeper":
         """Leases are kept by the supervisor or from a thread; in tests, whose clock is not a real one, on the loop.
         What is in memory no other worker could run: there a handler that hangs keeps its job."""
-        from toril.worker.leases import Keeper, LoopKeeper  # noqa: PLC0415 - as above
+        from toril.worker.leases import LeaseKeeper, LoopKeeper  # noqa: PLC0415 - as above
 
         twin = self._store.twin()
         owned, in_memory = twin is not self._store, self.url.startswith("memory:")
@@ -698,7 +698,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
             return under.keeper(twin, self._clock, owned=owned)
         if self._given:
             return LoopKeeper(twin, self._clock, owned=owned)
-        return Keeper(twin, self._clock, owned=owned, hang_timeout=None if in_memory else hang_timeout)
+        return LeaseKeeper(twin, self._clock, owned=owned, hang_timeout=None if in_memory else hang_timeout)
 
     def stop(self) -> None:
         """Have `run` and `reap` shut down, however far they have got; a second time, without waiting for running

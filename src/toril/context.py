@@ -11,25 +11,34 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar, overload
 
 from toril.codec.encoding import decode, encode
-from toril.errors import ChildrenFailed, InvalidOption, JobCancelled, LeaseLost, RateLimited, Resting, WrongState, shown
+from toril.errors import (
+    ChildrenFailed,
+    InvalidOption,
+    JobCancelled,
+    LeaseLost,
+    RateLimited,
+    Resting,
+    WrongState,
+    preview,
+)
 from toril.model import (
     BATCH,
     Checkpoint,
     Child,
+    ChildCounts,
     ChildState,
     Claimed,
-    Family,
+    DataUpdate,
     FlowNode,
     JobRef,
     LogLine,
-    Parked,
     Progress,
     Report,
-    Rewrite,
     Verdict,
+    WaitsForChildren,
 )
 from toril.model.durations import Duration, milliseconds
-from toril.runtime.calls import Run
+from toril.runtime.calls import RunBlocking
 
 if TYPE_CHECKING:
     from toril.flow import Node, Policy
@@ -45,12 +54,12 @@ __all__ = [
     "Reporter",
     "RunsAs",
     "Signal",
+    "StopReason",
     "SyncJobContext",
-    "Why",
 ]
 
 
-class Why(StrEnum):
+class StopReason(StrEnum):
     """Who wants it to stop."""
 
     CANCELLED = "cancelled"
@@ -65,7 +74,7 @@ class Signal:
     __slots__ = ("_fired", "_waiting", "kind", "reason")
 
     def __init__(self) -> None:
-        self.kind: Why | None = None
+        self.kind: StopReason | None = None
         self.reason: str | None = None
         self._fired: threading.Event | None = None
         self._waiting: list[asyncio.Future[None]] = []
@@ -82,7 +91,7 @@ class Signal:
             await future
         return self.reason or ""
 
-    def fire(self, kind: Why, reason: str) -> None:
+    def fire(self, kind: StopReason, reason: str) -> None:
         """The first reason stays. Called on the loop."""
         if self.kind is not None:
             return
@@ -116,7 +125,7 @@ class Reporter(Protocol):
 
     def job(self, claimed: Claimed) -> "Job[Any]": ...
 
-    async def family(self, claimed: Claimed) -> Family: ...
+    async def family(self, claimed: Claimed) -> ChildCounts: ...
 
     async def children(self, claimed: Claimed) -> Sequence[Child]: ...
 
@@ -224,7 +233,7 @@ class _Facts(Generic[T]):
 
 def stopped(signal: Signal) -> Exception:
     """What an attempt raises that was told to stop."""
-    if signal.kind is Why.LEASE_LOST:
+    if signal.kind is StopReason.LEASE_LOST:
         return LeaseLost(signal.reason or "the lease was lost")
     return JobCancelled(signal.reason)
 
@@ -244,7 +253,7 @@ class JobContext(_Facts[T]):
 
     async def update_data(self, data: Any) -> None:
         """Replace the payload that a retry would get."""
-        await self._report(Rewrite(self._claimed.lease, encode(data)))
+        await self._report(DataUpdate(self._claimed.lease, encode(data)))
 
     async def checkpoint(self, value: Any) -> None:
         """Remember how far it is; `last_checkpoint` has it when the job runs again."""
@@ -280,7 +289,7 @@ class JobContext(_Facts[T]):
         where one has not ended.
         """
         if failed not in ("raise", "include"):
-            raise InvalidOption(f"failed must be 'raise' or 'include', not {shown(failed)}")
+            raise InvalidOption(f"failed must be 'raise' or 'include', not {preview(failed)}")
         runs_as = self._reporter.runs_as(self._claimed, of)
         found = [
             _outcome(child, each)
@@ -316,9 +325,9 @@ class JobContext(_Facts[T]):
         if children and turn >= self._claimed.parked:
             nodes = self._nodes(children, on_failure, turn)
             await self._add(nodes[:-BATCH])
-            raise Resting(Parked(tuple(nodes[-BATCH:]), turn + 1))
+            raise Resting(WaitsForChildren(tuple(nodes[-BATCH:]), turn + 1))
         if (await self._reporter.family(self._claimed)).open:
-            raise Resting(Parked())
+            raise Resting(WaitsForChildren())
 
     def _nodes(self, children: "Sequence[Node]", on_failure: "Policy", turn: int) -> list[FlowNode]:
         """Their ids are made of this job's, so that a run that does the same does it once."""
@@ -366,7 +375,7 @@ class SyncJobContext(_Facts[T]):
         reporter: Reporter,
         signal: Signal,
         state: Any,
-        run: Run,
+        run: RunBlocking,
     ) -> None:
         super().__init__(data, claimed, reporter, signal, state)
         self._run = run

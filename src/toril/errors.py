@@ -75,14 +75,14 @@ __all__ = [
     "UnknownQueue",
     "UsageError",
     "WrongState",
-    "shown",
+    "preview",
     "words_of",
 ]
 
 _SHOWN = 80
 
 
-def shown(value: object) -> str:
+def preview(value: object) -> str:
     """A value as error messages show it: at most 80 characters, control characters escaped."""
     if isinstance(value, str | bytes | bytearray):
         value = value[:_SHOWN]  # a mistake of 100 MB is not copied in order to be shown

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from toril.errors import EngineUnavailable, InvalidOption, TorilError, shown
+from toril.errors import EngineUnavailable, InvalidOption, TorilError, preview
 from toril.model import Recovered
 
 __all__ = [
@@ -102,9 +102,9 @@ class Events:
 
     def on(self, name: EventName, listener: Listener) -> None:
         if name not in _NAMES:
-            raise InvalidOption(f"there is no event {shown(name)}; there are {', '.join(_NAMES)}")
+            raise InvalidOption(f"there is no event {preview(name)}; there are {', '.join(_NAMES)}")
         if not callable(listener):
-            raise TypeError(f"a listener must be callable, not {shown(listener)}")
+            raise TypeError(f"a listener must be callable, not {preview(listener)}")
         self._listeners.setdefault(name, []).append(listener)
 
     @property

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
-from toril.errors import InvalidOption, NotFound, QueueFull, UsageError, WrongState, shown
+from toril.errors import InvalidOption, NotFound, QueueFull, UsageError, WrongState, preview
 from toril.job import Job
 from toril.model import (
     BATCH,
@@ -14,22 +14,22 @@ from toril.model import (
     Added,
     AddOutcome,
     Call,
+    ChildCounts,
     ChildState,
-    Ending,
-    Family,
     FlowNode,
     JobRef,
     Kept,
     OnFailure,
+    RunStatus,
 )
 from toril.model.states import State
 from toril.operate.lookup import find_job, find_linked_job
-from toril.queue import Planned
+from toril.queue import PreparedJob
 from toril.runtime.clock import Clock
 from toril.runtime.services import Tracing
 from toril.store.engine import Store
 
-__all__ = ["Flow", "Flowing", "Node", "Tree", "chain", "gather", "planned_nodes"]
+__all__ = ["Flow", "FlowTree", "Flowing", "Node", "chain", "gather", "planned_nodes"]
 
 T = TypeVar("T")
 R = TypeVar("R", covariant=True)
@@ -50,27 +50,27 @@ class Flow(Generic[R]):
             `"continue"` at once, `"ignore"` or `"remove"` the failure, or `"wait"` until this job was run again.
     """
 
-    job: Planned[R]
+    job: PreparedJob[R]
     children: "Sequence[Node]" = ()
     on_failure: Policy | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.job, Planned):
-            raise InvalidOption(f"a job of a flow is queue.new(…), not {shown(self.job)}")
+        if not isinstance(self.job, PreparedJob):
+            raise InvalidOption(f"a job of a flow is queue.new(…), not {preview(self.job)}")
         if not isinstance(self.children, list | tuple):
-            raise InvalidOption(f"the children of a job are a list, not {shown(self.children)}")
+            raise InvalidOption(f"the children of a job are a list, not {preview(self.children)}")
         for each in self.children:
-            if not isinstance(each, Planned | Flow):
-                raise InvalidOption(f"a child is queue.new(…) or a Flow(…), not {shown(each)}")
+            if not isinstance(each, PreparedJob | Flow):
+                raise InvalidOption(f"a child is queue.new(…) or a Flow(…), not {preview(each)}")
         if self.on_failure is not None:
             policy_of(self.on_failure)
 
 
 # What a flow is made of.
-Node: TypeAlias = Planned[Any] | Flow[Any]
+Node: TypeAlias = PreparedJob[Any] | Flow[Any]
 
 
-def chain(*jobs: *tuple[*tuple[Node, ...], Planned[N] | Flow[N]]) -> Flow[N]:
+def chain(*jobs: *tuple[*tuple[Node, ...], PreparedJob[N] | Flow[N]]) -> Flow[N]:
     """One after the other: each reads what the one before it returned, with `ctx.children(handler)`. Only the first can
     have children of its own."""
     if not jobs:
@@ -85,7 +85,7 @@ def chain(*jobs: *tuple[*tuple[Node, ...], Planned[N] | Flow[N]]) -> Flow[N]:
     return flow
 
 
-def gather(jobs: Sequence[Node], *, then: Planned[N], on_failure: Policy | None = None) -> Flow[N]:
+def gather(jobs: Sequence[Node], *, then: PreparedJob[N], on_failure: Policy | None = None) -> Flow[N]:
     """All of these beside each other, and `then` when the last of them has ended. `on_failure` is for those that do not
     say themselves what their failure does."""
     children = [each if on_failure is None else _with(each, policy_of(on_failure)) for each in jobs]
@@ -96,23 +96,23 @@ def policy_of(word: object) -> OnFailure:
     try:
         return OnFailure(str(word))
     except ValueError:
-        raise InvalidOption(f"on_failure must be one of {', '.join(OnFailure)}, not {shown(word)}") from None
+        raise InvalidOption(f"on_failure must be one of {', '.join(OnFailure)}, not {preview(word)}") from None
 
 
 def _as_flow(each: object) -> Flow[Any]:
     if isinstance(each, Flow):
         return each
-    if isinstance(each, Planned):
+    if isinstance(each, PreparedJob):
         return Flow(each)
-    raise InvalidOption(f"a job of a flow is queue.new(…) or a Flow(…), not {shown(each)}")
+    raise InvalidOption(f"a job of a flow is queue.new(…) or a Flow(…), not {preview(each)}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PlannedNode:
     """A node of a flow, what it was made of, and those above it within the flow."""
 
     node: FlowNode
-    planned: Planned[Any]
+    planned: PreparedJob[Any]
     above: tuple[JobRef, ...]
 
 
@@ -124,7 +124,9 @@ def planned_nodes(
     return [place.node for place in _places(flows, name, parent, policy_of(on_failure))]
 
 
-def _places(flows: Sequence[Node], name: Callable[[], str], parent: JobRef | None, default: OnFailure) -> list[_Place]:
+def _places(
+    flows: Sequence[Node], name: Callable[[], str], parent: JobRef | None, default: OnFailure
+) -> list[_PlannedNode]:
     places = [place for flow in flows for place in _walk(_as_flow(flow), name, parent, (), default)]
     seen = set[JobRef]() if parent is None else {parent}
     for place in places:
@@ -138,19 +140,19 @@ def _places(flows: Sequence[Node], name: Callable[[], str], parent: JobRef | Non
 
 def _walk(
     flow: Flow[Any], name: Callable[[], str], parent: JobRef | None, above: tuple[JobRef, ...], default: OnFailure
-) -> Iterator[_Place]:
+) -> Iterator[_PlannedNode]:
     if len(above) >= MAX_DEPTH:
         raise InvalidOption(f"a flow is at most {MAX_DEPTH} jobs deep")
     job = flow.job.job if flow.job.job.id is not None else replace(flow.job.job, id=name())
     policy = default if flow.on_failure is None else policy_of(flow.on_failure)
     node = FlowNode(queue=flow.job.queue.name, job=job, parent=parent, on_failure=policy, waits=bool(flow.children))
-    yield _Place(node, flow.job, above)
+    yield _PlannedNode(node, flow.job, above)
     for child in flow.children:
         yield from _walk(_as_flow(child), name, node.ref, (*above, node.ref), OnFailure.FAIL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class FlowTree:
     """A job and its children, as they stand. `state` is None for a job that has ended and is gone; then `known` is what
     its parent knows of it. `ending` tells a failed job from a cancelled one, `dead_letter` names the letter that a
     job is. `children` may be fewer than there are: `family` counts them all."""
@@ -159,12 +161,12 @@ class Tree:
     id: str
     name: str | None
     state: State | None
-    ending: Ending | None = None
+    ending: RunStatus | None = None
     dead_letter: str | None = None
     known: ChildState | None = None
     text: str | None = None
-    family: Family
-    children: "tuple[Tree, ...]" = ()
+    family: ChildCounts
+    children: "tuple[FlowTree, ...]" = ()
 
 
 class Flowing:
@@ -181,7 +183,7 @@ class Flowing:
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
 
     async def flow(
-        self, job: Planned[N] | Flow[N], children: Sequence[Node] = (), *, on_failure: Policy = "fail",
+        self, job: PreparedJob[N] | Flow[N], children: Sequence[Node] = (), *, on_failure: Policy = "fail",
         parent: Job[Any] | None = None,
     ) -> Job[N]:  # fmt: skip
         """Add a job that runs once its children have ended. Up to 1,000 jobs are stored all or none. Returns the job
@@ -193,7 +195,7 @@ class Flowing:
             on_failure: What the failure of a child does to the job, where the child does not say so itself: see `Flow`.
             parent: A job that has not ended, and shall wait for this one.
         """
-        top = Flow(job, children) if isinstance(job, Planned) else job
+        top = Flow(job, children) if isinstance(job, PreparedJob) else job
         if children and isinstance(job, Flow):
             raise InvalidOption("a Flow(…) has its children already")
         default = policy_of(on_failure)
@@ -202,11 +204,11 @@ class Flowing:
         (made,) = await self._add([top], above, default)
         return made
 
-    async def flows(self, flows: Sequence[Planned[N] | Flow[N]]) -> list[Job[N]]:
+    async def flows(self, flows: Sequence[PreparedJob[N] | Flow[N]]) -> list[Job[N]]:
         """Add many flows; up to 1,000 jobs of all of them together all or none. The jobs at their tops."""
         return await self._add(flows, None, OnFailure.FAIL)
 
-    async def tree(self, job: Job[Any], *, whole: bool = True, depth: int = 10, width: int = _SHOWN) -> Tree:
+    async def tree(self, job: Job[Any], *, whole: bool = True, depth: int = 10, width: int = _SHOWN) -> FlowTree:
         """The flow that a job belongs to, from its top; or, if not `whole`, from the job itself on."""
         ref = JobRef(job.queue.name, job.id)
         return await _tree(self.store, await _top(self.store, ref) if whole else ref, depth, width)
@@ -233,7 +235,7 @@ class Flowing:
         (there,) = await self.store.jobs(top.queue, [top.ref.id])
         if there is None or there.state is not State.WAITING_CHILDREN:
             return
-        (answer,) = await self.call(lambda call: self.store.add_flow([top], held=[top.ref], call=call))
+        (answer,) = await self.call(lambda call: self.store.flows.add([top], held=[top.ref], call=call))
         if answer.outcome is AddOutcome.ADDED:
             raise WrongState(
                 f"the flow of job {top.ref} is stored in part, and goes on only if each job of it has a job_id; what "
@@ -241,17 +243,17 @@ class Flowing:
             )
 
     async def _add_part(
-        self, part: Sequence[_Place], answers: dict[JobRef, Added], held: Sequence[JobRef], closed: Sequence[JobRef],
-        before: Sequence[JobRef],
+        self, part: Sequence[_PlannedNode], answers: dict[JobRef, Added], held: Sequence[JobRef],
+        closed: Sequence[JobRef], before: Sequence[JobRef],
     ) -> None:  # fmt: skip
         """One step. If it is refused while earlier parts are stored, those are taken back."""
         nodes = [place.node for place in part]
         try:
             with self._traced(nodes) as told:
-                added = await self.call(lambda call: self.store.add_flow(told, held=held, closed=closed, call=call))
+                added = await self.call(lambda call: self.store.flows.add(told, held=held, closed=closed, call=call))
         except (UsageError, QueueFull) as error:
             if before:
-                await self.call(lambda call: self.store.add_flow([], held=before, hold_for=0, call=call))
+                await self.call(lambda call: self.store.flows.add([], held=before, hold_for=0, call=call))
                 for queue in dict.fromkeys(ref.queue for ref in before):
                     await self.store.prune(queue)
                 error.add_note("what was stored of the flow, and has not started, is taken back")
@@ -268,7 +270,7 @@ class Flowing:
             yield [replace(node, job=job) for node, job in zip(nodes, jobs, strict=True)]
 
 
-def _tops_above_unnamed(places: Sequence[_Place]) -> list[FlowNode]:
+def _tops_above_unnamed(places: Sequence[_PlannedNode]) -> list[FlowNode]:
     """The tops that have an id of their own, above jobs that have none."""
     unnamed = {place.above[0] for place in places if place.above and place.planned.job.id is None}
     return [
@@ -283,7 +285,7 @@ def _with(child: Node, default: OnFailure) -> Flow[Any]:
     return flow if flow.on_failure is not None else replace(flow, on_failure=default.value)
 
 
-def _was_there(answers: dict[JobRef, Added], place: _Place) -> bool:
+def _was_there(answers: dict[JobRef, Added], place: _PlannedNode) -> bool:
     return answers[place.node.ref].outcome is AddOutcome.DUPLICATE
 
 
@@ -303,18 +305,18 @@ async def _top(store: Store, ref: JobRef) -> JobRef:
 
 async def _tree(
     store: Store, ref: JobRef, depth: int, width: int, known: ChildState | None = None, text: str | None = None
-) -> Tree:
+) -> FlowTree:
     record = await (find_job(store, ref.queue, ref.id) if known is None else find_linked_job(store, ref))
     where: Kept = "queue" if record is None or record.dead_letter is None else "dead_letters"
-    family = await store.family(ref, where=where) if record is not None else Family()
-    children: list[Tree] = []
+    family = await store.flows.child_counts(ref, where=where) if record is not None else ChildCounts()
+    children: list[FlowTree] = []
     if family.total and depth > 0:
-        page = await store.children(ref, limit=width, where=where)
+        page = await store.flows.children(ref, limit=width, where=where)
         children = [
             await _tree(store, child.ref, depth - 1, width, child.state, child.text)
             for child in sorted(page.items, key=lambda child: child.ref)[:width]
         ]
-    return Tree(
+    return FlowTree(
         queue=ref.queue, id=ref.id, name=None if record is None else record.name,
         state=None if record is None else record.state, ending=None if record is None else record.ending,
         dead_letter=None if record is None else record.dead_letter, known=known, text=text, family=family,

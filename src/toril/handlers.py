@@ -8,14 +8,23 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin,
 
 from toril.codec.encoding import Serializer
 from toril.codec.payload import Payload, payload_for, result_for
-from toril.errors import InvalidName, InvalidOption, PermanentError, UsageError, shown
+from toril.errors import InvalidName, InvalidOption, PermanentError, UsageError, preview
 from toril.model import MAX_TIMEOUT
 from toril.model.durations import Duration, milliseconds
 from toril.model.names import check_job_name, near_name
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry
 
-__all__ = ["Entry", "Executor", "Handler", "Registry", "handler", "only_if", "own_name", "result_of_handler"]
+__all__ = [
+    "Executor",
+    "Handler",
+    "RegisteredHandler",
+    "Registry",
+    "handler",
+    "only_if",
+    "own_name",
+    "result_of_handler",
+]
 
 Executor: TypeAlias = Literal["auto", "loop", "thread", "process"]
 Function: TypeAlias = Callable[[Any], Any]
@@ -93,9 +102,9 @@ def only_if(predicate: Callable[[], bool], reason: str) -> Callable[[F], F]:
     """Run the handler only while `predicate()` holds; else the job completes at once as skipped, for `reason`, which is
     logged in place of "job completed". `{job}` in it stands for the job's name."""
     if not callable(predicate) or inspect.iscoroutinefunction(predicate):
-        raise TypeError(f"a predicate must be a plain function without arguments, not {shown(predicate)}")
+        raise TypeError(f"a predicate must be a plain function without arguments, not {preview(predicate)}")
     if not isinstance(reason, str):
-        raise TypeError(f"a reason to skip a job must be a string, not {shown(reason)}")
+        raise TypeError(f"a reason to skip a job must be a string, not {preview(reason)}")
 
     def wrap(fn: F) -> F:
         return cast("F", replace(_as_handler(fn), runs_if=predicate, skip_reason=reason))
@@ -104,7 +113,7 @@ def only_if(predicate: Callable[[], bool], reason: str) -> Callable[[F], F]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredHandler:
     """One name on the wire, and all that running its jobs needs."""
 
     name: str
@@ -128,7 +137,7 @@ class Registry:
     def __init__(self, queue: str, serializer: Serializer | None = None) -> None:
         self._queue = queue
         self._serializer = serializer
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, RegisteredHandler] = {}
         self._names: dict[Hashable, str] = {}
         self._otherwise: str | None = None
 
@@ -156,7 +165,7 @@ class Registry:
             entry.payload.prepare()
             entry.result.prepare()
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> RegisteredHandler | None:
         entry = self._entries.get(name)
         return entry if entry is not None or self._otherwise is None else self._entries[self._otherwise]
 
@@ -166,7 +175,7 @@ class Registry:
             for name, fn in handlers.items():
                 self.register(name, fn)
         elif isinstance(handlers, str | bytes) or not isinstance(handlers, Iterable):
-            raise TypeError(f"handlers must be a mapping of names to functions, or a list, not {shown(handlers)}")
+            raise TypeError(f"handlers must be a mapping of names to functions, or a list, not {preview(handlers)}")
         else:
             for fn in handlers:
                 self.register(own_name(fn), fn)
@@ -182,7 +191,7 @@ class Registry:
             )
         name = check_job_name(name)
         payload, result = _types(made)
-        entry = Entry(
+        entry = RegisteredHandler(
             name,
             made,
             payload_for(payload, serializer=self._serializer),
@@ -191,7 +200,7 @@ class Registry:
         names = (name, *made.aliases)
         for known in names:
             if known in self._entries or names.count(known) > 1:
-                raise InvalidOption(f"queue {self._queue!r} has two handlers for {shown(known)}")
+                raise InvalidOption(f"queue {self._queue!r} has two handlers for {preview(known)}")
         self._entries.update(dict.fromkeys(names, entry))
         self._names.setdefault(_key(made.fn), name)
 
@@ -221,7 +230,7 @@ class Registry:
     def name_of(self, fn: Function) -> str:
         """The name on the wire of a registered function."""
         if not callable(fn):
-            raise InvalidName(f"a job is added by its name, a string, or by its handler, not by {shown(fn)}")
+            raise InvalidName(f"a job is added by its name, a string, or by its handler, not by {preview(fn)}")
         known = self._names.get(_key(_as_handler(fn).fn))
         if known is None:
             raise UsageError(
@@ -239,7 +248,7 @@ def own_name(fn: Any) -> str:
     """The name that a function has by itself, and jobs that are added for it."""
     name = getattr(_innermost(_as_handler(fn).fn), "__name__", None)
     if not isinstance(name, str) or name in {"<lambda>", "__call__"}:
-        raise TypeError(f"{shown(fn)} has no name of its own; register it in a mapping of names to functions")
+        raise TypeError(f"{preview(fn)} has no name of its own; register it in a mapping of names to functions")
     return name
 
 
@@ -267,19 +276,19 @@ def _innermost(fn: Any) -> Any:
 def _called(fn: Any) -> str:
     """A function as messages call it."""
     inner = _as_handler(fn).fn
-    return str(getattr(inner, "__name__", None) or shown(inner))
+    return str(getattr(inner, "__name__", None) or preview(inner))
 
 
 def _names(aliases: Iterable[str]) -> tuple[str, ...]:
     if isinstance(aliases, str | bytes) or not isinstance(aliases, Iterable):
-        raise InvalidOption(f"aliases must be a list of names, not {shown(aliases)}")
+        raise InvalidOption(f"aliases must be a list of names, not {preview(aliases)}")
     return tuple(check_job_name(alias) for alias in aliases)
 
 
 def _check(made: Handler) -> None:
     fn = made.fn
     if not callable(fn) or inspect.isclass(fn):
-        raise TypeError(f"a handler must be a function, not {shown(fn)}")
+        raise TypeError(f"a handler must be a function, not {preview(fn)}")
     inner = _innermost(fn)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         raise TypeError(f"a handler must return its result, and {_called(fn)!r} is a generator")
@@ -288,18 +297,18 @@ def _check(made: Handler) -> None:
     except (TypeError, ValueError):  # a builtin may have no signature at all
         raise TypeError(f"a handler takes one argument, its context, and {_called(fn)!r} does not") from None
     if made.retry is not None and not isinstance(made.retry, Retry):
-        raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(made.retry)}")
+        raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {preview(made.retry)}")
     if type(made.raw) is not bool:
-        raise InvalidOption(f"raw must be True or False, not {shown(made.raw)}")
+        raise InvalidOption(f"raw must be True or False, not {preview(made.raw)}")
     _check_executor(made)
 
 
 def _check_executor(made: Handler) -> None:
     if made.breaker is not None and not isinstance(made.breaker, Breaker):
-        raise InvalidOption(f"breaker must be a Breaker(…), not {shown(made.breaker)}")
+        raise InvalidOption(f"breaker must be a Breaker(…), not {preview(made.breaker)}")
     name, executor = _called(made), made.executor
     if executor not in _EXECUTORS:
-        raise InvalidOption(f"executor must be one of {', '.join(_EXECUTORS)}, not {shown(executor)}")
+        raise InvalidOption(f"executor must be one of {', '.join(_EXECUTORS)}, not {preview(executor)}")
     if executor in {"thread", "process"} and made.is_async:
         raise InvalidOption(f"{name!r} is async and runs on the loop; executor={executor!r} is for plain functions")
     if executor == "loop" and not made.is_async:

@@ -10,11 +10,11 @@ from toril.events import JobEvent
 from toril.model import (
     AddOutcome,
     Cancelled,
-    Changed,
     Completed,
+    ControlResult,
     Failed,
     Gone,
-    JobRecord,
+    JobRow,
     Kept,
     Pending,
     SetData,
@@ -28,7 +28,7 @@ from toril.model.durations import Duration, milliseconds
 from toril.model.states import State
 from toril.operate.history import history
 from toril.operate.lookup import find_job
-from toril.records import AttemptError, JobDetails, QueueEvent, as_record
+from toril.records import AttemptError, EventRecord, JobRecord, as_record
 
 if TYPE_CHECKING:
     from toril.queue import Queue
@@ -52,7 +52,7 @@ class Job(Generic[R]):
 
     def __init__(
         self, queue: "Queue", job_id: str, name: str, data: Any = None, *, added: bool = True,
-        record: JobRecord | None = None, outcome: AddOutcome = AddOutcome.ADDED, fence: int = 0,
+        record: JobRow | None = None, outcome: AddOutcome = AddOutcome.ADDED, fence: int = 0,
     ) -> None:  # fmt: skip
         self._queue = queue
         self._record = record
@@ -121,19 +121,19 @@ class Job(Generic[R]):
         return None if self._record is None else moment(self._record.finished_at)
 
     @property
-    def record(self) -> JobDetails | None:
+    def record(self) -> JobRecord | None:
         """Everything that is stored of it, as of the last `refresh()`."""
         row, queue = self._record, self._queue
         if row is None:
             return None
         return as_record(
-            JobDetails, row, data=queue.decoded(row.name, row.data), metadata=metadata_of(row.metadata),
+            JobRecord, row, data=queue.decoded(row.name, row.data), metadata=metadata_of(row.metadata),
             checkpoint=_value(row.checkpoint), progress=_value(row.progress),
             result=None if row.result is None else queue.decoded_result(row.name, row.result),
         )  # fmt: skip
 
     @property
-    def row(self) -> JobRecord | None:
+    def row(self) -> JobRow | None:
         """The same as the store has it, in milliseconds: for Toril's own pages and documents."""
         return self._record
 
@@ -206,11 +206,11 @@ class Job(Generic[R]):
         (row,) = await self._queue.store.jobs(self._queue.name, [self.id])
         return "dead_letters" if row is None else "queue"
 
-    async def history(self) -> list[QueueEvent]:
+    async def history(self) -> list[EventRecord]:
         """What is still known to have happened to it, the oldest first: each start, failure, delay and stall, and when.
         A queue keeps the last 10,000 events or so of all its jobs."""
         found = await history(self._queue.store, self._queue.name, self.id)
-        return [as_record(QueueEvent, event) for event in found]
+        return [as_record(EventRecord, event) for event in found]
 
     async def cancel(self, reason: str = "No reason provided") -> Cancelling:
         """Stop it. `"cancelled"`: it had not started and never will; `"requested"`: it runs, and its handler is told to
@@ -233,7 +233,7 @@ class Job(Generic[R]):
             await self._check(await self._queue.call(lambda call: store.remove(name, [self.id], call=call)), "removed")
             return
         letter = letter_id(name, self.id)
-        if not (await self._queue.call(lambda call: store.discard([letter], call=call))).done:
+        if not (await self._queue.call(lambda call: store.dead_letters.discard([letter], call=call))).done:
             raise NotFound(f"there is no job {self.id!r} in queue {name!r}")
 
     async def retry(self) -> None:
@@ -267,7 +267,7 @@ class Job(Generic[R]):
         store, name = self._queue.store, self._queue.name
         await self._check(await self._queue.call(lambda call: store.update(name, [update], call=call)), verb)
 
-    async def _check(self, changed: Changed, verb: str) -> None:
+    async def _check(self, changed: ControlResult, verb: str) -> None:
         for refused in changed.refused:
             if refused.state is not None:
                 raise WrongState(f"job {self.id!r} is {refused.state} and cannot be {verb}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack, overload
 
 from toril.client.options import (
     AddOptions,
-    Bound,
+    DeclaredLimits,
     Defaults,
     QueueOptions,
     WaitOptions,
@@ -19,7 +19,7 @@ from toril.client.options import (
     subject_of,
 )
 from toril.client.priorities import MixedPriorities
-from toril.client.producer import Chunk, Item, Kind, Kinds, Planned, Together, chunks, handles
+from toril.client.producer import AddBatcher, AddChunk, Item, JobTemplate, JobTemplates, PreparedJob, chunks, handles
 from toril.codec.encoding import Undecodable
 from toril.codec.payload import Payload, payload_for
 from toril.context import HandlerOf, RawHandler, RunsAs
@@ -32,7 +32,7 @@ from toril.errors import (
     PartialAdd,
     UsageError,
     WrongState,
-    shown,
+    preview,
 )
 from toril.events import Events, JobEvent
 from toril.handlers import Registry, handler, own_name
@@ -41,11 +41,10 @@ from toril.model import (
     Added,
     AddOutcome,
     Call,
-    Circuit,
+    CircuitRow,
     Counts,
     Declaration,
-    Ending,
-    JobRecord,
+    JobRow,
     Limits,
     NewJob,
     Page,
@@ -53,6 +52,7 @@ from toril.model import (
     Precedence,
     RateLimit,
     Resume,
+    RunStatus,
     SetConcurrency,
     SetRateLimit,
     Setting,
@@ -67,20 +67,20 @@ from toril.operate.groups import QueueGroups
 from toril.operate.history import Gap, Happening, follow
 from toril.operate.lookup import find_job
 from toril.operate.metrics import QueueMetrics, metrics
-from toril.operate.search import QueueSearch, StateName, as_state
+from toril.operate.search import JobSearch, StateName, as_state
 from toril.operate.stacks import asked_stack
 from toril.operate.why import Explanation, ended, failed, why
 from toril.policy.metrics import Range
 from toril.policy.redaction import redacted
 from toril.policy.retry import Retry
-from toril.policy.search import JobFilter, LetterFilter
+from toril.policy.search import DeadLetterFilter, JobFilter
 from toril.records import (
     CancelCounts,
+    EventRecord,
     JobStack,
     QueueDeclaration,
-    QueueEvent,
     QueueSettings,
-    WorkerInfo,
+    WorkerRecord,
     as_record,
     declaration_record,
 )
@@ -95,7 +95,7 @@ from toril.task import Task
 if TYPE_CHECKING:
     from toril.sync import SyncQueue
 
-__all__ = ["Item", "Planned", "Queue", "QueueOperations", "QueueOptions", "is_unhandled", "meant_name"]
+__all__ = ["Item", "PreparedJob", "Queue", "QueueOperations", "QueueOptions", "is_unhandled", "meant_name"]
 
 T = TypeVar("T")
 
@@ -119,7 +119,7 @@ async def _handled(store: Store, queue: str) -> frozenset[str] | None:
     return (await store.declarations(queue)).handled(len(await store.workers(queue)))
 
 
-class QueueOperations(QueueSearch):
+class QueueOperations(JobSearch):
     """Reads, controls and settings of a queue."""
 
     @abstractmethod
@@ -141,7 +141,7 @@ class QueueOperations(QueueSearch):
         """A job by its id, or None. One that failed for good and is not kept is a dead letter: its state is `failed`,
         and `dead_letter` names it."""
         if not isinstance(job_id, str) or not job_id or len(job_id) > 256:
-            raise InvalidName(f"a job id has from 1 to 256 characters, and {shown(job_id)} does not")
+            raise InvalidName(f"a job id has from 1 to 256 characters, and {preview(job_id)} does not")
         row = await find_job(self.store, self.name, job_id)
         return None if row is None else self._job(row)
 
@@ -156,14 +156,14 @@ class QueueOperations(QueueSearch):
         kept or not."""
         return await metrics(self.store, self.name, over)
 
-    def events(self, after: str | None = None) -> AsyncIterator[QueueEvent | Gap]:
+    def events(self, after: str | None = None) -> AsyncIterator[EventRecord | Gap]:
         """All that happens in the queue, wherever: `async for event in queue.events()`, from now on. To read on from
         where one was, give the last event's `at`; a `Gap` comes where some was trimmed away meanwhile."""
         return _read(follow(self.store, self.name, after))
 
-    async def workers(self) -> list[WorkerInfo]:
+    async def workers(self) -> list[WorkerRecord]:
         """The workers that serve this queue now."""
-        return [as_record(WorkerInfo, worker) for worker in await self.store.workers(self.name)]
+        return [as_record(WorkerRecord, worker) for worker in await self.store.workers(self.name)]
 
     async def settings(self) -> QueueSettings:
         """What is set for the queue in the store, for every process."""
@@ -197,7 +197,7 @@ class QueueOperations(QueueSearch):
             declared.rate, declared.priority_first)  # fmt: skip
         return Limits(rate=rate, precedence=Precedence.PRIORITY_FIRST if first else Precedence.PLAIN_FIRST)
 
-    async def _circuit_of(self, row: JobRecord) -> Circuit | None:
+    async def _circuit_of(self, row: JobRow) -> CircuitRow | None:
         """The circuit that a job hangs on, if something is known of it. Where the breaker is declared elsewhere, those
         that are named after the queue or the job are looked for."""
         if row.state not in {State.WAITING, State.PRIORITIZED, State.DELAYED}:
@@ -211,26 +211,26 @@ class QueueOperations(QueueSearch):
                 keys = {breaker.key_for(self.name, row.name, queue.decoded(row.name, row.data), row.breaker)}
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
                 return None  # its key is made of a payload, and cannot be made of this one
-        found = [each for each in await self.store.circuits() if each.key in keys]
+        found = [each for each in await self.store.circuits.list() if each.key in keys]
         return max(found, key=lambda each: each.till, default=None)
 
     async def _remembered(self, job_id: str) -> Explanation:
-        for ending in Ending:
+        for ending in RunStatus:
             for run in (await self.store.runs(self.name, ending, limit=1000)).items:
                 if run.id == job_id:
-                    part: Part = "result" if ending is Ending.COMPLETED else "error"
+                    part: Part = "result" if ending is RunStatus.COMPLETED else "error"
                     text = redacted(self.redaction.text(run.text, part, self.name, run.name) or "")
                     return ended(replace(run, text=text))
-        raise NotFound(f"there is no job {shown(job_id)} in queue {self.name!r}, and nothing is remembered of one")
+        raise NotFound(f"there is no job {preview(job_id)} in queue {self.name!r}, and nothing is remembered of one")
 
     async def stack(self, job_id: str, *, patience: Duration = 8) -> JobStack:
         """Where a running job is now: its worker is asked, and answers within moments. `WrongState` if the job does not
         run, or if its worker does not answer in time."""
         (row,) = await self.store.jobs(self.name, [job_id])
         if row is None:
-            raise NotFound(f"there is no job {shown(job_id)} in queue {self.name!r}")
+            raise NotFound(f"there is no job {preview(job_id)} in queue {self.name!r}")
         if row.state is not State.ACTIVE or row.worker is None:
-            raise WrongState(f"job {shown(job_id)} does not run, so it has no stack")
+            raise WrongState(f"job {preview(job_id)} does not run, so it has no stack")
         return await asked_stack(self.store, row, milliseconds("patience", patience))
 
     @property
@@ -258,7 +258,7 @@ class QueueOperations(QueueSearch):
     async def drain(self, *, delayed: Literal["keep", "remove"] = "keep") -> int:
         """Remove what has not started. How many that were."""
         if delayed not in ("keep", "remove"):
-            raise InvalidOption(f"delayed must be 'keep' or 'remove', not {shown(delayed)}")
+            raise InvalidOption(f"delayed must be 'keep' or 'remove', not {preview(delayed)}")
         states = frozenset({State.WAITING, State.PRIORITIZED} | ({State.DELAYED} if delayed == "remove" else set()))
         return await self._sweep(lambda call: self.store.drain(self.name, states=states, call=call))
 
@@ -268,7 +268,7 @@ class QueueOperations(QueueSearch):
         """Remove jobs of a state that are older than this, oldest first. How many that were."""
         grace, wanted = milliseconds("older_than", older_than, 0, 2**42), as_state(state)
         if limit is not None and (type(limit) is not int or limit < 1):
-            raise InvalidOption(f"limit must be a whole number from 1, not {shown(limit)}")
+            raise InvalidOption(f"limit must be a whole number from 1, not {preview(limit)}")
         removed = 0
         while limit is None or removed < limit:
             size = 1000 if limit is None else min(limit - removed, 1000)
@@ -283,7 +283,7 @@ class QueueOperations(QueueSearch):
     async def obliterate(self, *, force: bool = False) -> int:
         """Remove the queue with everything in it; while jobs run only by force. How many jobs that were."""
         if type(force) is not bool:
-            raise InvalidOption(f"force must be True or False, not {shown(force)}")
+            raise InvalidOption(f"force must be True or False, not {preview(force)}")
         running: Literal["refuse", "remove"] = "remove" if force else "refuse"
         return await self._sweep(lambda call: self.store.obliterate(self.name, running=running, call=call))
 
@@ -308,14 +308,14 @@ class QueueOperations(QueueSearch):
         retried, cursor = 0, None
         while True:
             page = await self.store.page(self.name, State.FAILED, cursor=cursor, limit=1000)
-            ids = [row.id for row in page.items if row.ending is Ending.FAILED]
+            ids = [row.id for row in page.items if row.ending is RunStatus.FAILED]
             if ids:
                 changed = await self.call(lambda call, ids=ids: self.store.retry(self.name, ids, call=call))  # type: ignore[misc]
                 retried += len(changed.done)
             cursor = page.cursor
             if cursor is None:
                 break
-        return retried + (await of_queue(queue).replay(LetterFilter(queue=self.name))).count
+        return retried + (await of_queue(queue).replay(DeadLetterFilter(queue=self.name))).count
 
     async def cancel_all(
         self, state: StateName | State, where: JobFilter = JobFilter(), *, reason: str = "No reason provided"
@@ -351,9 +351,9 @@ class QueueOperations(QueueSearch):
                 return removed
 
 
-async def _read(happenings: AsyncIterator[Happening]) -> AsyncIterator[QueueEvent | Gap]:
+async def _read(happenings: AsyncIterator[Happening]) -> AsyncIterator[EventRecord | Gap]:
     async for each in happenings:
-        yield each if isinstance(each, Gap) else as_record(QueueEvent, each)
+        yield each if isinstance(each, Gap) else as_record(EventRecord, each)
 
 
 R = TypeVar("R")
@@ -375,8 +375,8 @@ class Queue(QueueOperations):
         self.declared: dict[str, Declared] = {}
         self.priorities = MixedPriorities(name)
         self._metadata: dict[str, Any] = {}
-        self._together = Together()
-        self._bound = Bound(name, options.max_waiting, options.groups)
+        self._together = AddBatcher()
+        self._bound = DeclaredLimits(name, options.max_waiting, options.groups)
         self._plain: Payload = payload_for(Any, serializer=options.serializer)
         self._defaults = self._defaults_of(options.retry)
         self._published: Declaration | None = None
@@ -407,7 +407,7 @@ class Queue(QueueOperations):
         from toril.sync import SyncQueue  # noqa: PLC0415 - it is made of this class
 
         doorway = Doorway(self._home)
-        return SyncQueue(self._with(_home=doorway, _together=Together()), doorway.run)
+        return SyncQueue(self._with(_home=doorway, _together=AddBatcher()), doorway.run)
 
     # declaring handlers
 
@@ -491,7 +491,7 @@ class Queue(QueueOperations):
         return (await self._kept([self.made(planned, answer)]))[0]
 
     @overload
-    async def add_many(self, jobs: Iterable[Planned[R]]) -> list[Job[R]]: ...
+    async def add_many(self, jobs: Iterable[PreparedJob[R]]) -> list[Job[R]]: ...
 
     @overload
     async def add_many(self, jobs: Iterable[Item]) -> list[Job[Any]]: ...
@@ -521,22 +521,22 @@ class Queue(QueueOperations):
             raise PartialAdd(f"{len(stored)} jobs are stored, the rest is not: {error}", stored=stored) from error
 
     @overload
-    def new(self, job: HandlerOf[None, R] | RawHandler[R], **options: Unpack[AddOptions]) -> Planned[R]: ...
+    def new(self, job: HandlerOf[None, R] | RawHandler[R], **options: Unpack[AddOptions]) -> PreparedJob[R]: ...
 
     @overload
-    def new(self, job: HandlerOf[T, R] | RawHandler[R], data: T, **options: Unpack[AddOptions]) -> Planned[R]: ...
+    def new(self, job: HandlerOf[T, R] | RawHandler[R], data: T, **options: Unpack[AddOptions]) -> PreparedJob[R]: ...
 
     @overload
-    def new(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> Planned[Any]: ...
+    def new(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> PreparedJob[Any]: ...
 
-    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned[Any]:
+    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> PreparedJob[Any]:
         """A job made ready and checked, to be added later or with others. Its options are those of `add`."""
         name = self._name_of(job)
         if self.options.subject is not None and "subject" not in options:
             options["subject"] = subject_of(self.options.subject, data)
         if self._metadata:
             options["metadata"] = {**self._metadata, **as_metadata(options.get("metadata"))}
-        return Planned(self, new_job(name, self.encoded(name, data), options, self._defaults_for(name)), data)
+        return PreparedJob(self, new_job(name, self.encoded(name, data), options, self._defaults_for(name)), data)
 
     @overload
     async def add_and_wait(
@@ -636,13 +636,13 @@ class Queue(QueueOperations):
         if isinstance(handler, Task):
             return [handler.runs_as()]
         if not callable(handler):
-            raise InvalidOption(f"children are asked for by their handler, or by its task, not by {shown(handler)}")
+            raise InvalidOption(f"children are asked for by their handler, or by its task, not by {preview(handler)}")
         found = []
         for queue in self._home.queues.values():
             with suppress(UsageError):
                 found.append(queue.task(handler).runs_as())
         if not found:
-            raise UsageError(f"{shown(handler)} is a handler of no queue of this app; give a task of its queue")
+            raise UsageError(f"{preview(handler)} is a handler of no queue of this app; give a task of its queue")
         return found
 
     def result_of(self, name: str, text: str) -> Any:
@@ -660,7 +660,7 @@ class Queue(QueueOperations):
         await self._bound.tell(self._home)
         return await stored(self._home, self._name, jobs)
 
-    async def _add_chunk(self, chunk: Chunk) -> list[Job[Any]]:
+    async def _add_chunk(self, chunk: AddChunk) -> list[Job[Any]]:
         return await self._kept(handles(self, chunk, await self._store(chunk.jobs)))
 
     async def _kept(self, made: list[Job[Any]]) -> list[Job[Any]]:
@@ -688,7 +688,7 @@ class Queue(QueueOperations):
             for job in jobs
         ]
 
-    def made(self, planned: Planned[Any], answer: Added) -> Job[Any]:
+    def made(self, planned: PreparedJob[Any], answer: Added) -> Job[Any]:
         """The handle on a job that the store has answered for."""
         outcome, name = answer.outcome, planned.job.name
         added = outcome is AddOutcome.ADDED or outcome is AddOutcome.REPLACED
@@ -696,22 +696,26 @@ class Queue(QueueOperations):
             self.listeners.emit("added", JobEvent(queue=self._name, job_id=answer.id, job_name=name))
         return Job(self, answer.id, name, planned.data, added=added, outcome=outcome)
 
-    def _plan(self, item: Item) -> Planned[Any]:
-        if isinstance(item, Planned):
+    def _plan(self, item: Item) -> PreparedJob[Any]:
+        if isinstance(item, PreparedJob):
             return self._own(item)
         if not isinstance(item, tuple) or not 2 <= len(item) <= 3:
-            raise InvalidOption(f"a job to add is (job, data), (job, data, options) or queue.new(…), not {shown(item)}")
+            raise InvalidOption(
+                f"a job to add is (job, data), (job, data, options) or queue.new(…), not {preview(item)}"
+            )
         job, data, options = item if len(item) == 3 else (*item, {})
         if type(options) is not dict and not isinstance(options, Mapping):
-            raise InvalidOption(f"the options of a job are a mapping, not {shown(options)}")
+            raise InvalidOption(f"the options of a job are a mapping, not {preview(options)}")
         return self.new(job, data, **options)
 
-    def _kinds(self) -> Kinds | None:
+    def _kinds(self) -> JobTemplates | None:
         """Jobs of one name are of one kind, unless each has fields of its own beside its payload."""
-        return None if self._metadata or self.options.subject is not None else Kinds(self._name_of, self._kind_of)
+        return (
+            None if self._metadata or self.options.subject is not None else JobTemplates(self._name_of, self._kind_of)
+        )
 
-    def _kind_of(self, name: str) -> Kind:
-        return Kind(new_job(name, "null", {}, self._defaults_for(name)), self._payload_of(name).encode)
+    def _kind_of(self, name: str) -> JobTemplate:
+        return JobTemplate(new_job(name, "null", {}, self._defaults_for(name)), self._payload_of(name).encode)
 
     def _name_of(self, job: Any) -> str:
         if not isinstance(job, str):
@@ -730,7 +734,7 @@ class Queue(QueueOperations):
         vars(other).update(changed)
         return other
 
-    def _own(self, planned: Planned[Any]) -> Planned[Any]:
+    def _own(self, planned: PreparedJob[Any]) -> PreparedJob[Any]:
         if planned.queue.name != self._name:
             raise UsageError(f"a job made by queue {planned.queue.name!r} cannot be added to queue {self._name!r}")
         return planned

@@ -13,10 +13,9 @@ from toril.model import (
     NO_LIMITS,
     CatchUp,
     Cause,
-    Circuit,
+    CircuitRow,
     CircuitState,
     Declarations,
-    Ending,
     EventKind,
     Failure,
     GroupLimits,
@@ -25,7 +24,8 @@ from toril.model import (
     OnFailure,
     Overlap,
     RateLimit,
-    ScheduleView,
+    RunStatus,
+    ScheduleRow,
     moment,
 )
 from toril.model.states import State
@@ -35,17 +35,17 @@ __all__ = [
     "CancelCounts",
     "CircuitRecord",
     "DeadLetter",
-    "GroupView",
-    "JobDetails",
+    "EventRecord",
+    "GroupRecord",
+    "JobRecord",
     "JobStack",
     "QueueDeclaration",
-    "QueueEvent",
     "QueueSettings",
     "RetryDelay",
     "RunRecord",
     "ScheduleRecord",
     "Seconds",
-    "WorkerInfo",
+    "WorkerRecord",
     "as_record",
     "circuit_record",
     "declaration_record",
@@ -72,7 +72,7 @@ class RetryDelay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobDetails:
+class JobRecord:
     """One job, whole. `data` and `result` are what its handler declares, as `job.data` is, or the stored text where it
     is not that. `max_attempts` is how many attempts there may be, `attempts_made` how many have ended; `due` is when it
     can start, `deadline` when its lease runs out unless it is renewed."""
@@ -173,7 +173,7 @@ class RunRecord:
 
     id: str
     name: str
-    ending: Ending
+    ending: RunStatus
     cause: Cause
     added_at: datetime
     started_at: datetime | None
@@ -188,7 +188,7 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueEvent:
+class EventRecord:
     """One thing that happened in a queue, and when; `at` is its place in the queue's history. `detail` is as BullMQ
     writes it."""
 
@@ -200,7 +200,7 @@ class QueueEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerInfo:
+class WorkerRecord:
     """A worker as its last heartbeat showed it. `lag` is by how much its event loop was late of late; `silent` for
     how long it has not moved, as the supervisor says who speaks for it; `queue_slots` are the slots of each queue, and
     how many of them are in use."""
@@ -273,7 +273,7 @@ class CircuitRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupView:
+class GroupRecord:
     """A group as it stands: how many of its jobs wait (ready or not yet due) and run; what holds for it, and which of
     that is its own; until when its rate is used up."""
 
@@ -354,7 +354,7 @@ def as_record(kind: type[R], row: object, **made: Any) -> R:
     return kind(**read, **made)
 
 
-def schedule_record(view: ScheduleView, data: Any) -> ScheduleRecord:
+def schedule_record(view: ScheduleRow, data: Any) -> ScheduleRecord:
     """A schedule as programs read it; `data` is the payload of its jobs."""
     job = view.schedule.job
     return as_record(
@@ -376,7 +376,7 @@ def declaration_record(found: Declarations) -> QueueDeclaration | None:
     )  # fmt: skip
 
 
-def circuit_record(circuit: Circuit) -> CircuitRecord:
+def circuit_record(circuit: CircuitRow) -> CircuitRecord:
     """A circuit as programs read it."""
     return as_record(
         CircuitRecord, circuit, since=moment(circuit.since or None), till=moment(circuit.till or None),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack
 
 from toril.client.options import AddOptions
 from toril.context import HandlerOf, RawHandler
-from toril.errors import InvalidOption, NotFound, UsageError, WrongState, shown
+from toril.errors import InvalidOption, NotFound, UsageError, WrongState, preview
 from toril.job import Job
 from toril.model import (
     MAX_DELAY,
@@ -19,17 +19,17 @@ from toril.model import (
     Overlap,
     Page,
     Schedule,
-    ScheduleView,
+    ScheduleRow,
+    check_int,
     moment,
     ms_of,
-    whole,
 )
 from toril.model.durations import Duration, milliseconds
 from toril.model.names import check_label
 from toril.policy.schedules import check_cron, first, following, upcoming
 from toril.records import ScheduleRecord, schedule_record
 from toril.runtime.logs import log
-from toril.store.engine import Schedules
+from toril.store.engine import ScheduleStore
 
 if TYPE_CHECKING:
     from toril.queue import Queue
@@ -94,7 +94,7 @@ def declare(queue: "Queue", identity: str, job: Any, data: Any, options: Timing)
     return Declared(queue, identity, job, data, options)
 
 
-async def boot(schedules: Schedules, queues: "Iterable[Queue]", worked: "Sequence[Queue]", *, owner: str) -> None:
+async def boot(schedules: ScheduleStore, queues: "Iterable[Queue]", worked: "Sequence[Queue]", *, owner: str) -> None:
     """Bring the store in line with the code, for the queues worked here: what this app declares is there, and what it
     declared once is gone. What other apps declare, in these queues or in others, is theirs. All declarations are
     checked."""
@@ -110,7 +110,7 @@ async def boot(schedules: Schedules, queues: "Iterable[Queue]", worked: "Sequenc
                 await establish(schedules, queue.name, made)
 
 
-async def establish(schedules: Schedules, queue: str, schedule: Schedule) -> bool:
+async def establish(schedules: ScheduleStore, queue: str, schedule: Schedule) -> bool:
     """Have the store keep this schedule; False if it does already. What runs, and a row of times that is unchanged,
     is left alone."""
     taken: int | None = None
@@ -150,7 +150,7 @@ def _tell_new_owner(queue: str, before: str | None, schedule: Schedule) -> None:
 
 
 async def move_on(
-    schedules: Schedules, view: ScheduleView, now: int, *, started: str | None = None,
+    schedules: ScheduleStore, view: ScheduleRow, now: int, *, started: str | None = None,
     by: Callable[..., Awaitable[Moved]] | None = None,
 ) -> Moved:  # fmt: skip
     """From the current run go on to the next one that is due."""
@@ -187,11 +187,11 @@ class QueueSchedules:
         """One schedule; `NotFound` if there is no such."""
         return self._read(await self.row(schedule_id))
 
-    async def row(self, schedule_id: str) -> ScheduleView:
+    async def row(self, schedule_id: str) -> ScheduleRow:
         """The same as the store has it, in milliseconds: for Toril's own pages and commands."""
         found = (await self._queue.store.schedules.get(self._queue.name, schedule_id)).view
         if found is None:
-            raise NotFound(f"there is no schedule {shown(schedule_id)} in queue {self._queue.name!r}")
+            raise NotFound(f"there is no schedule {preview(schedule_id)} in queue {self._queue.name!r}")
         return found
 
     async def list(self, cursor: str | None = None, limit: int = 100) -> Page[ScheduleRecord]:
@@ -201,7 +201,7 @@ class QueueSchedules:
 
     async def upcoming(self, schedule_id: str, count: int = 10) -> Sequence[datetime]:
         """The times of the next runs."""
-        return [moment(slot) for slot in upcoming(await self.row(schedule_id), whole("count", count, 1, 1000))]
+        return [moment(slot) for slot in upcoming(await self.row(schedule_id), check_int("count", count, 1, 1000))]
 
     async def run_now(self, schedule_id: str) -> Job[Any]:
         """Add one job as the schedule would, beside its own runs."""
@@ -227,7 +227,7 @@ class QueueSchedules:
         """Remove a schedule, and its run that has not started. False if there was none. A job may remove its own."""
         return await self._queue.store.schedules.remove(self._queue.name, schedule_id)
 
-    def _read(self, view: ScheduleView) -> ScheduleRecord:
+    def _read(self, view: ScheduleRow) -> ScheduleRecord:
         job = view.schedule.job
         return schedule_record(view, self._queue.decoded(job.name, job.data))
 
@@ -275,7 +275,7 @@ def _check_jitter(schedule: Schedule) -> None:
     if not schedule.jitter:
         return
     plain = Schedule(id=schedule.id, job=schedule.job, every=schedule.every, cron=schedule.cron, tz=schedule.tz)
-    times = upcoming(ScheduleView(queue="", schedule=plain, slot=first(plain, 0) or 0, count=1), 10)
+    times = upcoming(ScheduleRow(queue="", schedule=plain, slot=first(plain, 0) or 0, count=1), 10)
     shortest = min((later - earlier for earlier, later in pairwise(times)), default=MAX_DELAY)
     if schedule.jitter > shortest:
         raise InvalidOption(
@@ -288,7 +288,7 @@ def _moment(what: str, value: datetime | None) -> int | None:
     if value is None:
         return None
     if not isinstance(value, datetime) or value.tzinfo is None:
-        raise InvalidOption(f"{what} must be a datetime with a time zone, not {shown(value)}")
+        raise InvalidOption(f"{what} must be a datetime with a time zone, not {preview(value)}")
     return ms_of(value)
 
 
@@ -296,7 +296,7 @@ def _one_of(what: str, value: object, known: Any) -> Any:
     try:
         return known(value)
     except ValueError:
-        raise InvalidOption(f"{what} must be one of {', '.join(known)}, not {shown(value)}") from None
+        raise InvalidOption(f"{what} must be one of {', '.join(known)}, not {preview(value)}") from None
 
 
 def _same_times(before: Schedule, after: Schedule) -> bool:

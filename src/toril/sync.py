@@ -11,30 +11,30 @@ from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 from toril.client.options import AddOptions, WaitOptions
 from toril.context import HandlerOf, RawHandler
 from toril.job import Cancelling, Job
-from toril.model import AddOutcome, Counts, Found, GroupLimits, Page, RateLimit, Usage
+from toril.model import AddOutcome, Counts, GroupLimits, Page, RateLimit, SearchPage, Usage
 from toril.model.durations import Duration
 from toril.model.states import State
 from toril.operate.groups import GroupOptions, QueueGroups
 from toril.operate.metrics import QueueMetrics
-from toril.operate.search import PATIENCE, Counted, Failures, StateName
+from toril.operate.search import PATIENCE, Failures, MatchCount, StateName
 from toril.operate.why import Explanation
 from toril.policy.metrics import Range
 from toril.policy.search import EndingName, JobFilter
-from toril.queue import Item, Planned, Queue
+from toril.queue import Item, PreparedJob, Queue
 from toril.records import (
     AttemptError,
     CancelCounts,
-    GroupView,
-    JobDetails,
+    EventRecord,
+    GroupRecord,
+    JobRecord,
     JobStack,
     QueueDeclaration,
-    QueueEvent,
     QueueSettings,
     RunRecord,
     ScheduleRecord,
-    WorkerInfo,
+    WorkerRecord,
 )
-from toril.runtime.calls import Run
+from toril.runtime.calls import RunBlocking
 from toril.schedule import QueueSchedules, Timing
 from toril.task import Task
 
@@ -49,7 +49,7 @@ S = TypeVar("S")
 class SyncJob(Generic[R]):
     """One job, for code that blocks; see `Job`."""
 
-    def __init__(self, job: Job[R], run: Run) -> None:
+    def __init__(self, job: Job[R], run: RunBlocking) -> None:
         self._job = job
         self._run = run
 
@@ -127,7 +127,7 @@ class SyncJob(Generic[R]):
         return self._job.finished_at
 
     @property
-    def record(self) -> JobDetails | None:
+    def record(self) -> JobRecord | None:
         """Everything that is stored of it, as of the last `refresh()`."""
         return self._job.record
 
@@ -155,7 +155,7 @@ class SyncJob(Generic[R]):
         newest 50 are kept, with the beginning of their reason and the end of their traceback."""
         return self._run(self._job.errors())
 
-    def history(self) -> list[QueueEvent]:
+    def history(self) -> list[EventRecord]:
         """What is still known to have happened to it, the oldest first: each start, failure, delay and stall, and when.
         A queue keeps the last 10,000 events or so of all its jobs."""
         return self._run(self._job.history())
@@ -197,7 +197,7 @@ class SyncJob(Generic[R]):
 class SyncQueue:
     """A queue, for code that blocks; see `Queue`."""
 
-    def __init__(self, queue: Queue, run: Run) -> None:
+    def __init__(self, queue: Queue, run: RunBlocking) -> None:
         self._queue = queue
         self._run = run
 
@@ -250,7 +250,7 @@ class SyncQueue:
         return self._sync(self._run(self._queue.add(job, data, **options)))
 
     @overload
-    def add_many(self, jobs: Iterable[Planned[R]]) -> "list[SyncJob[R]]": ...
+    def add_many(self, jobs: Iterable[PreparedJob[R]]) -> "list[SyncJob[R]]": ...
 
     @overload
     def add_many(self, jobs: Iterable[Item]) -> "list[SyncJob[Any]]": ...
@@ -261,15 +261,15 @@ class SyncQueue:
         return [self._sync(job) for job in self._run(self._queue.add_many(jobs))]
 
     @overload
-    def new(self, job: HandlerOf[None, R] | RawHandler[R], **options: Unpack[AddOptions]) -> Planned[R]: ...
+    def new(self, job: HandlerOf[None, R] | RawHandler[R], **options: Unpack[AddOptions]) -> PreparedJob[R]: ...
 
     @overload
-    def new(self, job: HandlerOf[T, R] | RawHandler[R], data: T, **options: Unpack[AddOptions]) -> Planned[R]: ...
+    def new(self, job: HandlerOf[T, R] | RawHandler[R], data: T, **options: Unpack[AddOptions]) -> PreparedJob[R]: ...
 
     @overload
-    def new(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> Planned[Any]: ...
+    def new(self, job: str, data: Any = None, **options: Unpack[AddOptions]) -> PreparedJob[Any]: ...
 
-    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> Planned[Any]:
+    def new(self, job: Any, data: Any = None, **options: Unpack[AddOptions]) -> PreparedJob[Any]:
         """A job made ready and checked, to be added later or with others. Its options are those of `add`."""
         return self._queue.new(job, data, **options)
 
@@ -320,7 +320,7 @@ class SyncQueue:
         kept or not."""
         return self._run(self._queue.metrics(over))
 
-    def workers(self) -> list[WorkerInfo]:
+    def workers(self) -> list[WorkerRecord]:
         """The workers that serve this queue now."""
         return self._run(self._queue.workers())
 
@@ -396,12 +396,12 @@ class SyncQueue:
         cursor: str | None = None,
         limit: int = 50,
         patience: Duration = PATIENCE,
-    ) -> "Found[SyncJob[Any]]":
+    ) -> "SearchPage[SyncJob[Any]]":
         """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
         most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
         all pages meets no job twice, and skips none that stays in the state."""
         page = self._run(self._queue.search(state, where, cursor=cursor, limit=limit, patience=patience))
-        return Found(tuple(self._sync(job) for job in page.items), page.cursor, page.looked)
+        return SearchPage(tuple(self._sync(job) for job in page.items), page.cursor, page.looked)
 
     def count(
         self,
@@ -410,7 +410,7 @@ class SyncQueue:
         *,
         cursor: str | None = None,
         patience: Duration = PATIENCE,
-    ) -> Counted:
+    ) -> MatchCount:
         """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
         of as many as can be looked at in so many seconds."""
         return self._run(self._queue.count(state, where, cursor=cursor, patience=patience))
@@ -428,7 +428,7 @@ class SyncQueue:
         subject: str | None = None,
         *,
         where: JobFilter = JobFilter(),
-    ) -> Found[RunRecord]:
+    ) -> SearchPage[RunRecord]:
         """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, of those
         about one subject, or of those that a filter means. A record has no payload: a key is looked for where the job
         or its dead letter is kept, and `subject` is for the rest."""
@@ -470,7 +470,7 @@ class SyncQueue:
 class SyncTask(Generic[D, R]):
     """A task, for code that blocks; see `Task`."""
 
-    def __init__(self, task: Task[D, R], run: Run) -> None:
+    def __init__(self, task: Task[D, R], run: RunBlocking) -> None:
         self._task = task
         self._run = run
 
@@ -524,12 +524,12 @@ class SyncTask(Generic[D, R]):
         return [self._sync(job) for job in self._run(self._task.add_many(payloads, **options))]
 
     @overload
-    def new(self: "SyncTask[None, R]", **options: Unpack[AddOptions]) -> Planned[R]: ...
+    def new(self: "SyncTask[None, R]", **options: Unpack[AddOptions]) -> PreparedJob[R]: ...
 
     @overload
-    def new(self, data: D, **options: Unpack[AddOptions]) -> Planned[R]: ...
+    def new(self, data: D, **options: Unpack[AddOptions]) -> PreparedJob[R]: ...
 
-    def new(self, data: Any = None, **options: Unpack[AddOptions]) -> Planned[Any]:
+    def new(self, data: Any = None, **options: Unpack[AddOptions]) -> PreparedJob[Any]:
         """A job made ready and checked, for a flow or to be added with others. Its options are those of `add`."""
         return self._task.new(data, **options)
 
@@ -551,7 +551,7 @@ class SyncTask(Generic[D, R]):
 class SyncSchedules:
     """The schedules of a queue, for code that blocks; see `QueueSchedules`."""
 
-    def __init__(self, schedules: QueueSchedules, run: Run) -> None:
+    def __init__(self, schedules: QueueSchedules, run: RunBlocking) -> None:
         self._schedules = schedules
         self._run = run
 
@@ -600,26 +600,26 @@ class SyncSchedules:
 class SyncGroups:
     """The groups of a queue, for code that blocks; see `QueueGroups`."""
 
-    def __init__(self, groups: QueueGroups, run: Run) -> None:
+    def __init__(self, groups: QueueGroups, run: RunBlocking) -> None:
         self._groups = groups
         self._run = run
 
-    def list(self, cursor: str | None = None, limit: int = 100) -> Page[GroupView]:
+    def list(self, cursor: str | None = None, limit: int = 100) -> Page[GroupRecord]:
         """A page of those that have jobs which have not ended, or limits of their own, by their names."""
         return self._run(self._groups.list(cursor, limit))
 
-    def get(self, group: str) -> GroupView:
+    def get(self, group: str) -> GroupRecord:
         """One of them; one that nothing is known of has no jobs, and the queue's limits."""
         return self._run(self._groups.get(group))
 
-    def pause(self, group: str) -> GroupView:
+    def pause(self, group: str) -> GroupRecord:
         """Start nothing more of this group, anywhere, until `resume(group)`. What runs goes on, adds succeed."""
         return self._run(self._groups.pause(group))
 
-    def resume(self, group: str) -> GroupView:
+    def resume(self, group: str) -> GroupRecord:
         return self._run(self._groups.resume(group))
 
-    def set(self, group: str, **limits: Unpack[GroupOptions]) -> GroupView:
+    def set(self, group: str, **limits: Unpack[GroupOptions]) -> GroupRecord:
         """Give one group limits of its own. What is not named stays as it is."""
         return self._run(self._groups.set(group, **limits))
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, overload
 
 from toril.client.options import AddOptions, WaitOptions
-from toril.client.producer import Planned
+from toril.client.producer import PreparedJob
 from toril.context import HandlerOf, RawHandler, RunsAs
 from toril.job import Job
 from toril.model.durations import Duration
@@ -91,12 +91,12 @@ class Task(Generic[D, R]):
         return await self._queue.add_many((self._name, data, options) for data in payloads)
 
     @overload
-    def new(self: "Task[None, R]", **options: Unpack[AddOptions]) -> Planned[R]: ...
+    def new(self: "Task[None, R]", **options: Unpack[AddOptions]) -> PreparedJob[R]: ...
 
     @overload
-    def new(self, data: D, **options: Unpack[AddOptions]) -> Planned[R]: ...
+    def new(self, data: D, **options: Unpack[AddOptions]) -> PreparedJob[R]: ...
 
-    def new(self, data: Any = None, **options: Unpack[AddOptions]) -> Planned[Any]:
+    def new(self, data: Any = None, **options: Unpack[AddOptions]) -> PreparedJob[Any]:
         """A job made ready and checked, for a flow or to be added with others. Its options are those of `add`."""
         return self._queue.new(self._name, data, **options)
 

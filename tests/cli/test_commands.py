@@ -14,7 +14,7 @@ from tests.conformance.claims import claim, settle
 from tests.declared import declared
 from toril import App, Job
 from toril.cli.main import toril as command
-from toril.model import Beat, Cancelled, Completed, Failed, Failure, Keep
+from toril.model import Cancelled, Completed, Failed, Failure, Heartbeat, Keep
 
 JOB_KEYS = {
     "queue", "id", "name", "state", "ending", "data", "priority", "max_attempts", "attempts_made", "stalls", "progress",
@@ -94,8 +94,8 @@ def test_a_job_for_a_queue_that_is_not_there_is_refused(toril: Toril, url: str) 
 
 def test_the_first_job_of_a_queue_that_a_worker_serves_is_added(toril: Toril, url: str) -> None:
     """On Redis a queue is in the store from its first job on."""
-    beat = Beat(worker="w", queues=["email"], slots=1, running=0, declares={"email": declared("greet")})
-    on(url, lambda app: app.store.beat(beat, ttl=600_000))
+    beat = Heartbeat(worker="w", queues=["email"], slots=1, running=0, declares={"email": declared("greet")})
+    on(url, lambda app: app.store.heartbeat(beat, ttl=600_000))
 
     told = toril("add", "email", "greet").stdout
 
@@ -105,8 +105,8 @@ def test_the_first_job_of_a_queue_that_a_worker_serves_is_added(toril: Toril, ur
 def test_a_job_gets_what_the_workers_of_its_queue_declare(toril: Toril, url: str) -> None:
     alone = toril("add", "--create", "email", "greet", "--job-id", "alone")
     said = declared("greet", max_attempts=2, keep_failed=Keep(7))
-    beat = Beat(worker="w", queues=["email"], slots=1, running=0, declares={"email": said})
-    on(url, lambda app: app.store.beat(beat, ttl=600_000))
+    beat = Heartbeat(worker="w", queues=["email"], slots=1, running=0, declares={"email": said})
+    on(url, lambda app: app.store.heartbeat(beat, ttl=600_000))
     told = toril("add", "email", "greet", "--job-id", "told")
     toril("add", "email", "greet", "--job-id", "own", "--attempts", "9", "--keep-failed", "1")
 
@@ -120,8 +120,8 @@ def test_a_job_gets_what_the_workers_of_its_queue_declare(toril: Toril, url: str
 
 def test_a_job_whose_name_looks_like_a_slip_is_refused(toril: Toril, url: str) -> None:
     toril("add", "--create", "email", "gret")  # no worker has told its handlers
-    beat = Beat(worker="w", queues=["email"], slots=1, running=0, declares={"email": declared("greet")})
-    on(url, lambda app: app.store.beat(beat, ttl=600_000))
+    beat = Heartbeat(worker="w", queues=["email"], slots=1, running=0, declares={"email": declared("greet")})
+    on(url, lambda app: app.store.heartbeat(beat, ttl=600_000))
 
     slip = toril("add", "email", "gret", code=2).stderr
     toril("add", "email", "gret", "--any-name")

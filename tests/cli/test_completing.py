@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import on
 from tests.declared import declared
 from toril import App
-from toril.model import Beat
+from toril.model import Heartbeat
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,10 +47,10 @@ def store(folder: Path, url: str) -> dict[str, str]:
         await app.queue("email").add("greet")
         await app.queue("export").add("dump")
         await app.queue("export").schedules.put("nightly", "dump", None, every=3600)
-        beat = Beat(
+        beat = Heartbeat(
             worker="w-7", queues=["email"], slots=1, running=0, declares={"email": declared("greet", "goodbye")}
         )
-        await app.store.beat(beat, ttl=600_000)
+        await app.store.heartbeat(beat, ttl=600_000)
 
     on(url, fill)
     return {"TORIL_URL": url}

@@ -17,8 +17,8 @@ from rich.console import Console
 
 from tests.cli.conftest import Fresh, on
 from toril import App
-from toril.cli.demo.screen import Moment, Sight, picture
-from toril.model import Ending
+from toril.cli.demo.screen import DemoView, Moment, picture
+from toril.model import RunStatus
 
 WAITS = 120.0
 
@@ -69,7 +69,7 @@ def _runs(url: str) -> int:
     async def look(app: App) -> int:
         many = 0
         for name in await app.store.queues():
-            for ending in Ending:
+            for ending in RunStatus:
                 many += len((await app.queue(name).run_rows(ending, limit=1000)).items)
         return many
 
@@ -127,7 +127,7 @@ def test_the_picture_fits_the_terminal(width: int, height: int, encoding: str) -
     buffer = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict" if encoding == "utf-8" else "replace")
     out = Console(file=buffer, width=width, height=height, color_system=None, force_terminal=True)
 
-    async def work(app: App) -> Sight:
+    async def work(app: App) -> DemoView:
         for name in ("emails", "thumbnails", "payments", "exports"):
             queue = app.queue(name, [_hold], concurrency=4)
             await queue.add_many([("_hold", None)] * 9)
@@ -140,11 +140,11 @@ def test_the_picture_fits_the_terminal(width: int, height: int, encoding: str) -
                 all_run.set()
 
         app.on("active", count)
-        sight: list[Sight] = []
+        sight: list[DemoView] = []
 
         async def look() -> None:
             await all_run.wait()
-            sight.append(await Sight.of(app, 1.0, [Moment(1.0, "failed", "emails", "_hold 1", "x" * 300)] * 30))
+            sight.append(await DemoView.of(app, 1.0, [Moment(1.0, "failed", "emails", "_hold 1", "x" * 300)] * 30))
             app.stop()
             app.stop()
 

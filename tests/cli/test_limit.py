@@ -5,7 +5,7 @@ import pytest
 from tests.cli.conftest import Toril, documents, on
 from tests.declared import declared
 from toril import App, RateLimit
-from toril.model import Beat
+from toril.model import Heartbeat
 
 
 @pytest.fixture
@@ -34,12 +34,12 @@ def test_what_the_code_declares_is_shown_beside_what_is_set(toril: Toril, url: s
 
     async def at_work(app: App) -> None:
         for worker, what in (("w1", said), ("w2", said)):
-            beat = Beat(worker=worker, queues=["email"], slots=1, running=0, declares={"email": what})
-            await app.store.beat(beat, ttl=600_000)
+            beat = Heartbeat(worker=worker, queues=["email"], slots=1, running=0, declares={"email": what})
+            await app.store.heartbeat(beat, ttl=600_000)
 
     async def deploy(app: App) -> None:
-        newer = Beat(worker="w3", queues=["email"], slots=1, running=0, declares={"email": declared("n")})
-        await app.store.beat(newer, ttl=600_000, now=(await app.store.health()).now + 1)
+        newer = Heartbeat(worker="w3", queues=["email"], slots=1, running=0, declares={"email": declared("n")})
+        await app.store.heartbeat(newer, ttl=600_000, now=(await app.store.health()).now + 1)
 
     on(url, at_work)
     plainly = toril("limit", queue).stdout

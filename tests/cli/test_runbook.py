@@ -98,7 +98,7 @@ async def scheduled(app: App) -> bool:
 
 
 async def asked_to_stop(app: App) -> bool:
-    return bool((await app.store.extend([(await claim_held(app))], ttl=HOUR)).cancelled)
+    return bool((await app.store.renew([(await claim_held(app))], ttl=HOUR)).cancelled)
 
 
 async def claim_held(app: App) -> Any:

@@ -15,15 +15,17 @@ from tests.cli.conftest import Fresh, Toril, on
 from tests.servers import RedisServer
 from toril import App
 from toril.cli.top import Frame, drawn, look
-from toril.model import Beat
+from toril.model import Heartbeat
 
 
 async def fill(app: App) -> None:
     await app.queue("email").add_many([("greet", None)] * 3)
     await app.queue("a-queue-with-quite-a-long-name-that-goes-on-and-on-and-on").add_many([("x", None)] * 12)
     await app.queue("email").pause()
-    beat = Beat(worker="worker-1", queues=("email",), slots=5, running=2, host="h", pid=7, version="1", started_at=0)
-    await app.store.beat(beat, ttl=60_000)
+    beat = Heartbeat(
+        worker="worker-1", queues=("email",), slots=5, running=2, host="h", pid=7, version="1", started_at=0
+    )
+    await app.store.heartbeat(beat, ttl=60_000)
 
 
 @pytest.fixture(params=["sqlite", "redis"])

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.conftest import Toril, documents, on
 from toril import App
-from toril.model import Beat
+from toril.model import Heartbeat
 
 NAME = "worker-ip-10-0-12-117-4711-8a40fe"
 
@@ -13,8 +13,8 @@ NAME = "worker-ip-10-0-12-117-4711-8a40fe"
 def alive(url: str) -> str:
     """A worker with a name and a host of the usual length, and more queues than have room."""
     queues = [f"queue-{number}" for number in range(9)]
-    beat = Beat(worker=NAME, queues=queues, slots=20, running=3, host="ip-10-0-12-117", pid=4711, version="0.1.0")
-    on(url, lambda app: app.store.beat(beat, ttl=600_000))
+    beat = Heartbeat(worker=NAME, queues=queues, slots=20, running=3, host="ip-10-0-12-117", pid=4711, version="0.1.0")
+    on(url, lambda app: app.store.heartbeat(beat, ttl=600_000))
     return url
 
 

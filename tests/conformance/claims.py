@@ -9,7 +9,7 @@ from toril.model import (
     Claimed,
     Completed,
     Exchange,
-    JobRecord,
+    JobRow,
     Lease,
     Limits,
     NewJob,
@@ -61,7 +61,7 @@ async def settle(engine: Store, lease: Lease, outcome: Outcome | None = None, *,
     return verdict
 
 
-async def job(engine: Store, job_id: str, *, queue: str = "q") -> JobRecord:
+async def job(engine: Store, job_id: str, *, queue: str = "q") -> JobRow:
     (found,) = await engine.jobs(queue, [job_id])
     assert found is not None
     return found

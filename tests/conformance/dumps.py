@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from toril.engines.redis import RedisEngine
-from toril.engines.sql.transaction import Tx
+from toril.engines.sql.transaction import Transaction
 from toril.engines.sqlite import SqliteEngine
 from toril.store.engine import Store
 
@@ -33,7 +33,7 @@ async def unchanged(engine: Store) -> AsyncIterator[None]:
     assert (await engine.health()).ok
 
 
-def _tables(tx: Tx) -> Dump:
+def _tables(tx: Transaction) -> Dump:
     names = [name for (name,) in tx.all("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     return {name: sorted(repr(row) for row in tx.all(f"SELECT * FROM {name}")) for name in names}
 
@@ -48,8 +48,8 @@ async def _keys(engine: RedisEngine) -> Dump:
     """Every key, and the hashes of jobs together as `jobs`."""
     found: Dump = {"jobs": []}
     for key in await keys_of(engine, "*"):
-        verb, *rest = _READ[await engine._server.ask("TYPE", key)]
-        content = await engine._server.ask(verb, key, *rest)
+        verb, *rest = _READ[await engine._runner.client.ask("TYPE", key)]
+        content = await engine._runner.client.ask(verb, key, *rest)
         if verb in {"SMEMBERS", "HGETALL"}:  # these have no order, and may be read in another one each time
             step = 1 if verb == "SMEMBERS" else 2
             content = sorted(tuple(content[at : at + step]) for at in range(0, len(content), step))
@@ -64,7 +64,7 @@ async def keys_of(engine: RedisEngine, pattern: str) -> list[str]:
     """The keys like this, sorted; asked for in the way that is open to a user with few rights."""
     found, cursor = set[str](), "0"
     while True:
-        cursor, some = await engine._server.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+        cursor, some = await engine._runner.client.ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
         found.update(some)
         if cursor == "0":
             return sorted(found)

@@ -9,10 +9,10 @@ from tests.conformance.plants import PLANTS
 from tests.declared import declared
 from toril.model import (
     KEEP_ALL,
-    Audited,
-    Beat,
+    AuditEntry,
     Call,
     Checkpoint,
+    CircuitSample,
     CircuitTerms,
     Claim,
     Completed,
@@ -21,14 +21,12 @@ from toril.model import (
     Fault,
     FaultKind,
     FlowNode,
+    Heartbeat,
     JobRef,
     Keep,
     Lease,
-    Load,
     LogLine,
     NewJob,
-    Order,
-    Part,
     Pause,
     Progress,
     Replay,
@@ -38,7 +36,9 @@ from toril.model import (
     SetData,
     SetGroup,
     Settlement,
-    Sign,
+    TransferBatch,
+    TransferPart,
+    WorkerCommand,
 )
 from toril.model.states import State
 from toril.store.engine import Store
@@ -74,14 +74,14 @@ async def furnished(store: Store, *, elects: bool = True) -> Room:
     await store.add("q", [NewJob(name="w"), NewJob(name="d", delay=60_000), NewJob(name="g", group="tenant")])
     await store.add("flows", [NewJob(name="parent")])
     (parent,) = (await claim(store, 1, queue="flows")).jobs
-    await store.record("host", TERMS, "someone", Sign.BAD)
-    await store.beat(Beat(worker="alive", queues=("q",), slots=4, running=0), ttl=LEASE)
+    await store.circuits.record("host", TERMS, "someone", CircuitSample.BAD)
+    await store.heartbeat(Heartbeat(worker="alive", queues=("q",), slots=4, running=0), ttl=LEASE)
     now = (await store.schedules.get("q", "none")).now
     await store.schedules.put("q", _schedule("tick"), now + NEXT, expects=None)
     await store.schedules.put("q", _schedule("asleep"), now + NEXT, expects=None)
     await store.schedules.pause("q", "asleep")
     await store.add("away", [NewJob(name="leaves"), NewJob(name="too", group="tenant")])
-    await store.pack(Part.JOBS, "away", to="there", mark="first")
+    await store.transfers.export_batch(TransferPart.JOBS, "away", to="there", mark="first")
     if elects:
         await store.lead("reaper", "boss", ttl=LEASE)
     return Room(store, held.lease, parent.lease, now + NEXT)
@@ -91,7 +91,7 @@ async def broken(room: Room, clock: ManualClock) -> Room:
     """The same with something to mend in it."""
     how = next(how for kind, fault, how in PLANTS if kind is type(room.store) and fault is FaultKind.DEDUP)
     await PLANTS[type(room.store), FaultKind.DEDUP, how](room.store, clock)
-    found = [fault async for look in room.store.faults(["q"]) for fault in look if fault.kind is FaultKind.DEDUP]
+    found = [fault async for look in room.store.repairs.scan(["q"]) for fault in look if fault.kind is FaultKind.DEDUP]
     return replace(room, faults=tuple(found))
 
 
@@ -117,38 +117,38 @@ def _report(room: Room, call: Call) -> Awaitable[Any]:
 def _add_children(room: Room, call: Call) -> Awaitable[Any]:
     parent = JobRef(room.parent.queue, room.parent.id)
     child = FlowNode(queue="q", job=NewJob(name="late", id="late"), parent=parent)
-    return room.store.add_children(room.parent, [child], call=call)
+    return room.store.flows.add_children(room.parent, [child], call=call)
 
 
-async def _pack(room: Room, _: Call) -> Load | None:
+async def _export_batch(room: Room, _: Call) -> TransferBatch | None:
     """The load that is on its way has arrived; the next."""
-    await room.store.forget(Load(1, "first", "there", ()))
-    return await room.store.pack(Part.JOBS, "q", to="there", mark="second")
+    await room.store.transfers.confirm_export(TransferBatch(1, "first", "there", ()))
+    return await room.store.transfers.export_batch(TransferPart.JOBS, "q", to="there", mark="second")
 
 
-async def _unload(room: Room, _: Call) -> None:
+async def _import_batch(room: Room, _: Call) -> None:
     """What has left comes back, as if from another store."""
-    load = await room.store.pack(Part.JOBS, "away", to="there", mark="any")
+    load = await room.store.transfers.export_batch(TransferPart.JOBS, "away", to="there", mark="any")
     assert load is not None
-    await room.store.unload(load, sender="there")
+    await room.store.transfers.import_batch(load, sender="there")
 
 
 Operation = Callable[[Room, Call], Awaitable[Any]]
-_BEAT: Final = Beat(worker="w9", queues=("q",), slots=4, running=0, declares={"q": declared("n")})
-_ENTRY: Final = Audited(who="ada", address="::1", action="pause queue", target="q", detail="{}", ended="done")
+_BEAT: Final = Heartbeat(worker="w9", queues=("q",), slots=4, running=0, declares={"q": declared("n")})
+_ENTRY: Final = AuditEntry(who="ada", address="::1", action="pause queue", target="q", detail="{}", ended="done")
 
 # Each writes. A number is passed where the operation takes one.
 OPERATIONS: Final[dict[str, Operation]] = {
     "add": lambda room, call: room.store.add("q", [NewJob(name="a"), NewJob(name="b", id="chosen")], call=call),
     "exchange": _exchange,
-    "extend": lambda room, _: room.store.extend([room.held], ttl=LEASE * 2),
+    "renew": lambda room, _: room.store.renew([room.held], ttl=LEASE * 2),
     "report": _report,
     "recover": lambda room, _: room.store.recover("q", dead=[room.held], cause="killed"),
     "prune": lambda room, _: room.store.prune("q"),
-    "beat": lambda room, _: room.store.beat(_BEAT, ttl=LEASE),
+    "heartbeat": lambda room, _: room.store.heartbeat(_BEAT, ttl=LEASE),
     "lead": lambda room, _: room.store.lead("other", "w9", ttl=LEASE),
     "resign": lambda room, _: room.store.resign("reaper", "boss"),
-    "signal": lambda room, _: room.store.signal("alive", Order.QUIET),
+    "signal": lambda room, _: room.store.signal("alive", WorkerCommand.QUIET),
     "once": lambda room, _: room.store.once("daily", "w9", ttl=LEASE),
     "retry": lambda room, call: room.store.retry("q", ["1", "2", "none"], call=call),
     "promote": lambda room, call: room.store.promote("q", ["6"], call=call),
@@ -159,22 +159,24 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "clean": lambda room, call: room.store.clean("q", state=State.COMPLETED, grace=0, call=call),
     "obliterate": lambda room, call: room.store.obliterate("q", running="remove", call=call),
     "configure": lambda room, call: room.store.configure("q", [Pause(), SetConcurrency(3)], call=call),
-    "replay": lambda room, call: room.store.replay("q", [Replay("q/3")], call=call),
-    "discard": lambda room, call: room.store.discard(["q/3"], call=call),
-    "keep_letters": lambda room, _: room.store.keep_letters(Keep(5)),
-    "admit": lambda room, _: room.store.admit("host", TERMS, "w9", lease=LEASE),
-    "record": lambda room, _: room.store.record("host", TERMS, "w9", Sign.GOOD),
-    "trip": lambda room, _: room.store.trip("host", pause=LEASE),
-    "reset": lambda room, _: room.store.reset("host"),
-    "note": lambda room, _: room.store.note(_ENTRY),
-    "mend": lambda room, _: room.store.mend(room.faults, mode="mend"),
-    "add_flow": lambda room, call: room.store.add_flow(_flow(), call=call),
-    "add_children": _add_children,
-    "set_group": lambda room, call: room.store.set_group("q", SetGroup(name="tenant", paused=True), call=call),
-    "identity": lambda room, _: room.store.identity(),
-    "pack": _pack,
-    "unload": _unload,
-    "forget": lambda room, _: room.store.forget(Load(1, "first", "there", ())),
+    "dead_letters.replay": lambda room, call: room.store.dead_letters.replay("q", [Replay("q/3")], call=call),
+    "dead_letters.discard": lambda room, call: room.store.dead_letters.discard(["q/3"], call=call),
+    "dead_letters.keep": lambda room, _: room.store.dead_letters.keep(Keep(5)),
+    "circuits.admit": lambda room, _: room.store.circuits.admit("host", TERMS, "w9", lease=LEASE),
+    "circuits.record": lambda room, _: room.store.circuits.record("host", TERMS, "w9", CircuitSample.GOOD),
+    "circuits.trip": lambda room, _: room.store.circuits.trip("host", pause=LEASE),
+    "circuits.reset": lambda room, _: room.store.circuits.reset("host"),
+    "audit.append": lambda room, _: room.store.audit.append(_ENTRY),
+    "repairs.repair": lambda room, _: room.store.repairs.repair(room.faults, mode="mend"),
+    "flows.add": lambda room, call: room.store.flows.add(_flow(), call=call),
+    "flows.add_children": _add_children,
+    "groups.set": lambda room, call: room.store.groups.set("q", SetGroup(name="tenant", paused=True), call=call),
+    "transfers.store_id": lambda room, _: room.store.transfers.store_id(),
+    "transfers.export_batch": _export_batch,
+    "transfers.import_batch": _import_batch,
+    "transfers.confirm_export": lambda room, _: room.store.transfers.confirm_export(
+        TransferBatch(1, "first", "there", ())
+    ),
     "schedules.put": lambda room, _: room.store.schedules.put("q", _schedule("new"), room.slot, expects=None),
     "schedules.advance": lambda room, _: room.store.schedules.advance(
         "q", "tick", since=room.slot, to=room.slot + NEXT
@@ -188,10 +190,11 @@ OPERATIONS: Final[dict[str, Operation]] = {
 # What only looks, waits or opens has no point at which it could be cut in two.
 READS: Final = frozenset({
     "open", "close", "twin", "health", "wait", "finished", "queues", "queue", "counts", "jobs", "page", "logs",
-    "errors", "events", "workers", "declarations", "runs", "metrics", "explain", "usage", "letters", "letters_of",
-    "count_letters", "circuits", "notes", "checkup", "departure", "faults", "family", "children", "child_names",
-    "group", "groups", "figures", "schedules.get", "schedules.page", "schedules.overdue", "schedules",
+    "errors", "events", "workers", "declarations", "runs", "explain", "usage", "dead_letters.page", "dead_letters.get",
+    "dead_letters.count", "circuits.list", "audit.page", "repairs.facts", "repairs.scan", "transfers.destination",
+    "flows.child_counts", "flows.children", "flows.child_names", "groups.get", "groups.page", "metrics.snapshot",
+    "metrics.minutes", "schedules.get", "schedules.page", "schedules.overdue",
 })  # fmt: skip
 
 # A second sending of these counts again: an entry, a sign, a call to wake up. Nothing hangs on their number.
-TWICE: Final = frozenset({"note", "record", "signal"})
+TWICE: Final = frozenset({"audit.append", "circuits.record", "signal"})

@@ -8,18 +8,18 @@ from toril.model import (
     Claim,
     Completed,
     Counts,
-    Ending,
     Failed,
     Gate,
     Lease,
     NewJob,
     Outcome,
-    Parked,
     Precedence,
     Released,
     Retried,
+    RunStatus,
     Snoozed,
     Verdict,
+    WaitsForChildren,
 )
 from toril.model.states import FINISHED, State
 
@@ -62,7 +62,7 @@ class Oracle:
     failed: list[str] = field(default_factory=list)
     numbers: int = 0
     claims: int = 0
-    ended: dict[Ending, list[str]] = field(default_factory=lambda: {ending: [] for ending in Ending})
+    ended: dict[RunStatus, list[str]] = field(default_factory=lambda: {ending: [] for ending in RunStatus})
 
     # the places
 
@@ -180,7 +180,7 @@ class Oracle:
             alone = identity in self.suspects
             self.take_out(job)
             if job.expires_at is not None and job.expires_at <= self.now:
-                self.end(job, Ending.FAILED)
+                self.end(job, RunStatus.FAILED)
                 continue
             job.state, job.token, job.deadline = State.ACTIVE, claim.token, self.now + claim.lease
             self.claims += 1
@@ -210,11 +210,11 @@ class Oracle:
             job.attempts_made += 1
         match outcome:
             case Completed():
-                self.end(job, Ending.COMPLETED)
+                self.end(job, RunStatus.COMPLETED)
             case Failed():
-                self.end(job, Ending.FAILED)
+                self.end(job, RunStatus.FAILED)
             case Cancelled():
-                self.end(job, Ending.CANCELLED)
+                self.end(job, RunStatus.CANCELLED)
             case Retried(_, 0):
                 self.back(job)
             case Retried(_, delay) | Snoozed(delay):
@@ -224,13 +224,13 @@ class Oracle:
                 self.suspects.insert(0, job.id)
             case Released():
                 self.front(job)
-            case Parked():
+            case WaitsForChildren():
                 raise AssertionError("flows have an oracle of their own")
         return verdict
 
-    def end(self, job: OracleJob, ending: Ending) -> None:
+    def end(self, job: OracleJob, ending: RunStatus) -> None:
         self.ended[ending].append(job.id)
-        state = State.COMPLETED if ending is Ending.COMPLETED else State.FAILED
+        state = State.COMPLETED if ending is RunStatus.COMPLETED else State.FAILED
         keep = job.new.keep_completed if state is State.COMPLETED else job.new.keep_failed
         if keep.count == 0:
             del self.jobs[job.id]
@@ -255,10 +255,10 @@ class Oracle:
             job.stalls += 1
             if job.cancelling is not None:
                 job.cancelling = None
-                self.end(job, Ending.CANCELLED)
+                self.end(job, RunStatus.CANCELLED)
                 cancelled.append(identity)
             elif job.stalls > job.max_stalls and (job.ran_alone or not job.max_stalls):
-                self.end(job, Ending.FAILED)
+                self.end(job, RunStatus.FAILED)
                 failed.append(identity)
             else:
                 job.state, job.suspect = State.WAITING, True

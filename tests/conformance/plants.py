@@ -6,7 +6,7 @@ from typing import Any
 from tests.conformance.claims import LEASE, claim_one
 from toril.engines.redis import RedisEngine
 from toril.engines.sqlite import SqliteEngine
-from toril.model import Beat, Dedup, FaultKind, FlowNode, Keep, NewJob, Schedule
+from toril.model import Dedup, FaultKind, FlowNode, Heartbeat, Keep, NewJob, Schedule
 from toril.store.engine import Store
 from toril.testing import ManualClock
 
@@ -32,9 +32,9 @@ async def plant(engine: Store, clock: ManualClock, kind: FaultKind, how: str = "
 
 
 async def tell(engine: RedisEngine, *command: object) -> Any:
-    prefix = f"{engine._address.prefix}:"  # keys are written here with the usual one
+    prefix = f"{engine._runner.address.prefix}:"  # keys are written here with the usual one
     own = (prefix + word[5:] if isinstance(word, str) and word.startswith("bull:") else word for word in command)
-    return await engine._server.ask(*own)
+    return await engine._runner.client.ask(*own)
 
 
 async def run(engine: SqliteEngine, sql: str, *values: object) -> Any:
@@ -232,7 +232,7 @@ async def flow(engine: Store) -> None:
     """A parent in queue `q`, and its child in another."""
     parent = FlowNode(queue="q", job=NewJob(name="parent", id="parent"), waits=True)
     child = FlowNode(queue="other", job=NewJob(name="child", id="child"), parent=parent.ref)
-    await engine.add_flow([parent, child])
+    await engine.flows.add([parent, child])
 
 
 async def nowhere(engine: Store, parent: str) -> None:
@@ -273,8 +273,10 @@ async def idle(engine: Store, clock: ManualClock, ahead: int) -> None:
 
 
 async def dead(engine: Store, clock: ManualClock) -> None:
-    beat = Beat(worker="w-dead", queues=["q"], slots=1, running=0, host="h", pid=1, version="0", started_at=clock.now())
-    await engine.beat(beat, ttl=1000)
+    beat = Heartbeat(
+        worker="w-dead", queues=["q"], slots=1, running=0, host="h", pid=1, version="0", started_at=clock.now()
+    )
+    await engine.heartbeat(beat, ttl=1000)
     clock.advance(600_000)
 
 

@@ -11,23 +11,23 @@ from toril.errors import InvalidName, InvalidOption, TorilError
 from toril.model import (
     KEEP_ALL,
     AddOutcome,
-    Beat,
     Call,
     Claim,
     Completed,
-    Ending,
     Failed,
     Failure,
+    Heartbeat,
     Lease,
     LogLine,
+    MetricsWindow,
     NewJob,
-    Order,
     Pause,
     Progress,
+    RunStatus,
     SetData,
     Settlement,
     Verdict,
-    Window,
+    WorkerCommand,
 )
 from toril.model.states import State
 from toril.store.engine import Store
@@ -35,7 +35,7 @@ from toril.store.engine import Store
 Method = Callable[[Store, Any], Awaitable[object]]
 
 NOTHING = Claim(want=0, token="nothing", lease=1000, worker="w")
-BEAT = Beat(worker="w", queues=["q"], slots=1, running=0)
+BEAT = Heartbeat(worker="w", queues=["q"], slots=1, running=0)
 STRANGER = Lease("q", "active_", "stranger")
 
 
@@ -65,7 +65,7 @@ async def store(engine: Store) -> Store:
     await engine.report("q", [LogLine(held, f"line {n}") for n in range(3)])
     await add(engine, *(NewJob(name="n", id=f"waiting_{n}") for n in range(3)))
     await add(engine, NewJob(name="n", id="prioritized_", priority=5), NewJob(name="n", id="delayed_", delay=1000))
-    await engine.beat(BEAT, ttl=60_000)
+    await engine.heartbeat(BEAT, ttl=60_000)
     return engine
 
 
@@ -92,10 +92,10 @@ BY_QUEUE: dict[str, Method] = {
     "page": lambda engine, queue: engine.page(queue, State.WAITING),
     "logs": lambda engine, queue: engine.logs(queue, "1"),
     "events": lambda engine, queue: engine.events(queue),
-    "runs": lambda engine, queue: engine.runs(queue, Ending.FAILED),
-    "metrics": lambda engine, queue: engine.metrics(queue, minutes=1),
+    "runs": lambda engine, queue: engine.runs(queue, RunStatus.FAILED),
+    "metrics": lambda engine, queue: engine.metrics.minutes(queue, minutes=1),
     "usage": lambda engine, queue: engine.usage(queue),
-    "figures": lambda engine, queue: engine.figures([queue], Window(1, 1, 1)),
+    "figures": lambda engine, queue: engine.metrics.snapshot([queue], MetricsWindow(1, 1, 1)),
 }
 
 
@@ -116,10 +116,10 @@ async def test_two_spellings_of_a_name_are_one_queue(engine: Store) -> None:
 
 
 BY_NUMBER: dict[str, Method] = {
-    "extend ttl": lambda engine, n: engine.extend([STRANGER], ttl=n),
+    "extend ttl": lambda engine, n: engine.renew([STRANGER], ttl=n),
     "recover limit": lambda engine, n: engine.recover("q", limit=n),
     "prune limit": lambda engine, n: engine.prune("q", limit=n),
-    "beat ttl": lambda engine, n: engine.beat(BEAT, ttl=n),
+    "beat ttl": lambda engine, n: engine.heartbeat(BEAT, ttl=n),
     "once ttl": lambda engine, n: engine.once("key", "w1", ttl=n),
     "lead ttl": lambda engine, n: engine.lead("role", "owner", ttl=n),
     "drain limit": lambda engine, n: engine.drain("q", states=frozenset({State.WAITING}), limit=n),
@@ -128,10 +128,10 @@ BY_NUMBER: dict[str, Method] = {
     "page limit": lambda engine, n: engine.page("q", State.WAITING, limit=n),
     "logs limit": lambda engine, n: engine.logs("q", "active_", limit=n),
     "events limit": lambda engine, n: engine.events("q", limit=n),
-    "runs limit": lambda engine, n: engine.runs("q", Ending.FAILED, limit=n),
-    "metrics minutes": lambda engine, n: engine.metrics("q", minutes=n),
-    "figures minutes": lambda engine, n: engine.figures(["q"], Window(n, 1, 1)),
-    "figures slices": lambda engine, n: engine.figures(["q"], Window(1, 1, n)),
+    "runs limit": lambda engine, n: engine.runs("q", RunStatus.FAILED, limit=n),
+    "metrics minutes": lambda engine, n: engine.metrics.minutes("q", minutes=n),
+    "figures minutes": lambda engine, n: engine.metrics.snapshot(["q"], MetricsWindow(n, 1, 1)),
+    "figures slices": lambda engine, n: engine.metrics.snapshot(["q"], MetricsWindow(1, 1, n)),
 }
 
 
@@ -162,7 +162,7 @@ BY_CURSOR: dict[str, Method] = {
     "page": lambda engine, cursor: engine.page("q", State.WAITING, cursor=cursor),
     "page active": lambda engine, cursor: engine.page("q", State.ACTIVE, cursor=cursor),
     "logs": lambda engine, cursor: engine.logs("q", "active_", cursor=cursor),
-    "runs": lambda engine, cursor: engine.runs("q", Ending.FAILED, cursor=cursor),
+    "runs": lambda engine, cursor: engine.runs("q", RunStatus.FAILED, cursor=cursor),
     "events": lambda engine, cursor: engine.events("q", after=cursor),
 }
 
@@ -205,7 +205,7 @@ BY_BATCH: dict[str, tuple[int, Method]] = {
     "cancel": (1000, lambda engine, n: engine.cancel("q", ["waiting_0"] * n, reason="why")),
     "remove": (1000, lambda engine, n: engine.remove("q", ["waiting_0"] * n)),
     "update": (1000, lambda engine, n: engine.update("q", [SetData("waiting_0", "[]")] * n)),
-    "extend": (1000, lambda engine, n: engine.extend([STRANGER] * n, ttl=1000)),
+    "renew": (1000, lambda engine, n: engine.renew([STRANGER] * n, ttl=1000)),
     "report": (1000, lambda engine, n: engine.report("q", [Progress(STRANGER, "1")] * n)),
     "recover": (1000, lambda engine, n: engine.recover("q", dead=[STRANGER] * n)),
     "jobs": (1000, lambda engine, n: engine.jobs("q", ["1"] * n)),
@@ -259,7 +259,7 @@ async def test_a_token_that_holds_no_lease_changes_nothing(store: Store) -> None
         async with unchanged(store):
             assert (await store.exchange("q", [Settlement(lease, Completed())], NOTHING)).verdicts == (Verdict.LOST,)
             assert await store.report("q", [Progress(lease, "1"), LogLine(lease, "x")]) == [Verdict.LOST] * 2
-            assert (await store.extend([lease], ttl=1000)).lost == (lease,)
+            assert (await store.renew([lease], ttl=1000)).lost == (lease,)
             assert (await store.recover("q", dead=[lease])).returned == ()
 
 
@@ -278,7 +278,7 @@ async def test_a_summary_that_no_store_can_keep_does_not_hold_up_the_job(engine:
     verdict = await settle(engine, (await claim_one(engine)).lease, Completed("1", summary="a\ud800b"))
 
     assert verdict is Verdict.OK
-    assert [run.text for run in (await engine.runs("q", Ending.COMPLETED)).items] == ["a?b"]
+    assert [run.text for run in (await engine.runs("q", RunStatus.COMPLETED)).items] == ["a?b"]
 
 
 async def test_a_reason_to_cancel_is_made_fit_for_the_store(store: Store) -> None:
@@ -289,7 +289,7 @@ async def test_a_reason_to_cancel_is_made_fit_for_the_store(store: Store) -> Non
 BY_TEXT: dict[str, Method] = {
     "once": lambda engine, text: engine.once(text, "w1", ttl=1000),
     "once owner": lambda engine, text: engine.once("key", text, ttl=1000),
-    "signal": lambda engine, text: engine.signal(text, Order.STOP),
+    "signal": lambda engine, text: engine.signal(text, WorkerCommand.STOP),
     "call": lambda engine, text: engine.add("q", [NewJob(name="n")], call=Call(text, 1)),
 }
 

@@ -35,25 +35,27 @@ async def worked_off(engine: RedisEngine, *meddling: tuple[Any, ...], **options:
     taken = (await claim(engine, MANY)).jobs
     for job in taken:
         for verb, key, *rest in meddling:
-            await engine._server.ask(verb, f"bull:q:{job.lease.id}:{key}", *rest)
+            await engine._runner.client.ask(verb, f"bull:q:{job.lease.id}:{key}", *rest)
     await end_all(engine, taken)
     keys = [
         key for job in taken for key in (f"bull:q:{job.lease.id}", *(f"bull:q:{job.lease.id}:{b[1]}" for b in meddling))
     ]
-    return [key for key in keys if await engine._server.ask("EXISTS", key)]
+    return [key for key in keys if await engine._runner.client.ask("EXISTS", key)]
 
 
 @pytest.mark.parametrize("options", [{}, {"priority": 3}], ids=["the short way", "the long way"])
 async def test_of_many_bare_jobs_one_is_looked_at(engine: RedisEngine, options: dict[str, Any]) -> None:
     assert await worked_off(engine, **options) == []
-    assert await engine._server.ask(*HAS_MORE) is None
+    assert await engine._runner.client.ask(*HAS_MORE) is None
     await add(engine, *[NewJob(name="n", **options)] * MANY)
     *others, last = (await claim(engine, MANY)).jobs
-    await engine._server.ask("RPUSH", f"bull:q:{last.lease.id}:logs", "by nobody who could be known of")
+    await engine._runner.client.ask("RPUSH", f"bull:q:{last.lease.id}:logs", "by nobody who could be known of")
 
     await end_all(engine, [*others, last])
 
-    assert await engine._server.ask("KEYS", "bull:q:*:logs") == [f"bull:q:{last.lease.id}:logs"]  # what that costs
+    assert await engine._runner.client.ask("KEYS", "bull:q:*:logs") == [
+        f"bull:q:{last.lease.id}:logs"
+    ]  # what that costs
 
 
 @pytest.mark.parametrize("options", [{}, {"priority": 3}], ids=["the short way", "the long way"])
@@ -62,7 +64,7 @@ async def test_what_others_hang_on_jobs_is_found_and_looked_for_from_then_on(
 ) -> None:
     assert await worked_off(engine, ("RPUSH", "logs", "a line"), **options) == []
 
-    assert await engine._server.ask(*HAS_MORE) == "1"
+    assert await engine._runner.client.ask(*HAS_MORE) == "1"
     for verb in (("RPUSH", "logs", "a line"), ("SADD", "dependencies", "x"), ("HSET", "processed", "x", "1")):
         assert await worked_off(engine, verb, **options) == []
 
@@ -79,14 +81,14 @@ async def test_what_every_tenth_job_has_is_noticed_wherever_it_stands(
         taken = (await claim(engine, 5 * MANY)).jobs
         marked = [job for number, job in enumerate(taken) if number % 10 == place]
         for job in marked:
-            await engine._server.ask("RPUSH", f"bull:q:{job.lease.id}:logs", "a line")
+            await engine._runner.client.ask("RPUSH", f"bull:q:{job.lease.id}:logs", "a line")
         nothing = Claim(want=0, token=f"step-{step}", lease=1000, worker="w")
         await engine.exchange("q", [Settlement(job.lease, Completed()) for job in taken], nothing)
-        left.append(await engine._server.ask("EXISTS", *(f"bull:q:{job.lease.id}:logs" for job in marked)))
-        if await engine._server.ask(*HAS_MORE):
+        left.append(await engine._runner.client.ask("EXISTS", *(f"bull:q:{job.lease.id}:logs" for job in marked)))
+        if await engine._runner.client.ask(*HAS_MORE):
             break
 
-    assert await engine._server.ask(*HAS_MORE) == "1"
+    assert await engine._runner.client.ask(*HAS_MORE) == "1"
     assert left[-1] == 0
     assert left[:-1] == [5] * (len(left) - 1)
 
@@ -98,7 +100,7 @@ async def test_log_lines_of_our_own_go_with_their_job(engine: RedisEngine) -> No
 
     await end_all(engine, taken)
 
-    assert await engine._server.ask("KEYS", "bull:q:*:logs") == []
+    assert await engine._runner.client.ask("KEYS", "bull:q:*:logs") == []
 
 
 @pytest.mark.parametrize(
@@ -114,23 +116,23 @@ async def test_where_others_had_their_hands_in_it_each_is_looked_at(
     engine: RedisEngine, foreign: tuple[Any, ...]
 ) -> None:
     await add(engine, *[NewJob(name="n")] * MANY)
-    await engine._server.ask(*foreign)
+    await engine._runner.client.ask(*foreign)
     taken = (await claim(engine, MANY)).jobs
-    await engine._server.ask("HSET", "bull:q:3:processed", "child", "1")
+    await engine._runner.client.ask("HSET", "bull:q:3:processed", "child", "1")
 
     await end_all(engine, taken)
 
-    assert await engine._server.ask("EXISTS", "bull:q:3", "bull:q:3:processed") == 0
+    assert await engine._runner.client.ask("EXISTS", "bull:q:3", "bull:q:3:processed") == 0
 
 
 async def test_one_that_ends_alone_takes_all_with_it(engine: RedisEngine) -> None:
     await add(engine, NewJob(name="n"))
     job = await claim_one(engine)
-    await engine._server.ask("RPUSH", f"bull:q:{job.lease.id}:logs", "a line")
+    await engine._runner.client.ask("RPUSH", f"bull:q:{job.lease.id}:logs", "a line")
 
     await settle(engine, job.lease)
 
-    assert await engine._server.ask("EXISTS", "bull:q:1", "bull:q:1:logs") == 0
+    assert await engine._runner.client.ask("EXISTS", "bull:q:1", "bull:q:1:logs") == 0
 
 
 async def test_what_is_kept_keeps_what_it_has(engine: RedisEngine) -> None:

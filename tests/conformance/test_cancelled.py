@@ -14,19 +14,19 @@ from toril.model import (
     Cancelled,
     Cause,
     Completed,
-    Ending,
     EventKind,
     Failed,
     Failure,
     FlowNode,
     JobRef,
+    MetricsWindow,
     NewJob,
     OnFailure,
-    Parked,
     Released,
     Retried,
+    RunStatus,
     Snoozed,
-    Window,
+    WaitsForChildren,
 )
 from toril.model.states import State
 from toril.operate.metrics import metrics, overview
@@ -76,7 +76,7 @@ async def instead_of_waiting_for_children(engine: Store, _: ManualClock, new: Ne
     running = await claim_one(engine)
     await engine.cancel("q", ["x"], reason="not wanted")
     child = FlowNode(queue="other", job=NewJob(name="c", id="c"), parent=JobRef("q", "x"))
-    await settle(engine, running.lease, Parked((child,), 1))
+    await settle(engine, running.lease, WaitsForChildren((child,), 1))
 
 
 async def when_its_worker_is_gone(engine: Store, clock: ManualClock, new: NewJob) -> None:
@@ -100,17 +100,17 @@ async def test_a_cancellation_is_no_failure(engine: Store, clock: ManualClock, w
 
     view = await engine.queue("q")
     assert (view.completed_total, view.failed_total, view.cancelled_total) == (0, 0, 1)
-    (run,) = (await engine.runs("q", Ending.CANCELLED)).items
-    assert (run.id, run.ending, run.cause, run.text) == ("x", Ending.CANCELLED, Cause.CANCELLED, "not wanted")
-    assert (await engine.runs("q", Ending.FAILED)).items == ()
+    (run,) = (await engine.runs("q", RunStatus.CANCELLED)).items
+    assert (run.id, run.ending, run.cause, run.text) == ("x", RunStatus.CANCELLED, Cause.CANCELLED, "not wanted")
+    assert (await engine.runs("q", RunStatus.FAILED)).items == ()
     kinds = [event.kind for event in (await engine.events("q", of="x")).items]
     assert (kinds.count(EventKind.CANCELLED), kinds.count(EventKind.FAILED)) == (1, 0)
-    assert (await engine.letters()).items == ()
+    assert (await engine.dead_letters.page()).items == ()
     (ended,) = await engine.finished("q", ["x"], timeout=0)
     assert ended.ended == Cancelled("not wanted")
     if keep is not None:
         found = await job(engine, "x")
-        assert (found.state, found.ending) == (State.FAILED, Ending.CANCELLED), "where BullMQ looks for it"
+        assert (found.state, found.ending) == (State.FAILED, RunStatus.CANCELLED), "where BullMQ looks for it"
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
@@ -123,7 +123,7 @@ async def test_metrics_count_a_cancellation_apart(engine: Store, clock: ManualCl
 
     found = await metrics(engine, "q", "1h")
     (hour,) = (await overview(engine, ["q"], {"q": 60.0})).queues
-    (figures,) = (await engine.figures(["q"], Window(60, 1, 60))).queues
+    (figures,) = (await engine.metrics.snapshot(["q"], MetricsWindow(60, 1, 60))).queues
 
     assert (found.completed, found.failed, found.cancelled) == (1, 1, 1)
     assert (found.failure_rate, dict(found.failures), found.other_failures) == (50.0, {"n": 1}, 0)
@@ -132,7 +132,7 @@ async def test_metrics_count_a_cancellation_apart(engine: Store, clock: ManualCl
     ]  # fmt: skip
     assert (sum(hour.completed), sum(hour.failed), hour.cancelled, hour.failure_rate) == (1, 1, 1, 50.0)
     assert (figures.completed_total, figures.failed_total, figures.total.cancelled) == (1, 1, 1)
-    assert sum((await engine.metrics("q", minutes=60)).failed) == 1
+    assert sum((await engine.metrics.minutes("q", minutes=60)).failed) == 1
 
 
 async def test_cancellations_of_long_ago_stay_counted(engine: Store, clock: ManualClock) -> None:
@@ -155,9 +155,9 @@ async def test_many_cancellations_push_no_failure_out_of_the_records(engine: Sto
         await engine.cancel("q", [str(each.id) for each in some], reason="not wanted")
         clock.advance(1)
 
-    cancelled = (await engine.runs("q", Ending.CANCELLED, limit=1000)).items
+    cancelled = (await engine.runs("q", RunStatus.CANCELLED, limit=1000)).items
 
-    assert [run.id for run in (await engine.runs("q", Ending.FAILED)).items] == ["bad"]
+    assert [run.id for run in (await engine.runs("q", RunStatus.FAILED)).items] == ["bad"]
     assert (len(cancelled), cancelled[0].id, cancelled[-1].id) == (RUNS, f"j{RUNS + 199}", "j200")
 
 
@@ -201,7 +201,7 @@ async def test_a_cancelled_child_is_counted_as_cancelled(engine: Store, on_failu
     child = FlowNode(
         queue="children", job=NewJob(name="child", id="child"), parent=JobRef("q", "top"), on_failure=on_failure
     )
-    await engine.add_flow([top, child])
+    await engine.flows.add([top, child])
     await engine.cancel("children", ["child"], reason="not wanted")
     for running in (await claim(engine)).jobs:
         await settle(engine, running.lease, Completed())
@@ -222,4 +222,4 @@ async def test_a_queue_that_is_obliterated_forgets_its_cancellations(engine: Sto
     await add(engine, NewJob(name="n"))
 
     assert (await engine.queue("q")).cancelled_total == 0
-    assert (await engine.runs("q", Ending.CANCELLED)).items == ()
+    assert (await engine.runs("q", RunStatus.CANCELLED)).items == ()

@@ -13,10 +13,10 @@ from toril.model import (
     JobRef,
     NewJob,
     OnFailure,
-    Parked,
     Replay,
     Retried,
     Verdict,
+    WaitsForChildren,
     letter_id,
 )
 from toril.store.engine import Store
@@ -25,7 +25,7 @@ __all__ = ["ends", "other"]  # fixtures
 
 
 async def names(engine: Store, ref: JobRef = TOP) -> list[tuple[str, str]]:
-    return [(str(found), name) for found, name in await engine.child_names(ref)]
+    return [(str(found), name) for found, name in await engine.flows.child_names(ref)]
 
 
 def named(name: str, identity: str, queue: str = "q") -> FlowNode:
@@ -35,7 +35,7 @@ def named(name: str, identity: str, queue: str = "q") -> FlowNode:
 async def test_children_are_named_in_the_order_in_which_they_were_added(engine: Store) -> None:
     nested = parent("mid", queue="q", under=TOP)
     below = child("below", under=JobRef("q", "mid"))
-    await engine.add_flow([parent(), named("z", "c3"), named("a", "c1", "r"), nested, below, named("z", "c2")])
+    await engine.flows.add([parent(), named("z", "c3"), named("a", "c1", "r"), nested, below, named("z", "c2")])
 
     assert await names(engine) == [("q:c3", "z"), ("r:c1", "a"), ("q:mid", "mid"), ("q:c2", "z")]
     assert await names(engine, JobRef("q", "mid")) == [("q:below", "below")]
@@ -46,36 +46,36 @@ async def test_children_are_named_in_the_order_in_which_they_were_added(engine: 
 async def test_the_order_goes_on_where_a_flow_comes_in_parts_and_where_it_is_sent_again(engine: Store) -> None:
     first = [parent(), *(named("n", f"{n}-a") for n in range(BATCH - 1))]
     rest = [named("n", f"{n}-b") for n in range(10)]
-    await engine.add_flow(first, held=[TOP])
-    await engine.add_flow(first, held=[TOP])
-    await engine.add_flow(rest, closed=[TOP])
-    await engine.add_flow(rest)
+    await engine.flows.add(first, held=[TOP])
+    await engine.flows.add(first, held=[TOP])
+    await engine.flows.add(rest, closed=[TOP])
+    await engine.flows.add(rest)
 
-    found = [ref.id for ref, _ in await engine.child_names(TOP)]
+    found = [ref.id for ref, _ in await engine.flows.child_names(TOP)]
     assert found == [*(f"{n}-a" for n in range(BATCH - 1)), *(f"{n}-b" for n in range(10))]
 
 
 async def test_children_that_a_run_adds_come_after_those_before(engine: Store) -> None:
-    await engine.add_flow([parent(), child("b"), child("c")])
+    await engine.flows.add([parent(), child("b"), child("c")])
     await ended(engine, "b")
     await ended(engine, "c")
     running = await claim_one(engine, queue="p")
-    assert await engine.add_children(running.lease, [child("a")]) is Verdict.OK
-    await settle(engine, running.lease, Parked((child("_"),), 1))
+    assert await engine.flows.add_children(running.lease, [child("a")]) is Verdict.OK
+    await settle(engine, running.lease, WaitsForChildren((child("_"),), 1))
 
     assert [name for _, name in await names(engine)] == ["b", "c", "a", "_"]
 
 
 async def test_a_job_that_was_there_already_stands_where_it_was_adopted(engine: Store) -> None:
     await engine.add("q", [NewJob(name="old", id="old"), NewJob(name="done", id="done", lifo=True)])
-    await engine.add_flow([parent(), child("first"), child("old"), child("last")])
+    await engine.flows.add([parent(), child("first"), child("old"), child("last")])
 
     assert await names(engine) == [("q:first", "first"), ("q:old", "old"), ("q:last", "last")]
 
 
 @pytest.mark.parametrize("policy", [OnFailure.IGNORE, OnFailure.CONTINUE, OnFailure.FAIL, OnFailure.WAIT])
 async def test_the_order_is_the_same_however_children_end(engine: Store, policy: OnFailure) -> None:
-    await engine.add_flow([parent(), child("c"), child("b", on_failure=policy), child("a", attempts=2)])
+    await engine.flows.add([parent(), child("c"), child("b", on_failure=policy), child("a", attempts=2)])
     await ended(engine, "c")
     await ended(engine, "b", Failed(WHY))
     await ended(engine, "a", Retried(WHY, 0))
@@ -85,13 +85,13 @@ async def test_the_order_is_the_same_however_children_end(engine: Store, policy:
 
 
 async def test_the_order_outlives_the_death_of_parent_and_child_and_their_replay(engine: Store) -> None:
-    await engine.add_flow([parent(), child("c"), child("b"), child("a")])
+    await engine.flows.add([parent(), child("c"), child("b"), child("a")])
     await ended(engine, "c")
     await ended(engine, "b", Failed(WHY))
     await ended(engine, "a")
-    assert await engine.count_letters() == 1
+    assert await engine.dead_letters.count() == 1
     await settle_parent_dead(engine)
-    await engine.replay("p", [Replay(letter_id("p", "top"))])
+    await engine.dead_letters.replay("p", [Replay(letter_id("p", "top"))])
     await ended(engine, "b")
 
     assert [name for _, name in await names(engine)] == ["c", "b", "a"]
@@ -102,12 +102,12 @@ async def test_the_order_outlives_the_death_of_parent_and_child_and_their_replay
 async def settle_parent_dead(engine: Store) -> None:
     """Whoever claims a parent whose child has failed finds it failed."""
     assert (await claim(engine, queue="p")).jobs == ()
-    assert await engine.count_letters() == 2
+    assert await engine.dead_letters.count() == 2
 
 
 async def test_the_order_moves_to_another_store(ends: tuple[Store, Store]) -> None:
     source, target = ends
-    await source.add_flow([parent(), child("c"), child("b", on_failure=OnFailure.IGNORE), child("a"), child("_")])
+    await source.flows.add([parent(), child("c"), child("b", on_failure=OnFailure.IGNORE), child("a"), child("_")])
     await ended(source, "c", Completed("3"))
     await ended(source, "b", Failed(WHY))
     before = await names(source)
@@ -121,13 +121,13 @@ async def test_the_order_moves_to_another_store(ends: tuple[Store, Store]) -> No
 
 async def test_the_order_moves_with_a_dead_letter(ends: tuple[Store, Store]) -> None:
     source, target = ends
-    await source.add_flow([parent(), child("c"), child("b"), child("a")])
+    await source.flows.add([parent(), child("c"), child("b"), child("a")])
     await ended(source, "c")
     await ended(source, "b", Failed(WHY))
     await ended(source, "a")
     await settle_parent_dead(source)
 
     await carried(source, target, "q", "p")
-    await target.replay("p", [Replay(letter_id("p", "top"))])
+    await target.dead_letters.replay("p", [Replay(letter_id("p", "top"))])
 
     assert [name for _, name in await names(target)] == ["c", "b", "a"]

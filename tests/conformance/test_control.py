@@ -9,14 +9,14 @@ from toril.model import (
     AddOutcome,
     Call,
     Cause,
-    Changed,
     Completed,
-    Ending,
+    ControlResult,
     EventKind,
     Failed,
     Failure,
     NewJob,
     Refused,
+    RunStatus,
     SetData,
     SetDelay,
     SetPriority,
@@ -124,7 +124,7 @@ async def test_a_control_sent_again_has_no_second_effect(engine: Store) -> None:
 
     again = await engine.retry("q", ["1", "none"], call=Call("me", 1))
 
-    assert again == first == Changed(("1",), (), (Refused("none", None),))
+    assert again == first == ControlResult(("1",), (), (Refused("none", None),))
     assert (await job(engine, "1")).state is State.FAILED
 
 
@@ -144,7 +144,7 @@ async def test_a_cancelled_job_never_runs_and_its_id_is_free(engine: Store) -> N
 
     assert changed.done == ("x", "y")
     assert (await engine.counts("q")).waiting == 0
-    assert {run.cause for run in (await engine.runs("q", Ending.CANCELLED)).items} == {Cause.CANCELLED}
+    assert {run.cause for run in (await engine.runs("q", RunStatus.CANCELLED)).items} == {Cause.CANCELLED}
     assert (await add(engine, NewJob(name="second", id="x")))[0].outcome is AddOutcome.ADDED
     assert names((await claim(engine)).jobs) == ["second"]
 
@@ -224,7 +224,7 @@ async def test_a_delay_can_be_changed(engine: Store, clock: ManualClock) -> None
 async def test_an_id_named_twice_is_changed_once(engine: Store) -> None:
     await add(engine, NewJob(name="n"))
 
-    assert await engine.remove("q", ["1", "1"]) == Changed(done=("1",))
+    assert await engine.remove("q", ["1", "1"]) == ControlResult(done=("1",))
 
 
 async def test_a_control_is_bounded(engine: Store) -> None:

@@ -10,15 +10,15 @@ from tests.declared import declared
 from toril.model import (
     MAX_DECLARATION,
     Backoff,
-    Beat,
     Declaration,
     Declarations,
     GroupLimits,
     HandlerDeclaration,
+    Heartbeat,
     Keep,
     NewJob,
-    Order,
     RateLimit,
+    WorkerCommand,
 )
 from toril.store.engine import Store
 from toril.testing import ManualClock
@@ -37,8 +37,8 @@ FULL = Declaration(
 )  # fmt: skip
 
 
-def beat(worker: str, *, started_at: int = 1, again: bool = False, **declares: Declaration) -> Beat:
-    return Beat(
+def beat(worker: str, *, started_at: int = 1, again: bool = False, **declares: Declaration) -> Heartbeat:
+    return Heartbeat(
         worker=worker, queues=["q", "other"], slots=1, running=0, started_at=started_at, again=again,
         declares=declares or None,
     )  # fmt: skip
@@ -50,7 +50,7 @@ async def said(engine: Store, queue: str = "q") -> list[tuple[Declaration, int]]
 
 async def test_all_that_a_worker_declares_can_be_read(engine: Store, clock: ManualClock) -> None:
     clock.advance(5)
-    await engine.beat(beat("w:1", q=FULL, other=PLAIN), ttl=1000)
+    await engine.heartbeat(beat("w:1", q=FULL, other=PLAIN), ttl=1000)
 
     found = await engine.declarations("q")
 
@@ -64,11 +64,11 @@ async def test_all_that_a_worker_declares_can_be_read(engine: Store, clock: Manu
 async def test_alike_ones_come_once_and_the_newest_first(engine: Store, clock: ManualClock) -> None:
     faster = replace(PLAIN, concurrency=8, rate=RateLimit(5))
     for worker in ("old-1", "old-2"):
-        await engine.beat(beat(worker, q=PLAIN), ttl=60_000)
+        await engine.heartbeat(beat(worker, q=PLAIN), ttl=60_000)
     clock.advance(1)
-    await engine.beat(beat("new", q=faster), ttl=60_000)
+    await engine.heartbeat(beat("new", q=faster), ttl=60_000)
     clock.advance(1)
-    await engine.beat(beat("old-1", again=True), ttl=60_000)
+    await engine.heartbeat(beat("old-1", again=True), ttl=60_000)
 
     found = await engine.declarations("q")
 
@@ -76,35 +76,35 @@ async def test_alike_ones_come_once_and_the_newest_first(engine: Store, clock: M
     assert (found.newest, found.workers, found.slots) == (faster, 3, 10)
     assert found.differing == ("concurrency", "rate")
     clock.advance(1)
-    await engine.beat(beat("old-2", q=faster), ttl=60_000)
+    await engine.heartbeat(beat("old-2", q=faster), ttl=60_000)
     assert await said(engine) == [(faster, 2), (PLAIN, 1)]
-    await engine.beat(beat("old-1", again=True, q=faster), ttl=60_000)
+    await engine.heartbeat(beat("old-1", again=True, q=faster), ttl=60_000)
     assert (await engine.declarations("q")).differing == ()
 
 
 async def test_a_heartbeat_that_declares_nothing_leaves_it_as_it_is(engine: Store) -> None:
-    await engine.beat(beat("w", q=PLAIN, other=FULL), ttl=60_000)
-    await engine.beat(beat("w", again=True), ttl=60_000)
+    await engine.heartbeat(beat("w", q=PLAIN, other=FULL), ttl=60_000)
+    await engine.heartbeat(beat("w", again=True), ttl=60_000)
 
     assert (await said(engine), await said(engine, "other")) == ([(PLAIN, 1)], [(FULL, 1)])
 
 
 async def test_what_is_declared_anew_takes_the_place_of_all_before(engine: Store) -> None:
-    await engine.beat(beat("w", q=PLAIN, other=FULL), ttl=60_000)
-    await engine.beat(beat("w", q=FULL), ttl=60_000)
+    await engine.heartbeat(beat("w", q=PLAIN, other=FULL), ttl=60_000)
+    await engine.heartbeat(beat("w", q=FULL), ttl=60_000)
 
     assert (await said(engine), await said(engine, "other")) == ([(FULL, 1)], [])
 
 
 async def is_forgotten(engine: Store, worker: str) -> bool:
     """Whether the store knows a worker no more. Its next sign of life would show what is left of its declarations."""
-    return await engine.beat(beat(worker, again=True), ttl=60_000) == (Order.DECLARE,)
+    return await engine.heartbeat(beat(worker, again=True), ttl=60_000) == (WorkerCommand.DECLARE,)
 
 
 async def test_it_goes_with_the_worker_that_stops(engine: Store) -> None:
-    await engine.beat(beat("stays", q=FULL), ttl=60_000)
-    await engine.beat(beat("goes", q=PLAIN), ttl=60_000)
-    await engine.beat(beat("goes", again=True), ttl=0)
+    await engine.heartbeat(beat("stays", q=FULL), ttl=60_000)
+    await engine.heartbeat(beat("goes", q=PLAIN), ttl=60_000)
+    await engine.heartbeat(beat("goes", again=True), ttl=0)
 
     assert await said(engine) == [(FULL, 1)]
     assert await is_forgotten(engine, "goes")
@@ -112,16 +112,16 @@ async def test_it_goes_with_the_worker_that_stops(engine: Store) -> None:
 
 
 async def test_a_late_farewell_does_not_take_what_the_next_worker_of_the_name_declares(engine: Store) -> None:
-    await engine.beat(beat("w", started_at=1, q=PLAIN), ttl=60_000)
-    await engine.beat(beat("w", started_at=2, q=FULL), ttl=60_000)
-    await engine.beat(beat("w", started_at=1, again=True), ttl=0)
+    await engine.heartbeat(beat("w", started_at=1, q=PLAIN), ttl=60_000)
+    await engine.heartbeat(beat("w", started_at=2, q=FULL), ttl=60_000)
+    await engine.heartbeat(beat("w", started_at=1, again=True), ttl=0)
 
     assert await said(engine) == [(FULL, 1)]
 
 
 async def test_it_goes_with_the_worker_that_dies(engine: Store, clock: ManualClock) -> None:
     await add(engine, NewJob(name="n"))
-    await engine.beat(beat("w", q=FULL), ttl=1000)
+    await engine.heartbeat(beat("w", q=FULL), ttl=1000)
     clock.advance(1000)
 
     assert await said(engine) == []
@@ -133,10 +133,10 @@ async def test_it_goes_with_the_worker_that_dies(engine: Store, clock: ManualClo
 
 async def test_a_doctor_who_removes_a_dead_worker_removes_that_too(engine: Store, clock: ManualClock) -> None:
     await add(engine, NewJob(name="n"))
-    await engine.beat(beat("w", q=FULL), ttl=1000)
+    await engine.heartbeat(beat("w", q=FULL), ttl=1000)
     clock.advance(3_600_000)
-    found = [fault async for look in engine.faults(["q"]) for fault in look.items]
-    assert await engine.mend(found, mode="mend") == [True]
+    found = [fault async for look in engine.repairs.scan(["q"]) for fault in look.items]
+    assert await engine.repairs.repair(found, mode="mend") == [True]
 
     assert await is_forgotten(engine, "w")
     assert await said(engine) == []
@@ -144,7 +144,7 @@ async def test_a_doctor_who_removes_a_dead_worker_removes_that_too(engine: Store
 
 async def test_one_that_is_too_long_does_not_name_its_handlers(engine: Store) -> None:
     many = replace(FULL, handlers={f"handler-{n}" * 4: None for n in range(1000)})
-    await engine.beat(beat("w", q=many), ttl=60_000)
+    await engine.heartbeat(beat("w", q=many), ttl=60_000)
 
     assert len(many.dump()) <= MAX_DECLARATION
     assert await said(engine) == [(replace(FULL, handlers=None), 1)]
@@ -156,8 +156,10 @@ async def test_what_cannot_be_read_is_passed_over(engine: Store, odd: str) -> No
         def dump(self) -> str:
             return odd
 
-    await engine.beat(beat("later-version", q=Odd(**{f.name: getattr(PLAIN, f.name) for f in fields(PLAIN)})), ttl=1000)
-    await engine.beat(beat("w", q=PLAIN), ttl=1000)
+    await engine.heartbeat(
+        beat("later-version", q=Odd(**{f.name: getattr(PLAIN, f.name) for f in fields(PLAIN)})), ttl=1000
+    )
+    await engine.heartbeat(beat("w", q=PLAIN), ttl=1000)
 
     assert await said(engine) == [(PLAIN, 1)]
     assert (await engine.declarations("q")).handled(2) is None, "nobody knows what the other one runs"

@@ -308,7 +308,7 @@ async def test_a_job_that_is_replayed_leaves_its_key_for_a_time_alone(engine: St
     (first,) = await add(engine, once("a", ttl=60))
     await settle(engine, (await claim_one(engine)).lease, Failed(Failure("no")))
     clock.advance(30_000)
-    await engine.replay("q", [Replay(letter_id("q", first.id))])
+    await engine.dead_letters.replay("q", [Replay(letter_id("q", first.id))])
     await settle(engine, (await claim_one(engine)).lease)
 
     (second,) = await add(engine, once("b", ttl=60))

@@ -11,7 +11,6 @@ from toril.model import (
     Cause,
     Claim,
     Completed,
-    Ending,
     EventKind,
     Failed,
     Failure,
@@ -20,6 +19,7 @@ from toril.model import (
     Outcome,
     Released,
     Retried,
+    RunStatus,
     Settlement,
     Snoozed,
     Verdict,
@@ -51,7 +51,7 @@ async def test_a_finished_job_leaves_its_run_record(engine: Store, clock: Manual
     assert await settle(engine, claimed.lease, Completed('{"sent": 3}')) is Verdict.OK
 
     found = await job(engine, "1")
-    (run,) = (await engine.runs("q", Ending.COMPLETED)).items
+    (run,) = (await engine.runs("q", RunStatus.COMPLETED)).items
     assert (found.state, found.result, found.attempts_made) == (State.COMPLETED, '{"sent": 3}', 1)
     assert (run.id, run.name, run.text, run.whole, run.cause) == ("1", "n", '{"sent": 3}', True, Cause.COMPLETED)
     assert (run.started_at, run.finished_at) == (clock.now() - 70, clock.now())
@@ -121,7 +121,7 @@ async def test_a_failed_job_keeps_its_reason(engine: Store) -> None:
 
     found = await job(engine, "1")
     assert (found.state, found.failure, found.attempts_made) == (State.FAILED, BOOM, 1)
-    (run,) = (await engine.runs("q", Ending.FAILED)).items
+    (run,) = (await engine.runs("q", RunStatus.FAILED)).items
     assert (run.text, run.cause) == ("boom", Cause.FAILED)
 
 
@@ -182,8 +182,8 @@ async def test_a_cancelled_job_has_failed_with_that_reason(engine: Store) -> Non
     assert found.state is State.FAILED
     assert found.failure is not None
     assert (found.failure.reason, found.failure.kind) == ("not needed", "JobCancelled")
-    assert found.ending is Ending.CANCELLED
-    assert (await engine.runs("q", Ending.CANCELLED)).items[0].cause is Cause.CANCELLED
+    assert found.ending is RunStatus.CANCELLED
+    assert (await engine.runs("q", RunStatus.CANCELLED)).items[0].cause is Cause.CANCELLED
 
 
 @pytest.mark.covers("R237")
@@ -193,7 +193,7 @@ async def test_a_long_result_is_cut_in_the_record_only(engine: Store) -> None:
 
     await settle(engine, (await claim_one(engine)).lease, Completed(long))
 
-    (run,) = (await engine.runs("q", Ending.COMPLETED)).items
+    (run,) = (await engine.runs("q", RunStatus.COMPLETED)).items
     assert (await job(engine, "1")).result == long
     assert len(run.text.encode()) <= 1024
     assert run.text.endswith("…")
@@ -205,7 +205,7 @@ async def test_a_summary_stands_in_for_the_result_in_the_record(engine: Store) -
 
     await settle(engine, (await claim_one(engine)).lease, Completed('{"token": "secret"}', summary="3 sent"))
 
-    (run,) = (await engine.runs("q", Ending.COMPLETED)).items
+    (run,) = (await engine.runs("q", RunStatus.COMPLETED)).items
     assert (run.text, run.whole) == ("3 sent", False)
 
 
@@ -308,7 +308,7 @@ async def test_an_expired_job_is_ended_instead_of_started(engine: Store, clock: 
     assert (found.state, found.attempts_made) == (State.FAILED, 0)
     assert found.failure is not None
     assert found.failure.reason.startswith("expired")
-    assert (await engine.runs("q", Ending.FAILED)).items[0].cause is Cause.EXPIRED
+    assert (await engine.runs("q", RunStatus.FAILED)).items[0].cause is Cause.EXPIRED
 
 
 async def test_a_retry_that_comes_too_late_keeps_what_is_known_of_the_run(engine: Store, clock: ManualClock) -> None:
@@ -320,7 +320,7 @@ async def test_a_retry_that_comes_too_late_keeps_what_is_known_of_the_run(engine
     assert (await claim(engine)).jobs == ()
 
     found = await job(engine, "1")
-    (run,) = (await engine.runs("q", Ending.FAILED)).items
+    (run,) = (await engine.runs("q", RunStatus.FAILED)).items
     assert (run.cause, run.started_at, run.worker, run.attempts_made) == (Cause.EXPIRED, started, "w", 1)
     assert (found.started_at, found.worker) == (started, "w")
     assert run.text == f"expired: not started again by {started + 1000}"
@@ -351,7 +351,7 @@ async def test_an_exchange_sent_again_has_no_second_effect(engine: Store) -> Non
 
     assert again == first
     assert first.verdicts == (Verdict.OK,)
-    assert len((await engine.runs("q", Ending.COMPLETED)).items) == 1
+    assert len((await engine.runs("q", RunStatus.COMPLETED)).items) == 1
     assert (await engine.counts("q")).active == 2
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance.claims import add, claim, ids, settle
-from toril.model import Limits, NewJob, Precedence, RateLimit, SetRateLimit, Standing
+from toril.model import JobBlockers, Limits, NewJob, Precedence, RateLimit, SetRateLimit
 from toril.store.engine import Store
 from toril.testing import ManualClock
 
@@ -49,7 +49,7 @@ async def test_a_used_up_rate_says_until_when(engine: Store, clock: ManualClock,
 
 
 async def test_of_no_queue_nothing_is_known(engine: Store, clock: ManualClock) -> None:
-    assert await engine.explain("never", "1", Limits()) == Standing(now=clock.now())
+    assert await engine.explain("never", "1", Limits()) == JobBlockers(now=clock.now())
 
 
 async def test_a_job_whose_worker_died_runs_alone_behind_others_of_that_kind(engine: Store, clock: ManualClock) -> None:

@@ -12,12 +12,12 @@ from toril.model import (
     Call,
     Claim,
     Completed,
-    Ending,
     EventKind,
     Failed,
     Failure,
     NewJob,
     Retried,
+    RunStatus,
     Verdict,
 )
 from toril.store.engine import Store
@@ -51,7 +51,7 @@ async def test_who_asks_for_more_attempts_than_there_are_gets_none(engine: Store
 
     assert await settle(engine, (await claim_one(engine)).lease, Retried(BOOM, delay)) is Verdict.OK
 
-    (letter,) = (await engine.letters()).items
+    (letter,) = (await engine.dead_letters.page()).items
     assert (letter.attempts_made, letter.failure.reason, letter.failure.kind) == (2, BOOM.reason, "ValueError")
     assert await engine.jobs("q", ["1"]) == [None]
     kinds = [event.kind for event in (await engine.events("q")).items]
@@ -67,8 +67,8 @@ async def test_a_run_record_says_whom_its_job_was_about(engine: Store, clock: Ma
     clock.advance(10)
     await claim(engine)
 
-    assert [run.subject for run in (await engine.runs("q", Ending.COMPLETED)).items] == [None, "acme"]
-    assert [run.subject for run in (await engine.runs("q", Ending.FAILED)).items] == ["late", "ä co"]
+    assert [run.subject for run in (await engine.runs("q", RunStatus.COMPLETED)).items] == [None, "acme"]
+    assert [run.subject for run in (await engine.runs("q", RunStatus.FAILED)).items] == ["late", "ä co"]
 
 
 async def test_who_claims_hears_of_the_jobs_that_came_too_late(engine: Store, clock: ManualClock) -> None:

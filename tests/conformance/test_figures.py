@@ -11,15 +11,15 @@ from toril.model import (
     Completed,
     Failed,
     Failure,
+    MetricsWindow,
     NewJob,
     Outcome,
-    QueueFigures,
+    QueueSnapshot,
     Released,
     Replay,
     Retried,
     Settlement,
     Snoozed,
-    Window,
     ms_of,
 )
 from toril.operate.metrics import metrics
@@ -30,8 +30,8 @@ from toril.testing import ManualClock
 FAILURE = Failure("no", "E")
 
 
-async def look(engine: Store, step: int = 1) -> QueueFigures:
-    (found,) = (await engine.figures(["q"], Window(60, step, 240))).queues
+async def look(engine: Store, step: int = 1) -> QueueSnapshot:
+    (found,) = (await engine.metrics.snapshot(["q"], MetricsWindow(60, step, 240))).queues
     return found
 
 
@@ -239,8 +239,8 @@ async def test_a_replayed_job_did_not_wait_while_it_was_dead(engine: Store, cloc
     await add(engine, NewJob(name="n"))
     await run(engine, clock, 10, Failed(FAILURE))
     clock.advance(3_600_000)
-    (letter,) = (await engine.letters()).items
-    await engine.replay("q", [Replay(letter.id)])
+    (letter,) = (await engine.dead_letters.page()).items
+    await engine.dead_letters.replay("q", [Replay(letter.id)])
     clock.advance(2_000)
     assert (await look(engine)).oldest == clock.now() - 2_000
     await run(engine, clock, 10)

@@ -9,11 +9,11 @@ import pytest
 from tests.declared import declared
 from toril import App
 from toril.errors import InvalidOption
-from toril.model import Beat, Claim, JobRef, NewJob, Order, StackRequest
+from toril.model import Claim, Heartbeat, JobRef, NewJob, StackRequest, WorkerCommand
 from toril.store.engine import Store
 from toril.testing import ManualClock
 
-W1 = Beat(
+W1 = Heartbeat(
     worker="w1:host", queues=["a", "b"], slots=5, running=2, host="h", pid=7, version="1.0", started_at=3, lag=12,
     queue_slots={"a": (4, 2), "b": (1, 0)}, declares={"a": declared('odd "again": true')},
 )  # fmt: skip
@@ -21,8 +21,8 @@ W1 = Beat(
 
 @pytest.mark.covers("R149", "R168")
 async def test_a_worker_is_listed_while_it_beats(engine: Store, clock: ManualClock) -> None:
-    await engine.beat(W1, ttl=1000)
-    await engine.beat(Beat(worker="w2", queues=["b"], slots=1, running=0), ttl=5000)
+    await engine.heartbeat(W1, ttl=1000)
+    await engine.heartbeat(Heartbeat(worker="w2", queues=["b"], slots=1, running=0), ttl=5000)
 
     (seen,) = await engine.workers("a")
     assert (seen.id, seen.queues, seen.slots, seen.running) == ("w1:host", ("a", "b"), 5, 2)
@@ -34,55 +34,55 @@ async def test_a_worker_is_listed_while_it_beats(engine: Store, clock: ManualClo
 
 
 async def test_a_worker_that_has_stopped_is_listed_no_more(engine: Store) -> None:
-    await engine.beat(W1, ttl=1000)
-    await engine.signal("w1:host", Order.QUIET)
+    await engine.heartbeat(W1, ttl=1000)
+    await engine.signal("w1:host", WorkerCommand.QUIET)
 
-    assert await engine.beat(replace(W1, again=True), ttl=0) == ()
+    assert await engine.heartbeat(replace(W1, again=True), ttl=0) == ()
     assert await engine.workers() == []
-    assert not await engine.signal("w1:host", Order.STOP)
-    assert await engine.beat(W1, ttl=1000) == ()  # nothing was left behind for the next of that name
+    assert not await engine.signal("w1:host", WorkerCommand.STOP)
+    assert await engine.heartbeat(W1, ttl=1000) == ()  # nothing was left behind for the next of that name
     assert await engine.prune("q") == 0
 
 
 async def test_a_worker_that_stops_late_leaves_the_next_of_its_name_alone(engine: Store) -> None:
-    await engine.beat(W1, ttl=1000)
-    await engine.beat(replace(W1, started_at=4), ttl=1000)
-    await engine.signal("w1:host", Order.QUIET)
+    await engine.heartbeat(W1, ttl=1000)
+    await engine.heartbeat(replace(W1, started_at=4), ttl=1000)
+    await engine.signal("w1:host", WorkerCommand.QUIET)
 
-    assert await engine.beat(replace(W1, again=True), ttl=0) == ()
+    assert await engine.heartbeat(replace(W1, again=True), ttl=0) == ()
     assert [(worker.started_at, worker.orders) for worker in await engine.workers()] == [(4, ("quiet",))]
 
 
 async def test_orders_come_again_until_they_were_heard(engine: Store) -> None:
-    assert await engine.beat(W1, ttl=1000) == ()
-    await engine.signal("w1:host", Order.QUIET)
-    await engine.signal("w1:host", Order.QUIET)
-    await engine.signal("w1:host", Order.STOP)
+    assert await engine.heartbeat(W1, ttl=1000) == ()
+    await engine.signal("w1:host", WorkerCommand.QUIET)
+    await engine.signal("w1:host", WorkerCommand.QUIET)
+    await engine.signal("w1:host", WorkerCommand.STOP)
 
     assert [worker.orders for worker in await engine.workers()] == [("quiet", "stop")]
-    assert await engine.beat(W1, ttl=1000) == (Order.QUIET, Order.STOP)
-    assert await engine.beat(replace(W1, heard=[Order.QUIET]), ttl=1000) == (Order.STOP,)
-    assert await engine.beat(replace(W1, heard=[Order.STOP]), ttl=1000) == ()
+    assert await engine.heartbeat(W1, ttl=1000) == (WorkerCommand.QUIET, WorkerCommand.STOP)
+    assert await engine.heartbeat(replace(W1, heard=[WorkerCommand.QUIET]), ttl=1000) == (WorkerCommand.STOP,)
+    assert await engine.heartbeat(replace(W1, heard=[WorkerCommand.STOP]), ttl=1000) == ()
 
 
 async def test_orders_are_not_for_the_next_worker_of_that_name(engine: Store) -> None:
-    await engine.beat(W1, ttl=1000)
-    await engine.signal("w1:host", Order.STOP)
+    await engine.heartbeat(W1, ttl=1000)
+    await engine.signal("w1:host", WorkerCommand.STOP)
 
-    assert await engine.beat(replace(W1, started_at=4), ttl=1000) == ()
+    assert await engine.heartbeat(replace(W1, started_at=4), ttl=1000) == ()
     assert [worker.orders for worker in await engine.workers()] == [()]
 
 
 async def test_nobody_orders_the_dead(engine: Store, clock: ManualClock) -> None:
-    await engine.beat(W1, ttl=1000)
+    await engine.heartbeat(W1, ttl=1000)
     clock.advance(1000)
 
-    assert not await engine.signal("w1:host", Order.STOP)
-    assert not await engine.signal("never", Order.STOP)
+    assert not await engine.signal("w1:host", WorkerCommand.STOP)
+    assert not await engine.signal("never", WorkerCommand.STOP)
 
 
 async def test_dead_workers_are_pruned(engine: Store, clock: ManualClock) -> None:
-    await engine.beat(W1, ttl=1000)
+    await engine.heartbeat(W1, ttl=1000)
     clock.advance(1000 + 300_000)
 
     assert await engine.prune("q") == 1
@@ -91,14 +91,14 @@ async def test_dead_workers_are_pruned(engine: Store, clock: ManualClock) -> Non
 
 @pytest.mark.covers("F23")
 async def test_a_worker_that_stood_still_hears_what_it_was_told(engine: Store, clock: ManualClock) -> None:
-    await engine.beat(W1, ttl=1000)
-    await engine.signal("w1:host", Order.STOP)
+    await engine.heartbeat(W1, ttl=1000)
+    await engine.signal("w1:host", WorkerCommand.STOP)
     clock.advance(300_999)
 
     assert await engine.prune("q") == 0
     assert await engine.workers() == []
-    assert await engine.beat(replace(W1, again=True), ttl=1000) == (Order.STOP,)
-    assert await engine.beat(replace(W1, again=True, heard=[Order.STOP]), ttl=1000) == ()
+    assert await engine.heartbeat(replace(W1, again=True), ttl=1000) == (WorkerCommand.STOP,)
+    assert await engine.heartbeat(replace(W1, again=True, heard=[WorkerCommand.STOP]), ttl=1000) == ()
 
 
 @pytest.mark.covers("R155", "R160", "R151")
@@ -164,13 +164,13 @@ async def test_once_is_once_in_its_time(engine: Store, clock: ManualClock) -> No
 
 @pytest.mark.covers("F75")
 async def test_a_worker_that_the_store_has_forgotten_is_told_to_declare_again(engine: Store) -> None:
-    assert await engine.beat(W1, ttl=1000) == ()
-    assert await engine.beat(replace(W1, again=True), ttl=1000) == ()
+    assert await engine.heartbeat(W1, ttl=1000) == ()
+    assert await engine.heartbeat(replace(W1, again=True), ttl=1000) == ()
 
     stranger = replace(W1, worker="w9", again=True)
 
-    assert await engine.beat(stranger, ttl=1000) == (Order.DECLARE,)
-    assert await engine.beat(stranger, ttl=1000) == ()
+    assert await engine.heartbeat(stranger, ttl=1000) == (WorkerCommand.DECLARE,)
+    assert await engine.heartbeat(stranger, ttl=1000) == ()
 
 
 @pytest.mark.covers("R149")
@@ -196,17 +196,17 @@ async def test_the_jobs_of_one_worker_are_listed_whether_it_lives_or_not(engine:
 async def test_a_worker_is_asked_where_a_job_is_and_answers_with_its_next_beat(engine: Store, identity: str) -> None:
     request = StackRequest.of(JobRef("a", identity))
     assert not await engine.signal("w1:host", request)  # nobody of that name is alive
-    await engine.beat(W1, ttl=10_000)
+    await engine.heartbeat(W1, ttl=10_000)
     assert await engine.signal("w1:host", request)
     assert await engine.signal("w1:host", request)  # once more, by someone else
-    await engine.signal("w1:host", Order.QUIET)
-    asked = await engine.beat(W1, ttl=10_000)
+    await engine.signal("w1:host", WorkerCommand.QUIET)
+    asked = await engine.heartbeat(W1, ttl=10_000)
     (before,) = await engine.workers("a")
-    left = await engine.beat(replace(W1, heard=[request], stacks={request: 'File "x.py"\n'}, silent=7), ttl=10_000)
+    left = await engine.heartbeat(replace(W1, heard=[request], stacks={request: 'File "x.py"\n'}, silent=7), ttl=10_000)
     (after,) = await engine.workers("a")
 
-    assert asked == (request, Order.QUIET)
+    assert asked == (request, WorkerCommand.QUIET)
     assert [each.job for each in asked if isinstance(each, StackRequest)] == [JobRef("a", identity)]
-    assert left == (Order.QUIET,)
+    assert left == (WorkerCommand.QUIET,)
     assert (before.orders, before.stacks, before.silent) == (("quiet",), {}, 0)
     assert (after.orders, after.stacks, after.silent) == (("quiet",), {request: 'File "x.py"\n'}, 7)

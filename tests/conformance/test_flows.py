@@ -15,26 +15,26 @@ from toril.model import (
     Call,
     Cancelled,
     Child,
+    ChildCounts,
     ChildState,
     Completed,
-    Ending,
     EventKind,
     Failed,
     Failure,
-    Family,
     FlowNode,
     GroupLimits,
     JobRef,
     Keep,
     NewJob,
     OnFailure,
-    Parked,
     Replay,
     Retried,
-    Run,
+    RunRow,
+    RunStatus,
     SetGroups,
     SetMaxWaiting,
     Verdict,
+    WaitsForChildren,
 )
 from toril.model.states import State
 from toril.store.engine import Store
@@ -68,7 +68,7 @@ async def known(engine: Store, ref: JobRef = TOP) -> dict[str, tuple[ChildState,
     found: list[Child] = []
     cursor = None
     while True:
-        page = await engine.children(ref, cursor=cursor, limit=2)
+        page = await engine.flows.children(ref, cursor=cursor, limit=2)
         found += page.items
         cursor = page.cursor
         if cursor is None:
@@ -90,7 +90,7 @@ def added(*names: str, state: State = State.WAITING) -> list[Added]:
 
 @pytest.mark.covers("R220", "R221", "F10")
 async def test_a_parent_runs_once_when_its_last_child_has_ended(engine: Store) -> None:
-    answers = await engine.add_flow([parent(), child("a"), child("b", queue="r")])
+    answers = await engine.flows.add([parent(), child("a"), child("b", queue="r")])
 
     assert answers == [Added("top", AddOutcome.ADDED, State.WAITING_CHILDREN), *added("a", "b")]
     assert (await engine.counts("p")).waiting_children == 1
@@ -103,7 +103,7 @@ async def test_a_parent_runs_once_when_its_last_child_has_ended(engine: Store) -
     assert await known(engine) == {"a": (ChildState.COMPLETED, '"a"'), "b": (ChildState.COMPLETED, '"b"')}
     await ended(engine, "top", queue="p")
     assert (await claim(engine, queue="p")).jobs == ()
-    assert await engine.family(TOP) == Family(), "it is gone, and so is what it knew"
+    assert await engine.flows.child_counts(TOP) == ChildCounts(), "it is gone, and so is what it knew"
     assert await kinds(engine) == [
         (EventKind.ADDED, None), (EventKind.WAITING_CHILDREN, None), (EventKind.WAITING, "waiting-children"),
         (EventKind.ACTIVE, None), (EventKind.COMPLETED, None), (EventKind.DRAINED, None),
@@ -111,7 +111,7 @@ async def test_a_parent_runs_once_when_its_last_child_has_ended(engine: Store) -
 
 
 async def test_whoever_waits_for_work_hears_that_a_parent_may_run(engine: Store) -> None:
-    await engine.add_flow([parent(), child("a")])
+    await engine.flows.add([parent(), child("a")])
     assert (await claim(engine, queue="p")).jobs == ()
     await ended(engine, "a")
 
@@ -120,7 +120,7 @@ async def test_whoever_waits_for_work_hears_that_a_parent_may_run(engine: Store)
 
 async def test_flows_are_nested(engine: Store) -> None:
     middle = JobRef("q", "middle")
-    await engine.add_flow([parent(), parent("middle", queue="q", under=TOP), child("leaf", queue="r", under=middle)])
+    await engine.flows.add([parent(), parent("middle", queue="q", under=TOP), child("leaf", queue="r", under=middle)])
 
     assert (await job(engine, "leaf", queue="r")).parent == middle
     assert (await job(engine, "middle")).parent == TOP
@@ -133,7 +133,7 @@ async def test_flows_are_nested(engine: Store) -> None:
 
 async def test_children_and_parent_may_share_a_queue_and_an_exchange(engine: Store) -> None:
     nodes = [parent(queue="q"), *(child(name, under=JobRef("q", "top")) for name in "abc")]
-    await engine.add_flow(nodes)
+    await engine.flows.add(nodes)
     taken = (await claim(engine)).jobs
 
     for each in taken:
@@ -145,8 +145,8 @@ async def test_children_and_parent_may_share_a_queue_and_an_exchange(engine: Sto
 async def test_a_parent_keeps_its_priority_and_its_delay_begins_when_it_is_let_go(
     engine: Store, clock: ManualClock
 ) -> None:
-    await engine.add_flow([parent("urgent", priority=3), child("a", under=JobRef("p", "urgent"))])
-    await engine.add_flow([parent("later", delay=500), child("b", under=JobRef("p", "later"))])
+    await engine.flows.add([parent("urgent", priority=3), child("a", under=JobRef("p", "urgent"))])
+    await engine.flows.add([parent("later", delay=500), child("b", under=JobRef("p", "later"))])
     clock.advance(1_000)
     await ended(engine, "a")
     await ended(engine, "b")
@@ -172,7 +172,7 @@ async def test_a_parent_keeps_its_priority_and_its_delay_begins_when_it_is_let_g
 async def test_what_a_childs_failure_does_is_its_policy(
     engine: Store, policy: OnFailure, first: State, second: State, kept: object
 ) -> None:
-    await engine.add_flow([parent(), child("bad", on_failure=policy), child("good")])
+    await engine.flows.add([parent(), child("bad", on_failure=policy), child("good")])
 
     await ended(engine, "bad", Failed(WHY))
     assert await state(engine) is first
@@ -184,11 +184,11 @@ async def test_what_a_childs_failure_does_is_its_policy(
 
 
 async def test_a_parent_that_fails_for_its_child_is_a_dead_letter_with_the_cause(engine: Store) -> None:
-    await engine.add_flow([parent(attempts=5), child("bad"), child("other")])
+    await engine.flows.add([parent(attempts=5), child("bad"), child("other")])
     await ended(engine, "bad", Failed(WHY))
 
     assert (await claim(engine, queue="p")).jobs == (), "it does not run"
-    letters = {letter.job_id: letter for letter in (await engine.letters()).items}
+    letters = {letter.job_id: letter for letter in (await engine.dead_letters.page()).items}
     assert letters["top"].failure == Failure("child q:bad failed: no such user", "ChildFailed")
     assert (letters["bad"].parent, letters["bad"].on_failure) == (TOP, OnFailure.FAIL)
     await ended(engine, "other")
@@ -197,19 +197,19 @@ async def test_a_parent_that_fails_for_its_child_is_a_dead_letter_with_the_cause
 
 async def test_failures_go_up_level_by_level(engine: Store) -> None:
     middle = JobRef("q", "middle")
-    await engine.add_flow([parent(), parent("middle", queue="q", under=TOP), child("leaf", queue="r", under=middle)])
+    await engine.flows.add([parent(), parent("middle", queue="q", under=TOP), child("leaf", queue="r", under=middle)])
 
     await ended(engine, "leaf", Failed(WHY), queue="r")
     assert (await claim(engine)).jobs == ()
     assert (await claim(engine, queue="p")).jobs == ()
 
-    reasons = {letter.job_id: letter.failure.reason for letter in (await engine.letters()).items}
+    reasons = {letter.job_id: letter.failure.reason for letter in (await engine.dead_letters.page()).items}
     assert reasons["top"] == "child q:middle failed: child r:leaf failed: no such user"
 
 
 @pytest.mark.parametrize("how", ["cancelled", "expired", "stalled"])
 async def test_every_way_of_failing_counts(engine: Store, clock: ManualClock, how: str) -> None:
-    await engine.add_flow([parent(), child("a", expires=100)])
+    await engine.flows.add([parent(), child("a", expires=100)])
     if how == "cancelled":
         assert (await engine.cancel("q", ["a"], reason="enough")).done == ("a",)
     elif how == "stalled":
@@ -226,7 +226,7 @@ async def test_every_way_of_failing_counts(engine: Store, clock: ManualClock, ho
 
 
 async def test_a_retry_is_no_end(engine: Store) -> None:
-    await engine.add_flow([parent(), child("a", attempts=2)])
+    await engine.flows.add([parent(), child("a", attempts=2)])
 
     await ended(engine, "a", Retried(WHY, 0))
     assert await state(engine) is State.WAITING_CHILDREN
@@ -236,17 +236,17 @@ async def test_a_retry_is_no_end(engine: Store) -> None:
 
 async def test_a_call_sent_again_adds_nothing(engine: Store) -> None:
     call = Call("me", 1)
-    first = await engine.add_flow([parent(), child("a")], call=call)
+    first = await engine.flows.add([parent(), child("a")], call=call)
     await ended(engine, "a")
 
-    assert await engine.add_flow([parent(), child("a")], call=call) == first
+    assert await engine.flows.add([parent(), child("a")], call=call) == first
     assert (await engine.counts("q")).waiting == 0
 
 
 async def test_a_flow_whose_first_job_is_there_is_left_out_as_a_whole(engine: Store) -> None:
-    await engine.add_flow([parent(), child("a")])
+    await engine.flows.add([parent(), child("a")])
 
-    answers = await engine.add_flow([parent(), child("b")])
+    answers = await engine.flows.add([parent(), child("b")])
 
     assert [each.outcome for each in answers] == [AddOutcome.DUPLICATE] * 2
     assert await engine.jobs("q", ["b"]) == [None]
@@ -255,8 +255,8 @@ async def test_a_flow_whose_first_job_is_there_is_left_out_as_a_whole(engine: St
 
 
 async def test_a_flow_that_is_whole_is_held_back_by_nobody(engine: Store) -> None:
-    await engine.add_flow([parent(), child("a")])
-    await engine.add_flow([parent(), child("b")], held=[TOP])
+    await engine.flows.add([parent(), child("a")])
+    await engine.flows.add([parent(), child("b")], held=[TOP])
 
     await ended(engine, "a")
 
@@ -265,12 +265,12 @@ async def test_a_flow_that_is_whole_is_held_back_by_nobody(engine: Store) -> Non
 
 @pytest.mark.covers("F118")
 async def test_a_child_of_another_live_parent_is_refused_and_nothing_is_added(engine: Store) -> None:
-    await engine.add_flow([parent(), child("shared")])
+    await engine.flows.add([parent(), child("shared")])
     other = JobRef("p", "other")
 
     async with unchanged(engine):
         with pytest.raises(WrongState, match="q:shared is a child of p:top already"):
-            await engine.add_flow([parent("other"), child("new", under=other), child("shared", under=other)])
+            await engine.flows.add([parent("other"), child("new", under=other), child("shared", under=other)])
 
 
 @pytest.mark.parametrize("done", [False, True])
@@ -279,7 +279,7 @@ async def test_a_job_that_is_nobodys_becomes_a_child(engine: Store, done: bool) 
     if done:
         await ended(engine, "a")
 
-    (_, answer) = await engine.add_flow([parent(), child("a")])
+    (_, answer) = await engine.flows.add([parent(), child("a")])
 
     assert answer == Added("a", AddOutcome.DUPLICATE, State.COMPLETED if done else State.WAITING)
     if not done:
@@ -291,14 +291,14 @@ async def test_a_job_that_is_nobodys_becomes_a_child(engine: Store, done: bool) 
 async def test_a_failed_job_and_one_with_children_become_nobodys(engine: Store) -> None:
     await engine.add("q", [NewJob(name="n", id="bad", keep_failed=KEEP_ALL)])
     await ended(engine, "bad", Failed(WHY))
-    await engine.add_flow([parent(), child("a")])
+    await engine.flows.add([parent(), child("a")])
     other = JobRef("q", "other")
 
     async with unchanged(engine):
         with pytest.raises(WrongState, match="q:bad has failed"):
-            await engine.add_flow([parent("other", queue="q"), child("bad", under=other)])
+            await engine.flows.add([parent("other", queue="q"), child("bad", under=other)])
         with pytest.raises(WrongState, match="p:top has children"):
-            await engine.add_flow([parent("other", queue="q"), child("top", queue="p", under=other)])
+            await engine.flows.add([parent("other", queue="q"), child("top", queue="p", under=other)])
 
 
 @pytest.mark.covers("B52")
@@ -309,14 +309,14 @@ async def test_a_parent_that_is_missing_or_has_not_got_there_or_has_ended_is_ref
 
     async with unchanged(engine):
         with pytest.raises(NotFound, match="there is no job p:nowhere"):
-            await engine.add_flow([child("a", under=JobRef("p", "nowhere"))])
+            await engine.flows.add([child("a", under=JobRef("p", "nowhere"))])
         with pytest.raises(WrongState, match="p:over is completed"):
-            await engine.add_flow([child("a", under=JobRef("p", "over"))])
+            await engine.flows.add([child("a", under=JobRef("p", "over"))])
 
 
 async def test_a_waiting_parent_can_be_given_more(engine: Store) -> None:
-    await engine.add_flow([parent(), child("a")])
-    await engine.add_flow([child("b")])
+    await engine.flows.add([parent(), child("a")])
+    await engine.flows.add([child("b")])
     await ended(engine, "a")
     assert await state(engine) is State.WAITING_CHILDREN
     await ended(engine, "b")
@@ -336,35 +336,35 @@ async def test_a_full_queue_refuses_the_whole_flow(engine: Store) -> None:
 
     async with unchanged(engine):
         with pytest.raises(QueueFull, match="'q' may hold 1"):
-            await engine.add_flow([parent(), child("a", queue="r"), child("b"), child("c")])
+            await engine.flows.add([parent(), child("a", queue="r"), child("b"), child("c")])
 
 
 @pytest.mark.covers("F11")
 async def test_a_parent_is_held_back_until_the_last_part_of_its_flow(engine: Store) -> None:
-    await engine.add_flow([parent(), child("a")], held=[TOP])
+    await engine.flows.add([parent(), child("a")], held=[TOP])
     await ended(engine, "a")
     assert await state(engine) is State.WAITING_CHILDREN
-    assert (await engine.family(TOP)).open == 0
-    await engine.add_flow([child("b")], closed=[TOP])
+    assert (await engine.flows.child_counts(TOP)).open == 0
+    await engine.flows.add([child("b")], closed=[TOP])
     assert await state(engine) is State.WAITING_CHILDREN
     await ended(engine, "b")
     assert await state(engine) is State.WAITING
 
 
 async def test_a_flow_whose_children_have_all_ended_is_let_go_by_its_last_part(engine: Store) -> None:
-    await engine.add_flow([parent(), child("a")], held=[TOP])
+    await engine.flows.add([parent(), child("a")], held=[TOP])
     await ended(engine, "a")
-    await engine.add_flow([], closed=[TOP])
+    await engine.flows.add([], closed=[TOP])
 
     assert await state(engine) is State.WAITING
 
 
 async def test_a_flow_that_stopped_half_way_goes_on_when_it_is_sent_again(engine: Store) -> None:
-    await engine.add_flow([parent(), child("a")], held=[TOP])
+    await engine.flows.add([parent(), child("a")], held=[TOP])
     await ended(engine, "a")
 
-    answers = await engine.add_flow([parent(), child("a")], held=[TOP])
-    await engine.add_flow([child("b")], closed=[TOP])
+    answers = await engine.flows.add([parent(), child("a")], held=[TOP])
+    await engine.flows.add([child("b")], closed=[TOP])
 
     assert [each.outcome for each in answers] == [AddOutcome.ADDED, AddOutcome.DUPLICATE]
     await ended(engine, "b")
@@ -376,7 +376,7 @@ async def test_a_flow_that_stopped_half_way_goes_on_when_it_is_sent_again(engine
 async def test_a_flow_whose_rest_never_comes_is_taken_back(engine: Store, clock: ManualClock) -> None:
     middle = JobRef("q", "middle")
     whole = [parent("middle", queue="q", under=TOP), child("leaf", queue="r", under=middle)]
-    await engine.add_flow([parent(), child("ran"), child("left", delay=1), *whole], held=[TOP])
+    await engine.flows.add([parent(), child("ran"), child("left", delay=1), *whole], held=[TOP])
     await ended(engine, "ran")
     clock.advance(BUILDING - 1)
     await engine.prune("p")
@@ -390,16 +390,16 @@ async def test_a_flow_whose_rest_never_comes_is_taken_back(engine: Store, clock:
         counts = await engine.counts(queue)
         assert sum(counts.values()) == 0, queue
     with pytest.raises(NotFound):
-        await engine.add_flow([child("late")], closed=[TOP])
+        await engine.flows.add([child("late")], closed=[TOP])
 
 
 async def test_a_running_job_gets_children_and_rests_until_they_have_ended(engine: Store) -> None:
     await engine.add("p", [NewJob(name="n", id="top", attempts=2)])
     taken = await claim_one(engine, queue="p")
 
-    assert await engine.add_children(taken.lease, [child("early")]) is Verdict.OK
+    assert await engine.flows.add_children(taken.lease, [child("early")]) is Verdict.OK
     await ended(engine, "early")
-    assert await settle(engine, taken.lease, Parked((child("a"), child("b")), 1)) is Verdict.OK
+    assert await settle(engine, taken.lease, WaitsForChildren((child("a"), child("b")), 1)) is Verdict.OK
     assert await state(engine) is State.WAITING_CHILDREN
     assert await settle(engine, taken.lease) is Verdict.LOST
     await ended(engine, "a")
@@ -420,8 +420,8 @@ async def test_who_has_lost_the_lease_adds_no_children(engine: Store, clock: Man
     taken = await claim_one(engine, queue="p", lease=100)
     clock.advance(200)
 
-    assert await engine.add_children(taken.lease, [child("a")]) is Verdict.LOST
-    assert await settle(engine, taken.lease, Parked((child("b"),), 1)) is Verdict.LOST
+    assert await engine.flows.add_children(taken.lease, [child("a")]) is Verdict.LOST
+    assert await settle(engine, taken.lease, WaitsForChildren((child("b"),), 1)) is Verdict.LOST
     assert await engine.jobs("q", ["a", "b"]) == [None, None]
 
 
@@ -429,30 +429,30 @@ async def test_a_job_that_parks_with_nothing_to_wait_for_runs_again_at_once(engi
     await engine.add("p", [NewJob(name="n", id="top"), NewJob(name="n", id="next")])
     taken = await claim_one(engine, queue="p")
 
-    await settle(engine, taken.lease, Parked())
+    await settle(engine, taken.lease, WaitsForChildren())
 
     assert ids((await claim(engine, queue="p")).jobs) == ["top", "next"]
 
 
 async def test_a_job_that_parks_with_a_child_of_another_fails(engine: Store) -> None:
-    await engine.add_flow([parent("other"), child("shared", under=JobRef("p", "other"))])
+    await engine.flows.add([parent("other"), child("shared", under=JobRef("p", "other"))])
     await engine.add("p", [NewJob(name="n", id="top")])
 
-    await settle(engine, (await claim_one(engine, queue="p")).lease, Parked((child("shared"),), 1))
+    await settle(engine, (await claim_one(engine, queue="p")).lease, WaitsForChildren((child("shared"),), 1))
 
-    (letter,) = (await engine.letters()).items
+    (letter,) = (await engine.dead_letters.page()).items
     assert (letter.job_id, letter.failure.kind) == ("top", "WrongState")
 
 
 async def test_a_running_parent_whose_child_fails_cannot_end_well(engine: Store) -> None:
     await engine.add("p", [NewJob(name="n", id="top")])
     taken = await claim_one(engine, queue="p")
-    await engine.add_children(taken.lease, [child("bad")])
+    await engine.flows.add_children(taken.lease, [child("bad")])
     await ended(engine, "bad", Failed(WHY))
 
     assert await settle(engine, taken.lease) is Verdict.OK
 
-    assert {letter.job_id for letter in (await engine.letters()).items} == {"bad", "top"}
+    assert {letter.job_id for letter in (await engine.dead_letters.page()).items} == {"bad", "top"}
 
 
 async def test_a_cancelled_job_does_not_rest(engine: Store) -> None:
@@ -460,7 +460,7 @@ async def test_a_cancelled_job_does_not_rest(engine: Store) -> None:
     taken = await claim_one(engine, queue="p")
     await engine.cancel("p", ["top"], reason="enough")
 
-    await settle(engine, taken.lease, Parked((child("a"),), 1))
+    await settle(engine, taken.lease, WaitsForChildren((child("a"),), 1))
 
     assert await state(engine) is None
     assert await engine.jobs("q", ["a"]) == [None]
@@ -469,7 +469,7 @@ async def test_a_cancelled_job_does_not_rest(engine: Store) -> None:
 @pytest.mark.parametrize("way", ["remove", "drain", "clean", "obliterate"])
 @pytest.mark.covers("F118")
 async def test_a_child_that_is_removed_is_waited_for_no_longer(engine: Store, way: str) -> None:
-    await engine.add_flow([parent(), child("a")])
+    await engine.flows.add([parent(), child("a")])
 
     match way:
         case "remove":
@@ -482,11 +482,11 @@ async def test_a_child_that_is_removed_is_waited_for_no_longer(engine: Store, wa
             await engine.obliterate("q")
 
     assert await state(engine) is State.WAITING
-    assert await engine.family(TOP) == Family()
+    assert await engine.flows.child_counts(TOP) == ChildCounts()
 
 
 async def test_draining_a_queue_lets_a_parent_of_the_same_queue_go_on(engine: Store) -> None:
-    await engine.add_flow([parent(queue="q"), child("a", under=JobRef("q", "top"))])
+    await engine.flows.add([parent(queue="q"), child("a", under=JobRef("q", "top"))])
 
     assert (await engine.drain("q", states=frozenset({State.WAITING}))).ids == ("a",)
 
@@ -495,7 +495,7 @@ async def test_draining_a_queue_lets_a_parent_of_the_same_queue_go_on(engine: St
 
 @pytest.mark.parametrize("way", ["remove", "obliterate", "cancel"])
 async def test_children_of_a_parent_that_is_gone_go_on_alone(engine: Store, way: str) -> None:
-    await engine.add_flow([parent(), child("a"), child("b")])
+    await engine.flows.add([parent(), child("a"), child("b")])
 
     match way:
         case "remove":
@@ -513,7 +513,7 @@ async def test_children_of_a_parent_that_is_gone_go_on_alone(engine: Store, way:
 
 
 async def test_a_waiting_parent_can_be_neither_promoted_nor_retried(engine: Store) -> None:
-    await engine.add_flow([parent(), child("a")])
+    await engine.flows.add([parent(), child("a")])
 
     for control in (engine.promote, engine.retry):
         (refused,) = (await control("p", ["top"])).refused
@@ -521,7 +521,7 @@ async def test_a_waiting_parent_can_be_neither_promoted_nor_retried(engine: Stor
 
 
 async def test_what_a_child_returned_stays_with_the_parent_when_the_child_is_removed(engine: Store) -> None:
-    await engine.add_flow([parent(), child("a", keep_completed=KEEP_ALL), child("b")])
+    await engine.flows.add([parent(), child("a", keep_completed=KEEP_ALL), child("b")])
     await ended(engine, "a")
     await engine.remove("q", ["a"])
 
@@ -530,7 +530,7 @@ async def test_what_a_child_returned_stays_with_the_parent_when_the_child_is_rem
 
 
 async def test_a_failed_child_that_is_retried_in_time_is_waited_for_again(engine: Store) -> None:
-    await engine.add_flow([
+    await engine.flows.add([
         parent(), child("bad", on_failure=OnFailure.IGNORE, keep_failed=KEEP_ALL), child("good"),
     ])  # fmt: skip
     await ended(engine, "bad", Failed(WHY))
@@ -544,11 +544,11 @@ async def test_a_failed_child_that_is_retried_in_time_is_waited_for_again(engine
 
 
 async def test_a_dead_child_that_is_replayed_rejoins_a_parent_that_waits(engine: Store) -> None:
-    await engine.add_flow([parent(), child("bad", on_failure=OnFailure.WAIT)])
+    await engine.flows.add([parent(), child("bad", on_failure=OnFailure.WAIT)])
     await ended(engine, "bad", Failed(WHY))
     assert await state(engine) is State.WAITING_CHILDREN
 
-    assert (await engine.replay("q", [Replay("q/bad")])).done == ("q/bad",)
+    assert (await engine.dead_letters.replay("q", [Replay("q/bad")])).done == ("q/bad",)
     await ended(engine, "bad")
 
     assert await state(engine) is State.WAITING
@@ -556,11 +556,11 @@ async def test_a_dead_child_that_is_replayed_rejoins_a_parent_that_waits(engine:
 
 
 async def test_a_dead_child_that_is_replayed_too_late_runs_alone(engine: Store) -> None:
-    await engine.add_flow([parent(), child("bad", on_failure=OnFailure.IGNORE), child("good")])
+    await engine.flows.add([parent(), child("bad", on_failure=OnFailure.IGNORE), child("good")])
     await ended(engine, "bad", Failed(WHY))
     await ended(engine, "good")
 
-    await engine.replay("q", [Replay("q/bad")])
+    await engine.dead_letters.replay("q", [Replay("q/bad")])
     await ended(engine, "bad")
 
     assert (await known(engine))["bad"] == (ChildState.IGNORED, "no such user")
@@ -568,17 +568,17 @@ async def test_a_dead_child_that_is_replayed_too_late_runs_alone(engine: Store) 
 
 
 async def test_a_dead_child_that_is_discarded_is_waited_for_no_longer(engine: Store) -> None:
-    await engine.add_flow([parent(), child("bad", on_failure=OnFailure.WAIT)])
+    await engine.flows.add([parent(), child("bad", on_failure=OnFailure.WAIT)])
     await ended(engine, "bad", Failed(WHY))
 
-    await engine.discard(["q/bad"])
+    await engine.dead_letters.discard(["q/bad"])
 
     assert await state(engine) is State.WAITING
 
 
 async def dead_family(engine: Store, keep: Keep = REMOVE) -> None:
     """A parent that has failed, and a child of each kind. What had not ended then ends later."""
-    await engine.add_flow([
+    await engine.flows.add([
         parent(keep_failed=keep), child("good"), child("odd", on_failure=OnFailure.IGNORE), child("bad"),
         child("far", queue="r"), child("late", queue="s"), child("open", queue="t"),
     ])  # fmt: skip
@@ -593,10 +593,10 @@ async def dead_family(engine: Store, keep: Keep = REMOVE) -> None:
 async def test_a_dead_parent_that_is_replayed_waits_for_children_that_have_not_succeeded(engine: Store) -> None:
     await dead_family(engine)
 
-    changed = await engine.replay("p", [Replay("p/top")], call=Call("me", 1))
+    changed = await engine.dead_letters.replay("p", [Replay("p/top")], call=Call("me", 1))
 
     assert (set(changed.done), changed.refused) == ({"p/top", "q/bad", "r/far"}, ())
-    assert await engine.replay("p", [Replay("p/top")], call=Call("me", 1)) == changed, "once"
+    assert await engine.dead_letters.replay("p", [Replay("p/top")], call=Call("me", 1)) == changed, "once"
     assert await state(engine) is State.WAITING_CHILDREN
     assert await known(engine) == {
         "good": (ChildState.COMPLETED, '"good"'), "late": (ChildState.COMPLETED, '"late"'),
@@ -612,34 +612,34 @@ async def test_a_dead_parent_that_is_replayed_waits_for_children_that_have_not_s
     completed = {name for name, (how, _) in (await known(engine)).items() if how is ChildState.COMPLETED}
     assert completed == {"good", "late", "bad", "far", "open"}
     await ended(engine, "top", queue="p")
-    assert await engine.family(TOP) == Family()
-    assert [letter.id for letter in (await engine.letters()).items] == ["q/odd"]
+    assert await engine.flows.child_counts(TOP) == ChildCounts()
+    assert [letter.id for letter in (await engine.dead_letters.page()).items] == ["q/odd"]
 
 
 async def test_a_child_that_is_replayed_before_its_dead_parent_tells_it_what_it_returned(engine: Store) -> None:
-    await engine.add_flow([parent(), child("bad"), child("worse")])
+    await engine.flows.add([parent(), child("bad"), child("worse")])
     await ended(engine, "bad", Failed(WHY))
     await ended(engine, "worse", Failed(WHY))
     assert (await claim(engine, queue="p")).jobs == ()
 
-    await engine.replay("q", [Replay("q/bad", data='"mended"'), Replay("q/worse")])
+    await engine.dead_letters.replay("q", [Replay("q/bad", data='"mended"'), Replay("q/worse")])
     await ended(engine, "bad")
-    await engine.replay("p", [Replay("p/top")])
+    await engine.dead_letters.replay("p", [Replay("p/top")])
 
     assert await known(engine) == {"bad": (ChildState.COMPLETED, '"bad"'), "worse": (ChildState.OPEN, None)}
     await ended(engine, "worse", Failed(WHY))
     assert (await claim(engine, queue="p")).jobs == (), "it fails for its child once more"
-    assert await engine.count_letters() == 2
+    assert await engine.dead_letters.count() == 2
 
 
 async def test_of_a_child_that_is_gone_a_replayed_parent_knows_that_it_failed(engine: Store) -> None:
-    await engine.add_flow([parent(), child("good"), child("bad")])
+    await engine.flows.add([parent(), child("good"), child("bad")])
     await ended(engine, "good")
     await ended(engine, "bad", Failed(WHY))
     assert (await claim(engine, queue="p")).jobs == ()
-    await engine.discard(["q/bad"])
+    await engine.dead_letters.discard(["q/bad"])
 
-    assert (await engine.replay("p", [Replay("p/top")])).done == ("p/top",)
+    assert (await engine.dead_letters.replay("p", [Replay("p/top")])).done == ("p/top",)
 
     assert await known(engine) == {"good": (ChildState.COMPLETED, '"good"'), "bad": (ChildState.IGNORED, CHILD_GONE)}
     await ended(engine, "top", queue="p")
@@ -647,16 +647,16 @@ async def test_of_a_child_that_is_gone_a_replayed_parent_knows_that_it_failed(en
 
 async def test_a_whole_tree_of_dead_letters_runs_again_with_its_top(engine: Store) -> None:
     mid = JobRef("p", "mid")
-    await engine.add_flow(
+    await engine.flows.add(
         [parent(), parent("mid", under=TOP), child("leaf", under=mid), child("kept", keep_failed=KEEP_ALL)]
     )
     await ended(engine, "leaf", Failed(WHY))
     await ended(engine, "kept", Failed(WHY))
     for _ in range(2):
         assert (await claim(engine, queue="p")).jobs == ()
-    assert await engine.count_letters() == 3
+    assert await engine.dead_letters.count() == 3
 
-    changed = await engine.replay("p", [Replay("p/top"), Replay("p/mid")])
+    changed = await engine.dead_letters.replay("p", [Replay("p/top"), Replay("p/mid")])
 
     assert (sorted(changed.done), changed.refused) == (["p/mid", "p/top", "q/leaf"], ())
     assert [await state(engine, ref) for ref in (TOP, mid)] == [State.WAITING_CHILDREN] * 2
@@ -664,7 +664,7 @@ async def test_a_whole_tree_of_dead_letters_runs_again_with_its_top(engine: Stor
         await settle(engine, taken.lease)
     for name in ("mid", "top"):
         await ended(engine, name, queue="p")
-    assert await engine.count_letters() == 0
+    assert await engine.dead_letters.count() == 0
 
 
 async def test_a_failed_parent_that_is_retried_waits_for_children_that_have_not_succeeded(engine: Store) -> None:
@@ -689,12 +689,12 @@ async def test_a_failed_parent_that_is_retried_waits_for_children_that_have_not_
     await ended(engine, "open", queue="t")
     assert await state(engine) is State.WAITING
     await ended(engine, "top", queue="p")
-    assert await engine.family(TOP) == Family()
-    assert [letter.id for letter in (await engine.letters()).items] == ["q/odd"]
+    assert await engine.flows.child_counts(TOP) == ChildCounts()
+    assert [letter.id for letter in (await engine.dead_letters.page()).items] == ["q/odd"]
 
 
 async def test_a_parent_that_failed_by_itself_is_retried_at_once(engine: Store) -> None:
-    await engine.add_flow([parent(keep_failed=KEEP_ALL), child("good")])
+    await engine.flows.add([parent(keep_failed=KEEP_ALL), child("good")])
     await ended(engine, "good")
     await ended(engine, "top", Failed(WHY), queue="p")
 
@@ -707,7 +707,7 @@ async def test_a_parent_that_failed_by_itself_is_retried_at_once(engine: Store) 
 @pytest.mark.parametrize("first", ["parent", "child"])
 async def test_a_kept_family_is_retried_in_one_call_in_any_order(engine: Store, first: str) -> None:
     mid = JobRef("p", "mid")
-    await engine.add_flow([
+    await engine.flows.add([
         parent(keep_failed=KEEP_ALL), parent("mid", under=TOP, keep_failed=KEEP_ALL),
         child("leaf", queue="p", under=mid, keep_failed=KEEP_ALL), child("far", under=mid, keep_failed=KEEP_ALL),
     ])  # fmt: skip
@@ -728,18 +728,18 @@ async def test_a_kept_family_is_retried_in_one_call_in_any_order(engine: Store, 
     await ended(engine, "mid", queue="p")
     await ended(engine, "top", queue="p")
     assert (await engine.counts("p")).waiting == 0
-    async for look in engine.faults(["p", "q"]):
+    async for look in engine.repairs.scan(["p", "q"]):
         assert list(look) == []
 
 
 async def test_a_child_that_is_retried_before_its_kept_parent_tells_it_what_it_returned(engine: Store) -> None:
-    await engine.add_flow([parent(keep_failed=KEEP_ALL), child("bad", keep_failed=KEEP_ALL), child("worse")])
+    await engine.flows.add([parent(keep_failed=KEEP_ALL), child("bad", keep_failed=KEEP_ALL), child("worse")])
     await ended(engine, "bad", Failed(WHY))
     await ended(engine, "worse", Failed(WHY))
     assert (await claim(engine, queue="p")).jobs == ()
 
     await engine.retry("q", ["bad"])
-    await engine.replay("q", [Replay("q/worse")])
+    await engine.dead_letters.replay("q", [Replay("q/worse")])
     await ended(engine, "bad")
     assert await state(engine) is State.FAILED, "it runs again when it is retried itself"
     await engine.retry("p", ["top"])
@@ -751,11 +751,11 @@ async def test_a_child_that_is_retried_before_its_kept_parent_tells_it_what_it_r
 
 
 async def test_of_a_child_that_is_gone_a_retried_parent_knows_that_it_failed(engine: Store) -> None:
-    await engine.add_flow([parent(keep_failed=KEEP_ALL), child("good"), child("bad")])
+    await engine.flows.add([parent(keep_failed=KEEP_ALL), child("good"), child("bad")])
     await ended(engine, "good")
     await ended(engine, "bad", Failed(WHY))
     assert (await claim(engine, queue="p")).jobs == ()
-    await engine.discard(["q/bad"])
+    await engine.dead_letters.discard(["q/bad"])
 
     await engine.retry("p", ["top"])
 
@@ -764,20 +764,20 @@ async def test_of_a_child_that_is_gone_a_retried_parent_knows_that_it_failed(eng
 
 
 async def test_a_dead_parent_that_is_discarded_leaves_nothing(engine: Store) -> None:
-    await engine.add_flow([parent(), child("good"), child("bad")])
+    await engine.flows.add([parent(), child("good"), child("bad")])
     await ended(engine, "good")
     await ended(engine, "bad", Failed(WHY))
     await claim(engine, queue="p")
 
-    await engine.discard(["p/top", "q/bad"])
+    await engine.dead_letters.discard(["p/top", "q/bad"])
 
     left = await dump(engine)
     assert [name for name, rows in left.items() if ":processed" in name or (name == "children" and rows)] == []
-    assert await engine.count_letters() == 0
+    assert await engine.dead_letters.count() == 0
 
 
 async def test_parents_whose_children_are_gone_without_a_word_are_found(engine: Store) -> None:
-    await engine.add_flow([parent(), child("bad", on_failure=OnFailure.WAIT, keep_failed=KEEP_ALL)])
+    await engine.flows.add([parent(), child("bad", on_failure=OnFailure.WAIT, keep_failed=KEEP_ALL)])
     await ended(engine, "bad", Failed(WHY))
     await engine.prune("p")
     assert await state(engine) is State.WAITING_CHILDREN
@@ -791,16 +791,16 @@ async def test_parents_whose_children_are_gone_without_a_word_are_found(engine: 
 async def test_explain_names_the_children_that_are_open(engine: Store) -> None:
     from toril.model import Limits
 
-    await engine.add_flow([parent(), *(child(name) for name in "abc")])
+    await engine.flows.add([parent(), *(child(name) for name in "abc")])
     await ended(engine, "a")
 
     family = (await engine.explain("p", "top", Limits())).family
 
-    assert family == Family(open=2, completed=1, first_open=(JobRef("q", "b"), JobRef("q", "c")))
+    assert family == ChildCounts(open=2, completed=1, first_open=(JobRef("q", "b"), JobRef("q", "c")))
 
 
 async def test_a_cancelled_child_that_nobody_can_run_again_is_not_waited_for(engine: Store) -> None:
-    await engine.add_flow([parent(), child("a", on_failure=OnFailure.WAIT)])
+    await engine.flows.add([parent(), child("a", on_failure=OnFailure.WAIT)])
 
     await ended(engine, "a", Cancelled("enough"))
 
@@ -811,7 +811,7 @@ async def test_a_parent_of_a_group_waits_for_its_turn_there(engine: Store) -> No
     await engine.configure("p", [SetGroups(GroupLimits(concurrency=1))])
     await engine.add("p", [NewJob(name="n", id="first", group="g")])
     running = await claim_one(engine, queue="p")
-    await engine.add_flow([parent(group="g"), child("a")])
+    await engine.flows.add([parent(group="g"), child("a")])
     await ended(engine, "a")
 
     assert (await claim(engine, queue="p")).jobs == ()
@@ -821,7 +821,7 @@ async def test_a_parent_of_a_group_waits_for_its_turn_there(engine: Store) -> No
 
 async def test_a_run_record_names_the_parent_however_the_child_ended(engine: Store, clock: ManualClock) -> None:
     policy = OnFailure.IGNORE
-    await engine.add_flow([
+    await engine.flows.add([
         parent(), child("a", subject="x"), child("b", on_failure=policy), child("c", on_failure=policy),
         child("d", on_failure=policy, expires=10), child("e", on_failure=policy, delay=60_000), parent("f", under=TOP),
         child("g", under=JobRef("p", "f"), keep_completed=KEEP_ALL),
@@ -845,12 +845,12 @@ async def test_a_run_record_names_the_parent_however_the_child_ended(engine: Sto
 
 
 async def test_a_run_record_tells_the_top_of_a_flow_however_it_ended(engine: Store, clock: ManualClock) -> None:
-    await engine.add_flow([parent("one"), child("x", under=JobRef("p", "one"))])
+    await engine.flows.add([parent("one"), child("x", under=JobRef("p", "one"))])
     await ended(engine, "x", Failed(WHY))
     assert (await claim(engine, queue="p")).jobs == ()  # it fails with its child
-    await engine.add_flow([parent("two", subject="s"), child("y", under=JobRef("p", "two"))])
+    await engine.flows.add([parent("two", subject="s"), child("y", under=JobRef("p", "two"))])
     await engine.cancel("p", ["two"], reason="not wanted")
-    await engine.add_flow([parent("three"), child("z", under=JobRef("p", "three"))])
+    await engine.flows.add([parent("three"), child("z", under=JobRef("p", "three"))])
     await ended(engine, "y")
     await ended(engine, "z")
     await ended(engine, "three", Cancelled("enough"), queue="p")
@@ -860,7 +860,10 @@ async def test_a_run_record_tells_the_top_of_a_flow_however_it_ended(engine: Sto
     }  # fmt: skip
 
 
-async def _remembered(engine: Store, *queues: str) -> list[Run]:
+async def _remembered(engine: Store, *queues: str) -> list[RunRow]:
     return [
-        run for queue in queues or ("p", "q") for ending in Ending for run in (await engine.runs(queue, ending)).items
+        run
+        for queue in queues or ("p", "q")
+        for ending in RunStatus
+        for run in (await engine.runs(queue, ending)).items
     ]

@@ -64,13 +64,13 @@ async def test_a_claim_says_when_a_group_may_go_on(engine: Store, clock: ManualC
     clock.advance(400)
 
     nothing = await claim(engine)
-    view = await engine.group("q", "a")
+    view = await engine.groups.get("q", "a")
     clock.advance(600)
 
     assert (names(first.jobs), first.wake_at, nothing.jobs) == (["a1", "a2"], first.now + 1000, ())
     assert (nothing.wake_at, view.till) == (first.now + 1000, first.now + 1000)
     assert names((await claim(engine)).jobs) == ["a3"]
-    assert (await engine.group("q", "b")).till is None
+    assert (await engine.groups.get("q", "b")).till is None
 
 
 async def test_who_sleeps_learns_that_a_limited_job_came(engine: Store, clock: ManualClock) -> None:
@@ -135,8 +135,8 @@ async def test_no_more_of_a_group_wait_than_may(engine: Store) -> None:
     await claim(engine)
     await add(engine, *of("a", "3"))
 
-    assert (await engine.group("q", "b")) == GroupRow(name="b", limits=GroupLimits(concurrency=1, max_waiting=3))
-    assert (await engine.group("q", "a")).waiting == 3
+    assert (await engine.groups.get("q", "b")) == GroupRow(name="b", limits=GroupLimits(concurrency=1, max_waiting=3))
+    assert (await engine.groups.get("q", "a")).waiting == 3
 
 
 async def test_a_flow_that_would_overfill_a_group_is_refused(engine: Store) -> None:
@@ -148,11 +148,11 @@ async def test_a_flow_that_would_overfill_a_group_is_refused(engine: Store) -> N
     with pytest.raises(
         QueueFull, match="group 'a' of queue 'q' may hold 3 waiting jobs and has 2; 2 more were refused"
     ):
-        await engine.add_flow([top, *children])
+        await engine.flows.add([top, *children])
 
     assert await engine.jobs("q", ["top", "x", "y"]) == [None, None, None]
-    await engine.add_flow([top, children[0]])
-    assert (await engine.group("q", "a")).waiting == 3
+    await engine.flows.add([top, children[0]])
+    assert (await engine.groups.get("q", "a")).waiting == 3
 
 
 async def test_parked_jobs_count_among_the_waiting_ones_of_the_queue(engine: Store) -> None:
@@ -166,12 +166,12 @@ async def test_parked_jobs_count_among_the_waiting_ones_of_the_queue(engine: Sto
 async def test_groups_are_listed_by_name_page_by_page(engine: Store) -> None:
     await limited(engine)
     await add(engine, *of("b", *"123"), *of("a", "1"), *of("c", "1", delay=1000), NewJob(name="plain"))
-    await engine.set_group("q", SetGroup(name="d", limits=GroupLimits(weight=5)))
-    await engine.set_group("q", SetGroup(name="b", paused=True))
+    await engine.groups.set("q", SetGroup(name="d", limits=GroupLimits(weight=5)))
+    await engine.groups.set("q", SetGroup(name="b", paused=True))
     await claim(engine)
 
-    first = await engine.groups("q", limit=3)
-    rest = await engine.groups("q", cursor=first.cursor, limit=3)
+    first = await engine.groups.page("q", limit=3)
+    rest = await engine.groups.page("q", cursor=first.cursor, limit=3)
 
     common = GroupLimits(concurrency=1)
     assert list(first) == [
@@ -189,9 +189,9 @@ async def test_a_group_of_nothing_is_forgotten(engine: Store) -> None:
         for each in jobs:
             await settle(engine, each.lease)
 
-    assert list(await engine.groups("q")) == []
-    assert await engine.group("q", "a") == GroupRow(name="a")
-    assert list(await engine.groups("never")) == []
+    assert list(await engine.groups.page("q")) == []
+    assert await engine.groups.get("q", "a") == GroupRow(name="a")
+    assert list(await engine.groups.page("never")) == []
 
 
 async def test_what_its_group_keeps_a_job_from_is_told(engine: Store) -> None:
@@ -211,7 +211,7 @@ async def test_what_its_group_keeps_a_job_from_is_told(engine: Store) -> None:
 async def test_a_parent_in_a_group_holds_no_place_while_it_waits_for_its_children(engine: Store) -> None:
     await limited(engine)
     parent, child = JobRef("q", "parent"), NewJob(name="child", id="child", group="a")
-    await engine.add_flow([
+    await engine.flows.add([
         FlowNode(queue="q", job=NewJob(name="parent", id="parent", group="a"), waits=True),
         FlowNode(queue="q", job=child, parent=parent),
     ])  # fmt: skip

@@ -16,7 +16,7 @@ async def test_a_put_off_job_that_fails_for_its_child_gives_its_place_up(engine:
     await limited(engine)
     await add(engine, NewJob(name="parent", id="parent", group="a"), *of("a", "1"))
     parent = await claim_one(engine)
-    await engine.add_flow([FlowNode(queue="c", job=NewJob(name="child", id="child"), parent=JobRef("q", "parent"))])
+    await engine.flows.add([FlowNode(queue="c", job=NewJob(name="child", id="child"), parent=JobRef("q", "parent"))])
     await settle(engine, parent.lease, Snoozed(60_000))
     child = await claim_one(engine, queue="c")
     await settle(engine, child.lease, Failed(WHY))
@@ -43,7 +43,7 @@ async def test_a_stalled_job_that_is_given_back_goes_before_younger_ones(engine:
 
 async def test_who_sleeps_hears_of_a_parent_in_a_group_that_goes_on(engine: Store) -> None:
     await limited(engine)
-    await engine.add_flow([
+    await engine.flows.add([
         FlowNode(queue="q", job=NewJob(name="parent", id="parent", group="a"), waits=True),
         FlowNode(queue="q", job=NewJob(name="child", id="child", delay=60_000), parent=JobRef("q", "parent")),
     ])  # fmt: skip
@@ -88,4 +88,4 @@ async def test_what_others_promote_is_put_off_no_more(engine: RedisEngine, run_b
         await tell(engine, "ZADD", "bull:q:completed", *(word for each in jobs for word in (1, each.id)))
         await engine.recover("q")
 
-    assert (await engine.group("q", "a")).waiting == 0
+    assert (await engine.groups.get("q", "a")).waiting == 0

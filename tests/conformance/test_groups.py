@@ -97,18 +97,18 @@ async def test_limits_can_be_said_in_three_ways(engine: Store, said: str) -> Non
         await engine.configure("q", [DeclareGroups(GroupLimits(concurrency=5)), SetGroups(one)])
     else:
         await engine.configure("q", [SetGroups(GroupLimits(concurrency=5))])
-        await engine.set_group("q", SetGroup(name="a", limits=one))
+        await engine.groups.set("q", SetGroup(name="a", limits=one))
     await add(engine, *of("a", "1", "2"))
 
     assert names((await claim(engine)).jobs) == ["a1"]
-    assert (await engine.group("q", "a")).limits.concurrency == 1
+    assert (await engine.groups.get("q", "a")).limits.concurrency == 1
 
 
 async def test_what_is_set_by_hand_can_be_taken_back(engine: Store) -> None:
     await engine.configure("q", [DeclareGroups(GroupLimits(concurrency=3)), SetGroups(GroupLimits(concurrency=1))])
-    await engine.set_group("q", SetGroup(name="a", limits=GroupLimits(concurrency=2)))
+    await engine.groups.set("q", SetGroup(name="a", limits=GroupLimits(concurrency=2)))
 
-    own = (await engine.set_group("q", SetGroup(name="a", limits=GroupLimits()))).limits
+    own = (await engine.groups.set("q", SetGroup(name="a", limits=GroupLimits()))).limits
     settings = await engine.configure("q", [SetGroups(None)])
 
     assert (own.concurrency, settings.groups) == (1, GroupLimits(concurrency=3))
@@ -119,10 +119,10 @@ async def test_a_wider_limit_lets_more_in_at_once(engine: Store) -> None:
     await add(engine, *of("a", "1", "2", "3", "4"))
     await claim(engine)
 
-    await engine.set_group("q", SetGroup(name="a", limits=GroupLimits(concurrency=2)))
+    await engine.groups.set("q", SetGroup(name="a", limits=GroupLimits(concurrency=2)))
     second = await claim(engine)
     await limited(engine, 9)
-    await engine.set_group("q", SetGroup(name="a", limits=GroupLimits()))
+    await engine.groups.set("q", SetGroup(name="a", limits=GroupLimits()))
 
     assert names(second.jobs) == ["a2"]
     assert names((await claim(engine)).jobs) == ["a3", "a4"]
@@ -173,7 +173,7 @@ async def test_a_group_that_others_outnumber_gets_its_turn(engine: Store) -> Non
 
 
 async def test_a_weight_is_a_share(engine: Store) -> None:
-    await engine.set_group("q", SetGroup(name="a", limits=GroupLimits(weight=3)))
+    await engine.groups.set("q", SetGroup(name="a", limits=GroupLimits(weight=3)))
     await add(engine, *of("a", *map(str, range(30))), *of("b", *map(str, range(30))))
 
     seen = await run_all(engine)
@@ -317,9 +317,9 @@ async def test_a_dead_letter_comes_back_into_its_group(engine: Store) -> None:
     await add(engine, *of("a", "1", "2"))
     await settle(engine, (await claim_one(engine)).lease, Failed(WHY))
     running = await claim_one(engine)
-    (letter,) = (await engine.letters()).items
+    (letter,) = (await engine.dead_letters.page()).items
 
-    await engine.replay("q", [Replay(letter.id)])
+    await engine.dead_letters.replay("q", [Replay(letter.id)])
     blocked = await claim(engine)
     await settle(engine, running.lease)
 
@@ -335,11 +335,11 @@ async def test_a_paused_group_starts_nothing_and_others_go_on(engine: Store) -> 
     await add(engine, *of("a", *"123"), *of("b", "1"))
     running = await claim_one(engine)
 
-    view = await engine.set_group("q", SetGroup(name="a", paused=True))
+    view = await engine.groups.set("q", SetGroup(name="a", paused=True))
     others = await claim(engine)
     await add(engine, *of("a", "4"))
     await settle(engine, running.lease, Retried(WHY))
-    await engine.set_group("q", SetGroup(name="a", paused=False))
+    await engine.groups.set("q", SetGroup(name="a", paused=False))
 
     assert (running.name, view.paused, view.waiting, view.running) == ("a1", True, 2, 1)
     assert (names(others.jobs), others.blocked_by) == (["b1"], Gate.GROUPS)
@@ -352,13 +352,13 @@ async def test_a_paused_group_keeps_what_falls_due_or_has_stalled(engine: Store,
     a, b = (await claim(engine, lease=100)).jobs
     await settle(engine, a.lease, Snoozed(100))
     for group in "ab":
-        await engine.set_group("q", SetGroup(name=group, paused=True))
+        await engine.groups.set("q", SetGroup(name=group, paused=True))
     clock.advance(100)
     await engine.recover("q")
 
     nothing = await claim(engine, alone=True)
     for group in "ab":
-        await engine.set_group("q", SetGroup(name=group, paused=False))
+        await engine.groups.set("q", SetGroup(name=group, paused=False))
     stalled = await claim(engine, alone=True)
 
     assert nothing.jobs == ()
@@ -372,10 +372,10 @@ async def test_a_stalled_job_of_a_paused_group_waits_with_it(engine: Store, cloc
     (lost,) = (await claim(engine, lease=100)).jobs
     clock.advance(100)
     await engine.recover("q")
-    await engine.set_group("q", SetGroup(name="a", paused=True))
+    await engine.groups.set("q", SetGroup(name="a", paused=True))
 
     nothing = await claim(engine, alone=True)
-    await engine.set_group("q", SetGroup(name="a", paused=False))
+    await engine.groups.set("q", SetGroup(name="a", paused=False))
 
     assert nothing.jobs == ()
     assert ids((await claim(engine, alone=True)).jobs) == [lost.lease.id]
@@ -384,9 +384,9 @@ async def test_a_stalled_job_of_a_paused_group_waits_with_it(engine: Store, cloc
 async def test_pausing_the_queue_and_pausing_a_group_are_two_things(engine: Store) -> None:
     await add(engine, *of("a", "1"))
     await engine.configure("q", [Pause()])
-    await engine.set_group("q", SetGroup(name="a", paused=True))
+    await engine.groups.set("q", SetGroup(name="a", paused=True))
 
-    await engine.set_group("q", SetGroup(name="a", paused=False))
+    await engine.groups.set("q", SetGroup(name="a", paused=False))
     held = await claim(engine)
     await engine.configure("q", [Resume()])
 
@@ -476,11 +476,11 @@ async def test_cleaning_takes_old_parked_jobs(engine: Store, clock: ManualClock)
     swept = await engine.clean("q", state=State.WAITING, grace=500)
 
     assert set(swept.ids) == {"2", "3"}
-    assert (await engine.group("q", "a")).waiting == 1
+    assert (await engine.groups.get("q", "a")).waiting == 1
 
 
 async def test_obliterating_leaves_nothing_of_groups(engine: Store) -> None:
-    await engine.set_group("q", SetGroup(name="b", paused=True))
+    await engine.groups.set("q", SetGroup(name="b", paused=True))
     await one_running_two_parked(engine)
     await engine.obliterate("q", running="remove")
 
@@ -534,5 +534,5 @@ async def test_what_was_kept_for_the_end_of_its_owner_has_its_group(engine: Stor
 
     await settle(engine, owner.lease)
 
-    assert (await engine.group("q", "a")).waiting == 2
+    assert (await engine.groups.get("q", "a")).waiting == 2
     assert await run_all(engine) == ["a2", "n"]

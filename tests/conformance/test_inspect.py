@@ -8,7 +8,6 @@ from toril.model import (
     Claim,
     Completed,
     Counts,
-    Ending,
     EventKind,
     Failed,
     Failure,
@@ -18,6 +17,7 @@ from toril.model import (
     NewJob,
     Refused,
     Retried,
+    RunStatus,
     Settlement,
     Verdict,
 )
@@ -108,7 +108,7 @@ async def test_renewals_do_not_disturb_a_walk_over_running_jobs(engine: Store, c
         if cursor is None:
             break
         clock.advance(5)
-        await engine.extend([each.lease for each in taken[::3]], ttl=LEASE)
+        await engine.renew([each.lease for each in taken[::3]], ttl=LEASE)
 
     assert sorted(map(int, seen)) == list(range(1, 31))
 
@@ -125,7 +125,7 @@ async def test_run_records_are_walked_newest_first_while_jobs_finish(engine: Sto
     pages = 0
     cursor: str | None = None
     while True:
-        page = await engine.runs("q", Ending.COMPLETED, cursor=cursor, limit=10)
+        page = await engine.runs("q", RunStatus.COMPLETED, cursor=cursor, limit=10)
         seen += [run.id for run in page.items]
         pages += 1
         cursor = page.cursor
@@ -144,8 +144,8 @@ async def test_runs_of_both_endings_are_apart(engine: Store, clock: ManualClock)
     await settle(engine, good.lease)
     await settle(engine, bad.lease, Failed(Failure("why")))
 
-    (completed,) = (await engine.runs("q", Ending.COMPLETED)).items
-    (failed,) = (await engine.runs("q", Ending.FAILED)).items
+    (completed,) = (await engine.runs("q", RunStatus.COMPLETED)).items
+    (failed,) = (await engine.runs("q", RunStatus.FAILED)).items
 
     assert (completed.name, failed.name, failed.text, failed.attempts_made) == ("good", "bad", "why", 1)
     assert failed.finished_at == clock.now()
@@ -196,7 +196,7 @@ async def test_figures_a_minute_are_true_to_the_job(engine: Store, clock: Manual
             await settle(engine, claimed.lease, Failed(Failure("x")) if n < minute else Completed())
         clock.advance(60_000)
 
-    figures = await engine.metrics("q", minutes=5)
+    figures = await engine.metrics.minutes("q", minutes=5)
 
     assert figures.first == clock.now() // 60_000 - 4
     assert figures.completed == (0, 10, 9, 8, 0)
@@ -246,10 +246,10 @@ async def test_reading_what_is_not_there_finds_nothing(engine: Store) -> None:
     assert await engine.jobs("never", ["1", "x"]) == [None, None]
     assert await engine.counts("never") == Counts()
     assert (await engine.page("never", State.WAITING)).items == ()
-    assert (await engine.runs("never", Ending.FAILED)).items == ()
+    assert (await engine.runs("never", RunStatus.FAILED)).items == ()
     assert (await engine.events("never")).items == ()
     assert (await engine.logs("never", "1")).items == ()
-    assert sum((await engine.metrics("never", minutes=60)).completed) == 0
+    assert sum((await engine.metrics.minutes("never", minutes=60)).completed) == 0
     assert await engine.queues() == []
 
 

@@ -43,7 +43,7 @@ async def test_a_page_of_large_dead_letters_is_short_and_a_walk_meets_each_once(
     found: list[str] = []
     cursor = None
     while True:
-        page = await engine.letters(cursor=cursor, limit=200)
+        page = await engine.dead_letters.page(cursor=cursor, limit=200)
         assert sum(len(letter.data) for letter in page.items) < MOST
         found += [letter.job_id for letter in page.items]
         cursor = page.cursor

@@ -13,7 +13,7 @@ from toril.model import (
     Checkpoint,
     Claim,
     Completed,
-    Ending,
+    DataUpdate,
     EventKind,
     Failed,
     Failure,
@@ -25,7 +25,7 @@ from toril.model import (
     Released,
     Report,
     Retried,
-    Rewrite,
+    RunStatus,
     Snoozed,
     Verdict,
 )
@@ -41,7 +41,7 @@ async def test_a_renewed_lease_holds_for_longer(engine: Store, clock: ManualCloc
 
     for _ in range(10):
         clock.advance(900)
-        assert (await engine.extend([claimed.lease], ttl=1000)).lost == ()
+        assert (await engine.renew([claimed.lease], ttl=1000)).lost == ()
 
     assert (await engine.recover("q")).returned == ()
     assert await settle(engine, claimed.lease) is Verdict.OK
@@ -54,11 +54,11 @@ async def test_what_was_lost_is_not_renewed_but_named(engine: Store, clock: Manu
     await settle(engine, a.lease)
     forged = Lease("q", b.lease.id, "forged")
 
-    answer = await engine.extend([a.lease, b.lease, forged, Lease("none", "1", "t")], ttl=5000)
+    answer = await engine.renew([a.lease, b.lease, forged, Lease("none", "1", "t")], ttl=5000)
 
     assert answer.lost == (a.lease, forged, Lease("none", "1", "t"))
     clock.advance(1000)
-    assert (await engine.extend([b.lease, c.lease], ttl=5000)).lost == (c.lease,)
+    assert (await engine.renew([b.lease, c.lease], ttl=5000)).lost == (c.lease,)
 
 
 @pytest.mark.covers("R094")
@@ -68,7 +68,7 @@ async def test_a_renewal_brings_the_wish_to_cancel(engine: Store) -> None:
 
     await engine.cancel("q", [b.lease.id], reason="changed my mind")
 
-    (wish,) = (await engine.extend([a.lease, b.lease], ttl=1000)).cancelled
+    (wish,) = (await engine.renew([a.lease, b.lease], ttl=1000)).cancelled
     assert (wish.lease, wish.reason) == (b.lease, "changed my mind")
 
 
@@ -83,7 +83,7 @@ async def test_reports_are_written_while_the_lease_holds(engine: Store) -> None:
             Progress(lease, "40"),
             LogLine(lease, "one"),
             LogLine(lease, "two"),
-            Rewrite(lease, "[2]"),
+            DataUpdate(lease, "[2]"),
             Checkpoint(lease, '"page 7"'),
         ],
     )
@@ -103,7 +103,7 @@ async def test_reports_are_written_while_the_lease_holds(engine: Store) -> None:
     [
         lambda lease: Progress(lease, "1"),
         lambda lease: LogLine(lease, "x"),
-        lambda lease: Rewrite(lease, "1"),
+        lambda lease: DataUpdate(lease, "1"),
         lambda lease: Checkpoint(lease, "1"),
     ],
     ids=["progress", "log", "data", "checkpoint"],
@@ -259,7 +259,7 @@ async def test_a_job_that_stalls_too_often_fails(engine: Store, max_stalls: int)
     assert (found.state, found.attempts_made, found.stalls) == (State.FAILED, 0, max_stalls + 1)
     assert found.failure is not None
     assert found.failure.reason == "job stalled more than allowable limit: SIGSEGV"
-    assert (await engine.runs("q", Ending.FAILED)).items[0].cause is Cause.STALLED
+    assert (await engine.runs("q", RunStatus.FAILED)).items[0].cause is Cause.STALLED
 
 
 @pytest.mark.covers("F08", "F117")
@@ -320,7 +320,7 @@ async def test_a_job_that_someone_wants_stopped_does_not_return(engine: Store) -
 
     assert (recovered.returned, recovered.failed, recovered.cancelled) == ((), (), ("1",))
     assert recovered.taken_back == ("1",)
-    assert (await engine.runs("q", Ending.CANCELLED)).items[0].cause is Cause.CANCELLED
+    assert (await engine.runs("q", RunStatus.CANCELLED)).items[0].cause is Cause.CANCELLED
 
 
 @pytest.mark.covers("R118", "R140")

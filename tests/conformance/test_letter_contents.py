@@ -60,7 +60,7 @@ async def log(engine: Store, job_id: str, queue: str = "q") -> tuple[str, ...]:
 
 async def family_dies(engine: Store) -> None:
     """A parent, one child that returns and one whose failure is the parent's too; all of them log."""
-    await engine.add_flow([
+    await engine.flows.add([
         FlowNode(queue="p", job=NewJob(name="top", id="top"), waits=True),
         FlowNode(queue="q", job=NewJob(name="good", id="good"), parent=TOP),
         FlowNode(queue="q", job=NewJob(name="bad", id="bad"), parent=TOP, on_failure=OnFailure.FAIL),
@@ -85,11 +85,11 @@ async def test_the_log_and_the_progress_stay_with_a_dead_letter(engine: Store) -
     await add(engine, NewJob(name="n", attempts=2))
     await talk(engine, "one", "två", attempts=2, progress='{"done": 3}')
 
-    (letter,) = (await engine.letters()).items
+    (letter,) = (await engine.dead_letters.page()).items
 
     assert letter.progress == '{"done": 3}'
     assert await log(engine, "1") == ("one", "två", "one", "två")
-    assert (await engine.letters_of(["q/1"]))[0] == letter
+    assert (await engine.dead_letters.get(["q/1"]))[0] == letter
     assert (await engine.logs("q", "1")).items == (), "the job itself is gone"
 
 
@@ -179,15 +179,15 @@ async def test_who_was_cancelled_between_attempts_has_the_errors_of_those(engine
 async def test_a_dead_parent_knows_its_children_and_a_dead_child_its_parent(engine: Store) -> None:
     await family_dies(engine)
 
-    top, bad = await engine.letters_of(["p/top", "q/bad"])
+    top, bad = await engine.dead_letters.get(["p/top", "q/bad"])
 
     assert top is not None
     assert bad is not None
     assert bad.parent == TOP
-    assert (await engine.family(TOP)).total == 0
-    family = await engine.family(TOP, where="dead_letters")
+    assert (await engine.flows.child_counts(TOP)).total == 0
+    family = await engine.flows.child_counts(TOP, where="dead_letters")
     assert (family.completed, family.failed, family.open) == (1, 1, 0)
-    children = {each.ref: each.state for each in (await engine.children(TOP, where="dead_letters")).items}
+    children = {each.ref: each.state for each in (await engine.flows.children(TOP, where="dead_letters")).items}
     assert children == {JobRef("q", "good"): ChildState.COMPLETED, JobRef("q", "bad"): ChildState.FAILED}
     assert await log(engine, "bad") == ("a child's line",)
 
@@ -196,7 +196,7 @@ async def test_a_replayed_job_goes_on_with_its_log_and_begins_its_attempts_anew(
     await add(engine, NewJob(name="n", attempts=2, keep_logs=3))
     await talk(engine, "before", attempts=2, progress="50")
 
-    await engine.replay("q", [Replay("q/1")])
+    await engine.dead_letters.replay("q", [Replay("q/1")])
 
     found = await job(engine, "1")
     assert (found.state, found.progress, found.failure) == (State.WAITING, None, None)
@@ -213,8 +213,8 @@ async def test_nothing_of_a_replayed_job_is_left_when_it_completes(engine: Store
     while (await engine.obliterate("q")).more:  # which then knows of no job that ever logged
         pass
     await add(engine, *(NewJob(name="n") for _ in range(10)))
-    await engine.replay("q", [Replay("q/bad")])
-    await engine.replay("p", [Replay("p/top")])
+    await engine.dead_letters.replay("q", [Replay("q/bad")])
+    await engine.dead_letters.replay("p", [Replay("p/top")])
     batch = [Settlement(each.lease, Completed()) for each in (await claim(engine, 20)).jobs]
     assert len(batch) == 11
     await engine.exchange("q", batch, Claim(want=0, token="all", lease=1, worker="w"))  # of many, few are looked at
@@ -229,7 +229,7 @@ async def test_a_discarded_letter_leaves_nothing_behind(engine: Store) -> None:
     await talk(engine, "one", attempts=2, progress="1")
     assert len(await belongings(engine)) > 1
 
-    await engine.discard(["p/top", "q/bad", "q/plain"])
+    await engine.dead_letters.discard(["p/top", "q/bad", "q/plain"])
 
     assert await belongings(engine) == {}
 
@@ -240,7 +240,7 @@ async def test_what_retention_takes_leaves_nothing_behind(engine: Store, clock: 
     await add(engine, NewJob(name="n", id="plain", attempts=2))
     await talk(engine, "one", attempts=2, progress="1")
     clock.advance(5_000)
-    await engine.keep_letters(keep)
+    await engine.dead_letters.keep(keep)
 
     await engine.prune("q")
 
@@ -256,8 +256,8 @@ async def test_a_newer_job_of_the_same_id_has_nothing_of_the_older_one(engine: S
 
     assert await log(engine, "bad") == ("a new line",)
     assert await log(engine, "top", "p") == ()
-    assert (await engine.family(TOP, where="dead_letters")).total == 0
-    await engine.discard(["q/bad", "p/top"])
+    assert (await engine.flows.child_counts(TOP, where="dead_letters")).total == 0
+    await engine.dead_letters.discard(["q/bad", "p/top"])
     assert await belongings(engine) == {}
 
 
@@ -289,5 +289,5 @@ async def test_of_what_is_no_letter_nothing_is_known(engine: Store) -> None:
     assert await log(engine, "nobody") == ()
     assert await engine.errors("q", "nobody", where="dead_letters") == ()
     assert await engine.errors("q", "nobody") == ()
-    assert (await engine.family(JobRef("q", "nobody"), where="dead_letters")).total == 0
-    assert (await engine.children(JobRef("q", "nobody"), where="dead_letters")).items == ()
+    assert (await engine.flows.child_counts(JobRef("q", "nobody"), where="dead_letters")).total == 0
+    assert (await engine.flows.children(JobRef("q", "nobody"), where="dead_letters")).items == ()

@@ -26,7 +26,6 @@ from toril.model import (
     Cancelled,
     Claim,
     Completed,
-    Ending,
     Failed,
     Failure,
     Keep,
@@ -39,6 +38,7 @@ from toril.model import (
     Released,
     Resume,
     Retried,
+    RunStatus,
     SetConcurrency,
     SetData,
     SetDelay,
@@ -211,7 +211,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data(), ttl=st.sampled_from([1, 100, 5000]))
     def extend(self, data: st.DataObject, ttl: int) -> None:
         leases = data.draw(st.lists(st.sampled_from(self.leases), min_size=1, max_size=4, unique=True))
-        answer = self.wait(self.engine.extend(leases, ttl=ttl))
+        answer = self.wait(self.engine.renew(leases, ttl=ttl))
         held = [lease for lease in leases if self.oracle.holds(lease) is Verdict.OK]
         assert answer.lost == tuple(lease for lease in leases if lease not in held)
         wishes = [(wish.lease, wish.reason) for wish in answer.cancelled]
@@ -265,7 +265,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.oracle.jobs[identity].cancelling = "c"
         for identity in changed.done:
             self.oracle.take_out(self.oracle.jobs[identity])
-            self.oracle.end(self.oracle.jobs[identity], Ending.CANCELLED)
+            self.oracle.end(self.oracle.jobs[identity], RunStatus.CANCELLED)
 
     def _remove(self, data: st.DataObject) -> None:
         ids = self.some_ids(data)
@@ -346,7 +346,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_end_is_recorded_once(self) -> None:
-        for ending in Ending:
+        for ending in RunStatus:
             runs = self.wait(self.engine.runs("q", ending, limit=1000)).items
             assert sorted(run.id for run in runs) == sorted(self.oracle.ended[ending])
 
@@ -401,7 +401,7 @@ _CONTRADICTIONS = {
 
 async def check_keys(engine: RedisEngine) -> list[str]:
     """What contradicts itself in the keys."""
-    ask, base = engine._server.ask, engine._base("q")
+    ask, base = engine._runner.client.ask, engine._runner.base("q")
     places = {name: await ask("LRANGE", base + name, 0, -1) for name in ("wait", "active")}
     for name in ("prioritized", "delayed", "completed", "failed"):
         places[name] = await ask("ZRANGE", base + name, 0, -1)

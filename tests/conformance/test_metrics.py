@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.claims import add, claim, settle
 from toril.errors import InvalidOption
-from toril.model import Completed, Failed, Failure, Figures, NewJob, Pause, Window, ms_of
+from toril.model import Completed, Failed, Failure, MetricsWindow, NewJob, Pause, Snapshot, ms_of
 from toril.operate.metrics import metrics, overview
 from toril.policy.metrics import RANGES
 from toril.store.engine import Store
@@ -52,7 +52,7 @@ async def test_figures_of_many_queues_come_in_the_order_asked_for(engine: Store,
     await add(engine, NewJob(name="n"), NewJob(name="n", delay=60_000), queue="b")
     await engine.configure("b", [Pause()])
 
-    found = await engine.figures(["b", "never", "a"], Window(60, 1, 60))
+    found = await engine.metrics.snapshot(["b", "never", "a"], MetricsWindow(60, 1, 60))
 
     assert found.now == clock.now()
     assert [each.name for each in found.queues] == ["b", "never", "a"]
@@ -68,7 +68,7 @@ async def test_the_job_that_has_waited_longest_is_found_among_priorities(engine:
     clock.advance(1_000)
     await add(engine, NewJob(name="n", priority=2), NewJob(name="n", priority=7), NewJob(name="n"))
 
-    (found,) = (await engine.figures(["q"], Window(1, 1, 1))).queues
+    (found,) = (await engine.metrics.snapshot(["q"], MetricsWindow(1, 1, 1))).queues
 
     assert found.oldest == began
 
@@ -79,7 +79,7 @@ async def test_a_job_does_not_wait_while_it_is_delayed(engine: Store, clock: Man
     clock.advance(13_000)
     await claim(engine, 1)
 
-    (found,) = (await engine.figures(["q"], Window(1, 1, 1))).queues
+    (found,) = (await engine.metrics.snapshot(["q"], MetricsWindow(1, 1, 1))).queues
 
     assert found.counts.waiting == 1
     assert found.oldest == due
@@ -87,9 +87,9 @@ async def test_a_job_does_not_wait_while_it_is_delayed(engine: Store, clock: Man
 
 async def test_too_many_queues_at_once_are_refused(engine: Store) -> None:
     with pytest.raises(InvalidOption, match="at most 50 queues, not 51"):
-        await engine.figures([f"q{n}" for n in range(51)], Window(1, 1, 1))
+        await engine.metrics.snapshot([f"q{n}" for n in range(51)], MetricsWindow(1, 1, 1))
     with pytest.raises(InvalidOption, match="slices have 1, 3, 6, 42 minutes, not 5"):
-        await engine.figures(["q"], Window(1, 5, 1))
+        await engine.metrics.snapshot(["q"], MetricsWindow(1, 5, 1))
 
 
 @pytest.mark.covers("R228")
@@ -104,13 +104,13 @@ async def test_an_overview_has_every_queue_however_many(
     await settle(engine, job.lease, now=job.added_at + 1_000)
 
     asked: list[int] = []
-    figures = engine.figures
+    figures = engine.metrics.snapshot
 
-    async def counted(queues: Sequence[str], window: Window) -> Figures:
+    async def counted(queues: Sequence[str], window: MetricsWindow) -> Snapshot:
         asked.append(len(queues))
         return await figures(queues, window)
 
-    monkeypatch.setattr(engine, "figures", counted)
+    monkeypatch.setattr(engine.metrics, "snapshot", counted)
 
     found = await overview(engine, names, dict.fromkeys(names, 120.0))
     await metrics(engine, "q7", "1h")

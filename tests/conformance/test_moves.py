@@ -19,51 +19,58 @@ from toril.model import (
     Cancelled,
     Checkpoint,
     ChildState,
+    CircuitSample,
     CircuitTerms,
     Completed,
     Dedup,
-    Ending,
     Failed,
     Failure,
     FlowNode,
     GroupLimits,
-    JobParcel,
-    JobRecord,
+    ImportOutcome,
     JobRef,
+    JobRow,
     Keep,
-    LetterParcel,
-    Load,
     LogLine,
+    MetricsWindow,
     NewJob,
     OnFailure,
     Overlap,
-    Parked,
-    Part,
     Pause,
     Progress,
     RateLimit,
     Replay,
     Resume,
     Retried,
+    RunStatus,
     Schedule,
     SetConcurrency,
     SetGroup,
     SetGroups,
     SetMaxWaiting,
     SetRateLimit,
-    Sign,
-    Unloaded,
-    Window,
+    TransferBatch,
+    TransferDeadLetter,
+    TransferJob,
+    TransferPart,
+    WaitsForChildren,
     run_id,
 )
 from toril.model.states import State
-from toril.operate.transfer import Mover
+from toril.operate.transfer import Transfer
 from toril.store.engine import Store
 from toril.testing import ManualClock
 
 WHY = Failure("no such user", "LookupError", "Traceback: here")
 MINUTE = 60_000
-PARTS = (Part.SETTINGS, Part.SCHEDULES, Part.JOBS, Part.LETTERS, Part.LEDGER, Part.FACTS)
+PARTS = (
+    TransferPart.SETTINGS,
+    TransferPart.SCHEDULES,
+    TransferPart.JOBS,
+    TransferPart.LETTERS,
+    TransferPart.LEDGER,
+    TransferPart.FACTS,
+)
 
 
 @pytest.fixture
@@ -81,23 +88,25 @@ def ends(request: pytest.FixtureRequest, engine: Store, other: Store) -> tuple[S
     return (engine, other) if request.param == "from" else (other, engine)
 
 
-async def packed(source: Store, target: Store, part: Part, queue: str = "q") -> Load | None:
-    return await source.pack(part, queue, to=await target.identity(), mark="mark")
+async def packed(source: Store, target: Store, part: TransferPart, queue: str = "q") -> TransferBatch | None:
+    return await source.transfers.export_batch(part, queue, to=await target.transfers.store_id(), mark="mark")
 
 
-async def carried(source: Store, target: Store, *queues: str) -> list[Load]:
+async def carried(source: Store, target: Store, *queues: str) -> list[TransferBatch]:
     """All loads of these queues, each put into the target."""
     loads = []
     for part in PARTS:
         for queue in queues or ("q",):
             while (load := await packed(source, target, part, queue)) is not None:
-                assert (await target.unload(load, sender=await source.identity())).outcome is Unloaded.STORED
-                assert await source.forget(load)
+                assert (
+                    await target.transfers.import_batch(load, sender=await source.transfers.store_id())
+                ).outcome is ImportOutcome.STORED
+                assert await source.transfers.confirm_export(load)
                 loads.append(load)
     return loads
 
 
-async def records(store: Store, queue: str = "q") -> dict[str, JobRecord]:
+async def records(store: Store, queue: str = "q") -> dict[str, JobRow]:
     found = {}
     for state in State:
         for each in (await store.page(queue, state, limit=1000)).items:
@@ -106,7 +115,7 @@ async def records(store: Store, queue: str = "q") -> dict[str, JobRecord]:
 
 
 async def sound(store: Store, *queues: str) -> None:
-    async for look in store.faults(queues):
+    async for look in store.repairs.scan(queues):
         assert list(look) == []
 
 
@@ -157,11 +166,13 @@ async def test_the_order_of_the_line_is_kept_over_many_loads(ends: tuple[Store, 
     source, target = ends
     await add(source, *(NewJob(name="n", priority=n % 3) for n in range(60)))
     loads = 0
-    to, sender = await target.identity(), await source.identity()
-    while (load := await source.pack(Part.JOBS, "q", to=to, mark=f"m{loads}", limit=7)) is not None:
+    to, sender = await target.transfers.store_id(), await source.transfers.store_id()
+    while (
+        load := await source.transfers.export_batch(TransferPart.JOBS, "q", to=to, mark=f"m{loads}", limit=7)
+    ) is not None:
         assert len(load.parcels) <= 7
-        await target.unload(load, sender=sender)
-        await source.forget(load)
+        await target.transfers.import_batch(load, sender=sender)
+        await source.transfers.confirm_export(load)
         loads += 1
 
     assert loads == 9
@@ -172,29 +183,33 @@ async def test_the_order_of_the_line_is_kept_over_many_loads(ends: tuple[Store, 
 async def test_a_load_is_the_same_until_it_is_forgotten_and_stored_once(ends: tuple[Store, Store]) -> None:
     source, target = ends
     await add(source, NewJob(name="a"), NewJob(name="b"))
-    sender, to = await source.identity(), await target.identity()
-    first = await source.pack(Part.JOBS, "q", to=to, mark="m1", limit=1)
+    sender, to = await source.transfers.store_id(), await target.transfers.store_id()
+    first = await source.transfers.export_batch(TransferPart.JOBS, "q", to=to, mark="m1", limit=1)
     assert first is not None
 
-    assert await source.pack(Part.SETTINGS, "q", to=to, mark="m2") == first, "whatever is asked for"
+    assert await source.transfers.export_batch(TransferPart.SETTINGS, "q", to=to, mark="m2") == first, (
+        "whatever is asked for"
+    )
     assert (await claim(source)).jobs[0].lease.id == "2", "the other one is where it was"
-    assert (await target.unload(first, sender=sender)).outcome is Unloaded.STORED
+    assert (await target.transfers.import_batch(first, sender=sender)).outcome is ImportOutcome.STORED
     taken = await claim_one(target)
     await settle(target, taken.lease)
-    assert (await target.unload(first, sender=sender)).outcome is Unloaded.AGAIN, "though nothing of it is left"
-    assert await source.forget(first)
-    assert not await source.forget(first)
+    assert (await target.transfers.import_batch(first, sender=sender)).outcome is ImportOutcome.AGAIN, (
+        "though nothing of it is left"
+    )
+    assert await source.transfers.confirm_export(first)
+    assert not await source.transfers.confirm_export(first)
     assert (await claim(target)).jobs == ()
 
 
 async def test_a_load_for_one_store_is_not_given_to_another(ends: tuple[Store, Store]) -> None:
     source, target = ends
     await add(source, NewJob(name="a"))
-    load = await packed(source, target, Part.JOBS)
+    load = await packed(source, target, TransferPart.JOBS)
     assert load is not None
 
     with pytest.raises(WrongState, match="finish that one first"):
-        await source.pack(Part.JOBS, "q", to="elsewhere", mark="m")
+        await source.transfers.export_batch(TransferPart.JOBS, "q", to="elsewhere", mark="m")
 
 
 async def test_an_older_load_than_the_last_is_not_stored(ends: tuple[Store, Store]) -> None:
@@ -202,9 +217,9 @@ async def test_an_older_load_than_the_last_is_not_stored(ends: tuple[Store, Stor
     await add(source, NewJob(name="a"))
     load = (await carried(source, target))[-1]
 
-    late = await target.unload(replace(load, mark="another"), sender=await source.identity())
+    late = await target.transfers.import_batch(replace(load, mark="another"), sender=await source.transfers.store_id())
 
-    assert late.outcome is Unloaded.STALE
+    assert late.outcome is ImportOutcome.STALE
     assert len(await records(target)) == 1
 
 
@@ -212,27 +227,29 @@ async def test_a_number_that_is_taken_is_a_clash_and_nothing_is_stored(ends: tup
     source, target = ends
     await add(source, NewJob(name="a"), NewJob(name="b"))
     await add(target, NewJob(name="mine"))
-    load = await packed(source, target, Part.JOBS)
+    load = await packed(source, target, TransferPart.JOBS)
     assert load is not None
 
-    arrival = await target.unload(load, sender=await source.identity())
+    arrival = await target.transfers.import_batch(load, sender=await source.transfers.store_id())
 
-    assert (arrival.outcome, arrival.taken) == (Unloaded.CLASH, (JobRef("q", "1"),))
+    assert (arrival.outcome, arrival.taken) == (ImportOutcome.CLASH, (JobRef("q", "1"),))
     assert [each.name for each in (await records(target)).values()] == ["mine"]
     await target.remove("q", ["1"])
-    assert (await target.unload(load, sender=await source.identity())).outcome is Unloaded.STORED
+    assert (
+        await target.transfers.import_batch(load, sender=await source.transfers.store_id())
+    ).outcome is ImportOutcome.STORED
 
 
 async def test_a_chosen_id_that_is_taken_is_left_out_as_an_add_would(ends: tuple[Store, Store]) -> None:
     source, target = ends
     await add(source, NewJob(name="a", id="x"), NewJob(name="b", id="y"))
     await add(target, NewJob(name="mine", id="x"))
-    load = await packed(source, target, Part.JOBS)
+    load = await packed(source, target, TransferPart.JOBS)
     assert load is not None
 
-    arrival = await target.unload(load, sender=await source.identity())
+    arrival = await target.transfers.import_batch(load, sender=await source.transfers.store_id())
 
-    assert (arrival.outcome, arrival.taken) == (Unloaded.STORED, (JobRef("q", "x"),))
+    assert (arrival.outcome, arrival.taken) == (ImportOutcome.STORED, (JobRef("q", "x"),))
     assert {each.id: each.name for each in (await records(target)).values()} == {"x": "mine", "y": "b"}
 
 
@@ -265,7 +282,7 @@ async def test_a_queue_leaves_paused_and_arrives_as_it_was_set(ends: tuple[Store
 
     assert await target.configure("q", []) == before
     assert (await source.configure("q", [])).paused
-    assert await source.departure("q") == await target.identity()
+    assert await source.transfers.destination("q") == await target.transfers.store_id()
     (added,) = await add(target, NewJob(name="new"))
     assert int(added.id) > 3 + HEADROOM, "there may still come some from the source"
     taken = await claim(target, 10)
@@ -297,7 +314,7 @@ async def test_what_comes_back_goes_on_where_it_was(ends: tuple[Store, Store]) -
     await carried(target, source)
 
     assert not (await source.configure("q", [])).paused
-    assert await source.departure("q") is None
+    assert await source.transfers.destination("q") is None
     assert ids((await claim(source)).jobs) == ["1"]
 
 
@@ -306,7 +323,7 @@ async def test_groups_keep_their_turns_limits_and_pauses(ends: tuple[Store, Stor
     await source.configure("q", [SetGroups(GroupLimits(concurrency=1))])
     for name in ("a", "b", "a", "c", "a"):
         await add(source, NewJob(name=name, group=name, attempts=2))
-    await source.set_group("q", SetGroup(name="c", paused=True, limits=GroupLimits(weight=3)))
+    await source.groups.set("q", SetGroup(name="c", paused=True, limits=GroupLimits(weight=3)))
     first = await claim_one(source)
     await carried(source, target)
     assert await records(target) == {}, "while something runs nothing leaves that may have to wait for it"
@@ -318,9 +335,9 @@ async def test_groups_keep_their_turns_limits_and_pauses(ends: tuple[Store, Stor
     started = (await claim(target)).jobs
     assert sorted(each.name for each in started) == ["a", "b"], "one of each that is not paused"
     assert next(each.lease.id for each in started if each.name == "a") == first.lease.id, "the oldest of its group"
-    stopped = await target.group("q", "c")
+    stopped = await target.groups.get("q", "c")
     assert (stopped.paused, stopped.own.weight, stopped.limits.concurrency, stopped.waiting) == (True, 3, 1, 1)
-    assert (await target.group("q", "a")).waiting + (await target.group("q", "a")).running == 3
+    assert (await target.groups.get("q", "a")).waiting + (await target.groups.get("q", "a")).running == 3
 
 
 async def test_a_key_goes_with_its_owner(ends: tuple[Store, Store], clock: ManualClock) -> None:
@@ -359,11 +376,11 @@ def node(name: str, queue: str, under: str | None = None, **options: object) -> 
 
 async def test_a_family_leaves_together_and_goes_on_together(ends: tuple[Store, Store]) -> None:
     source, target = ends
-    await source.add_flow(
+    await source.flows.add(
         [node("top", "p"), node("mid", "p", "top"), node("a", "q", "mid"), node("b", "q", "top", attempts=2)]
     )
     await settle(source, (await claim_one(source)).lease, Completed('"a"'))
-    await settle(source, (await claim_one(source, queue="p")).lease, Parked())
+    await settle(source, (await claim_one(source, queue="p")).lease, WaitsForChildren())
     running = await claim_one(source)
     assert running.lease.id == "b"
     await carried(source, target, "q", "p")
@@ -374,43 +391,43 @@ async def test_a_family_leaves_together_and_goes_on_together(ends: tuple[Store, 
 
     for store in ends:
         await sound(store, "q", "p")
-    children = {each.ref.id: each.state for each in (await target.children(JobRef("p", "top"))).items}
+    children = {each.ref.id: each.state for each in (await target.flows.children(JobRef("p", "top"))).items}
     assert children == {"mid": ChildState.OPEN, "b": ChildState.OPEN}
-    assert (await target.children(JobRef("p", "mid"))).items[0].text == '"a"'
+    assert (await target.flows.children(JobRef("p", "mid"))).items[0].text == '"a"'
     await settle(target, (await claim_one(target)).lease, Completed('"b"'))
     await settle(target, (await claim_one(target, queue="p")).lease, Completed('"mid"'))
     top = await claim_one(target, queue="p")
     assert top.lease.id == "top"
-    texts = {each.ref.id: each.text for each in (await target.children(JobRef("p", "top"))).items}
+    texts = {each.ref.id: each.text for each in (await target.flows.children(JobRef("p", "top"))).items}
     assert texts == {"mid": '"mid"', "b": '"b"'}
 
 
 async def test_a_flow_that_is_still_being_added_stays(ends: tuple[Store, Store]) -> None:
     source, target = ends
     top = JobRef("p", "top")
-    await source.add_flow([node("top", "p"), node("a", "q", "top")], held=[top])
+    await source.flows.add([node("top", "p"), node("a", "q", "top")], held=[top])
 
     await carried(source, target, "q", "p")
     assert await records(target, "q") == {}
-    await source.add_flow([node("b", "q", "top")], closed=[top])
+    await source.flows.add([node("b", "q", "top")], closed=[top])
     await carried(source, target, "q", "p")
 
     assert set(await records(target, "q")) == {"a", "b"}
-    assert (await target.family(top)).open == 2
+    assert (await target.flows.child_counts(top)).open == 2
 
 
 async def test_a_letter_that_is_waited_for_leaves_with_who_waits(ends: tuple[Store, Store]) -> None:
     source, target = ends
-    await source.add_flow([node("top", "p"), node("a", "q", "top", on_failure="wait")])
+    await source.flows.add([node("top", "p"), node("a", "q", "top", on_failure="wait")])
     await settle(source, (await claim_one(source)).lease, Failed(WHY))
-    assert await packed(source, target, Part.LETTERS, "") is None
+    assert await packed(source, target, TransferPart.LETTERS, "") is None
 
     loads = await carried(source, target, "q", "p")
 
-    (together,) = [load for load in loads if any(isinstance(each, LetterParcel) for each in load.parcels)]
-    assert {type(each) for each in together.parcels} == {LetterParcel, JobParcel}
+    (together,) = [load for load in loads if any(isinstance(each, TransferDeadLetter) for each in load.parcels)]
+    assert {type(each) for each in together.parcels} == {TransferDeadLetter, TransferJob}
     assert await target.prune("p") == 0, "nothing is taken for gone"
-    assert (await target.replay("q", [Replay("q/a")])).done == ("q/a",)
+    assert (await target.dead_letters.replay("q", [Replay("q/a")])).done == ("q/a",)
     await settle(target, (await claim_one(target)).lease, Completed('"better"'))
     assert (await claim_one(target, queue="p")).lease.id == "top"
 
@@ -422,14 +439,14 @@ async def test_dead_letters_arrive_whole_and_can_be_replayed(ends: tuple[Store, 
     for each in (await claim(source)).jobs:
         await settle(source, each.lease, Failed(WHY))
         clock.advance(7)
-    before = (await source.letters()).items
+    before = (await source.dead_letters.page()).items
     assert len(before) == 3
 
     await carried(source, target)
 
-    assert (await target.letters()).items == before
-    assert await source.count_letters() == 0
-    assert (await target.replay("q", [Replay(each.id) for each in before])).refused == ()
+    assert (await target.dead_letters.page()).items == before
+    assert await source.dead_letters.count() == 0
+    assert (await target.dead_letters.replay("q", [Replay(each.id) for each in before])).refused == ()
     assert {each.name for each in (await claim(target)).jobs} == {"greet", "two", "grouped"}
     await sound(target, "q")
 
@@ -438,27 +455,27 @@ async def test_the_log_the_errors_and_the_flow_of_a_letter_go_with_it(
     ends: tuple[Store, Store], clock: ManualClock
 ) -> None:
     source, target = ends
-    await source.add_flow([node("top", "p"), node("bad", "q", "top", attempts=2)])
+    await source.flows.add([node("top", "p"), node("bad", "q", "top", attempts=2)])
     for outcome in (Retried(Failure("once", "E", "here")), Failed(WHY)):
         lease = (await claim_one(source)).lease
         await source.report("q", [Progress(lease, "7"), LogLine(lease, "en rad")])
         await settle(source, lease, outcome)
         clock.advance(10)
     await claim(source, queue="p")
-    letters = (await source.letters()).items
+    letters = (await source.dead_letters.page()).items
     errors = await source.errors("q", "bad", where="dead_letters")
-    children = (await source.children(JobRef("p", "top"), where="dead_letters")).items
+    children = (await source.flows.children(JobRef("p", "top"), where="dead_letters")).items
     assert (len(letters), len(errors), len(children)) == (2, 2, 1)
 
     await carried(source, target, "q", "p")
 
-    assert (await target.letters()).items == letters
+    assert (await target.dead_letters.page()).items == letters
     assert await target.errors("q", "bad", where="dead_letters") == errors
     assert (await target.logs("q", "bad", where="dead_letters")).items == ("en rad", "en rad")
-    assert (await target.children(JobRef("p", "top"), where="dead_letters")).items == children
+    assert (await target.flows.children(JobRef("p", "top"), where="dead_letters")).items == children
     assert (await source.logs("q", "bad", where="dead_letters")).items == ()
-    assert (await source.family(JobRef("p", "top"), where="dead_letters")).total == 0
-    assert (await target.replay("p", [Replay("p/top")])).done == ("q/bad", "p/top")
+    assert (await source.flows.child_counts(JobRef("p", "top"), where="dead_letters")).total == 0
+    assert (await target.dead_letters.replay("p", [Replay("p/top")])).done == ("q/bad", "p/top")
     assert (await target.logs("q", "bad")).items == ("en rad", "en rad")
 
 
@@ -564,7 +581,7 @@ async def test_a_schedule_that_was_changed_in_the_target_stays_as_it_is_there(
 
 
 async def figures(store: Store) -> tuple[object, ...]:
-    (found,) = (await store.figures(["q"], Window(60, 3, 240))).queues
+    (found,) = (await store.metrics.snapshot(["q"], MetricsWindow(60, 3, 240))).queues
     totals = (found.completed_total, found.failed_total, (await store.queue("q")).cancelled_total)
     return *totals, found.minutes, found.slices, found.total
 
@@ -580,10 +597,10 @@ async def test_records_figures_and_results_are_added_up(ends: tuple[Store, Store
     await add(source, NewJob(name="not", id="not"))
     await source.cancel("q", ["not"], reason="not wanted")
     before = await figures(source)
-    runs = {ending: (await source.runs("q", ending, limit=50)).items for ending in Ending}
+    runs = {ending: (await source.runs("q", ending, limit=50)).items for ending in RunStatus}
     await carried(source, target)
     assert await figures(target) == before
-    assert {ending: (await target.runs("q", ending, limit=50)).items for ending in Ending} == runs
+    assert {ending: (await target.runs("q", ending, limit=50)).items for ending in RunStatus} == runs
     (ended,) = await target.finished("q", ["j1"], timeout=0)
     assert ended.ended == Completed('"r1"')
 
@@ -596,9 +613,9 @@ async def test_records_figures_and_results_are_added_up(ends: tuple[Store, Store
     await settle(target, (await claim_one(target)).lease)
 
     assert (await figures(target))[:3] == (6, 2, 2)
-    names = [run.name for run in (await target.runs("q", Ending.COMPLETED, limit=50)).items]
+    names = [run.name for run in (await target.runs("q", RunStatus.COMPLETED, limit=50)).items]
     assert names == ["late", "there", "n4", "n3", "n1", "n0"]
-    assert [run.id for run in (await target.runs("q", Ending.CANCELLED)).items] == ["nor", "not"]
+    assert [run.id for run in (await target.runs("q", RunStatus.CANCELLED)).items] == ["nor", "not"]
     assert (await figures(source))[:3] == (0, 0, 0)
 
 
@@ -626,7 +643,7 @@ async def every_end(store: Store, clock: ManualClock) -> None:
     clock.advance(1)
     top = FlowNode(queue="q", job=NewJob(name="top", id="top"), parent=None, waits=True)
     child = FlowNode(queue="other", job=NewJob(name="child", id="child"), parent=JobRef("q", "top"))
-    await store.add_flow([top, child])
+    await store.flows.add([top, child])
     await settle(store, (await claim_one(store, queue="other")).lease, Failed(WHY))
     clock.advance(1)
     assert (await claim(store)).jobs == (), "the parent fails instead"
@@ -635,28 +652,30 @@ async def every_end(store: Store, clock: ManualClock) -> None:
 async def test_how_jobs_ended_reads_alike_wherever_it_was_moved(ends: tuple[Store, Store], clock: ManualClock) -> None:
     source, target = ends
     await every_end(source, clock)
-    runs = {ending: (await source.runs("q", ending)).items for ending in Ending}
-    (child,) = others = (await source.runs("other", Ending.FAILED)).items
+    runs = {ending: (await source.runs("q", ending)).items for ending in RunStatus}
+    (child,) = others = (await source.runs("other", RunStatus.FAILED)).items
     assert (child.id, child.parent) == ("child", JobRef("q", "top"))
-    causes = {run.id: run.cause.value for ending in Ending for run in runs[ending] if ending is not Ending.COMPLETED}
+    causes = {
+        run.id: run.cause.value for ending in RunStatus for run in runs[ending] if ending is not RunStatus.COMPLETED
+    }
     assert causes == {
         "bad": "failed", "asked": "cancelled", "late": "expired", "stuck": "stalled", "unstarted": "cancelled",
         "gone": "cancelled", "top": "failed",
     }  # fmt: skip
-    assert {run.cause.value for run in runs[Ending.CANCELLED]} == {"cancelled"}
-    unstarted = {run.id for ending in Ending for run in runs[ending] if run.started_at is None}
+    assert {run.cause.value for run in runs[RunStatus.CANCELLED]} == {"cancelled"}
+    unstarted = {run.id for ending in RunStatus for run in runs[ending] if run.started_at is None}
     assert unstarted == {"late", "unstarted", "gone", "top"}
-    letters = (await source.letters()).items
+    letters = (await source.dead_letters.page()).items
     ended = [each.ended for each in await source.finished("q", [*causes, "done"], timeout=0)]
 
     for one, two in ((source, target), (target, source), (source, target)):  # records that came are moved on
         await carried(one, two, "q", "other")
 
-        assert {ending: (await two.runs("q", ending)).items for ending in Ending} == runs
-        assert (await two.runs("other", Ending.FAILED)).items == others
-        assert (await two.letters()).items == letters
+        assert {ending: (await two.runs("q", ending)).items for ending in RunStatus} == runs
+        assert (await two.runs("other", RunStatus.FAILED)).items == others
+        assert (await two.dead_letters.page()).items == letters
         assert [each.ended for each in await two.finished("q", [*causes, "done"], timeout=0)] == ended
-    for ending in (Ending.FAILED, Ending.CANCELLED):
+    for ending in (RunStatus.FAILED, RunStatus.CANCELLED):
         page = await target.runs("q", ending, limit=2)
         rest = await target.runs("q", ending, cursor=page.cursor)
         assert page.items + rest.items == runs[ending], "page by page"
@@ -667,7 +686,7 @@ async def test_records_that_an_older_move_has_written_can_be_read_and_moved_on(
     engine: RedisEngine, other: Store, clock: ManualClock
 ) -> None:
     await every_end(engine, clock)
-    runs = {ending: (await engine.runs("q", ending)).items for ending in Ending}
+    runs = {ending: (await engine.runs("q", ending)).items for ending in RunStatus}
     holes = (  # as it was written before: what there is none of was left out
         "local all = redis.call('LRANGE', KEYS[1], 0, -1) redis.call('DEL', KEYS[1])"
         "for i = 1, #all do local run = cmsgpack.unpack(all[i])"
@@ -677,9 +696,9 @@ async def test_records_that_an_older_move_has_written_can_be_read_and_moved_on(
     for key in ("runs_failed", "runs_cancelled"):
         await tell(engine, "EVAL", holes, 1, f"bull:q:{KEYS[key]}")
 
-    assert {ending: (await engine.runs("q", ending)).items for ending in Ending} == runs
+    assert {ending: (await engine.runs("q", ending)).items for ending in RunStatus} == runs
     await carried(engine, other, "q", "other")
-    assert {ending: (await other.runs("q", ending)).items for ending in Ending} == runs
+    assert {ending: (await other.runs("q", ending)).items for ending in RunStatus} == runs
 
 
 async def test_records_of_both_are_kept_by_their_time(ends: tuple[Store, Store], clock: ManualClock) -> None:
@@ -691,34 +710,34 @@ async def test_records_of_both_are_kept_by_their_time(ends: tuple[Store, Store],
 
     await carried(source, target)
 
-    assert [run.name for run in (await target.runs("q", Ending.COMPLETED)).items] == ["4", "3", "2", "1"]
-    minutes = (await target.metrics("q", minutes=10)).completed
+    assert [run.name for run in (await target.runs("q", RunStatus.COMPLETED)).items] == ["4", "3", "2", "1"]
+    minutes = (await target.metrics.minutes("q", minutes=10)).completed
     assert (sum(minutes), max(minutes)) == (4, 1)
 
 
 async def test_what_belongs_to_the_whole_store_comes_too(ends: tuple[Store, Store]) -> None:
     source, target = ends
     terms = CircuitTerms(failures=2, window=300_000, pause=60_000, probes=1)
-    await source.keep_letters(Keep(7, 3600.0))
+    await source.dead_letters.keep(Keep(7, 3600.0))
     for holder in ("a", "b"):
-        await source.record("host", terms, holder, Sign.BAD)
-    before = await source.circuits()
+        await source.circuits.record("host", terms, holder, CircuitSample.BAD)
+    before = await source.circuits.list()
 
     await carried(source, target)
 
-    assert await target.circuits() == before
-    assert await source.circuits() == []
-    assert await target.keep_letters(None) == Keep(7, 3600.0)
+    assert await target.circuits.list() == before
+    assert await source.circuits.list() == []
+    assert await target.dead_letters.keep(None) == Keep(7, 3600.0)
 
 
 async def test_a_whole_move_leaves_nothing_behind(ends: tuple[Store, Store], clock: ManualClock) -> None:
     source, target = ends
     await add(source, *(NewJob(name="n", data=f"{n}") for n in range(20)))
-    await source.add_flow([node("top", "p"), node("a", "q", "top")])
+    await source.flows.add([node("top", "p"), node("a", "q", "top")])
     await source.schedules.put(
         "p", Schedule(id="s", job=NewJob(name="s"), every=MINUTE), clock.now() + 1, expects=None
     )  # fmt: skip
-    mover = Mover(source, target, clock)
+    mover = Transfer(source, target, clock)
     outlook = await mover.outlook()
     assert outlook.queues == {"p": (1, 0, 1), "q": (21, 0, 0)}
     assert (outlook.letters, outlook.clashes, outlook.jobs) == (0, (), 22)
@@ -728,7 +747,7 @@ async def test_a_whole_move_leaves_nothing_behind(ends: tuple[Store, Store], clo
     assert (moved.jobs, moved.schedules, moved.left, moved.taken) == (22, 1, 0, [])
     assert len(await records(target)) == 21
     assert len(await records(target, "p")) == 2
-    again = await Mover(source, target, clock).move()
+    again = await Transfer(source, target, clock).move()
     assert (again.jobs, again.schedules) == (0, 0)
 
 
@@ -737,9 +756,9 @@ async def test_a_move_that_would_mix_up_jobs_is_refused_before_it_begins(ends: t
     await add(source, NewJob(name="a"))
     await add(target, NewJob(name="b"))
 
-    assert (await Mover(source, target, ManualClock()).outlook()).clashes == (JobRef("q", "1"),)
+    assert (await Transfer(source, target, ManualClock()).outlook()).clashes == (JobRef("q", "1"),)
     with pytest.raises(WrongState, match="both stores have a job '1' of queue 'q'"):
-        await Mover(source, target, ManualClock()).move()
+        await Transfer(source, target, ManualClock()).move()
     assert not (await source.configure("q", [])).paused
 
 
@@ -750,9 +769,9 @@ async def test_a_letter_of_a_number_that_the_target_has_a_letter_of_is_not_dropp
     source, target = ends
 
     with pytest.raises(WrongState, match="both stores have a job '1' of queue 'q', or its dead letter"):
-        await Mover(source, target, ManualClock()).move()
+        await Transfer(source, target, ManualClock()).move()
 
-    assert [(await store.letters()).items[0].name for store in ends] == ["here", "there"]
+    assert [(await store.dead_letters.page()).items[0].name for store in ends] == ["here", "there"]
 
 
 async def test_a_schedule_leaves_again_for_a_second_target(ends: tuple[Store, Store], clock: ManualClock) -> None:

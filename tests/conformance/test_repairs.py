@@ -32,18 +32,18 @@ from toril.model import (
     FlowNode,
     Keep,
     Limits,
-    Mending,
     NewJob,
     Outcome,
     Page,
     Pause,
     RateLimit,
+    RepairOutcome,
     Retried,
     Schedule,
     SetConcurrency,
 )
 from toril.model.states import State
-from toril.operate.doctor import Doctor, Healer
+from toril.operate.doctor import AutoRepair, Doctor
 from toril.policy.doctor import finding_of
 from toril.runtime.clock import SYSTEM
 from toril.store.engine import Store
@@ -123,8 +123,8 @@ async def test_a_planted_fault_is_found_and_mended(
 
         repaired = await doctor_of(engine).repair(found)
 
-        assert {each.finding.code for each in repaired if each.outcome is Mending.MENDED} >= {kind.value}
-        assert [each for each in repaired if each.outcome is Mending.FAILED] == []
+        assert {each.finding.code for each in repaired if each.outcome is RepairOutcome.MENDED} >= {kind.value}
+        assert [each for each in repaired if each.outcome is RepairOutcome.FAILED] == []
         assert await layout(engine) == []
 
 
@@ -175,11 +175,11 @@ async def test_a_part_ends_with_the_look_that_has_found_much(engine: Store) -> N
 async def test_a_walk_goes_on_with_the_next_queue_where_its_own_is_gone(engine: Store, clock: ManualClock) -> None:
     await plant(engine, clock, FaultKind.ORPHAN)
     await add(engine, NewJob(name="n"), queue="a")
-    async with aclosing(engine.faults(["a", "q"])) as looks:
+    async with aclosing(engine.repairs.scan(["a", "q"])) as looks:
         first = await anext(looks)
 
-    rest = [fault.kind async for look in engine.faults(["q"], cursor=first.cursor) for fault in look]
-    none = [look async for look in engine.faults([], cursor=first.cursor)]
+    rest = [fault.kind async for look in engine.repairs.scan(["q"], cursor=first.cursor) for fault in look]
+    none = [look async for look in engine.repairs.scan([], cursor=first.cursor)]
 
     assert FaultKind.ORPHAN in rest
     assert none[-1].cursor is None
@@ -188,7 +188,7 @@ async def test_a_walk_goes_on_with_the_next_queue_where_its_own_is_gone(engine: 
 async def test_a_walk_goes_on_in_a_queue_that_was_removed_and_made_again(engine: Store) -> None:
     for queue, number in (("a", 600), ("a", 600), ("b", 3)):
         await add(engine, *(NewJob(name="n") for _ in range(number)), queue=queue)
-    cursors = [look.cursor async for look in engine.faults(["a", "b"])]
+    cursors = [look.cursor async for look in engine.repairs.scan(["a", "b"])]
     while (await engine.obliterate("a")).more:
         pass
     await add(engine, NewJob(name="again"), queue="a")
@@ -197,7 +197,7 @@ async def test_a_walk_goes_on_in_a_queue_that_was_removed_and_made_again(engine:
         fault
         for cursor in cursors
         if cursor is not None
-        async for look in engine.faults(["a", "b"], cursor=cursor)
+        async for look in engine.repairs.scan(["a", "b"], cursor=cursor)
         for fault in look
     ]
 
@@ -213,8 +213,8 @@ async def test_a_job_is_put_back_into_no_line_but_that_of_its_own_queue(sqlite: 
     astray = replace(lost, queue="b")
 
     async with unchanged(sqlite):
-        assert await sqlite.mend([astray], mode="mend") == [False]
-    assert await sqlite.mend([lost], mode="mend") == [True]
+        assert await sqlite.repairs.repair([astray], mode="mend") == [False]
+    assert await sqlite.repairs.repair([lost], mode="mend") == [True]
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -262,17 +262,17 @@ async def test_a_look_goes_over_many_keys_if_it_has_little_to_ask(redis: Store) 
 
     async def ask(*words: Any) -> Any:
         scans[words[0]] += 1
-        return await redis._server.ask(*words)
+        return await redis._runner.client.ask(*words)
 
     async def run(script: str, queue: str, words: Any) -> Any:
         asked[script] += 1
-        return await redis._read(script, queue, words)
+        return await redis._runner.read(script, queue, words)
 
     async def walked(queue: str) -> int:
         """How many looks it takes to go over the keys."""
         scans.clear()
         asked.clear()
-        walk = Walk(redis._address, redis._fleet, ask, run, redis._there)
+        walk = Walk(redis._runner.address, redis._runner.fleet, ask, run, redis.repairs._there)
         steps = [_unpacked(look.cursor)[1] async for look in walk.faults([queue], None) if look.cursor]
         return steps.count("keys")
 
@@ -294,7 +294,7 @@ async def test_a_cursor_that_was_not_given_out_is_refused(engine: Store, spot: s
     await add(engine, NewJob(name="n"))
 
     with pytest.raises(InvalidOption, match="cursor"):
-        _ = [look async for look in engine.faults(["q"], cursor=spot)]
+        _ = [look async for look in engine.repairs.scan(["q"], cursor=spot)]
     with pytest.raises(InvalidOption, match="cursor"):
         await doctor_of(engine).part(["q"], cursor=spot, patience=1, quick=True)
 
@@ -307,8 +307,8 @@ async def test_a_repair_of_what_is_well_by_now_changes_nothing(engine: Store, cl
     async with unchanged(engine):
         again = await doctor_of(engine).repair(found)
 
-    assert first[0].outcome is Mending.MENDED
-    assert {each.outcome for each in again} == {Mending.GONE}
+    assert first[0].outcome is RepairOutcome.MENDED
+    assert {each.outcome for each in again} == {RepairOutcome.GONE}
 
 
 class Meanwhile(ManualClock):
@@ -379,7 +379,7 @@ async def test_what_needs_no_asking_is_mended_by_the_rounds_of_a_healer(
 ) -> None:
     how = next(how for engine, each, how in PLANTS if engine is RedisEngine and each is kind)
     await plant(redis, clock, kind, how)
-    healer = Healer(doctor_of(redis), looks=5)  # few, so that a walk takes several rounds
+    healer = AutoRepair(doctor_of(redis), looks=5)  # few, so that a walk takes several rounds
 
     mended = [fault.kind for _ in range(6) for fault in await healer.round(["q"])]
     await healer.close()
@@ -413,7 +413,7 @@ async def test_jobs_that_cannot_be_read_are_told_of_until_they_have_ended(engine
 
 async def test_what_takes_a_decision_is_left_to_people_by_a_healer(engine: Store, clock: ManualClock) -> None:
     await plant(engine, clock, FaultKind.ORPHAN)
-    healer = Healer(doctor_of(engine), looks=100)
+    healer = AutoRepair(doctor_of(engine), looks=100)
 
     mended = await healer.round(["q"])
     await healer.close()
@@ -439,7 +439,7 @@ async def test_a_store_after_a_mixed_load_has_no_fault(engine: Store, clock: Man
     await engine.schedules.pause("q", "p")
     await flow(engine)
     half = FlowNode(queue="q", job=NewJob(name="half", id="half"), waits=True)  # the rest of it is on its way
-    await engine.add_flow([half], held=[half.ref])
+    await engine.flows.add([half], held=[half.ref])
     await engine.configure("other", [Pause()])
     await engine.configure("narrow", [SetConcurrency(1)])
     for queue in ("other", "narrow", "slow"):
@@ -510,7 +510,7 @@ async def test_a_ghost_that_is_named_like_a_key_takes_only_itself_along(redis: S
 
     repaired = await doctor_of(redis).repair(await layout(redis))
 
-    assert Mending.FAILED not in {each.outcome for each in repaired}
+    assert RepairOutcome.FAILED not in {each.outcome for each in repaired}
     assert (await redis.counts("q")).delayed == 3
     assert await tell(redis, "HGETALL", "bull:q:meta") == before  # type: ignore[arg-type]
     assert await tell(redis, "GET", "bull:q:note") == "another program's"  # type: ignore[arg-type]
@@ -568,7 +568,7 @@ async def test_a_job_that_was_kept_for_the_end_of_another_is_made_when_that_is_g
     await vanished(engine, owner.lease.id)
 
     if how == "healed":
-        mended = await Healer(doctor_of(engine), looks=1000).round(["q"])
+        mended = await AutoRepair(doctor_of(engine), looks=1000).round(["q"])
         assert FaultKind.DEDUP in {fault.kind for fault in mended}
     else:
         await add(engine, NewJob(name="third", dedup=last))

@@ -20,7 +20,7 @@ from toril.model import (
     Pause,
     Resume,
     Schedule,
-    ScheduleView,
+    ScheduleRow,
     SetMaxWaiting,
 )
 from toril.model.states import State
@@ -39,7 +39,7 @@ async def put(engine: Store, schedule: Schedule, slot: int) -> Moved:
     return await engine.schedules.put("q", schedule, slot, expects=before.slot if before else None)
 
 
-async def view(engine: Store, schedule: str = "tick") -> ScheduleView:
+async def view(engine: Store, schedule: str = "tick") -> ScheduleRow:
     found = (await engine.schedules.get("q", schedule)).view
     assert found is not None
     return found
@@ -66,7 +66,7 @@ async def test_a_schedule_comes_back_as_it_was_put(engine: Store, clock: ManualC
     assert await put(engine, schedule, clock.now() + 500) is Moved.DONE
 
     found = await view(engine, "nightly")
-    assert found == ScheduleView(queue="q", schedule=schedule, slot=clock.now() + 500, count=1)
+    assert found == ScheduleRow(queue="q", schedule=schedule, slot=clock.now() + 500, count=1)
     run = await job(engine, f"repeat:nightly:{clock.now() + 500}")
     assert (run.name, run.data, run.state, run.due) == ("report", template.data, State.DELAYED, clock.now() + 500)
     assert (run.max_attempts, run.backoff, run.timeout, run.priority) == (3, template.backoff, 9000, 5)

@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.claims import add, claim, settle
 from toril import App, InvalidOption, JobFilter
 from toril.model import Completed, Failed, Failure, Keep, NewJob, moment
-from toril.operate.search import sift
+from toril.operate.search import scan_pages
 from toril.queue import Queue
 from toril.store.engine import Store
 from toril.testing import ManualClock
@@ -172,8 +172,8 @@ async def test_a_look_is_bounded_and_goes_on(engine: Store, clock: ManualClock) 
     async def choose(records: Any) -> list[int]:
         return [index for index, record in enumerate(records) if record.data == '{"n": 0}']
 
-    first = await sift(read, choose, cursor=None, limit=5, most=10)
-    rest = await sift(read, choose, cursor=first.cursor, limit=5, most=1000)
+    first = await scan_pages(read, choose, cursor=None, limit=5, most=10)
+    rest = await scan_pages(read, choose, cursor=first.cursor, limit=5, most=1000)
 
     assert (len(first.items), first.looked, reads) == (0, 10, 3)
     assert (len(rest.items), rest.looked, rest.cursor) == (1, 20, None)
@@ -214,7 +214,7 @@ async def test_all_that_a_filter_means_are_cancelled_and_nothing_else(engine: St
     assert {run.text for run in (await queue.runs("cancelled", limit=124, where=JobFilter(error="left"))).items} == {
         "left us"
     }
-    extended = await engine.extend([job.lease for job in running], ttl=30_000)
+    extended = await engine.renew([job.lease for job in running], ttl=30_000)
     assert len(extended.cancelled) == 2
 
 

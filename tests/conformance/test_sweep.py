@@ -12,7 +12,6 @@ from toril.model import (
     Claim,
     Completed,
     Counts,
-    Ending,
     EventKind,
     Failed,
     Failure,
@@ -20,6 +19,7 @@ from toril.model import (
     LogLine,
     NewJob,
     Pause,
+    RunStatus,
     Settlement,
     Swept,
 )
@@ -146,7 +146,7 @@ async def test_obliterate_leaves_no_trace(engine: Store) -> None:
 
     assert len(swept.ids) == 9
     assert await engine.queues() == []
-    assert (await engine.runs("q", Ending.COMPLETED)).items == ()
+    assert (await engine.runs("q", RunStatus.COMPLETED)).items == ()
     assert (await engine.events("q")).items == ()
     assert (await add(engine, NewJob(name="n")))[0].id == "1"
 
@@ -241,7 +241,7 @@ async def test_by_default_nothing_is_left_but_the_run_records(engine: Store) -> 
         await engine.exchange("q", batch, Claim(want=0, token="t", lease=LEASE, worker="w"))
 
     assert await engine.counts("q") == Counts()
-    page = await engine.runs("q", Ending.COMPLETED, limit=1000)
+    page = await engine.runs("q", RunStatus.COMPLETED, limit=1000)
     assert (len(page.items), page.cursor) == (1000, None)
     assert (await engine.queue("q")).completed_total == 1200
 

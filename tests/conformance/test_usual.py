@@ -147,9 +147,9 @@ class History:
         if chance.random() < 0.3:
             await self.engine.configure("q", [some_setting(chance)], now=self._now)
             return
-        waiting = await self.engine._server.ask("LRANGE", "bull:q:wait", 0, -1)
+        waiting = await self.engine._runner.client.ask("LRANGE", "bull:q:wait", 0, -1)
         for verb, key, *rest in some_meddling(chance, waiting, [job.lease.id for job in self._held]):
-            await self.engine._server.ask(verb, f"bull:q:{key}", *rest)
+            await self.engine._runner.client.ask(verb, f"bull:q:{key}", *rest)
 
     async def _exchange(self, turn: int) -> None:
         chance = self._chance
@@ -206,7 +206,7 @@ async def odd(monkeypatch: pytest.MonkeyPatch, way: Any, *meddling: tuple[Any, .
     await engine.add("q", [NewJob(name="a"), NewJob(name="b")], now=START)
     first = await engine.exchange("q", [], Claim(want=1, token="t", lease=1000, worker="w"), now=START)
     for verb, key, *rest in meddling:
-        await engine._server.ask(verb, f"bull:q:{key}", *rest)
+        await engine._runner.client.ask(verb, f"bull:q:{key}", *rest)
     added = await engine.add("q", [NewJob(name="c")], now=START)
     settled = [Settlement(job.lease, Completed()) for job in first.jobs]
     second = await engine.exchange("q", settled, Claim(want=2, token="u", lease=1000, worker="w"), now=START + 1)

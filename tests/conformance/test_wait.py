@@ -9,20 +9,20 @@ from tests.conformance.claims import add, claim, claim_one, settle
 from toril.errors import Closed
 from toril.model import (
     KEEP_ALL,
-    Beat,
     Cancelled,
     Completed,
     Failed,
     Failure,
     Gone,
+    Heartbeat,
     NewJob,
-    Order,
     Outcome,
     Pause,
     Pending,
     Released,
     Resume,
     SetConcurrency,
+    WorkerCommand,
     control,
 )
 from toril.model.states import State
@@ -163,23 +163,23 @@ async def resting_again(engine: Store, name: str) -> None:
 
 
 async def test_an_order_wakes_its_worker(engine: Store) -> None:
-    await engine.beat(Beat(worker="w1", queues=["q"], slots=1, running=0), ttl=LONG)
+    await engine.heartbeat(Heartbeat(worker="w1", queues=["q"], slots=1, running=0), ttl=LONG)
     waiter = await resting(engine, control("w1"))
 
-    assert await engine.signal("w1", Order.QUIET)
+    assert await engine.signal("w1", WorkerCommand.QUIET)
 
     assert await waiter == {control("w1")}
 
 
 async def test_a_worker_is_woken_by_the_next_call_once_the_last_was_pruned(engine: Store, clock: ManualClock) -> None:
-    await engine.beat(Beat(worker="w1", queues=["q"], slots=1, running=0), ttl=100 * LONG)
-    await engine.signal("w1", Order.QUIET)
+    await engine.heartbeat(Heartbeat(worker="w1", queues=["q"], slots=1, running=0), ttl=100 * LONG)
+    await engine.signal("w1", WorkerCommand.QUIET)
     assert await engine.wait([control("w1")], timeout=LONG) == {control("w1")}
     clock.advance(2 * 3_600_000)
     await engine.prune("q")
-    await engine.beat(Beat(worker="w1", queues=["q"], slots=1, running=0), ttl=100 * LONG)
+    await engine.heartbeat(Heartbeat(worker="w1", queues=["q"], slots=1, running=0), ttl=100 * LONG)
 
-    await engine.signal("w1", Order.STOP)
+    await engine.signal("w1", WorkerCommand.STOP)
 
     assert await engine.wait([control("w1")], timeout=1000) == {control("w1")}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.dashboard.seed import Seeded
 from toril import App, InvalidName, JobContext, PermanentError, Retry
-from toril.model import Audited, Beat
+from toril.model import AuditEntry, Heartbeat
 
 __all__ = ["PAYLOADS", "hostile"]
 
@@ -85,11 +85,11 @@ async def _named_by(app: App, text: str) -> None:
     with suppress(InvalidName):
         await app.queue("idle").schedules.put(text, text, {text: text}, every=86_400)
     with suppress(InvalidName):
-        worker = Beat(worker="".join(text.split()), queues=[text], slots=3, running=1, host=text, version=text)
-        await app.store.beat(worker, ttl=3_600_000)
+        worker = Heartbeat(worker="".join(text.split()), queues=[text], slots=3, running=1, host=text, version=text)
+        await app.store.heartbeat(worker, ttl=3_600_000)
     with suppress(InvalidName):
         await app.breakers.trip(text, 3600)
-    await app.store.note(Audited(who=text, address=text, action=text, target=text, detail=text, ended=text))
+    await app.store.audit.append(AuditEntry(who=text, address=text, action=text, target=text, detail=text, ended=text))
 
 
 def _line(text: str) -> str:

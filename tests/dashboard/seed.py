@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from toril import App, Breaker, Flow, GroupLimits, Job, JobContext, PermanentError, RateLimit, Retry
-from toril.model import Audited
+from toril.model import AuditEntry
 
 __all__ = ["CIRCUIT", "Delivery", "Seeded", "filled", "helpdesk", "mended", "seeded"]
 
@@ -193,7 +193,7 @@ async def _notes(app: App) -> None:
         {"who": "maya", "action": "remove job", "target": "email/7", "ended": "refused: job 7 is running"},
     ]  # fmt: skip
     for entry in entries:
-        await app.store.note(Audited(**{"address": "10.0.0.7", "detail": "{}", "ended": "done"} | entry))
+        await app.store.audit.append(AuditEntry(**{"address": "10.0.0.7", "detail": "{}", "ended": "done"} | entry))
 
 
 async def _settled(found: Seeded) -> None:

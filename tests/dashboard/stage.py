@@ -10,7 +10,7 @@ from tests.access import ANYONE_MAY_ACT
 from tests.dashboard.seed import Seeded, helpdesk, seeded
 from toril import App
 from toril.web import Access, site
-from toril.web.server import Server
+from toril.web.server import HttpServer
 
 __all__ = ["Stage"]
 
@@ -74,7 +74,7 @@ class Stage:
         return f"http://127.0.0.1:{self.do(self._site(access))}"
 
     async def _site(self, access: Access) -> int:
-        server = Server(site(self.app, access=access), "127.0.0.1", 0)
+        server = HttpServer(site(self.app, access=access), "127.0.0.1", 0)
         port = await server.start()
         self._stack.push_async_callback(server.close)
         return port

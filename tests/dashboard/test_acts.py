@@ -28,9 +28,9 @@ async def refused(stage: Stage, customer: str, many: int = 1) -> list[Job[Any]]:
 
 
 async def _dead(stage: Stage, customer: str, many: int) -> bool:
-    from toril.policy.search import LetterFilter
+    from toril.policy.search import DeadLetterFilter
 
-    return await stage.app.dead_letters.count(LetterFilter(payload={"customer": customer})) == many
+    return await stage.app.dead_letters.count(DeadLetterFilter(payload={"customer": customer})) == many
 
 
 def state_is(job: Job[Any], state: str) -> Any:

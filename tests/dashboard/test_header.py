@@ -37,7 +37,7 @@ async def test_an_open_page_says_in_its_header_that_the_store_is_away(
     state = page.locator(".live")
     await expect(state).to_have_attribute("data-state", "live")
     well = await colours(page)
-    monkeypatch.setattr(one_stage.app.store, "circuits", away)
+    monkeypatch.setattr(one_stage.app.store.circuits, "list", away)
 
     await expect(state).to_have_text("Store away")
     await expect(page.locator(".banner")).to_contain_text("No connection to the store")

@@ -10,7 +10,7 @@ import pytest
 from tests.access import ANYONE_MAY_ACT
 from tests.dashboard.seed import filled, helpdesk
 from toril import App
-from toril.model import Beat
+from toril.model import Heartbeat
 from toril.web import Role, Tokens, site
 
 HTML = {"accept": "text/html"}
@@ -81,5 +81,5 @@ async def one_of_each() -> AsyncIterator[App]:
         await filled(app)
         await app.queue("billing").add("charge", {"customer": "nobody"})
         await app.run(queues={"billing": 1}, burst=True, signals="leave")
-        await app.store.beat(Beat(worker="w", queues=["q"], slots=1, running=0), ttl=60_000)
+        await app.store.heartbeat(Heartbeat(worker="w", queues=["q"], slots=1, running=0), ttl=60_000)
         yield app

@@ -18,7 +18,7 @@ from helpdesk.tables import QUEUES
 from helpdesk.workload import Workload
 from tests import servers
 from tests.example.crew import Crew
-from toril import App, LetterFilter
+from toril import App, DeadLetterFilter
 
 SIZE = int(os.environ.get("TORIL_EXAMPLE_SIZE", "2"))
 FAULTS = max(3, SIZE)
@@ -26,7 +26,7 @@ BETWEEN = 10  # calls of the outside world from one fault to the next
 WORKERS = 3
 FROZEN = 3.0  # seconds: longer than a lease
 PATIENCE = 240.0 + 30 * SIZE
-REPLAYED = [LetterFilter(queue=name) for name in QUEUES if name != "oauth2-refresh"]  # which scanners ask for again
+REPLAYED = [DeadLetterFilter(queue=name) for name in QUEUES if name != "oauth2-refresh"]  # which scanners ask for again
 
 
 class Chaos:

@@ -15,7 +15,7 @@ from helpdesk.queues.webhooks import Delivery, deliver_webhook
 from helpdesk.queues.webhooks import queue as webhooks
 from helpdesk.worker import app
 from helpdesk.workload import Workload
-from toril import LetterFilter
+from toril import DeadLetterFilter
 from toril.testing import memory
 
 
@@ -136,7 +136,7 @@ async def test_a_draft_that_has_failed_is_made_again_only_if_a_person_says_so(ap
             await app.queues["event-handlers"].add("on_ticket_created", 3)
             await test.drain()
         asked = api.calls["/agent"]
-        replayed = await app.dead_letters.replay(LetterFilter(queue="ai-agent"))
+        replayed = await app.dead_letters.replay(DeadLetterFilter(queue="ai-agent"))
         await test.drain()
 
     assert (asked, replayed.count) == (1, 1)

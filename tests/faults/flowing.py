@@ -36,7 +36,7 @@ async def tend(url: str, log: str, name: str, lease: int) -> None:
 
 
 async def _known(engine: Store, lease: Lease) -> str:
-    family = await engine.family(JobRef(lease.queue, lease.id))
+    family = await engine.flows.child_counts(JobRef(lease.queue, lease.id))
     return f"{family.completed}/{family.total}"
 
 

@@ -13,9 +13,9 @@ from tests.faults.fleet import SLOW, fleet
 from tests.faults.nursery import until
 from tests.servers import RedisServer
 from toril import App, EngineRefused, EngineUnavailable, EngineUnusable, JobContext
-from toril.engines.sql.schedules import SqliteSchedules
+from toril.engines.sql.schedules import SqlSchedules
 from toril.engines.sqlite.engine import SqliteEngine
-from toril.store.connect import opened_or_stopped
+from toril.store.connect import open_with_patience
 from toril.testing import ManualClock
 
 
@@ -80,7 +80,7 @@ async def test_who_waits_can_be_stopped(server: RedisServer, caplog: pytest.LogC
 
 
 @pytest.mark.covers("F45")
-@pytest.mark.parametrize("broken", [(SqliteSchedules, "sync"), (SqliteEngine, "configure")])
+@pytest.mark.parametrize("broken", [(SqlSchedules, "sync"), (SqliteEngine, "configure")])
 async def test_a_store_that_goes_away_during_the_boot_is_waited_for(
     broken: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +104,7 @@ async def test_a_store_that_goes_away_during_the_boot_is_waited_for(
 
 
 @pytest.mark.covers("F45")
-@pytest.mark.parametrize("broken", [(SqliteSchedules, "sync"), (SqliteEngine, "configure")])
+@pytest.mark.parametrize("broken", [(SqlSchedules, "sync"), (SqliteEngine, "configure")])
 async def test_who_waits_for_it_during_the_boot_can_be_stopped(
     broken: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +138,7 @@ async def test_it_is_told_seldom(caplog: pytest.LogCaptureFixture) -> None:
         raise EngineUnavailable("not there")
 
     with caplog.at_level(logging.WARNING, "toril"):
-        waiting = asyncio.create_task(opened_or_stopped(opening, clock, stopped.wait))
+        waiting = asyncio.create_task(open_with_patience(opening, clock, stopped.wait))
         while not waiting.done():
             clock.advance(5_000)
             await asyncio.sleep(0)

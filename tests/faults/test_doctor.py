@@ -12,7 +12,7 @@ from tests import servers
 from tests.interop.side import running
 from toril import App, Dedup, Fixed, JobContext, Retry
 from toril.events import Events, WorkerEvent
-from toril.model import Mending, NewJob
+from toril.model import NewJob, RepairOutcome
 from toril.operate.doctor import Doctor
 from toril.operate.reaper import Reaper
 from toril.runtime.clock import SYSTEM
@@ -87,7 +87,7 @@ async def test_a_repair_beside_busy_workers_mends_the_fault_and_nothing_else(url
         for _ in range(2):
             await _plant(url, store)
             repaired = await app.repair([each for each in await app.doctor() if each.fault is not None])
-            assert [(each.finding.code, each.outcome) for each in repaired] == [(planted, Mending.MENDED)]
+            assert [(each.finding.code, each.outcome) for each in repaired] == [(planted, RepairOutcome.MENDED)]
     store = connect(url)
     await store.open()
     assert [each for each in await Doctor(store, SYSTEM, between=0.1).findings() if each.fault is not None] == []

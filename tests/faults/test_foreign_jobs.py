@@ -37,12 +37,12 @@ from toril.model import (
     Verdict,
 )
 from toril.model.states import State
-from toril.operate.transfer import Mover
+from toril.operate.transfer import Transfer
 from toril.runtime.clock import SYSTEM
 from toril.store.engine import Store, connect
 from toril.web import site
-from toril.web.server import Server
-from toril.worker.schedules import Runs
+from toril.web.server import HttpServer
+from toril.worker.schedules import ScheduleRuns
 
 PATIENCE = 120.0
 OUTCOMES: dict[str, Outcome] = {
@@ -85,7 +85,7 @@ async def opened(url: str) -> AsyncIterator[Store]:
 
 @asynccontextmanager
 async def served(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    server = Server(site(app, access=ANYONE_MAY_ACT), "127.0.0.1", 0)
+    server = HttpServer(site(app, access=ANYONE_MAY_ACT), "127.0.0.1", 0)
     port = await server.start()
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE) as client:
@@ -138,7 +138,7 @@ async def misrun(foreign: Foreign, good: Sequence[str]) -> list[str]:
 async def misplaced(foreign: Foreign) -> list[str]:
     """Jobs that stand nowhere, or in two places, or are held by nobody."""
     async with opened(foreign.server.url) as store:
-        found = [fault async for page in store.faults(["q"]) for fault in page.items]
+        found = [fault async for page in store.repairs.scan(["q"]) for fault in page.items]
         left = await store.counts("q")
     return [f"{left.active} jobs are active"] * bool(left.active) + [
         str(fault) for fault in found if fault.kind in {FaultKind.ORPHAN, FaultKind.DOUBLE, FaultKind.GHOST}
@@ -172,7 +172,7 @@ async def unmoved(foreign: Foreign, jobs: int) -> list[str]:
     """What a move to another store leaves behind, or brings so that it cannot be read there."""
     async with opened(foreign.server.url) as source, opened("memory://") as target:
         async with asyncio.timeout(PATIENCE):
-            moved = await Mover(source, target, SYSTEM).move()
+            moved = await Transfer(source, target, SYSTEM).move()
         read = sum([await readable(target, state) for state in State])
     return [] if moved.jobs == read == jobs else [f"{moved.jobs} of {jobs} were moved, {read} can be read"]
 
@@ -443,9 +443,9 @@ async def test_the_queue_of_the_dead_letters_can_have_any_name(foreign: Foreign,
         assert sorted(await app.store.queues()) == ["dead-letter", "q"]
     by_url = connect(f"{foreign.server.url}?dead_letter_queue={quote(name)}")
     await by_url.open()
-    assert [letter.id for letter in (await by_url.letters()).items] == ["q/1"]
+    assert [letter.id for letter in (await by_url.dead_letters.page()).items] == ["q/1"]
     assert (await by_url.errors("q", "1", where="dead_letters"))[0].failure.reason == "never"
-    assert (await by_url.replay("q", [Replay("q/1")])).done == ("q/1",)
+    assert (await by_url.dead_letters.replay("q", [Replay("q/1")])).done == ("q/1",)
     assert foreign.send(("EXISTS", f"bull:{name}:wait", f"bull:{name}:toril:letters")) == [0]
     await by_url.close()
 
@@ -476,11 +476,11 @@ async def test_dead_letters_are_not_moved_into_a_users_own_queue(foreign: Foreig
         with pytest.raises(
             EngineUnusable, match="the queue 'dead-letter' is another program's; choose another with dead"
         ):
-            await Mover(source, target, SYSTEM).move()
+            await Transfer(source, target, SYSTEM).move()
 
         foreign.send(("DEL", *(f"bull:dead-letter:{key}" for key in ("id", "meta", "wait", "marker", "1"))))
-        moved = await Mover(source, target, SYSTEM).move()
-        assert (moved.letters, await target.count_letters(), await source.count_letters()) == (1, 1, 0)
+        moved = await Transfer(source, target, SYSTEM).move()
+        assert (moved.letters, await target.dead_letters.count(), await source.dead_letters.count()) == (1, 1, 0)
 
 
 async def test_progress_that_is_no_json_is_read_as_text(foreign: Foreign) -> None:
@@ -564,7 +564,7 @@ async def test_a_schedule_that_cannot_be_read_stops_no_other(foreign: Foreign, f
     async with opened(foreign.server.url) as store:
         shown = [view.schedule.id for view in (await store.schedules.page("q")).items]
         complaints = list[str]()
-        await Runs(store.schedules, SYSTEM, lambda _, error: complaints.append(str(error))).tend("q")
+        await ScheduleRuns(store.schedules, SYSTEM, lambda _, error: complaints.append(str(error))).tend("q")
         moved = (await store.schedules.get("q", "the-good-one")).view
 
     assert "the-good-one" in shown

@@ -38,7 +38,7 @@ async def test_a_file_that_was_upgraded_under_us_is_not_downgraded(
     await (await opened(database)).close()
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA user_version = 999")
-    monkeypatch.setattr(file.File, "_check", lambda *_: None)  # it was not so yet when we looked
+    monkeypatch.setattr(file.SqliteDatabase, "_check", lambda *_: None)  # it was not so yet when we looked
 
     with pytest.raises(EngineUnusable, match="upgrade Toril"):
         await opened(database)

@@ -54,15 +54,15 @@ async def test_a_job_is_in_one_place_whenever_its_process_dies(kind: str, tmp_pa
     for kill in range(KILLS):
         await _run_and_kill(url, kill)
         held = {each for each, record in zip(ids, await store.jobs("q", ids), strict=True) if record is not None}
-        letters = [letter.job_id for letter in (await store.letters(limit=100)).items]
+        letters = [letter.job_id for letter in (await store.dead_letters.page(limit=100)).items]
         assert sorted([*held, *letters]) == sorted(ids)
         turns = max(turns, (await store.queue("q")).failed_total)
         running = [
             record for record in await store.jobs("q", ids) if record is not None and record.deadline is not None
         ]
         await store.recover("q", now=max((record.deadline or 0 for record in running), default=0) + 1)
-        for each in [letter for letter in (await store.letters(limit=100)).items if letter.stalls]:
-            await store.replay(each.queue, [Replay(each.id)])
+        for each in [letter for letter in (await store.dead_letters.page(limit=100)).items if letter.stalls]:
+            await store.dead_letters.replay(each.queue, [Replay(each.id)])
     await store.close()
 
     assert turns > JOBS, "it was at it when it was killed"

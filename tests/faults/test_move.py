@@ -27,14 +27,14 @@ from toril.model import (
     Failed,
     Failure,
     FlowNode,
+    ImportOutcome,
     JobRef,
-    Load,
     NewJob,
-    Part,
     Schedule,
-    Unloaded,
+    TransferBatch,
+    TransferPart,
 )
-from toril.operate.transfer import Mover
+from toril.operate.transfer import Transfer
 from toril.store.engine import Store, connect
 from toril.testing import ManualClock
 
@@ -62,7 +62,7 @@ class Mortal:
         return partial(self._step, name, found) if name in {"pack", "unload", "forget"} else found
 
     async def _step(self, name: str, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        which = (name, self.forgotten, *(each.number if isinstance(each, Load) else each for each in given))
+        which = (name, self.forgotten, *(each.number if isinstance(each, TransferBatch) else each for each in given))
         self.deaths[which] += 1
         if self.deaths[which] == 1:
             raise Died
@@ -106,7 +106,7 @@ class CutOff:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    async def unload(self, _load: Load, **_: Any) -> Any:
+    async def unload(self, _load: TransferBatch, **_: Any) -> Any:
         raise Cut
 
 
@@ -117,17 +117,22 @@ async def test_a_load_on_its_way_comes_back_with_the_rest(
     here, there = ends
     await add(here, *(NewJob(name="n", data=f"{n}") for n in range(jobs)))
     with pytest.raises(Cut):
-        await Mover(here, cast("Store", CutOff(there)), clock).move()
+        await Transfer(here, cast("Store", CutOff(there)), clock).move()
     with pytest.raises(Cut):  # the first was the queue's settings
-        await Mover(here, cast("Store", CutOff(there)), clock).move()
-    load = await here.pack(Part.JOBS, "q", to=await there.identity(), mark="m")
+        await Transfer(here, cast("Store", CutOff(there)), clock).move()
+    load = await here.transfers.export_batch(TransferPart.JOBS, "q", to=await there.transfers.store_id(), mark="m")
     assert load is not None
-    assert (await there.unload(load, sender=await here.identity())).outcome is Unloaded.STORED
-    assert await here.forget(load)
-    assert await here.pack(Part.JOBS, "q", to=await there.identity(), mark="n") is not None
+    assert (
+        await there.transfers.import_batch(load, sender=await here.transfers.store_id())
+    ).outcome is ImportOutcome.STORED
+    assert await here.transfers.confirm_export(load)
+    assert (
+        await here.transfers.export_batch(TransferPart.JOBS, "q", to=await there.transfers.store_id(), mark="n")
+        is not None
+    )
     assert (await here.counts("q")).waiting + (await there.counts("q")).waiting == 0, "they are in neither"
 
-    await Mover(there, here, clock).move()
+    await Transfer(there, here, clock).move()
 
     assert (await here.counts("q")).waiting == jobs
     assert sum((await there.counts("q")).values()) == 0
@@ -142,7 +147,7 @@ async def furnish(store: Store, clock: ManualClock) -> None:
     children = [
         FlowNode(queue="q", job=NewJob(name="c", id=f"c{n}", data=f"c{n}"), parent=top.ref) for n in range(3)
     ]  # fmt: skip
-    await store.add_flow([top, *children], call=Call("f", 1))
+    await store.flows.add([top, *children], call=Call("f", 1))
     tick = Schedule(id="tick", job=NewJob(name="tick", data="tick"), every=MINUTE)
     await store.schedules.put("other", tick, clock.now() + MINUTE, expects=None)
 
@@ -168,7 +173,7 @@ async def test_a_move_that_dies_at_every_step_loses_and_doubles_nothing(
 
     while not over:
         try:
-            await Mover(cast("Store", mortal[0]), cast("Store", mortal[1]), clock, load=5).move()
+            await Transfer(cast("Store", mortal[0]), cast("Store", mortal[1]), clock, load=5).move()
             over = True
         except Died:
             died += 1
@@ -183,11 +188,11 @@ async def test_a_move_that_dies_at_every_step_loses_and_doubles_nothing(
     expected = {*map(str, range(12)), *(f"late-{n}" for n in range(6)), "top", "c0", "c1", "c2", "tick"}
     assert set(ran) == expected
     assert set(ran.values()) == {1}
-    assert [letter.data for letter in (await target.letters()).items] == ["dead"]
-    assert len((await target.children(JobRef("other", "top"))).items) == 0, "it has ended, and is gone"
+    assert [letter.data for letter in (await target.dead_letters.page()).items] == ["dead"]
+    assert len((await target.flows.children(JobRef("other", "top"))).items) == 0, "it has ended, and is gone"
     for queue in ("q", "other"):
         assert sum((await source.counts(queue)).values()) == 0
-    async for look in target.faults(["q", "other"]):
+    async for look in target.repairs.scan(["q", "other"]):
         assert list(look) == []
 
 

@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 
 from toril.engines.redis.connection import topology as way
-from toril.engines.redis.connection.errors import Trouble
-from toril.engines.redis.connection.topology import ServerWay
+from toril.engines.redis.connection.errors import RedisFault
+from toril.engines.redis.connection.topology import Topology
 from toril.engines.redis.connection.url import Place, parse
 
 
@@ -52,8 +52,8 @@ async def fakes(count: int) -> AsyncIterator[list[Fake]]:
     await asyncio.wait([task for fake in made for task in fake.tasks if task is not None])
 
 
-def way_by(sentinels: list[Fake]) -> ServerWay:
-    return ServerWay(parse(f"redis+sentinel://{','.join(f'127.0.0.1:{each.here[1]}' for each in sentinels)}/toril/0"))
+def way_by(sentinels: list[Fake]) -> Topology:
+    return Topology(parse(f"redis+sentinel://{','.join(f'127.0.0.1:{each.here[1]}' for each in sentinels)}/toril/0"))
 
 
 async def test_a_sentinel_that_is_behind_is_outvoted_at_the_first_connection_and_after_a_cut(
@@ -71,7 +71,7 @@ async def test_a_sentinel_that_is_behind_is_outvoted_at_the_first_connection_and
         for each in others:
             each.names = new.here
         async with asyncio.timeout(30):
-            with pytest.raises((Trouble, OSError)):
+            with pytest.raises((RedisFault, OSError)):
                 await line.receive()  # until it is cut
         newcomer = way_by(sentinels)
         lines = [line, await road.line(), await newcomer.line()]

@@ -12,7 +12,7 @@ from tests.faults.fleet import SLOW, fleet
 from tests.faults.nursery import until
 from tests.faults.test_supervisor import add, counts, records
 from toril import App
-from toril.model import Claim, JobRecord
+from toril.model import Claim, JobRow
 from toril.model.states import State
 
 
@@ -51,7 +51,7 @@ def all_ended(url: str, ids: list[str]) -> bool:
 
 
 def failed(url: str) -> list[str]:
-    async def read() -> tuple[JobRecord, ...]:
+    async def read() -> tuple[JobRow, ...]:
         async with App(url) as app:
             return (await app.store.page("q", State.FAILED, limit=100)).items
 

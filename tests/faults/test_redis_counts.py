@@ -136,7 +136,7 @@ async def test_python_makes_few_calls_a_job() -> None:
     await engine.add("q", [NewJob(name="n") for _ in range(2 * JOBS)])
     batch = [Settlement(job.lease, Completed()) for job in (await claim(engine, JOBS)).jobs]
     wanted = Claim(want=JOBS, token="next", lease=30_000, worker="w")
-    answer = await engine._write("exchange", "q", arguments_of(batch, wanted), None, None)
+    answer = await engine._runner.write("exchange", "q", arguments_of(batch, wanted), None, None)
     await engine.close()
     profile = cProfile.Profile()
 

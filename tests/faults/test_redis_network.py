@@ -12,7 +12,7 @@ from tests.faults.proxy import proxied
 from tests.servers import RedisServer
 from toril import App, JobContext
 from toril.engines.redis import RedisEngine, connect
-from toril.model import KEEP_ALL, Call, Claim, Completed, Ending, LogLine, NewJob, Pause, Resume, Settlement
+from toril.model import KEEP_ALL, Call, Claim, Completed, LogLine, NewJob, Pause, Resume, RunStatus, Settlement
 from toril.model.states import State
 from toril.runtime.calls import Caller
 from toril.runtime.clock import SYSTEM
@@ -161,7 +161,7 @@ async def life(engine: Store, caller: Caller) -> list[object]:
     await send(lambda call: engine.drain("q", states=frozenset({State.WAITING}), call=call))
     told.append((await engine.logs("q", "1")).items)
     told.append(await engine.counts("q"))
-    told.append(len((await engine.runs("q", Ending.COMPLETED)).items))
+    told.append(len((await engine.runs("q", RunStatus.COMPLETED)).items))
     return told
 
 

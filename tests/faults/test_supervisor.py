@@ -19,8 +19,8 @@ from tests.faults.fleet import SLOW, Fleet, fleet
 from tests.faults.nursery import until
 from tests.proof import prove
 from toril import App, Explanation, JobContext, NotFound
-from toril.model import Counts, JobRecord
-from toril.records import JobStack, WorkerInfo
+from toril.model import Counts, JobRow
+from toril.records import JobStack, WorkerRecord
 from toril.supervisor.child import OomCounter, told
 
 
@@ -52,8 +52,8 @@ def counts(url: str) -> Counts:
     return asyncio.run(counted())
 
 
-def records(url: str, ids: list[str]) -> list[JobRecord | None]:
-    async def read() -> list[JobRecord | None]:
+def records(url: str, ids: list[str]) -> list[JobRow | None]:
+    async def read() -> list[JobRow | None]:
         async with App(url) as app:
             return await app.store.jobs("q", ids)
 
@@ -287,7 +287,7 @@ def test_a_supervisor_says_where_a_job_is_whose_loop_stands_still(url: str, tmp_
         (job,) = add(url, "busy", 600)
         run.until_noted(job, "start")
 
-        async def asked() -> tuple[JobStack, list[WorkerInfo], Explanation]:
+        async def asked() -> tuple[JobStack, list[WorkerRecord], Explanation]:
             async with App(url) as app:
                 other = await app.queue("q").add("hold", 0)
                 async with asyncio.timeout(SLOW):

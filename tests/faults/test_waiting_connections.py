@@ -15,8 +15,8 @@ import pytest
 from tests import servers
 from tests.servers import RedisServer
 from tests.worker.planting import copied, planted
-from toril.engines.redis.connection.client import Server
-from toril.engines.redis.connection.topology import ServerWay
+from toril.engines.redis.connection.client import RedisClient
+from toril.engines.redis.connection.topology import Topology
 from toril.engines.redis.connection.url import parse
 from toril.errors import EngineUnavailable
 
@@ -137,7 +137,7 @@ class World:
     ) -> None:
         self.server, self.wire, self.chance, self.patience = server, wire, chance, patience
         self.modules = modules
-        self.direct = Server(parse(server.url), ServerWay(parse(server.url)))
+        self.direct = RedisClient(parse(server.url), Topology(parse(server.url)))
         self.ready: list[str] = []  # what a look finds
         self.trouble: list[Exception] = []  # what looks run into
         self._closing: list[Any] = []
@@ -151,13 +151,13 @@ class World:
         await self.direct.close()
 
     def _way(self) -> Any:
-        way = ServerWay(parse(self.wire.url))
+        way = Topology(parse(self.wire.url))
         self._closing.append(way)
         return way
 
     def bell(self) -> Any:
         way = self._way()
-        server = Server(parse(self.wire.url), way)
+        server = RedisClient(parse(self.wire.url), way)
         bell = self.modules[BELL].Bell(way, "wait:own:", server.ask, self._look)
         self._closing += [server, bell]
         return bell
@@ -168,7 +168,7 @@ class World:
         return [key for key in keys if key in self.ready]
 
     def ears(self, user: str = "") -> Any:
-        way = ServerWay(parse(self.wire.url.replace("redis://", f"redis://{user}")))
+        way = Topology(parse(self.wire.url.replace("redis://", f"redis://{user}")))
         ears = self.modules[EARS].Ears(way)
         self._closing += [way, ears]
         return ears

@@ -3,7 +3,7 @@
 from dataclasses import fields, is_dataclass
 
 from tests.declared import declared
-from toril import App, DeadLetter, JobContext, JobDetails, QueueDeclaration, RunRecord, ScheduleRecord, records
+from toril import App, DeadLetter, JobContext, JobRecord, QueueDeclaration, RunRecord, ScheduleRecord, records
 from toril.model import Declarations, DeclaredBy
 from toril.operate.documents import of_declaration, of_job, of_letter, of_run
 from toril.runtime.redaction import Redaction
@@ -29,7 +29,7 @@ async def test_documents_and_records_name_attempts_alike() -> None:
     assert (dead["max_attempts"], dead["attempts_made"], ran["attempts_made"]) == (2, 2, 2)
     for document in (waiting, dead, ran):
         assert "attempts" not in document
-    for record in (JobDetails, DeadLetter, RunRecord, ScheduleRecord, QueueDeclaration):
+    for record in (JobRecord, DeadLetter, RunRecord, ScheduleRecord, QueueDeclaration):
         assert {field.name for field in fields(record)} & {"max_attempts", "attempts_made"}
     kinds = [getattr(records, name) for name in records.__all__]
     assert [kind for kind in kinds if is_dataclass(kind) and "attempts" in {field.name for field in fields(kind)}] == []

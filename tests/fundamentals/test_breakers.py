@@ -10,7 +10,7 @@ import pytest
 from tests import servers
 from toril import App, Breaker, Fixed, InvalidName, InvalidOption, JobContext, PermanentError, Retry, State, handler
 from toril.model import CircuitState
-from toril.operate.breakers import BreakerFigures
+from toril.operate.breakers import BreakerMetrics
 from toril.testing import memory
 
 
@@ -93,13 +93,13 @@ async def test_many_jobs_of_an_open_circuit_cost_one_question_and_come_back_apar
     queue = app.queue("q", {"call": call}, concurrency=2, breaker=Breaker(pause=60, by="queue"))
     async with memory(app) as test:
         await app.breakers.trip("q")
-        admit = app.store.admit
+        admit = app.store.circuits.admit
 
         async def counted(key: str, *args: Any, **more: Any) -> Any:
             asked.append(key)
             return await admit(key, *args, **more)
 
-        monkeypatch.setattr(app.store, "admit", counted)
+        monkeypatch.setattr(app.store.circuits, "admit", counted)
         await queue.add_many([("call", n) for n in range(200)])
         await test.drain()
         start, delayed = test.clock.now(), (await app.store.page("q", State.DELAYED, limit=200)).items
@@ -182,7 +182,7 @@ async def test_circuits_are_told_in_figures() -> None:
         figures = await app.breakers.figures()
         listed = await app.breakers.list()
 
-    assert figures == BreakerFigures(closed=1, open=1, half_open=0, runs=1, failures=1)
+    assert figures == BreakerMetrics(closed=1, open=1, half_open=0, runs=1, failures=1)
     assert [each.key for each in listed] == ["a", "b"]
     assert (listed[1].failures, listed[1].runs, listed[1].since) == (1, 1, None)
     assert listed[0].since == test.now

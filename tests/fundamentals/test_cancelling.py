@@ -12,7 +12,7 @@ import pytest
 
 from tests import servers
 from toril import App, JobCancelled, JobContext, LeaseLost, NotFound, Retry, State, WrongState
-from toril.context import Signal, Why
+from toril.context import Signal, StopReason
 from toril.testing import context, memory
 
 
@@ -195,16 +195,16 @@ async def test_cancelling_says_whether_the_job_was_stopped_or_asked_to() -> None
 def test_each_reason_to_stop_is_told_apart() -> None:
     ctx = context(None)
     errors = {}
-    for why in Why:
+    for why in StopReason:
         ctx.signal = Signal()
         ctx.signal.fire(why, f"because of {why}")
         with pytest.raises((JobCancelled, LeaseLost)) as found:
             ctx.raise_if_cancelled()
         errors[why] = (type(found.value), ctx.signal.kind, ctx.signal.reason)
 
-    assert errors[Why.LEASE_LOST] == (LeaseLost, Why.LEASE_LOST, "because of lease lost")
-    assert errors[Why.SHUTDOWN] == (JobCancelled, Why.SHUTDOWN, "because of shutdown")
-    assert len({reason for _, _, reason in errors.values()}) == len(Why)
+    assert errors[StopReason.LEASE_LOST] == (LeaseLost, StopReason.LEASE_LOST, "because of lease lost")
+    assert errors[StopReason.SHUTDOWN] == (JobCancelled, StopReason.SHUTDOWN, "because of shutdown")
+    assert len({reason for _, _, reason in errors.values()}) == len(StopReason)
 
 
 async def test_a_shutdown_is_told_as_one_and_the_job_goes_back_with_its_attempts(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ async def test_a_shutdown_is_told_as_one_and_the_job_goes_back_with_its_attempts
         await job.refresh()
         assert (await job.state(), job.attempts_made) == (State.WAITING, 0)
 
-    assert told == [(Why.SHUTDOWN, "the worker is shutting down")]
+    assert told == [(StopReason.SHUTDOWN, "the worker is shutting down")]
 
 
 class _Mute(Exception):

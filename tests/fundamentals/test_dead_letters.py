@@ -9,13 +9,13 @@ from pydantic import BaseModel
 from tests import servers
 from toril import (
     App,
+    DeadLetterFilter,
     Exponential,
     Fixed,
     InvalidOption,
     InvalidPayload,
     JobContext,
     Keep,
-    LetterFilter,
     NotFound,
     PermanentError,
     Retry,
@@ -80,7 +80,7 @@ async def test_letters_are_found_by_queue_name_error_time_and_payload() -> None:
         await _failing(app, test.clock)
 
         async def found(**where: Any) -> list[str]:
-            return [letter.job_id for letter in (await app.dead_letters.page(LetterFilter(**where))).items]
+            return [letter.job_id for letter in (await app.dead_letters.page(DeadLetterFilter(**where))).items]
 
         assert await found() == ["j3", "j2", "j1", "j0"]
         assert await found(queue="other") == []
@@ -91,9 +91,9 @@ async def test_letters_are_found_by_queue_name_error_time_and_payload() -> None:
         assert await found(payload={"user.name": None}) == []
         assert await found(after=_at(start + 60_000), before=_at(start + 180_000)) == ["j2", "j1"]
         assert await app.dead_letters.count() == 4
-        assert await app.dead_letters.count(LetterFilter(name="b")) == 2
-        first = await app.dead_letters.page(LetterFilter(name="a"), limit=1)
-        rest = await app.dead_letters.page(LetterFilter(name="a"), limit=1, cursor=first.cursor)
+        assert await app.dead_letters.count(DeadLetterFilter(name="b")) == 2
+        first = await app.dead_letters.page(DeadLetterFilter(name="a"), limit=1)
+        rest = await app.dead_letters.page(DeadLetterFilter(name="a"), limit=1, cursor=first.cursor)
         assert [letter.job_id for letter in (*first.items, *rest.items)] == ["j2", "j0"]
         assert rest.cursor is None
 
@@ -137,7 +137,7 @@ async def test_those_with_an_error_run_again_in_their_queue_under_their_name() -
         good, mended = await _failing(app, test.clock)
         mended |= {"j0", "j2"}
 
-        done = await app.dead_letters.replay(LetterFilter(error="Rate limited"), attempts=5, backoff=Exponential(5))
+        done = await app.dead_letters.replay(DeadLetterFilter(error="Rate limited"), attempts=5, backoff=Exponential(5))
         job = await app.queues["q"].job("j0")
         assert job is not None
         assert job.record is not None
@@ -158,7 +158,7 @@ async def test_a_replay_takes_each_letter_once_though_it_fails_again(monkeypatch
     app = App("memory://")
     async with memory(app) as test:
         await _failing(app, test.clock)
-        letters = app.store.letters
+        letters = app.store.dead_letters.page
         told: list[int] = []
 
         async def slowly(**how: Any) -> Any:  # between two pages of the walk what was replayed fails again
@@ -167,8 +167,8 @@ async def test_a_replay_takes_each_letter_once_though_it_fails_again(monkeypatch
             assert len(told) < 5, "it goes on for ever"
             return await letters(**how)
 
-        monkeypatch.setattr(app.store, "letters", slowly)
-        done = await app.dead_letters.replay(LetterFilter(queue="q"), told=told.append)
+        monkeypatch.setattr(app.store.dead_letters, "page", slowly)
+        done = await app.dead_letters.replay(DeadLetterFilter(queue="q"), told=told.append)
         await test.drain()
 
         assert (done.count, told) == (4, [2, 4])
@@ -180,7 +180,7 @@ async def test_an_edit_that_fails_spoils_its_own_letter_only() -> None:
     async with memory(app) as test:
         await _failing(app, test.clock)
         done = await app.dead_letters.replay(
-            LetterFilter(), edit=lambda data: {"fails": {"no user": ""}[data["fails"]], "user": None}
+            DeadLetterFilter(), edit=lambda data: {"fails": {"no user": ""}[data["fails"]], "user": None}
         )
 
     assert done.count == 2
@@ -194,7 +194,7 @@ async def test_a_page_that_finds_little_ends_and_can_be_gone_on_with(monkeypatch
     app = App("memory://")
     async with memory(app) as test:
         await _failing(app, test.clock)
-        oldest = LetterFilter(payload={"fails": "Rate limited: 1"})
+        oldest = DeadLetterFilter(payload={"fails": "Rate limited: 1"})
         first = await app.dead_letters.page(oldest)
         rest = await app.dead_letters.page(oldest, cursor=first.cursor)
 
@@ -246,7 +246,7 @@ async def test_letters_stay_until_someone_discards_them_or_bounds_them() -> None
         await app.store.prune("q")
         assert await app.dead_letters.count() == 4
 
-        assert (await app.dead_letters.discard(LetterFilter(name="b"))).count == 2
+        assert (await app.dead_letters.discard(DeadLetterFilter(name="b"))).count == 2
         gone = await app.dead_letters.discard(["q/j0", "q/j1"])
         assert (gone.count, gone.refused) == (1, (Refused("q/j1", None),))
         await app.dead_letters.keep(Keep(0))
@@ -261,7 +261,7 @@ async def test_what_is_not_there_is_said_to_be_not_there() -> None:
     with pytest.raises(InvalidOption, match=r"'dead-letter' is where failed jobs are kept, and no queue of yours"):
         app.queue("dead-letter").handler(_raw)
     with pytest.raises(InvalidOption, match="time zone"):
-        LetterFilter(after="yesterday")  # type: ignore[arg-type]
+        DeadLetterFilter(after="yesterday")  # type: ignore[arg-type]
     async with memory(app):
         with pytest.raises(NotFound, match="q/9"):
             await app.dead_letters.show("q/9")
@@ -281,7 +281,7 @@ async def test_more_than_a_step_can_carry_are_replayed_in_several() -> None:
     async with memory(app) as test:
         await queue.add_many([("work", n) for n in range(250)])
         await test.drain()
-        done = await app.dead_letters.replay(LetterFilter(), told=told.append)
+        done = await app.dead_letters.replay(DeadLetterFilter(), told=told.append)
         await test.drain()
 
     assert done.count == 250
@@ -305,7 +305,7 @@ async def test_on_redis_a_dead_letter_is_a_waiting_job_of_a_paused_queue() -> No
     async with app:
         await queue.add("work", {"n": 1}, job_id="own")
         await app.run(burst=True)
-        ask = app.store._server.ask  # type: ignore[attr-defined]
+        ask = app.store._runner.client.ask  # type: ignore[attr-defined]
         row = await ask("HGETALL", "bull:dead-letter:q/own")
         found = dict(zip(row[::2], row[1::2], strict=True))
         shown = json.loads(found["data"])
@@ -332,7 +332,7 @@ async def test_a_job_of_ours_that_node_failed_is_collected() -> None:
     async with app:
         await queue.add("work", {"n": 1})
         await queue.add("work", {"n": 2}, keep_failed=True)
-        ask = app.store._server.ask  # type: ignore[attr-defined]
+        ask = app.store._runner.client.ask  # type: ignore[attr-defined]
         for job_id in ("1", "2"):  # as BullMQ's worker leaves them
             await ask("LREM", "bull:q:wait", 1, job_id)
             await ask("ZADD", "bull:q:failed", 1_700_000_000_000, job_id)
@@ -352,7 +352,7 @@ async def test_a_job_of_ours_that_node_failed_is_collected() -> None:
         await app.store.prune("q")
         letters = (await app.dead_letters.page()).items
         assert (await queue.counts()).failed == 1
-        assert (await app.dead_letters.replay(LetterFilter())).count == 1
+        assert (await app.dead_letters.replay(DeadLetterFilter())).count == 1
         assert (await queue.counts()).waiting == 1
 
     assert [(letter.job_id, letter.failure.reason, letter.failure.traceback) for letter in letters] == [

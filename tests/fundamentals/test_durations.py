@@ -30,8 +30,8 @@ from toril import (
 )
 from toril.alerts import AlertRules
 from toril.model.durations import seconds_of, seconds_written
-from toril.operate.breakers import AppBreakers
-from toril.operate.dead_letters import AppDeadLetters
+from toril.operate.breakers import Breakers
+from toril.operate.dead_letters import DeadLetters
 from toril.schedule import Timing
 from toril.testing import Memory, memory
 
@@ -146,7 +146,7 @@ DURATIONS = {
 # A rate's `window` says how it counts, `after` is a place in a history, a `jitter` is a share, a `threshold` a count.
 OTHERS = {
     "RateLimit.__init__.window", "Queue.events.after", "Exponential.__init__.jitter", "AlertRules.__init__.threshold",
-    "LetterFilter.__init__.after",
+    "DeadLetterFilter.__init__.after",
 }  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def parameters() -> Iterator[tuple[str, Any]]:
     public = [getattr(toril, name) for name in toril.__all__]
     read = {"toril.events", "toril.operate.metrics", "toril.records"}  # what programs are given, and do not make
     kinds = [each for each in public if isinstance(each, type) and each.__module__ not in read]
-    for kind in [*kinds, AlertRules, AppBreakers, AppDeadLetters, Memory]:
+    for kind in [*kinds, AlertRules, Breakers, DeadLetters, Memory]:
         for name, function in inspect.getmembers(kind, inspect.isfunction):
             if name.startswith("_") and name != "__init__":
                 continue

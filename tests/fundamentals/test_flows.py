@@ -12,13 +12,13 @@ from toril import (
     App,
     ChildrenFailed,
     Closed,
+    DeadLetterFilter,
     FailedChild,
     Flow,
     InvalidOption,
     JobContext,
-    LetterFilter,
     NotFound,
-    Planned,
+    PreparedJob,
     SyncJobContext,
     UsageError,
     WrongState,
@@ -132,7 +132,7 @@ async def test_by_default_a_childs_failure_is_its_parents(shop: Shop) -> None:
     await drained(shop.app)
 
     assert "total" not in shop.ran
-    letters = {letter.job_id: letter.failure.reason for letter in (await shop.app.store.letters()).items}
+    letters = {letter.job_id: letter.failure.reason for letter in (await shop.app.store.dead_letters.page()).items}
     assert letters == {"bad": "no such user", parent.id: "child work:bad failed: no such user"}
 
 
@@ -188,7 +188,7 @@ async def test_a_failed_flow_that_is_replayed_has_the_result_of_all_its_children
         assert {letter.queue for letter in await app.dead_letters.page()} == {"numbers", "totals"}
         down = False
 
-        meant = LetterFilter() if which == "all" else f"totals/{top.id}"
+        meant = DeadLetterFilter() if which == "all" else f"totals/{top.id}"
         done = await app.dead_letters.replay(meant)
 
         assert (done.count, done.refused) == (2, ())
@@ -437,7 +437,7 @@ class Reading:
     async def finish(self, ctx: JobContext[None]) -> None:
         self.found.append(await self.read(ctx))
 
-    def top(self) -> Planned[None]:
+    def top(self) -> PreparedJob[None]:
         return self.documents.new(self.finish, attempts=1)
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from toril import App, Fixed, Gap, JobContext, Retry
 from toril.model import EventKind
-from toril.records import QueueEvent
+from toril.records import EventRecord
 from toril.testing import drain
 
 
-async def take(events: AsyncIterator[QueueEvent | Gap], until: EventKind) -> list[QueueEvent]:
+async def take(events: AsyncIterator[EventRecord | Gap], until: EventKind) -> list[EventRecord]:
     found = []
     async for happening in events:
-        assert isinstance(happening, QueueEvent)
+        assert isinstance(happening, EventRecord)
         found.append(happening)
         if happening.kind is until:
             return found

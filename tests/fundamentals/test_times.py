@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from toril import App, Breaker, Fixed, JobContext, JobEvent, RateLimit, Retry
-from toril.model import Beat
-from toril.records import QueueEvent
+from toril.model import Heartbeat
+from toril.records import EventRecord
 from toril.testing import Memory, memory
 
 START = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -39,7 +39,7 @@ async def test_the_times_of_a_job_are_datetimes_wherever_they_are_read() -> None
     assert (record.added_at, record.expires_at, record.finished_at) == (START, START + seconds(300), began)
     assert (record.timeout, record.result_ttl, record.backoff and record.backoff.delay) == (30, 60, 1)
     assert {("added", START), ("active", began), ("completed", began)} <= set(history)
-    assert isinstance(followed, QueueEvent)
+    assert isinstance(followed, EventRecord)
     assert followed.time == START
     assert counted.asked_at == START + seconds(100)
     assert (figures.step, figures.start + seconds(60 * 60)) == (60, START + seconds(2 * 60))
@@ -104,5 +104,5 @@ async def test_what_operators_look_at_has_datetimes_and_seconds() -> None:
 
 async def _heartbeat(test: Memory) -> None:
     now = test.clock.now()
-    beat = Beat(worker="w", queues=["calls"], slots=1, running=0, started_at=now - 5000, lag=17)
-    await test.app.store.beat(beat, ttl=60_000)
+    beat = Heartbeat(worker="w", queues=["calls"], slots=1, running=0, started_at=now - 5000, lag=17)
+    await test.app.store.heartbeat(beat, ttl=60_000)

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from toril.client.producer import Together
+from toril.client.producer import AddBatcher
 from toril.errors import AddUncertain, EngineUnavailable, QueueFull
 from toril.model import Added, AddOutcome, NewJob
 from toril.model.states import State
@@ -29,14 +29,14 @@ class Store:
         return [Added(job.name, AddOutcome.ADDED, State.WAITING) for job in jobs]
 
 
-async def names(together: Together, store: Store, count: int, data: str = "") -> list[object]:
+async def names(together: AddBatcher, store: Store, count: int, data: str = "") -> list[object]:
     adding = [together.add(store.add, NewJob(name=f"n{n}", data=data)) for n in range(count)]
     found = await asyncio.gather(*adding, return_exceptions=True)
     return [each.id if isinstance(each, Added) else type(each) for each in found]
 
 
 async def test_a_lone_job_goes_at_once_and_those_of_the_same_tick_follow_in_one_call() -> None:
-    store, together = Store(), Together()
+    store, together = Store(), AddBatcher()
 
     assert await names(together, store, 1) == ["n0"]
     assert await names(together, store, 50) == [f"n{n}" for n in range(50)]
@@ -46,7 +46,7 @@ async def test_a_lone_job_goes_at_once_and_those_of_the_same_tick_follow_in_one_
 
 
 async def test_one_call_carries_a_bounded_number_and_size() -> None:
-    store, together = Store(), Together()
+    store, together = Store(), AddBatcher()
 
     await names(together, store, 251)
     await names(together, store, 4, data="x" * 600_000)
@@ -55,13 +55,13 @@ async def test_one_call_carries_a_bounded_number_and_size() -> None:
 
 
 async def test_where_not_all_fit_as_many_are_stored_as_one_by_one() -> None:
-    store, together = Store(room=3), Together()
+    store, together = Store(room=3), AddBatcher()
 
     assert await names(together, store, 5) == ["n0", "n1", "n2", QueueFull, QueueFull]
 
 
 async def test_a_failure_is_told_to_all_and_what_is_uncertain_to_each_by_its_own_id() -> None:
-    together = Together()
+    together = AddBatcher()
 
     async def away(jobs: Sequence[NewJob]) -> list[Added]:
         raise EngineUnavailable("away")
@@ -81,7 +81,7 @@ async def test_a_failure_is_told_to_all_and_what_is_uncertain_to_each_by_its_own
 
 
 def test_a_loop_that_ended_in_the_middle_of_a_tick_keeps_nobody_waiting() -> None:
-    together, store = Together(), Store()
+    together, store = AddBatcher(), Store()
 
     async def refused(jobs: Sequence[NewJob]) -> list[Added]:
         raise EngineUnavailable("away")
@@ -93,7 +93,7 @@ def test_a_loop_that_ended_in_the_middle_of_a_tick_keeps_nobody_waiting() -> Non
 
 
 async def test_a_caller_who_gives_up_within_the_tick_adds_nothing_and_takes_nobody_along() -> None:
-    store, together = Store(), Together()
+    store, together = Store(), AddBatcher()
     tasks = [asyncio.create_task(together.add(store.add, NewJob(name=f"n{n}"))) for n in range(4)]
     asyncio.get_running_loop().call_soon(tasks[2].cancel)  # after all of them have asked, before the tick is over
 
@@ -104,7 +104,7 @@ async def test_a_caller_who_gives_up_within_the_tick_adds_nothing_and_takes_nobo
 
 
 async def test_a_caller_who_gives_up_while_it_is_stored_takes_nobody_along() -> None:
-    store, together, under_way = Store(), Together(), asyncio.Event()
+    store, together, under_way = Store(), AddBatcher(), asyncio.Event()
 
     async def slowly(jobs: Sequence[NewJob]) -> list[Added]:
         under_way.set()
@@ -121,7 +121,7 @@ async def test_a_caller_who_gives_up_while_it_is_stored_takes_nobody_along() -> 
 
 
 async def test_nobody_waits_for_what_is_cancelled_where_not_all_fit() -> None:
-    together, first = Together(), asyncio.Event()
+    together, first = AddBatcher(), asyncio.Event()
 
     async def full(jobs: Sequence[NewJob]) -> list[Added]:
         if len(jobs) > 1:
@@ -141,7 +141,7 @@ async def test_nobody_waits_for_what_is_cancelled_where_not_all_fit() -> None:
 
 
 def test_two_loops_in_one_tick_keep_nobody_waiting() -> None:
-    together, store, other = Together(), Store(), asyncio.new_event_loop()
+    together, store, other = AddBatcher(), Store(), asyncio.new_event_loop()
 
     async def both() -> list[object]:
         adding = [asyncio.create_task(together.add(store.add, NewJob(name=f"n{n}"))) for n in range(3)]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.interop.node import Node
 from tests.interop.side import Steps, Toril
-from toril.model import Mending
+from toril.model import RepairOutcome
 from toril.operate.doctor import Doctor
 from toril.runtime.clock import SYSTEM
 from toril.store.engine import connect
@@ -60,5 +60,5 @@ async def test_a_parent_that_node_left_without_children_runs_after_the_repair(no
     (done,) = await worker.until("completed", times=1)
     await worker.close()
 
-    assert (finding.code, repaired.outcome) == ("stuck_parent", Mending.MENDED)
+    assert (finding.code, repaired.outcome) == ("stuck_parent", RepairOutcome.MENDED)
     assert done["result"] == {"who": "parent"}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.interop.node import Node
 from tests.interop.side import Toril
-from toril import App, Fixed, JobContext, LetterFilter, Retry
+from toril import App, DeadLetterFilter, Fixed, JobContext, Retry
 
 
 async def limited(ctx: JobContext[Any]) -> None:
@@ -22,7 +22,7 @@ async def test_a_letter_replayed_by_its_error_is_a_job_like_any_other_to_node(no
         await events.until("failed", times=2)
 
     async with App(toril.url) as app:
-        done = await app.dead_letters.replay(LetterFilter(error="Rate limited"), attempts=2)
+        done = await app.dead_letters.replay(DeadLetterFilter(error="Rate limited"), attempts=2)
         left = [letter.job_id for letter in (await app.dead_letters.page()).items]
     assert (done.count, left) == (1, ["2"])
     job = await node.queue("q").job("1")

@@ -229,15 +229,15 @@ async def test_what_node_has_tried_in_vain_becomes_a_dead_letter_and_runs_again_
         assert (await node.queue("q").counts())["failed"] == 1, "Node keeps it for us"
 
         await queue.store.prune("q")
-        (letter,) = (await queue.store.letters()).items
+        (letter,) = (await queue.store.dead_letters.page()).items
         assert (await node.queue("q").counts())["failed"] == 0
         assert (letter.job_id, letter.failure.reason, letter.attempts_made) == (job.id, "told to", 2)
         shown = await node.queue("dead-letter").counts()
         assert shown.get("waiting", 0) + shown.get("paused", 0) == 1
 
-        await queue.store.replay("q", [Replay(letter.id)])
+        await queue.store.dead_letters.replay("q", [Replay(letter.id)])
         await worker.until("failed", jobId=job.id, times=4)
-        assert await queue.store.count_letters() == 0
+        assert await queue.store.dead_letters.count() == 0
 
 
 @pytest.mark.parametrize("name", ["with space", "é ✓", "a:b/c", "__proto__", "x" * 100])

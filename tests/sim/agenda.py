@@ -28,9 +28,9 @@ from toril.model import REMOVE, Dedup
 from toril.policy.retry import Fixed, Retry
 from toril.queue import Queue, QueueOptions
 from toril.runtime.clock import Clock
-from toril.runtime.hooks import Plan as Hooks
+from toril.runtime.hooks import Hooks
 from toril.schedule import boot
-from toril.worker.process import Process
+from toril.worker.process import WorkerProcess
 
 __all__ = ["Agenda", "is_struck", "keep_agenda"]
 
@@ -221,7 +221,7 @@ class Agenda:
         line = self._line(node)
         queue = self._queue(line, clock)
         await boot(line.schedules, [queue], [queue], owner="sim")
-        process = Process(
+        process = WorkerProcess(
             [queue], line, clock, Events(), Hooks(), name=node.name, version="simulated",
             owner="sim", schedules=line.schedules, grace=self.plan.terms.grace,
         )  # fmt: skip

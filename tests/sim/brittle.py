@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from tests.sim.store import MemoryStore
 from toril.engines.sql.transaction import Op
-from toril.engines.sqlite.threads import Inline
-from toril.engines.sqlite.writer import Core
+from toril.engines.sqlite.threads import InlineWriter
+from toril.engines.sqlite.writer import Writer
 from toril.errors import EngineUnavailable
 from toril.store.engine import Store
 
@@ -35,10 +35,10 @@ class _Fragile:
         return getattr(self._connection, name)
 
 
-class _Breaking(Inline):
+class _Breaking(InlineWriter):
     """Makes each step once for every statement that it has, broken there; and then whole."""
 
-    def __init__(self, core: Core, store: "BrittleStore") -> None:
+    def __init__(self, core: Writer, store: "BrittleStore") -> None:
         super().__init__(core)
         self._store = store
 

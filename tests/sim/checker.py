@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tests.sim.journal import Journal
 from tests.sim.ledger import Entry
 from tests.sim.witness import Witness
-from toril.model import Ending
+from toril.model import RunStatus
 from toril.model.states import State
 from toril.store.engine import Store
 
@@ -81,13 +81,16 @@ async def _check_store(journal: Journal, witness: Witness, store: Store, queue: 
 async def _check_letters(journal: Journal, witness: Witness, store: Store) -> None:
     """A job that failed for good and was not kept is a dead letter, once; nothing else is."""
     found = [
-        (each.job_id, each.data, each.attempts_made, each.stalls) for each in (await store.letters(limit=1000)).items
+        (each.job_id, each.data, each.attempts_made, each.stalls)
+        for each in (await store.dead_letters.page(limit=1000)).items
     ]
     right = [(entry.id, entry.data, entry.made, entry.stalls) for entry in witness.ledger.letters.values()]
     if sorted(found) != sorted(right):
         journal.violated("letters", f"dead letters must be {sorted(right)}, and the store has {sorted(found)}")
-    if await store.count_letters() != len(found):
-        journal.violated("letters", f"{len(found)} dead letters, and the store counts {await store.count_letters()}")
+    if await store.dead_letters.count() != len(found):
+        journal.violated(
+            "letters", f"{len(found)} dead letters, and the store counts {await store.dead_letters.count()}"
+        )
 
 
 async def _check_runs(journal: Journal, witness: Witness, store: Store, queue: str) -> None:
@@ -96,7 +99,7 @@ async def _check_runs(journal: Journal, witness: Witness, store: Store, queue: s
     for entry in witness.ledger.entries:
         ends[entry.id] += entry.finishes if entry.recorded else 0
     recorded: Counter[str] = Counter()
-    for ending in Ending:
+    for ending in RunStatus:
         page = await store.runs(queue, ending, limit=1000)
         recorded.update(run.id for run in page.items)
     if recorded != +ends:

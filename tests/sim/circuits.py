@@ -13,7 +13,7 @@ from typing import Any, Final
 from tests.sim.agenda import Agenda
 from tests.sim.clock import EPOCH, SimClock, stream
 from tests.sim.journal import Journal
-from tests.sim.line import Line, Watch
+from tests.sim.line import Line, LinePart, Watch
 from tests.sim.loop import until
 from tests.sim.node import Node
 from tests.sim.plan import QUEUE, AgendaPlan
@@ -23,15 +23,15 @@ from tests.sim.store import MemoryStore, SimStore
 from toril.context import JobContext
 from toril.errors import EngineUnavailable, PermanentError, TransientError
 from toril.events import Events
-from toril.model import KEEP_ALL, Admission, Admitted, Call, CircuitState, CircuitTerms, Deferred, Sign
+from toril.model import KEEP_ALL, Admission, Admitted, Call, CircuitSample, CircuitState, CircuitTerms, Deferred
 from toril.model.states import FINISHED, State
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Fixed, Retry
 from toril.queue import Queue, QueueOptions
 from toril.runtime.clock import Clock
-from toril.runtime.hooks import Plan as Hooks
+from toril.runtime.hooks import Hooks
 from toril.store.engine import Store
-from toril.worker.process import Process
+from toril.worker.process import WorkerProcess
 
 __all__ = ["break_circuits"]
 
@@ -90,13 +90,13 @@ class FuseWatch(Watch):
 
     def saw(self, node: str, what: str, args: tuple[Any, ...], call: Call | None, answer: Any) -> None:
         match what:
-            case "admit":
+            case "circuits.admit":
                 self._asked(args, answer)
-            case "record":
+            case "circuits.record":
                 self._told(args, answer)
-            case "trip":
+            case "circuits.trip":
                 self._fuses[args[0]].open(answer.till)
-            case "reset":
+            case "circuits.reset":
                 self._fuses[args[0]].close()
             case "prune":
                 for fuse in self._fuses.values():
@@ -148,19 +148,19 @@ class FuseWatch(Watch):
         self._must("C1", key, answer, Admitted(news, probe=True))
         fuse.till, fuse.probes[holder] = now, now + self._lease
 
-    def _told(self, told: tuple[str, CircuitTerms, str, Sign], answer: CircuitState | None) -> None:
+    def _told(self, told: tuple[str, CircuitTerms, str, CircuitSample], answer: CircuitState | None) -> None:
         key, terms, holder, sign = told
         fuse, now = self._fuses[key], self.now()
         if fuse.doubtful and answer is None:
-            fuse.runs += [now] * (sign is not Sign.NEITHER)
-            fuse.bad += [now] * (sign is Sign.BAD)
-        elif fuse.state is CLOSED and sign is not Sign.NEITHER:
+            fuse.runs += [now] * (sign is not CircuitSample.NEITHER)
+            fuse.bad += [now] * (sign is CircuitSample.BAD)
+        elif fuse.state is CLOSED and sign is not CircuitSample.NEITHER:
             self._counted(fuse, key, terms, sign, answer)
         elif fuse.state is HALF and fuse.probes.pop(holder, None) is not None:
             fuse.till = now
-            fuse.passed += sign is Sign.GOOD
+            fuse.passed += sign is CircuitSample.GOOD
             done = fuse.passed >= terms.probes
-            self._must("C3", key, answer, OPEN if sign is Sign.BAD else CLOSED if done else None)
+            self._must("C3", key, answer, OPEN if sign is CircuitSample.BAD else CLOSED if done else None)
             if answer is OPEN:
                 fuse.open(now + terms.pause)
             elif answer is CLOSED:
@@ -171,13 +171,13 @@ class FuseWatch(Watch):
             fuse.doubtful |= fuse.state is not CLOSED and fuse.is_old(terms, now)
 
     def _counted(
-        self, fuse: Fuse, key: str, terms: CircuitTerms, sign: Sign, answer: CircuitState | None
+        self, fuse: Fuse, key: str, terms: CircuitTerms, sign: CircuitSample, answer: CircuitState | None
     ) -> None:  # fmt: skip
         now = self.now()
         fuse.runs.append(now)
-        if sign is Sign.BAD:
+        if sign is CircuitSample.BAD:
             fuse.bad.append(now)
-        opens = sign is Sign.BAD and fuse.must_open(terms, now)
+        opens = sign is CircuitSample.BAD and fuse.must_open(terms, now)
         if opens is not None:
             self._must("C3", key, answer, OPEN if opens else None)
         if answer is OPEN:
@@ -188,17 +188,17 @@ class FuseWatch(Watch):
             self.journal.violated(row, f"the circuit {key} answers {answer}, where it is {right} by {self._fuses[key]}")
 
 
-class FusedLine(Line):
+class _WatchedCircuits(LinePart):
     """Notes what a process is told of its circuits."""
 
     async def admit(self, key: str, terms: CircuitTerms, holder: str, **options: Any) -> Any:
-        watch: FuseWatch = self._watch  # type: ignore[assignment]
+        watch: FuseWatch = self.line.watch  # type: ignore[assignment]
         try:
-            answer = await self.method("admit", lambda store: store.admit)(key, terms, holder, **options)
+            answer = await self.__getattr__("admit")(key, terms, holder, **options)
         except EngineUnavailable:
-            watch.may(self.node.name, holder, None)
+            watch.may(self.line.node.name, holder, None)
             raise
-        watch.may(self.node.name, holder, answer)
+        watch.may(self.line.node.name, holder, answer)
         return answer
 
 
@@ -244,7 +244,7 @@ class Works(Agenda):
 
     def _line(self, node: Node, *, calm: bool = False) -> Line:
         line = super()._line(node, calm=calm)
-        line.__class__ = FusedLine
+        line.circuits = _WatchedCircuits(line, "circuits")
         return line
 
     def _queue(self, line: Line, clock: Clock) -> Queue:
@@ -271,7 +271,7 @@ class Works(Agenda):
     async def _work(self, node: Node) -> None:
         clock = SimClock(stream(self.plan.seed, node.name), name=node.name, node=node, skew=self.plan.skew)
         line = self._line(node)
-        process = Process(
+        process = WorkerProcess(
             [self._queue(line, clock)], line, clock, Events(), Hooks(), name=node.name, version="simulated",
             owner="sim", schedules=line.schedules, grace=self.plan.terms.grace,
         )  # fmt: skip
@@ -298,7 +298,7 @@ class Works(Agenda):
             await clock.sleep(clock.random() * 2)
             key = _KEYS[int(clock.random() * len(_KEYS))]
             try:
-                await (store.trip(key, pause=400) if clock.random() < 0.5 else store.reset(key))
+                await (store.circuits.trip(key, pause=400) if clock.random() < 0.5 else store.circuits.reset(key))
             except EngineUnavailable:
                 self.journal.tally["control given up"] += 1
 

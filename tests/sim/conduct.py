@@ -15,8 +15,8 @@ from tests.sim.ledger import Entry, Ledger
 from tests.sim.node import Node
 from tests.sim.outcomes import wrong
 from tests.sim.script import QUEUE, Kind, Script
-from toril.context import Why
-from toril.model import Claim, Claimed, Completed, Extended, Lease, Outcome, Settlement, Verdict
+from toril.context import StopReason
+from toril.model import Claim, Claimed, Completed, Lease, Outcome, Renewed, Settlement, Verdict
 
 __all__ = ["Conduct", "Run"]
 
@@ -44,7 +44,7 @@ class Run:
     delays: int
     ended: float | None = None
     error: BaseException | None = None
-    told: Why | None = None
+    told: StopReason | None = None
     progress: int | str | None = None
     cut: bool = False
     lost_at: float | None = None
@@ -106,7 +106,7 @@ class Conduct:
             self._violated("G6", f"{node.name} runs {[each.job.lease.id for each in company]}, a suspect among them")
         return run
 
-    def ended(self, run: Run, told: Why | None) -> None:
+    def ended(self, run: Run, told: StopReason | None) -> None:
         run.ended, run.told = self.now(), told
         run.cut = run.cut or isinstance(run.error, asyncio.CancelledError)
         self._live[run.node.name].pop(run.job.lease)
@@ -169,7 +169,7 @@ class Conduct:
             passed = f"{self.now() - since:.1f} s"
             self._violated("renewal", f"{run.node.name} hands in {lease.id} and has not renewed its lease for {passed}")
 
-    def renewed(self, leases: Sequence[Lease], answer: Extended) -> None:
+    def renewed(self, leases: Sequence[Lease], answer: Renewed) -> None:
         """The answer to a renewal has come."""
         stopped = {*answer.lost, *(each.lease for each in answer.cancelled)}
         for run in [self._runs[lease] for lease in leases if lease in self._runs]:
@@ -291,7 +291,7 @@ class Conduct:
         run = self._runs.get(lease)
         if run is None:
             return lease in self._refused or lease in self._withheld
-        return lease in self._refused or run.told is Why.LEASE_LOST
+        return lease in self._refused or run.told is StopReason.LEASE_LOST
 
     # what must not last
 

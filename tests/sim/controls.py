@@ -6,7 +6,7 @@ from tests.sim.ledger import Entry, Stage
 from tests.sim.witness import Witness
 from toril.model import (
     Call,
-    Changed,
+    ControlResult,
     Refused,
     Replay,
     SetData,
@@ -31,10 +31,10 @@ class Controls:
         self._witness = witness
         self._ledger = witness.ledger
 
-    def retried(self, node: str, ids: Sequence[str], call: Call | None, answer: Changed) -> None:
+    def retried(self, node: str, ids: Sequence[str], call: Call | None, answer: ControlResult) -> None:
         self._each(node, "retry", ids, call, answer, frozenset({Stage.ENDED}), self._ledger.rerun)
 
-    def replayed(self, node: str, replays: Sequence[Replay], call: Call | None, answer: Changed) -> None:
+    def replayed(self, node: str, replays: Sequence[Replay], call: Call | None, answer: ControlResult) -> None:
         if self._witness.is_new(call, answer):
             done, refused = [], []
             for each in replays:
@@ -44,26 +44,26 @@ class Controls:
                     taken = self._ledger.find(letter_parts(each.id)[1])
                     known = letter_parts(each.id)[1] in self._ledger.letters
                     refused.append(Refused(each.id, taken.state if taken is not None and known else None))
-            self._compare("replay", Changed(tuple(done), (), tuple(refused)), answer)
+            self._compare("replay", ControlResult(tuple(done), (), tuple(refused)), answer)
         self._witness.saw(node, "replay", f"{call} {answer}")
 
-    def discarded(self, node: str, ids: Sequence[str], call: Call | None, answer: Changed) -> None:
+    def discarded(self, node: str, ids: Sequence[str], call: Call | None, answer: ControlResult) -> None:
         if self._witness.is_new(call, answer):
             done = [each for each in ids if self._ledger.letters.pop(letter_parts(each)[1], None) is not None]
             refused = [Refused(each, None) for each in ids if each not in done]
-            self._compare("discard", Changed(tuple(done), (), tuple(refused)), answer)
+            self._compare("discard", ControlResult(tuple(done), (), tuple(refused)), answer)
         self._witness.saw(node, "discard", f"{call} {answer}")
 
-    def promoted(self, node: str, ids: Sequence[str], call: Call | None, answer: Changed) -> None:
+    def promoted(self, node: str, ids: Sequence[str], call: Call | None, answer: ControlResult) -> None:
         self._each(node, "promote", ids, call, answer, frozenset({Stage.DELAYED}), self._ledger.ready)
 
-    def removed(self, node: str, ids: Sequence[str], call: Call | None, answer: Changed) -> None:
+    def removed(self, node: str, ids: Sequence[str], call: Call | None, answer: ControlResult) -> None:
         def act(entry: Entry) -> None:
             self._ledger.remove(entry, "remove")
 
         self._each(node, "remove", ids, call, answer, _STANDING | {Stage.ENDED}, act)
 
-    def cancelled(self, node: str, ids: Sequence[str], reason: str, call: Call | None, answer: Changed) -> None:
+    def cancelled(self, node: str, ids: Sequence[str], reason: str, call: Call | None, answer: ControlResult) -> None:
         def act(entry: Entry) -> None:
             if entry.stage is Stage.ACTIVE:
                 entry.cancelling = reason
@@ -80,7 +80,7 @@ class Controls:
         what: str,
         ids: Sequence[str],
         call: Call | None,
-        answer: Changed,
+        answer: ControlResult,
         allowed: frozenset[Stage],
         act: Callable[[Entry], None],
     ) -> None:
@@ -95,10 +95,10 @@ class Controls:
                     continue
                 (asked if entry.stage is Stage.ACTIVE else done).append(job_id)
                 act(entry)
-            self._compare(what, Changed(tuple(done), tuple(asked), tuple(refused)), answer)
+            self._compare(what, ControlResult(tuple(done), tuple(asked), tuple(refused)), answer)
         self._witness.saw(node, what, f"{call} {answer}")
 
-    def updated(self, node: str, updates: Sequence[Update], call: Call | None, answer: Changed) -> None:
+    def updated(self, node: str, updates: Sequence[Update], call: Call | None, answer: ControlResult) -> None:
         if self._witness.is_new(call, answer):
             done, refused = [], []
             for each in updates:
@@ -107,7 +107,7 @@ class Controls:
                     refused.append(Refused(each.id, None if entry is None else entry.state))
                 else:
                     done.append(each.id)
-            self._compare("update", Changed(tuple(done), (), tuple(refused)), answer)
+            self._compare("update", ControlResult(tuple(done), (), tuple(refused)), answer)
         self._witness.saw(node, "update", f"{call} {answer}")
 
     def _update(self, entry: Entry, each: Update) -> bool:

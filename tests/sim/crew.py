@@ -107,13 +107,13 @@ class Clerk:
                 self._journal.tally["replay given up"] += 1
 
     async def _act(self) -> None:
-        engine, letters = self._engine, (await self._engine.letters(limit=3)).items
+        engine, letters = self._engine, (await self._engine.dead_letters.page(limit=3)).items
         ids = [letter.id for letter in letters] + [f"{QUEUE}/no such"]
         if self._clock.random() < 0.2:
-            await self._caller.send(lambda call: engine.discard(ids[-2:], call=call))
+            await self._caller.send(lambda call: engine.dead_letters.discard(ids[-2:], call=call))
         else:
             replays = [Replay(each) for each in ids]
-            await self._caller.send(lambda call: engine.replay(QUEUE, replays, call=call))
+            await self._caller.send(lambda call: engine.dead_letters.replay(QUEUE, replays, call=call))
 
 
 class Operator:

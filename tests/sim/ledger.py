@@ -15,12 +15,12 @@ from toril.model import (
     Failed,
     NewJob,
     Outcome,
-    Parked,
     Released,
     Retried,
     Settlement,
     Snoozed,
     Verdict,
+    WaitsForChildren,
 )
 from toril.model.states import State
 from toril.runtime.clock import Clock
@@ -270,7 +270,7 @@ class Ledger:
             case Released():
                 self._again(entry, 0, now)
                 entry.suspect = entry.alone  # it has not shown that it is innocent
-            case Parked():
+            case WaitsForChildren():
                 raise AssertionError(f"{entry.id} was parked, and no script asks for that")
 
     def _again(self, entry: Entry, delay: int, now: int) -> None:

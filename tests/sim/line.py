@@ -15,7 +15,7 @@ from toril.model import AddOutcome, Call, Moved
 from toril.model.states import State
 from toril.runtime.clock import Clock
 
-__all__ = ["Line", "Watch"]
+__all__ = ["Line", "LinePart", "Watch"]
 
 _RESTS: Final = frozenset({"wait", "finished", "health"})
 _LOOK_EVERY: Final = 6  # effects between two looks into the store
@@ -58,7 +58,7 @@ class Watch:
             self.journal.violated("error", f"{what} raised {error!r}")
 
     def saw(self, node: str, what: str, args: tuple[Any, ...], call: Call | None, answer: Any) -> None:
-        told = sorted(answer.items, key=str) if what == "children" else answer  # Redis has them in any order
+        told = sorted(answer.items, key=str) if what == "flows.children" else answer  # Redis has them in any order
         self.note(node, what, f"{args[1:] if what.startswith('schedules') else ''} {told}")
         if what == "exchange":
             self._handed_out.update((job.lease.id, job.data) for job in answer.jobs)
@@ -117,9 +117,11 @@ class Line:
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
     ) -> None:  # fmt: skip
         self.node = node
-        self._watch = watch
+        self.watch = watch
         self._wire = Wire(node, store, weather, watch, spawn)  # type: ignore[arg-type]
-        self.schedules = _Part(self, "schedules")
+        self.schedules, self.flows = LinePart(self, "schedules"), LinePart(self, "flows")
+        self.circuits, self.groups = LinePart(self, "circuits"), LinePart(self, "groups")
+        self.dead_letters, self.metrics = LinePart(self, "dead_letters"), LinePart(self, "metrics")
 
     def twin(self) -> "Line":
         return self
@@ -144,26 +146,26 @@ class Line:
     def _saw(self, name: str, args: tuple[Any, ...], options: dict[str, Any], call: Call | None, answer: Any) -> None:
         match name:
             case "schedules.put":
-                self._watch.moved(args[1].id, options["expects"], args[2], answer)
+                self.watch.moved(args[1].id, options["expects"], args[2], answer)
             case "schedules.advance" | "schedules.resume":
-                self._watch.moved(args[1], options["since"], options["to"], answer)
+                self.watch.moved(args[1], options["since"], options["to"], answer)
             case "schedules.remove":
-                self._watch.removed(args[1])
+                self.watch.removed(args[1])
             case "schedules.sync":
                 for gone in answer:
-                    self._watch.removed(gone)
+                    self.watch.removed(gone)
             case _:
                 pass
-        self._watch.saw(self.node.name, name, args, call, answer)
+        self.watch.saw(self.node.name, name, args, call, answer)
 
 
-class _Part:
+class LinePart:
     """A part of the store, such as its schedules."""
 
     def __init__(self, line: Line, part: str) -> None:
-        self._line = line
+        self.line = line
         self._part = part
 
     def __getattr__(self, name: str) -> Any:
         part = self._part
-        return self._line.method(f"{part}.{name}", lambda store: getattr(getattr(store, part), name))
+        return self.line.method(f"{part}.{name}", lambda store: getattr(getattr(store, part), name))

@@ -8,20 +8,20 @@ from tests.sim.wire import Wire
 from tests.sim.witness import Witness
 from toril.model import (
     Added,
-    Beat,
     Call,
-    Changed,
     Claim,
+    ControlResult,
     DeadLetterRow,
     Exchange,
-    Extended,
     Finished,
     Health,
-    JobRecord,
+    Heartbeat,
+    JobRow,
     Lease,
     NewJob,
     Page,
     Recovered,
+    Renewed,
     Replay,
     Report,
     Setting,
@@ -30,7 +30,7 @@ from toril.model import (
     Swept,
     Update,
     Verdict,
-    WorkerOrder,
+    WorkerRequest,
 )
 from toril.model.states import State
 
@@ -45,6 +45,8 @@ class Link:
         self._wire = wire
         self._witness = witness
         self._controls = Controls(witness)
+        self.dead_letters = _LinkedDeadLetters(name, wire, witness)
+        self.circuits = None  # no queue of this world has a breaker
 
     async def open(self) -> None:
         """The store is there already."""
@@ -86,13 +88,13 @@ class Link:
         self._witness.conduct.answered(claim)
         return answer
 
-    async def extend(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Extended:
+    async def renew(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Renewed:
         self._witness.conduct.renewing(self._name, leases)
 
-        def seen(answer: Extended) -> None:
+        def seen(answer: Renewed) -> None:
             self._witness.extended(self._name, leases, ttl, answer)
 
-        answer = await self._wire.carry("extend", lambda store: store.extend(leases, ttl=ttl, now=now), seen)
+        answer = await self._wire.carry("renew", lambda store: store.renew(leases, ttl=ttl, now=now), seen)
         self._witness.conduct.renewed(leases, answer)
         return answer
 
@@ -109,7 +111,7 @@ class Link:
             "report", lambda store: store.report(queue, reports, call=call, now=now), seen, call=call
         )
 
-    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRecord | None]:
+    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRow | None]:
         return await self._wire.carry("jobs", lambda store: store.jobs(queue, ids), self._plain("jobs"))
 
     async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
@@ -138,8 +140,10 @@ class Link:
             "prune", lambda store: store.prune(queue, limit=limit, now=now), self._plain("prune")
         )
 
-    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[WorkerOrder, ...]:
-        return await self._wire.carry("beat", lambda store: store.beat(beat, ttl=ttl, now=now), self._plain("beat"))
+    async def heartbeat(self, beat: Heartbeat, *, ttl: int, now: int | None = None) -> tuple[WorkerRequest, ...]:
+        return await self._wire.carry(
+            "heartbeat", lambda store: store.heartbeat(beat, ttl=ttl, now=now), self._plain("heartbeat")
+        )
 
     async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
         return await self._wire.carry(
@@ -149,7 +153,7 @@ class Link:
     async def resign(self, role: str, owner: str) -> bool:
         return await self._wire.carry("resign", lambda store: store.resign(role, owner), self._plain("resign"))
 
-    async def signal(self, worker: str, order: WorkerOrder, *, now: int | None = None) -> bool:
+    async def signal(self, worker: str, order: WorkerRequest, *, now: int | None = None) -> bool:
         return await self._wire.carry(
             "signal", lambda store: store.signal(worker, order, now=now), self._plain("signal")
         )
@@ -161,8 +165,8 @@ class Link:
 
     async def retry(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
-        def seen(answer: Changed) -> None:
+    ) -> ControlResult:
+        def seen(answer: ControlResult) -> None:
             self._controls.retried(self._name, ids, call, answer)
 
         return await self._wire.carry(
@@ -171,8 +175,8 @@ class Link:
 
     async def promote(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
-        def seen(answer: Changed) -> None:
+    ) -> ControlResult:
+        def seen(answer: ControlResult) -> None:
             self._controls.promoted(self._name, ids, call, answer)
 
         return await self._wire.carry(
@@ -181,8 +185,8 @@ class Link:
 
     async def cancel(
         self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
-    ) -> Changed:
-        def seen(answer: Changed) -> None:
+    ) -> ControlResult:
+        def seen(answer: ControlResult) -> None:
             self._controls.cancelled(self._name, ids, reason, call, answer)
 
         return await self._wire.carry(
@@ -191,8 +195,8 @@ class Link:
 
     async def remove(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
-        def seen(answer: Changed) -> None:
+    ) -> ControlResult:
+        def seen(answer: ControlResult) -> None:
             self._controls.removed(self._name, ids, call, answer)
 
         return await self._wire.carry(
@@ -201,8 +205,8 @@ class Link:
 
     async def update(
         self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
-        def seen(answer: Changed) -> None:
+    ) -> ControlResult:
+        def seen(answer: ControlResult) -> None:
             self._controls.updated(self._name, updates, call, answer)
 
         return await self._wire.carry(
@@ -271,23 +275,38 @@ class Link:
             "configure", lambda store: store.configure(queue, settings, call=call, now=now), seen, call=call
         )
 
-    async def letters(self, *, limit: int) -> Page[DeadLetterRow]:
-        return await self._wire.carry("letters", lambda store: store.letters(limit=limit), self._plain("letters"))
-
-    async def replay(self, queue: str, replays: Sequence[Replay], *, call: Call | None = None) -> Changed:
-        def seen(answer: Changed) -> None:
-            self._controls.replayed(self._name, replays, call, answer)
-
-        return await self._wire.carry("replay", lambda store: store.replay(queue, replays, call=call), seen, call=call)
-
-    async def discard(self, ids: Sequence[str], *, call: Call | None = None) -> Changed:
-        def seen(answer: Changed) -> None:
-            self._controls.discarded(self._name, ids, call, answer)
-
-        return await self._wire.carry("discard", lambda store: store.discard(ids, call=call), seen, call=call)
-
     def _plain(self, what: str) -> "_Plain":
         return _Plain(self._witness, self._name, what)
+
+
+class _LinkedDeadLetters:
+    """A `DeadLetterStore`, as far as the operators of this world use it."""
+
+    def __init__(self, name: str, wire: Wire, witness: Witness) -> None:
+        self._name = name
+        self._wire = wire
+        self._witness = witness
+        self._controls = Controls(witness)
+
+    async def page(self, *, limit: int) -> Page[DeadLetterRow]:
+        seen = _Plain(self._witness, self._name, "letters")
+        return await self._wire.carry("letters", lambda store: store.dead_letters.page(limit=limit), seen)
+
+    async def replay(self, queue: str, replays: Sequence[Replay], *, call: Call | None = None) -> ControlResult:
+        def seen(answer: ControlResult) -> None:
+            self._controls.replayed(self._name, replays, call, answer)
+
+        return await self._wire.carry(
+            "replay", lambda store: store.dead_letters.replay(queue, replays, call=call), seen, call=call
+        )
+
+    async def discard(self, ids: Sequence[str], *, call: Call | None = None) -> ControlResult:
+        def seen(answer: ControlResult) -> None:
+            self._controls.discarded(self._name, ids, call, answer)
+
+        return await self._wire.carry(
+            "discard", lambda store: store.dead_letters.discard(ids, call=call), seen, call=call
+        )
 
 
 class _Plain:

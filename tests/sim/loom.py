@@ -29,20 +29,20 @@ from toril.model import (
     Call,
     Cancelled,
     Completed,
-    Ending,
     Failed,
     FlowNode,
-    Parked,
+    RunStatus,
     Settlement,
     Verdict,
+    WaitsForChildren,
 )
 from toril.model.states import State
 from toril.policy.retry import Fixed, Retry
-from toril.queue import Planned, Queue, QueueOptions
+from toril.queue import PreparedJob, Queue, QueueOptions
 from toril.runtime.clock import Clock
-from toril.runtime.hooks import Plan as Hooks
+from toril.runtime.hooks import Hooks
 from toril.store.engine import Store
-from toril.worker.process import Process
+from toril.worker.process import WorkerProcess
 
 __all__ = ["LEAVES", "TOPS", "weave"]
 
@@ -75,9 +75,9 @@ class FlowWatch(Watch):
     def saw(self, node: str, what: str, args: tuple[Any, ...], call: Call | None, answer: Any) -> None:
         if call is None or self._newest.get(call.sender) != call.seq:
             match what:
-                case "add_flow":
+                case "flows.add":
                     self._wove(args[0], answer)
-                case "add_children" if answer is Verdict.OK:
+                case "flows.add_children" if answer is Verdict.OK:
                     self._know(args[1])
                 case "exchange":
                     self._exchanged(args[1], answer)
@@ -116,7 +116,7 @@ class FlowWatch(Watch):
         job, outcome = settlement.lease.id, settlement.outcome
         if job in self._asked and not isinstance(outcome, Completed):
             self._ended([job], "failed")
-        elif isinstance(outcome, Parked):
+        elif isinstance(outcome, WaitsForChildren):
             self._know(outcome.children)
         elif isinstance(outcome, Completed):
             thread = self.threads.get(job)
@@ -213,7 +213,7 @@ class Loom(Agenda):
                 self.journal.violated("I12", f"all have ended, and {queue} has {counts}")
         recorded: Counter[str] = Counter()
         for queue in (LEAVES, TOPS):
-            for ending in Ending:
+            for ending in RunStatus:
                 recorded.update(each.id for each in (await store.runs(queue, ending, limit=1000)).items)
         for job, thread in self.watch.threads.items():
             if recorded[job] != (thread.end != "removed") or thread.ends > 1:
@@ -251,7 +251,7 @@ class Loom(Agenda):
     async def _work(self, node: Node) -> None:
         clock = SimClock(stream(self.plan.seed, node.name), name=node.name, node=node, skew=self.plan.skew)
         line = self._line(node)
-        process = Process(
+        process = WorkerProcess(
             list(self._pair(line, clock)), line, clock, Events(), Hooks(), name=node.name, version="simulated",
             owner="sim", schedules=line.schedules, grace=self.plan.terms.grace,
         )  # fmt: skip
@@ -280,7 +280,7 @@ class Loom(Agenda):
             made = leaves.new("leaf", {"bad": bad}, job_id=f"f{number}-{n}", delay=0.5 if clock.random() < 0.1 else 0)
             return Flow(made, on_failure=_POLICIES[int(clock.random() * len(_POLICIES))])
 
-        children: list[Planned[Any] | Flow[Any]] = [leaf(n) for n in range(1 + int(clock.random() * 3))]
+        children: list[PreparedJob[Any] | Flow[Any]] = [leaf(n) for n in range(1 + int(clock.random() * 3))]
         if clock.random() < 0.4:
             children.append(Flow(tops.new("top", {}, job_id=f"f{number}-m"), [leaf(8), leaf(9)], "ignore"))
         if clock.random() < 0.3:

@@ -24,9 +24,9 @@ from toril.engines.sql import (
 from toril.engines.sql import (
     dead_letters as letters,
 )
-from toril.engines.sql.changes import Job, Step
+from toril.engines.sql.changes import JobFacts, QueueChanges
 from toril.engines.sql.schema import Place
-from toril.engines.sql.transaction import Tx, keys_of
+from toril.engines.sql.transaction import Transaction, keys_of
 from toril.engines.sqlite import engine
 from toril.errors import EngineUnavailable
 from toril.model import Call, Cause, Released, Settlement
@@ -113,11 +113,11 @@ def reworded(old: str, new: str) -> Make:
     return make
 
 
-def _before_settling(sql: str, *values: Callable[[Step, Settlement], object]) -> Make:
+def _before_settling(sql: str, *values: Callable[[QueueChanges, Settlement], object]) -> Make:
     """Bend each lease into shape before it is looked at: as good as not looking."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def settle_all(step: Step, batch: Sequence[Settlement]) -> Any:
+        def settle_all(step: QueueChanges, batch: Sequence[Settlement]) -> Any:
             keys = keys_of(step.tx, step.row, [each.lease.id for each in batch])
             for each in batch:
                 step.tx.run(sql, (*(value(step, each) for value in values), keys.get(each.lease.id, 0)))
@@ -144,13 +144,13 @@ def _one_more_attempt(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _spent(value: Any) -> Any:
-    return value._replace(attempts_made=value.attempts_made + 1) if isinstance(value, Job) else value
+    return value._replace(attempts_made=value.attempts_made + 1) if isinstance(value, JobFacts) else value
 
 
 def _released_only(original: Callable[..., Any]) -> Callable[..., Any]:
     spent = _one_more_attempt(original)
 
-    def apply(step: Step, job: Job, outcome: object, released: list[Job]) -> None:
+    def apply(step: QueueChanges, job: JobFacts, outcome: object, released: list[JobFacts]) -> None:
         (spent if isinstance(outcome, Released) else original)(step, job, outcome, released)
 
     return apply
@@ -161,7 +161,7 @@ def _forgetful(original: object) -> Callable[..., None]:
 
 
 def _accepts_late(original: Callable[..., Any]) -> Callable[..., Any]:
-    def answered(tx: Tx, call: Call | None) -> Any:
+    def answered(tx: Transaction, call: Call | None) -> Any:
         try:
             return original(tx, call)
         except EngineUnavailable:
@@ -177,11 +177,11 @@ def _memory_of_the_process() -> tuple[Change, ...]:
     """Answers are remembered beside the store: a restart forgets them."""
     kept: dict[tuple[object, str], tuple[int, Any]] = {}
 
-    def remember(tx: Tx, call: Call | None, answer: Any) -> None:
+    def remember(tx: Transaction, call: Call | None, answer: Any) -> None:
         if call is not None:
             kept[tx._connection, call.sender] = (call.seq, json.loads(json.dumps(answer)))
 
-    def answered(tx: Tx, call: Call | None) -> Any:
+    def answered(tx: Transaction, call: Call | None) -> Any:
         seq, answer = kept.get((tx._connection, call.sender), (0, None)) if call else (0, None)
         if call is not None and seq > call.seq:
             raise EngineUnavailable("too late")
@@ -195,10 +195,10 @@ def _memory_of_the_process() -> tuple[Change, ...]:
 
 def _answer_first() -> tuple[Change, ...]:
     """Adds are answered at once and written with the next exchange, if the store lives to see it."""
-    owed: dict[object, list[Callable[[Tx], Any]]] = {}
+    owed: dict[object, list[Callable[[Transaction], Any]]] = {}
 
     def later(original: Callable[..., Any]) -> Callable[..., Any]:
-        def add_later(tx: Tx, **what: Any) -> Any:
+        def add_later(tx: Transaction, **what: Any) -> Any:
             tx.run("SAVEPOINT unwritten")
             answers = original(tx, **what)
             tx.run("ROLLBACK TO unwritten")
@@ -209,7 +209,7 @@ def _answer_first() -> tuple[Change, ...]:
         return add_later
 
     def pay(original: Callable[..., Any]) -> Callable[..., Any]:
-        def exchange_after(tx: Tx, **what: Any) -> Any:
+        def exchange_after(tx: Transaction, **what: Any) -> Any:
             for write in owed.pop(tx._connection, ()):
                 write(tx)
             return original(tx, **what)
@@ -219,8 +219,8 @@ def _answer_first() -> tuple[Change, ...]:
     return ((engine, "add", later), (engine, "exchange", pay))
 
 
-def _left_active(original: Callable[[Step, int], None]) -> Callable[[Step, int], None]:
-    def leave_active(step: Step, key: int) -> None:
+def _left_active(original: Callable[[QueueChanges, int], None]) -> Callable[[QueueChanges, int], None]:
+    def leave_active(step: QueueChanges, key: int) -> None:
         original(step, key)
         step._writes["leave_active"].pop()
 
@@ -253,7 +253,7 @@ def _lease_mutants() -> Iterator[Mutant]:
     yield Mutant(
         "extend_revives",
         "a lease that ran out can be renewed",
-        ((leases._SQL, "extend", reworded("deadline > ?", "deadline > ? - 60000")),),
+        ((leases._SQL, "renew", reworded("deadline > ?", "deadline > ? - 60000")),),
     )
 
 
@@ -281,8 +281,10 @@ def _move_mutants() -> Iterator[Mutant]:
         "a stall spends an attempt",
         ((leases, "_stalled", _one_more_attempt),),
     )
-    yield Mutant("left_active", "a settled job stays among the active", ((Step, "leave_active", _left_active),))
-    yield Mutant("never_woken", "who waits is not told of arrivals", ((Step, "arrived", lambda _: lambda _: None),))
+    yield Mutant("left_active", "a settled job stays among the active", ((QueueChanges, "leave_active", _left_active),))
+    yield Mutant(
+        "never_woken", "who waits is not told of arrivals", ((QueueChanges, "arrived", lambda _: lambda _: None),)
+    )
     yield Mutant(
         "starts_early",
         "delayed jobs start 200 ms early",
@@ -294,7 +296,7 @@ def _move_mutants() -> Iterator[Mutant]:
 
 
 def _letter_mutants() -> Iterator[Mutant]:
-    yield Mutant("no_letter", "a job that failed for good is gone", ((Step, "_bury", instead(nothing)),))
+    yield Mutant("no_letter", "a job that failed for good is gone", ((QueueChanges, "_bury", instead(nothing)),))
     yield Mutant(
         "stalled_unmourned",
         "a job that stalled out is gone",

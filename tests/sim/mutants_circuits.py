@@ -8,9 +8,9 @@ from tests.sim.mutants import Mutant, instead, known, nothing
 from tests.sim.mutants_scripts import Edit
 from toril.engines.sql import breakers, settle
 from toril.errors import Snooze
-from toril.model import Admitted, Circuit, CircuitState, CircuitTerms, Sign, Snoozed
+from toril.model import Admitted, CircuitRow, CircuitSample, CircuitState, CircuitTerms, Snoozed
 from toril.policy import breaker
-from toril.worker.breakers import Breaking
+from toril.worker.breakers import BreakerGate
 
 __all__ = ["CIRCUIT_BUGS", "CIRCUIT_MUTANTS"]
 
@@ -19,14 +19,14 @@ _LONG = 10**9  # ms
 
 
 def _to_all(original: Original) -> Original:
-    def admit(circuit: Circuit, *args: Any, **options: Any) -> Any:
+    def admit(circuit: CircuitRow, *args: Any, **options: Any) -> Any:
         return (circuit, Admitted()) if circuit.state is CircuitState.OPEN else original(circuit, *args, **options)
 
     return admit
 
 
 def _any_number(original: Original) -> Original:
-    def admit(circuit: Circuit, terms: CircuitTerms, *args: Any, **options: Any) -> Any:
+    def admit(circuit: CircuitRow, terms: CircuitTerms, *args: Any, **options: Any) -> Any:
         return original(circuit, replace(terms, probes=terms.probes + 1), *args, **options)
 
     return admit
@@ -40,16 +40,16 @@ def _leased_for_good(original: Original) -> Original:
 
 
 def _from_anyone(original: Original) -> Original:
-    def probed(circuit: Circuit, holder: str, sign: Sign, now: int) -> Any:
+    def probed(circuit: CircuitRow, holder: str, sign: CircuitSample, now: int) -> Any:
         return original(replace(circuit, probes=(*circuit.probes, (holder, now))), holder, sign, now)
 
     return probed
 
 
-def _never(which: Sign) -> Callable[[Original], Original]:
+def _never(which: CircuitSample) -> Callable[[Original], Original]:
     def make(original: Original) -> Original:
-        def probed(circuit: Circuit, holder: str, sign: Sign, now: int) -> Any:
-            return original(circuit, holder, Sign.NEITHER if sign is which else sign, now)
+        def probed(circuit: CircuitRow, holder: str, sign: CircuitSample, now: int) -> Any:
+            return original(circuit, holder, CircuitSample.NEITHER if sign is which else sign, now)
 
         return probed
 
@@ -64,14 +64,14 @@ def _paused(times: float) -> Callable[[Original], Original]:
 
 
 def _without_end(original: Original) -> Original:
-    def counted(circuit: Circuit, sign: Sign, now: int) -> Any:
+    def counted(circuit: CircuitRow, sign: CircuitSample, now: int) -> Any:
         return original(replace(circuit, terms=replace(circuit.terms, window=_LONG)), sign, now)
 
     return counted
 
 
 def _all_the_same(original: Original) -> Original:
-    async def admitted(self: Breaking, *args: Any) -> bool:
+    async def admitted(self: BreakerGate, *args: Any) -> bool:
         try:
             return bool(await original(self, *args))
         except Snooze:
@@ -81,7 +81,7 @@ def _all_the_same(original: Original) -> Original:
 
 
 def _believed_for_good(original: Original) -> Original:
-    def known_wait(self: Breaking, key: str) -> int | None:
+    def known_wait(self: BreakerGate, key: str) -> int | None:
         seen: set[str] = self.__dict__.setdefault("seen", set())
         if original(self, key) is not None:
             seen.add(key)
@@ -103,9 +103,11 @@ def _mutants() -> Iterator[Mutant]:
     yield Mutant("one_probe_more", "more probes go out than may", ((breaker, "admit", _any_number),))
     yield Mutant("probes_never_end", "a probe that died keeps its place", ((breaker, "admit", _leased_for_good),))
     yield Mutant("anyone_probes", "who was no probe is heard as one", ((breaker, "_probed", _from_anyone),))
-    yield Mutant("bad_probe_unheard", "a probe that fails changes nothing", ((breaker, "_probed", _never(Sign.BAD)),))
+    yield Mutant(
+        "bad_probe_unheard", "a probe that fails changes nothing", ((breaker, "_probed", _never(CircuitSample.BAD)),)
+    )
     yield Mutant("good_probe_unheard", "a probe that does well is not counted", (
-        (breaker, "_probed", _never(Sign.GOOD)),
+        (breaker, "_probed", _never(CircuitSample.GOOD)),
     ))  # fmt: skip
     yield Mutant("never_opens", "failures do not open it", ((breaker, "_is_too_much", instead(lambda _: False)),))
     yield Mutant("opens_at_once", "one failure opens it", ((breaker, "_is_too_much", instead(lambda _: True)),))
@@ -113,9 +115,9 @@ def _mutants() -> Iterator[Mutant]:
     yield Mutant("pause_too_long", "it stays open", ((breaker, "trip", _paused(1000)),))
     yield Mutant("window_without_end", "old failures count for ever", ((breaker, "_counted", _without_end),))
     yield Mutant("nothing_kept", "what a circuit comes to is not stored", ((breakers, "_put", instead(nothing)),))
-    yield Mutant("runs_all_the_same", "who may not run does", ((Breaking, "_admitted", _all_the_same),))
+    yield Mutant("runs_all_the_same", "who may not run does", ((BreakerGate, "_admitted", _all_the_same),))
     yield Mutant("put_off_costs", "to be put off costs an attempt", ((settle, "_apply", _with_an_attempt),))
-    yield Mutant("believed_for_good", "a worker never asks again", ((Breaking, "_known_wait", _believed_for_good),))
+    yield Mutant("believed_for_good", "a worker never asks again", ((BreakerGate, "_known_wait", _believed_for_good),))
 
 
 # The seed that is known to find each, and the rule.

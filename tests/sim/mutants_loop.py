@@ -10,11 +10,11 @@ from toril.errors import EngineUnavailable
 from toril.model import Call, Exchange, Verdict
 from toril.runtime.calls import Caller
 from toril.worker import isolation as quarantine
-from toril.worker.isolation import Quarantine
-from toril.worker.leases import Keeper
+from toril.worker.isolation import IsolationHold
+from toril.worker.leases import LeaseKeeper
 from toril.worker.loop import Loop
-from toril.worker.maintenance import Upkeep
-from toril.worker.process import Process
+from toril.worker.maintenance import Maintenance
+from toril.worker.process import WorkerProcess
 
 __all__ = ["loop_mutants"]
 
@@ -140,7 +140,7 @@ def _loop_mutants() -> Iterator[Mutant]:
     yield Mutant(
         "suspect_has_company",
         "a worker claims beside a suspect",
-        ((Quarantine, "holds_back", instead(lambda self: self.until is not None)),),
+        ((IsolationHold, "holds_back", instead(lambda self: self.until is not None)),),
     )
     yield Mutant(
         "quarantine_for_ever",
@@ -153,14 +153,14 @@ def _loop_mutants() -> Iterator[Mutant]:
 
 
 def _never_due(original: Callable[..., Any]) -> Callable[..., Any]:
-    def hold(self: Keeper, lease: Any, **terms: Any) -> None:
+    def hold(self: LeaseKeeper, lease: Any, **terms: Any) -> None:
         original(self, lease, **{**terms, "renew": 10**9})
 
     return hold
 
 
 def _renews_once(original: Callable[..., Any]) -> Callable[..., Any]:
-    async def renew(self: Keeper, leases: Any, ttl: int, tell: Any) -> None:
+    async def renew(self: LeaseKeeper, leases: Any, ttl: int, tell: Any) -> None:
         await original(self, leases, ttl, tell)
         for lease in leases:
             if lease in self._held:
@@ -169,7 +169,7 @@ def _renews_once(original: Callable[..., Any]) -> Callable[..., Any]:
     return renew
 
 
-async def _ends_at_an_error(self: Upkeep, queue: str, lease: int) -> None:
+async def _ends_at_an_error(self: Maintenance, queue: str, lease: int) -> None:
     try:
         while True:
             await self._engine.recover(queue)
@@ -178,7 +178,7 @@ async def _ends_at_an_error(self: Upkeep, queue: str, lease: int) -> None:
         return
 
 
-async def _recovers_once(self: Upkeep, queue: str, lease: int) -> None:
+async def _recovers_once(self: Maintenance, queue: str, lease: int) -> None:
     try:
         await self._engine.recover(queue)
     except EngineUnavailable:
@@ -186,35 +186,35 @@ async def _recovers_once(self: Upkeep, queue: str, lease: int) -> None:
 
 
 def _lease_mutants() -> Iterator[Mutant]:
-    yield Mutant("never_renewed", "leases are not renewed", ((Keeper, "hold", _never_due),))
-    yield Mutant("renewed_once", "leases are renewed once", ((Keeper, "_renew", _renews_once),))
+    yield Mutant("never_renewed", "leases are not renewed", ((LeaseKeeper, "hold", _never_due),))
+    yield Mutant("renewed_once", "leases are renewed once", ((LeaseKeeper, "_renew", _renews_once),))
     yield Mutant(
         "renewed_for_ever",
         "leases are renewed after their jobs are settled",
-        ((Keeper, "release", instead(nothing)),),
+        ((LeaseKeeper, "release", instead(nothing)),),
     )
     yield Mutant(
         "no_postponing",
         "a store that does not answer is not asked again",
-        ((Keeper, "_postpone", _postponed_for_ever),),
+        ((LeaseKeeper, "_postpone", _postponed_for_ever),),
     )
     yield Mutant(
         "recovery_ends",
         "an error ends the round that takes jobs back",
-        ((Upkeep, "_recover_round", instead(_ends_at_an_error)),),
+        ((Maintenance, "_recover_round", instead(_ends_at_an_error)),),
     )
     yield Mutant(
         "recovers_once",
         "jobs are taken back only at the start",
-        ((Upkeep, "_recover_round", instead(_recovers_once)),),
+        ((Maintenance, "_recover_round", instead(_recovers_once)),),
     )
     yield Mutant(
-        "orders_ignored", "a worker does not do what it is ordered", ((Process, "_ordered", instead(nothing)),)
+        "orders_ignored", "a worker does not do what it is ordered", ((WorkerProcess, "_ordered", instead(nothing)),)
     )
 
 
 def _postponed_for_ever(original: Callable[..., Any]) -> Callable[..., Any]:
-    def postpone(self: Keeper, leases: Any, tell: Any) -> None:
+    def postpone(self: LeaseKeeper, leases: Any, tell: Any) -> None:
         for lease in leases:
             if lease in self._held:
                 self._held[lease].due = 1e9

@@ -7,7 +7,7 @@ from tests.sim.mutants import Mutant, instead
 from toril.model import Lease, Recovered
 from toril.policy import restarts
 from toril.policy.restarts import AT_ONCE, Restarts
-from toril.supervisor.leases import FleetKeeper
+from toril.supervisor.leases import FleetLeases
 
 __all__ = ["POST_MUTANTS"]
 
@@ -22,7 +22,7 @@ def _told(**lie: Any) -> Callable[[Callable[..., float]], Callable[..., float]]:
 
 
 async def _released(
-    self: FleetKeeper, leases: Sequence[Lease], _cause: str, patience: float
+    self: FleetLeases, leases: Sequence[Lease], _cause: str, patience: float
 ) -> list[tuple[str, Recovered]]:
     await self.release_all(leases, patience)
     return []
@@ -60,7 +60,7 @@ POST_MUTANTS = {
             (restarts, "_FIRST_PAUSE", lambda _: 30.0),
         ), 0, "restart"),
         Mutant("death_is_no_stall", "jobs of a dead child go back as if it had been stopped", (
-            (FleetKeeper, "give_back", instead(_released)),
+            (FleetLeases, "give_back", instead(_released)),
         ), 0, "outcome"),
     ]
 }  # fmt: skip

@@ -8,10 +8,10 @@ from tests.sim.mutants import Mutant, instead, known, nothing
 from tests.sim.mutants_scripts import Edit
 from toril import schedule as steps
 from toril.engines.sql import add, schedules
-from toril.engines.sql.changes import Step
+from toril.engines.sql.changes import QueueChanges
 from toril.model import CatchUp, Moved, Schedule
 from toril.policy import schedules as policy
-from toril.worker.schedules import Runs
+from toril.worker.schedules import ScheduleRuns
 
 __all__ = ["SCRIPT_BUGS", "TIME_MUTANTS"]
 
@@ -47,7 +47,7 @@ def _only_the_next(original: Original) -> Original:
 def _one_further(original: Original) -> Original:
     """As if the run that a killed process left had been the next one's: what vanished is skipped twice."""
 
-    async def tend(self: Runs, queue: str) -> None:
+    async def tend(self: ScheduleRuns, queue: str) -> None:
         await original(self, queue)
         for view in (await self._schedules.page(queue)).items:
             if not view.paused and not view.busy:
@@ -67,7 +67,7 @@ def _unheard(original: Original) -> Original:
 
 
 def _fails_silently(original: Original) -> Original:
-    def fail(self: Step, *args: Any, **options: Any) -> None:
+    def fail(self: QueueChanges, *args: Any, **options: Any) -> None:
         original(self, *args, **options)
         self.ended_keys.clear()
 
@@ -80,18 +80,20 @@ def _mutants() -> Iterator[Mutant]:
     yield Mutant(
         "old_run_stays", "a change, a pause and a removal leave the run", ((schedules, "drop_run", instead(nothing)),)
     )
-    yield Mutant("nobody_tends", "what a dead worker left undone stays so", ((Runs, "tend", instead(_soon)),))
+    yield Mutant("nobody_tends", "what a dead worker left undone stays so", ((ScheduleRuns, "tend", instead(_soon)),))
     yield Mutant(
         "missed_is_missed", "times are left out that should be made up for", ((steps, "following", _only_the_next),)
     )
-    yield Mutant("tended_too_much", "the round makes a next run where there is one", ((Runs, "tend", _one_further),))
-    yield Mutant("key_kept_by_the_dead", "a job that fails keeps its key", ((Step, "fail", _fails_silently),))
+    yield Mutant(
+        "tended_too_much", "the round makes a next run where there is one", ((ScheduleRuns, "tend", _one_further),)
+    )
+    yield Mutant("key_kept_by_the_dead", "a job that fails keeps its key", ((QueueChanges, "fail", _fails_silently),))
     yield Mutant("key_kept_at_the_end", "a job that ends keeps its key", ((add, "kept_jobs", instead(lambda *_: [])),))
     yield Mutant("owner_overlooked", "a key that is taken is given out", ((add, "owner_of", instead(nothing)),))
     yield Mutant("last_forgotten", "the last that was asked for is not kept", ((add, "repeated", _unheard),))
 
 
-async def _soon(self: Runs, queue: str) -> None:
+async def _soon(self: ScheduleRuns, queue: str) -> None:
     """Do not do it."""
 
 

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from tests.sim.mutants import Change, Make, Mutant, instead, known, nothing
 from tests.sim.mutants_loop import loop_mutants
-from toril.context import Why
-from toril.model import Cancelled, Completed, Extended, Failed, Failure, Retried, Settlement, Snoozed, Verdict
+from toril.context import StopReason
+from toril.model import Cancelled, Completed, Failed, Failure, Renewed, Retried, Settlement, Snoozed, Verdict
 from toril.policy import retry as judging
 from toril.worker import attempt
-from toril.worker.events import Telling
+from toril.worker.events import AttemptEvents
 from toril.worker.loop import Loop
 from toril.worker.reports import AttemptReports
 from toril.worker.worker import Worker
@@ -31,7 +31,7 @@ def _drop_leaks(self: Worker, running: Any) -> None:
 
 def _retried_by_hand(self: Worker) -> None:
     for running in list(self._running.values()):
-        running.signal.fire(Why.SHUTDOWN, "the worker is shutting down")
+        running.signal.fire(StopReason.SHUTDOWN, "the worker is shutting down")
         running.cancel()
         self._settle_unless_over(running, Retried(Failure("shut down")))
 
@@ -45,8 +45,8 @@ def _hears(*, lost: bool, cancelled: bool) -> Make:
     """Only a part of what the keeper found is heard."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def heard(self: Worker, found: Extended) -> None:
-            original(self, Extended(found.lost if lost else (), found.cancelled if cancelled else ()))
+        def heard(self: Worker, found: Renewed) -> None:
+            original(self, Renewed(found.lost if lost else (), found.cancelled if cancelled else ()))
 
         return heard
 
@@ -88,7 +88,7 @@ def _reported_cancelled(original: Callable[..., Any]) -> Callable[..., Any]:
     """The bug that seed 0 finds: a handler that stops of its own accord after a timeout is taken for cancelled."""
 
     def told(signal: Any, job: Any, rules: Any) -> Any:
-        if signal.kind is Why.TIMEOUT:
+        if signal.kind is StopReason.TIMEOUT:
             return Cancelled(signal.reason or "")
         return original(signal, job, rules)
 
@@ -129,7 +129,7 @@ def _attempt_mutants() -> Iterator[Mutant]:
     yield Mutant("settled_first", "a job is settled before it has run", ((Worker, "_attempt", _settled_first),))
     yield Mutant("handed_in_twice", "a retry is handed in twice", ((Loop, "hand_in", _twice),))
     yield Mutant(
-        "loss_told_as_success", "a refused settlement is told as accepted", ((Telling, "settled", _all_is_well),)
+        "loss_told_as_success", "a refused settlement is told as accepted", ((AttemptEvents, "settled", _all_is_well),)
     )
     yield Mutant(
         "progress_not_flushed",

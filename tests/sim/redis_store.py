@@ -10,11 +10,11 @@ import redis
 
 from tests import servers
 from tests.sim.script import QUEUE
-from toril.engines.redis.connection.client import Server
+from toril.engines.redis.connection.client import RedisClient
 from toril.engines.redis.connection.errors import said
 from toril.engines.redis.connection.marker_listener import LOOK
-from toril.engines.redis.connection.topology import ServerWay
-from toril.engines.redis.connection.url import Address, parse
+from toril.engines.redis.connection.topology import Topology
+from toril.engines.redis.connection.url import RedisAddress, parse
 from toril.engines.redis.engine import RedisEngine
 from toril.engines.redis.layout import FIELDS, KEYS
 from toril.engines.redis.scripts import Script
@@ -28,11 +28,11 @@ _LINES = ("wait", "active")
 _SETS = ("prioritized", "delayed", "completed", "failed")
 
 
-class _AtOnce(Server):
+class _AtOnce(RedisClient):
     """The server, asked without waiting; then those who wait for a marker have a look."""
 
-    def __init__(self, address: Address, hub: "_Hub") -> None:
-        super().__init__(address, ServerWay(address))
+    def __init__(self, address: RedisAddress, hub: "_Hub") -> None:
+        super().__init__(address, Topology(address))
         self._hub = hub
 
     async def _once(self, until: float, command: tuple[Any, ...], script: Script | None) -> Any:  # noqa: ARG002
@@ -122,14 +122,14 @@ class _Silent:
 
 
 class _Engine(RedisEngine):
-    def __init__(self, address: Address, clock: Clock, hub: _Hub) -> None:
+    def __init__(self, address: RedisAddress, clock: Clock, hub: _Hub) -> None:
         self._hub = hub
         super().__init__(address, clock=clock)
 
     def _assemble(self) -> None:
-        self._server = _AtOnce(self._address, self._hub)
-        self._bell: Any = _Notifier(self._hub, self._ready)
-        self._ears: Any = _Silent()
+        self._runner.client = _AtOnce(self._runner.address, self._hub)
+        self._markers: Any = _Notifier(self._hub, self._ready)
+        self._results: Any = _Silent()
         self._presence: Any = _Silent()
 
 
@@ -157,14 +157,14 @@ class RedisStore:
 
     def view(self) -> Store:
         view = _Engine(self._address, self._clock, self._hub)
-        view._open = True
+        view._runner.is_open = True
         self._views.append(view)
         return view
 
     async def restart(self) -> None:
         self._client.execute_command("SCRIPT", "FLUSH")
         for view in self._views:
-            view._open = False
+            view._runner.is_open = False
         self._views.clear()
         self._hub.ring_all()
 

@@ -10,14 +10,13 @@ from toril.errors import EngineUnavailable
 from toril.model import (
     KEEP_ALL,
     REMOVE,
-    Beat,
     Checkpoint,
     Claim,
     Claimed,
     Exchange,
+    Heartbeat,
     LogLine,
     NewJob,
-    Order,
     Pause,
     Progress,
     Replay,
@@ -27,6 +26,7 @@ from toril.model import (
     SetDelay,
     SetPriority,
     Settlement,
+    WorkerCommand,
 )
 from toril.model.states import State
 from toril.runtime.calls import Caller
@@ -38,9 +38,9 @@ T = TypeVar("T")
 # Calls that take no number. To repeat them at once does no harm; what they answer then is not the first answer.
 UNNUMBERED: Final = frozenset(
     {
-        "beat",
+        "heartbeat",
         "configure",
-        "extend",
+        "renew",
         "once",
         "prune",
         "recover",
@@ -82,9 +82,9 @@ class Scenario:
             _job("d", delay=LEASE), _job("e", job_id="chosen"), _job("f", Kind.FATAL, keep=True), _job("g"), _job("h"),
             _job("k", delay=LEASE),
         )  # fmt: skip
-        beat = Beat(worker="subject", queues=(QUEUE,), slots=4, running=0)
-        await self._plain(lambda: engine.signal("subject", Order.QUIET))
-        await self._plain(lambda: engine.beat(beat, ttl=LEASE))
+        beat = Heartbeat(worker="subject", queues=(QUEUE,), slots=4, running=0)
+        await self._plain(lambda: engine.signal("subject", WorkerCommand.QUIET))
+        await self._plain(lambda: engine.heartbeat(beat, ttl=LEASE))
         await self._plain(lambda: engine.once("daily", "w1", ttl=LEASE))
         await self._plain(lambda: engine.wait([QUEUE], timeout=100))
 
@@ -92,7 +92,7 @@ class Scenario:
         engine = self._engine
         jobs = await self._exchange((), 3)
         leases = [job.lease for job in jobs]
-        await self._plain(lambda: engine.extend(leases, ttl=LEASE))
+        await self._plain(lambda: engine.renew(leases, ttl=LEASE))
         reports = [
             each for lease in leases[:1] for each in (Progress(lease, "1"), LogLine(lease, "x"), Checkpoint(lease, "2"))
         ]
@@ -203,14 +203,14 @@ class Mourning(Scenario):
         await self._told(verdicts)
         jobs = await self._exchange(jobs, 1)
         await self._exchange(jobs, 0)
-        await self._plain(lambda: engine.letters(limit=10))
+        await self._plain(lambda: engine.dead_letters.page(limit=10))
         again = [Replay(f"{QUEUE}/{each}") for each in ("1", "chosen", "no such")]
-        await self._told(await make(lambda call: engine.replay(QUEUE, again, call=call)))
+        await self._told(await make(lambda call: engine.dead_letters.replay(QUEUE, again, call=call)))
         await self._exchange(await self._exchange((), 2), 0)
         more = [Replay(f"{QUEUE}/2", attempts=3)]
-        await self._told(await make(lambda call: engine.replay(QUEUE, more, call=call)))
+        await self._told(await make(lambda call: engine.dead_letters.replay(QUEUE, more, call=call)))
         away = [f"{QUEUE}/1", f"{QUEUE}/no such"]
-        await self._told(await make(lambda call: engine.discard(away, call=call)))
+        await self._told(await make(lambda call: engine.dead_letters.discard(away, call=call)))
         await self._exchange((), 1, lease=_SHORT)
         await self._clock.sleep(1)
         await self._plain(lambda: engine.recover(QUEUE))

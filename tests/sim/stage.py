@@ -19,7 +19,7 @@ from tests.sim.station import Station
 from tests.sim.store import MemoryStore, SimStore
 from tests.sim.wire import Wire
 from tests.sim.witness import Witness
-from toril.model import Ending, Resume
+from toril.model import Resume, RunStatus
 from toril.model.states import State
 from toril.runtime.clock import Clock
 from toril.store.engine import Store
@@ -138,10 +138,10 @@ async def picture(store: Store) -> list[object]:
         for job in (await store.page(QUEUE, state, limit=1000)).items:
             kept = (job.attempts_made, job.stalls, job.fence, job.priority, job.progress, job.checkpoint, job.result)
             seen.append((state, job.id, job.data, kept, job.failure, job.cancelling, job.stall_cause))
-    for ending in Ending:
+    for ending in RunStatus:
         runs = (await store.runs(QUEUE, ending, limit=1000)).items
         seen += [(run.id, run.cause, run.attempts_made, run.stalls, run.text) for run in runs]
-    letters = (await store.letters(limit=1000)).items
+    letters = (await store.dead_letters.page(limit=1000)).items
     seen += [(each.id, each.data, each.attempts_made, each.stalls, each.failure, each.checkpoint) for each in letters]
     seen += [(event.kind, event.job_id) for event in (await store.events(QUEUE, limit=1000)).items]
     return seen

@@ -11,16 +11,16 @@ from tests.sim.node import Node
 from tests.sim.plan import Terms
 from tests.sim.script import HANDLER, QUEUE
 from toril.events import EventName, Events, JobEvent
-from toril.model import KEEP_ALL, Call, Lease, Order
+from toril.model import KEEP_ALL, Call, Lease, WorkerCommand
 from toril.queue import Queue, QueueOptions
 from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock
-from toril.runtime.hooks import Plan
+from toril.runtime.hooks import Hooks
 from toril.runtime.portal import Portal
 from toril.runtime.redaction import Redaction
 from toril.store.engine import Engine, Store
-from toril.worker.leases import Keeper
-from toril.worker.process import Process
+from toril.worker.leases import LeaseKeeper
+from toril.worker.process import WorkerProcess
 
 __all__ = ["Home", "KeptAside", "Station", "queue_of"]
 
@@ -55,7 +55,7 @@ def queue_of(home: Home, terms: Terms) -> Queue:
     return Queue(home, QUEUE, options)
 
 
-class KeptAside(Keeper):
+class KeptAside(LeaseKeeper):
     """Keeps leases in the process's other simulated thread, where a real one has a real thread."""
 
     def __init__(self, engine: Engine, clock: Clock, node: Node) -> None:
@@ -95,9 +95,10 @@ class Station:
             if name in _ENDS:
                 events.on(name, partial(self._told, name))
         self.keeper = KeptAside(twin, clock, node)
-        self.process = Process(
-            [queue], engine, clock, events, Plan(), name=node.name, owner="sim", version="simulated", grace=terms.grace
-        )
+        self.process = WorkerProcess(
+            [queue], cast("Store", engine), clock, events, Hooks(),
+            name=node.name, owner="sim", version="simulated", grace=terms.grace,
+        )  # fmt: skip
 
     async def run(self) -> None:
         code = await self.process.run(self.keeper, None)
@@ -111,7 +112,7 @@ class Station:
     async def order_stop(self, engine: Engine) -> None:
         """By way of the store, as an operator far away does."""
         self.expect_stop(16)  # it hears at its next sign of life at the latest
-        self._node.stopping = await engine.signal(self._node.name, Order.STOP)
+        self._node.stopping = await engine.signal(self._node.name, WorkerCommand.STOP)
 
     def expect_stop(self, hears: float) -> None:
         node = self._node

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from toril.engines.sql.schema import job_key
 from toril.engines.sqlite import SqliteEngine
-from toril.engines.sqlite.database import File
+from toril.engines.sqlite.database import SqliteDatabase
 from toril.engines.sqlite.url import parse
 from toril.runtime.clock import SYSTEM, Clock
 from toril.store.engine import Store
@@ -188,7 +188,7 @@ class FileStore(MemoryStore):
 @cache
 def _empty() -> sqlite3.Connection:
     """What a new store looks like."""
-    connection = File(parse("memory://"), SYSTEM).open()
+    connection = SqliteDatabase(parse("memory://"), SYSTEM).open()
     atexit.register(connection.close)
     return connection
 

@@ -15,11 +15,11 @@ from toril.model import (
     Claim,
     Claimed,
     Completed,
-    Ending,
     EventKind,
     Exchange,
     NewJob,
-    Run,
+    RunRow,
+    RunStatus,
     Settlement,
     Verdict,
 )
@@ -61,9 +61,9 @@ async def work(process: Process, *, exchanges: int, want: int = 1) -> None:
         jobs = (await exchange(process, jobs, want=want)).jobs
 
 
-async def runs(stage: Stage) -> list[Run]:
+async def runs(stage: Stage) -> list[RunRow]:
     store = stage.store.view()
-    return [run for ending in Ending for run in (await store.runs(QUEUE, ending)).items]
+    return [run for ending in RunStatus for run in (await store.runs(QUEUE, ending)).items]
 
 
 @pytest.mark.covers("F01")

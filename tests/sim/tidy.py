@@ -5,7 +5,7 @@ from collections import Counter
 from tests.sim.journal import Journal
 from tests.sim.line import Watch
 from tests.sim.plan import QUEUE
-from toril.model import Ending, ScheduleView, run_id, scheduled_run
+from toril.model import RunStatus, ScheduleRow, run_id, scheduled_run
 from toril.model.states import State
 from toril.policy.schedules import following
 from toril.store.engine import Store
@@ -49,9 +49,9 @@ async def _unfinished(store: Store) -> dict[str, dict[str, int]]:
     return found
 
 
-async def _check_slots(journal: Journal, views: dict[str, ScheduleView], store: Store) -> None:
+async def _check_slots(journal: Journal, views: dict[str, ScheduleRow], store: Store) -> None:
     ran: Counter[str] = Counter()
-    for ending in Ending:
+    for ending in RunStatus:
         ran.update(run.id for run in (await store.runs(QUEUE, ending, limit=1000)).items)
     twice = [identity for identity, times in ran.items() if scheduled_run(identity) is not None and times > 1]
     if twice:

@@ -15,14 +15,14 @@ from toril.model import (
     AddOutcome,
     Call,
     Claim,
+    DataUpdate,
     Exchange,
-    Extended,
     Lease,
     NewJob,
     Progress,
     Recovered,
+    Renewed,
     Report,
-    Rewrite,
     Settlement,
     Verdict,
 )
@@ -171,7 +171,7 @@ class Witness:
         due = min((entry.due for entry in self.ledger.of(Stage.DELAYED)), default=None)
         self._expect("I15", answer.now if has_ready else due, answer.wake_at, "when to come back")
 
-    def extended(self, node: str, leases: Sequence[Lease], ttl: int, answer: Extended) -> None:
+    def extended(self, node: str, leases: Sequence[Lease], ttl: int, answer: Renewed) -> None:
         now, lost = self.now(), []
         stopped = []
         for lease in leases:
@@ -185,7 +185,7 @@ class Witness:
         self._expect("I4", tuple(lost), answer.lost, "leases that were lost")
         self._expect("I4", stopped, [(each.lease, each.reason) for each in answer.cancelled], "jobs to stop")
         self.journal.tally["renewal found the lease lost"] += len(lost)
-        self.saw(node, "extend", f"{[lease.id for lease in leases]} lost {[lease.id for lease in answer.lost]}")
+        self.saw(node, "renew", f"{[lease.id for lease in leases]} lost {[lease.id for lease in answer.lost]}")
 
     def reported(self, node: str, reports: Sequence[Report], call: Call | None, answer: list[Verdict]) -> None:
         if self.is_new(call, tuple(answer)):
@@ -195,7 +195,7 @@ class Witness:
                 right = Verdict.OK if held else Verdict.MISSING if entry is None else Verdict.LOST
                 self._expect("I4", right, verdict, f"the report on {report.lease.id}")
                 self.journal.tally["stale report refused"] += not held
-                if entry is not None and held and isinstance(report, Rewrite):
+                if entry is not None and held and isinstance(report, DataUpdate):
                     entry.data = report.data
                 if entry is not None and held and isinstance(report, Progress):
                     entry.progress = json.loads(report.value)

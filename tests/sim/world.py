@@ -30,7 +30,7 @@ from toril.errors import EngineUnavailable
 from toril.model import GroupLimits, Lease, Resume, SetConcurrency, SetGroups
 from toril.runtime.clock import Clock
 from toril.store.engine import Engine
-from toril.supervisor.leases import FleetKeeper
+from toril.supervisor.leases import FleetLeases
 from toril.worker import loop
 
 __all__ = ["Result", "World", "simulate"]
@@ -316,7 +316,7 @@ class World:
         try:
             link = self._link(Node(f"supervisor of {name}"))
             if self.plan.posted:
-                await FleetKeeper(link, self.store_clock, name, lambda: ()).give_back(leases, "killed", _PATIENCE)
+                await FleetLeases(link, self.store_clock, name, lambda: ()).give_back(leases, "killed", _PATIENCE)
             else:
                 await link.recover(QUEUE, dead=leases, cause="killed")
         except EngineUnavailable:

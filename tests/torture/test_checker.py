@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from toril import App
-from toril.torture.app import Ledger, Line, Work
-from toril.torture.checker import PROMISES, Report, _Story, check, open_jobs
+from toril.torture.app import Ledger, LedgerEntry, TortureApp
+from toril.torture.checker import PROMISES, TortureReport, _Story, check, open_jobs
 from toril.torture.cleanup import clean
-from toril.torture.plan import Kind, Setting, order_of
+from toril.torture.plan import JobKind, RunSettings, order_of
 
 JOBS = 120
 
@@ -21,15 +21,17 @@ Tamper = Callable[[list[str]], list[str]]
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> Setting:
+def calm(tmp_path_factory: pytest.TempPathFactory) -> RunSettings:
     """A run on which nothing was struck, in this process."""
     folder = tmp_path_factory.mktemp("calm")
-    setting = Setting(url=f"sqlite:///{folder / 'jobs.db'}", tag="calm", folder=str(folder), name="p0", concurrency=4)
-    asyncio.run(_run(Work(setting), Ledger(setting.log)))
+    setting = RunSettings(
+        url=f"sqlite:///{folder / 'jobs.db'}", tag="calm", folder=str(folder), name="p0", concurrency=4
+    )
+    asyncio.run(_run(TortureApp(setting), Ledger(setting.log)))
     return setting
 
 
-async def _run(work: Work, ledger: Ledger) -> None:
+async def _run(work: TortureApp, ledger: Ledger) -> None:
     async with work.app:
         for number in range(JOBS):
             drawn = order_of(3, number, lease=20)
@@ -46,7 +48,7 @@ async def _run(work: Work, ledger: Ledger) -> None:
         await working
 
 
-async def checked(setting: Setting, tmp_path: Path, tamper: Tamper = lambda lines: lines) -> Report:
+async def checked(setting: RunSettings, tmp_path: Path, tamper: Tamper = lambda lines: lines) -> TortureReport:
     """The same run, with another ledger."""
     lines = tamper(setting.log.read_text().splitlines())
     (tmp_path / "p0.log").write_text("\n".join([*lines, ""]))
@@ -66,13 +68,13 @@ def earlier(line: str) -> str:
 
 
 def _acknowledged_and_nowhere(lines: list[str]) -> list[str]:
-    attempt = first(lines, "attempt", Kind.PLAIN).split(" ")
+    attempt = first(lines, "attempt", JobKind.PLAIN).split(" ")
     attempt[3] = "n88888"
     return [*lines, " ".join(attempt), "ack 1.0 1 n88888 torture-calm-main nowhere"]
 
 
 def _never_asked_for(lines: list[str]) -> list[str]:
-    nonce = first(lines, "attempt", Kind.PLAIN).split(" ")[3]
+    nonce = first(lines, "attempt", JobKind.PLAIN).split(" ")[3]
     return [line for line in lines if line.split(" ")[3:4] != [nonce] or not line.startswith(("attempt", "ack"))]
 
 
@@ -94,7 +96,7 @@ def _ran_nine_times(lines: list[str]) -> list[str]:
 
 
 def _ran_at_once(lines: list[str]) -> list[str]:
-    delayed = first(lines, "attempt", Kind.DELAYED).split(" ")[3]
+    delayed = first(lines, "attempt", JobKind.DELAYED).split(" ")[3]
     return [earlier(line) if line.startswith("start") and f" {delayed} " in line else line for line in lines]
 
 
@@ -117,7 +119,7 @@ BROKEN: dict[str, list[Tamper]] = {
 }
 
 
-async def test_a_calm_run_breaks_no_promise(calm: Setting, tmp_path: Path) -> None:
+async def test_a_calm_run_breaks_no_promise(calm: RunSettings, tmp_path: Path) -> None:
     report = await checked(calm, tmp_path)
 
     assert report.broken == []
@@ -130,17 +132,17 @@ async def test_a_calm_run_breaks_no_promise(calm: Setting, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("promise", "tamper"), [(promise, tamper) for promise, all_of_it in BROKEN.items() for tamper in all_of_it]
 )
-async def test_a_broken_promise_is_seen(calm: Setting, tmp_path: Path, promise: str, tamper: Tamper) -> None:
+async def test_a_broken_promise_is_seen(calm: RunSettings, tmp_path: Path, promise: str, tamper: Tamper) -> None:
     report = await checked(calm, tmp_path, tamper)
 
     assert promise in report.broken
     assert report.offenders[promise]
 
 
-async def test_what_has_not_ended_is_stuck_and_a_run_leaves_nothing_behind(calm: Setting, tmp_path: Path) -> None:
+async def test_what_has_not_ended_is_stuck_and_a_run_leaves_nothing_behind(calm: RunSettings, tmp_path: Path) -> None:
     copy = shutil.copy(calm.url.removeprefix("sqlite:///"), tmp_path / "copy.db")
     setting = replace(calm, url=f"sqlite:///{copy}")
-    work = Work(replace(setting, folder=""))
+    work = TortureApp(replace(setting, folder=""))
     async with work.app:
         await work.queues["main"].add("do", {"nonce": "n0"})
 
@@ -155,7 +157,9 @@ async def test_what_has_not_ended_is_stuck_and_a_run_leaves_nothing_behind(calm:
 
 def recovery(*told: str) -> dict[str, float]:
     lines = [line.split() for line in told]
-    return _Story([Line(word, float(at), int(pid), tuple(facts)) for word, at, pid, *facts in lines], []).recovery()
+    return _Story(
+        [LedgerEntry(word, float(at), int(pid), tuple(facts)) for word, at, pid, *facts in lines], []
+    ).recovery()
 
 
 RUN, AGAIN = "start 10 7 q 1 n1 1", "start 46 8 q 1 n1 2"

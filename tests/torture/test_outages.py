@@ -10,17 +10,17 @@ import pytest
 from toril.torture.app import Ledger, lines
 from toril.torture.driver import Torture, _Run
 from toril.torture.faults import Disk, OwnRedis, Proxy
-from toril.torture.fleet import Station
-from toril.torture.plan import LINK, SERVER, Blow, Setting, Strike
+from toril.torture.fleet import FleetMember
+from toril.torture.plan import LINK, SERVER, FaultType, PlannedFault, RunSettings
 
-KEPT_AWAY = {Strike.BLACKHOLE, Strike.DEAF, Strike.KILL_SERVER, Strike.FREEZE_SERVER, Strike.FILL_DISK}
+KEPT_AWAY = {FaultType.BLACKHOLE, FaultType.DEAF, FaultType.KILL_SERVER, FaultType.FREEZE_SERVER, FaultType.FILL_DISK}
 
 
-class Watched(Station):
+class Watched(FleetMember):
     """Counts how often it was cut off, and how often at the same time."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        super().__init__("worker", Setting(folder=str(folder), name=name), Ledger(folder / f"{name}.log"))
+        super().__init__("worker", RunSettings(folder=str(folder), name=name), Ledger(folder / f"{name}.log"))
         self.outages = self.away = self.deepest = 0
 
     @contextmanager
@@ -66,25 +66,25 @@ def outages(run: _Run) -> list[int]:
 
 
 @pytest.mark.parametrize("strike", sorted(LINK))
-async def test_a_wire_cuts_off_its_own_process_while_it_is_mute(run: _Run, strike: Strike) -> None:
-    await run._on_store(Blow(0, strike, 0.0, 0.01))
+async def test_a_wire_cuts_off_its_own_process_while_it_is_mute(run: _Run, strike: FaultType) -> None:
+    await run._on_store(PlannedFault(0, strike, 0.0, 0.01))
 
     assert outages(run) == [int(strike in KEPT_AWAY), 0]
 
 
 async def test_a_full_disk_cuts_off_everyone_once_at_a_time(run: _Run) -> None:
-    await asyncio.gather(*(run._on_store(Blow(0, Strike.FILL_DISK, 0.0, 0.01)) for _ in range(2)))
+    await asyncio.gather(*(run._on_store(PlannedFault(0, FaultType.FILL_DISK, 0.0, 0.01)) for _ in range(2)))
 
     assert outages(run) == [2, 2]
     assert [station.deepest for station in run._everyone if isinstance(station, Watched)] == [1, 1]
 
 
 @pytest.mark.parametrize("strike", sorted(SERVER))
-async def test_a_server_cuts_off_everyone_while_it_does_not_serve(run: _Run, tmp_path: Path, strike: Strike) -> None:
+async def test_a_server_cuts_off_everyone_while_it_does_not_serve(run: _Run, tmp_path: Path, strike: FaultType) -> None:
     run._server = OwnRedis(tmp_path / "redis")
     try:
         await run._server.start()
-        assert await run._on_store(Blow(0, strike, 0.0, 0.05)) == "server"
+        assert await run._on_store(PlannedFault(0, strike, 0.0, 0.05)) == "server"
     finally:
         await run._server.kill()
 
@@ -98,7 +98,7 @@ async def test_a_server_that_does_not_serve_yet_is_not_struck_again(run: _Run, t
     run._server = OwnRedis(tmp_path / "redis")
     try:
         await run._server.start()
-        blow = Blow(0, Strike.KILL_SERVER, 0.0, 0.05)
+        blow = PlannedFault(0, FaultType.KILL_SERVER, 0.0, 0.05)
         assert await asyncio.gather(*(run._on_store(blow) for _ in range(3))) == ["server", None, None]
         assert await run._on_store(blow) == "server"
     finally:
@@ -109,6 +109,6 @@ async def test_a_server_that_does_not_serve_yet_is_not_struck_again(run: _Run, t
 
 async def test_who_has_no_such_store_is_not_cut_off(run: _Run) -> None:
     for strike in SERVER:
-        assert await run._on_store(Blow(0, strike, 0.0, 0.01)) is None
+        assert await run._on_store(PlannedFault(0, strike, 0.0, 0.01)) is None
 
     assert outages(run) == [0, 0]

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from toril.torture.faults import Proxy
-from toril.torture.plan import Blow, Strike
+from toril.torture.plan import FaultType, PlannedFault
 
 
 @asynccontextmanager
@@ -76,11 +76,11 @@ async def test_a_silent_wire_passes_nothing_on_and_is_reset_when_it_heals() -> N
 
 async def test_the_first_blow_to_end_ends_those_beside_it() -> None:
     async with echoing() as (proxy, _):
-        long = asyncio.create_task(proxy.struck(Blow(0, Strike.BLACKHOLE, 0, 3600)))
+        long = asyncio.create_task(proxy.struck(PlannedFault(0, FaultType.BLACKHOLE, 0, 3600)))
         await asyncio.sleep(0)
         assert proxy.silent
 
-        await proxy.struck(Blow(0, Strike.DELAY, 0, 0.01))
+        await proxy.struck(PlannedFault(0, FaultType.DELAY, 0, 0.01))
 
         await asyncio.wait_for(long, 60)
         assert not proxy.silent

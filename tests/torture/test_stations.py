@@ -12,8 +12,8 @@ import pytest
 
 from toril.torture import fleet as stations
 from toril.torture.app import Ledger, lines
-from toril.torture.fleet import Disturbance, Role, Station, is_excused
-from toril.torture.plan import Setting
+from toril.torture.fleet import Disturbance, FleetMember, FleetRole, is_excused
+from toril.torture.plan import RunSettings
 
 # Says hello for a child of its own, which is what can be struck; notes each SIGTERM, and ends with the code it is told,
 # not before a file `stay` beside its ledger is gone.
@@ -44,12 +44,12 @@ sys.exit(code)
 """
 
 
-class Polite(Station):
+class Polite(FleetMember):
     """A process that ends half a second after it was asked to, with this code."""
 
     code = 0
 
-    def command(self, setting: Setting) -> tuple[list[str], dict[str, str]]:
+    def command(self, setting: RunSettings) -> tuple[list[str], dict[str, str]]:
         return [sys.executable, "-c", SCRIPT, str(setting.log), str(self.code)], dict(os.environ)
 
 
@@ -60,8 +60,8 @@ async def until(done: Callable[[], object]) -> None:
 
 
 @asynccontextmanager
-async def started(folder: Path, code: int, grace: float = 10, role: Role = "worker") -> AsyncIterator[Polite]:
-    station = Polite(role, Setting(folder=str(folder), name="w", grace=grace), Ledger(folder / "driver.log"))
+async def started(folder: Path, code: int, grace: float = 10, role: FleetRole = "worker") -> AsyncIterator[Polite]:
+    station = Polite(role, RunSettings(folder=str(folder), name="w", grace=grace), Ledger(folder / "driver.log"))
     station.code = code
     station.start()
     try:

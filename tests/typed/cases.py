@@ -10,7 +10,7 @@ from toril import (
     Flow,
     Job,
     JobContext,
-    Planned,
+    PreparedJob,
     SyncJob,
     SyncJobContext,
     SyncTask,
@@ -97,10 +97,10 @@ async def adds_many() -> None:
 
 
 def makes_ready() -> None:
-    assert_type(welcome.new(Welcome(1)), Planned[str])
-    assert_type(ticking.new(delay=3), Planned[int])
-    assert_type(queue.new(send, Welcome(1)), Planned[str])
-    assert_type(queue.new("send", {"user_id": 1}), Planned[Any])
+    assert_type(welcome.new(Welcome(1)), PreparedJob[str])
+    assert_type(ticking.new(delay=3), PreparedJob[int])
+    assert_type(queue.new(send, Welcome(1)), PreparedJob[str])
+    assert_type(queue.new("send", {"user_id": 1}), PreparedJob[Any])
     welcome.new("not a Welcome")  # E: arg-type
     welcome.new()  # E: call-arg
     queue.new(send, "not a Welcome")  # E: arg-type

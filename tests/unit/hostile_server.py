@@ -9,11 +9,11 @@ from typing import Any
 
 import hiredis
 
-from toril.engines.redis.connection.connection import Line, _Answers
-from toril.engines.redis.connection.errors import Lost
+from toril.engines.redis.connection.connection import Connection, _Replies
+from toril.engines.redis.connection.errors import ConnectionLost
 from toril.errors import EngineFull, EngineUnavailable, TorilError
 
-__all__ = ["Connection", "Server"]
+__all__ = ["FakeConnection", "Server"]
 
 _ERRORS = (
     b"-NOPERM this user has no permissions to run the command\r\n", b"-OOM command not allowed\r\n",
@@ -33,13 +33,13 @@ def _frame(*parts: str | int) -> bytes:
     return b"*%d\r\n%s" % (len(parts), b"".join(texts))
 
 
-class Connection(asyncio.Transport):
+class FakeConnection(asyncio.Transport):
     """One, as the client has it. Bytes keep their order, each way; what is frozen may thaw, and then they arrive."""
 
-    def __init__(self, server: "Server", line: Line) -> None:
+    def __init__(self, server: "Server", line: Connection) -> None:
         super().__init__()
         self._server = server
-        self._answers = _Answers(line)
+        self._answers = _Replies(line)
         self._reader = hiredis.Reader(encoding="utf-8")
         self._held: list[Callable[[], None]] = []
         self._kept_back = b""  # a frame that is sent after the next one
@@ -109,9 +109,9 @@ class Server:
         self._away_at = 0.0
         self._refuses: type[TorilError] | None = None
         self._markers: set[str] = set()
-        self._blocked: list[tuple[Connection, list[str]]] = []
-        self._subscribed: dict[str, set[Connection]] = defaultdict(set)
-        self._connections: list[Connection] = []
+        self._blocked: list[tuple[FakeConnection, list[str]]] = []
+        self._subscribed: dict[str, set[FakeConnection]] = defaultdict(set)
+        self._connections: list[FakeConnection] = []
 
     def happens(self, odds: float) -> bool:
         return self.storms and self.chance.random() < odds
@@ -144,7 +144,7 @@ class Server:
         for connection, keys in list(self._blocked):
             self._serve(connection, keys)
 
-    def _serve(self, connection: Connection, keys: list[str]) -> bool:
+    def _serve(self, connection: FakeConnection, keys: list[str]) -> bool:
         found = next((key for key in keys if key in self._markers), None)
         if found is not None:
             self._markers.discard(found)
@@ -152,22 +152,24 @@ class Server:
             connection.reply(_frame(found, "0", "0"))
         return found is not None
 
-    def _unblock(self, connection: Connection) -> None:
+    def _unblock(self, connection: FakeConnection) -> None:
         self._blocked = [each for each in self._blocked if each[0] is not connection]
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: FakeConnection) -> None:
         self._unblock(connection)
         for listeners in self._subscribed.values():
             listeners.discard(connection)
 
     # what clients do
 
-    async def line(self, _name: str | None = None) -> Line:
+    async def line(self, _name: str | None = None) -> Connection:
         await asyncio.sleep(self.delay())
         if self.happens(0.3):
-            raise self.chance.choice((Lost("refused"), ConnectionRefusedError(), TimeoutError("no connection")))
-        line = Line()
-        connection = Connection(self, line)
+            raise self.chance.choice(
+                (ConnectionLost("refused"), ConnectionRefusedError(), TimeoutError("no connection"))
+            )
+        line = Connection()
+        connection = FakeConnection(self, line)
         line._transport = connection
         self._connections.append(connection)
         return line
@@ -175,7 +177,7 @@ class Server:
     async def rest(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    def asked(self, connection: Connection, command: str, *words: str) -> None:
+    def asked(self, connection: FakeConnection, command: str, *words: str) -> None:
         if self.happens(0.2):
             connection.reply(self.chance.choice((*_ERRORS, *_NONSENSE)))
         elif self.happens(0.05):
@@ -188,7 +190,7 @@ class Server:
             self._blocked.append((connection, list(words[:-1])))
             asyncio.get_running_loop().call_later(float(words[-1]), self._time_is_up, connection)
 
-    def _time_is_up(self, connection: Connection) -> None:
+    def _time_is_up(self, connection: FakeConnection) -> None:
         if any(each[0] is connection for each in self._blocked):
             self._unblock(connection)
             connection.reply(b"*-1\r\n")
@@ -225,7 +227,7 @@ class Server:
                 case 2 if open_ones:
                     self.chance.choice(open_ones).thaw()
                 case 3:  # another process waits for the next marker, and is frozen
-                    another = Connection(self, Line())
+                    another = FakeConnection(self, Connection())
                     another.gone = True
                     self._blocked.insert(0, (another, sorted(self.jobs)))
                 case 4:

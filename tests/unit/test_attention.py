@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from toril.model import Circuit, CircuitState, Finding, Severity
+from toril.model import CircuitRow, CircuitState, Finding, Severity
 from toril.policy.attention import (
-    Burying,
     CircuitOpen,
-    Failing,
-    Grave,
+    HighFailureRate,
+    Importance,
+    ManyDeadLetters,
     NoWorker,
     Paused,
     QueueFacts,
@@ -100,7 +100,7 @@ def test_the_age_of_failures_is_that_of_the_stretch_that_goes_on() -> None:
     failed = [0] * 40 + [9] + [0] * 9 + [5, 0, 5] + [5] * 7
     (found,) = of(facts(completed=[0] * 60, failed=failed))
 
-    assert found == Failing("email", NOW // MINUTE * MINUTE - 9 * MINUTE, 100.0, 0.0, 54)
+    assert found == HighFailureRate("email", NOW // MINUTE * MINUTE - 9 * MINUTE, 100.0, 0.0, 54)
 
 
 def test_only_suspects_have_their_week_looked_up() -> None:
@@ -108,7 +108,7 @@ def test_only_suspects_have_their_week_looked_up() -> None:
 
 
 def test_a_circuit_is_told_at_once_and_only_while_it_is_open() -> None:
-    open_, half = (Circuit(key=key, state=state, since=5, till=9)
+    open_, half = (CircuitRow(key=key, state=state, since=5, till=9)
                    for key, state in (("a", CircuitState.OPEN), ("b", CircuitState.HALF_OPEN)))  # fmt: skip
 
     assert needs([], now=NOW, usual={}, circuits=[open_, half]) == [CircuitOpen("a", 5, 9)]
@@ -147,7 +147,7 @@ def test_a_pause_of_unknown_age_is_as_old_as_what_waits() -> None:
 
 def test_dead_letters_that_pile_up_are_told() -> None:
     assert of(facts(), letters=19) == []
-    assert of(facts(), letters=20) == [Burying(None, 20)]
+    assert of(facts(), letters=20) == [ManyDeadLetters(None, 20)]
 
 
 def test_of_a_store_notices_are_left_out() -> None:
@@ -155,7 +155,7 @@ def test_of_a_store_notices_are_left_out() -> None:
                    for severity in (Severity.ERROR, Severity.NOTICE))  # fmt: skip
 
     assert of(facts(), findings=[bad, notice]) == [StoreUnwell(None, bad)]
-    assert grave(StoreUnwell(None, bad)) is Grave.CRITICAL
+    assert grave(StoreUnwell(None, bad)) is Importance.CRITICAL
 
 
 def test_the_critical_come_first_and_of_one_kind_the_oldest() -> None:

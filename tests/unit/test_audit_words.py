@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from toril.model import Audited
+from toril.model import AuditEntry
 from toril.web.api import ENDPOINTS
 from toril.web.audit_text import ACTIONS, sentence, told
 from toril.web.templates import Name
 
 
-def entry(action: str, target: str = "", body: Any = None, **more: Any) -> Audited:
+def entry(action: str, target: str = "", body: Any = None, **more: Any) -> AuditEntry:
     plain = {"who": "ada", "address": "::1", "detail": "" if body is None else json.dumps(body), "ended": "done"}
-    return Audited(action=action, target=target, **plain | more)
+    return AuditEntry(action=action, target=target, **plain | more)
 
 
 def test_everything_that_can_be_done_over_http_has_words() -> None:
@@ -58,7 +58,7 @@ def test_everything_that_can_be_done_over_http_has_words() -> None:
         (entry("retry jobs", "email", detail='{"state": "fai'), "Retried jobs of email"),
     ],
 )  # fmt: skip
-def test_an_entry_says_what_was_done_to_what_and_to_how_many(noted: Audited, text: str) -> None:
+def test_an_entry_says_what_was_done_to_what_and_to_how_many(noted: AuditEntry, text: str) -> None:
     assert sentence(noted) == text
 
 

@@ -26,7 +26,7 @@ from toril import (
     handler,
 )
 from toril.alerts import AlertRules
-from toril.operate.dead_letters import AppDeadLetters
+from toril.operate.dead_letters import DeadLetters
 from toril.schedule import Timing
 
 JOB = list(AddOptions.__annotations__)
@@ -34,7 +34,7 @@ TIMES = [name for name in Timing.__annotations__ if name not in JOB]
 EXPLAINED: dict[str, tuple[Any, list[str]]] = {
     "App": (App, []), "App.queue": (App.queue, []), "App.run": (App.run, []), "App.reap": (App.reap, []),
     "App.poller": (App.poller, []), "App.flow": (App.flow, []), "App.scanner": (App.scanner, []),
-    "AppDeadLetters.replay": (AppDeadLetters.replay, []), "handler": (handler, []),
+    "AppDeadLetters.replay": (DeadLetters.replay, []), "handler": (handler, []),
     "Queue.add": (Queue.add, JOB), "Task.add": (Task.add, JOB), "SyncQueue.add": (SyncQueue.add, JOB),
     "SyncTask.add": (SyncTask.add, JOB), "Queue.schedule": (Queue.schedule, [*TIMES, "options"]),
     "Task.schedule": (Task.schedule, [*TIMES, "options"]),

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toril import errors
-from toril.errors import AddUncertain, PartialAdd, TorilError, shown
+from toril.errors import AddUncertain, PartialAdd, TorilError, preview
 
 CLASSES = {
     name: value
@@ -61,7 +61,7 @@ def test_an_uncertain_add_names_the_jobs() -> None:
     (10**5000, "a value of type int"),
 ], ids=lambda value: ascii(value)[:20] if type(value) is not int else "5001 digits")  # fmt: skip
 def test_a_value_is_shown_as_one_would_write_it(value: object, text: str) -> None:
-    assert shown(value) == text
+    assert preview(value) == text
 
 
 def test_a_value_that_cannot_show_itself_does_no_harm() -> None:
@@ -69,14 +69,14 @@ def test_a_value_that_cannot_show_itself_does_no_harm() -> None:
         def __repr__(self) -> str:
             raise RuntimeError("no")
 
-    assert shown(Broken()) == "a value of type Broken"
-    assert shown([Broken()]) == "a value of type list"
+    assert preview(Broken()) == "a value of type Broken"
+    assert preview([Broken()]) == "a value of type list"
 
 
 @settings(deadline=None)
 @given(st.text(alphabet=st.characters()) | st.binary() | st.lists(st.text()) | st.floats() | st.integers())
 def test_whatever_is_shown_is_short_and_printable(value: object) -> None:
-    text = shown(value)
+    text = preview(value)
 
     assert len(text) <= 80
     assert text.isprintable()
@@ -84,5 +84,5 @@ def test_whatever_is_shown_is_short_and_printable(value: object) -> None:
 
 @pytest.mark.parametrize("value", ["x" * 100_000_000, b"x" * 100_000_000], ids=["text", "bytes"])
 def test_a_long_value_ends_with_a_mark(value: object) -> None:
-    assert re.fullmatch("b?'x{77,78}…", shown(value))
-    assert len(shown(value)) == 80
+    assert re.fullmatch("b?'x{77,78}…", preview(value))
+    assert len(preview(value)) == 80

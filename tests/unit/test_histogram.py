@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toril.model import Tally
+from toril.model import MetricTotals
 from toril.policy.metrics import (
     ERROR,
     NAMES,
@@ -83,5 +83,5 @@ def test_tallies_add_up_however_they_are_added(parts: list[Counted]) -> None:
     assert len(other.failures) <= NAMES
 
 
-def _failures(tally: Tally) -> int:
+def _failures(tally: MetricTotals) -> int:
     return sum(tally.failures.values()) + tally.other_failures

@@ -50,7 +50,14 @@ def test_every_public_name_is_there(name: str) -> None:
 
 
 def test_whatever_calls_answer_has_a_type_that_programs_can_import() -> None:
-    inner = {"Child", "RunsAs", "Scanner", "Seen", "Table", "Verdict"}  # of the worker, pages and tests' contexts
+    inner = {
+        "Child",
+        "RunsAs",
+        "Scanner",
+        "Searchable",
+        "ErrorTable",
+        "Verdict",
+    }  # of the worker, pages and tests' contexts
     known = {getattr(module, name) for module in (toril, toril.alerts, toril.events, toril.testing)
              for name in module.__all__ if name != "FlakyStore"}  # fmt: skip
 

@@ -2,22 +2,22 @@
 
 from typing import Any
 
-from toril.model import Cause, Ending, Run
+from toril.model import Cause, RunRow, RunStatus
 from toril.policy.job_names import by_name
 from toril.policy.retention import RUNS
 
 NOW = 1_800_000_000_000
 
 
-def run(name: str, ago: int, took: int | None = 100, cause: Cause = Cause.COMPLETED, **more: Any) -> Run:
-    ending = {Cause.COMPLETED: Ending.COMPLETED, Cause.CANCELLED: Ending.CANCELLED}.get(cause, Ending.FAILED)
+def run(name: str, ago: int, took: int | None = 100, cause: Cause = Cause.COMPLETED, **more: Any) -> RunRow:
+    ending = {Cause.COMPLETED: RunStatus.COMPLETED, Cause.CANCELLED: RunStatus.CANCELLED}.get(cause, RunStatus.FAILED)
     finished = NOW - ago
     plain: dict[str, Any] = {
         "id": "1", "name": name, "ending": ending, "cause": cause, "added_at": finished - 5_000,
         "started_at": None if took is None else finished - took, "finished_at": finished, "attempts_made": 1,
         "stalls": 0, "worker": "w", "text": "", "whole": True,
     }  # fmt: skip
-    return Run(**plain | more)
+    return RunRow(**plain | more)
 
 
 def test_names_come_with_how_many_failed_and_how_long_they_ran() -> None:

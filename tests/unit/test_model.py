@@ -14,12 +14,13 @@ from mypy import api
 from toril.errors import InvalidName, InvalidOption, NotSerializable
 from toril.model import (
     Backoff,
-    Beat,
     Cancelled,
     Checkpoint,
     Claim,
     Completed,
+    DataUpdate,
     Failure,
+    Heartbeat,
     Keep,
     Lease,
     LogLine,
@@ -28,7 +29,6 @@ from toril.model import (
     Progress,
     RateLimit,
     Retried,
-    Rewrite,
     SetConcurrency,
     SetData,
     SetDelay,
@@ -73,8 +73,8 @@ def set_priority(**options: Any) -> SetPriority:
     return SetPriority("1", **options)
 
 
-def beat(worker: str) -> Beat:
-    return Beat(worker=worker, queues=["q"], slots=1, running=0)
+def beat(worker: str) -> Heartbeat:
+    return Heartbeat(worker=worker, queues=["q"], slots=1, running=0)
 
 
 # row, how it is made, its field, the least and the most
@@ -220,7 +220,7 @@ def test_a_new_job_has_a_good_name_and_id(wrong: dict[str, Any]) -> None:
 @pytest.mark.covers("B22")
 @pytest.mark.parametrize("text", ["\ud800", None, b"{}", {}], ids=ascii)
 @pytest.mark.parametrize("make", [
-    lambda text: new_job(data=text), lambda text: SetData("1", text), lambda text: Rewrite(LEASE, text), Completed,
+    lambda text: new_job(data=text), lambda text: SetData("1", text), lambda text: DataUpdate(LEASE, text), Completed,
     lambda text: Progress(LEASE, text), lambda text: Checkpoint(LEASE, text),
 ])  # fmt: skip
 def test_payloads_are_text_that_utf_8_can_carry(make: Make, text: object) -> None:

@@ -7,26 +7,26 @@ import pytest
 
 from toril.model import (
     Backoff,
-    Circuit,
+    CircuitRow,
     Counts,
-    Ending,
-    Event,
     EventKind,
+    EventRow,
     Failure,
     Finding,
-    JobRecord,
+    JobRow,
     Keep,
-    QueueView,
+    QueueSummary,
+    RunStatus,
     Settings,
     Severity,
-    WorkerView,
+    WorkerRow,
 )
 from toril.model.states import State
 from toril.operate.why import Explanation, failed
 from toril.policy.attention import (
-    Burying,
     CircuitOpen,
-    Failing,
+    HighFailureRate,
+    ManyDeadLetters,
     NoWorker,
     Paused,
     Slow,
@@ -40,7 +40,7 @@ from toril.web.pages.job import explained
 from toril.web.pages.search_box import typed
 from toril.web.pages.timeline import chronicle
 from toril.web.templates import Name, clock_time, compact, framed, number, percent, plural, size, span
-from toril.web.tracebacks import Line, lines_of
+from toril.web.tracebacks import TracebackLine, lines_of
 
 NOW = 1_800_000_000_000
 
@@ -115,18 +115,18 @@ embedkit.TooManyRequests: 429"""
 
 def test_a_traceback_has_the_frames_of_libraries_dimmed_and_folded() -> None:
     assert lines_of(TRACE) == [
-        Line("Traceback (most recent call last):", "lib"),
-        Line('  File "/usr/lib/python3.11/asyncio/runners.py", line 190, in run', "lib"),
-        Line("    return runner.run(main)", "lib"),
-        Line('  File "/app/helpdesk/jobs.py", line 48, in embed'),
-        Line("    vectors = await client.embed(ctx.data)"),
-        Line('  File "/venv/lib/python3.11/site-packages/embedkit/client.py", line 212, in embed', "lib"),
-        Line("    return self._raise(reply)", "lib"),
-        Line("  … 2 frames in embedkit, httpx", "lib"),
-        Line("embedkit.TooManyRequests: 429", "err"),
+        TracebackLine("Traceback (most recent call last):", "lib"),
+        TracebackLine('  File "/usr/lib/python3.11/asyncio/runners.py", line 190, in run', "lib"),
+        TracebackLine("    return runner.run(main)", "lib"),
+        TracebackLine('  File "/app/helpdesk/jobs.py", line 48, in embed'),
+        TracebackLine("    vectors = await client.embed(ctx.data)"),
+        TracebackLine('  File "/venv/lib/python3.11/site-packages/embedkit/client.py", line 212, in embed', "lib"),
+        TracebackLine("    return self._raise(reply)", "lib"),
+        TracebackLine("  … 2 frames in embedkit, httpx", "lib"),
+        TracebackLine("embedkit.TooManyRequests: 429", "err"),
     ]
     assert lines_of("") == []
-    assert lines_of("ValueError: x") == [Line("ValueError: x", "err")]
+    assert lines_of("ValueError: x") == [TracebackLine("ValueError: x", "err")]
 
 
 @pytest.mark.parametrize("where", ["/app/src/toril", "/venv/lib/python3.11/site-packages/toril", "C:\\venv\\toril"])
@@ -167,7 +167,7 @@ ValueError: no card"""
 
 
 def test_cancelled_runs_of_a_schedule_are_drawn_apart() -> None:
-    drawn = last_runs([(1, 100, Ending.COMPLETED), (3, 0, Ending.CANCELLED), (2, 50, Ending.FAILED)])
+    drawn = last_runs([(1, 100, RunStatus.COMPLETED), (3, 0, RunStatus.CANCELLED), (2, 50, RunStatus.FAILED)])
 
     assert drawn is not None
     assert (drawn.good, drawn.bad, drawn.cancelled) == ("M56 16v-13", "M62 16v-8", "M68 16v-3")
@@ -180,13 +180,13 @@ def test_a_cancelled_job_does_not_look_like_a_failed_one() -> None:
     )
 
     steps, _ = chronicle(ended, [], NOW)
-    told, _ = chronicle(ended, [Event("1", NOW, EventKind.CANCELLED, "7", {"failedReason": "not wanted"})], NOW)
+    told, _ = chronicle(ended, [EventRow("1", NOW, EventKind.CANCELLED, "7", {"failedReason": "not wanted"})], NOW)
 
     assert (steps[-1].cls, steps[-1].word) == ("cancelled", "Cancelled")
     assert [(step.word, step.more) for step in told] == [("Added", ""), ("Started", ""), ("Cancelled", "not wanted")]
 
 
-def record(**given: Any) -> JobRecord:
+def record(**given: Any) -> JobRow:
     plain: dict[str, Any] = {
         "queue": "email", "id": "7", "name": "send", "data": "{}", "state": State.WAITING, "max_attempts": 3,
         "attempts_made": 0, "stalls": 0, "starts": 0, "fence": 0, "priority": 0, "delay": 0, "due": None,
@@ -196,11 +196,11 @@ def record(**given: Any) -> JobRecord:
         "cancelling": None, "worker": None, "added_at": NOW - 10_000, "started_at": None, "finished_at": None,
         "deadline": None,
     }  # fmt: skip
-    return JobRecord(**plain | given)
+    return JobRow(**plain | given)
 
 
-def event(kind: EventKind, ago: int, **detail: str) -> Event:
-    return Event(str(ago), NOW - ago, kind, "7", detail)
+def event(kind: EventKind, ago: int, **detail: str) -> EventRow:
+    return EventRow(str(ago), NOW - ago, kind, "7", detail)
 
 
 def test_history_is_told_in_steps_with_what_each_took() -> None:
@@ -231,7 +231,7 @@ def test_where_events_are_gone_the_record_tells_the_rest() -> None:
     ]
 
 
-VIEW = QueueView(
+VIEW = QueueSummary(
     name="email",
     counts=Counts(active=1),
     settings=Settings(concurrency=2),
@@ -239,7 +239,7 @@ VIEW = QueueView(
     failed_total=0,
     cancelled_total=0,
 )
-WORKER = WorkerView(
+WORKER = WorkerRow(
     id="w", queues=("email", "other"), slots=22, running=3, host="h", pid=1, version="1", started_at=0, seen_at=0,
     queue_slots={"email": (5, 2), "other": (17, 1)},
 )  # fmt: skip
@@ -284,7 +284,7 @@ def test_the_checks_that_passed_are_named() -> None:
 @pytest.mark.parametrize(
     ("others", "listens"), [([], []), ([WORKER], ["1\u00a0worker listens, 3 of 5\u00a0slots free"])]
 )
-def test_a_worker_that_was_told_to_be_quiet_has_no_free_slots(others: list[WorkerView], listens: list[str]) -> None:
+def test_a_worker_that_was_told_to_be_quiet_has_no_free_slots(others: list[WorkerRow], listens: list[str]) -> None:
     quiet = replace(WORKER, id="quiet", orders=("quiet",))
 
     why = explained(Explanation("next", "It is the next."), record(), VIEW, [quiet, *others], NOW)
@@ -301,9 +301,9 @@ def test_of_a_job_that_runs_or_has_ended_nobody_asks_why_not(state: State) -> No
 def test_every_need_has_words_a_cause_and_one_button() -> None:
     finding = Finding(code="x", severity=Severity.ERROR, summary="keys are thrown away", where="w", fix="CONFIG SET")
     needs: list[Any] = [
-        NoWorker("email", 1, 9, 4.0), Failing("email", 1, 28.4, 0.8, 12), CircuitOpen("mail", 1, 2),
+        NoWorker("email", 1, 9, 4.0), HighFailureRate("email", 1, 28.4, 0.8, 12), CircuitOpen("mail", 1, 2),
         StoreUnwell(None, finding), Slow("email", 1, 252.0, 120.0, True, 96.0), Stalling("email", None, 4),
-        Burying(None, 100), Paused("email", 1, 861, "jonas"),
+        ManyDeadLetters(None, 100), Paused("email", 1, 861, "jonas"),
     ]  # fmt: skip
     told = troubles(needs)
 
@@ -312,7 +312,7 @@ def test_every_need_has_words_a_cause_and_one_button() -> None:
     assert told[4].cause == ("Its target is 2m\u00a000s. All slots are busy, the backlog grows by 96 a minute.",)
     assert told[5].statement == ("4\u00a0jobs of ", Name("email", ("queues", "email")), " stalled within an hour")
     assert "lost" not in str(told[5].cause)
-    assert troubles([Failing("email", 1, 50.0, None, 20)])[0].cause == (
+    assert troubles([HighFailureRate("email", 1, 50.0, None, 20)])[0].cause == (
         "20 in 30 minutes; no job ended in the week before.",
     )
     assert (told[7].act, told[7].at) == ("resume", ("queues", "email"))
@@ -323,7 +323,7 @@ def test_names_stand_apart_from_sentences() -> None:
     (told,) = troubles([CircuitOpen("mail", 1, 2)])
 
     assert Name("mail", ("breakers",)) in told.statement
-    assert Circuit(key="mail").key not in "".join(part for part in told.statement if isinstance(part, str))
+    assert CircuitRow(key="mail").key not in "".join(part for part in told.statement if isinstance(part, str))
 
 
 @pytest.mark.parametrize(("url", "place"), [

@@ -6,17 +6,17 @@ from contextvars import ContextVar
 
 import pytest
 
-from toril.engines.redis.connection.connection import Answer, PromptAnswer, answer_kind
-from toril.runtime.clock import plain_asyncio, turn
+from toril.engines.redis.connection.connection import PromptReply, Reply, answer_kind
+from toril.runtime.clock import plain_asyncio, yield_to_ready
 
 pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")
 
 
-def _answer() -> Answer[int]:
+def _answer() -> Reply[int]:
     return answer_kind()(asyncio.get_running_loop())
 
 
-async def _waited(answer: Answer[int], seen: list[object]) -> None:
+async def _waited(answer: Reply[int], seen: list[object]) -> None:
     try:
         seen.append(await answer)
     except BaseException as error:
@@ -39,7 +39,7 @@ async def _off_any_task(callback: object, *values: object) -> None:
 async def test_who_waits_goes_on_before_come_returns_unless_it_is_plain() -> None:
     answer, seen = _answer(), list[object]()
     task = asyncio.create_task(_waited(answer, seen))
-    await turn()
+    await yield_to_ready()
     at_return = list[object]()
 
     def come() -> None:
@@ -47,7 +47,7 @@ async def test_who_waits_goes_on_before_come_returns_unless_it_is_plain() -> Non
         at_return.extend(seen)
 
     await _off_any_task(come)
-    assert at_return == ([5] if isinstance(answer, PromptAnswer) else [])
+    assert at_return == ([5] if isinstance(answer, PromptReply) else [])
     await task
     assert seen == [5]
 
@@ -55,7 +55,7 @@ async def test_who_waits_goes_on_before_come_returns_unless_it_is_plain() -> Non
 async def test_within_a_task_it_wakes_as_any_future_does() -> None:
     answer, seen = _answer(), list[object]()
     task = asyncio.create_task(_waited(answer, seen))
-    await turn()
+    await yield_to_ready()
     answer.come(5)
     assert seen == []
     await task
@@ -71,7 +71,7 @@ async def test_one_that_came_before_it_was_awaited_is_there() -> None:
 async def test_a_task_that_waits_for_it_can_be_cancelled() -> None:
     answer, seen = _answer(), list[object]()
     task = asyncio.create_task(_waited(answer, seen))
-    await turn()
+    await yield_to_ready()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -81,7 +81,7 @@ async def test_a_task_that_waits_for_it_can_be_cancelled() -> None:
 async def test_an_error_is_raised_where_it_is_awaited() -> None:
     answer, seen = _answer(), list[object]()
     task = asyncio.create_task(_waited(answer, seen))
-    await turn()
+    await yield_to_ready()
     answer.set_exception(OSError("gone"))
     with pytest.raises(OSError, match="gone"):
         await task
@@ -90,7 +90,7 @@ async def test_an_error_is_raised_where_it_is_awaited() -> None:
 async def test_all_who_wait_for_it_get_it() -> None:
     answer, seen = _answer(), list[object]()
     tasks = [asyncio.create_task(_waited(answer, seen)) for _ in range(3)]
-    await turn()
+    await yield_to_ready()
     await _off_any_task(answer.come, 5)
     await asyncio.gather(*tasks)
     assert seen == [5, 5, 5]
@@ -115,7 +115,7 @@ async def test_who_goes_on_finds_his_own_context() -> None:
         seen.append(mark.get())
 
     task = asyncio.create_task(wait())
-    await turn()
+    await yield_to_ready()
     await _off_any_task(answer.come, 5)
     await task
     assert seen == ["mine"]
@@ -132,7 +132,7 @@ async def test_a_callback_that_fails_is_told_to_the_loop_and_harms_nobody() -> N
 
     answer.add_done_callback(fail)
     await _off_any_task(answer.come, 5)
-    await turn()
+    await yield_to_ready()
 
     assert told == [wrong]
     assert answer.result() == 5
@@ -155,4 +155,4 @@ def test_answers_are_plain_when_told_to_or_on_a_python_that_nobody_has_tested(
     monkeypatch.setattr(sys, "version_info", version)
 
     assert plain_asyncio() is plain
-    assert answer_kind() is (Answer if plain else PromptAnswer)
+    assert answer_kind() is (Reply if plain else PromptReply)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from toril.engines.redis.connection.connection import Line
-from toril.engines.redis.connection.marker_listener import Bell
-from toril.runtime.clock import turn
+from toril.engines.redis.connection.connection import Connection
+from toril.engines.redis.connection.marker_listener import MarkerListener
+from toril.runtime.clock import yield_to_ready
 
 pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")
 class NoServer:
     """A way on which no connection ever comes about."""
 
-    async def line(self, name: str | None = None) -> Line:
+    async def line(self, name: str | None = None) -> Connection:
         await asyncio.Event().wait()
         raise AssertionError(name)
 
@@ -31,7 +31,7 @@ async def _ready(_: list[str]) -> list[str]:
 
 
 async def test_one_who_is_woken_may_end_the_wait_of_another() -> None:
-    bell, heard = Bell(NoServer(), "own", _asked, _ready), list[str]()
+    bell, heard = MarkerListener(NoServer(), "own", _asked, _ready), list[str]()
     waiting = list[asyncio.Task[None]]()
 
     async def wait(name: str) -> None:
@@ -43,7 +43,7 @@ async def test_one_who_is_woken_may_end_the_wait_of_another() -> None:
 
     waiting += [asyncio.create_task(wait(name)) for name in ("a", "b")]
     for _ in range(3):
-        await turn()
+        await yield_to_ready()
     rung = asyncio.Event()
 
     def ring() -> None:
@@ -61,9 +61,9 @@ async def test_one_who_is_woken_may_end_the_wait_of_another() -> None:
 
 
 async def test_a_key_that_rings_as_the_time_is_up_is_told() -> None:
-    bell = Bell(NoServer(), "own", _asked, _ready)
+    bell = MarkerListener(NoServer(), "own", _asked, _ready)
     waiting = asyncio.create_task(bell.wait(["key"], 0))
-    await turn()
+    await yield_to_ready()
 
     assert bell._ring("key")
 

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from toril.engines.redis.connection.connection import Line
-from toril.engines.redis.connection.pipeline import Link, Unsent
+from toril.engines.redis.connection.connection import Connection
+from toril.engines.redis.connection.pipeline import NotSent, Pipeline
 
 pytestmark = pytest.mark.usefixtures("both_kinds_of_asyncio")
 
 
-class _Counted(Line):
+class _Counted(Connection):
     """A connection that tells what was done with it."""
 
     sent = dropped = 0
@@ -29,7 +29,7 @@ class Slow:
         self.asked, self.there = asyncio.Event(), asyncio.Event()
         self.made = _Counted()
 
-    async def line(self, _name: str | None = None) -> Line:
+    async def line(self, _name: str | None = None) -> Connection:
         self.asked.set()
         await self.there.wait()
         return self.made
@@ -40,7 +40,7 @@ class Slow:
 
 async def test_what_is_closed_while_it_connects_sends_nothing_and_keeps_no_connection() -> None:
     way = Slow()
-    link = Link(way)
+    link = Pipeline(way)
     asking = asyncio.create_task(link.ask("PING"))
     await way.asked.wait()
 
@@ -48,6 +48,6 @@ async def test_what_is_closed_while_it_connects_sends_nothing_and_keeps_no_conne
     way.there.set()
 
     async with asyncio.timeout(60):
-        with pytest.raises(Unsent, match="closed"):
+        with pytest.raises(NotSent, match="closed"):
             await asking
     assert (way.made.sent, way.made.dropped) == (0, 1)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from toril import EngineUnavailable
-from toril.engines.redis.connection.client import Server
-from toril.engines.redis.connection.errors import Lost, Said, is_refusal, passes
-from toril.engines.redis.connection.topology import ServerWay
+from toril.engines.redis.connection.client import RedisClient
+from toril.engines.redis.connection.errors import ConnectionLost, ErrorReply, is_refusal, passes
+from toril.engines.redis.connection.topology import Topology
 from toril.engines.redis.connection.url import parse
 from toril.engines.redis.scripts import Script
 
@@ -17,11 +17,11 @@ IN_SCRIPT = "Error running script (call to f_0a1b): @user_script:12: @user_scrip
 
 
 @pytest.mark.parametrize("error", [
-    Said("READONLY You can't write against a read only replica."),
-    Said("LOADING Redis is loading"),
-    Said("BUSY Redis is busy running a script"),
-    Said(f"ERR {IN_SCRIPT}-READONLY You can't write"),
-    Said("ERR max number of clients reached"),
+    ErrorReply("READONLY You can't write against a read only replica."),
+    ErrorReply("LOADING Redis is loading"),
+    ErrorReply("BUSY Redis is busy running a script"),
+    ErrorReply(f"ERR {IN_SCRIPT}-READONLY You can't write"),
+    ErrorReply("ERR max number of clients reached"),
 ])  # fmt: skip
 def test_a_server_that_is_not_ready_will_be(error: Exception) -> None:
     assert passes(error)
@@ -29,11 +29,11 @@ def test_a_server_that_is_not_ready_will_be(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", [
-    Said("TORILTYPE bull:TASKS:wait is a string, not a list"),
-    Said("TORILTYPE bull:BUSY MOVED -NOPERM NOAUTH:wait is a string, not a list"),
-    Said("WRONGTYPE -READONLY LOADING NOPERM CERTIFICATE_VERIFY_FAILED"),
-    Said(f"ERR {IN_SCRIPT}-WRONGTYPE LOADING NOAUTH"),
-    Lost("READONLY: the connection broke"),
+    ErrorReply("TORILTYPE bull:TASKS:wait is a string, not a list"),
+    ErrorReply("TORILTYPE bull:BUSY MOVED -NOPERM NOAUTH:wait is a string, not a list"),
+    ErrorReply("WRONGTYPE -READONLY LOADING NOPERM CERTIFICATE_VERIFY_FAILED"),
+    ErrorReply(f"ERR {IN_SCRIPT}-WRONGTYPE LOADING NOAUTH"),
+    ConnectionLost("READONLY: the connection broke"),
 ])  # fmt: skip
 def test_a_word_in_a_name_means_nothing(error: Exception) -> None:
     assert not passes(error)
@@ -66,7 +66,7 @@ async def test_a_request_sent_beside_one_that_was_turned_away_is_not_sent_again(
     script = Script("counts", "return 1", "0a1b")
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
         address = parse(f"redis://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
-        server = Server(address, ServerWay(address))
+        server = RedisClient(address, Topology(address))
         answers: tuple[Any, Any] = await asyncio.gather(
             server.run(script, ("a", "b"), ["first"], again=False),
             server.run(script, ("a", "b"), ["second"], again=False), return_exceptions=True,

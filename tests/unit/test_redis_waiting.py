@@ -48,8 +48,8 @@ class Fleet:
         self.calm_at = float("inf")
         bell.SYSTEM = ears.SYSTEM = Chance(self.chance)  # type: ignore[attr-defined]
         server = self.server
-        self.bells = [bell.Bell(server, f"own{n}:", server.ask, server.ready) for n in range(2)]
-        self.ears = ears.Ears(server)
+        self.bells = [bell.MarkerListener(server, f"own{n}:", server.ask, server.ready) for n in range(2)]
+        self.ears = ears.ResultListener(server)
 
     async def work(self, bell: Any, key: str) -> None:
         """A worker: claims all there is, is busy for a while or not, and waits."""

@@ -21,8 +21,8 @@ from toril import (
 )
 from toril.model import Backoff, Claimed, Failed, Failure, Lease, Outcome, Retried
 from toril.policy.retry import (
+    ErrorTable,
     Nature,
-    Table,
     Waiting,
     delay_before_retry,
     judge,
@@ -43,7 +43,7 @@ def claimed(*, attempts: int = 5, made: int = 0, delay: int = 0, backoff: Backof
     return Claimed(Lease("q", "1", "t"), "n", "{}", 1, 1, attempts, made, 0, 0, delay, 0, None, wire, None, None)
 
 
-def judged(error: BaseException, job: Claimed | None = None, table: Table = Table()) -> Outcome:
+def judged(error: BaseException, job: Claimed | None = None, table: ErrorTable = ErrorTable()) -> Outcome:
     return judge(error, Failure(str(error)), job or claimed(), chance=0.0, table=table)
 
 

@@ -41,8 +41,8 @@ MUTANTS = [
         "tests/worker/test_loop.py::test_every_claim_of_a_worker_has_a_token_of_its_own",
     ),
     Mutant(
-        "R104", "src/toril/worker/leases.py", "Held(ttl, renew / 1000, since + renew / 1000,",
-        "Held(ttl, ttl / 1300, since + ttl / 1300,",
+        "R104", "src/toril/worker/leases.py", "HeldLease(ttl, renew / 1000, since + renew / 1000,",
+        "HeldLease(ttl, ttl / 1300, since + ttl / 1300,",
         "tests/worker/test_lease_lost.py::test_a_queue_has_the_lease_that_it_asks_for_and_it_is_renewed_so",
     ),
     Mutant(

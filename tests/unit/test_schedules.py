@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from toril.errors import InvalidOption
-from toril.model import CatchUp, NewJob, Overlap, Schedule, ScheduleView, run_id, scheduled_run
+from toril.model import CatchUp, NewJob, Overlap, Schedule, ScheduleRow, run_id, scheduled_run
 from toril.policy.schedules import Turn, after, check_cron, first, following, shift, turn, upcoming
 
 NOW = 1_800_000_000_000  # 2027-01-15 08:00:00 UTC, a Friday
@@ -80,7 +80,7 @@ def test_cron_has_five_fields_or_six_with_seconds_first(expression: str, times: 
     begin = first(schedule, NOW + 1)
     assert begin is not None
 
-    view = ScheduleView(queue="q", schedule=schedule, slot=begin, count=1)
+    view = ScheduleRow(queue="q", schedule=schedule, slot=begin, count=1)
     assert upcoming(view, 3) == times
 
 
@@ -103,7 +103,7 @@ def test_a_time_that_the_clocks_skip_comes_as_soon_as_they_have_moved_on() -> No
     begin = at(2026, 3, 28, 12, zone="Europe/Berlin")
 
     runs = upcoming(
-        ScheduleView(queue="q", schedule=made(cron="30 2 * * *", tz="Europe/Berlin"), slot=begin, count=1), 3
+        ScheduleRow(queue="q", schedule=made(cron="30 2 * * *", tz="Europe/Berlin"), slot=begin, count=1), 3
     )
 
     assert runs[1:] == [at(2026, 3, 29, 3, zone="Europe/Berlin"), at(2026, 3, 30, 2, 30, zone="Europe/Berlin")]
@@ -114,7 +114,7 @@ def test_a_time_that_comes_twice_counts_the_first_time() -> None:
     begin = at(2026, 10, 24, 12, zone="Europe/Berlin")
 
     runs = upcoming(
-        ScheduleView(queue="q", schedule=made(cron="30 2 * * *", tz="Europe/Berlin"), slot=begin, count=1), 3
+        ScheduleRow(queue="q", schedule=made(cron="30 2 * * *", tz="Europe/Berlin"), slot=begin, count=1), 3
     )
 
     assert runs[1:] == [at(2026, 10, 25, 0, 30), at(2026, 10, 26, 1, 30)]
@@ -130,13 +130,13 @@ def test_no_change_of_the_clocks_doubles_or_drops_a_run(zone: str) -> None:
     for moment, step in changes:
         noon = at(*(datetime.fromtimestamp(moment / 1000, there) - timedelta(days=1)).timetuple()[:3], 12, zone=zone)
         daily = made(cron=_within(moment, step, there), tz=zone)
-        runs = upcoming(ScheduleView(queue="q", schedule=daily, slot=noon, count=1), 4)[1:]
+        runs = upcoming(ScheduleRow(queue="q", schedule=daily, slot=noon, count=1), 4)[1:]
         days = [datetime.fromtimestamp(run / 1000, there).date() for run in runs]
         assert [(later - earlier).days for earlier, later in pairwise(days)] == [1, 1], (zone, moment)
 
         slot = after("*/10 * * * *", zone, moment - 2 * HOUR)
         assert slot is not None
-        row = upcoming(ScheduleView(queue="q", schedule=made(cron="*/10 * * * *", tz=zone), slot=slot, count=1), 24)
+        row = upcoming(ScheduleRow(queue="q", schedule=made(cron="*/10 * * * *", tz=zone), slot=slot, count=1), 24)
         assert {later - earlier for earlier, later in pairwise(row)} == {10 * MINUTE}, (zone, moment)
 
 
@@ -178,7 +178,7 @@ def test_an_expression_runs_no_more_often_than_it_may() -> None:
 def test_what_was_missed_is_made_up_for_as_the_schedule_says() -> None:
     late = NOW + 10 * MINUTE + 5
     schedules = {policy: made(every=MINUTE, catch_up=policy, window=3 * MINUTE) for policy in CatchUp}
-    views = {policy: ScheduleView(queue="q", schedule=each, slot=NOW, count=1) for policy, each in schedules.items()}
+    views = {policy: ScheduleRow(queue="q", schedule=each, slot=NOW, count=1) for policy, each in schedules.items()}
 
     assert {policy: turn(view, late) for policy, view in views.items()} == {
         CatchUp.NONE: Turn.MISSED, CatchUp.ONE: Turn.RUN, CatchUp.ALL: Turn.MISSED,
@@ -191,14 +191,14 @@ def test_what_was_missed_is_made_up_for_as_the_schedule_says() -> None:
 
 def test_a_run_that_is_on_time_runs_whatever_the_policy() -> None:
     for policy in CatchUp:
-        view = ScheduleView(queue="q", schedule=made(every=MINUTE, catch_up=policy), slot=NOW, count=1)
+        view = ScheduleRow(queue="q", schedule=made(every=MINUTE, catch_up=policy), slot=NOW, count=1)
         assert turn(view, NOW + 200) is Turn.RUN
 
 
 def test_a_run_that_meets_the_one_before_does_as_the_schedule_says() -> None:
     verdicts = {
         overlap: turn(
-            ScheduleView(queue="q", schedule=made(every=MINUTE, overlap=overlap), slot=NOW, count=2, busy=True), NOW
+            ScheduleRow(queue="q", schedule=made(every=MINUTE, overlap=overlap), slot=NOW, count=2, busy=True), NOW
         )
         for overlap in Overlap
     }

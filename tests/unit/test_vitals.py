@@ -5,8 +5,8 @@ from unittest.mock import NonCallableMagicMock
 
 import pytest
 
-from toril.supervisor import Plan, Supervisor
-from toril.supervisor.probes import Vitals
+from toril.supervisor import Supervisor, SupervisorOptions
+from toril.supervisor.probes import HealthMonitor
 from toril.testing import ManualClock
 
 
@@ -14,9 +14,9 @@ from toril.testing import ManualClock
 async def test_a_process_that_does_not_come_back_is_told_after_a_moment() -> None:
     """A restart takes a moment, and says nothing of the health; a crash loop does."""
     clock = ManualClock()
-    supervisor = Supervisor(Plan(command=("none",), processes=1), clock)
+    supervisor = Supervisor(SupervisorOptions(command=("none",), processes=1), clock)
     supervisor.up.set()
-    vitals = Vitals(supervisor, clock)
+    vitals = HealthMonitor(supervisor, clock)
 
     assert vitals.problems() == []
     clock.advance(4_000)
@@ -30,9 +30,9 @@ async def test_a_process_that_does_not_come_back_is_told_after_a_moment() -> Non
 async def test_a_poller_that_has_died_is_told_with_the_reason() -> None:
     """It does not count as not ready: jobs are run all the same."""
     clock = ManualClock()
-    supervisor = Supervisor(Plan(command=("none",), processes=1), clock)
+    supervisor = Supervisor(SupervisorOptions(command=("none",), processes=1), clock)
     supervisor.up.set()
-    vitals = Vitals(supervisor, clock)
+    vitals = HealthMonitor(supervisor, clock)
     assert vitals.document()["pollers"] == "disabled"
 
     child: Any = NonCallableMagicMock(pid=7, pollers=[], ready=True)

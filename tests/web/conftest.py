@@ -12,7 +12,7 @@ import pytest
 from tests.access import ANYONE_MAY_ACT
 from toril import App
 from toril.web import site
-from toril.web.server import Server
+from toril.web.server import HttpServer
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -58,7 +58,7 @@ Serve = Callable[..., Awaitable[Served]]
 async def served(url: str = "memory://", *, redact: Any = None, **options: Any) -> AsyncIterator[Served]:
     app = App(url, redact=redact)
     app.queue("email")
-    server = Server(site(app, **{"access": ANYONE_MAY_ACT, **options}), "127.0.0.1", 0)
+    server = HttpServer(site(app, **{"access": ANYONE_MAY_ACT, **options}), "127.0.0.1", 0)
     port = await server.start()
     try:
         yield Served(app, port)

@@ -11,7 +11,7 @@ import pytest
 from tests.declared import declared
 from tests.web.conftest import TOKEN, Served, served
 from toril import App, Fixed, Flow, JobContext, PermanentError, Retry
-from toril.model import Backoff, Beat, HandlerDeclaration, Keep, RateLimit
+from toril.model import Backoff, HandlerDeclaration, Heartbeat, Keep, RateLimit
 from toril.runtime.clock import SYSTEM
 from toril.testing import drain
 from toril.web import Role, Tokens
@@ -25,8 +25,8 @@ async def ask(client: httpx.AsyncClient, method: str, path: str, body: Any = Non
 
 
 async def test_a_job_whose_name_looks_like_a_slip_is_refused(here: Served) -> None:
-    beat = Beat(worker="w", queues=["email"], slots=1, running=0, declares={"email": declared("greet")})
-    await here.app.store.beat(beat, ttl=600_000)
+    beat = Heartbeat(worker="w", queues=["email"], slots=1, running=0, declares={"email": declared("greet")})
+    await here.app.store.heartbeat(beat, ttl=600_000)
     body = {"name": "gret", "attempts": 1}
     async with here.client() as client:
         refused = await client.post("/queues/email/jobs", json=body)
@@ -38,10 +38,10 @@ async def test_a_job_whose_name_looks_like_a_slip_is_refused(here: Served) -> No
 
 
 async def test_the_first_job_of_a_queue_that_a_worker_serves_is_added(here: Served) -> None:
-    beat = Beat(worker="w", queues=["orders"], slots=1, running=0, declares={"orders": declared("pack")})
+    beat = Heartbeat(worker="w", queues=["orders"], slots=1, running=0, declares={"orders": declared("pack")})
     async with here.client() as client:
         unknown = await client.post("/queues/orders/jobs", json={"name": "pack"})
-        await here.app.store.beat(beat, ttl=600_000)
+        await here.app.store.heartbeat(beat, ttl=600_000)
         added = await ask(client, "POST", "/queues/orders/jobs", {"name": "pack"})
 
     assert (unknown.status_code, added["added"]) == (404, True)
@@ -55,8 +55,8 @@ async def test_a_job_gets_what_the_workers_of_its_queue_declare(here: Served) ->
     )
     async with here.client() as client:
         refused = await client.post("/queues/email/jobs", json={"name": "greet"})
-        beat = Beat(worker="w", queues=["email"], slots=1, running=0, declares={"email": said})
-        await here.app.store.beat(beat, ttl=600_000)
+        beat = Heartbeat(worker="w", queues=["email"], slots=1, running=0, declares={"email": said})
+        await here.app.store.heartbeat(beat, ttl=600_000)
         bodies: list[dict[str, Any]] = [
             {"name": "greet", "data": {"tenant": "acme"}}, {"name": "charge", "data": {"tenant": "acme"}},
             {"name": "greet", "data": {"tenant": "acme"}, "attempts": 8},
@@ -84,8 +84,10 @@ async def test_a_queue_tells_what_is_declared_and_what_is_set(here: Served) -> N
         said = declared("greet", concurrency=10, rate=RateLimit(50, per=1), timeout=5000, keep_failed=Keep(age=60))
         newer = replace(said, concurrency=20, handlers={"greet": None, "wave": None})
         for worker, what in (("old", said), ("new", newer)):
-            beat = Beat(worker=worker, queues=["email"], slots=1, running=0, declares={"email": what})
-            await here.app.store.beat(beat, ttl=600_000, now=(await here.app.store.health()).now + (worker == "new"))
+            beat = Heartbeat(worker=worker, queues=["email"], slots=1, running=0, declares={"email": what})
+            await here.app.store.heartbeat(
+                beat, ttl=600_000, now=(await here.app.store.health()).now + (worker == "new")
+            )
         await ask(client, "PUT", "/queues/email/limits", {"rate": {"max": 5, "per": "10s"}})
         found = await ask(client, "GET", "/queues/email")
         (listed,) = (await ask(client, "GET", "/queues"))["items"]
@@ -557,7 +559,7 @@ async def test_where_a_running_job_is_is_asked_of_its_worker() -> None:
         refused = await client.post(f"/queues/slow/jobs/{waits.id}/stack")
         read_only = {"authorization": f"Bearer {'reader' * 4}"}
         forbidden = await client.post(f"/queues/slow/jobs/{job.id}/stack", headers=read_only)
-        notes = (await here.app.store.notes()).items
+        notes = (await here.app.store.audit.page()).items
         here.app.stop()
         await work
 

@@ -12,8 +12,8 @@ from toril import App
 from toril.runtime.clock import SYSTEM
 from toril.supervisor import Listen
 from toril.supervisor.probes import Probes
-from toril.web.guard import Terms
-from toril.web.server import Server, StoreWatch
+from toril.web.guard import GuardOptions
+from toril.web.server import HttpServer, StoreWatch
 from toril.web.site import Site
 
 HEAD = b"GET %s HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
@@ -33,8 +33,8 @@ async def with_pages() -> AsyncIterator[tuple[int, App]]:
     """As `toril run` and `toril dashboard` serve it."""
     app = App("memory://")
     app.queue("email")
-    site = Site(app, Terms(access=ANYONE_MAY_ACT), SYSTEM, probe=StoreWatch(app, SYSTEM).probe)
-    server = Server(site, "127.0.0.1", 0)
+    site = Site(app, GuardOptions(access=ANYONE_MAY_ACT), SYSTEM, probe=StoreWatch(app, SYSTEM).probe)
+    server = HttpServer(site, "127.0.0.1", 0)
     try:
         yield await server.start(), app
     finally:

@@ -11,8 +11,8 @@ from tests.web.conftest import TOKEN, Served, served
 from toril import App
 from toril.errors import EngineUnavailable, InvalidOption
 from toril.runtime.clock import SYSTEM
-from toril.web import Asked, Basic, Open, Role, Tokens, Who
-from toril.web.guard import Guard, Terms
+from toril.web import Basic, CustomAccess, Open, Role, Tokens, Who
+from toril.web.guard import Guard, GuardOptions
 from toril.web.messages import Problem
 
 API = b"/api/v1/queues"
@@ -108,7 +108,7 @@ async def test_who_is_signed_in_is_let_in_whatever_others_at_the_address_try() -
 
 
 async def test_a_network_of_ipv6_is_one_client() -> None:
-    guard = Guard(Terms(access=Open()), SYSTEM)
+    guard = Guard(GuardOptions(access=Open()), SYSTEM)
     for last in range(20):
         guard.refuse_secret(f"2001:db8::{last:x}", "ops")
 
@@ -395,7 +395,7 @@ async def test_the_host_application_can_decide() -> None:
         name = connection.headers.get("x-user")
         return None if name is None else Who(name, Role.OPERATE)
 
-    async with served(access=Asked(decide)) as here, here.client() as client:
+    async with served(access=CustomAccess(decide)) as here, here.client() as client:
         stranger = await client.get("/queues")
         known = await client.get("/queues", headers={"x-user": "ada"})
 

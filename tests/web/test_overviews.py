@@ -9,7 +9,7 @@ import pytest
 from tests.web.conftest import Served, served
 from tests.web.test_api import ask
 from toril import Flow, GroupLimits, JobContext, PermanentError
-from toril.model import Audited
+from toril.model import AuditEntry
 from toril.testing import drain
 
 
@@ -152,8 +152,8 @@ async def test_what_ended_is_told_by_job_name(here: Served) -> None:
 async def test_the_audit_log_can_be_searched_and_paged(here: Served) -> None:
     for n in range(30):
         who = "maya" if n % 3 else "jonas"
-        await here.app.store.note(
-            Audited(who=who, address="::1", action="pause queue", target=f"q{n}", detail="", ended="done")
+        await here.app.store.audit.append(
+            AuditEntry(who=who, address="::1", action="pause queue", target=f"q{n}", detail="", ended="done")
         )
     async with here.client() as client:
         everything = await ask(client, "GET", "/audit?limit=100")
@@ -198,8 +198,8 @@ async def test_a_look_through_a_long_audit_log_goes_on_where_it_stopped(
 ) -> None:
     for n in range(1200):
         who = "jonas" if n == 3 else "maya"
-        await here.app.store.note(
-            Audited(who=who, address="::1", action="pause queue", target=f"q{n}", detail="", ended="done")
+        await here.app.store.audit.append(
+            AuditEntry(who=who, address="::1", action="pause queue", target=f"q{n}", detail="", ended="done")
         )
     monkeypatch.setattr("toril.web.api.audit.SOON", 0.0)
     async with here.client() as client:

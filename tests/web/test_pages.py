@@ -17,11 +17,11 @@ from tests.servers import RedisServer
 from tests.web.conftest import TOKEN, Served, served
 from toril import App
 from toril.errors import EngineUnavailable
-from toril.model import KEEP_ALL, Beat, Claim, Failed, Failure, NewJob, RateLimit, Settlement
-from toril.operate.transfer import Mover
+from toril.model import KEEP_ALL, Claim, Failed, Failure, Heartbeat, NewJob, RateLimit, Settlement
+from toril.operate.transfer import Transfer
 from toril.runtime.clock import SYSTEM
-from toril.web import Asked, Basic, Role, Tokens, site
-from toril.web.dashboard import Seen
+from toril.web import Basic, CustomAccess, Role, Tokens, site
+from toril.web.dashboard import PageState
 from toril.web.server import StoreWatch
 from toril.web.templates import assets
 
@@ -70,7 +70,9 @@ async def test_files_come_from_a_table_and_not_from_a_path(here: Served, path: s
 async def test_pages_are_mounted_under_any_prefix_with_relative_addresses() -> None:
     app = App("memory://")
     app.queue("email")
-    mounted = Starlette(routes=[Mount("/ops/jobs", site(app, access=Asked(lambda _: Role.READ), hosts=["here"]))])
+    mounted = Starlette(
+        routes=[Mount("/ops/jobs", site(app, access=CustomAccess(lambda _: Role.READ), hosts=["here"]))]
+    )
     async with app, httpx.AsyncClient(transport=httpx.ASGITransport(mounted), base_url="http://here") as client:
         page = await client.get("/ops/jobs/", headers=HTML)
         style = await client.get(f"/ops/jobs/{assets()['app.css'].path}")
@@ -196,12 +198,12 @@ async def test_a_page_that_fails_gives_a_number(here: Served, monkeypatch: pytes
 
 
 def test_what_can_change_is_read_from_the_page_itself() -> None:
-    seen = Seen.of(
+    seen = PageState.of(
         '<b class="x" id="n-a">1,284</b><span id="x">no</span><progress id="n-p" max="20" value="8"></progress>'
         '<tr data-id="&lt;7&gt;"><td><i id="n-b">a &amp; b</i>'
     )
 
-    assert seen == Seen({"n-a": "1,284", "n-p": "8", "n-b": "a & b"}, ("<7>",))
+    assert seen == PageState({"n-a": "1,284", "n-p": "8", "n-b": "a & b"}, ("<7>",))
 
 
 async def events(stream: httpx.Response) -> Any:
@@ -228,18 +230,18 @@ async def test_an_open_page_hears_what_changes(here: Served) -> None:
 
 
 async def test_each_page_hears_that_the_store_is_away(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = here.app.store.circuits
+    real = here.app.store.circuits.list
 
     async def away() -> Any:
         raise EngineUnavailable("no answer")
 
-    monkeypatch.setattr(here.app.store, "circuits", away)
+    monkeypatch.setattr(here.app.store.circuits, "list", away)
     async with browser(here) as client, client.stream("GET", "/live?view=", timeout=30) as before:
         told = events(before)
         first = await anext(told)
         async with client.stream("GET", "/live?view=", timeout=30) as since:
             second = await anext(events(since))  # it came while the store was away
-        monkeypatch.setattr(here.app.store, "circuits", real)
+        monkeypatch.setattr(here.app.store.circuits, "list", real)
         back = await anext(told)
 
     assert first == second == ("state", {"store": "gone"})
@@ -248,14 +250,14 @@ async def test_each_page_hears_that_the_store_is_away(here: Served, monkeypatch:
 
 async def test_the_reader_rests_when_nobody_looks(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    real = here.app.store.circuits
+    real = here.app.store.circuits.list
 
     async def counted() -> Any:
         nonlocal looks
         looks += 1
         return await real()
 
-    monkeypatch.setattr(here.app.store, "circuits", counted)
+    monkeypatch.setattr(here.app.store.circuits, "list", counted)
     async with browser(here) as client:
         async with client.stream("GET", "/live?view=", timeout=30) as stream:
             await anext(events(stream))
@@ -320,7 +322,7 @@ async def test_pages_show_what_another_store_remembered_of_jobs_that_never_start
             job = await email.add("greet", delay=3600)
             await job.cancel()
             await here.app.queue("email").counts()  # both stores are open
-            await Mover(before.app.store, here.app.store, SYSTEM).move()
+            await Transfer(before.app.store, here.app.store, SYSTEM).move()
             async with browser(here) as client:
                 pages = [
                     await client.get(path)
@@ -337,15 +339,15 @@ async def test_pages_show_what_another_store_remembered_of_jobs_that_never_start
 
 async def test_a_queue_shows_what_the_code_declares_and_what_is_set_over_it(here: Served) -> None:
     said = declared("greet", concurrency=10, rate=RateLimit(50, per=1), timeout=5000)
-    beat = Beat(worker="w1", queues=["email"], slots=10, running=0, declares={"email": said})
+    beat = Heartbeat(worker="w1", queues=["email"], slots=10, running=0, declares={"email": said})
     async with browser(here) as client:
         nobody = (await client.get("/queues/email")).text
-        await here.app.store.beat(beat, ttl=600_000)
+        await here.app.store.heartbeat(beat, ttl=600_000)
         code = (await client.get("/queues/email")).text
         await here.app.queue("email").set_rate_limit(RateLimit(5, per=10))
         await here.app.queue("email").set_concurrency(4)
         newer = replace(beat, worker="w2", declares={"email": replace(said, rate=None)})
-        await here.app.store.beat(newer, ttl=600_000, now=(await here.app.store.health()).now + 1)
+        await here.app.store.heartbeat(newer, ttl=600_000, now=(await here.app.store.health()).now + 1)
         over = (await client.get("/queues/email")).text
 
     def facts(page: str) -> dict[str, str]:

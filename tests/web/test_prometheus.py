@@ -119,13 +119,13 @@ async def test_what_waits_in_the_outbox_is_told(here: Served, tmp_path: Path) ->
 
 async def test_scrapes_of_many_are_one_question(here: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    figures = here.app.store.figures
+    figures = here.app.store.metrics.snapshot
 
     async def counted(*given: Any, **more: Any) -> Any:
         asked.append(given)
         return await figures(*given, **more)
 
-    monkeypatch.setattr(here.app.store, "figures", counted)
+    monkeypatch.setattr(here.app.store.metrics, "snapshot", counted)
     monkeypatch.setattr(prometheus, "_FRESH", 600.0)  # so that no machine is too slow for five of them
 
     texts = {(await scrape(here)).text for _ in range(5)}
@@ -156,14 +156,14 @@ async def test_an_autoscaler_is_told_how_much_waits(here: Served) -> None:
 async def test_many_scrapes_at_once_cost_one_and_a_job_may_be_named_like_the_rest(here: Served) -> None:
     await ended(here.app, {"(other)": Failed(Failure("no", "E")), "x" * 200: Failed(Failure("no", "E"))})
     asked = 0
-    figures = here.app.store.figures
+    figures = here.app.store.metrics.snapshot
 
     async def counted(*given: Any, **named: Any) -> Any:
         nonlocal asked
         asked += 1
         return await figures(*given, **named)
 
-    vars(here.app.store)["figures"] = counted
+    vars(here.app.store.metrics)["snapshot"] = counted
     answers = await asyncio.gather(*(scrape(here) for _ in range(8)))
 
     assert asked == 1

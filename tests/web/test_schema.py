@@ -17,7 +17,7 @@ from toril import App
 from toril.web import site
 from toril.web.api import ENDPOINTS
 from toril.web.openapi import document
-from toril.web.server import Server
+from toril.web.server import HttpServer
 
 EXAMPLES = int(os.environ.get("TORIL_HTTP_EXAMPLES", "4"))  # for each endpoint
 
@@ -37,7 +37,7 @@ class Aside:
     async def _serve(self) -> None:
         app = App("memory://")
         queue = app.queue("email")
-        server = Server(site(app, access=ANYONE_MAY_ACT), "127.0.0.1", 0)
+        server = HttpServer(site(app, access=ANYONE_MAY_ACT), "127.0.0.1", 0)
         self.port = await server.start()
         await queue.add("greet", {"n": 1}, job_id="known")
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

@@ -10,7 +10,7 @@ from tests.web.conftest import Served, served
 from tests.web.test_api import ask
 from toril import JobContext, PermanentError
 from toril.model import Claim, Failed, Failure, Keep, NewJob, Settlement
-from toril.runtime.redaction import Sight
+from toril.runtime.redaction import RedactionContext
 from toril.testing import drain
 
 
@@ -124,7 +124,7 @@ async def pay(ctx: JobContext[Card]) -> dict[str, str]:
     return {"iban": ctx.data.iban}
 
 
-def without_iban(value: Any, sight: Sight) -> Any:
+def without_iban(value: Any, sight: RedactionContext) -> Any:
     if isinstance(value, dict):
         return {key: "(an account)" if key == "iban" else part for key, part in value.items()}
     return value.replace("DE89", "(an account)") if isinstance(value, str) else value
@@ -172,7 +172,7 @@ async def test_the_apps_own_rule_covers_what_is_shown_and_what_can_be_found() ->
 
 
 async def test_what_a_rule_fails_on_is_not_shown() -> None:
-    def broken(value: Any, sight: Sight) -> Any:
+    def broken(value: Any, sight: RedactionContext) -> Any:
         raise ZeroDivisionError(value)
 
     async with served(redact=broken) as here, here.client() as client:

@@ -12,7 +12,7 @@ from tests.web.test_pages import browser
 from toril import App
 from toril.runtime.clock import SYSTEM, Clock
 from toril.testing import ManualClock
-from toril.web import Access, Asked, Basic, Open, Role, Tokens
+from toril.web import Access, Basic, CustomAccess, Open, Role, Tokens
 from toril.web.api import ENDPOINTS
 from toril.web.sign_in import SignInLink
 
@@ -153,7 +153,7 @@ async def test_what_a_proxy_says_it_forwarded_is_not_taken_for_local(name: str) 
 @pytest.mark.parametrize(
     ("access", "hint"),
     [(SignInLink(), "Sign in to act"), (Tokens({TOKEN: Role.READ}), "Sign in to act"), (Open(), ""),
-     (Asked(lambda _: Role.READ), "")],
+     (CustomAccess(lambda _: Role.READ), "")],
 )  # fmt: skip
 async def test_whoever_may_only_look_is_told_so_on_every_page(access: Access, hint: str) -> None:
     async with served(access=access) as here, browser(here, authorization=f"Bearer {TOKEN}") as client:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.web.conftest import TOKEN
 from toril import App
-from toril.web import Access, Asked, Basic, Open, Role, Tokens, site
+from toril.web import Access, Basic, CustomAccess, Open, Role, Tokens, site
 from toril.web.access import Nobody
 from toril.web.sign_in import SignInLink
 from toril.web.templates import assets
@@ -22,7 +22,7 @@ REQUESTS = max(int(os.environ.get("TORIL_HTTP_FUZZ", "0")), 1_500)
 ACCESS: dict[str, Access] = {
     "tokens": Tokens({TOKEN: Role.ADMIN}),
     "basic": Basic({"ops": ("a long password", Role.ADMIN)}),
-    "asked": Asked(lambda _: None),
+    "asked": CustomAccess(lambda _: None),
     "nobody": Nobody(),
     "open": Open(),
     "link": SignInLink(),

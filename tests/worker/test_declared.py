@@ -10,7 +10,7 @@ import pytest
 from tests.worker.conftest import Timed
 from toril import App, Exponential, Fixed, GroupLimits, JobContext, Keep, Queue, RateLimit, Retry, UsageError, handler
 from toril.client.options import as_workers_declare
-from toril.model import Beat, Declarations
+from toril.model import Declarations, Heartbeat
 from toril.testing import Memory
 
 
@@ -99,13 +99,13 @@ async def test_it_is_told_only_when_it_is_news(timed: Timed, monkeypatch: pytest
     app = declared_app()
     async with timed(app) as test:
         told: list[bool] = []
-        real = app.store.beat
+        real = app.store.heartbeat
 
         async def beat(beat: Any, **rest: Any) -> Any:
             told.append(beat.declares is not None)
             return await real(beat, **rest)
 
-        monkeypatch.setattr(app.store, "beat", beat)
+        monkeypatch.setattr(app.store, "heartbeat", beat)
         async with at_work(test, app):
             async with asyncio.timeout(30):
                 while len(told) < 4:
@@ -120,8 +120,8 @@ async def test_a_store_that_was_emptied_is_told_again(timed: Timed) -> None:
     async with timed(app) as test, at_work(test, app):
         (worker,) = await app.store.workers()
         found = await app.store.declarations("q")
-        gone = Beat(worker=worker.id, queues=worker.queues, slots=1, running=0, started_at=worker.started_at)
-        await app.store.beat(gone, ttl=0)  # as if it had never been heard of
+        gone = Heartbeat(worker=worker.id, queues=worker.queues, slots=1, running=0, started_at=worker.started_at)
+        await app.store.heartbeat(gone, ttl=0)  # as if it had never been heard of
         assert await app.store.declarations("q") == Declarations()
 
         again = await until_declared(test, app)

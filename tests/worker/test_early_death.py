@@ -8,7 +8,7 @@ from tests.conformance.claims import add, claim_one
 from toril.model import NewJob
 from toril.model.states import State
 from toril.store.engine import connect
-from toril.supervisor import Plan, Supervisor
+from toril.supervisor import Supervisor, SupervisorOptions
 
 
 async def test_the_jobs_of_a_process_that_died_at_once_are_given_back_with_the_cause(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ async def test_the_jobs_of_a_process_that_died_at_once_are_given_back_with_the_c
     await store.open()
     await add(store, NewJob(name="kills"))
     claimed = await claim_one(store)
-    supervisor = Supervisor(Plan(command=("true",)))
+    supervisor = Supervisor(SupervisorOptions(command=("true",)))
     child: Any = SimpleNamespace(
         pid=7, killed="its process was killed", draining=False, stopping=False, forced=False, failed=None,
         held=lambda: [SimpleNamespace(lease=claimed.lease)],

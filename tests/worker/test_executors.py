@@ -198,11 +198,11 @@ async def test_the_loop_goes_on_while_a_thread_works(app: App) -> None:
 
 
 def test_a_blocking_rest_is_woken_by_a_cancellation() -> None:
-    from toril.context import Signal, Why
+    from toril.context import Signal, StopReason
 
     signal = Signal()
     event = signal.event()
-    threading.Timer(0.05, signal.fire, (Why.CANCELLED, "stop")).start()
+    threading.Timer(0.05, signal.fire, (StopReason.CANCELLED, "stop")).start()
     began = time.monotonic()
 
     assert event.wait(30)

@@ -11,13 +11,13 @@ import pytest
 
 from tests.worker.conftest import Seen, working
 from toril import App, Job, JobContext, LeaseLost
-from toril.context import Why
-from toril.model import Extended, Lease
+from toril.context import StopReason
+from toril.model import Lease, Renewed
 from toril.model.states import State
-from toril.supervisor.leases import FleetKeeper
+from toril.supervisor.leases import FleetLeases
 from toril.testing import ManualClock
-from toril.worker.lease_table import Held
-from toril.worker.leases import Keeper, Tell
+from toril.worker.lease_table import LeaseEntry
+from toril.worker.leases import LeaseKeeper, Tell
 
 
 @pytest.mark.covers("R108", "R109", "R110", "R113", "F26", "Q2")
@@ -109,9 +109,9 @@ async def test_an_attempt_whose_own_process_takes_its_job_back_is_told_at_once(
     """Nobody renews its lease, as when the supervisor that should is frozen; the recovery of its own process, which is
     the first to see that the lease has run out, tells it."""
 
-    async def nothing(_: Keeper) -> None: ...
+    async def nothing(_: LeaseKeeper) -> None: ...
 
-    monkeypatch.setattr(Keeper, "renew_due", nothing)
+    monkeypatch.setattr(LeaseKeeper, "renew_due", nothing)
     seen, starts, told = Seen(app, "completed"), list[int](), list[object]()
 
     async def work(ctx: JobContext[None]) -> None:
@@ -127,7 +127,7 @@ async def test_an_attempt_whose_own_process_takes_its_job_back_is_told_at_once(
         await queue.add("n")
         await seen.until("completed")
 
-    assert told == [Why.LEASE_LOST]
+    assert told == [StopReason.LEASE_LOST]
     assert len(starts) == 2
 
 
@@ -197,37 +197,37 @@ async def test_whatever_a_hook_does_changes_nothing(app: App, caplog: pytest.Log
     assert sum("on_lease_lost failed for job" in record.message for record in caplog.records) == 3
 
 
-class Extending:
-    """A store whose leases hold, and which notes when it is asked to extend them."""
+class Renewing:
+    """A store whose leases hold, and which notes when it is asked to renew them."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
         self.asked: list[float] = []
 
-    async def extend(self, leases: Sequence[Lease], *, ttl: int) -> Extended:
+    async def renew(self, leases: Sequence[Lease], *, ttl: int) -> Renewed:
         assert leases
         assert ttl > 0
         self.asked.append(self._clock.monotonic())
-        return Extended()
+        return Renewed()
 
 
 async def renewals(ttl: int, renew: int, *, by_supervisor: bool) -> list[float]:
     """When a lease of this length is renewed, in seconds, by the worker itself or by its supervisor."""
     clock = ManualClock()
-    extending = Extending(clock)
-    store: Any = extending
+    renewing = Renewing(clock)
+    store: Any = renewing
     lease = Lease("q", "1", "t")
     if by_supervisor:
         table = SimpleNamespace(unreadable={}, renew=lambda *_: None)
-        child: Any = SimpleNamespace(pid=1, held=lambda: [Held(lease, 0.0, ttl, renew)], table=table)
-        keeper: Keeper = FleetKeeper(store, clock, "supervisor", lambda: [child])
+        child: Any = SimpleNamespace(pid=1, held=lambda: [LeaseEntry(lease, 0.0, ttl, renew)], table=table)
+        keeper: LeaseKeeper = FleetLeases(store, clock, "supervisor", lambda: [child])
     else:
-        keeper = Keeper(store, clock)
+        keeper = LeaseKeeper(store, clock)
         keeper.hold(lease, ttl=ttl, renew=renew, since=0.0, tell=lambda _: None)
     while clock.monotonic() < 3.5 * renew / 1000:
         clock.advance(round(keeper.rest * 1000))
         await keeper.renew_due()
-    return extending.asked
+    return renewing.asked
 
 
 @pytest.mark.covers("R104", "R137")
@@ -239,13 +239,13 @@ async def test_a_queue_has_the_lease_that_it_asks_for_and_it_is_renewed_so(
     options: dict[str, Any], lease: int, renew: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app, started, kept = App("memory://"), asyncio.Event(), list[tuple[int, int]]()
-    hold = Keeper.hold
+    hold = LeaseKeeper.hold
 
-    def held(self: Keeper, lease: Lease, *, ttl: int, renew: int, since: float, tell: Tell) -> None:
+    def held(self: LeaseKeeper, lease: Lease, *, ttl: int, renew: int, since: float, tell: Tell) -> None:
         kept.append((ttl, renew))
         hold(self, lease, ttl=ttl, renew=renew, since=since, tell=tell)
 
-    monkeypatch.setattr(Keeper, "hold", held)
+    monkeypatch.setattr(LeaseKeeper, "hold", held)
 
     async def work(ctx: JobContext[None]) -> None:
         started.set()

@@ -31,7 +31,7 @@ class Wrong(AssertionError):
 def tables(module: ModuleType, **options: int) -> Iterator[tuple[Any, Any]]:
     """The writer's and the reader's view of one table."""
     memory = real.new_memory()
-    writer, reader = module.Table(memory, 2, **options), module.Table(memory, 2, **options)
+    writer, reader = module.LeaseTable(memory, 2, **options), module.LeaseTable(memory, 2, **options)
     try:
         yield writer, reader
     finally:
@@ -43,7 +43,7 @@ def tables(module: ModuleType, **options: int) -> Iterator[tuple[Any, Any]]:
 def entry(module: ModuleType, chance: random.Random, number: int) -> Any:
     name = chance.choice(LETTERS) * chance.choice(LENGTHS) + str(number)
     lease = Lease("q" * chance.choice((1, 30)), name, f"token-{number}")
-    return module.Held(lease, float(number), chance.choice((1_000, 86_400_000 * 60)), 500)
+    return module.LeaseEntry(lease, float(number), chance.choice((1_000, 86_400_000 * 60)), 500)
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def written_while_it_is_read(module: ModuleType, seed: int, rounds: int = 40) ->
 def renewals_reach_their_own_entry(module: ModuleType, seed: int) -> None:
     """What the supervisor writes about a lease that has gone meanwhile does not reach the entry in its place."""
     with tables(module) as (writer, reader):
-        old, new = (module.Held(Lease("q", f"{seed}-{number}", "t"), 1.0, 1000, 500) for number in (1, 2))
+        old, new = (module.LeaseEntry(Lease("q", f"{seed}-{number}", "t"), 1.0, 1000, 500) for number in (1, 2))
         writer.put(old)
         reader.held()
         reader.renew(old.lease, 7.0)
@@ -242,18 +242,18 @@ def _finds(check: Callable[[ModuleType, int], None], module: ModuleType, seed: i
 @given(st.text(st.characters(), max_size=300), st.integers(1, 400 * 86_400_000), st.integers(1, 10**9))
 @settings(max_examples=60, deadline=None)
 def test_any_id_and_any_length_of_a_lease_come_back_as_they_were(identity: str, ttl: int, renew: int) -> None:
-    held = real.Held(Lease("q", identity, "t"), 1.5, ttl, renew)
+    held = real.LeaseEntry(Lease("q", identity, "t"), 1.5, ttl, renew)
     with tables(real) as (writer, reader):
         assert writer.put(held)
         assert reader.held() == [held]
 
 
 def test_what_does_not_fit_is_refused_and_costs_nobody_else() -> None:
-    small = real.Held(Lease("q", "1", "t"), 1.0, 1000, 500)
+    small = real.LeaseEntry(Lease("q", "1", "t"), 1.0, 1000, 500)
     with tables(real, largest=4096) as (writer, reader):
         assert writer.put(small)
-        assert not writer.put(real.Held(Lease("q", "x" * (real.LONGEST + 1), "t"), 1.0, 1000, 500))
-        assert not writer.put(real.Held(Lease("q", "x" * 4000, "t"), 1.0, 1000, 500))
+        assert not writer.put(real.LeaseEntry(Lease("q", "x" * (real.LONGEST + 1), "t"), 1.0, 1000, 500))
+        assert not writer.put(real.LeaseEntry(Lease("q", "x" * 4000, "t"), 1.0, 1000, 500))
         assert reader.held() == [small]
         writer.tick(3.0, 0.0)
         assert reader.running == 3  # all of them are running, also those that the supervisor does not know

@@ -13,7 +13,7 @@ from toril import App, EngineUnavailable, JobContext
 from toril.events import Events, tell_recovered
 from toril.model import Claim, Recovered
 from toril.runtime.logs import Contact, outages, watch
-from toril.supervisor import Plan, Supervisor
+from toril.supervisor import Supervisor, SupervisorOptions
 
 
 async def nothing(ctx: JobContext[None]) -> None: ...
@@ -66,7 +66,7 @@ def test_a_job_that_failed_by_stalling_is_logged_at_the_level_error_too(caplog: 
 
 
 @pytest.mark.usefixtures("no_outage")
-@pytest.mark.parametrize("what", ["exchange", "recover", "beat", "extend"])
+@pytest.mark.parametrize("what", ["exchange", "recover", "heartbeat", "renew"])
 async def test_the_log_says_once_when_the_store_answers_again(
     app: App, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -150,7 +150,7 @@ async def test_a_process_that_hung_is_told_of_once_however_long_it_takes_to_die(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toril.supervisor.supervisor._STACKS", 0.0)
-    supervisor = Supervisor(Plan(command=("true",), hang_timeout=1.0))
+    supervisor = Supervisor(SupervisorOptions(command=("true",), hang_timeout=1.0))
     child: Any = SimpleNamespace(
         table=SimpleNamespace(ticked=1e-9), draining=False, killed=None, pid=7, ask_for_stacks=lambda: None,
         stacks=lambda: "", kill=lambda why: setattr(child, "killed", why),

@@ -26,13 +26,13 @@ async def test_every_job_runs_and_what_fails_once_runs_again(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, runs = list[object](), Counter[int]()
-    prompt = answer.PromptAnswer.__init__
+    prompt = answer.PromptReply.__init__
 
-    def noted(self: answer.PromptAnswer[object], loop: asyncio.AbstractEventLoop) -> None:
+    def noted(self: answer.PromptReply[object], loop: asyncio.AbstractEventLoop) -> None:
         prompt(self, loop)
         made.append(self)
 
-    monkeypatch.setattr(answer.PromptAnswer, "__init__", noted)
+    monkeypatch.setattr(answer.PromptReply, "__init__", noted)
 
     async def work(ctx: JobContext[int]) -> None:
         runs[ctx.data] += 1
@@ -50,7 +50,7 @@ async def test_every_job_runs_and_what_fails_once_runs_again(
 
     assert runs == Counter({number: 2 if number % 10 == 0 else 1 for number in range(100)})
     assert (counts.waiting, counts.delayed, counts.active, counts.failed) == (0, 0, 0, 0)
-    assert bool(made) is (answer.answer_kind() is answer.PromptAnswer)
+    assert bool(made) is (answer.answer_kind() is answer.PromptReply)
 
 
 async def test_a_worker_that_waits_hears_of_each_job_as_it_comes(server: RedisServer) -> None:

@@ -7,20 +7,20 @@ from typing import Any, cast
 import pytest
 
 from toril.events import Events
-from toril.model import Claim, Exchange, Limits, Order
-from toril.runtime.hooks import Plan as Hooks
+from toril.model import Claim, Exchange, Limits, WorkerCommand
+from toril.runtime.hooks import Hooks
 from toril.store.engine import connect
-from toril.supervisor.supervisor import Plan, Supervisor
+from toril.supervisor.supervisor import Supervisor, SupervisorOptions
 from toril.testing import ManualClock
-from toril.worker.isolation import Suspects
-from toril.worker.loop import Loop, Terms
-from toril.worker.process import Process
+from toril.worker.isolation import SuspectPolicy
+from toril.worker.loop import ClaimTerms, Loop
+from toril.worker.process import WorkerProcess
 
 
 class Line:
     """Both ends of the line between a supervisor and an idle child, and what was said on it."""
 
-    ready, draining, stopping, quiet, suspects = True, False, False, False, Suspects.WHEN_IDLE
+    ready, draining, stopping, quiet, suspects = True, False, False, False, SuspectPolicy.WHEN_IDLE
 
     def __init__(self) -> None:
         self.said: list[dict[str, Any]] = []
@@ -45,7 +45,7 @@ async def test_the_spare_process_is_started_where_the_only_idle_one_is_quiet(mon
     async def post(number: int, command: Sequence[str]) -> None:
         started.append(number)
 
-    supervisor = Supervisor(Plan(command=("child",), spare=("spare",), processes=2), clock)
+    supervisor = Supervisor(SupervisorOptions(command=("child",), spare=("spare",), processes=2), clock)
     monkeypatch.setattr(supervisor, "_post", post)
     monkeypatch.setattr(supervisor, "_keeper", object())
     supervisor.children[0] = child
@@ -53,8 +53,10 @@ async def test_the_spare_process_is_started_where_the_only_idle_one_is_quiet(mon
     supervisor._suspects_wait(1)
     assert child.said == [{"look": True}]  # it is idle, and told
     child.said.clear()
-    process = Process([], connect("memory://"), clock, Events(), Hooks(), name="w", owner="a", version="1", under=child)
-    process._ordered(Order.QUIET)
+    process = WorkerProcess(
+        [], connect("memory://"), clock, Events(), Hooks(), name="w", owner="a", version="1", under=child
+    )
+    process._ordered(WorkerCommand.QUIET)
     async for message in child.listen():
         supervisor._hear(child, message)
     supervisor._suspects_wait(1)
@@ -73,7 +75,7 @@ async def test_as_many_spare_processes_are_started_as_jobs_wait_up_to_the_bound(
         started.append(number)
         await gone.wait()
 
-    supervisor = Supervisor(Plan(command=("child",), spare=("spare",), spares=3), ManualClock())
+    supervisor = Supervisor(SupervisorOptions(command=("child",), spare=("spare",), spares=3), ManualClock())
     monkeypatch.setattr(supervisor, "_post", post)
     monkeypatch.setattr(supervisor, "_keeper", object())
 
@@ -95,7 +97,9 @@ async def test_as_many_spare_processes_are_started_as_jobs_wait_up_to_the_bound(
 
 @pytest.mark.parametrize(("due", "look"), [(None, 5.0), (60_000, 5.0), (2_000, 2.0)])
 async def test_a_spare_process_looks_in_time_whatever_falls_due_later(due: int | None, look: float) -> None:
-    terms = Terms(queue="q", worker="w", concurrency=1, lease=1, max_stalls=1, limits=Limits(), suspects=Suspects.ONLY)
+    terms = ClaimTerms(
+        queue="q", worker="w", concurrency=1, lease=1, max_stalls=1, limits=Limits(), suspects=SuspectPolicy.ONLY
+    )
     loop = Loop(terms, connect("memory://"), ManualClock(), cast("Any", None), lambda _: None)
 
     loop._note(

@@ -86,7 +86,7 @@ async def test_each_job_is_taken_back_when_its_own_lease_is_over(store: Store, c
     await claimed(store, "short", 5_000)
     await claimed(store, "long", 20_000)
     renewed = await claimed(store, "renewed", 5_000)
-    await store.extend([renewed.lease], ttl=9_000)
+    await store.renew([renewed.lease], ttl=9_000)
     ended = await claimed(store, "ended", 5_000)
     claim = Claim(want=0, token="none", lease=1000, worker="w")
     await store.exchange("q", [Settlement(ended.lease, Completed())], claim)

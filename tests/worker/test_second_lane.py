@@ -10,7 +10,7 @@ from toril.errors import EngineUnavailable, EngineUnusable
 from toril.model import Claim, Claimed, Completed, Exchange, Lease, Limits, Settlement, Verdict
 from toril.store.engine import Engine
 from toril.testing import ManualClock
-from toril.worker.loop import Loop, Terms
+from toril.worker.loop import ClaimTerms, Loop
 
 SLOTS = 16
 SOON = 60  # seconds, for what does not end if it is wrong
@@ -61,7 +61,7 @@ class Running:
 async def both_lanes() -> tuple[Loop, Held, "asyncio.Task[None]", list[Any]]:
     """A loop with an exchange under way on each lane, nothing running, and told to stop."""
     store, slots = Held(), Running()
-    terms = Terms(queue="q", worker="w", concurrency=SLOTS, lease=30_000, max_stalls=1, limits=Limits())
+    terms = ClaimTerms(queue="q", worker="w", concurrency=SLOTS, lease=30_000, max_stalls=1, limits=Limits())
     loop = Loop(terms, cast("Engine", store), ManualClock(), cast("Any", slots), lambda _: None)
     running = asyncio.create_task(loop.run())
     await slots.all_began.wait()

@@ -61,7 +61,7 @@ class Scene:
     def watchdog(self, name: str = "w", grace: float = LONG, supervisor: Callable[[], int] | None = None) -> Any:
         scene = self
 
-        class Watched(self.module.Watchdog):  # type: ignore[misc, name-defined]
+        class Watched(self.module.StopSignals):  # type: ignore[misc, name-defined]
             def _main(self) -> None:
                 with suppress(SystemExit):
                     super()._main()

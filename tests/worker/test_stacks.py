@@ -9,7 +9,7 @@ import pytest
 
 from tests.worker.handlers_for_processes import forever
 from toril import App, JobContext, NotFound, SyncJobContext, WrongState, handler
-from toril.model import Beat, Claim, NewJob
+from toril.model import Claim, Heartbeat, NewJob
 from toril.worker.stacks import of_task
 
 
@@ -123,6 +123,6 @@ async def test_a_worker_that_does_not_answer_is_said_to(alive: bool, told: str) 
         await app.store.add("q", [NewJob(name="n", id="j7")])
         await app.store.exchange("q", [], Claim(want=1, token="t", lease=30_000, worker="w"))
         if alive:
-            await app.store.beat(Beat(worker="w", queues=["q"], slots=1, running=1), ttl=60_000)
+            await app.store.heartbeat(Heartbeat(worker="w", queues=["q"], slots=1, running=1), ttl=60_000)
         with pytest.raises(WrongState, match=told):
             await app.queue("q").stack("j7", patience=0.2)

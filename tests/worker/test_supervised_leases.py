@@ -11,11 +11,11 @@ import pytest
 
 from tests.worker.planting import planted
 from toril.errors import EngineUnavailable
-from toril.model import Cancellation, Extended, Lease
+from toril.model import Cancellation, Lease, Renewed
 from toril.supervisor import leases as real_fleet
 from toril.testing import ManualClock
 from toril.worker import supervised as real_under
-from toril.worker.lease_table import Table, new_memory
+from toril.worker.lease_table import LeaseTable, new_memory
 
 UNDER, FLEET = "toril.worker.supervised", "toril.supervisor.leases"
 STEP = 100  # ms
@@ -39,7 +39,7 @@ class Leases:
     def by(self, who: str) -> "_Handle":
         return _Handle(self, who)
 
-    def extend(self, who: str, leases: Sequence[Lease], ttl: int) -> Extended:
+    def renew(self, who: str, leases: Sequence[Lease], ttl: int) -> Renewed:
         now = self._clock.monotonic()
         self.asked.update((who, lease) for lease in leases)
         lost = tuple(lease for lease in leases if self.until.get(lease, 0) <= now)
@@ -48,15 +48,15 @@ class Leases:
         if self.away:
             raise EngineUnavailable("the store does not answer")
         wishes = tuple(Cancellation(lease, "enough") for lease in leases if lease in self.wanted_stopped)
-        return Extended(lost=lost, cancelled=wishes)
+        return Renewed(lost=lost, cancelled=wishes)
 
 
 class _Handle:
     def __init__(self, leases: Leases, who: str) -> None:
         self._leases, self._who = leases, who
 
-    async def extend(self, leases: Sequence[Lease], *, ttl: int) -> Extended:
-        return self._leases.extend(self._who, leases, ttl)
+    async def renew(self, leases: Sequence[Lease], *, ttl: int) -> Renewed:
+        return self._leases.renew(self._who, leases, ttl)
 
 
 class Pair:
@@ -68,9 +68,11 @@ class Pair:
         self.store = Leases(self.clock, self.chance)
         self._memory = new_memory()
         self.told: Counter[tuple[str, Lease]] = Counter()
-        self.pid, self.table = 1, Table(self._memory)  # what the supervisor knows of its child
-        self.worker = under.TableKeeper(self.store.by("worker"), self.clock, self, Table(self._memory), owned=False)
-        self.supervisor = fleet.FleetKeeper(self.store.by("supervisor"), self.clock, "s", lambda: [self])
+        self.pid, self.table = 1, LeaseTable(self._memory)  # what the supervisor knows of its child
+        self.worker = under.TableKeeper(
+            self.store.by("worker"), self.clock, self, LeaseTable(self._memory), owned=False
+        )
+        self.supervisor = fleet.FleetLeases(self.store.by("supervisor"), self.clock, "s", lambda: [self])
 
     def held(self) -> list[Any]:
         return self.table.held()
@@ -79,7 +81,7 @@ class Pair:
         """Each to the other; what the worker says is for the probes."""
         lost = tuple(Lease(*words) for words in message.get("lost", ()))
         wishes = tuple(Cancellation(Lease(*words), why) for *words, why in message.get("cancelled", ()))
-        self.worker.found(Extended(lost=lost, cancelled=wishes))
+        self.worker.found(Renewed(lost=lost, cancelled=wishes))
 
     def flush(self) -> None:
         pass
@@ -88,7 +90,7 @@ class Pair:
         lease, now = Lease("q", name, "t"), self.clock.monotonic()
         self.store.until[lease] = now + ttl / 1000
 
-        def tell(found: Extended) -> None:
+        def tell(found: Renewed) -> None:
             self.told.update(("lost", each) for each in found.lost)
             self.told.update(("cancelled", wish.lease) for wish in found.cancelled)
 

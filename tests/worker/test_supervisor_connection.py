@@ -18,7 +18,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.worker.planting import planted
-from toril.model import Extended, Lease
+from toril.model import Lease, Renewed
 from toril.runtime.stop_requests import Urgency
 from toril.supervisor import child as real_child
 from toril.testing import ManualClock
@@ -137,7 +137,7 @@ class Pair:
     def hold(self, name: str) -> Lease:
         lease = Lease("q", name, "t")
 
-        def tell(found: Extended) -> None:
+        def tell(found: Renewed) -> None:
             self.told.extend(["lost", each.id] for each in found.lost)
             self.told.extend(["cancelled", wish.lease.id, wish.reason] for wish in found.cancelled)
 
@@ -185,10 +185,10 @@ async def pair(
         return here, there
 
     with patch.object(socket, "socketpair", recorded):
-        process = child.Child(["sh", "-c", "exec sleep 600"], {})
+        process = child.ChildProcess(["sh", "-c", "exec sleep 600"], {})
     mine, given = narrow(*socket.socketpair())
     memory = os.dup(process._memory)
-    wire, worker = Wire(mine, ends[0], chance), under.Under(given.detach(), memory)
+    wire, worker = Wire(mine, ends[0], chance), under.SupervisorLink(given.detach(), memory)
     both = Pair(under, process, wire, worker, chance, patience)
     try:
         await until_connected(process)

@@ -10,7 +10,7 @@ import pytest
 from tests.declared import declared
 from tests.worker.conftest import Timed
 from toril import App, Breaker, GroupLimits, InvalidOption, JobContext, NotFound, RateLimit, TransientError
-from toril.model import Beat, Claim, Limits
+from toril.model import Claim, Heartbeat, Limits
 from toril.testing import Memory
 
 
@@ -196,7 +196,7 @@ async def test_every_worker_was_told_to_claim_nothing_more(timed: Timed) -> None
     queue = app.queue("q")
     async with timed(app):
         for name in ("a", "b"):
-            await app.store.beat(Beat(worker=name, queues=["q"], slots=20, running=0), ttl=600_000)
+            await app.store.heartbeat(Heartbeat(worker=name, queues=["q"], slots=20, running=0), ttl=600_000)
         job = await queue.add("n")
         await app.quiet_worker("a")
         one_listens = await queue.why(job.id)
@@ -247,10 +247,10 @@ async def test_a_worker_that_says_nothing_of_its_handlers_may_have_any(timed: Ti
     queue = app.queue("q")
     async with timed(app):
         job = await queue.add("unheard_of")
-        told = Beat(worker="w1", queues=["q"], slots=1, running=0, declares={"q": declared("n")})
-        await app.store.beat(told, ttl=60_000)
+        told = Heartbeat(worker="w1", queues=["q"], slots=1, running=0, declares={"q": declared("n")})
+        await app.store.heartbeat(told, ttl=60_000)
         first = await queue.why(job.id)
-        await app.store.beat(Beat(worker="w2", queues=["q"], slots=1, running=0), ttl=60_000)
+        await app.store.heartbeat(Heartbeat(worker="w2", queues=["q"], slots=1, running=0), ttl=60_000)
         second = await queue.why(job.id)
 
     assert [first.reason, second.reason] == ["no_handler", "next"]
@@ -261,7 +261,9 @@ async def test_a_rate_that_only_the_code_of_the_workers_has_is_known(timed: Time
     queue = app.queue("q")  # as in a program that does not have the code
     limited = declared("n", rate=RateLimit(1, per=60))
     async with timed(app):
-        await app.store.beat(Beat(worker="w", queues=["q"], slots=1, running=0, declares={"q": limited}), ttl=60_000)
+        await app.store.heartbeat(
+            Heartbeat(worker="w", queues=["q"], slots=1, running=0, declares={"q": limited}), ttl=60_000
+        )
         await queue.add_many([("n", None)] * 2)
         limits = Limits(rate=limited.rate)
         claim = Claim(want=2, token="t", lease=30_000, worker="w", limits=limits)

@@ -12,7 +12,7 @@ from toril.cli.completion import job_names, queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.exit import say
-from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.store_option import StoreOption, declared, on_store, store_options
 from toril.cli.terminal import duration, json_option
 from toril.client.options import as_workers_declare
 from toril.queue import is_unhandled, meant_name
@@ -45,7 +45,7 @@ _MOST: Final = 4 * 1024 * 1024  # bytes that are read; the payload itself has it
 @store_options
 @json_option
 def add(
-    *, queue: str, job: str, data: str | None, any_name: bool, create: bool, place: Place, as_json: bool,
+    *, queue: str, job: str, data: str | None, any_name: bool, create: bool, place: StoreOption, as_json: bool,
     **options: Any,
 ) -> None:  # fmt: skip
     """Add JOB to QUEUE, with its payload as JSON; `-` reads it from the input, `@FILE` from a file.

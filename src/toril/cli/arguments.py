@@ -9,8 +9,8 @@ import click
 
 from toril.cli.completion import queue_words, schedule_words
 from toril.cli.escaping import plain
-from toril.cli.exit import Refused
-from toril.cli.place import store_options
+from toril.cli.exit import NeedsConfirmation
+from toril.cli.store_option import store_options
 from toril.cli.terminal import json_option
 
 __all__ = ["DEFAULT", "address", "agreed", "complete_queues", "one", "queue_choice", "yes_option"]
@@ -45,9 +45,9 @@ def agreed(what: str, *, yes: bool) -> None:
     if yes:
         return
     if not on_a_terminal():
-        raise Refused(f"{what} Nothing was done: say --yes if you mean it")
+        raise NeedsConfirmation(f"{what} Nothing was done: say --yes if you mean it")
     if not click.confirm(plain(f"{what} Go on?"), err=True):
-        raise Refused("nothing was done")
+        raise NeedsConfirmation("nothing was done")
 
 
 def on_a_terminal() -> bool:

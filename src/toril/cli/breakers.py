@@ -7,7 +7,7 @@ import click
 from toril import App
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.place import Place, on_store, refuse_early_options, store_options
+from toril.cli.store_option import StoreOption, on_store, refuse_early_options, store_options
 from toril.cli.terminal import Column, Lines, age, ahead, duration, json_option, show
 from toril.operate.documents import of_circuit
 from toril.records import CircuitRecord
@@ -23,7 +23,7 @@ _COLUMNS: Final = [
 @store_options
 @json_option
 @click.pass_context
-def breakers(ctx: click.Context, *, place: Place, as_json: bool) -> None:
+def breakers(ctx: click.Context, *, place: StoreOption, as_json: bool) -> None:
     """List the circuit breakers that are not at rest; trip or reset one."""
     if ctx.invoked_subcommand is not None:
         refuse_early_options(ctx)
@@ -41,7 +41,7 @@ def breakers(ctx: click.Context, *, place: Place, as_json: bool) -> None:
 @click.option("--for", "seconds", type=duration, help="Stay open for so long: 10m.")
 @store_options
 @json_option
-def trip(*, key: str, seconds: float | None, place: Place, as_json: bool) -> None:
+def trip(*, key: str, seconds: float | None, place: StoreOption, as_json: bool) -> None:
     """Open the circuit KEY: its jobs are put off, without spending an attempt."""
 
     async def act(app: App) -> CircuitRecord:
@@ -55,7 +55,7 @@ def trip(*, key: str, seconds: float | None, place: Place, as_json: bool) -> Non
 @click.argument("key")
 @store_options
 @json_option
-def reset(*, key: str, place: Place, as_json: bool) -> None:
+def reset(*, key: str, place: StoreOption, as_json: bool) -> None:
     """Close the circuit KEY, and forget what it has counted."""
 
     async def act(app: App) -> bool:

@@ -10,7 +10,7 @@ from toril.cli.arguments import agreed, yes_option
 from toril.cli.completion import job_names, queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.store_option import StoreOption, declared, on_store, store_options
 from toril.cli.terminal import json_option
 
 __all__ = ["cancel"]
@@ -36,7 +36,7 @@ _UNSTARTED: Final = ("waiting", "prioritized", "delayed")
 @store_options
 @json_option
 def cancel(
-    *, queue: str, states: tuple[str, ...], reason: str, dry_run: bool, yes: bool, place: Place, as_json: bool,
+    *, queue: str, states: tuple[str, ...], reason: str, dry_run: bool, yes: bool, place: StoreOption, as_json: bool,
     **sought: Any,
 ) -> None:  # fmt: skip
     """Cancel the jobs of QUEUE that have not started, or those that the options mean. It cannot be undone.

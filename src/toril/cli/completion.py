@@ -12,7 +12,7 @@ from typing import Final
 import click
 
 from toril import App
-from toril.cli.place import Place, check_there
+from toril.cli.store_option import StoreOption, check_there
 from toril.store.engine import Store
 
 __all__ = ["job_names", "queue_argument", "queue_names", "queue_words", "schedule_words", "worker_names"]
@@ -89,12 +89,12 @@ def _found(ctx: click.Context, look: Look) -> Iterable[str]:
     app = None if url else _given(ctx, "target") or ctx.params.get("app") or os.environ.get("TORIL_APP")
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123 - no path
         try:
-            return asyncio.run(_looked(Place(url=url, prefix=prefix, wait=0, app=app), look))
+            return asyncio.run(_looked(StoreOption(url=url, prefix=prefix, wait=0, app=app), look))
         except (Exception, SystemExit):
             return ()
 
 
-async def _looked(place: Place, look: Look) -> Iterable[str]:
+async def _looked(place: StoreOption, look: Look) -> Iterable[str]:
     app = place.to_app()
     try:
         check_there(app.url, named=True)

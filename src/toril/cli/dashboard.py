@@ -9,14 +9,14 @@ import click
 
 from toril.cli.arguments import address
 from toril.cli.escaping import plain
-from toril.cli.exit import Failure
-from toril.cli.place import Place, store_options
+from toril.cli.exit import CommandFailed
+from toril.cli.store_option import StoreOption, store_options
 from toril.cli.terminal import write_logs
 from toril.store.engine import redacted
 
 if TYPE_CHECKING:
     from toril.web.access import Access
-    from toril.web.server import Server, StoreWatch
+    from toril.web.server import HttpServer, StoreWatch
 
 __all__ = ["dashboard"]
 
@@ -37,19 +37,19 @@ _NEEDED: Final = ("starlette", "uvicorn", "jinja2")
 @click.option("--http-proxy", multiple=True, metavar="ADDRESS", help="A proxy whose word on the client is taken.")
 @click.option("--http-host", multiple=True, metavar="NAME", help="A name under which it is reached.")
 def dashboard(
-    *, target: str | None, place: Place, http: tuple[str, int], http_token: str | None, http_read_token: str | None,
-    http_proxy: tuple[str, ...], http_host: tuple[str, ...],
+    *, target: str | None, place: StoreOption, http: tuple[str, int], http_token: str | None,
+    http_read_token: str | None, http_proxy: tuple[str, ...], http_host: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Serve the dashboard of a store, or of an app, whose code then also checks what is added, until Ctrl-C.
 
     Without a token, everyone on this machine may look, and a link that is printed at the start lets one act.
     """
     if not all(map(find_spec, _NEEDED)):
-        raise Failure("the dashboard needs more packages: install them with  pip install 'toril[web]'")
+        raise CommandFailed("the dashboard needs more packages: install them with  pip install 'toril[web]'")
     from toril.runtime.clock import SYSTEM  # noqa: PLC0415 - what follows needs the extra
     from toril.web.access import Nobody  # noqa: PLC0415 - as above
-    from toril.web.guard import Terms  # noqa: PLC0415 - as above
-    from toril.web.server import Server, StoreWatch, access_by  # noqa: PLC0415 - as above
+    from toril.web.guard import GuardOptions  # noqa: PLC0415 - as above
+    from toril.web.server import HttpServer, StoreWatch, access_by  # noqa: PLC0415 - as above
     from toril.web.site import Site  # noqa: PLC0415 - as above
 
     host, port = http
@@ -65,10 +65,10 @@ def dashboard(
             "redis://, or mount toril.web.site(app) in that process"
         )
     watch = StoreWatch(app, SYSTEM)
-    terms = Terms(access=access, hosts=[host, *http_host], proxies=http_proxy)
+    terms = GuardOptions(access=access, hosts=[host, *http_host], proxies=http_proxy)
     asyncio.run(
         _serve(
-            Server(Site(app, terms, SYSTEM, probe=watch.probe), host, port),
+            HttpServer(Site(app, terms, SYSTEM, probe=watch.probe), host, port),
             watch,
             access,
             host,
@@ -77,7 +77,7 @@ def dashboard(
     )
 
 
-async def _serve(server: "Server", watch: "StoreWatch", access: "Access", host: str, store: str) -> None:
+async def _serve(server: "HttpServer", watch: "StoreWatch", access: "Access", host: str, store: str) -> None:
     from toril.web.server import address_of  # noqa: PLC0415 - it needs the extra
     from toril.web.sign_in import SignInLink  # noqa: PLC0415 - as above
 

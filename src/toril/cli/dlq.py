@@ -10,14 +10,14 @@ from typing import Any, Final, TypeVar
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from toril import App, Exponential, Fixed, Keep, LetterFilter
+from toril import App, DeadLetterFilter, Exponential, Fixed, Keep
 from toril.cli.arguments import agreed, yes_option
 from toril.cli.completion import queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact, plain
-from toril.cli.exit import Failure, say
+from toril.cli.exit import CommandFailed, say
 from toril.cli.job import belongings, never_started, show_letter
-from toril.cli.place import Place, on_store, secrets_option, store_options
+from toril.cli.store_option import StoreOption, on_store, secrets_option, store_options
 from toril.cli.terminal import Column, Lines, age, duration, json_option, show, since
 from toril.model import Page
 from toril.model.durations import UNITS
@@ -67,7 +67,7 @@ def _filter_options(fn: Callable[..., T]) -> Callable[..., T]:
         *, within: float | None, older_than: float | None, payload: tuple[str, ...], cause: Any, **rest: Any
     ) -> T:
         given = {name: rest.pop(name) for name in ("queue", "name", "error", "kind")}
-        where = LetterFilter(
+        where = DeadLetterFilter(
             after=since(within), before=since(older_than), payload=dict(map(_pair, payload)), cause=cause, **given
         )
         return fn(where=where, **rest)
@@ -100,7 +100,7 @@ def _pair(text: str) -> tuple[str, Any]:
 @secrets_option
 @store_options
 @json_option
-def list_(*, where: LetterFilter, limit: int, cursor: str | None, place: Place, as_json: bool) -> None:
+def list_(*, where: DeadLetterFilter, limit: int, cursor: str | None, place: StoreOption, as_json: bool) -> None:
     """List dead letters, the last that failed first."""
 
     async def look(app: App) -> Page[dict[str, Any]]:
@@ -133,7 +133,7 @@ def _row(letter: dict[str, Any]) -> list[object]:
 @secrets_option
 @store_options
 @json_option
-def show_(*, letter: str, place: Place, as_json: bool) -> None:
+def show_(*, letter: str, place: StoreOption, as_json: bool) -> None:
     """Show all that is known of LETTER: the errors of its attempts, its log, its data, its flow."""
 
     async def look(app: App) -> dict[str, Any]:
@@ -158,8 +158,8 @@ def _which(fn: Callable[..., T]) -> Callable[..., T]:
     @store_options
     @json_option
     @functools.wraps(fn)
-    def command(*, letters: tuple[str, ...], everything: bool, where: LetterFilter, **rest: Any) -> T:
-        filtered = where != LetterFilter()
+    def command(*, letters: tuple[str, ...], everything: bool, where: DeadLetterFilter, **rest: Any) -> T:
+        filtered = where != DeadLetterFilter()
         if bool(letters) + filtered + everything != 1:
             raise click.UsageError("name letters, or give options that say which are meant, or say --all")
         return fn(which=list(letters) or where, **rest)
@@ -173,8 +173,8 @@ def _which(fn: Callable[..., T]) -> Callable[..., T]:
 @click.option("--fixed", is_flag=True, help="The same time before each retry.")
 @_which
 def replay(
-    *, which: Any, attempts: int | None, backoff: float | None, fixed: bool, dry_run: bool, yes: bool, place: Place,
-    as_json: bool,
+    *, which: Any, attempts: int | None, backoff: float | None, fixed: bool, dry_run: bool, yes: bool,
+    place: StoreOption, as_json: bool,
 ) -> None:  # fmt: skip
     """Run jobs again in the queue that they came from, under their own name and id.
 
@@ -196,13 +196,13 @@ def replay(
 
 @dlq.command()
 @_which
-def discard(*, which: Any, dry_run: bool, yes: bool, place: Place, as_json: bool) -> None:
+def discard(*, which: Any, dry_run: bool, yes: bool, place: StoreOption, as_json: bool) -> None:
     """Delete dead letters for good."""
     many = _meant(place, which)
     if dry_run:
         _tell({"would_discard": many}, f"This would discard {_letters(many)}.", as_json=as_json)
         return
-    if not many and isinstance(which, LetterFilter):
+    if not many and isinstance(which, DeadLetterFilter):
         _tell({"discarded": 0, "refused": {}}, "There are no such dead letters.", as_json=as_json)
         return
     agreed(f"This deletes {_letters(many)} for good.", yes=yes)
@@ -229,11 +229,11 @@ def _set(given: Any, before: T | None) -> T | None:
 @click.option("--age", "longest", type=_or_none(duration), help="For so long: 30d; `none` for ever.")
 @store_options
 @json_option
-def keep(*, count: int | str | None, longest: float | str | None, place: Place, as_json: bool) -> None:
+def keep(*, count: int | str | None, longest: float | str | None, place: StoreOption, as_json: bool) -> None:
     """Show how many dead letters are kept, and for how long, or set it. What is not given stays as it is."""
 
     async def act(app: App) -> Keep:
-        now = await app.store.keep_letters(None)
+        now = await app.store.dead_letters.keep(None)
         if count is None and longest is None:
             return now
         return await app.dead_letters.keep(Keep(_set(count, now.count), _set(longest, now.age)))
@@ -253,11 +253,11 @@ def _written(seconds: float) -> str:
     return f"{seconds:.15g}s"
 
 
-def _meant(place: Place, which: Any) -> int:
+def _meant(place: StoreOption, which: Any) -> int:
     async def look(app: App) -> int:
-        if isinstance(which, LetterFilter):
+        if isinstance(which, DeadLetterFilter):
             return await app.dead_letters.count(which)
-        return sum(letter is not None for letter in await app.store.letters_of(which))
+        return sum(letter is not None for letter in await app.store.dead_letters.get(which))
 
     return on_store(place, look)
 
@@ -283,7 +283,7 @@ def _ended(found: Replayed, word: str, told: str, *, as_json: bool) -> None:
     for letter, why in list(left.items())[:10]:
         say(f"{letter}: {why}")
     if left:
-        raise Failure(f"{len(left)} were left as they are")
+        raise CommandFailed(f"{len(left)} were left as they are")
 
 
 def _tell(document: dict[str, Any], line: str, *, as_json: bool) -> None:

@@ -11,9 +11,9 @@ from toril.cli.completion import queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.exit import say
-from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.store_option import StoreOption, declared, on_store, store_options
 from toril.cli.terminal import json_option
-from toril.model import Finding, Mending, Repaired, Severity
+from toril.model import Finding, Repaired, RepairOutcome, Severity
 from toril.operate.documents import of_finding
 from toril.store.engine import redacted
 
@@ -38,7 +38,9 @@ _SHOWN: Final = 20  # of the repairs that are asked for
 @yes_option
 @store_options
 @json_option
-def doctor(*, queues: tuple[str, ...], repair: bool, dry_run: bool, yes: bool, place: Place, as_json: bool) -> int:
+def doctor(
+    *, queues: tuple[str, ...], repair: bool, dry_run: bool, yes: bool, place: StoreOption, as_json: bool
+) -> int:
     """Look the store over: the server or file, and how the jobs lie in it. Nothing is changed without --repair.
 
     Safe beside workers: what is found was there at two looks a second apart, and each repair looks once more in the
@@ -98,19 +100,19 @@ def _foretell(mendable: Sequence[Finding], others: Sequence[Finding], *, as_json
         say("There is nothing to repair.")
 
 
-def _repair(place: Place, mendable: Sequence[Finding], *, as_json: bool) -> list[Finding]:
+def _repair(place: StoreOption, mendable: Sequence[Finding], *, as_json: bool) -> list[Finding]:
     """Mend them; those that are still there."""
     repaired = on_store(place, lambda app: app.repair(mendable))
     for each in repaired:
         click.echo(on_a_line(_mended(each)) if as_json else plain(f"{each.outcome.value:<7} {each.finding.summary}"))
-    return [each.finding for each in repaired if each.outcome is Mending.FAILED]
+    return [each.finding for each in repaired if each.outcome is RepairOutcome.FAILED]
 
 
 def _code(findings: Sequence[Finding]) -> int:
     return 1 if any(finding.severity is not Severity.NOTICE for finding in findings) else 0
 
 
-def _unusable(place: Place, error: Exception) -> Finding:
+def _unusable(place: StoreOption, error: Exception) -> Finding:
     where = redacted(place.url) if place.url else place.app or "the store"
     return Finding(
         code="unusable",

@@ -11,9 +11,9 @@ from toril import App, Gap
 from toril.cli.completion import queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.place import Place, declared, on_store, secrets_option, store_options
+from toril.cli.store_option import StoreOption, declared, on_store, secrets_option, store_options
 from toril.cli.terminal import json_option
-from toril.model import Event
+from toril.model import EventRow
 from toril.operate.documents import of_event
 from toril.operate.history import Happening, recent
 from toril.runtime.clock import SYSTEM
@@ -33,7 +33,9 @@ _REST: Final = 0.5  # seconds between two looks when nothing happens
 @secrets_option
 @store_options
 @json_option
-def events(*, queues: tuple[str, ...], follow: bool, last: int, after: str | None, place: Place, as_json: bool) -> None:
+def events(
+    *, queues: tuple[str, ...], follow: bool, last: int, after: str | None, place: StoreOption, as_json: bool
+) -> None:
     """Show what happened in the QUEUEs, in all if none is named, the last at the end."""
     if after is not None and len(queues) != 1:
         raise click.UsageError("a place is one of a queue: name that one queue with --after")
@@ -70,7 +72,7 @@ async def _follow(app: App, places: dict[str, str | None], show: Any, queues: Li
             await SYSTEM.sleep(_REST)
 
 
-def _by_time(found: Iterable[tuple[str, Event]]) -> list[tuple[str, Event]]:
+def _by_time(found: Iterable[tuple[str, EventRow]]) -> list[tuple[str, EventRow]]:
     """Of several queues, in one order; what happened in one of them keeps its own."""
     return sorted(found, key=lambda each: each[1].time)
 
@@ -88,7 +90,7 @@ def _document(queue: str, happening: Happening, seen: Redaction) -> dict[str, An
     match happening:
         case Gap(at):
             return {"queue": queue, "kind": "gap", "at": at}
-        case Event():
+        case EventRow():
             return of_event(queue, happening, seen)
 
 

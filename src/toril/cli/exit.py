@@ -17,19 +17,19 @@ import click
 from toril import NotFound, TorilError, UnknownQueue, UsageError, WrongState
 from toril.cli.escaping import plain
 
-__all__ = ["Failure", "Refused", "code_of", "say", "shown_usage"]
+__all__ = ["CommandFailed", "NeedsConfirmation", "code_of", "say", "shown_usage"]
 
 _OURS: Final = str(Path(__file__).parents[1])
 _LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
-class Failure(click.ClickException):
+class CommandFailed(click.ClickException):
     """The command was understood, and could not be carried out."""
 
     exit_code = 1
 
 
-class Refused(click.ClickException):
+class NeedsConfirmation(click.ClickException):
     """It would destroy something, and nobody has agreed to that."""
 
     exit_code = 3

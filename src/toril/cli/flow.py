@@ -6,12 +6,12 @@ import click
 from rich.text import Text
 from rich.tree import Tree as Drawing
 
-from toril import App, Tree
+from toril import App, FlowTree
 from toril.cli.arguments import one
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
 from toril.cli.job import found_job
-from toril.cli.place import Place, on_store
+from toril.cli.store_option import StoreOption, on_store
 from toril.cli.terminal import console
 from toril.operate.documents import of_tree, standing
 
@@ -27,10 +27,10 @@ _COLOURS: Final = {
 @click.option("--depth", default=10, show_default=True, type=click.IntRange(0, 100), help="Levels below the top.")
 @click.option("--width", default=20, show_default=True, type=click.IntRange(1, 1000), help="Children of each job.")
 @one("job", "job_id")
-def flow(*, queue: str | None, job_id: str, depth: int, width: int, place: Place, as_json: bool) -> None:
+def flow(*, queue: str | None, job_id: str, depth: int, width: int, place: StoreOption, as_json: bool) -> None:
     """Draw the flow that a job belongs to, from its top: who waits for whom, and how each stands."""
 
-    async def look(app: App) -> Tree:
+    async def look(app: App) -> FlowTree:
         return await app.tree(await found_job(app, queue, job_id), depth=depth, width=width)
 
     tree = on_store(place, look)
@@ -40,7 +40,7 @@ def flow(*, queue: str | None, job_id: str, depth: int, width: int, place: Place
         console().print(_drawn(tree))
 
 
-def _drawn(tree: Tree) -> Drawing:
+def _drawn(tree: FlowTree) -> Drawing:
     drawing = Drawing(_label(tree))
     for child in tree.children:
         drawing.add(_drawn(child))
@@ -50,7 +50,7 @@ def _drawn(tree: Tree) -> Drawing:
     return drawing
 
 
-def _label(tree: Tree) -> Text:
+def _label(tree: FlowTree) -> Text:
     word, family = standing(tree), tree.family
     label = Text(plain(f"{tree.name or '-'}  {tree.queue} {tree.id}  ")).append(word, style=_COLOURS.get(word, ""))
     if family.total:

@@ -5,12 +5,12 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from toril import App, GroupLimits, GroupView
+from toril import App, GroupLimits, GroupRecord
 from toril.cli.completion import queue_argument, queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.place import Place, declared, on_store, store_options
 from toril.cli.queues import number_or_none, rate_or_none
+from toril.cli.store_option import StoreOption, declared, on_store, store_options
 from toril.cli.terminal import Column, Lines, ahead, json_option, show
 from toril.model import ms_of, per_ms
 
@@ -45,10 +45,10 @@ def groups() -> None:
 @click.option("--all", "every", is_flag=True, help="All of them, not just the first hundred.")
 @store_options
 @json_option
-def listed(*, queue: str, every: bool, place: Place, as_json: bool) -> None:
+def listed(*, queue: str, every: bool, place: StoreOption, as_json: bool) -> None:
     """Groups of QUEUE that have jobs which have not ended, or limits of their own."""
 
-    async def look(app: App) -> list[GroupView]:
+    async def look(app: App) -> list[GroupRecord]:
         found = (await declared(app, queue)).groups
         page = await found.list()
         seen = list(page)
@@ -65,10 +65,10 @@ def listed(*, queue: str, every: bool, place: Place, as_json: bool) -> None:
 @click.argument("group")
 @store_options
 @json_option
-def pause(*, queue: str, group: str, place: Place, as_json: bool) -> None:
+def pause(*, queue: str, group: str, place: StoreOption, as_json: bool) -> None:
     """Start nothing more of GROUP, anywhere, until it is resumed. What runs goes on, and jobs can be added."""
 
-    async def act(app: App) -> GroupView:
+    async def act(app: App) -> GroupRecord:
         return await (await declared(app, queue)).groups.pause(group)
 
     _tell(on_store(place, act), "is paused", as_json=as_json)
@@ -79,10 +79,10 @@ def pause(*, queue: str, group: str, place: Place, as_json: bool) -> None:
 @click.argument("group")
 @store_options
 @json_option
-def resume(*, queue: str, group: str, place: Place, as_json: bool) -> None:
+def resume(*, queue: str, group: str, place: StoreOption, as_json: bool) -> None:
     """Let GROUP go on."""
 
-    async def act(app: App) -> GroupView:
+    async def act(app: App) -> GroupRecord:
         return await (await declared(app, queue)).groups.resume(group)
 
     _tell(on_store(place, act), "goes on", as_json=as_json)
@@ -97,18 +97,18 @@ def resume(*, queue: str, group: str, place: Place, as_json: bool) -> None:
 @click.option("--weight", metavar="N", help="How many turns it gets where others get one.")
 @store_options
 @json_option
-def set_(*, queue: str, group: str | None, place: Place, as_json: bool, **words: str | None) -> None:
+def set_(*, queue: str, group: str | None, place: StoreOption, as_json: bool, **words: str | None) -> None:
     """Give GROUP limits of its own, or, without one, give them to each group of QUEUE, over what the code says. `none`
     takes one back."""
     given = _given(words)
 
-    async def act(app: App) -> GroupView:
+    async def act(app: App) -> GroupRecord:
         found = await declared(app, queue)
         if group is not None:
             return await found.groups.set(group, **given)
         now = (await found.settings()).groups
         limits = GroupLimits(**{name: given.get(name, getattr(now, name)) for name in _NAMES})
-        return GroupView(
+        return GroupRecord(
             name="each group", limits=await found.groups.set_all(None if limits == GroupLimits() else limits)
         )
 
@@ -128,14 +128,14 @@ def _given(words: dict[str, str | None]) -> dict[str, Any]:
     return found
 
 
-def _tell(view: GroupView, what: str, *, as_json: bool) -> None:
+def _tell(view: GroupRecord, what: str, *, as_json: bool) -> None:
     found = _document(view)
     limits = _limits(found) or "none"
     text = f"{view.name} {what}; {view.waiting} wait, {view.running} run; limits: {limits}."
     click.echo(on_a_line(found) if as_json else plain(text))
 
 
-def _document(view: GroupView) -> dict[str, Any]:
+def _document(view: GroupRecord) -> dict[str, Any]:
     rate = view.limits.rate_limit
     return {
         "group": view.name, "waiting": view.waiting, "running": view.running, "paused": view.paused,

@@ -14,10 +14,10 @@ from toril import App, Explanation, Job, NotFound
 from toril.cli.arguments import agreed, one, yes_option
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact, plain
-from toril.cli.exit import Failure
-from toril.cli.place import Place, declared, on_store, secrets_option
+from toril.cli.exit import CommandFailed
+from toril.cli.store_option import StoreOption, declared, on_store, secrets_option
 from toril.cli.terminal import age, ahead, console, span
-from toril.model import Ending
+from toril.model import RunStatus
 from toril.operate.documents import of_children, of_errors, of_explanation, of_job, of_run
 from toril.records import JobStack
 
@@ -210,7 +210,7 @@ def job() -> None:
 @job.command()
 @secrets_option
 @one("job", "job_id")
-def show(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
+def show(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
     """Show a job, or a dead letter, with its log and the errors of its attempts; of one that is gone the run record."""
     kind, found = on_store(place, lambda app: _shown(app, queue, job_id))
     if as_json:
@@ -221,7 +221,7 @@ def show(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None
 
 @job.command()
 @one("job", "job_id")
-def why(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
+def why(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
     """Say why a job does not run, or what became of it."""
 
     async def ask(app: App) -> tuple[str, Explanation]:
@@ -237,7 +237,7 @@ def why(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
 
 @job.command()
 @one("job", "job_id")
-def stack(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
+def stack(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
     """Show where a running job is: the frames of its coroutine, its thread or its process.
 
     Its worker is asked, and answers within moments. Where its event loop stands still, the supervisor answers
@@ -257,7 +257,7 @@ def stack(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> Non
 
 @job.command()
 @one("job", "job_id")
-def retry(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
+def retry(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
     """Run a job again that has ended, with all its attempts: one that its queue keeps, or a dead letter.
 
     A parent of a flow that failed waits for its children that have not succeeded: those run again with it.
@@ -268,7 +268,7 @@ def retry(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> Non
 @job.command()
 @click.option("--reason", default="Cancelled by an operator", show_default=True)
 @one("job", "job_id")
-def cancel(*, queue: str | None, job_id: str, reason: str, place: Place, as_json: bool) -> None:
+def cancel(*, queue: str | None, job_id: str, reason: str, place: StoreOption, as_json: bool) -> None:
     """Stop a job. One that has not started never will; one that runs is asked to stop."""
 
     async def stop(app: App) -> tuple[Job[Any], str]:
@@ -282,7 +282,7 @@ def cancel(*, queue: str | None, job_id: str, reason: str, place: Place, as_json
 
 @job.command()
 @one("job", "job_id")
-def promote(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> None:
+def promote(*, queue: str | None, job_id: str, place: StoreOption, as_json: bool) -> None:
     """Have a delayed job wait no longer."""
     _act(place, queue, job_id, lambda found: found.promote(), "waits no longer", as_json=as_json)
 
@@ -290,7 +290,7 @@ def promote(*, queue: str | None, job_id: str, place: Place, as_json: bool) -> N
 @job.command()
 @yes_option
 @one("job", "job_id")
-def remove(*, queue: str | None, job_id: str, yes: bool, place: Place, as_json: bool) -> None:
+def remove(*, queue: str | None, job_id: str, yes: bool, place: StoreOption, as_json: bool) -> None:
     """Delete a job with all that belongs to it, a dead letter too. A running one must be cancelled instead."""
     found = on_store(place, lambda app: found_job(app, queue, job_id))
     agreed(f"This removes 1 job: {found.name} {found.id} of {found.queue.name}.", yes=yes)
@@ -298,7 +298,7 @@ def remove(*, queue: str | None, job_id: str, yes: bool, place: Place, as_json: 
 
 
 def _act(
-    place: Place, queue: str | None, job_id: str, act: Callable[[Job[Any]], Awaitable[None]], told: str, *,
+    place: StoreOption, queue: str | None, job_id: str, act: Callable[[Job[Any]], Awaitable[None]], told: str, *,
     as_json: bool,
 ) -> None:  # fmt: skip
     async def work(app: App) -> Job[Any]:
@@ -322,7 +322,7 @@ async def found_job(app: App, queue: str | None, job_id: str) -> Job[Any]:
     found = [each for name in names if (each := await app.queue(name).job(job_id)) is not None]
     if len(found) > 1:
         where = ", ".join(each.queue.name for each in found)
-        raise Failure(
+        raise CommandFailed(
             f"there is a job {job_id!r} in each of {where}: name the queue, as in  {found[0].queue.name} {job_id}"
         )
     if not found:
@@ -361,12 +361,12 @@ async def _remembered(app: App, queue: str | None, job_id: str) -> dict[str, Any
     names = await app.store.queues() if queue is None else [queue]
     found = []
     for name in names:
-        for ending in Ending:
+        for ending in RunStatus:
             page = await app.queue(name).run_rows(ending, limit=_REMEMBERED)
             found += [of_run(name, run, app.redaction) for run in page.items if run.id == job_id][:1]
     if len({run["queue"] for run in found}) > 1:
         where = ", ".join(sorted({run["queue"] for run in found}))
-        raise Failure(
+        raise CommandFailed(
             f"jobs {job_id!r} have run in each of {where}: name the queue, as in  {found[0]['queue']} {job_id}"
         )
     if not found:

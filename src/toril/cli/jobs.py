@@ -7,20 +7,20 @@ from typing import Any, Final
 
 import click
 
-from toril import App, JobFilter, LetterFilter, State
+from toril import App, DeadLetterFilter, JobFilter, State
 from toril.cli.completion import job_names, queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import compact
 from toril.cli.exit import say
 from toril.cli.job import never_started
-from toril.cli.place import Place, declared, on_store, secrets_option, store_options
+from toril.cli.store_option import StoreOption, declared, on_store, secrets_option, store_options
 from toril.cli.terminal import Column, Lines, age, ahead, json_option, show, span
-from toril.model import Ending
+from toril.model import RunStatus
 from toril.operate.documents import of_job, of_run
 
 __all__ = ["jobs", "newest_runs"]
 
-_RUN_ENDINGS: Final = tuple(map(str, Ending))
+_RUN_ENDINGS: Final = tuple(map(str, RunStatus))
 _PAGE: Final = 1000
 _OVER: Final = "-"  # in a cursor: there are no more of this ending
 
@@ -112,7 +112,7 @@ Found = tuple[list[dict[str, Any]], str | None]
 @store_options
 @json_option
 def jobs(
-    *, queue: str, state: str | None, runs: bool, limit: int, cursor: str | None, place: Place, as_json: bool,
+    *, queue: str, state: str | None, runs: bool, limit: int, cursor: str | None, place: StoreOption, as_json: bool,
     **sought: str | None,
 ) -> None:  # fmt: skip
     """List the jobs of QUEUE: in each state the next to run first, or the last that ended. Among those that failed are
@@ -181,12 +181,12 @@ def _pages_of_jobs(app: App, name: str, where: JobFilter, *, every: bool) -> Pag
 def _sought(state: str, where: JobFilter) -> tuple[State, JobFilter]:
     """Cancelled jobs stand among the failed ones, and are listed apart from them."""
     if state in ("failed", "cancelled"):
-        return State.FAILED, replace(where, ending=Ending(state))
+        return State.FAILED, replace(where, ending=RunStatus(state))
     return State(state), where
 
 
 async def _dead_letters(app: App, name: str, where: JobFilter, cursor: str | None, limit: int) -> Found:
-    sought = LetterFilter(queue=name, name=where.name, error=where.error, text=where.text, key=where.key)
+    sought = DeadLetterFilter(queue=name, name=where.name, error=where.error, text=where.text, key=where.key)
     letters = await app.dead_letters.rows(sought, cursor=cursor, limit=limit)
     meant = [letter for letter in letters.items if where.worker in {None, letter.worker}]
     return [of_job(app.dead_letters.as_job(letter)) for letter in meant], letters.cursor
@@ -194,7 +194,7 @@ async def _dead_letters(app: App, name: str, where: JobFilter, cursor: str | Non
 
 def _pages_of_runs(app: App, name: str, where: JobFilter) -> Pages:
     async def page(state: str, cursor: str | None, limit: int) -> Found:
-        found = await app.queue(name).run_rows(Ending(state), cursor=cursor, limit=limit, where=where)
+        found = await app.queue(name).run_rows(RunStatus(state), cursor=cursor, limit=limit, where=where)
         return [of_run(name, run, app.redaction) for run in found.items], found.cursor
 
     return page

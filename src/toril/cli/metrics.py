@@ -6,7 +6,7 @@ import click
 
 from toril import App
 from toril.cli.completion import queue_argument
-from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.store_option import StoreOption, declared, on_store, store_options
 from toril.cli.terminal import Column, Lines, json_option, show, span
 from toril.operate.documents import of_metrics
 
@@ -26,7 +26,7 @@ _COLUMNS: Final = [
 @click.option("--range", "over", type=click.Choice(["1h", "4h", "12h", "1d", "7d"]), default="1h", show_default=True)
 @store_options
 @json_option
-def metrics(*, queue: str, over: Any, place: Place, as_json: bool) -> None:
+def metrics(*, queue: str, over: Any, place: StoreOption, as_json: bool) -> None:
     """What completed, failed and was cancelled in QUEUE of late, and how long jobs waited and ran.
 
     `--json` has it all, also by points in time.

@@ -11,12 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.exit import Failure, say
-from toril.cli.place import check_there
+from toril.cli.exit import CommandFailed, say
+from toril.cli.store_option import check_there
 from toril.cli.terminal import Column, json_option, table
 from toril.errors import InvalidOption
 from toril.model import LOAD, JobRef
-from toril.operate.transfer import Mover, Moving, Outlook
+from toril.operate.transfer import Transfer, TransferPlan, TransferProgress
 from toril.runtime.clock import SYSTEM
 from toril.store.engine import Store, connect, redacted
 
@@ -59,11 +59,11 @@ async def _moved(urls: tuple[str, str], prefixes: tuple[str, str], load: int, *,
     began = SYSTEM.monotonic()
     async with _opened(urls[0], prefixes[0]) as source, _opened(urls[1], prefixes[1]) as target:
         if dry_run:
-            outlook = await Mover(source, target, SYSTEM).outlook()
+            outlook = await Transfer(source, target, SYSTEM).outlook()
             _foretell(outlook, as_json=as_json)
             return 1 if outlook.clashes else 0
         with _watched(as_json=as_json) as tell:
-            moved = await Mover(source, target, SYSTEM, load=load, tell=tell).move()
+            moved = await Transfer(source, target, SYSTEM, load=load, tell=tell).move()
     _tell(moved, redacted(urls[1]), SYSTEM.monotonic() - began, as_json=as_json)
     return 0
 
@@ -78,7 +78,7 @@ async def _opened(url: str, prefix: str) -> AsyncIterator[Store]:
         await store.close()
 
 
-def _foretell(outlook: Outlook, *, as_json: bool) -> None:
+def _foretell(outlook: TransferPlan, *, as_json: bool) -> None:
     queues = {
         queue: {"jobs": jobs, "running": running, "schedules": schedules}
         for queue, (jobs, running, schedules) in outlook.queues.items()
@@ -95,7 +95,7 @@ def _foretell(outlook: Outlook, *, as_json: bool) -> None:
     for ref in outlook.clashes[:_SHOWN]:
         say(f"In the way: TO has a job {ref.id!r} in queue {ref.queue!r} too; remove it there, or finish it")
     if outlook.clashes:
-        raise Failure(f"{_many(len(outlook.clashes), 'id')} would clash")
+        raise CommandFailed(f"{_many(len(outlook.clashes), 'id')} would clash")
 
 
 def _refs(refs: tuple[JobRef, ...] | list[JobRef]) -> list[dict[str, str]]:
@@ -103,7 +103,7 @@ def _refs(refs: tuple[JobRef, ...] | list[JobRef]) -> list[dict[str, str]]:
 
 
 @contextmanager
-def _watched(*, as_json: bool) -> Iterator[Callable[[Moving], None]]:
+def _watched(*, as_json: bool) -> Iterator[Callable[[TransferProgress], None]]:
     """A bar where someone watches; else a line now and then."""
     if as_json or sys.stderr is None or not sys.stderr.isatty():
         yield _Lines(quiet=as_json).tell
@@ -114,7 +114,7 @@ def _watched(*, as_json: bool) -> Iterator[Callable[[Moving], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("moving", total=None)
 
-        def tell(moving: Moving) -> None:
+        def tell(moving: TransferProgress) -> None:
             waits = f"moving ({moving.running} still run)" if moving.running else "moving"
             bar.update(task, description=waits, completed=moving.jobs, total=moving.jobs + moving.left)
 
@@ -128,13 +128,13 @@ class _Lines:
         self._quiet = quiet
         self._told = SYSTEM.monotonic()
 
-    def tell(self, moving: Moving) -> None:
+    def tell(self, moving: TransferProgress) -> None:
         if not self._quiet and SYSTEM.monotonic() - self._told >= _OFTEN:
             self._told = SYSTEM.monotonic()
             say(f"moved {moving.jobs} jobs; {moving.left} are left, {moving.running} of them running")
 
 
-def _tell(moved: Moving, target: str, seconds: float, *, as_json: bool) -> None:
+def _tell(moved: TransferProgress, target: str, seconds: float, *, as_json: bool) -> None:
     if as_json:
         document: dict[str, Any] = {
             "jobs": moved.jobs, "schedules": moved.schedules, "dead_letters": moved.letters,

@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 import click
 
 from toril.cli.exit import say
-from toril.cli.place import Place, on_store, store_options
+from toril.cli.store_option import StoreOption, on_store, store_options
 from toril.cli.terminal import Column, Lines, json_option, show, span, write_logs
-from toril.outbox.database import Database, Waiting
+from toril.outbox.database import Database, OutboxRow
 from toril.store.engine import redacted
 
 __all__ = ["outbox"]
@@ -50,7 +50,7 @@ def create(*, database: str) -> None:
 def listed(*, database: str, refused: bool, limit: int, as_json: bool) -> None:
     """What is in an outbox, the oldest first."""
 
-    def look(opened: Database) -> list[Waiting]:
+    def look(opened: Database) -> list[OutboxRow]:
         found = (row for row in _rows(opened) if row.error is not None or not refused)
         return [row for row, _ in zip(found, range(limit), strict=False)]
 
@@ -77,7 +77,7 @@ def retry(*, database: str, rows: tuple[int, ...]) -> None:
 @click.option("--once", is_flag=True, help="Hand over what is there now, and end.")
 @click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info")
 @store_options
-def relay(*, database: str, once: bool, log_level: str, place: Place) -> None:
+def relay(*, database: str, once: bool, log_level: str, place: StoreOption) -> None:
     """Hand over to the store at --url what is in the outbox at URL, until a signal says stop.
 
     Workers of an app with an outbox do that by themselves. Any number of relays can work beside each other.
@@ -104,14 +104,14 @@ def _typed() -> bool:
     return source is click.core.ParameterSource.COMMANDLINE
 
 
-def _rows(database: Database) -> Iterator[Waiting]:
+def _rows(database: Database) -> Iterator[OutboxRow]:
     page = database.rows(0, _PAGE)
     while page:
         yield from page
         page = database.rows(page[-1].id, _PAGE)
 
 
-def _document(row: Waiting) -> dict[str, Any]:
+def _document(row: OutboxRow) -> dict[str, Any]:
     state = "refused" if row.error is not None else "waiting" if row.lane is None else "taken"
     return {
         "id": row.id, "queue": row.queue, "job_id": row.job_id, "age_ms": row.age, "state": state, "error": row.error,

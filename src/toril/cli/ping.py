@@ -5,7 +5,7 @@ import http.client
 import click
 
 from toril.cli.arguments import DEFAULT, address
-from toril.cli.exit import Failure, say
+from toril.cli.exit import CommandFailed, say
 from toril.cli.terminal import duration
 
 __all__ = ["ping"]
@@ -20,7 +20,7 @@ def ping(*, http: tuple[str, int] | None, live: bool, timeout: float) -> None:
     host, port = http or DEFAULT
     asked = "127.0.0.1" if host in ("0.0.0.0", "") else "::1" if host == "::" else host  # noqa: S104 - where it listens
     if (code := _asked(asked, port, "/livez" if live else "/readyz", timeout)) != 200:
-        raise Failure(f"the worker at {asked}:{port} is not {'alive' if live else 'ready'}: it answers {code}")
+        raise CommandFailed(f"the worker at {asked}:{port} is not {'alive' if live else 'ready'}: it answers {code}")
     say("alive" if live else "ready")
 
 
@@ -30,6 +30,6 @@ def _asked(host: str, port: int, path: str, timeout: float) -> int:
         connection.request("GET", path)
         return connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
-        raise Failure(f"no worker answers at {host}:{port}: {error}") from None
+        raise CommandFailed(f"no worker answers at {host}:{port}: {error}") from None
     finally:
         connection.close()

@@ -9,7 +9,7 @@ from toril import App, RateLimit
 from toril.cli.completion import queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.store_option import StoreOption, declared, on_store, store_options
 from toril.cli.terminal import Column, Lines, duration, json_option, show
 from toril.model import ms_of, per_ms
 from toril.operate.documents import of_declaration, of_rate
@@ -26,7 +26,9 @@ _RATE: Final = re.compile(r"(\d{1,9})/(.+)\Z", re.ASCII)
 @click.option("--concurrency", metavar="N", help="At most N at once over the whole fleet; `none` for no bound.")
 @store_options
 @json_option
-def limit(*, queue: str, rate: str | None, fixed: bool, concurrency: str | None, place: Place, as_json: bool) -> None:
+def limit(
+    *, queue: str, rate: str | None, fixed: bool, concurrency: str | None, place: StoreOption, as_json: bool
+) -> None:
     """Show or set how fast QUEUE may go, for every worker at once. What is set here wins over the code.
 
     Without options it shows what is set, and what the code of the living workers declares.
@@ -140,7 +142,7 @@ _COLUMNS: Final = [
 @click.option("--bytes", "sizes", is_flag=True, help="Also estimate how many bytes each queue takes in the store.")
 @store_options
 @json_option
-def queues(*, sizes: bool, place: Place, as_json: bool) -> None:
+def queues(*, sizes: bool, place: StoreOption, as_json: bool) -> None:
     """List the queues with their counts.
 
     `completed`, `failed` and `cancelled` count all jobs that have ended so; `kept` is how many are still stored.
@@ -211,7 +213,7 @@ def _rate(queue: dict[str, Any]) -> str:
 @queue_argument
 @store_options
 @json_option
-def pause(*, queue: str, place: Place, as_json: bool) -> None:
+def pause(*, queue: str, place: StoreOption, as_json: bool) -> None:
     """Start nothing new in QUEUE, anywhere, until it is resumed. What runs goes on, and jobs can be added."""
 
     async def switch(app: App) -> dict[str, Any]:
@@ -227,7 +229,7 @@ def pause(*, queue: str, place: Place, as_json: bool) -> None:
 @queue_argument
 @store_options
 @json_option
-def resume(*, queue: str, place: Place, as_json: bool) -> None:
+def resume(*, queue: str, place: StoreOption, as_json: bool) -> None:
     """Let QUEUE go on."""
 
     async def switch(app: App) -> dict[str, Any]:

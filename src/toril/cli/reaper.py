@@ -8,7 +8,7 @@ import click
 from toril import App
 from toril.cli.arguments import queue_choice
 from toril.cli.completion import queue_names
-from toril.cli.place import Place, on_store, store_options
+from toril.cli.store_option import StoreOption, on_store, store_options
 from toril.cli.terminal import duration, write_logs
 
 __all__ = ["reaper"]
@@ -34,7 +34,13 @@ __all__ = ["reaper"]
 @click.option("--name", help="What it is called in events and in the log. [default: reaper-HOST-PID-…]")
 @click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info")
 def reaper(
-    *, target: str | None, place: Place, chosen: tuple[Any, ...], no_election: bool, log_level: str, **options: Any
+    *,
+    target: str | None,
+    place: StoreOption,
+    chosen: tuple[Any, ...],
+    no_election: bool,
+    log_level: str,
+    **options: Any,
 ) -> None:
     """Give back the jobs of workers that died or hang, on any machine, in every queue of the store.
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 import click
 
 from toril.cli.arguments import DEFAULT, address, complete_queues, queue_choice
-from toril.cli.exit import Failure
+from toril.cli.exit import CommandFailed
 from toril.cli.terminal import duration, write_logs
-from toril.supervisor import Listen, Plan, Supervisor, Suspects, reload, serve
+from toril.supervisor import Listen, Supervisor, SupervisorOptions, SuspectPolicy, reload, serve
 
 __all__ = ["run"]
 
@@ -131,14 +131,14 @@ def run(
     if supervisor.failed is not None:
         if supervisor.failed.usage:
             raise click.UsageError(supervisor.failed.text, click.get_current_context())
-        raise Failure(supervisor.failed.text)
+        raise CommandFailed(supervisor.failed.text)
     return code
 
 
 def _plan(
     target: str, log_level: str, *, chosen: tuple[Any, ...], grace: float, burst: bool, http: tuple[str, int] | None,
     no_http: bool, http_origin: str | None, loop: str, name: str | None, stall_interval: float | None, **rest: Any,
-) -> Plan:  # fmt: skip
+) -> SupervisorOptions:  # fmt: skip
     if loop != "asyncio" and find_spec(loop) is None:
         raise click.UsageError(
             f"--loop {loop} needs the package {loop!r}: install it with  pip install 'toril[{loop}]'"
@@ -149,10 +149,12 @@ def _plan(
         "target": target, "queues": chosen, "grace": grace, "burst": burst, "log_level": log_level, "loop": loop,
         "reload": rest["reload"], "processes": rest["processes"], "name": name, "stall_interval": stall_interval,
     }  # fmt: skip
-    usual = Suspects.MAKE_WAY if burst else Suspects.LEAVE if rest["processes"] == 1 else Suspects.WHEN_IDLE
-    command, spare = (_command(orders | {"suspects": suspects.name}) for suspects in (usual, Suspects.ONLY))
+    usual = (
+        SuspectPolicy.MAKE_WAY if burst else SuspectPolicy.LEAVE if rest["processes"] == 1 else SuspectPolicy.WHEN_IDLE
+    )
+    command, spare = (_command(orders | {"suspects": suspects.name}) for suspects in (usual, SuspectPolicy.ONLY))
     listen = None if no_http else Listen(*(http or DEFAULT), asked_for=http is not None, origin=http_origin)
-    return Plan(
+    return SupervisorOptions(
         command=command, spare=None if burst else spare, title=target, grace=grace, burst=burst, http=listen, **rest
     )
 
@@ -162,7 +164,7 @@ def _command(orders: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _server(
-    plan: Plan, token: str | None, read_token: str | None, hosts: tuple[str, ...], proxies: tuple[str, ...]
+    plan: SupervisorOptions, token: str | None, read_token: str | None, hosts: tuple[str, ...], proxies: tuple[str, ...]
 ) -> Any:
     """What serves HTTP: the probes, and, where what it needs is installed, the API too."""
     if plan.http is None or not all(map(find_spec, ("starlette", "uvicorn", "jinja2"))):

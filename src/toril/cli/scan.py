@@ -5,9 +5,9 @@ import sys
 
 import click
 
-from toril.cli.exit import Failure, say
+from toril.cli.exit import CommandFailed, say
 from toril.cli.loading import load
-from toril.cli.place import is_typed
+from toril.cli.store_option import is_typed
 
 __all__ = ["scan"]
 
@@ -34,4 +34,4 @@ def scan(*, words: tuple[str, ...], dry_run: bool, app: str | None) -> None:
         say(f"Warning: {warning}")
     sys.stdout.flush()
     if failed := found.counts["failed"]:
-        raise Failure(f"{failed} could not be reset")
+        raise CommandFailed(f"{failed} could not be reset")

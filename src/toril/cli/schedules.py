@@ -10,11 +10,11 @@ from toril.cli.arguments import agreed, one, yes_option
 from toril.cli.completion import queue_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.exit import Failure
+from toril.cli.exit import CommandFailed
 from toril.cli.job import show_schedule
-from toril.cli.place import Place, declared, on_store, secrets_option, store_options
+from toril.cli.store_option import StoreOption, declared, on_store, secrets_option, store_options
 from toril.cli.terminal import Column, Lines, ahead, json_option, show, span
-from toril.model import ScheduleView
+from toril.model import ScheduleRow
 from toril.operate.documents import of_schedule
 from toril.policy.schedules import upcoming
 
@@ -41,7 +41,7 @@ def schedules() -> None:
 @secrets_option
 @store_options
 @json_option
-def list_(*, queue: str | None, place: Place, as_json: bool) -> None:
+def list_(*, queue: str | None, place: StoreOption, as_json: bool) -> None:
     """List the schedules, of all queues or of QUEUE."""
     found = on_store(place, lambda app: _all(app, queue))
     show(Lines(found, _COLUMNS, _row, "There are no schedules."), as_json=as_json)
@@ -50,7 +50,7 @@ def list_(*, queue: str | None, place: Place, as_json: bool) -> None:
 @schedules.command("show")
 @secrets_option
 @one("schedule", "schedule")
-def show_(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
+def show_(*, queue: str | None, schedule: str, place: StoreOption, as_json: bool) -> None:
     """Show a schedule with its next ten runs."""
 
     async def work(app: App) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def show_(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> N
 
 @schedules.command()
 @one("schedule", "schedule")
-def run(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
+def run(*, queue: str | None, schedule: str, place: StoreOption, as_json: bool) -> None:
     """Add one job as the schedule would, now, beside its own runs."""
 
     async def work(found: Queue) -> str:
@@ -77,7 +77,7 @@ def run(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> Non
 
 @schedules.command()
 @one("schedule", "schedule")
-def pause(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
+def pause(*, queue: str | None, schedule: str, place: StoreOption, as_json: bool) -> None:
     """Make no more runs until the schedule is resumed. What runs goes on."""
 
     async def work(found: Queue) -> str:
@@ -89,7 +89,7 @@ def pause(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> N
 
 @schedules.command()
 @one("schedule", "schedule")
-def resume(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> None:
+def resume(*, queue: str | None, schedule: str, place: StoreOption, as_json: bool) -> None:
     """Let a paused schedule go on, with the next run that is still to come."""
 
     async def work(found: Queue) -> str:
@@ -102,7 +102,7 @@ def resume(*, queue: str | None, schedule: str, place: Place, as_json: bool) -> 
 @schedules.command()
 @yes_option
 @one("schedule", "schedule")
-def remove(*, queue: str | None, schedule: str, yes: bool, place: Place, as_json: bool) -> None:
+def remove(*, queue: str | None, schedule: str, yes: bool, place: StoreOption, as_json: bool) -> None:
     """Remove a schedule, and its run that has not started. One that the code declares comes back at the next boot."""
     name = on_store(place, lambda app: _found(app, queue, schedule))[0].name
     agreed(f"This removes 1 schedule: {schedule} of {name}.", yes=yes)
@@ -115,7 +115,7 @@ def remove(*, queue: str | None, schedule: str, yes: bool, place: Place, as_json
 
 
 def _act(
-    place: Place, queue: str | None, schedule: str, work: Callable[[Queue], Awaitable[str]], *, as_json: bool
+    place: StoreOption, queue: str | None, schedule: str, work: Callable[[Queue], Awaitable[str]], *, as_json: bool
 ) -> None:
     async def act(app: App) -> tuple[str, str]:
         found, _ = await _found(app, queue, schedule)
@@ -128,7 +128,7 @@ def _act(
         click.echo(plain(f"Schedule {schedule} of {name} {told}."))
 
 
-async def _found(app: App, queue: str | None, schedule: str) -> tuple[Queue, ScheduleView]:
+async def _found(app: App, queue: str | None, schedule: str) -> tuple[Queue, ScheduleRow]:
     """The one schedule of that id; if no queue is named, wherever it is."""
     names = await app.store.queues() if queue is None else [(await declared(app, queue)).name]
     found = []
@@ -139,7 +139,7 @@ async def _found(app: App, queue: str | None, schedule: str) -> tuple[Queue, Sch
             continue
     if len(found) > 1:
         where = ", ".join(each.name for each, _ in found)
-        raise Failure(f"there is a schedule {schedule!r} in each of {where}: name the queue too")
+        raise CommandFailed(f"there is a schedule {schedule!r} in each of {where}: name the queue too")
     if not found:
         raise NotFound(f"there is no schedule {schedule!r} in {'any queue' if queue is None else f'queue {queue!r}'}")
     return found[0]

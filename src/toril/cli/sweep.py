@@ -9,7 +9,7 @@ from toril.cli.arguments import agreed, yes_option
 from toril.cli.completion import queue_argument
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.place import Place, declared, on_store, store_options
+from toril.cli.store_option import StoreOption, declared, on_store, store_options
 from toril.cli.terminal import duration, json_option, span
 from toril.model import Counts
 
@@ -22,7 +22,7 @@ __all__ = ["clean", "drain", "obliterate"]
 @yes_option
 @store_options
 @json_option
-def drain(*, queue: str, delayed: bool, yes: bool, place: Place, as_json: bool) -> None:
+def drain(*, queue: str, delayed: bool, yes: bool, place: StoreOption, as_json: bool) -> None:
     """Remove the jobs of QUEUE that have not started."""
     counts = _counts(place, queue)
     many = counts.waiting + counts.prioritized + (counts.delayed if delayed else 0)
@@ -45,7 +45,7 @@ def drain(*, queue: str, delayed: bool, yes: bool, place: Place, as_json: bool) 
 @store_options
 @json_option
 def clean(
-    *, queue: str, state: str, older_than: float, limit: int | None, yes: bool, place: Place, as_json: bool
+    *, queue: str, state: str, older_than: float, limit: int | None, yes: bool, place: StoreOption, as_json: bool
 ) -> None:
     """Remove the jobs of QUEUE that are in one state, or have been for some time."""
     many = _counts(place, queue).of(State(state))
@@ -64,7 +64,7 @@ def clean(
 @yes_option
 @store_options
 @json_option
-def obliterate(*, queue: str, force: bool, yes: bool, place: Place, as_json: bool) -> None:
+def obliterate(*, queue: str, force: bool, yes: bool, place: StoreOption, as_json: bool) -> None:
     """Remove QUEUE with everything in it: its jobs, run records, events and settings."""
     counts = _counts(place, queue)
     many = sum(counts.of(state) for state in State)
@@ -72,14 +72,14 @@ def obliterate(*, queue: str, force: bool, yes: bool, place: Place, as_json: boo
     _swept(place, queue, lambda q: q.obliterate(force=force), as_json=as_json)
 
 
-def _counts(place: Place, name: str) -> Counts:
+def _counts(place: StoreOption, name: str) -> Counts:
     async def look(app: App) -> Counts:
         return await (await declared(app, name)).counts()
 
     return on_store(place, look)
 
 
-def _swept(place: Place, name: str, sweep: Callable[[Queue], Awaitable[int]], *, as_json: bool) -> None:
+def _swept(place: StoreOption, name: str, sweep: Callable[[Queue], Awaitable[int]], *, as_json: bool) -> None:
     async def act(app: App) -> int:
         return await sweep(app.queue(name))
 

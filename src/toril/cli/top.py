@@ -18,12 +18,12 @@ from rich.text import Text
 from toril import App, EngineUnavailable, State
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.place import Place, on_store, store_options
+from toril.cli.store_option import StoreOption, on_store, store_options
 from toril.cli.terminal import duration, json_option, span
 from toril.model import ms_of
 from toril.operate.documents import of_overview
 from toril.operate.metrics import Overview, QueueOverview
-from toril.records import WorkerInfo
+from toril.records import WorkerRecord
 from toril.runtime.clock import SYSTEM
 
 __all__ = ["top"]
@@ -47,7 +47,7 @@ class Frame:
 @click.option("--every", type=duration, default="2s", show_default=True, help="How often to look.")
 @store_options
 @json_option
-def top(*, once: bool, every: float, place: Place, as_json: bool) -> None:
+def top(*, once: bool, every: float, place: StoreOption, as_json: bool) -> None:
     """Watch the fleet: queues, how fast they go and how long jobs wait, and workers with what they run. q ends it."""
     if not 0.5 <= every <= 60:
         raise click.BadParameter("look every 0.5s to 60s", param_hint="--every")
@@ -175,7 +175,7 @@ def _queues(queues: Sequence[QueueOverview], width: int) -> Table:
     return table
 
 
-def _workers(workers: Sequence[WorkerInfo], running: Mapping[str, Sequence[str]], now: datetime) -> Table:
+def _workers(workers: Sequence[WorkerRecord], running: Mapping[str, Sequence[str]], now: datetime) -> Table:
     table = _table("worker", "running", "seen", last="what it runs")
     for each in workers:
         names = plain(", ".join(sorted(set(running.get(each.id, ()))))) or plain(", ".join(each.queues))

@@ -12,10 +12,10 @@ from typing import Any, Final
 import click
 
 from toril.cli.escaping import as_json as on_a_line
-from toril.cli.exit import Failure, say
+from toril.cli.exit import CommandFailed, say
 from toril.cli.terminal import Column, json_option, table
 from toril.runtime.clock import SYSTEM
-from toril.torture.checker import PROMISES, Report
+from toril.torture.checker import PROMISES, TortureReport
 from toril.torture.driver import Torture, blows_of
 from toril.torture.driver import torture as tortured
 
@@ -78,7 +78,7 @@ def torture(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _until_asked_to_stop(run: Torture) -> Report | signal.Signals:
+async def _until_asked_to_stop(run: Torture) -> TortureReport | signal.Signals:
     """What came of it; or the signal that came first, once all that was started is gone."""
     loop, running, came = asyncio.get_running_loop(), asyncio.ensure_future(tortured(run)), list[signal.Signals]()
 
@@ -108,7 +108,7 @@ def _foretold(run: Torture) -> int:
     return 0
 
 
-def _told(report: Report, path: Path | None, *, as_json: bool) -> int:
+def _told(report: TortureReport, path: Path | None, *, as_json: bool) -> int:
     if path is not None:
         path.write_text(json.dumps(report.document(), indent=1) + "\n", "utf-8")
     if as_json:
@@ -116,11 +116,11 @@ def _told(report: Report, path: Path | None, *, as_json: bool) -> int:
     else:
         _show(report)
     if report.broken:
-        raise Failure(f"seed {report.seed} broke a promise: {', '.join(report.broken)}")
+        raise CommandFailed(f"seed {report.seed} broke a promise: {', '.join(report.broken)}")
     return 0
 
 
-def _show(report: Report) -> None:
+def _show(report: TortureReport) -> None:
     figures = report.figures
     others = [name for name in figures if name not in {*_FIRST, *PROMISES}]
     rows: list[list[Any]] = [[name, str(figures[name])] for name in (*_FIRST, *PROMISES, *others)]

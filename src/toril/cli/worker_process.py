@@ -25,9 +25,9 @@ from toril.cli.loading import load
 from toril.cli.terminal import write_logs
 from toril.runtime.clock import plain_asyncio
 from toril.runtime.logs import outages
-from toril.worker.isolation import Suspects
+from toril.worker.isolation import SuspectPolicy
 from toril.worker.messages import pieces
-from toril.worker.supervised import SIGNALS, Under
+from toril.worker.supervised import SIGNALS, SupervisorLink
 
 __all__ = ["chosen_queues", "loop_factory", "main"]
 
@@ -36,7 +36,7 @@ _HIGHEST: Final = 1024  # descriptors that `select` knows
 
 if sys.platform == "linux":
 
-    class _Fine(selectors.EpollSelector):
+    class _PreciseSelector(selectors.EpollSelector):
         """Waits as long as it is told to. Python's own rounds up to whole milliseconds, in which many jobs could have
         gone on; here a call that counts microseconds waits, and the usual one then says what is ready."""
 
@@ -47,7 +47,7 @@ if sys.platform == "linux":
             return super().select(timeout)
 
     def _fine_loop() -> asyncio.AbstractEventLoop:
-        return asyncio.SelectorEventLoop(_Fine())
+        return asyncio.SelectorEventLoop(_PreciseSelector())
 
 else:  # what other systems have is not rounded
     _fine_loop = asyncio.new_event_loop
@@ -78,7 +78,7 @@ def main(orders: str, descriptors: str) -> int:
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     write_logs(given["log_level"])
-    under = Under(line, memory, Suspects[given["suspects"]])
+    under = SupervisorLink(line, memory, SuspectPolicy[given["suspects"]])
     outages.pass_on = lambda text: under.say(trouble=text)
     try:
         app = load(given["target"])
@@ -88,8 +88,8 @@ def main(orders: str, descriptors: str) -> int:
         under.tell(failed=[2, error.format_message(), True])
         return 2
     if app.url.startswith("memory:"):  # nobody else can get at its jobs
-        under.suspects = Suspects.MAKE_WAY
-    elif under.suspects is Suspects.ONLY:
+        under.suspects = SuspectPolicy.MAKE_WAY
+    elif under.suspects is SuspectPolicy.ONLY:
         queues = dict.fromkeys(queues, 1)
     place = {"url": app.url, "prefix": app.prefix, "dead_letter_queue": app.named_letters, "outbox": app.outbox_url}
     under.tell(hello={**place, "queues": queues})
@@ -115,7 +115,7 @@ def sources() -> list[str]:
     return [file for file in files if file is not None and not file.startswith(libraries)]
 
 
-def _worked(app: App, queues: dict[str, int], given: dict[str, Any], under: Under) -> int:
+def _worked(app: App, queues: dict[str, int], given: dict[str, Any], under: SupervisorLink) -> int:
     try:
         with asyncio.Runner(loop_factory=loop_factory(given["loop"])) as runner:
             name = None if given["name"] is None else f"{given['name']}-{os.getpid()}"
@@ -127,7 +127,7 @@ def _worked(app: App, queues: dict[str, int], given: dict[str, Any], under: Unde
         return _failed(error, under)
 
 
-def _failed(error: BaseException, under: Under) -> int:
+def _failed(error: BaseException, under: SupervisorLink) -> int:
     if isinstance(error, TorilError):
         under.tell(failed=[1, str(error)])
     else:

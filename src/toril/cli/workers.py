@@ -9,7 +9,7 @@ from toril import App
 from toril.cli.completion import worker_names
 from toril.cli.escaping import as_json as on_a_line
 from toril.cli.escaping import plain
-from toril.cli.place import Place, on_store, refuse_early_options, store_options
+from toril.cli.store_option import StoreOption, on_store, refuse_early_options, store_options
 from toril.cli.terminal import Column, Lines, age, json_option, show
 from toril.operate.documents import of_job, of_worker
 
@@ -33,7 +33,7 @@ _JOB_COLUMNS: Final = [Column("queue"), Column("id"), Column("name", 1), Column(
 @store_options
 @json_option
 @click.pass_context
-def workers(ctx: click.Context, *, place: Place, as_json: bool) -> None:
+def workers(ctx: click.Context, *, place: StoreOption, as_json: bool) -> None:
     """List the workers that are alive; or the jobs of one, or tell it to be quiet or to stop."""
     if ctx.invoked_subcommand is not None:
         refuse_early_options(ctx)
@@ -46,7 +46,7 @@ def workers(ctx: click.Context, *, place: Place, as_json: bool) -> None:
 @click.argument("name", shell_complete=worker_names)
 @store_options
 @json_option
-def jobs(*, name: str, place: Place, as_json: bool) -> None:
+def jobs(*, name: str, place: StoreOption, as_json: bool) -> None:
     """List the jobs that the worker NAME runs, or ran when it died."""
     running = on_store(place, partial(_jobs, worker=name))
     show(Lines(running, _JOB_COLUMNS, _job_row, f"{name} runs no jobs."), as_json=as_json)
@@ -56,7 +56,7 @@ def jobs(*, name: str, place: Place, as_json: bool) -> None:
 @click.argument("name", shell_complete=worker_names)
 @store_options
 @json_option
-def quiet(*, name: str, place: Place, as_json: bool) -> None:
+def quiet(*, name: str, place: StoreOption, as_json: bool) -> None:
     """Have the worker NAME claim nothing more; what it runs goes on."""
     on_store(place, partial(App.quiet_worker, worker=name))
     _tell(name, "quiet", "was told to claim nothing more", as_json=as_json)
@@ -66,7 +66,7 @@ def quiet(*, name: str, place: Place, as_json: bool) -> None:
 @click.argument("name", shell_complete=worker_names)
 @store_options
 @json_option
-def stop(*, name: str, place: Place, as_json: bool) -> None:
+def stop(*, name: str, place: StoreOption, as_json: bool) -> None:
     """Have the worker NAME drain and end; its supervisor does not start it anew."""
     on_store(place, partial(App.stop_worker, worker=name))
     _tell(name, "stop", "was told to drain and end", as_json=as_json)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, 
 from weakref import WeakSet
 
 from toril.codec.encoding import Serializer, encode
-from toril.errors import InvalidName, InvalidOption, shown
+from toril.errors import InvalidName, InvalidOption, preview
 from toril.model import (
     KEEP_ALL,
     MAX_DELAY,
@@ -30,8 +30,8 @@ from toril.model import (
     RateLimit,
     SetMaxWaiting,
     Setting,
+    check_int,
     ms_of,
-    whole,
 )
 from toril.model.durations import Duration, milliseconds
 from toril.policy.breaker import Breaker
@@ -45,7 +45,7 @@ __all__ = [
     "PLAIN",
     "UNSAID",
     "AddOptions",
-    "Bound",
+    "DeclaredLimits",
     "Defaults",
     "Keeping",
     "LogLevel",
@@ -180,7 +180,7 @@ def subject_of(given: Subject, data: Any) -> str:
         return str(given(data))
     found = data.get(given) if isinstance(data, Mapping) else getattr(data, given, None)
     if found is None:
-        raise InvalidOption(f"a job's subject is its payload's {given!r}, and {shown(data)} has none")
+        raise InvalidOption(f"a job's subject is its payload's {given!r}, and {preview(data)} has none")
     return str(found)
 
 
@@ -198,7 +198,7 @@ def _dedup(options: AddOptions, name: str, data: str) -> Dedup | None:
     if dedup is None:
         return None
     if not isinstance(dedup, Dedup):
-        raise InvalidOption(f"dedup must be a Dedup(key, ttl, mode), not {shown(dedup)}")
+        raise InvalidOption(f"dedup must be a Dedup(key, ttl, mode), not {preview(dedup)}")
     return dedup if dedup.key is not None else Dedup(content_key(name, data), dedup.ttl, dedup.mode)
 
 
@@ -220,7 +220,7 @@ def as_keep(what: str, keep: object) -> Keep:
         return KEEP_ALL if keep else REMOVE
     if isinstance(keep, int) and keep >= 0:
         return Keep(count=keep) if keep else REMOVE
-    raise InvalidOption(f"{what} must be a number from 0, a Keep(count, age) or a boolean, not {shown(keep)}")
+    raise InvalidOption(f"{what} must be a number from 0, a Keep(count, age) or a boolean, not {preview(keep)}")
 
 
 def as_metadata(metadata: object) -> Mapping[str, Any]:
@@ -229,7 +229,7 @@ def as_metadata(metadata: object) -> Mapping[str, Any]:
         return {}
     if isinstance(metadata, Mapping):
         return metadata
-    raise InvalidOption(f"metadata must be a mapping of names to values, not {shown(metadata)}")
+    raise InvalidOption(f"metadata must be a mapping of names to values, not {preview(metadata)}")
 
 
 def _metadata(options: AddOptions) -> str | None:
@@ -241,7 +241,7 @@ def _flag(options: AddOptions, name: str) -> bool:
     value: Any = options.get(name, False)
     if isinstance(value, bool):
         return value
-    raise InvalidOption(f"{name} must be True or False, not {shown(value)}")
+    raise InvalidOption(f"{name} must be True or False, not {preview(value)}")
 
 
 def _check_names(options: AddOptions) -> None:
@@ -258,7 +258,7 @@ def _retry(options: AddOptions, defaults: Defaults) -> tuple[int, Backoff | None
             raise InvalidOption("retry and attempts or backoff exclude each other: put them into the Retry(…)")
         retry = options["retry"]
         if not isinstance(retry, Retry):
-            raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
+            raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {preview(retry)}")
         return retry.attempts, check_known(retry.wire(), defaults.strategies)
     backoff = options.get("backoff")
     attempts = options.get("attempts", defaults.attempts)
@@ -268,7 +268,7 @@ def _retry(options: AddOptions, defaults: Defaults) -> tuple[int, Backoff | None
         backoff = Strategy(backoff)
     if not isinstance(backoff, Fixed | Exponential | Strategy):
         raise InvalidOption(
-            f"backoff must be Fixed(…), Exponential(…), Strategy(…) or a strategy's name, not {shown(backoff)}"
+            f"backoff must be Fixed(…), Exponential(…), Strategy(…) or a strategy's name, not {preview(backoff)}"
         )
     return attempts, check_known(backoff.wire(), defaults.strategies)
 
@@ -281,7 +281,9 @@ def _time(options: AddOptions, name: str, low: int, high: int) -> int | None:
 def _own_id(job_id: Any) -> Any:
     """An id that a user chose. Those of runs are the schedules': a job of such an id would have that run left out."""
     if isinstance(job_id, str) and job_id.startswith("repeat:"):
-        raise InvalidName(f"a job id must not begin with 'repeat:' as those of schedules do, and {shown(job_id)} does")
+        raise InvalidName(
+            f"a job id must not begin with 'repeat:' as those of schedules do, and {preview(job_id)} does"
+        )
     return job_id
 
 
@@ -292,10 +294,10 @@ def _due(options: AddOptions) -> int | None:
     if options.get("delay") is not None:
         raise InvalidOption("delay and at exclude each other")
     if not isinstance(at, datetime) or at.utcoffset() is None:
-        raise InvalidOption(f"at must be a datetime with a time zone, not {shown(at)}")
+        raise InvalidOption(f"at must be a datetime with a time zone, not {preview(at)}")
     due = ms_of(at)
     if not 0 <= due <= _LAST:
-        raise InvalidOption(f"at must be from 1970 to 2109, not {shown(at)}")
+        raise InvalidOption(f"at must be from 1970 to 2109, not {preview(at)}")
     return due
 
 
@@ -314,7 +316,7 @@ class _Home(Protocol):
     async def call(self, make: Callable[[Call], Awaitable[Any]]) -> Any: ...
 
 
-class Bound:
+class DeclaredLimits:
     """A queue's bounds. A process tells the store once, before its first add: what is declared later wins."""
 
     def __init__(self, queue: str, limit: int | None, groups: GroupLimits | None = None) -> None:
@@ -352,19 +354,19 @@ def checked(
     lease_ms, renew_ms = renewal(lease, renew, least=1000)
     _check_kinds(rest)
     if not isinstance(retry, Retry):
-        raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {shown(retry)}")
+        raise InvalidOption(f"retry must be a Retry(attempts, backoff), not {preview(retry)}")
     if unknown not in ("fail", "release"):
-        raise InvalidOption(f"unknown must be 'fail' or 'release', not {shown(unknown)}")
+        raise InvalidOption(f"unknown must be 'fail' or 'release', not {preview(unknown)}")
     if log_level is not None and log_level not in get_args(LogLevel):
-        raise InvalidOption(f"log_level must be one of {', '.join(get_args(LogLevel))}, not {shown(log_level)}")
+        raise InvalidOption(f"log_level must be one of {', '.join(get_args(LogLevel))}, not {preview(log_level)}")
     return QueueOptions(
-        concurrency=whole("concurrency", concurrency, 1, 10_000),
+        concurrency=check_int("concurrency", concurrency, 1, 10_000),
         lease=lease_ms,
         renew=renew_ms,
         retry=retry,
         timeout=None if timeout is None else milliseconds("timeout", timeout, 1, MAX_TIMEOUT),
-        max_stalls=whole("max_stalls", max_stalls, 0, 1_000),
-        max_waiting=None if max_waiting is None else whole("max_waiting", max_waiting, 1, 2**53),
+        max_stalls=check_int("max_stalls", max_stalls, 0, 1_000),
+        max_waiting=None if max_waiting is None else check_int("max_waiting", max_waiting, 1, 2**53),
         keep_completed=as_keep("keep_completed", keep_completed),
         keep_failed=as_keep("keep_failed", keep_failed),
         unknown=unknown,
@@ -426,21 +428,21 @@ async def as_workers_declare(queue: "Queue") -> "Queue | None":
 def _check_kinds(options: Mapping[str, Any]) -> None:
     rate, serializer, breaker = options["rate_limit"], options["serializer"], options["breaker"]
     if breaker is not None and not isinstance(breaker, Breaker):
-        raise InvalidOption(f"breaker must be a Breaker(…), not {shown(breaker)}")
+        raise InvalidOption(f"breaker must be a Breaker(…), not {preview(breaker)}")
     if rate is not None and not isinstance(rate, RateLimit):
-        raise InvalidOption(f"rate_limit must be a RateLimit(max, per), not {shown(rate)}")
+        raise InvalidOption(f"rate_limit must be a RateLimit(max, per), not {preview(rate)}")
     if options["groups"] is not None and not isinstance(options["groups"], GroupLimits):
-        raise InvalidOption(f"groups must be a GroupLimits(…), not {shown(options['groups'])}")
+        raise InvalidOption(f"groups must be a GroupLimits(…), not {preview(options['groups'])}")
     if serializer is not None and not (hasattr(serializer, "dumps") and hasattr(serializer, "loads")):
-        raise InvalidOption(f"serializer must have dumps and loads, and {shown(serializer)} has not")
+        raise InvalidOption(f"serializer must have dumps and loads, and {preview(serializer)} has not")
     subject = options["subject"]
     if subject is not None and not isinstance(subject, str) and not callable(subject):
-        raise InvalidOption(f"subject must be a field of the payload, or a function of it, not {shown(subject)}")
+        raise InvalidOption(f"subject must be a field of the payload, or a function of it, not {preview(subject)}")
     if type(options["cancellation"]) is not bool:
-        raise InvalidOption(f"cancellation must be True or False, not {shown(options['cancellation'])}")
+        raise InvalidOption(f"cancellation must be True or False, not {preview(options['cancellation'])}")
     first = options["priority_first"]
     if first is not None and type(first) is not bool:
-        raise InvalidOption(f"priority_first must be True, False or None, not {shown(first)}")
+        raise InvalidOption(f"priority_first must be True, False or None, not {preview(first)}")
 
 
 # The options of a queue of which nothing is said.

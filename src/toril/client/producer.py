@@ -10,21 +10,21 @@ from toril.errors import AddUncertain, InvalidPayload, QueueFull, TorilError
 from toril.events import JobEvent
 from toril.job import Job
 from toril.model import BATCH, Added, AddOutcome, NewJob, NewJobs
-from toril.model.values import hot
+from toril.model.values import fast_frozen
 
 if TYPE_CHECKING:
     from toril.queue import Queue
 
-__all__ = ["Chunk", "Item", "Kind", "Kinds", "Planned", "Together", "chunks", "handles"]
+__all__ = ["AddBatcher", "AddChunk", "Item", "JobTemplate", "JobTemplates", "PreparedJob", "chunks", "handles"]
 
-Item: TypeAlias = "Planned[Any] | tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]"
+Item: TypeAlias = "PreparedJob[Any] | tuple[Any, Any] | tuple[Any, Any, Mapping[str, Any]]"
 R = TypeVar("R", covariant=True)
 
 _NOBODY: Final = object()
 
 
-@hot
-class Planned(Generic[R]):
+@fast_frozen
+class PreparedJob(Generic[R]):
     """A job made ready and checked, to be added with others or in a flow. `R` is what its handler returns."""
 
     queue: "Queue"
@@ -32,38 +32,40 @@ class Planned(Generic[R]):
     data: Any
 
 
-@hot
-class Chunk:
+@fast_frozen
+class AddChunk:
     """Up to 1,000 jobs made ready, and what their producer gave for each."""
 
     jobs: NewJobs
     data: list[Any]
 
 
-@hot
-class Kind:
+@fast_frozen
+class JobTemplate:
     """Jobs of one name without options of their own: such a job, and what makes text of the data of others."""
 
     job: NewJob
     encode: Callable[[Any], str]
 
 
-class Kinds:
+class JobTemplates:
     """The kinds of job that one call has met, by their names."""
 
-    def __init__(self, name_of: Callable[[Any], str], kind_of: Callable[[str], Kind]) -> None:
+    def __init__(self, name_of: Callable[[Any], str], kind_of: Callable[[str], JobTemplate]) -> None:
         self._name_of = name_of
         self._kind_of = kind_of
-        self._known: dict[str, Kind] = {}
+        self._known: dict[str, JobTemplate] = {}
 
-    def of(self, job: Any) -> Kind:
+    def of(self, job: Any) -> JobTemplate:
         name = self._name_of(job)
         if name not in self._known:
             self._known[name] = self._kind_of(name)
         return self._known[name]
 
 
-def chunks(items: Iterable[Item], plan: Callable[[Item], Planned[Any]], kinds: Kinds | None) -> Iterator[Chunk]:
+def chunks(
+    items: Iterable[Item], plan: Callable[[Item], PreparedJob[Any]], kinds: JobTemplates | None
+) -> Iterator[AddChunk]:
     """The jobs of these items, by the thousand. What jobs of a kind share is worked out once; without `kinds` each gets
     something of its own."""
     runs, data = list[tuple[NewJob, list[str]]](), list[Any]()
@@ -89,10 +91,10 @@ def chunks(items: Iterable[Item], plan: Callable[[Item], Planned[Any]], kinds: K
             error.add_note(f"in item {index} of add_many")
             raise
         if len(data) == BATCH:
-            yield Chunk(NewJobs(runs), data)
+            yield AddChunk(NewJobs(runs), data)
             runs, data, current = [], [], None
     if data:
-        yield Chunk(NewJobs(runs), data)
+        yield AddChunk(NewJobs(runs), data)
 
 
 def _is_bare(item: tuple[Any, ...]) -> bool:
@@ -100,14 +102,14 @@ def _is_bare(item: tuple[Any, ...]) -> bool:
     return len(item) == 3 and type(item[2]) is dict and not item[2]
 
 
-def _encoded(kind: Kind, data: Any) -> str:
+def _encoded(kind: JobTemplate, data: Any) -> str:
     try:
         return kind.encode(data)
     except InvalidPayload as error:
         raise InvalidPayload(f"job {kind.job.name!r}: {error}") from None
 
 
-def handles(queue: "Queue", chunk: Chunk, answers: Sequence[Added]) -> list[Job[Any]]:
+def handles(queue: "Queue", chunk: AddChunk, answers: Sequence[Added]) -> list[Job[Any]]:
     """The handles on jobs that the store has answered for."""
     plain = AddOutcome.ADDED
     made: list[Job[Any]] = [
@@ -138,7 +140,7 @@ class _Tick:
     gathered: list[_Asked] = field(default_factory=list)
 
 
-class Together:
+class AddBatcher:
     """The first job of a tick goes to the store at once, and so a lone one waits for nobody. Those after it follow
     together when the tick is over."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CoroutineType
 from typing import Any, Final, Protocol
 
-from toril.errors import NotSerializable, PayloadTooLarge, Undecodable, UsageError, shown
+from toril.errors import NotSerializable, PayloadTooLarge, Undecodable, UsageError, preview
 
 __all__ = [
     "MAX_DEPTH",
@@ -88,7 +88,7 @@ def metadata_of(text: str | None) -> Mapping[str, Any]:
 def wrap(data: bytes, *, what: str = "data", limit: int = MAX_PAYLOAD) -> str:
     """Any bytes as JSON text, so that they pass every store and every reader unharmed."""
     if not isinstance(data, bytes | bytearray):
-        raise NotSerializable(f"a serializer must make bytes of {what}, not {shown(data)}")
+        raise NotSerializable(f"a serializer must make bytes of {what}, not {preview(data)}")
     if len(data) > limit:
         raise PayloadTooLarge(_too_large(what, str(len(data)), limit))
     return _dumps({_BYTES_KEY: base64.b64encode(data).decode()})
@@ -193,10 +193,10 @@ class _Search:
         if type(value) in _OBJECTS:
             for key, item in value.items():
                 if type(key) is not str:
-                    raise NotSerializable(f"{_short(path)} has the key {shown(key)}; JSON has plain string keys only")
+                    raise NotSerializable(f"{_short(path)} has the key {preview(key)}; JSON has plain string keys only")
                 self._text(key, f"a key of {path}")
                 self._spend(1)
-                yield f"{path}.{key}" if key.isidentifier() else f"{path}[{shown(key)}]", item
+                yield f"{path}.{key}" if key.isidentifier() else f"{path}[{preview(key)}]", item
         else:
             for index, item in enumerate(value):
                 yield f"{path}[{index}]", item

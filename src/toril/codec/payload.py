@@ -19,7 +19,7 @@ from typing import (
 )
 
 from toril.codec.encoding import MAX_PAYLOAD, Serializer, Undecodable, decode, encode, unwrap, wrap
-from toril.errors import InvalidPayload, NotSerializable, shown
+from toril.errors import InvalidPayload, NotSerializable, preview
 from toril.model.attempts import Result
 
 __all__ = ["Payload", "checkable", "is_plain", "payload_for", "result_for"]
@@ -217,7 +217,7 @@ class _Typed:
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             reason = str(error).splitlines()[0]
             raise InvalidPayload(
-                f"{self._what} of type {shown(self._annotation)} cannot be checked: {reason}"
+                f"{self._what} of type {preview(self._annotation)} cannot be checked: {reason}"
             ) from None
         return self._adapter
 
@@ -243,4 +243,4 @@ class _naming:  # noqa: N801 - reads as a verb where it is used
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         problem = first["msg"][:1].lower() + first["msg"][1:]
-        raise InvalidPayload(f"{self._what}{path}: {problem}, not {shown(first['input'])}{more}") from None
+        raise InvalidPayload(f"{self._what}{path}: {problem}, not {preview(first['input'])}{more}") from None

@@ -5,29 +5,29 @@ import re
 from dataclasses import asdict
 from typing import Final, Literal, TypeAlias
 
-from toril.errors import InvalidOption, NotFound, TorilError, WrongState, shown
-from toril.model import Audited
+from toril.errors import InvalidOption, NotFound, TorilError, WrongState, preview
+from toril.model import AuditEntry
 
 __all__ = ["CHILD_GONE", "Refusal", "child_failed", "dump", "load", "place_of", "refused"]
 
 _PLACE: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,18})\Z", re.ASCII)
 
 
-def dump(entry: Audited) -> str:
+def dump(entry: AuditEntry) -> str:
     return json.dumps(asdict(entry))
 
 
-def load(text: str, at: int) -> Audited:
+def load(text: str, at: int) -> AuditEntry:
     """An entry; `at` is when it was written, where it does not say that itself."""
     fields = json.loads(text)
-    return Audited(**{**fields, "at": fields["at"] or at})
+    return AuditEntry(**{**fields, "at": fields["at"] or at})
 
 
 def place_of(cursor: str) -> tuple[int, int]:
     """The entry before which a page begins."""
     found = _PLACE.match(cursor) if isinstance(cursor, str) else None
     if found is None:
-        raise InvalidOption(f"{shown(cursor)} is not a cursor that was given out")
+        raise InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
     return int(found[1]), int(found[2])
 
 

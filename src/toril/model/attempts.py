@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 from toril.model.durations import MAX_DELAY
 from toril.model.flows import FlowNode
 from toril.model.jobs import (
@@ -15,13 +15,13 @@ from toril.model.jobs import (
     MAX_REASON_BYTES,
     Backoff,
     Limits,
+    check_int,
     check_text,
     storable,
-    whole,
 )
 from toril.model.names import check_worker_name
 from toril.model.states import State
-from toril.model.values import hot, hot_by_keyword
+from toril.model.values import fast_frozen, fast_frozen_kw
 
 __all__ = ["Result"]
 
@@ -35,7 +35,7 @@ class AddOutcome(StrEnum):
     REPLACED = "replaced"
 
 
-@hot
+@fast_frozen
 class Added:
     """What became of one new job: stored, or an equal one was there, and that one's id and state."""
 
@@ -44,7 +44,7 @@ class Added:
     state: State
 
 
-@hot
+@fast_frozen
 class Call:
     """Which call this is, so that a store can tell a repeated one. A sender has one call under way at a time."""
 
@@ -53,10 +53,10 @@ class Call:
 
     def __post_init__(self) -> None:
         check_worker_name(self.sender)
-        whole("seq", self.seq, 0, 2**53)
+        check_int("seq", self.seq, 0, 2**53)
 
 
-@hot
+@fast_frozen
 class Lease:
     """The right to run one job until a deadline. The token is drawn anew for every claim."""
 
@@ -65,7 +65,7 @@ class Lease:
     token: str
 
 
-@hot_by_keyword
+@fast_frozen_kw
 class Claim:
     """A request for work. `alone` says that the claimer runs nothing else: only then is a job that has
     stalled handed out, and with nothing beside it, so that whatever crashes next is known to be guilty. With
@@ -81,15 +81,15 @@ class Claim:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        whole("want", self.want, 0, EXCHANGE)
-        whole("lease", self.lease, 1, MAX_DELAY)
-        whole("max_stalls", self.max_stalls, 0, 2**31)
+        check_int("want", self.want, 0, EXCHANGE)
+        check_int("lease", self.lease, 1, MAX_DELAY)
+        check_int("max_stalls", self.max_stalls, 0, 2**31)
         check_worker_name(self.worker)
         if type(self.token) is not str or self.token in {"", "0"}:
-            raise InvalidOption(f"a token must be drawn anew for each claim, not {shown(self.token)}")
+            raise InvalidOption(f"a token must be drawn anew for each claim, not {preview(self.token)}")
 
 
-@hot
+@fast_frozen
 class Claimed:
     """A job handed out, with all that running it needs. `starts` counts how often it was, this time included;
     `fence` is larger than for any claim in the queue before. A `suspect` has stalled and must run alone."""
@@ -148,7 +148,7 @@ class AttemptFailure:
     failure: Failure
 
 
-@hot
+@fast_frozen
 class Completed:
     """The handler returned. `summary` is what run records show, where it should not be the result itself; `skipped` is
     why the handler was not called, if it was not."""
@@ -176,7 +176,7 @@ class Retried:
     delay: int = 0
 
     def __post_init__(self) -> None:
-        whole("delay", self.delay, 0, MAX_DELAY)
+        check_int("delay", self.delay, 0, MAX_DELAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class Snoozed:
     delay: int
 
     def __post_init__(self) -> None:
-        whole("delay", self.delay, 0, MAX_DELAY)
+        check_int("delay", self.delay, 0, MAX_DELAY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True)
-class Parked:
+class WaitsForChildren:
     """It rests until its children have ended, those given here among them, and then runs again; no attempt is spent.
     Where none is open it goes back to the front at once. `step` is how often it has been parked with children."""
 
@@ -217,10 +217,10 @@ class Parked:
             raise InvalidOption(f"a job is parked with at most {BATCH} new children, not {len(self.children)}")
 
 
-Outcome: TypeAlias = Completed | Failed | Retried | Snoozed | Released | Cancelled | Parked
+Outcome: TypeAlias = Completed | Failed | Retried | Snoozed | Released | Cancelled | WaitsForChildren
 
 
-@hot
+@fast_frozen
 class Settlement:
     """How one attempt ended. It counts only while its lease holds."""
 
@@ -249,7 +249,7 @@ class Unstarted:
     failure: Failure
 
 
-@hot
+@fast_frozen
 class Exchange:
     """The answer to an exchange: a verdict for each settlement, the jobs claimed, those ended on the way, and, where
     there were fewer than wanted, when to come back (`wake_at`) and what stood in the way."""
@@ -272,7 +272,7 @@ class Cancellation:
 
 
 @dataclass(frozen=True, slots=True)
-class Extended:
+class Renewed:
     """Which leases were already lost, and which of the kept ones someone wants stopped."""
 
     lost: tuple[Lease, ...] = ()
@@ -302,7 +302,7 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Rewrite:
+class DataUpdate:
     """New data for a running job, from its own handler."""
 
     lease: Lease
@@ -323,7 +323,7 @@ class Checkpoint:
         check_text("a checkpoint", self.value)
 
 
-Report: TypeAlias = Progress | LogLine | Rewrite | Checkpoint
+Report: TypeAlias = Progress | LogLine | DataUpdate | Checkpoint
 
 
 @dataclass(frozen=True, slots=True)

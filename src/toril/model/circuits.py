@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 from toril.model.durations import MAX_DELAY
-from toril.model.jobs import whole
+from toril.model.jobs import check_int
 
 
 class CircuitState(StrEnum):
@@ -30,17 +30,17 @@ class CircuitTerms:
     minimum: int = 10
 
     def __post_init__(self) -> None:
-        whole("a breaker's failures", self.failures, 1, 100_000)
-        whole("a breaker's window", self.window, 1_000, MAX_DELAY)
-        whole("a breaker's pause", self.pause, 100, MAX_DELAY)
-        whole("a breaker's probes", self.probes, 1, 1_000)
-        whole("a breaker's minimum", self.minimum, 1, 100_000)
+        check_int("a breaker's failures", self.failures, 1, 100_000)
+        check_int("a breaker's window", self.window, 1_000, MAX_DELAY)
+        check_int("a breaker's pause", self.pause, 100, MAX_DELAY)
+        check_int("a breaker's probes", self.probes, 1, 1_000)
+        check_int("a breaker's minimum", self.minimum, 1, 100_000)
         if self.rate is not None and not (type(self.rate) in (int, float) and 0 < self.rate <= 1):
-            raise InvalidOption(f"a breaker's rate must be above 0 and at most 1, not {shown(self.rate)}")
+            raise InvalidOption(f"a breaker's rate must be above 0 and at most 1, not {preview(self.rate)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circuit:
+class CircuitRow:
     """How one key stands. `till` is until when it is open or, where it is half-open, when a probe was last heard of.
     `slots` counts runs and failures by stretches of the window, `probes` are those who try it now, each with the end of
     its lease, and `passed` how many did so well."""
@@ -65,7 +65,7 @@ class Circuit:
         return sum(bad for _, _, bad in self.slots)
 
 
-class Sign(StrEnum):
+class CircuitSample(StrEnum):
     """What a run says of what its circuit stands for."""
 
     GOOD = "good"

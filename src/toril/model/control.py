@@ -7,12 +7,12 @@ from enum import StrEnum
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 from toril.model.declarations import Declaration
 from toril.model.durations import MAX_DELAY
 from toril.model.flows import JobRef
 from toril.model.groups import NO_LIMITS, DeclareGroups, GroupLimits, SetGroups
-from toril.model.jobs import RateLimit, check_priority, check_text, whole
+from toril.model.jobs import RateLimit, check_int, check_priority, check_text
 from toril.model.names import check_worker_name
 from toril.model.states import State
 
@@ -26,7 +26,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ControlResult:
     """What a control did: `done` at once, `asked` of a running job, `refused` with the state that forbids it."""
 
     done: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class SetDelay:
     delay: int
 
     def __post_init__(self) -> None:
-        whole("delay", self.delay, 0, MAX_DELAY)
+        check_int("delay", self.delay, 0, MAX_DELAY)
 
 
 Update: TypeAlias = SetData | SetPriority | SetDelay
@@ -91,7 +91,7 @@ class SetConcurrency:
 
     def __post_init__(self) -> None:
         if self.limit is not None:
-            whole("concurrency", self.limit, 1, 1_000_000)
+            check_int("concurrency", self.limit, 1, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class SetRateLimit:
 
     def __post_init__(self) -> None:
         if self.limit is not None and not isinstance(self.limit, RateLimit):
-            raise InvalidOption(f"a rate must be RateLimit(max, per) or None, not {shown(self.limit)}")
+            raise InvalidOption(f"a rate must be RateLimit(max, per) or None, not {preview(self.limit)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class SetMaxWaiting:
 
     def __post_init__(self) -> None:
         if self.limit is not None:
-            whole("max_waiting", self.limit, 1, 2**53)
+            check_int("max_waiting", self.limit, 1, 2**53)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Hold:
 
     def __post_init__(self) -> None:
         if self.ms is not None:
-            whole("a time to hold", self.ms, 1, MAX_DELAY)
+            check_int("a time to hold", self.ms, 1, MAX_DELAY)
 
 
 Setting: TypeAlias = Pause | Resume | SetConcurrency | SetRateLimit | SetMaxWaiting | Hold | DeclareGroups | SetGroups
@@ -142,7 +142,7 @@ class Settings:
     groups: GroupLimits = NO_LIMITS
 
 
-class Order(StrEnum):
+class WorkerCommand(StrEnum):
     """What one can tell a worker from afar. `DECLARE` is the store's own: it has forgotten all that it was told."""
 
     QUIET = "quiet"
@@ -172,17 +172,17 @@ class StackRequest(str):
         return JobRef(unquote(queue), unquote(identity))
 
 
-WorkerOrder: TypeAlias = Order | StackRequest
+WorkerRequest: TypeAlias = WorkerCommand | StackRequest
 MAX_STACKS: Final = 64_000  # characters of all stacks in a heartbeat
 
 
-def order_of(word: str) -> WorkerOrder:
+def order_of(word: str) -> WorkerRequest:
     """An order, from the word that a store keeps of it."""
-    return StackRequest.read(word) or Order(word)
+    return StackRequest.read(word) or WorkerCommand(word)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class Heartbeat:
     """A worker's sign of life. `heard` names the orders that it has received; others come again. `lag` is by how many
     ms its loop was late of late. `queue_slots` are the slots of each queue, and how many of them are in use. `stacks`
     are the answers to those who asked where a job is. `silent` is for how many ms its loop has not moved: its
@@ -198,7 +198,7 @@ class Beat:
     pid: int = 0
     version: str = ""
     started_at: int = 0
-    heard: Sequence[WorkerOrder] = ()
+    heard: Sequence[WorkerRequest] = ()
     lag: int = 0
     queue_slots: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     stacks: Mapping[str, str] = field(default_factory=dict)
@@ -214,7 +214,7 @@ class Beat:
         return json.dumps({name: getattr(self, name) for name in _KEPT})
 
 
-_KEPT: Final = tuple(each.name for each in fields(Beat) if each.name not in {"declares", "heard"})
+_KEPT: Final = tuple(each.name for each in fields(Heartbeat) if each.name not in {"declares", "heard"})
 
 
 def control(worker: str) -> str:

@@ -5,8 +5,8 @@ from typing import Final, Literal, TypeAlias
 
 from toril.model.attempts import Failure
 from toril.model.flows import JobRef, OnFailure
-from toril.model.jobs import MAX_ATTEMPTS, REMOVE, Backoff, Keep, check_text, whole
-from toril.model.records import Cause, JobRecord
+from toril.model.jobs import MAX_ATTEMPTS, REMOVE, Backoff, Keep, check_int, check_text
+from toril.model.records import Cause, JobRow
 from toril.model.states import State
 
 DEAD_LETTERS: Final = "dead-letter"  # the queue that other libraries' dashboards show them in
@@ -63,12 +63,12 @@ class Replay:
         if self.data is not None:
             check_text("data", self.data)
         if self.attempts is not None:
-            whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
+            check_int("attempts", self.attempts, 1, MAX_ATTEMPTS)
 
 
-def job_of(letter: DeadLetterRow) -> JobRecord:
+def job_of(letter: DeadLetterRow) -> JobRow:
     """The job that a dead letter is: one that has failed. How often it was started is not known any more."""
-    return JobRecord(
+    return JobRow(
         queue=letter.queue, id=letter.job_id, name=letter.name, data=letter.data, state=State.FAILED,
         max_attempts=letter.max_attempts, attempts_made=letter.attempts_made, stalls=letter.stalls, starts=0, fence=0,
         priority=letter.priority, delay=0, due=None, backoff=letter.backoff, timeout=letter.timeout, expires_at=None,

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias, overload
 
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 
 __all__ = [
     "MAX_DELAY",
@@ -53,9 +53,9 @@ def milliseconds(what: str, value: Duration, low: int = 0, high: int = MAX_DELAY
         raise TypeError(f'{what} must be seconds, a timedelta or a text such as "10m", not {value}')
     seconds = seconds_of(value)
     if seconds is None:
-        raise InvalidOption(f'{what} must be seconds, a timedelta or a text such as "10m", not {shown(value)}')
+        raise InvalidOption(f'{what} must be seconds, a timedelta or a text such as "10m", not {preview(value)}')
     if not low / 1000 <= seconds <= high / 1000:  # NaN is in no range
-        given = shown(value if isinstance(value, str) else seconds)
+        given = preview(value if isinstance(value, str) else seconds)
         raise InvalidOption(f"{what} must be from {_words(low)} to {_words(high)}, not {given}")
     return round(seconds * 1000)
 

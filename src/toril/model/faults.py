@@ -63,7 +63,7 @@ class Finding:
     fault: Fault | None = None
 
 
-class Mending(StrEnum):
+class RepairOutcome(StrEnum):
     """What became of a repair."""
 
     MENDED = "mended"
@@ -76,7 +76,7 @@ class Repaired:
     """A finding, and what became of its repair."""
 
     finding: Finding
-    outcome: Mending
+    outcome: RepairOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 from toril.model.jobs import NewJob
 
 MAX_DEPTH: Final = 100  # of a flow
@@ -50,9 +50,9 @@ class FlowNode:
 
     def __post_init__(self) -> None:
         if self.job.id is None:
-            raise InvalidOption(f"a job of a flow needs an id, and {shown(self.job.name)} has none")
+            raise InvalidOption(f"a job of a flow needs an id, and {preview(self.job.name)} has none")
         if self.job.dedup is not None:
-            raise InvalidOption(f"dedup and a flow exclude each other: job {shown(self.job.name)} has both")
+            raise InvalidOption(f"dedup and a flow exclude each other: job {preview(self.job.name)} has both")
 
     @property
     def ref(self) -> JobRef:
@@ -82,7 +82,7 @@ class Child:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class ChildCounts:
     """How many children of each kind a job has, and the first few that have not ended."""
 
     open: int = 0

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, fields
 from typing import Final
 
-from toril.errors import InvalidOption, shown
-from toril.model.jobs import RateLimit, per_ms, whole
+from toril.errors import InvalidOption, preview
+from toril.model.jobs import RateLimit, check_int, per_ms
 from toril.model.names import check_group
 
 MAX_WEIGHT: Final = 100
@@ -29,13 +29,13 @@ class GroupLimits:
 
     def __post_init__(self) -> None:
         if self.concurrency is not None:
-            whole("a group's concurrency", self.concurrency, 1, 1_000_000)
+            check_int("a group's concurrency", self.concurrency, 1, 1_000_000)
         if self.max_waiting is not None:
-            whole("a group's max_waiting", self.max_waiting, 1, 2**53)
+            check_int("a group's max_waiting", self.max_waiting, 1, 2**53)
         if self.weight is not None:
-            whole("a group's weight", self.weight, 1, MAX_WEIGHT)
+            check_int("a group's weight", self.weight, 1, MAX_WEIGHT)
         if self.rate_limit is not None and not isinstance(self.rate_limit, RateLimit):
-            raise InvalidOption(f"a group's rate must be RateLimit(max, per) or None, not {shown(self.rate_limit)}")
+            raise InvalidOption(f"a group's rate must be RateLimit(max, per) or None, not {preview(self.rate_limit)}")
         if self.rate_limit is not None and self.rate_limit.window != "sliding":
             raise InvalidOption("a group's rate is counted in a sliding window; there is no fixed one for groups")
 
@@ -90,7 +90,7 @@ class SetGroup:
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", check_group(self.name))
         if self.limits is not None and not isinstance(self.limits, GroupLimits):
-            raise InvalidOption(f"a group's limits must be GroupLimits(…), not {shown(self.limits)}")
+            raise InvalidOption(f"a group's limits must be GroupLimits(…), not {preview(self.limits)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class GroupRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupStanding:
+class GroupBlockers:
     """What its group keeps a job from: `ahead` of it are jobs of its own group; `holders` are those that have the
     group's places (the first ten)."""
 

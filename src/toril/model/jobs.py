@@ -6,10 +6,10 @@ from enum import StrEnum
 from itertools import chain, repeat
 from typing import Final, Literal, TypeAlias, get_args, overload
 
-from toril.errors import InvalidOption, NotSerializable, shown
+from toril.errors import InvalidOption, NotSerializable, preview
 from toril.model.durations import MAX_DELAY, Duration, checked_seconds
 from toril.model.names import check_circuit_key, check_group, check_job_id, check_job_name, check_label, check_subject
-from toril.model.values import hot_by_keyword
+from toril.model.values import fast_frozen_kw
 
 MAX_PRIORITY: Final = 2_097_151  # 21 bits: what is left of a float's 53 beside a 32-bit counter
 MAX_RATE: Final = 2**31  # jobs that may start within the time of a rate
@@ -26,11 +26,11 @@ ATTEMPT_REASON_BYTES: Final = 1024  # of each of them
 ATTEMPT_TRACEBACK_BYTES: Final = 4 * 1024
 
 
-def whole(what: str, value: object, low: int, high: int) -> int:
+def check_int(what: str, value: object, low: int, high: int) -> int:
     """`value` if it is a whole number in range; booleans are not numbers here."""
     if type(value) is int and low <= value <= high:
         return value
-    raise InvalidOption(f"{what} must be a whole number from {low} to {high}, not {shown(value)}")
+    raise InvalidOption(f"{what} must be a whole number from {low} to {high}, not {preview(value)}")
 
 
 def check_priority(value: object) -> int:
@@ -38,8 +38,8 @@ def check_priority(value: object) -> int:
     if type(value) is int and 0 <= value <= MAX_PRIORITY:
         return value
     raise InvalidOption(
-        f"priority must be a whole number from 0 to {MAX_PRIORITY}, not {shown(value)}: 1 is the most urgent, and 0 is "
-        "no priority. Jobs without one run first, unless the queue is declared with priority_first=True"
+        f"priority must be a whole number from 0 to {MAX_PRIORITY}, not {preview(value)}: 1 is the most urgent, and 0 "
+        "is no priority. Jobs without one run first, unless the queue is declared with priority_first=True"
     )
 
 
@@ -63,7 +63,7 @@ class Keep:
 
     def __init__(self, count: int | None = None, age: Duration | None = None) -> None:
         if count is not None:
-            whole("a count to keep", count, 0, 2**53)
+            check_int("a count to keep", count, 0, 2**53)
         _set(self, count=count, age=None if age is None else checked_seconds("an age to keep", age))
 
 
@@ -91,9 +91,9 @@ class RateLimit:
     window: Literal["sliding", "fixed"]
 
     def __init__(self, max: int, per: Duration = 1.0, window: Literal["sliding", "fixed"] = "sliding") -> None:  # noqa: A002 - as everyone calls it
-        whole("a rate limit's max", max, 1, MAX_RATE)
+        check_int("a rate limit's max", max, 1, MAX_RATE)
         if window not in ("sliding", "fixed"):
-            raise InvalidOption(f"a rate limit's window must be 'sliding' or 'fixed', not {shown(window)}")
+            raise InvalidOption(f"a rate limit's window must be 'sliding' or 'fixed', not {preview(window)}")
         _set(self, max=max, per=checked_seconds("a rate limit's per", per, 1, MAX_RATE_WINDOW), window=window)
 
 
@@ -117,12 +117,12 @@ class Backoff:
 
     def __post_init__(self) -> None:
         if self.kind not in ("fixed", "exponential"):
-            raise InvalidOption(f"a backoff must be 'fixed' or 'exponential', not {shown(self.kind)}")
-        whole("a backoff's delay", self.delay, 0, MAX_DELAY)
+            raise InvalidOption(f"a backoff must be 'fixed' or 'exponential', not {preview(self.kind)}")
+        check_int("a backoff's delay", self.delay, 0, MAX_DELAY)
         if self.cap is not None:
-            whole("a backoff's cap", self.cap, 0, MAX_DELAY)
+            check_int("a backoff's cap", self.cap, 0, MAX_DELAY)
         if not (_is_number(self.jitter) and 0 <= self.jitter <= 1):
-            raise InvalidOption(f"a backoff's jitter must be from 0 to 1, not {shown(self.jitter)}")
+            raise InvalidOption(f"a backoff's jitter must be from 0 to 1, not {preview(self.jitter)}")
 
 
 def _is_number(value: object) -> bool:
@@ -153,10 +153,10 @@ class Dedup:
         if key is not None:
             key = check_label("a deduplication key", key)
             if key in ("meta", "id"):
-                raise InvalidOption(f"a deduplication key must not be a word of the layout, and {shown(key)} is")
+                raise InvalidOption(f"a deduplication key must not be a word of the layout, and {preview(key)} is")
         if mode not in get_args(DedupMode):
             raise InvalidOption(
-                f"a deduplication's mode must be drop, extend, replace, reschedule or keep_last, not {shown(mode)}"
+                f"a deduplication's mode must be drop, extend, replace, reschedule or keep_last, not {preview(mode)}"
             )
         if mode == "extend" and ttl is None:
             raise InvalidOption("a deduplication that extends its time needs one: give it a ttl")
@@ -169,7 +169,7 @@ def ttl_ms(dedup: Dedup) -> int | None:
     return None if dedup.ttl is None or dedup.mode == "keep_last" else max(1, round(dedup.ttl * 1000))
 
 
-@hot_by_keyword
+@fast_frozen_kw
 class NewJob:
     """A job to add. Whoever holds one holds a valid one: it checks itself."""
 
@@ -201,31 +201,31 @@ class NewJob:
             check_text("data", self.data)
         if type(self.keep_completed) is not Keep or type(self.keep_failed) is not Keep:
             odd = self.keep_failed if type(self.keep_completed) is Keep else self.keep_completed
-            raise InvalidOption(f"what to keep must be a Keep(…), not {shown(odd)}")
+            raise InvalidOption(f"what to keep must be a Keep(…), not {preview(odd)}")
         if self.backoff is not None and type(self.backoff) is not Backoff:
-            raise InvalidOption(f"a job's backoff must be a Backoff(…) or None, not {shown(self.backoff)}")
+            raise InvalidOption(f"a job's backoff must be a Backoff(…) or None, not {preview(self.backoff)}")
         check_priority(self.priority)
-        whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
-        whole("delay", self.delay, 0, MAX_DELAY)
-        whole("keep_logs", self.keep_logs, 0, 1_000_000)
+        check_int("attempts", self.attempts, 1, MAX_ATTEMPTS)
+        check_int("delay", self.delay, 0, MAX_DELAY)
+        check_int("keep_logs", self.keep_logs, 0, 1_000_000)
         if self.id is not None:
             _replace(self, "id", check_job_id(self.id))
         if self.due is not None:
-            whole("due", self.due, 0, 2**42)
+            check_int("due", self.due, 0, 2**42)
             if self.delay:
                 raise InvalidOption("delay and due exclude each other")
         if self.timeout is not None:
-            whole("timeout", self.timeout, 1, MAX_TIMEOUT)
+            check_int("timeout", self.timeout, 1, MAX_TIMEOUT)
         if self.expires is not None:
-            whole("expires", self.expires, 1, MAX_DELAY)
+            check_int("expires", self.expires, 1, MAX_DELAY)
         if self.result_ttl is not None:
-            whole("result_ttl", self.result_ttl, 1, MAX_DELAY)
+            check_int("result_ttl", self.result_ttl, 1, MAX_DELAY)
         if self.metadata is not None:
             check_text("metadata", self.metadata)
         if not (self.breaker is None and self.subject is None and self.dedup is None and self.group is None):
             self._check_keys()
         if self.trace is not None and (not isinstance(self.trace, str) or len(self.trace) > MAX_TRACE):
-            raise InvalidOption(f"trace must be a text of at most {MAX_TRACE} characters, not {shown(self.trace)}")
+            raise InvalidOption(f"trace must be a text of at most {MAX_TRACE} characters, not {preview(self.trace)}")
 
     def _check_keys(self) -> None:
         if self.breaker is not None:
@@ -235,7 +235,7 @@ class NewJob:
         if self.group is not None:
             _replace(self, "group", check_group(self.group))
         if self.dedup is not None and (type(self.dedup) is not Dedup or self.dedup.key is None):
-            raise InvalidOption(f"a job's dedup must be a Dedup(key, …), not {shown(self.dedup)}")
+            raise InvalidOption(f"a job's dedup must be a Dedup(key, …), not {preview(self.dedup)}")
 
 
 def _replace(job: object, name: str, value: str) -> None:
@@ -247,7 +247,7 @@ def _replace(job: object, name: str, value: str) -> None:
 def check_text(what: str, text: object) -> str:
     """`text` if it is a string that UTF-8 can carry."""
     if not isinstance(text, str):
-        raise NotSerializable(f"{what} must be JSON text, not {shown(text)}")
+        raise NotSerializable(f"{what} must be JSON text, not {preview(text)}")
     if not text.isascii():
         try:
             text.encode()
@@ -289,7 +289,7 @@ class Limits:
     precedence: Precedence = Precedence.PLAIN_FIRST
 
 
-Run: TypeAlias = tuple[NewJob, Sequence[str]]
+AlikeJobs: TypeAlias = tuple[NewJob, Sequence[str]]
 
 
 class NewJobs(Sequence[NewJob]):
@@ -298,7 +298,7 @@ class NewJobs(Sequence[NewJob]):
 
     __slots__ = ("_size", "runs")
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[AlikeJobs]) -> None:
         self.runs = runs
         self._size = sum(len(texts) for _, texts in runs)
 
@@ -324,6 +324,6 @@ class NewJobs(Sequence[NewJob]):
         return chain.from_iterable(repeat(job.name, len(texts)) for job, texts in self.runs)
 
 
-def runs_of(jobs: Sequence[NewJob]) -> Sequence[Run]:
+def runs_of(jobs: Sequence[NewJob]) -> Sequence[AlikeJobs]:
     """Jobs by their runs; where nobody has found any, each is one."""
     return jobs.runs if isinstance(jobs, NewJobs) else [(job, (job.data,)) for job in jobs]

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from toril.model.records import Counts, Minutes, WorkerView
+from toril.model.records import Counts, MinuteCounts, WorkerRow
 
-__all__ = ["REAPER", "Figures", "QueueFigures", "Tally", "Window"]
+__all__ = ["REAPER", "MetricTotals", "MetricsWindow", "QueueSnapshot", "Snapshot"]
 
 REAPER: Final = "reaper"  # the role of whoever leads the recovery of lost jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class MetricTotals:
     """What was counted in a stretch of time. Waits and runs are histograms: bucket -> how many; see
     `policy.histogram`. `other_failures` are of names beyond those that are told apart."""
 
@@ -27,7 +27,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MetricsWindow:
     """Which figures are asked for, up to now: so many single minutes, and so many slices of `step` minutes."""
 
     minutes: int
@@ -36,7 +36,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueFigures:
+class QueueSnapshot:
     """A queue at one moment. `oldest` is since when the job waits that has waited longest; `slices` has, by its number
     (minute // step), each slice in which something was counted; `total` is all that ever was."""
 
@@ -45,16 +45,16 @@ class QueueFigures:
     oldest: int | None
     completed_total: int
     failed_total: int
-    minutes: Minutes
-    slices: Mapping[int, Tally]
-    total: Tally
+    minutes: MinuteCounts
+    slices: Mapping[int, MetricTotals]
+    total: MetricTotals
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Snapshot:
     """Queues in the order in which they were asked for, all workers that are alive, and which reaper leads."""
 
     now: int
-    queues: tuple[QueueFigures, ...]
-    workers: tuple[WorkerView, ...]
+    queues: tuple[QueueSnapshot, ...]
+    workers: tuple[WorkerRow, ...]
     leader: str | None = None

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from toril.errors import InvalidName, InvalidOption, shown
+from toril.errors import InvalidName, InvalidOption, preview
 
 __all__ = [
     "MAX_ID_BYTES",
@@ -110,7 +110,7 @@ def check_circuit_key(key: object) -> str:
 
 def _check_line(what: str, text: object) -> str:
     if not isinstance(text, str) or not text or not text.isprintable() or len(text.encode("utf-8", "replace")) > 256:
-        raise InvalidName(f"{what} is a text of one line with 1 to 256 bytes, and {shown(text)} is not")
+        raise InvalidName(f"{what} is a text of one line with 1 to 256 bytes, and {preview(text)} is not")
     return str(text)
 
 
@@ -122,7 +122,7 @@ def check_subject(subject: object) -> str:
 def check_group(name: object) -> str:
     """A group's name as given, or InvalidName: any text of one line, of up to 128 bytes."""
     if not isinstance(name, str) or not name or not name.isprintable() or len(name.encode("utf-8", "replace")) > 128:
-        raise InvalidName(f"a group's name is a text of one line with 1 to 128 bytes, and {shown(name)} is not")
+        raise InvalidName(f"a group's name is a text of one line with 1 to 128 bytes, and {preview(name)} is not")
     return str(name)
 
 
@@ -131,10 +131,10 @@ def check_worker_name(name: object) -> str:
     if type(name) is str and _PLAIN_WORD.match(name):
         return name
     if not isinstance(name, str):
-        raise InvalidName(f"a worker's name must be a string, not {shown(name)}")
+        raise InvalidName(f"a worker's name must be a string, not {preview(name)}")
     _check_length("a worker's name", name, MAX_QUEUE_NAME_BYTES)
     if not name.isprintable() or " " in name:
-        raise InvalidName(f"a worker's name must be one printable word, and {shown(name)} is not")
+        raise InvalidName(f"a worker's name must be one printable word, and {preview(name)} is not")
     return str(name)
 
 
@@ -156,9 +156,9 @@ def check_job_id(job_id: object) -> str:
     """An id that a user chose, or InvalidName. Ids that Toril gives out are integers, so users' ids may not be."""
     text = _check_text("a job id", job_id, MAX_ID_BYTES)
     if _INTEGER.match(text):
-        raise InvalidName(f"a job id must not be an integer, and {shown(text)} is: Toril numbers the others itself")
+        raise InvalidName(f"a job id must not be an integer, and {preview(text)} is: Toril numbers the others itself")
     if text in RESERVED_IDS:
-        raise InvalidName(f"a job id must not be a word of the layout, and {shown(text)} is")
+        raise InvalidName(f"a job id must not be a word of the layout, and {preview(text)} is")
     if ":" in text:
         _check_parts(text)
     return text
@@ -167,7 +167,7 @@ def check_job_id(job_id: object) -> str:
 def check_prefix(prefix: object) -> str:
     """The key prefix of an App: a name, or `{name}` where a cluster needs the tag."""
     if not isinstance(prefix, str):
-        raise InvalidOption(f"a prefix must be a string, not {shown(prefix)}")
+        raise InvalidOption(f"a prefix must be a string, not {preview(prefix)}")
     tagged = prefix.startswith("{") and prefix.endswith("}")
     try:
         name = _check_key_part("a prefix", prefix[1:-1] if tagged else prefix)
@@ -180,54 +180,54 @@ def _check_parts(job_id: str) -> None:
     """Ids of scheduled jobs are `repeat:schedule:time`. Of that form, and like no other key, users' ids may be too."""
     first, *rest = job_id.split(":")
     if len(rest) != 2 or first == "0":
-        raise InvalidName(f"a job id must not contain ':' but between three parts, and {shown(job_id)} does")
+        raise InvalidName(f"a job id must not contain ':' but between three parts, and {preview(job_id)} does")
     if first in RESERVED_IDS - {"repeat"} or rest[-1] in RESERVED_IDS:
-        raise InvalidName(f"a job id must not begin or end with a word of the layout, and {shown(job_id)} does")
+        raise InvalidName(f"a job id must not begin or end with a word of the layout, and {preview(job_id)} does")
 
 
 def _check_key_part(what: str, name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidName(f"{what} must be a string, not {shown(name)}")
+        raise InvalidName(f"{what} must be a string, not {preview(name)}")
     if len(name) > MAX_QUEUE_NAME_BYTES * _LONGEST_DECOMPOSITION:
         raise InvalidName(_too_long(what, name, MAX_QUEUE_NAME_BYTES, len(name)))
     name = _plain(name)
     if not name.isprintable() or _BLANK.search(name):
-        raise InvalidName(f"{what} must not contain control or invisible characters, and {shown(name)} does")
+        raise InvalidName(f"{what} must not contain control or invisible characters, and {preview(name)} does")
     name = unicodedata.normalize("NFC", name)
     _check_length(what, name, MAX_QUEUE_NAME_BYTES)
     if name != name.strip():
-        raise InvalidName(f"{what} must not begin or end with a space, and {shown(name)} does")
+        raise InvalidName(f"{what} must not begin or end with a space, and {preview(name)} does")
     for character in name:
         if character in _KEY_SYNTAX:
             raise InvalidName(
-                f"{what} must not contain {character!r} ({_KEY_SYNTAX[character]}), and {shown(name)} does"
+                f"{what} must not contain {character!r} ({_KEY_SYNTAX[character]}), and {preview(name)} does"
             )
     if name.startswith(".") or ".." in name:
-        raise InvalidName(f"{what} must not begin with '.' or contain '..', and {shown(name)} does")
+        raise InvalidName(f"{what} must not begin with '.' or contain '..', and {preview(name)} does")
     return name
 
 
 def _check_text(what: str, text: object, limit: int) -> str:
     """For what is only ever a part of a value, or the last part of a key: any text of one line."""
     if not isinstance(text, str):
-        raise InvalidName(f"{what} must be a string, not {shown(text)}")
+        raise InvalidName(f"{what} must be a string, not {preview(text)}")
     text = _plain(text)
     _check_length(what, text, limit)
     if _CONTROL.search(text):
-        raise InvalidName(f"{what} must be one line without control characters, and {shown(text)} is not")
+        raise InvalidName(f"{what} must be one line without control characters, and {preview(text)} is not")
     return text
 
 
 def _check_length(what: str, name: str, limit: int) -> None:
     if not name or name.isspace():
-        raise InvalidName(f"{what} must not be empty, and {shown(name)} is")
+        raise InvalidName(f"{what} must not be empty, and {preview(name)} is")
     size = len(name) if len(name) > limit else len(name.encode("utf-8", "surrogatepass"))
     if size > limit:
         raise InvalidName(_too_long(what, name, limit, size))
 
 
 def _too_long(what: str, name: str, limit: int, size: int) -> str:
-    return f"{what} must have at most {limit} bytes, and {shown(name)} has {size}"
+    return f"{what} must have at most {limit} bytes, and {preview(name)} has {size}"
 
 
 def _plain(text: str) -> str:

@@ -1,15 +1,15 @@
-"""What readers see: `JobRecord`, `RunRecord`, `Page`, `Counts`, events, workers, audit entries."""
+"""What readers see: `JobRow`, `RunRecord`, `Page`, `Counts`, events, workers, audit entries."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 from toril.model.attempts import CANCELLED_KIND, Cancelled, Completed, Failed, Failure
 from toril.model.control import Settings
-from toril.model.flows import Family, JobRef
-from toril.model.groups import GroupStanding
+from toril.model.flows import ChildCounts, JobRef
+from toril.model.groups import GroupBlockers
 from toril.model.jobs import Backoff, Keep
 from toril.model.states import State
 
@@ -17,7 +17,7 @@ AUDIT_LENGTH: Final = 10_000  # entries that are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
+class AuditEntry:
     """One change that was asked for over HTTP, and how that ended: `done` counts the jobs that were changed, `refused`
     those that could not be, where the answer told. `at` is the store's time, which gives it."""
 
@@ -37,7 +37,7 @@ K = TypeVar("K", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord:
+class JobRow:
     """One job, whole."""
 
     queue: str
@@ -80,15 +80,15 @@ class JobRecord:
     dead_letter: str | None = None  # the letter that it is: it failed for good, and is in its queue no more
 
     @property
-    def ending(self) -> "Ending | None":
+    def ending(self) -> "RunStatus | None":
         """How it ended, if it has. Cancelled jobs stand among the failed ones, where BullMQ looks for them."""
         match self.state:
             case State.COMPLETED:
-                return Ending.COMPLETED
+                return RunStatus.COMPLETED
             case State.FAILED if self.failure is not None and self.failure.kind == CANCELLED_KIND:
-                return Ending.CANCELLED
+                return RunStatus.CANCELLED
             case State.FAILED:
-                return Ending.FAILED
+                return RunStatus.FAILED
             case _:
                 return None
 
@@ -117,7 +117,7 @@ class Page(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Page[T]):
+class SearchPage(Page[T]):
     """Some of many that were sought, out of the `looked` that were looked at. It may be short, or empty, and still have
     a cursor: then there is more to look through."""
 
@@ -156,7 +156,7 @@ class Counts(Mapping[str, int]):
 _STATES: Final = tuple(state.value for state in State)
 
 
-class Ending(StrEnum):
+class RunStatus(StrEnum):
     """How a run ended. Expired and stalled jobs have failed; a cancelled one has not."""
 
     COMPLETED = "completed"
@@ -175,14 +175,14 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunRow:
     """What is remembered of a finished job when the job itself is gone. `text` is the result's beginning, or the
     reason of the failure; `whole` says that nothing was cut off. `parent` is the job that waited for it in a `flow`,
     of which it was a part."""
 
     id: str
     name: str
-    ending: Ending
+    ending: RunStatus
     cause: Cause
     added_at: int
     started_at: int | None
@@ -221,7 +221,7 @@ class EventKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventRow:
     """One thing that happened, with its place in the queue's history."""
 
     at: str
@@ -232,10 +232,10 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Events:
+class EventPage:
     """A stretch of history. `gap` says that some before it was trimmed away unseen; `last` is where to go on."""
 
-    items: tuple[Event, ...]
+    items: tuple[EventRow, ...]
     last: str
     gap: bool = False
 
@@ -262,7 +262,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerView:
+class WorkerRow:
     """A worker as its last sign of life showed it. `queue_slots` are the slots of each queue, and how many of them are
     in use; `stacks` where jobs are that someone asked about, by the request; `silent` for how many ms its loop has not
     moved, as its supervisor says."""
@@ -288,7 +288,7 @@ class WorkerView:
 
 
 @dataclass(frozen=True, slots=True)
-class Minutes:
+class MinuteCounts:
     """Finished jobs a minute, oldest first; the last entry is the minute under way."""
 
     first: int
@@ -297,7 +297,7 @@ class Minutes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class JobBlockers:
     """What stands between a job and its start: how many go first, which run now (the first ten), until when the rate
     is used up, and which children are open. One that has to run `alone`, or does, has stalled: its worker died."""
 
@@ -305,13 +305,13 @@ class Standing:
     ahead: int = 0
     running: tuple[str, ...] = ()
     rate_till: int | None = None
-    family: Family = field(default_factory=Family)
-    group: GroupStanding | None = None
+    family: ChildCounts = field(default_factory=ChildCounts)
+    group: GroupBlockers | None = None
     alone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueView:
+class QueueSummary:
     """A queue's settings, counts and totals in one read."""
 
     name: str
@@ -354,4 +354,4 @@ def known(kind: type[K], value: K) -> K:
     try:
         return kind(value)
     except ValueError:
-        raise InvalidOption(f"there are {', '.join(kind)} jobs, and no {shown(value)} ones") from None
+        raise InvalidOption(f"there are {', '.join(kind)} jobs, and no {preview(value)} ones") from None

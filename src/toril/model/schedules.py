@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 from toril.model.durations import MAX_DELAY
-from toril.model.jobs import NewJob, whole
+from toril.model.jobs import NewJob, check_int
 from toril.model.names import check_app_name
 
 MIN_EVERY: Final = 100  # ms: what is to run more often is a poller's work
@@ -53,30 +53,30 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, str) or not self.id:
-            raise InvalidOption(f"a schedule's id must be a text, not {shown(self.id)}")
+            raise InvalidOption(f"a schedule's id must be a text, not {preview(self.id)}")
         if self.every is None and self.cron is None:
             raise InvalidOption(f"schedule {self.id!r} does not say when it runs: give every or cron")
         if self.every is not None and self.cron is not None:
             raise InvalidOption(f"schedule {self.id!r} has both every and cron: give one of them")
         if self.every is not None:
-            whole("every", self.every, MIN_EVERY, MAX_DELAY)
+            check_int("every", self.every, MIN_EVERY, MAX_DELAY)
         if self.limit is not None:
-            whole("limit", self.limit, 1, 2**53)
+            check_int("limit", self.limit, 1, 2**53)
         for name in ("start", "end", "offset"):
             if (value := getattr(self, name)) is not None:
-                whole(name, value, 0, MAX_TIME)
+                check_int(name, value, 0, MAX_TIME)
         for name in ("jitter", "min_interval", "window"):
-            whole(name, getattr(self, name), 0, MAX_DELAY)
+            check_int(name, getattr(self, name), 0, MAX_DELAY)
         if self.owner is not None:
             check_app_name(self.owner)
         if not isinstance(self.job, NewJob):
-            raise InvalidOption(f"a schedule's job must be a NewJob, not {shown(self.job)}")
+            raise InvalidOption(f"a schedule's job must be a NewJob, not {preview(self.job)}")
         if self.job.id is not None or self.job.delay or self.job.due is not None or self.job.lifo:
             raise InvalidOption(f"the runs of schedule {self.id!r} have times and ids of their own: leave those out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleView:
+class ScheduleRow:
     """A schedule as it stands in the store. `slot` is the time of its current run, the latest that was made; `count`
     is how many were made; `busy` says that the run started last has not ended; `over` that no more will come."""
 
@@ -100,11 +100,11 @@ class ScheduleView:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ScheduleLookup:
     """A schedule, if there is one, by the clock that says `now`."""
 
     now: int
-    view: ScheduleView | None
+    view: ScheduleRow | None
 
 
 class Moved(StrEnum):

@@ -10,17 +10,17 @@ from toril.model.dead_letters import DeadLetterRow
 from toril.model.flows import Child, JobRef, OnFailure
 from toril.model.groups import GroupLimits
 from toril.model.jobs import Backoff, Dedup, Keep, NewJob, RateLimit
-from toril.model.records import Run
-from toril.model.schedules import ScheduleView
+from toril.model.records import RunRow
+from toril.model.schedules import ScheduleRow
 from toril.model.states import State
-from toril.model.values import hot_by_keyword
+from toril.model.values import fast_frozen_kw
 
 LOAD: Final = 500  # jobs carried at once; a family goes as a whole, however large it is
 LOAD_BYTES: Final = 4 * 1024 * 1024  # of payloads, from which on a load takes no more
 HEADROOM: Final = 1_000_000  # numbers that the target leaves to jobs which are still added to the source
 
 
-class Part(StrEnum):
+class TransferPart(StrEnum):
     """What a load is made of. Each is of one queue, but for letters and what belongs to the whole store."""
 
     SETTINGS = "settings"
@@ -32,7 +32,7 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyHeld:
+class OwnedKey:
     """A deduplication key that a job owns: until `till`, or until it ends. `next` is made then."""
 
     key: str
@@ -40,8 +40,8 @@ class KeyHeld:
     next: NewJob | None = None
 
 
-@hot_by_keyword
-class JobParcel:
+@fast_frozen_kw
+class TransferJob:
     """A job that does not run, with all that is known of it. `suspect`: it has stalled, and runs alone next time;
     `wire` is the text of its options where it was written by BullMQ's rules, for a store that goes by these."""
 
@@ -89,7 +89,7 @@ class JobParcel:
     logs: Sequence[str] = ()
     errors: Sequence[AttemptFailure] = ()
     children: Sequence[Child] = ()
-    held: KeyHeld | None = None
+    held: OwnedKey | None = None
     wire: str | None = None
 
     @property
@@ -98,17 +98,17 @@ class JobParcel:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleParcel:
+class TransferSchedule:
     """A schedule as it stands. Its current run is made anew where it arrives, if `waits`: it has not started. `last`
     is the job started last, where that has not ended."""
 
-    view: ScheduleView
+    view: ScheduleRow
     waits: bool
     last: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LetterParcel:
+class TransferDeadLetter:
     """A dead letter, what its job knew of its children, its log, and the errors of its attempts before the last."""
 
     letter: DeadLetterRow
@@ -121,7 +121,7 @@ Starts: TypeAlias = Sequence[tuple[int, int]]  # time, and how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsParcel:
+class TransferSettings:
     """A queue's settings, and how far it has counted. `starts` are those within a rate's window; `groups` has what
     holds for single ones: limits, whether paused."""
 
@@ -141,7 +141,7 @@ class SettingsParcel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerParcel:
+class TransferRecords:
     """What a queue has counted and recorded: totals, minutes (minute, completed, failed), run records (the oldest
     first), slices of figures by length and number, results that are kept (job, till, cause, text), and deduplication
     keys whose owner is gone (key, owner, till)."""
@@ -151,25 +151,27 @@ class LedgerParcel:
     failed: int
     cancelled: int
     minutes: Sequence[tuple[int, int, int]]
-    runs: Sequence[Run]
+    runs: Sequence[RunRow]
     slices: Mapping[tuple[int, int], Mapping[str, int]]
     results: Sequence[tuple[str, int, str, str]]
     keys: Sequence[tuple[str, str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class FactsParcel:
+class TransferStoreFacts:
     """What belongs to the whole store: how long letters are kept, and circuits by their keys, as text."""
 
     letters: Keep
     circuits: Mapping[str, str]
 
 
-Parcel: TypeAlias = JobParcel | ScheduleParcel | LetterParcel | SettingsParcel | LedgerParcel | FactsParcel
+Parcel: TypeAlias = (
+    TransferJob | TransferSchedule | TransferDeadLetter | TransferSettings | TransferRecords | TransferStoreFacts
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class TransferBatch:
     """What was taken out of a store and is in no other yet, or may be. One is on its way at a time; they are numbered,
     and `mark` tells one from another that has its number because the store has gone back in time."""
 
@@ -179,7 +181,7 @@ class Load:
     parcels: tuple[Parcel, ...]
 
 
-class Unloaded(StrEnum):
+class ImportOutcome(StrEnum):
     """What became of a load: stored; was stored before; or there was one with a later number."""
 
     STORED = "stored"
@@ -189,9 +191,9 @@ class Unloaded(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class ImportResult:
     """What a store did with a load. `taken` are jobs whose chosen id it had already, left out as an add would; where
     an id that the store itself gave is taken it is a clash, and nothing was stored."""
 
-    outcome: Unloaded
+    outcome: ImportOutcome
     taken: tuple[JobRef, ...] = ()

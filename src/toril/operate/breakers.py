@@ -10,7 +10,7 @@ from toril.model.durations import Duration, milliseconds
 from toril.records import CircuitRecord, circuit_record
 from toril.store.engine import Store
 
-__all__ = ["AppBreakers", "BreakerFigures"]
+__all__ = ["BreakerMetrics", "Breakers"]
 
 
 class _Home(Protocol):
@@ -24,7 +24,7 @@ class _Home(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerFigures:
+class BreakerMetrics:
     """How many circuits stand how, and what they have counted in their windows, over the whole fleet."""
 
     closed: int
@@ -34,7 +34,7 @@ class BreakerFigures:
     failures: int
 
 
-class AppBreakers:
+class Breakers:
     """`app.breakers`, over the whole fleet. A key that never failed is closed, and not listed."""
 
     def __init__(self, home: _Home) -> None:
@@ -42,13 +42,13 @@ class AppBreakers:
 
     async def list(self) -> list[CircuitRecord]:
         """All that something is known of, by their keys."""
-        return [circuit_record(circuit) for circuit in await self._home.store.circuits()]
+        return [circuit_record(circuit) for circuit in await self._home.store.circuits.list()]
 
-    async def figures(self) -> BreakerFigures:
+    async def figures(self) -> BreakerMetrics:
         """All of them in numbers, as a monitor wants them."""
-        circuits = await self._home.store.circuits()
+        circuits = await self._home.store.circuits.list()
         states = Counter(circuit.state for circuit in circuits)
-        return BreakerFigures(
+        return BreakerMetrics(
             closed=states[CircuitState.CLOSED],
             open=states[CircuitState.OPEN],
             half_open=states[CircuitState.HALF_OPEN],
@@ -59,13 +59,13 @@ class AppBreakers:
     async def trip(self, key: str, seconds: Duration | None = None) -> CircuitRecord:
         """Open one by hand, for so long, or for as long as its own terms say."""
         pause = None if seconds is None else milliseconds("a time to stay open", seconds, 1)
-        circuit = await self._home.store.trip(key, pause=pause)
+        circuit = await self._home.store.circuits.trip(key, pause=pause)
         self._tell(key, CircuitState.OPEN)
         return circuit_record(circuit)
 
     async def reset(self, key: str) -> bool:
         """Close one by hand. False if nothing was known of it."""
-        known = await self._home.store.reset(key)
+        known = await self._home.store.circuits.reset(key)
         if known:
             self._tell(key, CircuitState.CLOSED)
         return known

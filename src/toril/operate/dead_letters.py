@@ -7,43 +7,43 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from toril.client.options import PLAIN
 from toril.codec.encoding import decode, encode, metadata_of, readable
-from toril.errors import InvalidOption, InvalidPayload, NotFound, TorilError, UsageError, WrongState, shown
+from toril.errors import InvalidOption, InvalidPayload, NotFound, TorilError, UsageError, WrongState, preview
 from toril.job import Job
 from toril.model import (
     Backoff,
     Call,
-    Changed,
+    ControlResult,
     DeadLetterRow,
-    Found,
     Keep,
     Refused,
     Replay,
+    SearchPage,
     job_of,
     letter_id,
     moment,
 )
 from toril.model.durations import Duration, milliseconds
-from toril.operate.search import LOOKED, PATIENCE, Counted, Failures
-from toril.policy.error_groups import Failed, grouped
+from toril.operate.search import LOOKED, PATIENCE, Failures, MatchCount
+from toril.policy.error_groups import FailureSample, grouped
 from toril.policy.redaction import masked, redacted
 from toril.policy.retry import Exponential, Fixed, Strategy, Waiting, check_known
-from toril.policy.search import LetterFilter, cursor_of
+from toril.policy.search import DeadLetterFilter, cursor_of
 from toril.queue import Queue
 from toril.records import DeadLetter, as_record
 from toril.runtime.clock import SYSTEM
 from toril.runtime.portal import Home
 from toril.runtime.redaction import Redaction
-from toril.store.capabilities import Order
+from toril.store.capabilities import SortOrder
 from toril.store.engine import Store
 
-__all__ = ["AppDeadLetters", "Replayed", "of_queue", "replay_job"]
+__all__ = ["DeadLetters", "Replayed", "of_queue", "replay_job"]
 
 T = TypeVar("T")
 
 _A_CALL: Final = 100  # moved or deleted in one step
 _A_PAGE: Final = 100
 
-Which: TypeAlias = LetterFilter | Sequence[str] | str
+Which: TypeAlias = DeadLetterFilter | Sequence[str] | str
 Edit: TypeAlias = Callable[[Any], Any]
 Told: TypeAlias = Callable[[int], object]
 
@@ -85,9 +85,9 @@ class _OneQueue:
         return await self.queue.call(make)
 
 
-def of_queue(queue: Queue) -> "AppDeadLetters":
+def of_queue(queue: Queue) -> "DeadLetters":
     """The dead letters, for one who knows this queue and no other."""
-    return AppDeadLetters(_OneQueue(queue))
+    return DeadLetters(_OneQueue(queue))
 
 
 async def replay_job(queue: Queue, job_id: str) -> None:
@@ -97,7 +97,7 @@ async def replay_job(queue: Queue, job_id: str) -> None:
         raise InvalidPayload(f"job {job_id!r} cannot be retried as it is: {reason}")
     for refused in replayed.refused:
         if refused.state is None:
-            raise NotFound(f"there is no job {shown(job_id)} in queue {queue.name!r}")
+            raise NotFound(f"there is no job {preview(job_id)} in queue {queue.name!r}")
         raise WrongState(f"job {job_id!r} is {refused.state} and cannot be retried")
 
 
@@ -111,7 +111,7 @@ class Replayed:
     invalid: Mapping[str, str] = field(default_factory=dict)
 
 
-class AppDeadLetters:
+class DeadLetters:
     """`app.dead_letters`. Jobs that failed for good are moved here, unless `keep_failed` keeps them in their queue."""
 
     def __init__(self, home: _Home, strategies: Container[str] = ()) -> None:
@@ -120,38 +120,38 @@ class AppDeadLetters:
 
     async def page(
         self,
-        where: LetterFilter | None = None,
+        where: DeadLetterFilter | None = None,
         *,
         cursor: str | None = None,
         limit: int = 50,
-        order: Order = "newest",
+        order: SortOrder = "newest",
         patience: Duration = PATIENCE,
-    ) -> Found[DeadLetter]:
+    ) -> SearchPage[DeadLetter]:
         """A page of those that the filter means, the last that failed first. One call looks at 5,000 letters at most,
         and for so many seconds: a page may be short, or empty, and still have a cursor to go on with."""
         found = await self.rows(where, cursor=cursor, limit=limit, order=order, patience=patience)
-        return Found(tuple(map(self._read, found)), found.cursor, found.looked)
+        return SearchPage(tuple(map(self._read, found)), found.cursor, found.looked)
 
     async def rows(
-        self, where: LetterFilter | None = None, *, cursor: str | None = None, limit: int = 50,
-        order: Order = "newest", patience: Duration = PATIENCE,
-    ) -> Found[DeadLetterRow]:  # fmt: skip
+        self, where: DeadLetterFilter | None = None, *, cursor: str | None = None, limit: int = 50,
+        order: SortOrder = "newest", patience: Duration = PATIENCE,
+    ) -> SearchPage[DeadLetterRow]:  # fmt: skip
         """The same as the store has them, in milliseconds: for Toril's own pages and commands."""
         found: list[DeadLetterRow] = []
         looked, until = 0, SYSTEM.monotonic() + milliseconds("patience", patience) / 1000
         while looked < LOOKED:
-            page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
+            page = await self._home.store.dead_letters.page(order=order, cursor=cursor, limit=_A_PAGE)
             for letter in page.items:
                 looked += 1
                 if where is not None and not where.matches(letter, self._seen, self._error):
                     continue
                 if len(found) == limit:
-                    return Found(tuple(found), cursor_of(found[-1]), looked - 1)
+                    return SearchPage(tuple(found), cursor_of(found[-1]), looked - 1)
                 found.append(letter)
             cursor = page.cursor
             if cursor is None or SYSTEM.monotonic() > until:
                 break
-        return Found(tuple(found), cursor, looked)
+        return SearchPage(tuple(found), cursor, looked)
 
     async def show(self, letter: str) -> DeadLetter:
         """One of them; `NotFound` if there is none of this id."""
@@ -159,9 +159,9 @@ class AppDeadLetters:
 
     async def row(self, letter: str) -> DeadLetterRow:
         """The same as the store has it."""
-        (found,) = await self._home.store.letters_of([letter])
+        (found,) = await self._home.store.dead_letters.get([letter])
         if found is None:
-            raise NotFound(f"there is no dead letter {shown(letter)}; it may have been replayed or discarded")
+            raise NotFound(f"there is no dead letter {preview(letter)}; it may have been replayed or discarded")
         return found
 
     async def job(self, letter: str) -> Job[Any]:
@@ -186,36 +186,37 @@ class AppDeadLetters:
             return False
         return True
 
-    async def count(self, where: LetterFilter | None = None) -> int:
+    async def count(self, where: DeadLetterFilter | None = None) -> int:
         """How many there are, of those that the filter means."""
         if where is None:
-            return await self._home.store.count_letters()
+            return await self._home.store.dead_letters.count()
         return sum([1 async for _ in self._walk(where, "newest", None)])
 
     async def counted(
-        self, where: LetterFilter, *, cursor: str | None = None, patience: Duration = PATIENCE
-    ) -> Counted:
+        self, where: DeadLetterFilter, *, cursor: str | None = None, patience: Duration = PATIENCE
+    ) -> MatchCount:
         """How many of the next 5,000 are meant, and where to go on; all at once where nothing is asked for."""
         asked_at = moment((await self._home.store.health()).now)
-        if where == LetterFilter():
-            every = await self._home.store.count_letters()
-            return Counted(count=every, looked=every, cursor=None, asked_at=asked_at)
+        if where == DeadLetterFilter():
+            every = await self._home.store.dead_letters.count()
+            return MatchCount(count=every, looked=every, cursor=None, asked_at=asked_at)
         page = await self.rows(where, cursor=cursor, limit=LOOKED, patience=patience)
-        return Counted(count=len(page.items), looked=page.looked, cursor=page.cursor, asked_at=asked_at)
+        return MatchCount(count=len(page.items), looked=page.looked, cursor=page.cursor, asked_at=asked_at)
 
-    async def groups(self, where: LetterFilter | None = None, *, patience: Duration = PATIENCE) -> Failures:
+    async def groups(self, where: DeadLetterFilter | None = None, *, patience: Duration = PATIENCE) -> Failures:
         """Those that the filter means, put together by their error; of more than 5,000 the last that failed, or as many
         as can be looked at in so many seconds."""
         page = await self.rows(where, limit=LOOKED, patience=patience)
         failed = [
-            Failed(letter.id, letter.failure.kind, self._error(letter), letter.failed_at) for letter in page.items
+            FailureSample(letter.id, letter.failure.kind, self._error(letter), letter.failed_at)
+            for letter in page.items
         ]
-        every = await self._home.store.count_letters()
+        every = await self._home.store.dead_letters.count()
         return Failures(groups=grouped(failed), looked=page.looked, of=max(every, page.looked))
 
     async def keep(self, keep: Keep) -> Keep:
         """How many are kept in the whole store, and for how long; without this all of them, until someone acts."""
-        return await self._home.store.keep_letters(keep)
+        return await self._home.store.dead_letters.keep(keep)
 
     async def replay(
         self,
@@ -231,7 +232,7 @@ class AppDeadLetters:
         are dead letters are replayed with it, and counted.
 
         Args:
-            which: The id of a letter, several ids, or a `LetterFilter`.
+            which: The id of a letter, several ids, or a `DeadLetterFilter`.
             attempts: How many attempts they get, in place of what they had.
             backoff: How long they wait between attempts, in place of what they had.
             edit: A function that makes a new payload of the old one, which is checked as in an add.
@@ -240,7 +241,7 @@ class AppDeadLetters:
         wire = self._wire(backoff)
         invalid: dict[str, str] = {}
 
-        async def step(letters: Sequence[DeadLetterRow]) -> list[Changed]:
+        async def step(letters: Sequence[DeadLetterRow]) -> list[ControlResult]:
             wishes: list[tuple[str, Replay]] = []
             for letter in _children_first(letters):
                 try:
@@ -256,9 +257,9 @@ class AppDeadLetters:
     async def discard(self, which: Which, *, told: Told | None = None) -> Replayed:
         """Delete them for good."""
 
-        async def step(letters: Sequence[DeadLetterRow]) -> list[Changed]:
+        async def step(letters: Sequence[DeadLetterRow]) -> list[ControlResult]:
             ids = [letter.id for letter in letters]
-            return [await self._home.call(lambda call: self._home.store.discard(ids, call=call))]
+            return [await self._home.call(lambda call: self._home.store.dead_letters.discard(ids, call=call))]
 
         return Replayed(*await self._act(which, step, told))
 
@@ -288,12 +289,12 @@ class AppDeadLetters:
         waiting = Strategy(backoff) if isinstance(backoff, str) else backoff
         if not isinstance(waiting, Fixed | Exponential | Strategy):
             raise InvalidOption(
-                f"backoff must be Fixed(…), Exponential(…), Strategy(…) or a strategy's name, not {shown(backoff)}"
+                f"backoff must be Fixed(…), Exponential(…), Strategy(…) or a strategy's name, not {preview(backoff)}"
             )
         return check_known(waiting.wire(), self._strategies)
 
-    async def _replay(self, queue: str, replays: Sequence[Replay]) -> Changed:
-        return await self._home.call(lambda call: self._home.store.replay(queue, replays, call=call))
+    async def _replay(self, queue: str, replays: Sequence[Replay]) -> ControlResult:
+        return await self._home.call(lambda call: self._home.store.dead_letters.replay(queue, replays, call=call))
 
     def _wish(self, letter: DeadLetterRow, attempts: int | None, backoff: Backoff | None, edit: Edit | None) -> Replay:
         """What to send for one letter. Its payload is held to the handler's type, where this app declares it."""
@@ -312,7 +313,7 @@ class AppDeadLetters:
         return Replay(letter.id, text, attempts, backoff)
 
     async def _act(
-        self, which: Which, step: Callable[[Sequence[DeadLetterRow]], Awaitable[list[Changed]]], told: Told | None
+        self, which: Which, step: Callable[[Sequence[DeadLetterRow]], Awaitable[list[ControlResult]]], told: Told | None
     ) -> tuple[int, tuple[Refused, ...]]:
         count = 0
         refused: list[Refused] = []
@@ -326,9 +327,9 @@ class AppDeadLetters:
 
     async def _chunks(self, which: Which, missing: list[Refused]) -> AsyncIterator[list[DeadLetterRow]]:
         """The letters meant, some at a time; ids that name none go to `missing`."""
-        if isinstance(which, LetterFilter):
+        if isinstance(which, DeadLetterFilter):
             chunk: list[DeadLetterRow] = []
-            newest = (await self._home.store.letters(order="newest", limit=1)).items
+            newest = (await self._home.store.dead_letters.page(order="newest", limit=1)).items
             async for letter in self._walk(which, "oldest", None):
                 if not newest or letter.failed_at > newest[0].failed_at:
                     break  # it came since: what fails again would be met again and again
@@ -342,13 +343,15 @@ class AppDeadLetters:
         ids = [which] if isinstance(which, str) else list(dict.fromkeys(which))
         for first in range(0, len(ids), _A_CALL):
             part = ids[first : first + _A_CALL]
-            found = await self._home.store.letters_of(part)
+            found = await self._home.store.dead_letters.get(part)
             missing += [Refused(each, None) for each, letter in zip(part, found, strict=True) if letter is None]
             yield [letter for letter in found if letter is not None]
 
-    async def _walk(self, where: LetterFilter, order: Order, cursor: str | None) -> AsyncIterator[DeadLetterRow]:
+    async def _walk(
+        self, where: DeadLetterFilter, order: SortOrder, cursor: str | None
+    ) -> AsyncIterator[DeadLetterRow]:
         while True:
-            page = await self._home.store.letters(order=order, cursor=cursor, limit=_A_PAGE)
+            page = await self._home.store.dead_letters.page(order=order, cursor=cursor, limit=_A_PAGE)
             for letter in page.items:
                 if where.matches(letter, self._seen, self._error):
                     yield letter

@@ -12,22 +12,22 @@ from toril.model import (
     Fault,
     FaultKind,
     Finding,
-    Mending,
     Moved,
     Page,
     Repaired,
-    ScheduleView,
+    RepairOutcome,
+    ScheduleRow,
     Severity,
     run_id,
 )
 from toril.model.states import FINISHED
-from toril.policy.doctor import Course, cursor_of, finding_of, judged, unknown
+from toril.policy.doctor import ScanOrder, cursor_of, finding_of, judged, unknown
 from toril.policy.schedules import following
 from toril.runtime.clock import Clock
 from toril.schedule import move_on
 from toril.store.engine import Store
 
-__all__ = ["Doctor", "Healer"]
+__all__ = ["AutoRepair", "Doctor"]
 
 _BETWEEN: Final = 1.0  # seconds between the two looks
 _SCHEDULES: Final = 100  # a look
@@ -46,7 +46,7 @@ class Doctor:
     async def findings(self, queues: Sequence[str] | None = None) -> list[Finding]:
         """All that is wrong with the store, and with these queues or all; the worst first."""
         names = await self._store.queues() if queues is None else queues
-        found = judged(await self._store.checkup())
+        found = judged(await self._store.repairs.facts())
         return _worst_first([*found, *map(finding_of, await self.faults(names))])
 
     async def part(
@@ -56,7 +56,7 @@ class Doctor:
         file; that is not read through for damage, and if it is to be `quick`, nothing is counted."""
         until = self._clock.monotonic() + patience
         names = await self._store.queues() if queues is None else queues
-        found = judged(await self._store.checkup(quick=True), counted=not quick) if cursor is None else []
+        found = judged(await self._store.repairs.facts(quick=True), counted=not quick) if cursor is None else []
         suspected: list[Fault] = []
         async with aclosing(self.looks(names, cursor=cursor, quick=quick)) as looks:
             async for look in looks:
@@ -102,14 +102,14 @@ class Doctor:
             if fault.kind is FaultKind.SCHEDULE:
                 answers[fault] = await self._go_on(fault)
         others = [fault for fault in faults if fault not in answers]
-        answers |= dict(zip(others, await self._store.mend(others, mode="mend"), strict=True))
+        answers |= dict(zip(others, await self._store.repairs.repair(others, mode="mend"), strict=True))
         return [answers[fault] for fault in faults]
 
     async def looks(
         self, queues: Sequence[str], *, cursor: str | None = None, quick: bool = False
     ) -> AsyncGenerator[Page[Fault], None]:
         """What may be wrong, a bounded look at a time, and the cursor with which another walk goes on after it."""
-        course = Course(queues, ["schedules"], ["layout"])
+        course = ScanOrder(queues, ["schedules"], ["layout"])
         spot = course.first(cursor)
         if not isinstance(spot.at, str | None):
             raise unknown(cursor)
@@ -117,7 +117,7 @@ class Doctor:
             found, at = await self._idle(spot.queue, spot.at, _FEW_SCHEDULES if quick else _SCHEDULES)
             spot = course.after(spot, at) or spot
             yield Page(found, cursor_of(spot))
-        async with aclosing(self._store.faults(queues, cursor=spot.at, quick=quick)) as looks:
+        async with aclosing(self._store.repairs.scan(queues, cursor=spot.at, quick=quick)) as looks:
             async for look in looks:
                 yield Page(look.items, look.cursor and cursor_of(course.after(spot, look.cursor)))
 
@@ -141,7 +141,7 @@ class Doctor:
     async def _there(self, faults: Sequence[Fault]) -> list[Fault]:
         """Those of them that are there."""
         others = [fault for fault in faults if fault.kind not in {FaultKind.SCHEDULE, *BEYOND_REPAIR}]
-        there = dict(zip(others, await self._store.mend(others, mode="look"), strict=True))
+        there = dict(zip(others, await self._store.repairs.repair(others, mode="look"), strict=True))
         there |= {fault: True for fault in faults if fault.kind is FaultKind.FOREIGN}  # no moment that passes
         for fault in faults:
             if fault.kind is FaultKind.UNREADABLE:
@@ -160,7 +160,7 @@ class Doctor:
             return True
         return job is not None and job.unreadable is not None and job.state not in FINISHED
 
-    async def _is_idle(self, view: ScheduleView) -> bool:
+    async def _is_idle(self, view: ScheduleRow) -> bool:
         """Whether a schedule should have a run to come, and has none."""
         if view.next is None:
             return False
@@ -186,7 +186,7 @@ class Doctor:
         return await move_on(schedules, view, look.now) is Moved.DONE
 
 
-class Healer:
+class AutoRepair:
     """Mends by itself what nobody need be asked for: some looks a round, and on from there in the next."""
 
     def __init__(self, doctor: Doctor, looks: int) -> None:
@@ -221,7 +221,7 @@ def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: order.index(finding.severity))
 
 
-def _of_schedule(view: ScheduleView) -> Fault:
+def _of_schedule(view: ScheduleRow) -> Fault:
     """It names the run after which nothing came."""
     return Fault(
         kind=FaultKind.SCHEDULE, queue=view.queue, subject=view.schedule.id,
@@ -229,7 +229,7 @@ def _of_schedule(view: ScheduleView) -> Fault:
     )  # fmt: skip
 
 
-def _outcome(fault: Fault, mended: dict[Fault, bool], left: set[Fault]) -> Mending:
+def _outcome(fault: Fault, mended: dict[Fault, bool], left: set[Fault]) -> RepairOutcome:
     if fault in left:
-        return Mending.FAILED
-    return Mending.MENDED if mended[fault] else Mending.GONE
+        return RepairOutcome.FAILED
+    return RepairOutcome.MENDED if mended[fault] else RepairOutcome.GONE

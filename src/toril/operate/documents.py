@@ -8,29 +8,29 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from toril.flow import Tree
+from toril.flow import FlowTree
 from toril.job import Job
 from toril.model import (
     ChildState,
     DeadLetterRow,
     Declarations,
-    Ending,
-    Event,
+    EventRow,
     Finding,
     GroupLimits,
     JobRef,
     Keep,
     RateLimit,
-    Run,
-    ScheduleView,
+    RunRow,
+    RunStatus,
+    ScheduleRow,
     age_ms,
     ms_of,
 )
 from toril.operate.metrics import Overview, QueueMetrics, QueueOverview, Spread
-from toril.operate.search import Counted, Failures
+from toril.operate.search import Failures, MatchCount
 from toril.operate.why import Explanation
 from toril.policy.redaction import UNSHOWN, showable
-from toril.records import AttemptError, CircuitRecord, WorkerInfo
+from toril.records import AttemptError, CircuitRecord, WorkerRecord
 from toril.runtime.redaction import Part, Redaction
 
 __all__ = [
@@ -141,7 +141,7 @@ def of_errors(errors: Sequence[AttemptError], job: Job[Any]) -> list[dict[str, A
     ]  # fmt: skip
 
 
-def of_children(tree: Tree) -> dict[str, Any]:
+def of_children(tree: FlowTree) -> dict[str, Any]:
     """How the children of a job stand, and those of them that have not succeeded."""
     family = tree.family
     others = [each for each in tree.children if each.known is not ChildState.COMPLETED]
@@ -161,7 +161,7 @@ def stored(text: str) -> Any:
         return text
 
 
-def of_run(queue: str, run: Run, seen: Redaction) -> dict[str, Any]:
+def of_run(queue: str, run: RunRow, seen: Redaction) -> dict[str, Any]:
     """What is remembered of a job that has ended."""
     return {
         "queue": queue,
@@ -181,9 +181,9 @@ def of_run(queue: str, run: Run, seen: Redaction) -> dict[str, Any]:
     }
 
 
-def _summary(queue: str, run: Run, seen: Redaction) -> str:
+def _summary(queue: str, run: RunRow, seen: Redaction) -> str:
     """A result's beginning, or the reason of a failure. Of a result that is there whole the value is looked at."""
-    if run.ending is not Ending.COMPLETED:
+    if run.ending is not RunStatus.COMPLETED:
         return seen.text(run.text, "error", queue, run.name) or ""
     value = stored(run.text) if run.whole else run.text
     found = seen.seen(value, "result", queue, run.name)
@@ -207,7 +207,7 @@ def _plain(value: Any) -> Any:
         return UNSHOWN
 
 
-def of_schedule(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
+def of_schedule(view: ScheduleRow, seen: Redaction) -> dict[str, Any]:
     """A recurring job, and how far it has come."""
     made = view.schedule
     data = seen.seen(stored(made.job.data), "data", view.queue, made.job.name)
@@ -220,7 +220,7 @@ def of_schedule(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def of_worker(view: WorkerInfo) -> dict[str, Any]:
+def of_worker(view: WorkerRecord) -> dict[str, Any]:
     """A worker, by its last sign of life."""
     return {
         "worker": view.id,
@@ -376,7 +376,7 @@ def _of_hour(each: QueueOverview) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def of_counted(found: Counted) -> dict[str, Any]:
+def of_counted(found: MatchCount) -> dict[str, Any]:
     """How many are meant, as far as was looked."""
     return {"count": found.count, "looked": found.looked, "cursor": found.cursor, "asked_at": ms_of(found.asked_at)}
 
@@ -420,7 +420,7 @@ def _told(queue: str, field: str, text: str, seen: Redaction) -> str:
     return text if found == value else found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
-def of_event(queue: str, event: Event, seen: Redaction) -> dict[str, Any]:
+def of_event(queue: str, event: EventRow, seen: Redaction) -> dict[str, Any]:
     """Something that happened in a queue; `at` is its place there. An event does not tell the job's name."""
     detail = {field: _told(queue, field, text, seen) for field, text in event.detail.items()}
     return {
@@ -429,14 +429,14 @@ def of_event(queue: str, event: Event, seen: Redaction) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def standing(tree: Tree) -> str:
+def standing(tree: FlowTree) -> str:
     """How a job of a flow stands; of one that is gone, what its parent knows."""
     if tree.state is not None:
         return (tree.ending or tree.state).value
     return "gone" if tree.known is None else tree.known.value
 
 
-def of_tree(tree: Tree) -> dict[str, Any]:
+def of_tree(tree: FlowTree) -> dict[str, Any]:
     """A job of a flow, and those below it that are shown; `children` counts them all."""
     family = tree.family
     counts = {

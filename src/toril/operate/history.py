@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from toril.model import Event, Events
+from toril.model import EventPage, EventRow
 from toril.runtime.clock import SYSTEM, Clock
 from toril.store.engine import Store
 
@@ -23,7 +23,7 @@ class Gap:
     at: str
 
 
-Happening: TypeAlias = Event | Gap
+Happening: TypeAlias = EventRow | Gap
 
 
 async def follow(store: Store, queue: str, after: str | None, *, clock: Clock = SYSTEM) -> AsyncIterator[Happening]:
@@ -40,9 +40,9 @@ async def follow(store: Store, queue: str, after: str | None, *, clock: Clock = 
             await clock.sleep(_REST)
 
 
-async def history(store: Store, queue: str, job_id: str) -> list[Event]:
+async def history(store: Store, queue: str, job_id: str) -> list[EventRow]:
     """What is still known to have happened to one job, the oldest first."""
-    found: list[Event] = []
+    found: list[EventRow] = []
     place: str | None = None
     while True:
         look = await store.events(queue, after=place, limit=_A_LOOK, of=job_id)
@@ -52,13 +52,13 @@ async def history(store: Store, queue: str, job_id: str) -> list[Event]:
         place = look.last
 
 
-async def recent(store: Store, queue: str, after: str | None, count: int) -> Events:
+async def recent(store: Store, queue: str, after: str | None, count: int) -> EventPage:
     """The last `count` of what happened after a place, and where to go on."""
-    found: deque[Event] = deque(maxlen=count)
+    found: deque[EventRow] = deque(maxlen=count)
     place = after
     while True:
         look = await store.events(queue, after=place, limit=_A_LOOK)
         found.extend(look.items)
         place = look.last
         if not look.items:
-            return Events(tuple(found), place)
+            return EventPage(tuple(found), place)

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from toril.model import Counts, Figures, QueueFigures, Tally, Window, WorkerView, moment
+from toril.model import Counts, MetricsWindow, MetricTotals, QueueSnapshot, Snapshot, WorkerRow, moment
 from toril.policy.metrics import AT_ONCE, Spread, bucketed, failure_rate, merged, spread, sum_of, window_of
-from toril.records import Seconds, WorkerInfo, as_record
+from toril.records import Seconds, WorkerRecord, as_record
 from toril.store.engine import Store
 
 __all__ = ["Overview", "QueueMetrics", "QueueOverview", "Series", "Spread", "metrics", "overview"]
 
-_HOUR = Window(60, 6, 10)
+_HOUR = MetricsWindow(60, 6, 10)
 _RECENT = 2  # slices of six minutes by which it is told how long jobs wait now
 _PACE = 5  # minutes by which it is told how fast jobs end now
 
@@ -88,19 +88,19 @@ class Overview:
 
     now: datetime
     queues: tuple[QueueOverview, ...]
-    workers: tuple[WorkerInfo, ...]
+    workers: tuple[WorkerRecord, ...]
 
 
 async def metrics(store: Store, queue: str, given: str) -> QueueMetrics:
     """All of it, in one question to the store."""
     window = window_of(given)
-    found = await store.figures([queue], window)
+    found = await store.metrics.snapshot([queue], window)
     (figures,) = found.queues
     first, step = figures.minutes.first, window.step
     completed = bucketed(first, figures.minutes.completed, step)
     failed = bucketed(first, figures.minutes.failed, step)
     start = completed[0][0]
-    slices = [figures.slices.get(start // 60_000 // step + n, Tally()) for n in range(len(completed))]
+    slices = [figures.slices.get(start // 60_000 // step + n, MetricTotals()) for n in range(len(completed))]
     whole = sum_of(slices)
     cancelled = [(at, each.cancelled) for (at, _), each in zip(completed, slices, strict=True)]
     good, bad = _total(completed), _total(failed)
@@ -117,13 +117,15 @@ async def metrics(store: Store, queue: str, given: str) -> QueueMetrics:
 
 async def overview(store: Store, queues: Sequence[str], targets: Mapping[str, float]) -> Overview:
     """These queues, asked for in few questions. `targets` says how many seconds jobs should wait at most."""
-    found = [await store.figures(queues[at : at + AT_ONCE], _HOUR) for at in range(0, len(queues) or 1, AT_ONCE)]
+    found = [
+        await store.metrics.snapshot(queues[at : at + AT_ONCE], _HOUR) for at in range(0, len(queues) or 1, AT_ONCE)
+    ]
     rows = [_hour(figures, each, targets[each.name]) for figures in found for each in figures.queues]
     last = found[-1]
-    return Overview(moment(last.now), tuple(rows), tuple(as_record(WorkerInfo, worker) for worker in last.workers))
+    return Overview(moment(last.now), tuple(rows), tuple(as_record(WorkerRecord, worker) for worker in last.workers))
 
 
-def _hour(found: Figures, figures: QueueFigures, target: float) -> QueueOverview:
+def _hour(found: Snapshot, figures: QueueSnapshot, target: float) -> QueueOverview:
     minutes, slices = figures.minutes, figures.slices
     last = found.now // 60_000 // _HOUR.step
     recent = [slices[number] for number in range(last - _RECENT + 1, last + 1) if number in slices]
@@ -141,7 +143,7 @@ def _hour(found: Figures, figures: QueueFigures, target: float) -> QueueOverview
     )  # fmt: skip
 
 
-def _serving(workers: Iterable[WorkerView], queue: str) -> int:
+def _serving(workers: Iterable[WorkerRow], queue: str) -> int:
     """Those whose loop moves; one that stands still takes nothing."""
     return sum(queue in worker.queues and not worker.silent for worker in workers)
 

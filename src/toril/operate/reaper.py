@@ -14,7 +14,7 @@ from typing import Final
 from toril.errors import EngineUnavailable, InvalidOption, TorilError
 from toril.events import Events, WorkerEvent, tell_recovered, trouble
 from toril.model import REAPER, Fault, Recovered
-from toril.operate.doctor import Doctor, Healer
+from toril.operate.doctor import AutoRepair, Doctor
 from toril.runtime.clock import Clock
 from toril.runtime.logs import Contact
 from toril.store.engine import Engine, Store
@@ -214,7 +214,7 @@ class Reaper:
 
     async def _heals(self) -> None:
         """Mend, now and then, what nobody need be asked for."""
-        healer = Healer(Doctor(self._store, self._clock), _LOOKS)
+        healer = AutoRepair(Doctor(self._store, self._clock), _LOOKS)
         try:
             while True:
                 await self._clock.sleep(self._heal * (0.5 + self._clock.random()))

@@ -10,15 +10,15 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
-from toril.errors import NotFound, UsageError, shown
-from toril.model import moment, whole
+from toril.errors import NotFound, UsageError, preview
+from toril.model import check_int, moment
 from toril.model.attempts import Result
 from toril.model.durations import Duration, milliseconds
 from toril.model.names import check_label
 from toril.queue import Queue
 from toril.records import Seconds
 from toril.runtime.clock import Clock
-from toril.runtime.hooks import Plan, function
+from toril.runtime.hooks import Hooks, function
 from toril.runtime.logs import log
 
 __all__ = ["Scanner", "Scanning"]
@@ -59,8 +59,8 @@ class Scanner:
         try:
             return "unchanged" if await _called(self.reset, stuck) is False else "reset"
         except Exception as error:
-            log.exception("scanner %s could not reset %s", self.name, shown(stuck))
-            errors.append(f"{shown(stuck)}: {type(error).__name__}: {error}")
+            log.exception("scanner %s could not reset %s", self.name, preview(stuck))
+            errors.append(f"{preview(stuck)}: {type(error).__name__}: {error}")
             return "failed"
 
     def _summary(self, counts: Mapping[str, int], *, dry: bool) -> str:
@@ -73,7 +73,7 @@ class Scanning:
     """A part of `App`, which has what is declared here."""
 
     _clock: Clock
-    _plan: Plan
+    _plan: Hooks
     _lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Scanning:
         made = Scanner(
             name=name, find=function("find", find), reset=function("reset", reset),
             threshold=milliseconds("threshold", threshold) / 1000,
-            limit=whole("limit", limit, 1, 1_000_000),
+            limit=check_int("limit", limit, 1, 1_000_000),
         )  # fmt: skip
         home = self.queue(queue) if isinstance(queue, str) else queue
 
@@ -138,7 +138,7 @@ class Scanning:
     def _scanner(self, name: str) -> Scanner:
         if name not in self._plan.scanners:
             known = ", ".join(map(repr, self._plan.scanners)) or "none"
-            raise NotFound(f"there is no scanner {shown(name)} in this app; it has {known}")
+            raise NotFound(f"there is no scanner {preview(name)} in this app; it has {known}")
         scanner: Scanner = self._plan.scanners[name]
         return scanner
 
@@ -175,4 +175,4 @@ async def _each(found: Any) -> AsyncIterator[Any]:
         for each in found:
             yield each
     else:
-        raise TypeError(f"find must return what it found, one after another, not {shown(found)}")
+        raise TypeError(f"find must return what it found, one after another, not {preview(found)}")

@@ -7,15 +7,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from toril.codec.encoding import readable
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 from toril.job import Job
-from toril.model import BURIED, Ending, Found, JobRecord, Page, Run, letter_id, moment, whole
+from toril.model import BURIED, JobRow, Page, RunRow, RunStatus, SearchPage, check_int, letter_id, moment
 from toril.model.durations import Duration, milliseconds
 from toril.model.states import FINISHED, State
-from toril.policy.error_groups import ErrorGroup, Failed, grouped
+from toril.policy.error_groups import ErrorGroup, FailureSample, grouped
 from toril.policy.redaction import masked, redacted
 from toril.policy.retention import RUNS
-from toril.policy.search import EndingName, JobFilter, Seen
+from toril.policy.search import EndingName, JobFilter, Searchable
 from toril.records import RunRecord, as_record
 from toril.runtime.clock import SYSTEM
 from toril.runtime.portal import Home
@@ -25,7 +25,7 @@ from toril.store.engine import Store
 if TYPE_CHECKING:
     from toril.queue import Queue
 
-__all__ = ["Counted", "Failures", "QueueSearch", "StateName", "sift"]
+__all__ = ["Failures", "JobSearch", "MatchCount", "StateName", "scan_pages"]
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ _SAMPLE: Final = 2_000  # failures that are put together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class MatchCount:
     """How many were found among those `looked` at. With a `cursor` there are more to look through; `asked_at` is the
     store's time before it was counted, by which an act can leave alone what came since."""
 
@@ -57,7 +57,7 @@ class Failures:
     of: int
 
 
-async def sift(
+async def scan_pages(
     read: Callable[[str | None, int], Awaitable[Page[T]]],
     choose: Callable[[Sequence[T]], Awaitable[list[int]]],
     *,
@@ -65,7 +65,7 @@ async def sift(
     limit: int,
     most: int = LOOKED,
     patience: Duration = PATIENCE,
-) -> Found[T]:
+) -> SearchPage[T]:
     """The first `limit` of those that `choose` points out, from page after page. It may find fewer and still have a
     cursor: then it has looked at `most`, or for as long as `patience`, and there is more."""
     found: list[T] = []
@@ -81,10 +81,10 @@ async def sift(
         looked, cursor = looked + len(page.items), page.cursor
         size = min(_A_PAGE, most - looked) or 1
         if cursor is None or len(found) >= limit or looked >= most or SYSTEM.monotonic() > until:
-            return Found(tuple(found), cursor, looked)
+            return SearchPage(tuple(found), cursor, looked)
 
 
-class QueueSearch:
+class JobSearch:
     """A part of `Queue`, which has what is declared here."""
 
     _home: Home
@@ -108,39 +108,39 @@ class QueueSearch:
     async def search(
         self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None, limit: int = 50,
         patience: Duration = PATIENCE,
-    ) -> "Found[Job[Any]]":  # fmt: skip
+    ) -> "SearchPage[Job[Any]]":  # fmt: skip
         """A page of the jobs in a state that the filter means, in the order of `jobs`. One call looks through 5,000 at
         most, and for so many seconds: a page may be short, or empty, and still have a cursor to go on with. A walk over
         all pages meets no job twice, and skips none that stays in the state."""
-        wanted, limit = as_state(state), min(whole("limit", limit, 1, 2**53), LOOKED)
+        wanted, limit = as_state(state), min(check_int("limit", limit, 1, 2**53), LOOKED)
 
-        async def read(at: str | None, size: int) -> Page[JobRecord]:
+        async def read(at: str | None, size: int) -> Page[JobRow]:
             return await self.store.page(self.name, wanted, cursor=at, limit=size)
 
-        async def choose(rows: Sequence[JobRecord]) -> list[int]:
+        async def choose(rows: Sequence[JobRow]) -> list[int]:
             return [index for index, row in enumerate(rows) if where.fits(self._seen(row))]
 
-        async def all_of(rows: Sequence[JobRecord]) -> list[int]:
+        async def all_of(rows: Sequence[JobRow]) -> list[int]:
             return list(range(len(rows)))
 
         if where.everything:
-            found = await sift(read, all_of, cursor=cursor, limit=limit, most=limit, patience=patience)
+            found = await scan_pages(read, all_of, cursor=cursor, limit=limit, most=limit, patience=patience)
         else:
-            found = await sift(read, choose, cursor=cursor, limit=limit, patience=patience)
-        return Found(tuple(map(self._job, found.items)), found.cursor, found.looked)
+            found = await scan_pages(read, choose, cursor=cursor, limit=limit, patience=patience)
+        return SearchPage(tuple(map(self._job, found.items)), found.cursor, found.looked)
 
     async def count(
         self, state: StateName | State, where: JobFilter = JobFilter(), *, cursor: str | None = None,
         patience: Duration = PATIENCE,
-    ) -> Counted:  # fmt: skip
+    ) -> MatchCount:  # fmt: skip
         """How many jobs of a state the filter means: all at once where it asks for nothing, else of the next 5,000, or
         of as many as can be looked at in so many seconds."""
         asked_at = moment((await self.store.health()).now)
         if where.everything:
             every = (await self.store.counts(self.name)).of(as_state(state))
-            return Counted(count=every, looked=every, cursor=None, asked_at=asked_at)
+            return MatchCount(count=every, looked=every, cursor=None, asked_at=asked_at)
         found = await self.search(state, where, cursor=cursor, limit=LOOKED, patience=patience)
-        return Counted(count=len(found.items), looked=found.looked, cursor=found.cursor, asked_at=asked_at)
+        return MatchCount(count=len(found.items), looked=found.looked, cursor=found.cursor, asked_at=asked_at)
 
     async def failures(self, *, patience: Duration = PATIENCE) -> Failures:
         """The failed jobs that are kept, put together by their error; of more than 2,000 the last, or as many as can be
@@ -148,9 +148,9 @@ class QueueSearch:
         total = (await self.store.counts(self.name)).failed
         found = await self.search(State.FAILED, limit=_SAMPLE, patience=patience)
         failed = [
-            Failed(row.id, row.failure.kind, self._error(row), row.finished_at or 0)
+            FailureSample(row.id, row.failure.kind, self._error(row), row.finished_at or 0)
             for job in found.items
-            if (row := job.row) is not None and row.failure is not None and row.ending is Ending.FAILED
+            if (row := job.row) is not None and row.failure is not None and row.ending is RunStatus.FAILED
         ]
         return Failures(groups=grouped(failed), looked=found.looked, of=max(total, found.looked))
 
@@ -162,27 +162,27 @@ class QueueSearch:
         subject: str | None = None,
         *,
         where: JobFilter = JobFilter(),
-    ) -> Found[RunRecord]:
+    ) -> SearchPage[RunRecord]:
         """A page of run records, newest first: what is known of jobs that have ended, kept or not; of all, of those
         about one subject, or of those that a filter means. A record has no payload: a key is looked for where the job
         or its dead letter is kept, and `subject` is for the rest."""
         found = await self.run_rows(status, cursor, limit, subject, where=where)
-        return Found(tuple(as_record(RunRecord, run) for run in found), found.cursor, found.looked)
+        return SearchPage(tuple(as_record(RunRecord, run) for run in found), found.cursor, found.looked)
 
     async def run_rows(
-        self, status: EndingName | Ending, cursor: str | None = None, limit: int = 20,
+        self, status: EndingName | RunStatus, cursor: str | None = None, limit: int = 20,
         subject: str | None = None, *, where: JobFilter = JobFilter(),
-    ) -> Found[Run]:  # fmt: skip
+    ) -> SearchPage[RunRow]:  # fmt: skip
         """The same as the store has them, in milliseconds: for Toril's own pages and commands."""
-        if status not in tuple(Ending):
-            raise InvalidOption(f"status must be 'completed', 'failed' or 'cancelled', not {shown(status)}")
-        whole("limit", limit, 1, 2**53)
-        ending = Ending(status)
+        if status not in tuple(RunStatus):
+            raise InvalidOption(f"status must be 'completed', 'failed' or 'cancelled', not {preview(status)}")
+        check_int("limit", limit, 1, 2**53)
+        ending = RunStatus(status)
 
-        async def read(at: str | None, size: int) -> Page[Run]:
+        async def read(at: str | None, size: int) -> Page[RunRow]:
             return await self.store.runs(self.name, ending, cursor=at, limit=size)
 
-        async def choose(runs: Sequence[Run]) -> list[int]:
+        async def choose(runs: Sequence[RunRow]) -> list[int]:
             payloads = await self._payloads(runs) if where.looks_within else {}
             return [
                 index
@@ -192,8 +192,8 @@ class QueueSearch:
 
         if subject is None and where.everything:
             page = await read(cursor, limit)
-            return Found(page.items, page.cursor, len(page.items))
-        return await sift(read, choose, cursor=cursor, limit=limit)
+            return SearchPage(page.items, page.cursor, len(page.items))
+        return await scan_pages(read, choose, cursor=cursor, limit=limit)
 
     async def failures_in_a_row(self, subject: str) -> int:
         """How many jobs about a subject have failed for good since the last that went well, as far as run records go
@@ -205,33 +205,33 @@ class QueueSearch:
         bad = (await self.run_rows("failed", limit=RUNS, subject=subject)).items
         return sum(run.finished_at > since and run.cause in BURIED for run in bad)
 
-    async def _payloads(self, runs: Sequence[Run]) -> dict[str, Any]:
+    async def _payloads(self, runs: Sequence[RunRow]) -> dict[str, Any]:
         """The payloads of runs, as they may be shown, where something still has them."""
         ids = list(dict.fromkeys(run.id for run in runs))
         records = await self.store.jobs(self.name, ids)
         found = {each.id: self._data(each.name, each.data) for each in records if each is not None}
         gone = [letter_id(self.name, identity) for identity in ids if identity not in found]
-        letters = await self.store.letters_of(gone) if gone else []
+        letters = await self.store.dead_letters.get(gone) if gone else []
         return found | {each.job_id: self._data(each.name, each.data) for each in letters if each is not None}
 
-    def _seen(self, row: JobRecord) -> Seen:
+    def _seen(self, row: JobRow) -> Searchable:
         ended = row.finished_at if row.state in FINISHED else row.added_at
         data, error = self._data(row.name, row.data), self._error(row)
-        return Seen(
+        return Searchable(
             id=row.id, name=row.name, error=error, data=data, moment=ended, worker=row.worker, ending=row.ending,
             group=row.group, subject=row.subject,
         )  # fmt: skip
 
-    def seen_run(self, run: Run, data: Any = None) -> Seen:
+    def seen_run(self, run: RunRow, data: Any = None) -> Searchable:
         """What a filter looks at of a run record; it has no payload of its own."""
-        error = "" if run.ending is Ending.COMPLETED else run.text
+        error = "" if run.ending is RunStatus.COMPLETED else run.text
         told = redacted(self.redaction.text(error, "error", self.name, run.name) or "")
-        return Seen(
+        return Searchable(
             id=run.id, name=run.name, error=told, data=data, moment=run.finished_at, worker=run.worker,
             ending=run.ending, subject=run.subject,
         )  # fmt: skip
 
-    def _error(self, row: JobRecord) -> str:
+    def _error(self, row: JobRow) -> str:
         reason = "" if row.failure is None else row.failure.reason
         return redacted(self.redaction.text(reason, "error", self.name, row.name) or "")
 
@@ -239,7 +239,7 @@ class QueueSearch:
         """A payload without its secrets: what is not shown cannot be found either, letter by letter."""
         return self.redaction.seen(masked(readable(text)), "data", self.name, name)
 
-    def _job(self, row: JobRecord) -> "Job[Any]":
+    def _job(self, row: JobRow) -> "Job[Any]":
         queue: Queue = self  # type: ignore[assignment]
         return Job(queue, row.id, row.name, self.decoded(row.name, row.data), record=row)
 
@@ -250,4 +250,4 @@ def as_state(state: object) -> State:
         return State(str(state))
     except ValueError:
         known = ", ".join(State)
-        raise InvalidOption(f"a state is one of {known}, not {shown(state)}") from None
+        raise InvalidOption(f"a state is one of {known}, not {preview(state)}") from None

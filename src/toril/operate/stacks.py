@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from toril.errors import WrongState, shown
-from toril.model import JobRecord, JobRef, StackRequest
+from toril.errors import WrongState, preview
+from toril.model import JobRef, JobRow, StackRequest
 from toril.records import JobStack
 from toril.runtime.clock import SYSTEM
 from toril.store.engine import Store
@@ -13,12 +13,12 @@ __all__ = ["asked_stack"]
 _LOOK: Final = 0.1  # seconds between two looks for the answer
 
 
-async def asked_stack(store: Store, job: JobRecord, patience: int) -> JobStack:
+async def asked_stack(store: Store, job: JobRow, patience: int) -> JobStack:
     """Leave the request for the job's worker, and wait for the heartbeat that answers it, so many ms at most."""
     worker, request = job.worker or "", StackRequest.of(JobRef(job.queue, job.id))
     asked_at = (await store.health()).now
     if not await store.signal(worker, request):
-        raise WrongState(f"worker {shown(worker)} of job {shown(job.id)} gives no sign of life: it may have died")
+        raise WrongState(f"worker {preview(worker)} of job {preview(job.id)} gives no sign of life: it may have died")
     until = SYSTEM.monotonic() + patience / 1000
     while True:
         views = [view for view in await store.workers(job.queue) if view.id == worker and request in view.stacks]
@@ -26,9 +26,9 @@ async def asked_stack(store: Store, job: JobRecord, patience: int) -> JobStack:
             break
         if SYSTEM.monotonic() > until:
             reason = "its event loop may be blocked, and no supervisor speaks for it"
-            raise WrongState(f"worker {shown(worker)} does not answer: {reason}")
+            raise WrongState(f"worker {preview(worker)} does not answer: {reason}")
         await SYSTEM.sleep(_LOOK)
     text = views[0].stacks[request]
     if not text:
-        raise WrongState(f"job {shown(job.id)} does not run on worker {shown(worker)} any more")
+        raise WrongState(f"job {preview(job.id)} does not run on worker {preview(worker)} any more")
     return JobStack(queue=job.queue, id=job.id, worker=worker, text=text, silent=views[0].silent / 1000)

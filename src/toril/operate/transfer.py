@@ -12,14 +12,14 @@ from toril.errors import InvalidOption, WrongState
 from toril.model import (
     BUILDING,
     LOAD,
-    Arrival,
-    JobParcel,
+    ImportOutcome,
+    ImportResult,
     JobRef,
-    LetterParcel,
-    Load,
-    Part,
-    ScheduleParcel,
-    Unloaded,
+    TransferBatch,
+    TransferDeadLetter,
+    TransferJob,
+    TransferPart,
+    TransferSchedule,
     run_id,
     scheduled_run,
 )
@@ -27,7 +27,7 @@ from toril.model.states import State
 from toril.runtime.clock import Clock
 from toril.store.engine import Store
 
-__all__ = ["Mover", "Moving", "Outlook"]
+__all__ = ["Transfer", "TransferPlan", "TransferProgress"]
 
 _REST: Final = 0.2  # seconds between looks at jobs that still run
 _OFTEN: Final = 0.2  # seconds between two words on how far it has come
@@ -38,7 +38,7 @@ _UNSTARTED: Final = frozenset({State.WAITING, State.PRIORITIZED, State.DELAYED})
 
 
 @dataclass(slots=True)
-class Moving:
+class TransferProgress:
     """How far a move has come: what it has moved, what is left in the source, and what of that runs there. `taken` are
     jobs that were left out, since the target has one of their id."""
 
@@ -49,15 +49,15 @@ class Moving:
     running: int = 0
     taken: list[JobRef] = field(default_factory=list)
 
-    def count(self, load: Load, arrival: Arrival) -> None:
-        self.jobs += sum(isinstance(parcel, JobParcel) for parcel in load.parcels)
-        self.letters += sum(isinstance(parcel, LetterParcel) for parcel in load.parcels)
-        self.schedules += sum(isinstance(parcel, ScheduleParcel) for parcel in load.parcels)
-        self.taken += arrival.taken if arrival.outcome is Unloaded.STORED else ()
+    def count(self, load: TransferBatch, arrival: ImportResult) -> None:
+        self.jobs += sum(isinstance(parcel, TransferJob) for parcel in load.parcels)
+        self.letters += sum(isinstance(parcel, TransferDeadLetter) for parcel in load.parcels)
+        self.schedules += sum(isinstance(parcel, TransferSchedule) for parcel in load.parcels)
+        self.taken += arrival.taken if arrival.outcome is ImportOutcome.STORED else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class TransferPlan:
     """What a move would move: for each queue how many jobs, how many of them run, and how many schedules; dead letters;
     and jobs whose ids both stores have."""
 
@@ -74,12 +74,12 @@ class Outlook:
         return sum(schedules for _, _, schedules in self.queues.values())
 
 
-class Mover:
+class Transfer:
     """Moves everything from one open store to another. Two of them do no harm, and no good."""
 
     def __init__(
         self, source: Store, target: Store, clock: Clock, *, load: int = LOAD,
-        tell: Callable[[Moving], None] = lambda _: None,
+        tell: Callable[[TransferProgress], None] = lambda _: None,
     ) -> None:  # fmt: skip
         self._source = source
         self._target = target
@@ -87,11 +87,11 @@ class Mover:
         self._limit = load
         self._tell = tell
         self._from = self._to = ""
-        self._stale: Load | None = None
+        self._stale: TransferBatch | None = None
         self._told_at = 0.0
-        self.moving = Moving()
+        self.moving = TransferProgress()
 
-    async def outlook(self) -> Outlook:
+    async def outlook(self) -> TransferPlan:
         """What there is to move; nothing is changed."""
         await self._meet()
         queues = {}
@@ -100,9 +100,9 @@ class Mover:
             schedules, runs = await self._schedules(queue)
             queues[queue] = (sum(counts.values()) - runs, counts.active, schedules)
         clashes = [ref async for ref in self._clashes()]
-        return Outlook(queues, await self._source.count_letters(), tuple(clashes))
+        return TransferPlan(queues, await self._source.dead_letters.count(), tuple(clashes))
 
-    async def move(self) -> Moving:
+    async def move(self) -> TransferProgress:
         """Everything, until the source is empty. Jobs that run are left until they end; what is added meanwhile
         follows."""
         await self._meet()
@@ -120,56 +120,60 @@ class Mover:
                 await self._look_after()
                 await self._clock.sleep(_REST)
         for queue in await self._source.queues():
-            await self._carry(Part.LEDGER, queue)
-        await self._carry(Part.FACTS)
+            await self._carry(TransferPart.LEDGER, queue)
+        await self._carry(TransferPart.FACTS)
         return self.moving
 
     async def _meet(self) -> None:
-        self._from, self._to = await self._source.identity(), await self._target.identity()
+        self._from, self._to = await self._source.transfers.store_id(), await self._target.transfers.store_id()
         if self._from == self._to:
             raise InvalidOption("both ends are the same store: there is nothing to move")
 
     async def _take_back(self) -> None:
         """What the target has on its way to the source, from a move the other way that was broken off."""
         nowhere = f"nowhere-{self._from}"  # a queue that no store has: nothing new is packed
-        load = await self._target.pack(Part.JOBS, nowhere, to=self._from, mark=self._clock.unique())
+        load = await self._target.transfers.export_batch(
+            TransferPart.JOBS, nowhere, to=self._from, mark=self._clock.unique()
+        )
         if load is None:
             return
-        arrival = await self._source.unload(load, sender=self._to)
-        if arrival.outcome is Unloaded.CLASH:
+        arrival = await self._source.transfers.import_batch(load, sender=self._to)
+        if arrival.outcome is ImportOutcome.CLASH:
             raise _clash(arrival.taken)
-        await self._target.forget(load)
+        await self._target.transfers.confirm_export(load)
 
     async def _round(self) -> bool:
         """Carry what can be carried now. False: nothing could."""
         before = (self.moving.jobs, self.moving.letters, self.moving.schedules)
         queues = await self._source.queues()
         for queue in queues:
-            await self._carry(Part.SETTINGS, queue)
+            await self._carry(TransferPart.SETTINGS, queue)
         for queue in queues:
-            await self._carry(Part.SCHEDULES, queue)
-            await self._carry(Part.JOBS, queue)
-        await self._carry(Part.LETTERS)
+            await self._carry(TransferPart.SCHEDULES, queue)
+            await self._carry(TransferPart.JOBS, queue)
+        await self._carry(TransferPart.LETTERS)
         return before != (self.moving.jobs, self.moving.letters, self.moving.schedules)
 
-    async def _carry(self, part: Part, queue: str = "") -> None:
+    async def _carry(self, part: TransferPart, queue: str = "") -> None:
         """Load after load of one part; and first of all the one that was on its way."""
         while True:
-            load = await self._source.pack(part, queue, to=self._to, mark=self._clock.unique(), limit=self._limit)
+            load = await self._source.transfers.export_batch(
+                part, queue, to=self._to, mark=self._clock.unique(), limit=self._limit
+            )
             if load is None:
                 return
-            arrival = await self._target.unload(load, sender=self._from)
-            if arrival.outcome is Unloaded.CLASH:
+            arrival = await self._target.transfers.import_batch(load, sender=self._from)
+            if arrival.outcome is ImportOutcome.CLASH:
                 raise _clash(arrival.taken)
-            if arrival.outcome is Unloaded.STALE:
+            if arrival.outcome is ImportOutcome.STALE:
                 self._check_other(load)
                 continue
-            await self._source.forget(load)
+            await self._source.transfers.confirm_export(load)
             self.moving.count(load, arrival)
             if self._clock.monotonic() - self._told_at > _OFTEN:
                 await self._told()
 
-    def _check_other(self, load: Load) -> None:
+    def _check_other(self, load: TransferBatch) -> None:
         """A later load has arrived: another mover is ahead of this one; or the source has forgotten that it sent it."""
         if self._stale is not None and (self._stale.number, self._stale.mark) == (load.number, load.mark):
             raise WrongState(
@@ -188,7 +192,7 @@ class Mover:
 
     async def _is_empty(self) -> bool:
         await self._told()
-        if self.moving.left or await self._source.count_letters():
+        if self.moving.left or await self._source.dead_letters.count():
             return False
         return not any([(await self._schedules(queue))[0] for queue in await self._source.queues()])
 
@@ -220,11 +224,11 @@ class Mover:
         """Jobs and dead letters that are in both stores before the first of their queue has left. Runs of schedules are
         made anew."""
         async for ref in self._letters_of_both():
-            if await self._source.departure(ref.queue) != self._to:
+            if await self._source.transfers.destination(ref.queue) != self._to:
                 yield ref
         for queue in await self._source.queues():
             there = await self._target.counts(queue)
-            if not sum(there.values()) or await self._source.departure(queue) == self._to:
+            if not sum(there.values()) or await self._source.transfers.destination(queue) == self._to:
                 continue
             for state in State:
                 async for ids in self._ids(queue, state):
@@ -233,10 +237,10 @@ class Mover:
                             yield JobRef(queue, found.id)
 
     async def _letters_of_both(self) -> AsyncIterator[JobRef]:
-        cursor, more = None, bool(await self._target.count_letters())
+        cursor, more = None, bool(await self._target.dead_letters.count())
         while more:
-            page = await self._source.letters(cursor=cursor, limit=_PAGE)
-            for found in await self._target.letters_of([letter.id for letter in page]):
+            page = await self._source.dead_letters.page(cursor=cursor, limit=_PAGE)
+            for found in await self._target.dead_letters.get([letter.id for letter in page]):
                 if found is not None:
                     yield JobRef(found.queue, found.job_id)
             cursor, more = page.cursor, page.cursor is not None

@@ -6,16 +6,16 @@ from typing import Any, Final
 
 from toril.model import (
     Cause,
-    Circuit,
+    CircuitRow,
     CircuitState,
     Declarations,
-    Ending,
     Failure,
-    JobRecord,
-    QueueView,
-    Run,
-    Standing,
-    WorkerView,
+    JobBlockers,
+    JobRow,
+    QueueSummary,
+    RunRow,
+    RunStatus,
+    WorkerRow,
     moment,
 )
 from toril.model.states import State
@@ -39,8 +39,8 @@ class Explanation:
 
 
 def why(
-    record: JobRecord, queue: QueueView, standing: Standing, workers: Sequence[WorkerView],
-    circuit: Circuit | None = None, declared: Declarations = Declarations(),
+    record: JobRow, queue: QueueSummary, standing: JobBlockers, workers: Sequence[WorkerRow],
+    circuit: CircuitRow | None = None, declared: Declarations = Declarations(),
 ) -> Explanation:  # fmt: skip
     """Why this job is where it is. `circuit` is the one that it hangs on, `declared` what the workers have said."""
     known = declared.handled(len(workers))
@@ -71,20 +71,20 @@ def why(
             )
 
 
-def failed(record: JobRecord) -> Explanation:
+def failed(record: JobRow) -> Explanation:
     """A job that has failed, and is kept in its queue or is a dead letter."""
     failure = record.failure or Failure("no reason is known")
     facts = {
         "finished_at": moment(record.finished_at), "error": failure.reason, "attempts_made": record.attempts_made,
     }  # fmt: skip
-    reason, what = ("cancelled", "was cancelled") if record.ending is Ending.CANCELLED else ("failed", "failed")
+    reason, what = ("cancelled", "was cancelled") if record.ending is RunStatus.CANCELLED else ("failed", "failed")
     if record.dead_letter is None:
         return Explanation(reason, f"It {what} {_at(record.finished_at)}: {failure.reason}", facts)
     sentence = f"It failed {_at(record.finished_at)} {_tried(record)} and is a dead letter: {failure.reason}"
     return Explanation("dead_letter", sentence, facts | {"dead_letter": record.dead_letter})
 
 
-def _tried(record: JobRecord) -> str:
+def _tried(record: JobRow) -> str:
     if record.never_started:
         return "before it started"
     tried = f"after {record.attempts_made} of {record.max_attempts} attempts"
@@ -92,16 +92,16 @@ def _tried(record: JobRecord) -> str:
     return f"{tried}, its worker lost {times}," if record.stalls else tried
 
 
-def ended(run: Run) -> Explanation:
+def ended(run: RunRow) -> Explanation:
     """A job of which only the run record is left."""
     facts = {"finished_at": moment(run.finished_at), "cause": run.cause.value, "text": run.text}
     sentence = f"It {_ENDED.get(run.cause, 'failed')} {_at(run.finished_at)} and was not kept."
-    if run.ending is not Ending.COMPLETED and run.text:
+    if run.ending is not RunStatus.COMPLETED and run.text:
         sentence += f" The reason: {run.text}"
     return Explanation("ended", sentence, facts)
 
 
-def _waiting_for_children(standing: Standing) -> Explanation:
+def _waiting_for_children(standing: JobBlockers) -> Explanation:
     family = standing.family
     named = [str(ref) for ref in family.first_open]
     facts = {"open": family.open, "children": family.total, "waiting_for": named}
@@ -114,7 +114,7 @@ def _waiting_for_children(standing: Standing) -> Explanation:
     return Explanation("waiting_children", sentence, facts)
 
 
-def _running(record: JobRecord, standing: Standing) -> Explanation:
+def _running(record: JobRow, standing: JobBlockers) -> Explanation:
     started, deadline = moment(record.started_at), moment(record.deadline)
     facts = {"worker": record.worker, "started_at": started, "deadline": deadline}
     if record.deadline is not None and record.deadline <= standing.now:
@@ -131,11 +131,11 @@ def _running(record: JobRecord, standing: Standing) -> Explanation:
     return Explanation("running", f"{since}.", facts)
 
 
-def _cause(record: JobRecord) -> str:
+def _cause(record: JobRow) -> str:
     return f" ({record.stall_cause})" if record.stall_cause else ""
 
 
-def _alone(record: JobRecord, standing: Standing) -> Explanation | None:
+def _alone(record: JobRow, standing: JobBlockers) -> Explanation | None:
     """A job that has stalled waits for a process that runs nothing else."""
     if not standing.alone:
         return None
@@ -146,7 +146,7 @@ def _alone(record: JobRecord, standing: Standing) -> Explanation | None:
     return Explanation("alone", f"{sentence}.", facts)
 
 
-def _not_due(record: JobRecord, now: int) -> Explanation:
+def _not_due(record: JobRow, now: int) -> Explanation:
     assert record.due is not None  # noqa: S101 - the caller has looked
     facts = {"due_at": moment(record.due), "attempts_made": record.attempts_made}
     when = f"until {_at(record.due)}, in {_seconds(record.due - now)}"
@@ -157,7 +157,7 @@ def _not_due(record: JobRecord, now: int) -> Explanation:
     return Explanation("not_due", f"It is not due {when}.", facts)
 
 
-def _without_handler(record: JobRecord, known: frozenset[str] | None, now: int) -> Explanation | None:
+def _without_handler(record: JobRow, known: frozenset[str] | None, now: int) -> Explanation | None:
     """A job that no living worker can run. What has not been offered to any yet waits for its time first."""
     waits = record.state is State.DELAYED and record.due is not None and record.due > now
     if known is None or record.name in known or (waits and not record.starts):
@@ -169,7 +169,7 @@ def _without_handler(record: JobRecord, known: frozenset[str] | None, now: int) 
     return Explanation("no_handler", sentence, facts)
 
 
-def _cut_off(record: JobRecord, circuit: Circuit | None, now: int) -> Explanation | None:
+def _cut_off(record: JobRow, circuit: CircuitRow | None, now: int) -> Explanation | None:
     """A circuit that puts the job off. One that will have closed by the time the job is due is not what it waits for;
     those who were put off come back up to a quarter of the pause after it."""
     if circuit is None or circuit.state is CircuitState.CLOSED:
@@ -194,7 +194,11 @@ def _cut_off(record: JobRecord, circuit: Circuit | None, now: int) -> Explanatio
 
 
 def _shut(
-    record: JobRecord, queue: QueueView, standing: Standing, workers: Sequence[WorkerView], known: frozenset[str] | None
+    record: JobRow,
+    queue: QueueSummary,
+    standing: JobBlockers,
+    workers: Sequence[WorkerRow],
+    known: frozenset[str] | None,
 ) -> Explanation | None:
     """What keeps the whole queue from going on."""
     settings, now = queue.settings, standing.now
@@ -217,7 +221,7 @@ def _shut(
     return None
 
 
-def _told_to_take_nothing(queue: str, workers: Sequence[WorkerView]) -> Explanation | None:
+def _told_to_take_nothing(queue: str, workers: Sequence[WorkerRow]) -> Explanation | None:
     """All workers of the queue were told to be quiet, or to stop: the slots that they have free are no use."""
     if not all(worker.orders for worker in workers):
         return None
@@ -227,7 +231,7 @@ def _told_to_take_nothing(queue: str, workers: Sequence[WorkerView]) -> Explanat
     return Explanation("quiet", sentence, {"queue": queue, "workers": names})
 
 
-def _held_up(queue: QueueView, standing: Standing) -> Explanation | None:
+def _held_up(queue: QueueSummary, standing: JobBlockers) -> Explanation | None:
     """What its group keeps the job from. Once that has let it in, it stands in the line like any other."""
     group = standing.group
     if group is None or group.let_in:
@@ -248,7 +252,7 @@ def _held_up(queue: QueueView, standing: Standing) -> Explanation | None:
     return Explanation("group_turn", f"It waits for the turn of group {group.name}{behind}.", facts)
 
 
-def _in_line(standing: Standing) -> Explanation:
+def _in_line(standing: JobBlockers) -> Explanation:
     facts = {"ahead": standing.ahead, "running": list(standing.running)}
     if not standing.ahead:
         return Explanation("next", "It is the next to start, as soon as a worker has a free slot.", facts)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from toril.engines.sqlite.url import parse
-from toril.errors import EngineUnavailable, EngineUnusable, InvalidOption, NotFound, shown
+from toril.errors import EngineUnavailable, EngineUnusable, InvalidOption, NotFound, preview
 from toril.model import storable
 from toril.runtime.logs import log
 from toril.store.engine import redacted
@@ -20,9 +20,9 @@ __all__ = [
     "Database",
     "Dialect",
     "OutboxAway",
-    "OutboxStanding",
-    "Row",
-    "Waiting",
+    "OutboxRow",
+    "OutboxStatus",
+    "PendingRow",
     "check_url",
     "statements",
 ]
@@ -118,7 +118,7 @@ class OutboxAway(EngineUnavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PendingRow:
     """A job that waits, and for how many ms it has."""
 
     id: int
@@ -133,11 +133,11 @@ class Batch:
     lane: str
     seq: int
     queue: str
-    rows: tuple[Row, ...]
+    rows: tuple[PendingRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class OutboxRow:
     """A row as it is listed."""
 
     id: int
@@ -149,7 +149,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class OutboxStanding:
+class OutboxStatus:
     """How many rows wait, how many were refused, and how long the oldest one has waited, in seconds."""
 
     waiting: int
@@ -160,7 +160,7 @@ class OutboxStanding:
 def check_url(url: str) -> str:
     """The URL of a database that can have an outbox."""
     if not isinstance(url, str):
-        raise InvalidOption(f"an outbox's URL must be a string, not {shown(url)}")
+        raise InvalidOption(f"an outbox's URL must be a string, not {preview(url)}")
     scheme = url.partition("://")[0]
     if scheme in {"postgresql", "postgres", "postgresql+psycopg"}:
         return url
@@ -217,7 +217,7 @@ class Database:
                 self._run("board", name, *chosen, ids=chosen)
                 rows = self._run("batch", name)
             self._run("lease", seq, LEASE, name)
-        return Batch(name, seq, rows[0][1], tuple(Row(row, request, age) for row, _, request, age in rows))
+        return Batch(name, seq, rows[0][1], tuple(PendingRow(row, request, age) for row, _, request, age in rows))
 
     def done(self, batch: Batch) -> None:
         """It is handed over: its rows go, unless another relay has seen to it."""
@@ -249,17 +249,17 @@ class Database:
             for statement in DDL[self._dialect]:
                 self._execute(statement, ())
 
-    def rows(self, after: int, limit: int) -> list[Waiting]:
-        return [Waiting(*row) for row in self._look("rows", after, limit)]
+    def rows(self, after: int, limit: int) -> list[OutboxRow]:
+        return [OutboxRow(*row) for row in self._look("rows", after, limit)]
 
     def again(self, row: int) -> None:
         """Let a row that was refused be tried again."""
         if not self._look("again", row):
             raise NotFound(f"no row {row} was refused")
 
-    def standing(self) -> OutboxStanding:
+    def standing(self) -> OutboxStatus:
         ((waiting, refused, oldest),) = self._look("standing")
-        return OutboxStanding(waiting, refused, max(0, oldest or 0) / 1000)
+        return OutboxStatus(waiting, refused, max(0, oldest or 0) / 1000)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -8,47 +8,48 @@ from typing import Any, Protocol, Unpack
 
 from toril.client.options import AddOptions
 from toril.codec.new_jobs import written
-from toril.errors import UsageError, shown
+from toril.errors import UsageError, preview
 from toril.outbox.database import DDL, INSERT, Dialect
 from toril.queue import Queue
 from toril.runtime.clock import Clock
 from toril.runtime.services import Tracing
 
-__all__ = ["Outbox", "Sender", "Writer", "writer_of"]
+__all__ = ["BoundConnection", "Outbox", "Sender", "writer_of"]
 
 _VENDORS: dict[str, Dialect] = {"sqlite": "sqlite", "postgresql": "postgresql"}
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class BoundConnection:
     """A connection, and what it speaks. Parameters are written `?`. Nothing is ever committed."""
 
     dialect: Dialect
     execute: Callable[[str, Sequence[str]], object]
 
 
-def writer_of(connection: Any) -> Writer:
+def writer_of(connection: Any) -> BoundConnection:
     """For one of sqlite3, psycopg, SQLAlchemy (a session too) or Django. None of them is imported for it."""
     kinds = type(connection).__mro__
     if any(kind.__name__.startswith("Async") for kind in kinds):
         raise UsageError(
-            f"an outbox writes to connections that block, and {shown(connection)} is asynchronous; with SQLAlchemy use "
+            f"an outbox writes to connections that block, and {preview(connection)} is asynchronous; with SQLAlchemy "
+            "use "
             "`await session.run_sync(lambda s: app.outbox(s).add(…))`"
         )
     if isinstance(connection, sqlite3.Connection):
-        return Writer("sqlite", connection.execute)
+        return BoundConnection("sqlite", connection.execute)
     match next((root for kind in kinds if (root := kind.__module__.partition(".")[0]) in _KINDS), None):
         case "psycopg":
-            return Writer("postgresql", _by_cursor(connection))
+            return BoundConnection("postgresql", _by_cursor(connection))
         case "sqlalchemy":
             bind = connection if hasattr(connection, "dialect") else connection.get_bind()
-            return Writer(_known(bind.dialect.name, connection), _by_text(connection))
+            return BoundConnection(_known(bind.dialect.name, connection), _by_text(connection))
         case "django":
-            return Writer(_known(connection.vendor, connection), _by_cursor(connection))
+            return BoundConnection(_known(connection.vendor, connection), _by_cursor(connection))
         case _:
             raise UsageError(
                 "an outbox writes to a connection of sqlite3, psycopg, SQLAlchemy or Django, "
-                f"and {shown(connection)} is none"
+                f"and {preview(connection)} is none"
             )
 
 
@@ -57,7 +58,7 @@ _KINDS = frozenset({"psycopg", "sqlalchemy", "django"})
 
 def _known(vendor: str, connection: object) -> Dialect:
     if vendor not in _VENDORS:
-        raise UsageError(f"an outbox is in SQLite or PostgreSQL, and {shown(connection)} is of {vendor}")
+        raise UsageError(f"an outbox is in SQLite or PostgreSQL, and {preview(connection)} is of {vendor}")
     return _VENDORS[vendor]
 
 
@@ -128,7 +129,7 @@ class Outbox:
         if len(fitting) != 1 and callable(job):
             fitting = [queue for queue in fitting if _handles(queue, job)]
         if len(fitting) != 1:
-            raise UsageError(f"say for which queue {shown(job)} is: add(…, queue=…)")
+            raise UsageError(f"say for which queue {preview(job)} is: add(…, queue=…)")
         return fitting[0]
 
 

@@ -13,11 +13,11 @@ from toril.runtime.clock import Clock
 from toril.runtime.hooks import GRACE, worker_name
 from toril.runtime.logs import watch
 from toril.runtime.services import Tracing
-from toril.store.connect import opened_or_stopped
+from toril.store.connect import open_with_patience
 from toril.store.engine import Engine
 
 if TYPE_CHECKING:
-    from toril.outbox.database import OutboxStanding
+    from toril.outbox.database import OutboxStatus
     from toril.outbox.outbox import Outbox
     from toril.outbox.relay import Relay
 
@@ -57,13 +57,13 @@ class Relaying:
     async def relay(self, url: str | None = None) -> None:
         """Be a relay, until a signal or cancellation: hand over to the store what is in the outbox at this URL, else
         in the app's own. Workers of an app with an outbox do that by themselves."""
-        from toril.runtime.signals import Watchdog, run_until  # noqa: PLC0415 - as above
+        from toril.runtime.signals import StopSignals, run_until  # noqa: PLC0415 - as above
 
         relay = self._made(url, worker_name(self._clock).replace("worker-", "relay-", 1))
         watch(self.events)
         stopping = asyncio.Event()
-        with Watchdog(GRACE, lambda _: stopping.set()).watching():
-            if await opened_or_stopped(self.open, self._clock, stopping.wait):
+        with StopSignals(GRACE, lambda _: stopping.set()).watching():
+            if await open_with_patience(self.open, self._clock, stopping.wait):
                 try:
                     await run_until(stopping, relay.run())
                 finally:
@@ -79,7 +79,7 @@ class Relaying:
             await relay.close()
             await self.close()
 
-    async def outbox_standing(self) -> "OutboxStanding | None":
+    async def outbox_standing(self) -> "OutboxStatus | None":
         """How much is in the app's outbox, and for how long; None if it has none, or its database is away."""
         if self.outbox_url is None:
             return None
@@ -88,7 +88,7 @@ class Relaying:
 
         database, thread = Database(self.outbox_url), OwnThread("toril-outbox-standing")
 
-        def look() -> "OutboxStanding":
+        def look() -> "OutboxStatus":
             try:
                 return database.standing()
             finally:

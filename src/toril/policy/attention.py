@@ -5,12 +5,26 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from toril.model import Circuit, CircuitState, Finding, Severity
+from toril.model import CircuitRow, CircuitState, Finding, Severity
 from toril.policy.metrics import failure_rate
 
 __all__ = [
-    "Burying", "CircuitOpen", "Failing", "Grave", "Need", "NoWorker", "Paused", "QueueFacts", "Slow", "Stalling",
-    "StoreUnwell", "grave", "needs", "suspects", "trend", "usual_rate",
+    "CircuitOpen",
+    "HighFailureRate",
+    "Importance",
+    "ManyDeadLetters",
+    "Need",
+    "NoWorker",
+    "Paused",
+    "QueueFacts",
+    "Slow",
+    "Stalling",
+    "StoreUnwell",
+    "grave",
+    "needs",
+    "suspects",
+    "trend",
+    "usual_rate",
 ]  # fmt: skip
 
 _UNSERVED: Final = 30.0  # seconds that jobs may wait for a worker to show up
@@ -27,7 +41,7 @@ _GROWING: Final = 0.02  # of the backlog, a minute
 _QUIET: Final = 3  # minutes without a failure between two stretches of them
 
 
-class Grave(IntEnum):
+class Importance(IntEnum):
     """How bad it is."""
 
     CRITICAL = 1
@@ -68,7 +82,7 @@ class NoWorker:
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
+class HighFailureRate:
     """Far more jobs fail than usual, or more than half of them, in percent over the last half hour. `usual` is None if
     no job ended in the week before."""
 
@@ -118,7 +132,7 @@ class Stalling:
 
 
 @dataclass(frozen=True, slots=True)
-class Burying:
+class ManyDeadLetters:
     """Jobs give up, one after the other."""
 
     since: None
@@ -135,23 +149,23 @@ class Paused:
     by: str | None
 
 
-Need: TypeAlias = NoWorker | Failing | CircuitOpen | StoreUnwell | Slow | Stalling | Burying | Paused
-_ORDER: Final = (NoWorker, Failing, StoreUnwell, CircuitOpen, Slow, Stalling, Burying, Paused)
+Need: TypeAlias = NoWorker | HighFailureRate | CircuitOpen | StoreUnwell | Slow | Stalling | ManyDeadLetters | Paused
+_ORDER: Final = (NoWorker, HighFailureRate, StoreUnwell, CircuitOpen, Slow, Stalling, ManyDeadLetters, Paused)
 
 
-def grave(need: Need) -> Grave:
+def grave(need: Need) -> Importance:
     """Whether it is critical, or a warning."""
     match need:
-        case NoWorker() | Failing() | CircuitOpen():
-            return Grave.CRITICAL
+        case NoWorker() | HighFailureRate() | CircuitOpen():
+            return Importance.CRITICAL
         case StoreUnwell(finding=finding) if finding.severity is Severity.ERROR:
-            return Grave.CRITICAL
+            return Importance.CRITICAL
         case _:
-            return Grave.WARNING
+            return Importance.WARNING
 
 
 def needs(
-    queues: Sequence[QueueFacts], *, now: int, usual: Mapping[str, float | None], circuits: Sequence[Circuit] = (),
+    queues: Sequence[QueueFacts], *, now: int, usual: Mapping[str, float | None], circuits: Sequence[CircuitRow] = (),
     findings: Sequence[Finding] = (), letters: int = 0,
 ) -> list[Need]:  # fmt: skip
     """All that needs attention at `now` (ms): the critical first, of these by kind, then the oldest. `usual` has the
@@ -162,7 +176,7 @@ def needs(
         found += [need for need in (_unserved(queue, now), _failing(queue, now, usual), _slow(queue, now),
                                     _stalling(queue), _paused(queue, now)) if need is not None]  # fmt: skip
     if letters >= _LETTERS:
-        found.append(Burying(None, letters))
+        found.append(ManyDeadLetters(None, letters))
     return sorted(found, key=lambda need: (grave(need), _ORDER.index(type(need)), need.since or now))
 
 
@@ -186,7 +200,7 @@ def trend(waiting: int, growth: float | None) -> int:
     return 1 if growth > 0 else -1
 
 
-def _is_open(circuit: Circuit) -> bool:
+def _is_open(circuit: CircuitRow) -> bool:
     return circuit.state is CircuitState.OPEN
 
 
@@ -206,12 +220,12 @@ def _rate(queue: QueueFacts) -> float | None:
     return rate if good + bad >= _FEW and rate > _ALWAYS else None
 
 
-def _failing(queue: QueueFacts, now: int, usual: Mapping[str, float | None]) -> Failing | None:
+def _failing(queue: QueueFacts, now: int, usual: Mapping[str, float | None]) -> HighFailureRate | None:
     rate, week = _rate(queue), usual.get(queue.name)
     if rate is None or (week is not None and rate < _UNUSUAL * week and rate <= _ALWAYS):
         return None
     bad = queue.failed[-_HALF_AN_HOUR:]
-    return Failing(queue.name, _began(bad, now), rate, week, sum(bad))
+    return HighFailureRate(queue.name, _began(bad, now), rate, week, sum(bad))
 
 
 def _began(failed: Sequence[int], now: int) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
-from toril.errors import InvalidOption, shown
-from toril.model import Admission, Admitted, Circuit, CircuitState, CircuitTerms, Deferred, Sign
+from toril.errors import InvalidOption, preview
+from toril.model import Admission, Admitted, CircuitRow, CircuitSample, CircuitState, CircuitTerms, Deferred
 from toril.model.durations import Duration, milliseconds
 
 __all__ = ["Breaker", "admit", "dump", "is_forgettable", "load", "put_off", "record", "trip"]
@@ -48,7 +48,7 @@ class Breaker:
 
     def __post_init__(self) -> None:
         if self.by not in ("queue", "name") and not callable(self.by):
-            raise InvalidOption(f"by must be 'queue', 'name' or a function of the payload, not {shown(self.by)}")
+            raise InvalidOption(f"by must be 'queue', 'name' or a function of the payload, not {preview(self.by)}")
         self.terms()
 
     def terms(self) -> CircuitTerms:
@@ -71,7 +71,9 @@ class Breaker:
                 return str(by(data))
 
 
-def admit(circuit: Circuit, terms: CircuitTerms, holder: str, *, lease: int, now: int) -> tuple[Circuit, Admission]:
+def admit(
+    circuit: CircuitRow, terms: CircuitTerms, holder: str, *, lease: int, now: int
+) -> tuple[CircuitRow, Admission]:
     """Whether one more may run. Who asks first after the pause makes the circuit half-open. A probe that asks again is
     renewed; one whose lease is over makes room for another, but what it says later still counts."""
     circuit = replace(circuit, terms=terms)
@@ -101,8 +103,8 @@ def put_off(wait: int, terms: CircuitTerms, *, chance: float) -> int:
 
 
 def record(
-    circuit: Circuit, terms: CircuitTerms, holder: str, sign: Sign, *, now: int
-) -> tuple[Circuit, CircuitState | None]:
+    circuit: CircuitRow, terms: CircuitTerms, holder: str, sign: CircuitSample, *, now: int
+) -> tuple[CircuitRow, CircuitState | None]:
     """What one run says; and the state that the circuit has changed to. Of those who started before it opened nothing
     is learned any more."""
     circuit = replace(circuit, terms=terms)
@@ -115,50 +117,50 @@ def record(
             return _counted(circuit, sign, now)
 
 
-def _probed(circuit: Circuit, holder: str, sign: Sign, now: int) -> tuple[Circuit, CircuitState | None]:
+def _probed(circuit: CircuitRow, holder: str, sign: CircuitSample, now: int) -> tuple[CircuitRow, CircuitState | None]:
     if holder not in dict(circuit.probes):
         return circuit, None
     circuit = replace(circuit, till=now, probes=tuple(probe for probe in circuit.probes if probe[0] != holder))
-    if sign is Sign.BAD:
+    if sign is CircuitSample.BAD:
         return trip(circuit, circuit.terms.pause, now=now), CircuitState.OPEN
-    if sign is Sign.GOOD:
+    if sign is CircuitSample.GOOD:
         circuit = replace(circuit, passed=circuit.passed + 1)
         if circuit.passed >= circuit.terms.probes:
             return _closed(circuit, now), CircuitState.CLOSED
     return circuit, None
 
 
-def _closed(circuit: Circuit, now: int) -> Circuit:
-    return Circuit(key=circuit.key, since=now, terms=circuit.terms)
+def _closed(circuit: CircuitRow, now: int) -> CircuitRow:
+    return CircuitRow(key=circuit.key, since=now, terms=circuit.terms)
 
 
-def _counted(circuit: Circuit, sign: Sign, now: int) -> tuple[Circuit, CircuitState | None]:
-    if sign is Sign.NEITHER:
+def _counted(circuit: CircuitRow, sign: CircuitSample, now: int) -> tuple[CircuitRow, CircuitState | None]:
+    if sign is CircuitSample.NEITHER:
         return circuit, None
     terms = circuit.terms
     slots = {start: (runs, bad) for start, runs, bad in circuit.slots if start > now - terms.window}
     width = max(1, terms.window // _SLOTS)
     start = -(-now // width) * width
     runs, bad = slots.get(start, (0, 0))
-    slots[start] = (runs + 1, bad + (sign is Sign.BAD))
+    slots[start] = (runs + 1, bad + (sign is CircuitSample.BAD))
     circuit = replace(circuit, slots=tuple((time, *counts) for time, counts in sorted(slots.items())))
-    if sign is Sign.BAD and _is_too_much(circuit):
+    if sign is CircuitSample.BAD and _is_too_much(circuit):
         return trip(circuit, terms.pause, now=now), CircuitState.OPEN
     return circuit, None
 
 
-def _is_too_much(circuit: Circuit) -> bool:
+def _is_too_much(circuit: CircuitRow) -> bool:
     terms = circuit.terms
     runs, bad = sum(slot[1] for slot in circuit.slots), sum(slot[2] for slot in circuit.slots)
     return bad >= terms.failures if terms.rate is None else runs >= terms.minimum and bad >= terms.rate * runs
 
 
-def trip(circuit: Circuit, pause: int, *, now: int) -> Circuit:
+def trip(circuit: CircuitRow, pause: int, *, now: int) -> CircuitRow:
     """Open for so long."""
-    return Circuit(key=circuit.key, state=CircuitState.OPEN, till=now + pause, since=now, terms=circuit.terms)
+    return CircuitRow(key=circuit.key, state=CircuitState.OPEN, till=now + pause, since=now, terms=circuit.terms)
 
 
-def is_forgettable(circuit: Circuit, now: int) -> bool:
+def is_forgettable(circuit: CircuitRow, now: int) -> bool:
     """Whether nothing would be lost with it: it is closed, and what it has counted is over; or its pause is, and nobody
     has asked for so long that what it knows is old."""
     if circuit.state is CircuitState.CLOSED:
@@ -167,7 +169,7 @@ def is_forgettable(circuit: Circuit, now: int) -> bool:
     return now > last + circuit.terms.window + circuit.terms.pause
 
 
-def dump(circuit: Circuit) -> str:
+def dump(circuit: CircuitRow) -> str:
     terms = circuit.terms
     return json.dumps([
         circuit.state, circuit.till, circuit.since, circuit.slots, circuit.probes, circuit.passed,
@@ -175,12 +177,12 @@ def dump(circuit: Circuit) -> str:
     ])  # fmt: skip
 
 
-def load(key: str, text: str | None) -> Circuit:
+def load(key: str, text: str | None) -> CircuitRow:
     """A circuit as `dump` wrote it; one that nothing is known of is closed."""
     if text is None:
-        return Circuit(key=key)
+        return CircuitRow(key=key)
     state, till, since, slots, probes, passed, (failures, window, pause, most, rate, minimum) = json.loads(text)
-    return Circuit(
+    return CircuitRow(
         key=key, state=CircuitState(state), till=till, since=since, slots=tuple(map(tuple, slots)),
         probes=tuple(map(tuple, probes)), passed=passed,
         terms=CircuitTerms(

@@ -6,10 +6,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 from toril.model import BEYOND_REPAIR, Checkup, Fault, FaultKind, FileFacts, Finding, ServerFacts, Severity
 
-__all__ = ["Course", "Spot", "cursor_of", "finding_of", "judged", "unknown"]
+__all__ = ["ScanOrder", "ScanPosition", "cursor_of", "finding_of", "judged", "unknown"]
 
 _OLDEST: Final = (6, 2)
 _FULL: Final = 0.9  # of the memory
@@ -207,7 +207,7 @@ def _notice(code: str, where: str, summary: str, fix: str) -> Finding:
     return Finding(code=code, severity=Severity.NOTICE, summary=summary, where=where, fix=fix)
 
 
-class Spot(NamedTuple):
+class ScanPosition(NamedTuple):
     """How far a walk has come."""
 
     queue: str  # empty for what is of no queue
@@ -215,7 +215,7 @@ class Spot(NamedTuple):
     at: Any = None  # where in the step; None at its beginning
 
 
-class Course:
+class ScanOrder:
     """Some steps for each queue, in the order of their names, and then some for the store."""
 
     def __init__(self, queues: Iterable[str], steps: Sequence[str], last: Sequence[str]) -> None:
@@ -223,7 +223,7 @@ class Course:
         self._steps = steps
         self._last = last
 
-    def first(self, cursor: str | None) -> Spot:
+    def first(self, cursor: str | None) -> ScanPosition:
         """Where a walk begins, or goes on. A queue that is gone since is passed over."""
         if cursor is None:
             return self._queue(0)
@@ -234,24 +234,28 @@ class Course:
             return self._queue(bisect_right(self._queues, spot.queue))
         return spot
 
-    def after(self, spot: Spot, at: Any) -> Spot | None:
+    def after(self, spot: ScanPosition, at: Any) -> ScanPosition | None:
         """What follows, where a look says that its step goes on `at`, or is over; None: nothing does."""
         if at is not None:
             return spot._replace(at=at)
         steps = self._steps_of(spot)
         following = steps.index(spot.step) + 1
         if following < len(steps):
-            return Spot(spot.queue, steps[following])
+            return ScanPosition(spot.queue, steps[following])
         return self._queue(bisect_left(self._queues, spot.queue) + 1) if spot.queue else None
 
-    def _steps_of(self, spot: Spot) -> Sequence[str]:
+    def _steps_of(self, spot: ScanPosition) -> Sequence[str]:
         return self._steps if spot.queue else self._last
 
-    def _queue(self, number: int) -> Spot:
-        return Spot(self._queues[number], self._steps[0]) if number < len(self._queues) else Spot("", self._last[0])
+    def _queue(self, number: int) -> ScanPosition:
+        return (
+            ScanPosition(self._queues[number], self._steps[0])
+            if number < len(self._queues)
+            else ScanPosition("", self._last[0])
+        )
 
 
-def cursor_of(spot: Spot | None) -> str | None:
+def cursor_of(spot: ScanPosition | None) -> str | None:
     """A spot as it is given out."""
     if spot is None:
         return None
@@ -259,15 +263,15 @@ def cursor_of(spot: Spot | None) -> str | None:
 
 
 def unknown(cursor: object) -> InvalidOption:
-    return InvalidOption(f"{shown(cursor)} is not a cursor that was given out")
+    return InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
 
 
-def _read(cursor: str) -> Spot | None:
+def _read(cursor: str) -> ScanPosition | None:
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         match json.loads(text):
             case [str() as queue, str() as step, at]:
-                return Spot(queue, step, at)
+                return ScanPosition(queue, step, at)
             case _:
                 return None
     except (ValueError, RecursionError):

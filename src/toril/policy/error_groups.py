@@ -8,7 +8,7 @@ from typing import Final
 
 from toril.model import moment, ms_of
 
-__all__ = ["ErrorGroup", "Failed", "grouped", "likeness"]
+__all__ = ["ErrorGroup", "FailureSample", "grouped", "likeness"]
 
 _LONGEST: Final = 200
 # What differs from one failure to the next: ids in hexadecimal, numbers of five digits and more, and mail addressees.
@@ -22,7 +22,7 @@ _ADDRESSEE: Final = re.compile(r"\b[\w.+-]{1,64}(?=@[\w-])")
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailureSample:
     """One failure: of which job, how, and when (ms)."""
 
     id: str
@@ -51,16 +51,16 @@ def likeness(reason: str) -> str:
     return _VARYING.sub("#", line)[:_LONGEST]
 
 
-def grouped(failures: Iterable[Failed]) -> tuple[ErrorGroup, ...]:
+def grouped(failures: Iterable[FailureSample]) -> tuple[ErrorGroup, ...]:
     """The groups, the greatest first."""
-    found: dict[tuple[str, str], list[Failed]] = {}
+    found: dict[tuple[str, str], list[FailureSample]] = {}
     for failed in failures:
         found.setdefault((failed.kind, likeness(failed.reason)), []).append(failed)
     made = [_made(kind, error, alike) for (kind, error), alike in found.items()]
     return tuple(sorted(made, key=lambda group: (-group.count, -ms_of(group.last_at), group.kind, group.error)))
 
 
-def _made(kind: str, error: str, alike: list[Failed]) -> ErrorGroup:
+def _made(kind: str, error: str, alike: list[FailureSample]) -> ErrorGroup:
     last = max(alike, key=lambda failed: failed.at)
     first_at = moment(min(failed.at for failed in alike))
     return ErrorGroup(

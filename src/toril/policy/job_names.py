@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from toril.model import Ending, Run
+from toril.model import RunRow, RunStatus
 from toril.policy.retention import RUNS
 
 __all__ = ["ByName", "JobName", "by_name"]
@@ -53,10 +53,10 @@ class ByName:
     names: tuple[JobName, ...]
 
 
-def by_name(endings: Sequence[Sequence[Run]], now: int) -> ByName:
+def by_name(endings: Sequence[Sequence[RunRow]], now: int) -> ByName:
     """Of the newest run records of each ending, as stores give them."""
     since = max([now - _DAY, *(runs[-1].finished_at for runs in endings if len(runs) >= RUNS)])
-    found: dict[str, list[Run]] = {}
+    found: dict[str, list[RunRow]] = {}
     for run in chain.from_iterable(endings):
         if run.finished_at >= since:
             found.setdefault(run.name, []).append(run)
@@ -69,11 +69,12 @@ def by_name(endings: Sequence[Sequence[Run]], now: int) -> ByName:
     return ByName(since, tuple(names))
 
 
-def _of(name: str, runs: Sequence[Run], minutes: float) -> JobName:
+def _of(name: str, runs: Sequence[RunRow], minutes: float) -> JobName:
     times = sorted(run.finished_at - run.started_at for run in runs if run.started_at is not None)
     ended = Counter(run.ending for run in runs)
     return JobName(
-        name=name, completed=ended[Ending.COMPLETED], failed=ended[Ending.FAILED], cancelled=ended[Ending.CANCELLED],
+        name=name, completed=ended[RunStatus.COMPLETED], failed=ended[RunStatus.FAILED],
+        cancelled=ended[RunStatus.CANCELLED],
         rate=len(runs) / minutes, p50=_nearest(times, 50), p95=_nearest(times, 95),
         last_at=max(run.finished_at for run in runs),
     )  # fmt: skip

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from toril.errors import InvalidOption, shown
-from toril.model import Tally, Window, whole
+from toril.errors import InvalidOption, preview
+from toril.model import MetricsWindow, MetricTotals, check_int
 
 __all__ = [
     "ALL_NAMES",
@@ -57,26 +57,26 @@ _MINUTES: Final = RANGES["7d"]
 def check_range(given: object) -> int:
     """How many minutes a range has."""
     if not isinstance(given, str) or given not in RANGES:
-        raise InvalidOption(f"a range is one of {', '.join(RANGES)}, not {shown(given)}")
+        raise InvalidOption(f"a range is one of {', '.join(RANGES)}, not {preview(given)}")
     return RANGES[given]
 
 
-def window_of(given: object) -> Window:
+def window_of(given: object) -> MetricsWindow:
     """What to ask of a store for a range."""
     minutes, step = check_range(given), STEPS[str(given)]
-    return Window(minutes, step, minutes // step)
+    return MetricsWindow(minutes, step, minutes // step)
 
 
-def check_window(queues: Sequence[str], window: Window) -> None:
+def check_window(queues: Sequence[str], window: MetricsWindow) -> None:
     """Refuse what a store has no figures for, or cannot give at once."""
     if len(queues) > AT_ONCE:
         raise InvalidOption(f"one call asks for the figures of at most {AT_ONCE} queues, not {len(queues)}")
-    whole("minutes", window.minutes, 1, _MINUTES)
+    check_int("minutes", window.minutes, 1, _MINUTES)
     if window.step not in STEPS.values():
         raise InvalidOption(
-            f"slices have {', '.join(map(str, sorted({*STEPS.values()})))} minutes, not {shown(window.step)}"
+            f"slices have {', '.join(map(str, sorted({*STEPS.values()})))} minutes, not {preview(window.step)}"
         )
-    whole("slices", window.slices, 1, SLICES)
+    check_int("slices", window.slices, 1, SLICES)
 
 
 def bucketed(first: int, counts: Sequence[int], step: int) -> tuple[tuple[int, int], ...]:
@@ -167,7 +167,7 @@ STALLS: Final = "s"
 LOST: Final = "l"
 
 
-def tally_of(counted: Mapping[str, int]) -> Tally:
+def tally_of(counted: Mapping[str, int]) -> MetricTotals:
     """A tally from what a store keeps of it."""
     found: dict[str, dict[str, int]] = {"w": {}, "r": {}, "n": {}}
     for field, count in counted.items():
@@ -175,7 +175,7 @@ def tally_of(counted: Mapping[str, int]) -> Tally:
             found[field[0]][field[1:]] = count
         elif field == "n":  # a job without a name
             found["n"][""] = count
-    return Tally(
+    return MetricTotals(
         waits={int(bucket): count for bucket, count in found["w"].items()},
         runs={int(bucket): count for bucket, count in found["r"].items()},
         failures=found["n"], other_failures=counted.get(OTHERS, 0), cancelled=counted.get(CANCELLED, 0),
@@ -197,11 +197,11 @@ def sliced(sum_so_far: Counted, more: Mapping[str, int], names: int = NAMES) -> 
     return sum_so_far
 
 
-def sum_of(tallies: Iterable[Tally]) -> Tally:
+def sum_of(tallies: Iterable[MetricTotals]) -> MetricTotals:
     """One tally of all, with the names that failed most."""
     given = list(tallies)
     failures, others = _most(each.failures for each in given)
-    return Tally(
+    return MetricTotals(
         waits=merged(each.waits for each in given), runs=merged(each.runs for each in given), failures=failures,
         other_failures=others + sum(each.other_failures for each in given),
         cancelled=sum(each.cancelled for each in given),

@@ -16,7 +16,7 @@ from toril.errors import (
     Snooze,
     TransientError,
     Undecodable,
-    shown,
+    preview,
 )
 from toril.model import (
     MAX_ATTEMPTS,
@@ -26,11 +26,11 @@ from toril.model import (
     Failed,
     Failure,
     Outcome,
-    Parked,
     Released,
     Retried,
     Snoozed,
-    whole,
+    WaitsForChildren,
+    check_int,
 )
 from toril.model.durations import MAX_DELAY, Duration, milliseconds
 
@@ -40,12 +40,12 @@ __all__ = [
     "DEFAULTS",
     "BackoffStrategy",
     "ErrorKinds",
+    "ErrorTable",
     "Exponential",
     "Fixed",
     "Nature",
     "Retry",
     "Strategy",
-    "Table",
     "Waiting",
     "check_known",
     "check_strategy",
@@ -71,7 +71,7 @@ class Nature(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ErrorTable:
     """Which errors are worth another attempt and which are not, by the full names of their classes. Where `on` names
     some, all others are not."""
 
@@ -102,7 +102,7 @@ _PERMANENT: Final = frozenset({
     "jsonschema.exceptions.ValidationError", "marshmallow.exceptions.ValidationError",
     "django.core.exceptions.ValidationError", "msgspec.ValidationError", "cattrs.errors.BaseValidationError",
 })  # fmt: skip
-DEFAULTS: Final = Table()
+DEFAULTS: Final = ErrorTable()
 
 _SAYS_SO: Final[tuple[tuple[type[BaseException], Nature], ...]] = (
     (PermanentError, Nature.PERMANENT),
@@ -113,7 +113,7 @@ _SAYS_SO: Final[tuple[tuple[type[BaseException], Nature], ...]] = (
 )
 
 
-def nature_of(error: BaseException, table: Table = DEFAULTS) -> Nature:
+def nature_of(error: BaseException, table: ErrorTable = DEFAULTS) -> Nature:
     """What an error says itself comes first, then the table, then what is known of libraries. Of two classes that a
     table names, the one nearer to the error decides."""
     for kind, nature in _SAYS_SO:
@@ -153,7 +153,7 @@ def names_of(what: str, given: ErrorKinds) -> tuple[str, ...]:
         elif isinstance(each, str) and "." in each:
             names.append(each)
         else:
-            raise InvalidOption(f"{what} takes classes of errors, or their full names, not {shown(each)}")
+            raise InvalidOption(f"{what} takes classes of errors, or their full names, not {preview(each)}")
     return tuple(names)
 
 
@@ -203,7 +203,7 @@ class Exponential:
             milliseconds("a backoff's cap", self.cap)
         known = self.jitter in {"full", "decorrelated"} if isinstance(self.jitter, str) else _is_share(self.jitter)
         if not known:
-            raise InvalidOption(f"jitter must be 'full', 'decorrelated' or from 0 to 1, not {shown(self.jitter)}")
+            raise InvalidOption(f"jitter must be 'full', 'decorrelated' or from 0 to 1, not {preview(self.jitter)}")
 
     def wire(self) -> Backoff:
         cap = JITTER_CAP if self.cap is None and self.jitter else self.cap
@@ -235,9 +235,9 @@ class Strategy:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= 64 or not self.name.isprintable():
-            raise InvalidOption(f"a strategy's name has from 1 to 64 printable characters, not {shown(self.name)}")
+            raise InvalidOption(f"a strategy's name has from 1 to 64 printable characters, not {preview(self.name)}")
         if not isinstance(self.otherwise, Fixed | Exponential):
-            raise InvalidOption(f"a strategy falls back to Fixed(…) or Exponential(…), not {shown(self.otherwise)}")
+            raise InvalidOption(f"a strategy falls back to Fixed(…) or Exponential(…), not {preview(self.otherwise)}")
 
     def wire(self) -> Backoff:
         return replace(self.otherwise.wire(), strategy=self.name)
@@ -264,16 +264,18 @@ class Retry:
     give_up_on: ErrorKinds = ()
 
     def __post_init__(self) -> None:
-        whole("attempts", self.attempts, 1, MAX_ATTEMPTS)
+        check_int("attempts", self.attempts, 1, MAX_ATTEMPTS)
         if not isinstance(self.backoff, Fixed | Exponential | Strategy):
-            raise InvalidOption(f"a backoff must be Fixed(…), Exponential(…) or Strategy(…), not {shown(self.backoff)}")
+            raise InvalidOption(
+                f"a backoff must be Fixed(…), Exponential(…) or Strategy(…), not {preview(self.backoff)}"
+            )
         object.__setattr__(self, "on", names_of("on", self.on))
         object.__setattr__(self, "give_up_on", names_of("give_up_on", self.give_up_on))
 
     @property
-    def table(self) -> Table:
+    def table(self) -> ErrorTable:
         """Which errors are worth another attempt."""
-        return Table(names_of("on", self.on), names_of("give_up_on", self.give_up_on))
+        return ErrorTable(names_of("on", self.on), names_of("give_up_on", self.give_up_on))
 
     def wire(self) -> Backoff:
         """What a job carries that was given this as its own."""
@@ -304,7 +306,7 @@ def judge(
     job: Claimed,
     *,
     chance: float,
-    table: Table = DEFAULTS,
+    table: ErrorTable = DEFAULTS,
     delay: int | None = None,
 ) -> Outcome:
     """Retry while attempts are left, unless the error, or the table of errors, says otherwise. `delay` is what a
@@ -312,7 +314,7 @@ def judge(
     match error:
         case Snooze():
             return Snoozed(milliseconds("a snooze", error.seconds))
-        case Resting(parked=Parked() as parked):
+        case Resting(parked=WaitsForChildren() as parked):
             return parked
         case RateLimited():
             return Released()  # the queue is held meanwhile
@@ -324,9 +326,9 @@ def judge(
             return _retried(error, failure, job, chance, delay)
 
 
-def own_table(job: Claimed) -> Table:
+def own_table(job: Claimed) -> ErrorTable:
     """What the job's own options say of errors."""
-    return DEFAULTS if job.backoff is None else Table(job.backoff.on, job.backoff.give_up_on)
+    return DEFAULTS if job.backoff is None else ErrorTable(job.backoff.on, job.backoff.give_up_on)
 
 
 def _retried(error: BaseException, failure: Failure, job: Claimed, chance: float, delay: int | None) -> Outcome:
@@ -367,9 +369,9 @@ BUILT_IN: Final[dict[str, BackoffStrategy]] = {"respect-retry-after": respect_re
 def check_strategy(name: object, fn: object) -> None:
     """Refuse what could not be called, or called for."""
     if not isinstance(name, str) or not 1 <= len(name) <= 64 or not name.isprintable() or name.startswith("toril:"):
-        raise InvalidOption(f"a strategy's name has from 1 to 64 printable characters, not {shown(name)}")
+        raise InvalidOption(f"a strategy's name has from 1 to 64 printable characters, not {preview(name)}")
     if not callable(fn):
-        raise TypeError(f"a backoff strategy is a function (attempts, error, job) -> seconds, not {shown(fn)}")
+        raise TypeError(f"a backoff strategy is a function (attempts, error, job) -> seconds, not {preview(fn)}")
 
 
 def check_known(backoff: Backoff, strategies: Container[str]) -> Backoff:
@@ -377,6 +379,6 @@ def check_known(backoff: Backoff, strategies: Container[str]) -> Backoff:
     name = backoff.strategy
     if name is not None and name != DECORRELATED and name not in strategies:
         raise InvalidOption(
-            f"there is no backoff strategy {shown(name)}; declare it with @app.backoff({shown(name)}) first"
+            f"there is no backoff strategy {preview(name)}; declare it with @app.backoff({preview(name)}) first"
         )
     return backoff

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from toril.errors import InvalidOption, shown
-from toril.model import CatchUp, Overlap, Schedule, ScheduleView
+from toril.errors import InvalidOption, preview
+from toril.model import CatchUp, Overlap, Schedule, ScheduleRow
 
 __all__ = ["Turn", "after", "check_cron", "first", "following", "shift", "turn", "upcoming"]
 
@@ -20,10 +20,10 @@ __all__ = ["Turn", "after", "check_cron", "first", "following", "shift", "turn",
 def check_cron(expression: object, tz: object) -> str:
     """The expression in its plain form, if it names a time that comes."""
     if not isinstance(expression, str):
-        raise InvalidOption(f"cron must be a text of five or six fields, not {shown(expression)}")
+        raise InvalidOption(f"cron must be a text of five or six fields, not {preview(expression)}")
     text = " ".join(expression.split())
     if after(text, _zone(tz), 0) is None:
-        raise InvalidOption(f"cron {shown(expression)} names no time that ever comes")
+        raise InvalidOption(f"cron {preview(expression)} names no time that ever comes")
     return text
 
 
@@ -34,7 +34,7 @@ def after(expression: str, tz: str | tzinfo, moment: int) -> int | None:
         found = next(CronSim(expression, datetime.fromtimestamp(moment / 1000, zone)), None)
     except CronSimError as error:
         raise InvalidOption(
-            f"cron must have five fields, or six with seconds first, and {shown(expression)} does not: "
+            f"cron must have five fields, or six with seconds first, and {preview(expression)} does not: "
             f"{str(error).lower()}"
         ) from None
     return None if found is None else round(found.timestamp() * 1000)
@@ -47,7 +47,7 @@ def _zone(name: object) -> tzinfo:
     try:
         return ZoneInfo(name)  # type: ignore[arg-type]
     except (ValueError, TypeError, OSError, LookupError):
-        raise InvalidOption(f"tz must be the name of a time zone such as Europe/Berlin, not {shown(name)}") from None
+        raise InvalidOption(f"tz must be the name of a time zone such as Europe/Berlin, not {preview(name)}") from None
 
 
 _LATE: Final = 60_000  # ms after which a run counts as missed; half the interval, where that is shorter
@@ -95,12 +95,12 @@ def following(schedule: Schedule, slot: int, now: int, count: int = 0) -> int | 
     return _before_end(schedule, _cron(schedule, earliest - 1))
 
 
-def upcoming(view: ScheduleView, count: int = 10) -> list[int]:
+def upcoming(view: ScheduleRow, count: int = 10) -> list[int]:
     """The next runs, as far as they can be told."""
     return list(islice(_row(view), count))
 
 
-def turn(view: ScheduleView, now: int) -> Turn:
+def turn(view: ScheduleRow, now: int) -> Turn:
     """Whether the current run should go ahead."""
     schedule, late = view.schedule, now - view.slot
     if schedule.catch_up is CatchUp.ALL and late > schedule.window:
@@ -128,12 +128,12 @@ def _before_end(schedule: Schedule, slot: int | None) -> int | None:
     return None if slot is None or (schedule.end is not None and slot > schedule.end) else slot
 
 
-def _tolerance(view: ScheduleView) -> int:
+def _tolerance(view: ScheduleRow) -> int:
     coming = following(view.schedule, view.slot, view.slot)
     return _LATE if coming is None else min(_LATE, (coming - view.slot) // 2)
 
 
-def _row(view: ScheduleView) -> Iterator[int]:
+def _row(view: ScheduleRow) -> Iterator[int]:
     slot, count = view.next, view.count
     while slot is not None:
         yield slot

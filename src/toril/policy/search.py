@@ -6,11 +6,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from toril.errors import InvalidOption, shown
-from toril.model import Cause, DeadLetterRow, Ending, ms_of
+from toril.errors import InvalidOption, preview
+from toril.model import Cause, DeadLetterRow, RunStatus, ms_of
 from toril.policy.redaction import masked
 
-__all__ = ["EndingName", "JobFilter", "LetterFilter", "PayloadKey", "Seen", "at_path", "cursor_of", "place_of"]
+__all__ = [
+    "DeadLetterFilter",
+    "EndingName",
+    "JobFilter",
+    "PayloadKey",
+    "Searchable",
+    "at_path",
+    "cursor_of",
+    "place_of",
+]
 
 EndingName: TypeAlias = Literal["completed", "failed", "cancelled"]
 
@@ -30,7 +39,7 @@ class PayloadKey:
     def parse(cls, text: str) -> "PayloadKey":
         path, separator, value = text.partition("=")
         if not path:
-            raise InvalidOption(f"a key is written like user.id or user.id=7, not {shown(text)}")
+            raise InvalidOption(f"a key is written like user.id or user.id=7, not {preview(text)}")
         if not separator:
             return cls(path)
         try:
@@ -44,7 +53,7 @@ class PayloadKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Searchable:
     """Of a job or a run, what a filter looks at: as it is shown, so that nothing can be found that is not shown."""
 
     id: str
@@ -53,7 +62,7 @@ class Seen:
     data: Any
     moment: int | None = None
     worker: str | None = None
-    ending: Ending | None = None
+    ending: RunStatus | None = None
     group: str | None = None
     subject: str | None = None
 
@@ -71,7 +80,7 @@ class JobFilter:
     text: str | None = None
     key: str | None = None
     worker: str | None = None
-    ending: EndingName | Ending | None = None
+    ending: EndingName | RunStatus | None = None
     group: str | None = None
     subject: str | None = None
     until: datetime | None = None
@@ -80,11 +89,11 @@ class JobFilter:
         for name in ("name", "error", "text", "key", "worker", "group", "subject"):
             given = getattr(self, name)
             if given is not None and (not isinstance(given, str) or len(given) > _LONGEST):
-                raise InvalidOption(f"{name} must be a text of at most {_LONGEST} characters, not {shown(given)}")
-        if self.ending is not None and self.ending not in tuple(Ending):
-            raise InvalidOption(f"ending must be 'completed', 'failed' or 'cancelled', not {shown(self.ending)}")
+                raise InvalidOption(f"{name} must be a text of at most {_LONGEST} characters, not {preview(given)}")
+        if self.ending is not None and self.ending not in tuple(RunStatus):
+            raise InvalidOption(f"ending must be 'completed', 'failed' or 'cancelled', not {preview(self.ending)}")
         if self.until is not None and (not isinstance(self.until, datetime) or self.until.tzinfo is None):
-            raise InvalidOption(f"until must be a datetime with a time zone, not {shown(self.until)}")
+            raise InvalidOption(f"until must be a datetime with a time zone, not {preview(self.until)}")
         if self.key is not None:
             PayloadKey.parse(self.key)
 
@@ -98,7 +107,7 @@ class JobFilter:
         """Whether payloads are looked at."""
         return self.key is not None or self.text is not None
 
-    def fits(self, seen: Seen) -> bool:
+    def fits(self, seen: Searchable) -> bool:
         return (
             (self.name is None or seen.name == self.name)
             and (self.worker is None or seen.worker == self.worker)
@@ -111,7 +120,7 @@ class JobFilter:
             and (self.key is None or PayloadKey.parse(self.key).fits(seen.data))
         )
 
-    def _found_in(self, seen: Seen, sought: str) -> bool:
+    def _found_in(self, seen: Searchable, sought: str) -> bool:
         places = (seen.id, seen.name, seen.error, seen.group or "", seen.subject or "")
         if any(sought in text.casefold() for text in places):
             return True
@@ -143,7 +152,7 @@ _AFTER_ALL: Final = "\U0010ffff"  # no id is greater
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LetterFilter:
+class DeadLetterFilter:
     """Dead letters of a queue, of a job name, with a text in their error, of an error type (by its name), of a cause,
     within a time, with values in their payload: `payload={"user.id": 7}`; with a key there, `user.id` or `user.id=7`;
     of a `group`, about a `subject`; with a text in their id, name, error, payload, group or subject. What is not given
@@ -166,11 +175,11 @@ class LetterFilter:
         for name in ("after", "before"):
             at = getattr(self, name)
             if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):
-                raise InvalidOption(f"{name} must be a datetime with a time zone, not {shown(at)}")
+                raise InvalidOption(f"{name} must be a datetime with a time zone, not {preview(at)}")
         for name in ("queue", "name", "error", "kind"):
             text = getattr(self, name)
             if text is not None and not isinstance(text, str):
-                raise InvalidOption(f"{name} must be a text, not {shown(text)}")
+                raise InvalidOption(f"{name} must be a text, not {preview(text)}")
         JobFilter(key=self.key, text=self.text, group=self.group, subject=self.subject)  # which says what is wrong
 
     def matches(
@@ -199,7 +208,7 @@ class LetterFilter:
         )
 
     def _has_text(self, letter: DeadLetterRow, data: Any, error: str) -> bool:
-        looked_at = Seen(
+        looked_at = Searchable(
             id=letter.id, name=letter.name, error=error, data=data, group=letter.group, subject=letter.subject
         )
         return JobFilter(key=self.key, text=self.text).fits(looked_at)
@@ -227,13 +236,13 @@ def cursor_of(letter: DeadLetterRow) -> str:
 def place_of(order: Literal["newest", "oldest"], cursor: str | None) -> tuple[int, str]:
     """The time and id after which a page begins."""
     if order not in ("newest", "oldest"):
-        raise InvalidOption(f"the order must be 'newest' or 'oldest', not {shown(order)}")
+        raise InvalidOption(f"the order must be 'newest' or 'oldest', not {preview(order)}")
     if cursor is None:
         return (_LAST, _AFTER_ALL) if order == "newest" else (-1, "")
     time, separator, identity = cursor.partition(":") if isinstance(cursor, str) else ("", "", "")
     known = separator and time.isdecimal() and time.isascii() and len(time) <= 15 and _is_text(identity)
     if not known:
-        raise InvalidOption(f"{shown(cursor)} is not a cursor that was given out")
+        raise InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
     return int(time), identity
 
 

@@ -8,7 +8,7 @@ from toril.errors import AddUncertain, EngineFull, EngineRefused, EngineUnavaila
 from toril.model import Call
 from toril.runtime.clock import Clock
 
-__all__ = ["Caller", "Run"]
+__all__ = ["Caller", "RunBlocking"]
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ _FIRST_REST: Final = 0.05
 _LONGEST_REST: Final = 1.0
 
 
-class Run(Protocol):
+class RunBlocking(Protocol):
     """Runs a coroutine on a loop elsewhere and blocks until it is done."""
 
     def __call__(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
@@ -29,7 +29,7 @@ class Caller:
         self._base = self._name = name
         self._clock = clock
         self._patience = patience
-        self._free: list[_Lane] = []
+        self._free: list[_CallLane] = []
         self._lanes = 0
         self._process = os.getpid()
 
@@ -62,12 +62,12 @@ class Caller:
         self._name = f"{self._base}~{self._clock.unique()[:8]}"
         self._free = []
 
-    def _new_lane(self) -> "_Lane":
+    def _new_lane(self) -> "_CallLane":
         self._lanes += 1
-        return _Lane(f"{self._name}/{self._lanes}")
+        return _CallLane(f"{self._name}/{self._lanes}")
 
 
-class _Lane:
+class _CallLane:
     __slots__ = ("sender", "seq")
 
     def __init__(self, sender: str) -> None:

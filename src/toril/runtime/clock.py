@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from types import coroutine
 from typing import Protocol
 
-__all__ = ["SYSTEM", "Clock", "SystemClock", "Timer", "plain_asyncio", "turn"]
+__all__ = ["SYSTEM", "Clock", "SystemClock", "Timer", "plain_asyncio", "yield_to_ready"]
 
 
 class Timer(Protocol):
@@ -76,7 +76,7 @@ SYSTEM = SystemClock()
 
 
 @coroutine
-def turn() -> Generator[None, None, None]:
+def yield_to_ready() -> Generator[None, None, None]:
     """Let all that is ready now go first."""
     yield
 

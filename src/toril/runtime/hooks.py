@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-from toril.errors import shown
+from toril.errors import preview
 from toril.runtime.clock import Clock
 from toril.runtime.logs import log
 
@@ -17,8 +17,8 @@ __all__ = [
     "GRACE",
     "HANG_TIMEOUT",
     "Hook",
+    "Hooks",
     "Middleware",
-    "Plan",
     "Poller",
     "Spent",
     "app_name",
@@ -64,7 +64,7 @@ class Poller:
     lease: float | None = None
 
 
-class Plan:
+class Hooks:
     """Hooks, pollers, middleware and scanners, in the order in which they were declared."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ def function(what: str, fn: F) -> F:
     """The function that was declared as a hook; anything else is refused."""
     if callable(fn):
         return fn
-    raise TypeError(f"{what} must be a function, not {shown(fn)}")
+    raise TypeError(f"{what} must be a function, not {preview(fn)}")
 
 
 async def last(hook: Hook) -> None:

@@ -5,7 +5,7 @@ from typing import Protocol
 __all__ = ["IdleConnections"]
 
 
-class Connection(Protocol):
+class IdleConnection(Protocol):
     """What can be cut off."""
 
     def abort(self) -> None: ...
@@ -18,9 +18,9 @@ class IdleConnections:
     def __init__(self, most: int) -> None:
         self._most = most
         self._count = 0
-        self._by_address: dict[str, dict[Connection, None]] = {}  # the longest silent first
+        self._by_address: dict[str, dict[IdleConnection, None]] = {}  # the longest silent first
 
-    def add(self, connection: Connection, address: str) -> None:
+    def add(self, connection: IdleConnection, address: str) -> None:
         """It is silent from now on."""
         self.discard(connection, address)
         self._by_address.setdefault(address, {})[connection] = None
@@ -31,7 +31,7 @@ class IdleConnections:
             self.discard(longest, greediest)
             longest.abort()
 
-    def discard(self, connection: Connection, address: str) -> None:
+    def discard(self, connection: IdleConnection, address: str) -> None:
         """It has sent a request, or is gone."""
         silent = self._by_address.get(address, {})
         if connection in silent:

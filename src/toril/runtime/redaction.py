@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 from toril.model import MAX_REASON_BYTES
 from toril.policy.redaction import COVER, masked, redacted, showable
 from toril.runtime.logs import log
 
-__all__ = ["Part", "Redact", "Redaction", "Sight"]
+__all__ = ["Part", "Redact", "Redaction", "RedactionContext"]
 
 Part: TypeAlias = Literal["data", "result", "error", "traceback", "progress", "metadata", "log"]
 _TEXTS: Final = frozenset({"error", "traceback", "log", "result"})  # parts in whose text a secret may stand
@@ -23,7 +23,7 @@ VARIABLE: Final = "TORIL_REDACT"  # MODULE:FUNCTION, for processes that have no 
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class RedactionContext:
     """What is about to be shown, of which queue and job name."""
 
     part: Part
@@ -31,7 +31,7 @@ class Sight:
     name: str
 
 
-Redact: TypeAlias = Callable[[Any, Sight], Any]
+Redact: TypeAlias = Callable[[Any, RedactionContext], Any]
 
 
 class Redaction:
@@ -43,7 +43,7 @@ class Redaction:
 
     def __init__(self, redact: Redact | None = None) -> None:
         if redact is not None and not callable(redact):
-            raise InvalidOption(f"redact must be a function of a value and its sight, not {shown(redact)}")
+            raise InvalidOption(f"redact must be a function of a value and its sight, not {preview(redact)}")
         self._redact = redact
         self._named = "" if redact is not None else os.environ.get(VARIABLE, "")
 
@@ -61,7 +61,7 @@ class Redaction:
         if value is None or (self._redact is None and not self._named):
             return value
         try:
-            found = self._function()(copy.deepcopy(value), Sight(part, queue, name))
+            found = self._function()(copy.deepcopy(value), RedactionContext(part, queue, name))
             json.dumps(found)  # what cannot be shown would be found out too late
         except Exception:
             log.exception("redact failed for the %s of a job %r: it is not shown", part, name)

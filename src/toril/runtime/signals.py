@@ -12,7 +12,7 @@ from typing import Any, Final
 from toril.runtime.clock import SYSTEM
 from toril.runtime.stop_requests import StopRequests, Urgency
 
-__all__ = ["MARGIN", "SECOND", "Watchdog", "run_until"]
+__all__ = ["MARGIN", "SECOND", "StopSignals", "run_until"]
 
 MARGIN: Final = 1.0  # seconds after the grace, for handing in what was given back and for the hooks
 SECOND: Final = 2.0  # seconds that a second signal leaves
@@ -25,7 +25,7 @@ _ORPHANED: Final = 127
 _REQUEST: Final = 128  # plus the urgency
 
 
-class Watchdog:
+class StopSignals:
     """A thread that waits for signals and other requests to stop. The first one sets the deadline and only then has the
     loop begin to stop; a more urgent one shortens the deadline; the most urgent, or the deadline, ends the process with
     code 1. `supervisor` says what a supervisor has asked for so far; without one the process counts signals itself."""
@@ -152,10 +152,10 @@ class _Handlers:
     first and whichever ends first. When the last one ends, the handlers are as they were."""
 
     def __init__(self) -> None:
-        self.watchdogs: tuple[Watchdog, ...] = ()
+        self.watchdogs: tuple[StopSignals, ...] = ()
         self._before: dict[signal.Signals, Any] = {}
 
-    def add(self, watchdog: Watchdog) -> None:
+    def add(self, watchdog: StopSignals) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # only the main thread may have handlers
         self.watchdogs += (watchdog,)
@@ -165,7 +165,7 @@ class _Handlers:
                 self._before[number] = handler
                 signal.signal(number, self._on_signal)
 
-    def remove(self, watchdog: Watchdog) -> None:
+    def remove(self, watchdog: StopSignals) -> None:
         if watchdog not in self.watchdogs:
             return
         self.watchdogs = tuple(each for each in self.watchdogs if each is not watchdog)

@@ -9,7 +9,7 @@ from toril.runtime.clock import Clock
 from toril.runtime.logs import log
 from toril.store.engine import Durability, Store, connect
 
-__all__ = ["connected", "opened_or_stopped"]
+__all__ = ["connected", "open_with_patience"]
 
 _FIRST_REST: Final = 0.5  # seconds
 _LONGEST_REST: Final = 5.0
@@ -28,7 +28,7 @@ def connected(
         raise InvalidOption(f"TORIL_URL: {error}") from None
 
 
-async def opened_or_stopped(
+async def open_with_patience(
     opening: Callable[[], Awaitable[Any]], clock: Clock, stopped: Callable[[], Awaitable[Any]], *, patient: bool = True
 ) -> bool:
     """Open a store, and wait for one that does not answer yet, if `patient`; the log tells of it now and then. One that

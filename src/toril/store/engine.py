@@ -15,54 +15,62 @@ import re
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from toril.errors import EngineUnusable, InvalidName, InvalidOption, shown
+from toril.errors import EngineUnusable, InvalidName, InvalidOption, preview
 from toril.model import (
     Added,
     AttemptFailure,
-    Beat,
     Call,
-    Changed,
     Claim,
+    ControlResult,
     Counts,
     Declarations,
-    Ending,
-    Events,
+    EventPage,
     Exchange,
-    Extended,
     Finished,
     Health,
-    JobRecord,
+    Heartbeat,
+    JobBlockers,
+    JobRow,
     Kept,
     Lease,
     Limits,
-    Look,
-    Minutes,
     Moved,
     NewJob,
     Page,
-    QueueView,
+    QueueSummary,
     Recovered,
+    Renewed,
     Report,
-    Run,
+    RunRow,
+    RunStatus,
     Schedule,
-    ScheduleView,
+    ScheduleLookup,
+    ScheduleRow,
     Setting,
     Settings,
     Settlement,
-    Standing,
     Swept,
     Update,
     Usage,
     Verdict,
-    WorkerOrder,
-    WorkerView,
+    WorkerRequest,
+    WorkerRow,
 )
 from toril.model.names import check_queue_name
 from toril.model.states import State
 from toril.runtime.clock import SYSTEM, Clock
-from toril.store.capabilities import Audits, Breakers, DeadLetters, Flows, Groups, Measures, Moves, Repairs
+from toril.store.capabilities import (
+    AuditStore,
+    CircuitStore,
+    DeadLetterStore,
+    FlowStore,
+    GroupStore,
+    MetricsStore,
+    RepairStore,
+    TransferStore,
+)
 
-__all__ = ["Durability", "Engine", "Inspector", "Schedules", "Store", "connect", "redacted"]
+__all__ = ["Durability", "Engine", "Inspector", "ScheduleStore", "Store", "connect", "redacted"]
 
 
 @runtime_checkable
@@ -101,7 +109,7 @@ class Engine(Protocol):
         promotes what is due and honours pause, concurrency and rate; when it gives less than wanted it says why and
         when to come back."""
 
-    async def extend(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Extended:
+    async def renew(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Renewed:
         """Keep leases alive for `ttl` from now. Tells which were already lost and which jobs should stop."""
 
     async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
@@ -131,7 +139,7 @@ class Engine(Protocol):
         """Remove what retention no longer keeps, up to `limit` of each kind. Returns how much; call again while that
         is `limit` or more."""
 
-    async def beat(self, beat: Beat, *, ttl: int, now: int | None = None) -> tuple[WorkerOrder, ...]:
+    async def heartbeat(self, beat: Heartbeat, *, ttl: int, now: int | None = None) -> tuple[WorkerRequest, ...]:
         """Say that a worker is alive, for `ttl` ms; receive the orders that it has not said it heard. One that was
         alive before and is not known is told to declare its limits and schedules again. A `ttl` of 0 says that it has
         stopped: it is removed, unless a later worker has its name."""
@@ -142,7 +150,7 @@ class Engine(Protocol):
     async def resign(self, role: str, owner: str) -> bool:
         """Give leadership up, if it is ours."""
 
-    async def signal(self, worker: str, order: WorkerOrder, *, now: int | None = None) -> bool:
+    async def signal(self, worker: str, order: WorkerRequest, *, now: int | None = None) -> bool:
         """Leave an order for a worker and wake it. False if no such worker is alive."""
 
     async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
@@ -150,28 +158,28 @@ class Engine(Protocol):
 
     async def retry(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
+    ) -> ControlResult:
         """Run finished jobs again, with all their attempts and no stalls counted. A parent that failed waits for its
         children that have not succeeded, which run again with it."""
 
     async def promote(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
+    ) -> ControlResult:
         """Make delayed jobs ready now."""
 
     async def cancel(
         self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
-    ) -> Changed:
+    ) -> ControlResult:
         """Stop jobs: those that have not started never will (`done`), running ones are asked to (`asked`)."""
 
     async def remove(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
+    ) -> ControlResult:
         """Delete jobs that are not running, with all that belongs to them."""
 
     async def update(
         self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
+    ) -> ControlResult:
         """Change data, priority or delay of jobs whose state allows it."""
 
     async def drain(
@@ -222,18 +230,16 @@ class Inspector(Protocol):
 
     async def queues(self) -> list[str]: ...
 
-    async def queue(self, queue: str) -> QueueView: ...
+    async def queue(self, queue: str) -> QueueSummary: ...
 
     async def counts(self, queue: str) -> Counts: ...
 
     async def usage(self, queue: str) -> Usage:
         """About how many bytes it takes. Looks at a bounded number of its jobs."""
 
-    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRecord | None]: ...
+    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRow | None]: ...
 
-    async def page(
-        self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50
-    ) -> Page[JobRecord]: ...
+    async def page(self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50) -> Page[JobRow]: ...
 
     async def logs(
         self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
@@ -244,34 +250,36 @@ class Inspector(Protocol):
         """The error of every attempt of a job, or of its dead letter, the oldest first. The last one is whole, the 50
         before it are kept in short."""
 
-    async def events(self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None) -> Events:
+    async def events(
+        self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None
+    ) -> EventPage:
         """What happened after a place; with `of`, to this job, among the next `limit`. `last` is where to go on."""
 
-    async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerView]: ...
+    async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerRow]: ...
 
     async def declarations(self, queue: str, *, now: int | None = None) -> Declarations:
         """What living workers declare of a queue, the newest first and alike ones once."""
 
-    async def runs(self, queue: str, ending: Ending, *, cursor: str | None = None, limit: int = 20) -> Page[Run]: ...
+    async def runs(
+        self, queue: str, ending: RunStatus, *, cursor: str | None = None, limit: int = 20
+    ) -> Page[RunRow]: ...
 
-    async def metrics(self, queue: str, *, minutes: int, now: int | None = None) -> Minutes: ...
-
-    async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> Standing:
+    async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> JobBlockers:
         """What a job has to wait for, where claims have these limits."""
 
 
 @runtime_checkable
-class Schedules(Protocol):
+class ScheduleStore(Protocol):
     """Recurring jobs. A schedule always has one run in the store that has not started, and whoever starts it makes the
     next. Each step says which run it expects to be the current one, so that of any number who try one succeeds; a
     step sent again finds that it was made."""
 
-    async def get(self, queue: str, schedule: str, *, now: int | None = None) -> Look: ...
+    async def get(self, queue: str, schedule: str, *, now: int | None = None) -> ScheduleLookup: ...
 
-    async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[ScheduleView]:
+    async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[ScheduleRow]:
         """Schedules by their ids."""
 
-    async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[ScheduleView]:
+    async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[ScheduleRow]:
         """Schedules whose current run has ended or vanished while no next one was made. Paused ones and those that are
         over are not among them."""
 
@@ -301,11 +309,35 @@ class Schedules(Protocol):
         """Remove those of this owner that are not among `keep`. Returns their ids."""
 
 
-class Store(Engine, Inspector, DeadLetters, Breakers, Audits, Repairs, Flows, Groups, Measures, Moves, Protocol):
-    """Both sides of one store, as `connect` gives it."""
+class Store(Engine, Inspector, Protocol):
+    """One store, as `connect` gives it: its core, its read side, and its capabilities."""
 
     @property
-    def schedules(self) -> Schedules: ...
+    def dead_letters(self) -> DeadLetterStore: ...
+
+    @property
+    def circuits(self) -> CircuitStore: ...
+
+    @property
+    def flows(self) -> FlowStore: ...
+
+    @property
+    def groups(self) -> GroupStore: ...
+
+    @property
+    def schedules(self) -> ScheduleStore: ...
+
+    @property
+    def metrics(self) -> MetricsStore: ...
+
+    @property
+    def audit(self) -> AuditStore: ...
+
+    @property
+    def repairs(self) -> RepairStore: ...
+
+    @property
+    def transfers(self) -> TransferStore: ...
 
 
 # scheme -> module that has `connect(url, clock, prefix)`, and the extra that brings what it needs
@@ -334,7 +366,7 @@ def connect(
     of an app begin with, in stores that several apps share; `durability` what an add waits for, beyond the store;
     `dead_letter_queue` where other libraries see the dead letters."""
     if not isinstance(url, str):
-        raise InvalidOption(f"a store's URL must be a string, not {shown(url)}")
+        raise InvalidOption(f"a store's URL must be a string, not {preview(url)}")
     scheme, separator, _ = url.partition("://")
     if not separator:
         raise InvalidOption(

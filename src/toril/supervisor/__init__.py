@@ -1,9 +1,18 @@
 """Worker processes, looked after from a process that runs nobody's code but ours."""
 
-from toril.supervisor.child import Failed
-from toril.supervisor.probes import Vitals, serve
+from toril.supervisor.child import BootFailure
+from toril.supervisor.probes import HealthMonitor, serve
 from toril.supervisor.reload import reload
-from toril.supervisor.supervisor import Listen, Plan, Supervisor
-from toril.worker.isolation import Suspects
+from toril.supervisor.supervisor import Listen, Supervisor, SupervisorOptions
+from toril.worker.isolation import SuspectPolicy
 
-__all__ = ["Failed", "Listen", "Plan", "Supervisor", "Suspects", "Vitals", "reload", "serve"]
+__all__ = [
+    "BootFailure",
+    "HealthMonitor",
+    "Listen",
+    "Supervisor",
+    "SupervisorOptions",
+    "SuspectPolicy",
+    "reload",
+    "serve",
+]

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from toril.runtime.stop_requests import Urgency
-from toril.worker.lease_table import Held, Table, new_memory
+from toril.worker.lease_table import LeaseEntry, LeaseTable, new_memory
 from toril.worker.messages import Decoder, Message, encoded
 from toril.worker.supervised import SIGNALS
 
-__all__ = ["Child", "Failed", "OomCounter", "told"]
+__all__ = ["BootFailure", "ChildProcess", "OomCounter", "told"]
 
 _STACKS: Final = 64_000  # bytes of a stack that are told
 _CHUNK: Final = 1 << 16
@@ -25,7 +25,7 @@ _UNREAD: Final = 1 << 22  # bytes of messages that wait for a child
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class BootFailure:
     """A child could not boot: the code to exit with, and the reason; `usage` says that the command line is wrong."""
 
     code: int
@@ -33,7 +33,7 @@ class Failed:
     usage: bool = False
 
 
-class Child:
+class ChildProcess:
     """A worker process, from its start to its end."""
 
     def __init__(self, command: Sequence[str], env: dict[str, str]) -> None:
@@ -46,12 +46,12 @@ class Child:
             )
         self._socket = here
         self._writer: asyncio.StreamWriter | None = None
-        self.table = Table(self._memory)
+        self.table = LeaseTable(self._memory)
         self.pid = self._process.pid
         self.hello: dict[str, Any] | None = None
         self.ready = False
         self.pollers: list[dict[str, Any]] = []  # how each of them is doing
-        self.failed: Failed | None = None
+        self.failed: BootFailure | None = None
         self.draining = False  # it was told to go, or has said that it goes for good
         self.stopping = False  # it has begun to stop, whoever told it to
         self.quiet = False  # it claims nothing more
@@ -104,7 +104,7 @@ class Child:
         """Whether it has loaded the app: from then on it may run jobs, and ends in order when it is told to."""
         return self.hello is not None or bool(self.table.ticked)
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[LeaseEntry]:
         return self.table.held()
 
     def terminate(self, urgency: Urgency = Urgency.DRAIN) -> None:

@@ -5,14 +5,14 @@ from functools import partial
 from typing import Final, TypeVar
 
 from toril.errors import EngineUnavailable, TorilError
-from toril.model import BATCH, EXCHANGE, Call, Claim, Extended, Lease, Recovered, Released, Settlement
+from toril.model import BATCH, EXCHANGE, Call, Claim, Lease, Recovered, Released, Renewed, Settlement
 from toril.runtime.clock import Clock
 from toril.runtime.logs import log
 from toril.store.engine import Engine
-from toril.supervisor.child import Child
-from toril.worker.leases import RETRY, Held, Keeper, Tell
+from toril.supervisor.child import ChildProcess
+from toril.worker.leases import RETRY, HeldLease, LeaseKeeper, Tell
 
-__all__ = ["FleetKeeper"]
+__all__ = ["FleetLeases"]
 
 T = TypeVar("T")
 
@@ -20,10 +20,10 @@ _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 
 
-class FleetKeeper(Keeper):
+class FleetLeases(LeaseKeeper):
     """Renews what stands in the children's tables, over a connection of the supervisor's own."""
 
-    def __init__(self, engine: Engine, clock: Clock, name: str, children: Callable[[], Iterable[Child]]) -> None:
+    def __init__(self, engine: Engine, clock: Clock, name: str, children: Callable[[], Iterable[ChildProcess]]) -> None:
         super().__init__(engine, clock)
         self._children = children
         self._name = name
@@ -51,14 +51,14 @@ class FleetKeeper(Keeper):
         self._heard &= seen
         self._lost &= seen
 
-    def _report(self, child: Child) -> None:
+    def _report(self, child: ChildProcess) -> None:
         """Log what cannot be read, each entry once."""
         found = {(child.pid, slot, generation) for slot, generation in child.table.unreadable.items()}
         for _ in found - self._reported:
             log.error("worker process %s holds a lease that the supervisor cannot read, and keeps it itself", child.pid)
         self._reported = found | {each for each in self._reported if each[0] != child.pid}
 
-    def _renewed(self, lease: Lease, held: Held, sent: float) -> None:
+    def _renewed(self, lease: Lease, held: HeldLease, sent: float) -> None:
         super()._renewed(lease, held, sent)
         if isinstance(held.tell, _Teller):
             held.tell.child.table.renew(lease, sent)
@@ -116,11 +116,11 @@ class FleetKeeper(Keeper):
 class _Teller:
     """Passes what a renewal found on to the child, each thing once: it may be in no state to listen."""
 
-    def __init__(self, child: Child, heard: set[Lease]) -> None:
+    def __init__(self, child: ChildProcess, heard: set[Lease]) -> None:
         self.child = child
         self._heard = heard
 
-    def __call__(self, found: Extended) -> None:
+    def __call__(self, found: Renewed) -> None:
         lost = [lease for lease in found.lost if lease not in self._heard]
         wishes = [wish for wish in found.cancelled if wish.lease not in self._heard]
         self._heard.update(lost, (wish.lease for wish in wishes))

@@ -15,10 +15,10 @@ from toril.runtime.clock import SYSTEM, Clock
 from toril.runtime.idle_connections import IdleConnections
 from toril.runtime.logs import log
 from toril.store.engine import Store
-from toril.supervisor.child import Failed
+from toril.supervisor.child import BootFailure
 from toril.supervisor.supervisor import Listen, Supervisor
 
-__all__ = ["Probes", "Vitals", "serve"]
+__all__ = ["HealthMonitor", "Probes", "serve"]
 
 _ASK: Final = (1.0, 2.5)  # seconds between two questions to the store: a quarter of the time that it may be away
 _SELDOM: Final = 4  # questions between two looks at the oldest jobs
@@ -27,7 +27,7 @@ _GONE: Final = 5.0  # seconds for which a child may be missing
 _OLDEST: Final = 10  # queues whose oldest job is looked for
 
 
-class Vitals:
+class HealthMonitor:
     """Watches the store and the children. Its answers cost nothing: they are ready when they are asked for."""
 
     def __init__(self, supervisor: Supervisor, clock: Clock) -> None:
@@ -231,7 +231,7 @@ async def serve(supervisor: Supervisor) -> None:
     listen = supervisor.plan.http
     if listen is None:
         return
-    vitals = Vitals(supervisor, SYSTEM)
+    vitals = HealthMonitor(supervisor, SYSTEM)
     probes = Probes(listen, vitals.problems, vitals.document)
     await supervisor.up.wait()
     try:
@@ -239,7 +239,7 @@ async def serve(supervisor: Supervisor) -> None:
     except OSError as error:
         reason = f"HTTP cannot be served on {listen.host}:{listen.port}: {error.strerror or error}"
         if listen.asked_for:
-            supervisor.fail(Failed(1, reason))
+            supervisor.fail(BootFailure(1, reason))
         else:
             log.warning("%s; the workers go on without it", reason)
         return

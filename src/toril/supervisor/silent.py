@@ -5,10 +5,10 @@ import socket
 from typing import Final
 
 from toril.errors import TorilError
-from toril.model import MAX_STACKS, Beat, StackRequest, WorkerView
+from toril.model import MAX_STACKS, Heartbeat, StackRequest, WorkerRow
 from toril.runtime.clock import Clock
 from toril.store.engine import Store
-from toril.supervisor.child import Child
+from toril.supervisor.child import ChildProcess
 
 __all__ = ["SILENT", "speak_for"]
 
@@ -19,10 +19,10 @@ _WRITTEN: Final = 0.5  # seconds for a child to write where it is
 _PATIENCE: Final = 5.0  # seconds for a store to answer
 
 
-async def speak_for(child: Child, store: Store, clock: Clock) -> None:
+async def speak_for(child: ChildProcess, store: Store, clock: Clock) -> None:
     """Until its loop moves again, or it is gone. What it is told meanwhile waits for it, except the question where its
     jobs are: that can be answered from outside, for all of its threads."""
-    view: WorkerView | None = None
+    view: WorkerRow | None = None
     answered: dict[str, str] = {}
     while not child.died.done() and not child.draining:
         silent = clock.monotonic() - child.table.ticked
@@ -31,7 +31,7 @@ async def speak_for(child: Child, store: Store, clock: Clock) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
                 view = view or await _last_beat(child, store)
-                asked = () if view is None else await store.beat(_beat(view, silent, answered), ttl=_TTL)
+                asked = () if view is None else await store.heartbeat(_beat(view, silent, answered), ttl=_TTL)
         except (TorilError, TimeoutError):
             asked = ()
         requests = [order for order in asked if isinstance(order, StackRequest)]
@@ -41,14 +41,14 @@ async def speak_for(child: Child, store: Store, clock: Clock) -> None:
             await clock.sleep(_BEAT)
 
 
-async def _last_beat(child: Child, store: Store) -> WorkerView | None:
+async def _last_beat(child: ChildProcess, store: Store) -> WorkerRow | None:
     """How it was when it last gave a sign of life itself."""
     host = socket.gethostname()
     return next((each for each in await store.workers() if (each.host, each.pid) == (host, child.pid)), None)
 
 
-def _beat(view: WorkerView, silent: float, answered: dict[str, str]) -> Beat:
-    return Beat(
+def _beat(view: WorkerRow, silent: float, answered: dict[str, str]) -> Heartbeat:
+    return Heartbeat(
         worker=view.id, queues=view.queues, slots=view.slots, running=view.running, host=view.host, pid=view.pid,
         version=view.version, started_at=view.started_at, heard=tuple(map(StackRequest, answered)),
         lag=round(silent * 1000), queue_slots=view.queue_slots, stacks=answered,
@@ -56,7 +56,7 @@ def _beat(view: WorkerView, silent: float, answered: dict[str, str]) -> Beat:
     )  # fmt: skip
 
 
-async def _stacks(child: Child, silent: float, clock: Clock) -> str:
+async def _stacks(child: ChildProcess, silent: float, clock: Clock) -> str:
     child.ask_for_stacks()
     await clock.sleep(_WRITTEN)
     told = f"The event loop of process {child.pid} has not moved for {silent:.0f} s. Its threads, innermost first:\n"

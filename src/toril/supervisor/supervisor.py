@@ -16,16 +16,16 @@ from toril.policy.restarts import AT_ONCE, Restarts
 from toril.runtime.clock import SYSTEM, Clock
 from toril.runtime.hooks import worker_name
 from toril.runtime.logs import log, outages, watch
-from toril.runtime.signals import Watchdog
+from toril.runtime.signals import StopSignals
 from toril.runtime.stop_requests import Urgency
 from toril.store.engine import Store, connect, redacted
-from toril.supervisor.child import Child, Failed, OomCounter, told
-from toril.supervisor.leases import FleetKeeper
+from toril.supervisor.child import BootFailure, ChildProcess, OomCounter, told
+from toril.supervisor.leases import FleetLeases
 from toril.supervisor.silent import SILENT, speak_for
 from toril.worker.leftover import log_leftover
 from toril.worker.messages import Message
 
-__all__ = ["Listen", "Plan", "Supervisor"]
+__all__ = ["Listen", "Supervisor", "SupervisorOptions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Listen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SupervisorOptions:
     """How many children, how each is started, and when one has to go. Times are seconds, sizes are bytes."""
 
     command: tuple[str, ...]  # of a child, without the descriptors, which come last
@@ -76,19 +76,19 @@ Beside: TypeAlias = "Callable[[Supervisor], Coroutine[Any, Any, None]]"
 class Supervisor:
     """One run of `toril run`. Whoever is below it may crash, hang or leak; it runs none of their code."""
 
-    def __init__(self, plan: Plan, clock: Clock = SYSTEM, *, beside: Sequence[Beside] = ()) -> None:
+    def __init__(self, plan: SupervisorOptions, clock: Clock = SYSTEM, *, beside: Sequence[Beside] = ()) -> None:
         self.plan = plan
         self._beside = beside
-        self.children: dict[int, Child] = {}
+        self.children: dict[int, ChildProcess] = {}
         self.restarts = 0
-        self.failed: Failed | None = None
+        self.failed: BootFailure | None = None
         self.hello: dict[str, Any] | None = None
         self.store: Store | None = None
         self.up = asyncio.Event()  # every child is ready
         self.draining = False
         self._clock = clock
         self._name = worker_name(clock).replace("worker-", "supervisor-", 1)
-        self._keeper: FleetKeeper | None = None
+        self._keeper: FleetLeases | None = None
         self._opens = False  # the store is being opened, so that the keeper is about to come
         self._keeps = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -102,7 +102,7 @@ class Supervisor:
 
     async def run(self) -> int:
         """Until a signal, or until every child has left for good. 0: drained; 1: not quite; or a failed boot's code."""
-        watchdog = Watchdog(self.plan.grace, self.stop, self._kill_all)
+        watchdog = StopSignals(self.plan.grace, self.stop, self._kill_all)
         with watchdog.watching(), self._other_signals(watchdog):
             rounds = asyncio.gather(self._look_after(), *(beside(self) for beside in self._beside))
             try:
@@ -142,7 +142,7 @@ class Supervisor:
     async def _post(self, number: int, command: Sequence[str]) -> None:
         restarts = Restarts(self._clock.random)
         while not self._stopping.is_set():
-            child = Child(command, self.plan.env)
+            child = ChildProcess(command, self.plan.env)
             self.children[number] = child
             began = self._clock.monotonic()
             listening = asyncio.create_task(self._listen(child))
@@ -160,7 +160,7 @@ class Supervisor:
             lived = self._clock.monotonic() - began
             await self._pause(restarts.pause(lived=lived, ended=ended, told_to_go=child.draining))
 
-    async def _listen(self, child: Child) -> None:
+    async def _listen(self, child: ChildProcess) -> None:
         """Hear what a child says, until it ends. One that can be heard no more, and lives, cannot be looked after: that
         ends the run."""
         why = "it has closed the connection"
@@ -175,9 +175,9 @@ class Supervisor:
         if not child.died.done() and not (self._stopping.is_set() or child.draining or child.stopping):
             reason = f"the supervisor no longer hears worker process {child.pid}, which still runs: {why}"
             log.error("%s; stopping", reason)
-            self.fail(Failed(1, reason))
+            self.fail(BootFailure(1, reason))
 
-    def _hear(self, child: Child, message: Message) -> None:
+    def _hear(self, child: ChildProcess, message: Message) -> None:
         match message:
             case {"hello": hello}:
                 child.hello = hello
@@ -190,7 +190,7 @@ class Supervisor:
                     self.up.set()
                     log.info("up: %s worker processes are ready", self.plan.processes)
             case {"failed": words}:
-                child.failed = Failed(*words)
+                child.failed = BootFailure(*words)
             case {"pollers": statuses}:
                 child.pollers = statuses
             case {"quiet": _}:
@@ -206,12 +206,12 @@ class Supervisor:
             case {"ask": _} if self._keeper is not None:
                 self._keeper.ask()
 
-    def _is_over(self, child: Child, code: int, *, asked: bool) -> bool:
+    def _is_over(self, child: ChildProcess, code: int, *, asked: bool) -> bool:
         """Whether the post stays empty. During the boot a child that fails ends the whole run; one that a job brought
         down has not failed. A child that died before anyone `asked` the run to stop does not make that stop unclean."""
         unfit = child.failed is not None or (code > 0 and not child.table.ticked)
         if unfit and not self.up.is_set() and not self._stopping.is_set():
-            self.fail(child.failed or Failed(1, f"a worker process could not boot: {told(code)}"))
+            self.fail(child.failed or BootFailure(1, f"a worker process could not boot: {told(code)}"))
             return True
         if child.failed is not None and not self._stopping.is_set():
             log.error("a worker process could not boot: %s", child.failed.text)
@@ -221,13 +221,13 @@ class Supervisor:
             self._clean = False
         return expected
 
-    def fail(self, failed: Failed) -> None:
+    def fail(self, failed: BootFailure) -> None:
         """The run cannot go on, or has not even begun: end it, with this as the reason."""
         self.failed = failed
         if not self._stopping.is_set():
             self.stop()
 
-    async def _bury(self, number: int, child: Child, code: int) -> None:
+    async def _bury(self, number: int, child: ChildProcess, code: int) -> None:
         """Give its jobs back before anything else."""
         del self.children[number]
         leases = [entry.lease for entry in child.held()]
@@ -241,7 +241,7 @@ class Supervisor:
             except Exception:  # whatever it is, the other processes need a supervisor
                 log.exception("jobs could not be given back, and will be when their leases run out")
 
-    async def _keeper_when_open(self) -> FleetKeeper | None:
+    async def _keeper_when_open(self) -> FleetLeases | None:
         """None where the child has its store to itself. The first jobs can bring a process down before the supervisor
         has opened the store."""
         if self._keeper is None and self._opens:
@@ -250,7 +250,7 @@ class Supervisor:
                     await self._keeps.wait()
         return self._keeper
 
-    async def _return(self, keeper: FleetKeeper, leases: list[Lease], cause: str | None) -> None:
+    async def _return(self, keeper: FleetLeases, leases: list[Lease], cause: str | None) -> None:
         """Give back the jobs of a process that has stopped, or of one that died of this cause."""
         if cause is None:
             await keeper.release_all(leases, _PATIENCE)
@@ -262,7 +262,7 @@ class Supervisor:
             self._tell_stalled(queue, found)
 
     @property
-    def posted(self) -> list[Child]:
+    def posted(self) -> list[ChildProcess]:
         """The children without the spare ones."""
         return [child for number, child in self.children.items() if number < self.plan.processes]
 
@@ -331,7 +331,7 @@ class Supervisor:
     def _keeping_ended(self, task: "asyncio.Task[Any]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the supervisor cannot keep leases; stopping", exc_info=error)
-            self.fail(Failed(1, f"the supervisor cannot keep leases: {type(error).__name__}: {error}"))
+            self.fail(BootFailure(1, f"the supervisor cannot keep leases: {type(error).__name__}: {error}"))
 
     async def _keep_leases(self, store: Store) -> None:
         while self.store is None:
@@ -340,7 +340,7 @@ class Supervisor:
                 self.store = store
             except TorilError:  # the child has the same trouble, and tells of it
                 await self._clock.sleep(_LOOK)
-        self._keeper = FleetKeeper(store, self._clock, self._name, lambda: list(self.children.values()))
+        self._keeper = FleetLeases(store, self._clock, self._name, lambda: list(self.children.values()))
         self._keeps.set()
         await self._keeper.keep()
 
@@ -351,7 +351,7 @@ class Supervisor:
             for child in list(self.children.values()):
                 self._look_at(child)
 
-    def _look_at(self, child: Child) -> None:
+    def _look_at(self, child: ChildProcess) -> None:
         ticked, plan = child.table.ticked, self.plan
         if child.draining or child.killed or not ticked:
             return
@@ -370,7 +370,7 @@ class Supervisor:
             log.info("worker process %s has grown to %s bytes, and is replaced", child.pid, child.rss())
             child.terminate()
 
-    async def _end_hung(self, child: Child, silent: float) -> None:
+    async def _end_hung(self, child: ChildProcess, silent: float) -> None:
         child.ask_for_stacks()
         await self._clock.sleep(_STACKS)
         log.error("worker process %s hangs: its loop has not ticked for %.1f s", child.pid, silent)
@@ -413,7 +413,7 @@ class Supervisor:
             child.force()
 
     @contextlib.contextmanager
-    def _other_signals(self, watchdog: Watchdog) -> Iterator[None]:
+    def _other_signals(self, watchdog: StopSignals) -> Iterator[None]:
         """A closed terminal is no reason to stop; QUIT gives back at once; USR1 shows where the children are."""
 
         loop = asyncio.get_running_loop()
@@ -441,7 +441,7 @@ class Supervisor:
             _log_stacks(child)
 
 
-def _log_stacks(child: Child) -> None:
+def _log_stacks(child: ChildProcess) -> None:
     for line in child.stacks().splitlines():
         log.error("%s", line)
 

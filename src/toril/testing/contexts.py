@@ -5,23 +5,23 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from toril.codec.encoding import decode, encode
-from toril.context import JobContext, RunsAs, Signal, SyncJobContext, Why
+from toril.context import JobContext, RunsAs, Signal, StopReason, SyncJobContext
 from toril.errors import UsageError
 from toril.handlers import result_of_handler
 from toril.job import Job
 from toril.model import (
     Checkpoint,
     Child,
+    ChildCounts,
     ChildState,
     Claimed,
-    Family,
+    DataUpdate,
     FlowNode,
     JobRef,
     Lease,
     LogLine,
     Progress,
     Report,
-    Rewrite,
     Verdict,
 )
 from toril.task import Task
@@ -52,12 +52,12 @@ class Recorded:
                 self.logs.append(line)
             case Checkpoint(_, value):
                 self.checkpoints.append(decode(value))
-            case Rewrite(_, data):
+            case DataUpdate(_, data):
                 self.data.append(decode(data))
         return Verdict.OK
 
-    async def family(self, claimed: Claimed) -> Family:  # noqa: ARG002 - a context has one job
-        return Family(open=self.open, completed=len(self.children_given))
+    async def family(self, claimed: Claimed) -> ChildCounts:  # noqa: ARG002 - a context has one job
+        return ChildCounts(open=self.open, completed=len(self.children_given))
 
     async def children(self, claimed: Claimed) -> list[Child]:
         queue = claimed.lease.queue
@@ -96,7 +96,7 @@ class TestContext(JobContext[T]):
 
     def cancel(self, reason: str = "No reason provided") -> None:
         """Ask the handler to stop, as an operator would."""
-        self.signal.fire(Why.CANCELLED, reason)
+        self.signal.fire(StopReason.CANCELLED, reason)
 
 
 class SyncTestContext(SyncJobContext[T]):
@@ -107,7 +107,7 @@ class SyncTestContext(SyncJobContext[T]):
     recorded: Recorded
 
     def cancel(self, reason: str = "No reason provided") -> None:
-        self.signal.fire(Why.CANCELLED, reason)
+        self.signal.fire(StopReason.CANCELLED, reason)
 
 
 def context(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
-from toril.errors import EngineUnavailable, InvalidOption, shown
+from toril.errors import EngineUnavailable, InvalidOption, preview
 from toril.model import (
     Added,
     AddOutcome,
@@ -22,6 +22,7 @@ from toril.model import (
     Settlement,
     Verdict,
 )
+from toril.store.capabilities import FlowStore
 from toril.store.engine import Engine, Store
 
 __all__ = ["CALLS", "Death", "FlakyStore", "Killed", "Place", "WatchedStore"]
@@ -36,7 +37,7 @@ class FlakyStore:
 
     def __init__(self, store: Store, *, rate: float = 0.2, seed: int = 0) -> None:
         if not 0 <= rate < 1:
-            raise InvalidOption(f"rate must be from 0 to below 1, not {shown(rate)}")
+            raise InvalidOption(f"rate must be from 0 to below 1, not {preview(rate)}")
         self._store = store
         self._rate = rate
         self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
@@ -135,9 +136,14 @@ class WatchedStore:
         self._note([(queue, job) for job in jobs], answers)
         return answers
 
+    @property
+    def flows(self) -> "_WatchedFlows":
+        return _WatchedFlows(self, self._store.flows)
+
     async def add_flow(self, nodes: Sequence[FlowNode], **options: Any) -> list[Added]:
+        """What adds flows calls this."""
         await self._if_alive()
-        answers = await self._store.add_flow(nodes, **options)
+        answers = await self._store.flows.add(nodes, **options)
         self._note([(node.queue, node.job) for node in nodes], answers)
         return answers
 
@@ -180,3 +186,14 @@ class WatchedStore:
         if self.dead is not None:
             self.dead.set()
             self.dead = None
+
+
+class _WatchedFlows:
+    """The flows of a watched store, which is told of what is added."""
+
+    def __init__(self, store: WatchedStore, flows: FlowStore) -> None:
+        self._flows = flows
+        self.add = store.add_flow
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._flows, name)

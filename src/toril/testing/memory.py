@@ -13,8 +13,8 @@ from pydantic_core import to_jsonable_python
 from toril.app import App
 from toril.codec.encoding import readable
 from toril.engines.sqlite.engine import SqliteEngine
-from toril.engines.sqlite.url import Address
-from toril.errors import InvalidOption, UsageError, shown
+from toril.engines.sqlite.url import FileAddress
+from toril.errors import InvalidOption, UsageError, preview
 from toril.events import tell_recovered
 from toril.job import Job
 from toril.model import Failed, Lease, NewJob, Retried, moment, ms_of
@@ -53,7 +53,7 @@ class AddedJob:
 
     def __str__(self) -> str:
         later = f", delayed by {self.delay:g} s" if self.delay else ""
-        return f"{self.queue}: {self.name} {shown(self.data)}{later}"
+        return f"{self.queue}: {self.name} {preview(self.data)}{later}"
 
 
 def _option(name: str, value: Any) -> Any:
@@ -89,10 +89,10 @@ class Wanted:
     def __str__(self) -> str:
         parts = [f"{self.queue or 'any queue'}: {self.name or 'any job'}"]
         if not self.any_data:
-            parts.append(shown(self.data))
+            parts.append(preview(self.data))
         if self.delay is not None:
             parts.append(f"delayed by {self.delay:g} s")
-        parts += [f"with {name}={shown(value)}" for name, value in self.options.items()]
+        parts += [f"with {name}={preview(value)}" for name, value in self.options.items()]
         return " ".join(parts)
 
 
@@ -212,7 +212,7 @@ class Memory:
 
     def __init__(self, app: App, clock: ManualClock, store: Store, *, on_failure: OnFailure = "record") -> None:
         if on_failure not in {"record", "raise"}:
-            raise InvalidOption(f"on_failure must be 'record' or 'raise', not {shown(on_failure)}")
+            raise InvalidOption(f"on_failure must be 'record' or 'raise', not {preview(on_failure)}")
         self.app = app
         self.clock = clock
         self.added: list[AddedJob] = []
@@ -296,7 +296,7 @@ class Memory:
         `"returned"`, after it, with nothing of that stored; `"settled"`, when its end is stored. Another worker starts
         at once, and takes the job over when its lease has run out."""
         if at not in {"claimed", "returned", "settled"}:
-            raise InvalidOption(f"a worker can be killed at 'claimed', 'returned' or 'settled', not {shown(at)}")
+            raise InvalidOption(f"a worker can be killed at 'claimed', 'returned' or 'settled', not {preview(at)}")
         if isinstance(job, Job):
             self.store.death = Death(at, queue=job.queue.name, id=job.id)
         else:
@@ -374,7 +374,7 @@ class Memory:
                 names.add(queue.handlers.name_of(job))
         if len(names) == 1:
             return names.pop()
-        raise InvalidOption(f"{shown(job)} is a handler of no queue of this app, or has two names; say the name")
+        raise InvalidOption(f"{preview(job)} is a handler of no queue of this app, or has two names; say the name")
 
 
 @asynccontextmanager
@@ -385,7 +385,7 @@ async def memory(
     what a correct program does must come out the same. With `on_failure="raise"` the first handler that fails fails the
     test, with its own error. `start` is the time that it is at first."""
     clock = ManualClock(seed=seed) if start is None else ManualClock(_ms(start), seed=seed)
-    store: Store = SqliteEngine(Address(path=None), clock=clock, inline=True)
+    store: Store = SqliteEngine(FileAddress(path=None), clock=clock, inline=True)
     async with AsyncExitStack() as stack:
         if loses:
             store = cast("Store", FlakyStore(store, rate=loses, seed=seed))
@@ -405,7 +405,7 @@ def _length(time: Duration) -> int:
 
 def _ms(start: datetime) -> int:
     if start.utcoffset() is None:
-        raise InvalidOption(f"start must be a datetime with a time zone, not {shown(start)}")
+        raise InvalidOption(f"start must be a datetime with a time zone, not {preview(start)}")
     return ms_of(start)
 
 

@@ -10,15 +10,15 @@ from typing import Any
 from toril import App, Dedup, GroupLimits, JobContext, PermanentError, Retry
 from toril.events import EventName, JobEvent
 from toril.policy.retry import Fixed
-from toril.queue import Planned, Queue
+from toril.queue import PreparedJob, Queue
 from toril.runtime.clock import SYSTEM
-from toril.torture.plan import Kind, Order, Setting
+from toril.torture.plan import JobKind, PlannedJob, RunSettings
 
-__all__ = ["QUEUES", "SCHEDULE", "Ledger", "Line", "Work", "app", "lines", "queue_name"]
+__all__ = ["QUEUES", "SCHEDULE", "Ledger", "LedgerEntry", "TortureApp", "app", "lines", "queue_name"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LedgerEntry:
     """`at` is by the monotonic clock, which the processes of a machine share."""
 
     word: str
@@ -41,12 +41,12 @@ class Ledger:
         os.close(self._handle)
 
 
-def lines(folder: Path, pattern: str = "*.log") -> Iterator[Line]:
+def lines(folder: Path, pattern: str = "*.log") -> Iterator[LedgerEntry]:
     """All that was noted, file by file."""
     for path in sorted(folder.glob(pattern)):
         for text in path.read_text().splitlines():
             word, at, pid, *facts = text.split(" ")
-            yield Line(word, float(at), int(pid), tuple(facts))
+            yield LedgerEntry(word, float(at), int(pid), tuple(facts))
 
 
 QUEUES = ("main", "groups", "parents", "children", "ticks")
@@ -58,10 +58,10 @@ def queue_name(tag: str, queue: str) -> str:
     return f"torture-{tag}-{queue}"
 
 
-class Work:
+class TortureApp:
     """The queues of a run. One handler does for all of them: the payload says what the job is like."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: RunSettings) -> None:
         self.setting = setting
         self.app = App(setting.url, prefix=setting.prefix)
         self._ledger = Ledger(setting.log)
@@ -94,7 +94,7 @@ class Work:
         facts = (ctx.queue_name, ctx.job_id, ctx.data["nonce"], ctx.fence)
         self._ledger.note("start", *facts)
         await SYSTEM.sleep(ctx.data["ms"] / 1000)
-        if ctx.data["kind"] == Kind.DOOMED:
+        if ctx.data["kind"] == JobKind.DOOMED:
             self._ledger.note("raised", *facts)
             raise PermanentError("doomed by its order")
         if ctx.attempt <= ctx.data["fails"]:
@@ -107,23 +107,23 @@ class Work:
         self._ledger.note("end", *facts)
         return ctx.fence
 
-    async def add(self, order: Order) -> tuple[str, str]:
+    async def add(self, order: PlannedJob) -> tuple[str, str]:
         """Store what was ordered; the queue and id of the job that answers for it."""
-        main = self.queues["groups" if order.kind is Kind.GROUPED else "main"]
-        if order.kind is Kind.FLOW:
+        main = self.queues["groups" if order.kind is JobKind.GROUPED else "main"]
+        if order.kind is JobKind.FLOW:
             children = [self._new("children", order, nonce) for nonce in order.nonces[1:]]
             job = await self.app.flow(self._new("parents", order, order.nonce), children=children)
         else:
             (job,) = await main.add_many([self._new(main.name.rpartition("-")[2], order, order.nonce)])
         return job.queue.name, job.id
 
-    def _new(self, queue: str, order: Order, nonce: str) -> Planned[Any]:
+    def _new(self, queue: str, order: PlannedJob, nonce: str) -> PreparedJob[Any]:
         options: dict[str, Any] = {"job_id": f"job-{nonce}"} if order.named else {}
         if order.delay:
             options["delay"] = order.delay / 1000
-        if order.kind is Kind.DEDUP:
+        if order.kind is JobKind.DEDUP:
             options["dedup"] = Dedup(order.key)
-        if order.kind is Kind.GROUPED:
+        if order.kind is JobKind.GROUPED:
             options["group"] = order.key
         waits = order.children if nonce == order.nonce else 0
         data = _payload(nonce, kind=order.kind, ms=order.ms, fails=order.fails, children=waits)
@@ -134,5 +134,5 @@ def _payload(nonce: str, *, kind: str = "plain", ms: int = 1, fails: int = 0, ch
     return {"nonce": nonce, "kind": str(kind), "ms": ms, "fails": fails, "children": children}
 
 
-work = Work(Setting.here())
+work = TortureApp(RunSettings.here())
 app = work.app

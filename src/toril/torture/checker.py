@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from toril import App
-from toril.model import JobRecord
+from toril.model import JobRow
 from toril.model.states import FINISHED, State
 from toril.store.engine import redacted
-from toril.torture.app import QUEUES, SCHEDULE, Line, lines, queue_name
-from toril.torture.plan import Kind, Setting
+from toril.torture.app import QUEUES, SCHEDULE, LedgerEntry, lines, queue_name
+from toril.torture.plan import JobKind, RunSettings
 
-__all__ = ["ENDED", "PROMISES", "Report", "Stored", "acknowledged", "check", "open_jobs", "refs_in", "stored"]
+__all__ = ["ENDED", "PROMISES", "Stored", "TortureReport", "acknowledged", "check", "open_jobs", "refs_in", "stored"]
 
 ENDED: Final = FINISHED
 _PAGE: Final = 100
@@ -28,7 +28,7 @@ class Stored:
     ref: str
     queue: str
     nonce: str
-    record: JobRecord
+    record: JobRow
 
     @property
     def ended(self) -> bool:
@@ -55,7 +55,7 @@ async def stored(app: App, tag: str) -> AsyncIterator[Stored]:
                     break
 
 
-def _nonce(record: JobRecord) -> str:
+def _nonce(record: JobRow) -> str:
     data: Any = json.loads(record.data)
     return str(data["nonce"])
 
@@ -93,7 +93,7 @@ PROMISES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class TortureReport:
     """The figures of a run. `offenders` names jobs for each promise that was broken."""
 
     seed: int
@@ -120,8 +120,8 @@ class Report:
 
 
 async def check(
-    app: App, setting: Setting, *, struck: Counter[str], cut_off: Counter[str], forced: list[str]
-) -> Report:
+    app: App, setting: RunSettings, *, struck: Counter[str], cut_off: Counter[str], forced: list[str]
+) -> TortureReport:
     """Read everything, and count."""
     jobs = [job async for job in stored(app, setting.tag)]
     look = await app.store.schedules.get(queue_name(setting.tag, "ticks"), SCHEDULE)
@@ -136,7 +136,7 @@ async def check(
         "acknowledged at power cuts": cut_off["acknowledged"],
         "faults": sum(struck.values()),
     }  # fmt: skip
-    return Report(
+    return TortureReport(
         seed=setting.seed, url=redacted(setting.url), figures=figures, struck=dict(sorted(struck.items())),
         recovery=story.recovery(), offenders={name: found[:_NAMED] for name, found in offenders.items() if found},
     )  # fmt: skip
@@ -145,16 +145,16 @@ async def check(
 class _Story:
     """The lines of all ledgers, sorted by what they tell of, beside the jobs of the store."""
 
-    def __init__(self, told: list[Line], jobs: list[Stored]) -> None:
+    def __init__(self, told: list[LedgerEntry], jobs: list[Stored]) -> None:
         self.jobs = {job.ref: job for job in jobs}
         self.by_nonce: dict[str, list[Stored]] = defaultdict(list)
         for job in jobs:
             if job.queue != "ticks":
                 self.by_nonce[job.nonce].append(job)
-        self.attempts: dict[str, Line] = {}
+        self.attempts: dict[str, LedgerEntry] = {}
         self.acks: dict[str, str] = {}
-        self.starts: dict[str, list[Line]] = defaultdict(list)
-        self.over: dict[tuple[str, str], Line] = {}
+        self.starts: dict[str, list[LedgerEntry]] = defaultdict(list)
+        self.over: dict[tuple[str, str], LedgerEntry] = {}
         self.ends: Counter[str] = Counter()
         self.told: dict[str, Counter[str]] = defaultdict(Counter)
         self.kills: dict[int, list[float]] = defaultdict(list)  # by process; numbers are used again
@@ -164,7 +164,7 @@ class _Story:
         for line in sorted(told, key=lambda line: line.at):
             self._read(line)
 
-    def _read(self, line: Line) -> None:
+    def _read(self, line: LedgerEntry) -> None:
         match line.word, line.facts:
             case "attempt", (nonce, *_):
                 self.attempts.setdefault(nonce, line)
@@ -206,7 +206,7 @@ class _Story:
 
     def _kept(self, nonce: str) -> bool:
         """A job of a key that was taken is answered for by the one that has it."""
-        if self.attempts[nonce].facts[1] == Kind.DEDUP:
+        if self.attempts[nonce].facts[1] == JobKind.DEDUP:
             return self.acks[nonce] in self.jobs
         return nonce in self.by_nonce
 
@@ -224,7 +224,7 @@ class _Story:
             if told["completed"] + told["failed"] + told["cancelled"] > 1:
                 yield ref
 
-    def _runs(self, ref: str) -> list[Line]:
+    def _runs(self, ref: str) -> list[LedgerEntry]:
         return self.starts.get(ref, [])
 
     def _unexplained(self, job: Stored) -> int:

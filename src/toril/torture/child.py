@@ -12,8 +12,8 @@ from typing import NoReturn
 
 from toril.errors import TorilError
 from toril.runtime.clock import SYSTEM
-from toril.torture.app import Ledger, Line, Work, app, lines, work
-from toril.torture.plan import Order, Setting, order_of
+from toril.torture.app import Ledger, LedgerEntry, TortureApp, app, lines, work
+from toril.torture.plan import PlannedJob, RunSettings, order_of
 
 __all__ = ["main"]
 
@@ -51,16 +51,16 @@ def _supervise() -> int:
 class _Producer:
     """Adds its share of the orders, in step with the clock; started again, it goes on where it was killed."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: TortureApp) -> None:
         self._work = work
-        self._setting: Setting = work.setting
+        self._setting: RunSettings = work.setting
         self._ledger = Ledger(self._setting.log)
         tried = [int(line.facts[0][1:].partition(".")[0]) for line in self._mine() if line.word == "attempt"]
         first = max(tried, default=self._setting.lane - self._setting.producers) + self._setting.producers
         self._numbers = iter(range(first, self._setting.jobs, self._setting.producers))
         self._began = min((line.at for line in self._mine() if line.word == "began"), default=0.0)
 
-    def _mine(self) -> list[Line]:
+    def _mine(self) -> list[LedgerEntry]:
         return list(lines(self._setting.logs, f"{self._setting.name}.log"))
 
     async def run(self) -> None:
@@ -83,7 +83,7 @@ class _Producer:
             while not await self._add(order) and order.named:
                 await SYSTEM.sleep(0.2)
 
-    async def _add(self, order: Order) -> bool:
+    async def _add(self, order: PlannedJob) -> bool:
         try:
             queue, job_id = await self._work.add(order)
         except TorilError as error:

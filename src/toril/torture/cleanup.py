@@ -6,14 +6,14 @@ from toril import App
 from toril.errors import TorilError
 from toril.runtime.clock import SYSTEM
 from toril.torture.app import QUEUES, SCHEDULE, queue_name
-from toril.torture.plan import Setting
+from toril.torture.plan import RunSettings
 
 __all__ = ["clean"]
 
 _TRIES = 3
 
 
-async def clean(app: App, setting: Setting) -> None:
+async def clean(app: App, setting: RunSettings) -> None:
     """Remove the queues of the run, and on Redis every key of its prefix."""
     for tries in range(_TRIES):
         try:
@@ -28,7 +28,7 @@ async def clean(app: App, setting: Setting) -> None:
         await _sweep(setting)
 
 
-async def _obliterate(app: App, setting: Setting) -> None:
+async def _obliterate(app: App, setting: RunSettings) -> None:
     for short in QUEUES:
         queue = queue_name(setting.tag, short)
         await app.store.schedules.remove(queue, SCHEDULE)
@@ -36,13 +36,13 @@ async def _obliterate(app: App, setting: Setting) -> None:
             pass
 
 
-async def _sweep(setting: Setting) -> None:
+async def _sweep(setting: RunSettings) -> None:
     """Workers, calls and leaders have keys too, which would go in an hour."""
     from toril.engines.redis.connection.connection import lent  # noqa: PLC0415 - only where the store is Redis
-    from toril.engines.redis.connection.topology import ServerWay  # noqa: PLC0415
+    from toril.engines.redis.connection.topology import Topology  # noqa: PLC0415
     from toril.engines.redis.connection.url import parse  # noqa: PLC0415
 
-    async with lent(ServerWay(parse(setting.url))) as line:
+    async with lent(Topology(parse(setting.url))) as line:
         cursor = ""
         while cursor != "0":
             cursor, found = await line.ask("SCAN", cursor or "0", "MATCH", f"{setting.prefix}:*", "COUNT", 1000)

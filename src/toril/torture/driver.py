@@ -13,16 +13,16 @@ from urllib.parse import urlsplit, urlunsplit
 from toril import App
 from toril.runtime.clock import SYSTEM
 from toril.torture.app import Ledger
-from toril.torture.checker import Report, acknowledged, check, open_jobs, refs_in
+from toril.torture.checker import TortureReport, acknowledged, check, open_jobs, refs_in
 from toril.torture.cleanup import clean
 from toril.torture.faults import Disk, OwnRedis, Proxy
-from toril.torture.fleet import Role, Station
-from toril.torture.plan import DISK, LINK, MUTE, SERVER, Blow, Setting, Strike, draw
+from toril.torture.fleet import FleetMember, FleetRole
+from toril.torture.plan import DISK, LINK, MUTE, SERVER, FaultType, PlannedFault, RunSettings, draw
 
 __all__ = ["Torture", "blows_of", "possible", "torture"]
 
-_WORKER = frozenset({Strike.KILL, Strike.FREEZE, Strike.TERM, Strike.TERM_GROUP, Strike.INTERRUPT_GROUP})
-_ALWAYS = frozenset(Strike) - LINK - SERVER - DISK
+_WORKER = frozenset({FaultType.KILL, FaultType.FREEZE, FaultType.TERM, FaultType.TERM_GROUP, FaultType.INTERRUPT_GROUP})
+_ALWAYS = frozenset(FaultType) - LINK - SERVER - DISK
 _LOOK = 0.5  # seconds between two looks
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Torture:
     own_disk: bool = False
 
 
-def possible(run: Torture) -> frozenset[Strike]:
+def possible(run: Torture) -> frozenset[FaultType]:
     """What can be struck there. A server that is not the run's own is left alone; so is its disk."""
     found = set(_ALWAYS)
     if run.url == "redis" or urlsplit(run.url).scheme == "redis":
@@ -57,7 +57,7 @@ def possible(run: Torture) -> frozenset[Strike]:
     return frozenset(found)
 
 
-async def torture(run: Torture) -> Report:
+async def torture(run: Torture) -> TortureReport:
     """Nothing of it is left behind, but for the ledgers in its folder."""
     async with AsyncExitStack() as stack:
         return await _Run(run, stack).run()
@@ -73,15 +73,15 @@ class _Run:
         self._server: OwnRedis | None = None
         self._disk: Disk | None = None
         self._proxies: list[Proxy] = []
-        self._workers: list[Station] = []
-        self._producers: list[Station] = []
+        self._workers: list[FleetMember] = []
+        self._producers: list[FleetMember] = []
         self._cut_off: Counter[str] = Counter()
         self._still = asyncio.Lock()
         self._full = asyncio.Lock()
 
-    async def run(self) -> Report:
+    async def run(self) -> TortureReport:
         url = await self._store()
-        self._setting = Setting(
+        self._setting = RunSettings(
             url=url, tag=self._run.tag, seed=self._run.seed, jobs=self._run.jobs, seconds=self._run.seconds,
             lease=self._run.lease, folder=str(self._run.folder), name="driver", producers=2,
         )  # fmt: skip
@@ -126,13 +126,13 @@ class _Run:
     # the fleet
 
     async def _staff(self, url: str) -> None:
-        roles: list[Role] = ["supervised" if number == 0 else "worker" for number in range(self._run.workers)]
+        roles: list[FleetRole] = ["supervised" if number == 0 else "worker" for number in range(self._run.workers)]
         self._workers = [await self._station(role, f"w{number}", url) for number, role in enumerate(roles)]
         self._producers = [await self._station("producer", f"p{number}", url, lane=number) for number in range(2)]
 
-    async def _station(self, role: Role, name: str, url: str, lane: int = 0) -> Station:
+    async def _station(self, role: FleetRole, name: str, url: str, lane: int = 0) -> FleetMember:
         setting = replace(self._setting, url=await self._wired(url), name=name, lane=lane)
-        station = Station(role, setting, self._ledger)
+        station = FleetMember(role, setting, self._ledger)
         self._stack.push_async_callback(station.kill)
         station.start()
         return station
@@ -161,45 +161,45 @@ class _Run:
             proxy.heal()
         self._ledger.note("calm")
 
-    async def _strike(self, blow: Blow) -> None:
+    async def _strike(self, blow: PlannedFault) -> None:
         struck = await self._dealt(blow)
         if struck is not None:
             self._struck[blow.strike.value] += 1
             self._ledger.note("blow", blow.strike.name, struck)
 
-    async def _dealt(self, blow: Blow) -> object | None:
+    async def _dealt(self, blow: PlannedFault) -> object | None:
         """Whom it struck; None if there was nobody."""
         match blow.strike:
             case strike if strike in _WORKER:
                 return await self._on_worker(self._workers[blow.of(len(self._workers))], blow)
-            case Strike.KILL_SUPERVISOR | Strike.FREEZE_SUPERVISOR:
+            case FaultType.KILL_SUPERVISOR | FaultType.FREEZE_SUPERVISOR:
                 return await self._on_supervisor(blow)
-            case Strike.KILL_PRODUCER:
+            case FaultType.KILL_PRODUCER:
                 return self._producers[blow.of(2)].strike(blow.target, signal.SIGKILL)
-            case Strike.FREEZE_ALL:
+            case FaultType.FREEZE_ALL:
                 return await self._all_still(_rest(blow.seconds))
             case _:
                 return await self._on_store(blow)
 
-    async def _on_worker(self, station: Station, blow: Blow) -> int | None:
+    async def _on_worker(self, station: FleetMember, blow: PlannedFault) -> int | None:
         match blow.strike:
-            case Strike.KILL:
+            case FaultType.KILL:
                 return station.strike(blow.target, signal.SIGKILL)
-            case Strike.FREEZE:
+            case FaultType.FREEZE:
                 return await self._thawed(station, station.strike(blow.target, signal.SIGSTOP), blow)
-            case Strike.INTERRUPT_GROUP:
+            case FaultType.INTERRUPT_GROUP:
                 return await station.term(signal.SIGINT, group=True)
             case _:
-                return await station.term(group=blow.strike is Strike.TERM_GROUP)
+                return await station.term(group=blow.strike is FaultType.TERM_GROUP)
 
-    async def _on_supervisor(self, blow: Blow) -> int | None:
+    async def _on_supervisor(self, blow: PlannedFault) -> int | None:
         stations = [station for station in self._workers if station.role == "supervised"]
         station = stations[blow.of(len(stations))]
-        if blow.strike is Strike.KILL_SUPERVISOR:
+        if blow.strike is FaultType.KILL_SUPERVISOR:
             return station.strike_supervisor(signal.SIGKILL)
         return await self._thawed(station, station.strike_supervisor(signal.SIGSTOP), blow)
 
-    async def _on_store(self, blow: Blow) -> object | None:
+    async def _on_store(self, blow: PlannedFault) -> object | None:
         if blow.strike in LINK:
             wire = blow.of(len(self._proxies))
             with self._everyone[wire].cut_off() if blow.strike in MUTE else nullcontext():
@@ -212,7 +212,7 @@ class _Run:
         return "server" if await self._server.struck(blow, self._store_away) else None
 
     @property
-    def _everyone(self) -> list[Station]:
+    def _everyone(self) -> list[FleetMember]:
         """In the order of their wires, where they have some."""
         return [*self._workers, *self._producers]
 
@@ -233,7 +233,7 @@ class _Run:
                 away.enter_context(station.cut_off())
             yield
 
-    async def _thawed(self, station: Station, pid: int | None, blow: Blow) -> int | None:
+    async def _thawed(self, station: FleetMember, pid: int | None, blow: PlannedFault) -> int | None:
         """The one that was stopped goes on when the blow is over; which."""
         if pid is not None:
             with station.still():
@@ -254,11 +254,11 @@ class _Run:
                     for station in self._everyone:
                         station.strike_all(signal.SIGCONT)
 
-    async def _on_disk(self, blow: Blow) -> str | None:
+    async def _on_disk(self, blow: PlannedFault) -> str | None:
         disk = self._disk
         if disk is None:
             return None
-        if blow.strike is Strike.FILL_DISK:
+        if blow.strike is FaultType.FILL_DISK:
             async with self._full:
                 with self._store_away():
                     await disk.fill()
@@ -314,6 +314,6 @@ async def _rest(seconds: float) -> str:
     return "all"
 
 
-def blows_of(run: Torture) -> Sequence[Blow]:
+def blows_of(run: Torture) -> Sequence[PlannedFault]:
     """The plan, for those who only want to see it."""
     return draw(run.seed, run.seconds, possible(run), every=run.every)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from toril.errors import EngineUnusable
 from toril.runtime.clock import SYSTEM
-from toril.torture.plan import Blow, Strike
+from toril.torture.plan import FaultType, PlannedFault
 
 __all__ = ["Disk", "OwnRedis", "Proxy"]
 
@@ -136,16 +136,16 @@ class Proxy:
         """Lose the next answers: the server has done what nobody hears of."""
         self._doomed += count
 
-    async def struck(self, blow: Blow) -> None:
+    async def struck(self, blow: PlannedFault) -> None:
         """For as long as the blow lasts; then the wire is as it was. The first blow to end ends those beside it."""
         match blow.strike:
-            case Strike.CUT:
+            case FaultType.CUT:
                 self.cut()
-            case Strike.CUT_REPLIES:
+            case FaultType.CUT_REPLIES:
                 self.cut_replies(1 + int(blow.target * 5))
-            case Strike.DELAY:
+            case FaultType.DELAY:
                 self.delay = 0.05 + blow.target * 0.3
-            case Strike.BLACKHOLE:
+            case FaultType.BLACKHOLE:
                 self.silent = True
             case _:
                 self.deaf = True
@@ -273,7 +273,7 @@ class OwnRedis:
         finally:
             writer.transport.abort()
 
-    async def struck(self, blow: Blow, away: Callable[[], AbstractContextManager[None]] = nullcontext) -> bool:
+    async def struck(self, blow: PlannedFault, away: Callable[[], AbstractContextManager[None]] = nullcontext) -> bool:
         """For as long as the blow lasts; then it serves again. False: another has struck it, and it does not serve yet.
         To strike one after the other, each as soon as it serves again, would leave the fleet without a store for
         minutes where the server takes longer to read its log than there is between two blows. `away` is entered while
@@ -282,17 +282,17 @@ class OwnRedis:
             return False
         async with self._struck:
             match blow.strike:
-                case Strike.KILL_SERVER:
+                case FaultType.KILL_SERVER:
                     with away():
                         await self.kill()
                         await SYSTEM.sleep(blow.seconds)
                         await self.start()
-                case Strike.FREEZE_SERVER:
+                case FaultType.FREEZE_SERVER:
                     with away():
                         self.signal(signal.SIGSTOP)
                         await SYSTEM.sleep(blow.seconds)
                         self.signal(signal.SIGCONT)
-                case Strike.FLUSH_SCRIPTS:
+                case FaultType.FLUSH_SCRIPTS:
                     await self.tell("SCRIPT", "FLUSH")
                 case _:
                     await self.tell("CLIENT", "KILL", "TYPE", "normal")

@@ -12,11 +12,11 @@ from typing import Literal
 
 from toril.runtime.clock import SYSTEM
 from toril.torture.app import Ledger, lines
-from toril.torture.plan import Setting
+from toril.torture.plan import RunSettings
 
-__all__ = ["Disturbance", "Role", "Station", "is_excused"]
+__all__ = ["Disturbance", "FleetMember", "FleetRole", "is_excused"]
 
-Role = Literal["worker", "supervised", "producer"]
+FleetRole = Literal["worker", "supervised", "producer"]
 _RESTART = 0.2  # seconds
 _STOP = 60.0  # seconds that a process may take to end when it is asked to, or when its supervisor is gone
 _NOTICE = 5.0  # seconds for a supervisor to notice that a child was killed, before it is asked to end
@@ -35,10 +35,10 @@ class Disturbance:
     ended: float = _NOT_OVER
 
 
-class Station:
+class FleetMember:
     """One place of the fleet. In a supervised one a blow strikes a child of the supervisor, or the supervisor alone."""
 
-    def __init__(self, role: Role, setting: Setting, ledger: Ledger) -> None:
+    def __init__(self, role: FleetRole, setting: RunSettings, ledger: Ledger) -> None:
         self.role = role
         self.setting = setting
         self.forced: list[str] = []  # processes that did not end well when they were asked to, and how they ended
@@ -79,7 +79,7 @@ class Station:
                 start_new_session=True,
             )  # fmt: skip
 
-    def command(self, setting: Setting) -> tuple[list[str], dict[str, str]]:
+    def command(self, setting: RunSettings) -> tuple[list[str], dict[str, str]]:
         """What is started, and what it is told."""
         return [sys.executable, "-m", "toril.torture.child", self.role], setting.environment()
 
@@ -252,7 +252,7 @@ def _longest_calm(since: float, until: float, disturbances: Sequence[Disturbance
     return max(longest, until - calm_from)
 
 
-def _booted(setting: Setting, name: str) -> list[int]:
+def _booted(setting: RunSettings, name: str) -> list[int]:
     return [line.pid for line in lines(setting.logs, name) if line.word == "hello"]
 
 

@@ -16,17 +16,17 @@ __all__ = [
     "MUTE",
     "SERVER",
     "VARIABLE",
-    "Blow",
-    "Kind",
-    "Order",
-    "Setting",
-    "Strike",
+    "FaultType",
+    "JobKind",
+    "PlannedFault",
+    "PlannedJob",
+    "RunSettings",
     "draw",
     "order_of",
 ]
 
 
-class Kind(StrEnum):
+class JobKind(StrEnum):
     """What a job is like."""
 
     PLAIN = "plain"
@@ -40,11 +40,11 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class PlannedJob:
     """One thing that a producer asks for. Times are milliseconds."""
 
     number: int
-    kind: Kind
+    kind: JobKind
     ms: int
     named: bool  # the producer chooses its id, and asks again while it does not know
     fails: int = 0
@@ -63,28 +63,28 @@ class Order:
 
 
 _MIX = {
-    Kind.PLAIN: 50, Kind.RETRIES: 10, Kind.DOOMED: 3, Kind.DELAYED: 10, Kind.LONG: 0.3, Kind.FLOW: 7, Kind.DEDUP: 8,
-    Kind.GROUPED: 12,
+    JobKind.PLAIN: 50, JobKind.RETRIES: 10, JobKind.DOOMED: 3, JobKind.DELAYED: 10, JobKind.LONG: 0.3,
+    JobKind.FLOW: 7, JobKind.DEDUP: 8, JobKind.GROUPED: 12,
 }  # fmt: skip
 
 
-def order_of(seed: int, number: int, *, lease: int) -> Order:
+def order_of(seed: int, number: int, *, lease: int) -> PlannedJob:
     """The same for the same seed, in every process."""
     chance = random.Random(f"{seed} order {number}")  # noqa: S311 - a plan, no secret
     kind = chance.choices(list(_MIX), list(_MIX.values()))[0]
-    return Order(
+    return PlannedJob(
         number=number,
         kind=kind,
-        ms=int(lease * 1.5) if kind is Kind.LONG else chance.choice((0, 5, 20, 100, 400)),
+        ms=int(lease * 1.5) if kind is JobKind.LONG else chance.choice((0, 5, 20, 100, 400)),
         named=chance.random() < 0.5,
-        fails=chance.choice((1, 1, 2)) if kind is Kind.RETRIES else 0,
-        delay=chance.randrange(50, 3000) if kind is Kind.DELAYED else 0,
-        children=chance.choice((1, 2, 3)) if kind is Kind.FLOW else 0,
-        key=f"k{chance.randrange(12)}" if kind in {Kind.DEDUP, Kind.GROUPED} else None,
+        fails=chance.choice((1, 1, 2)) if kind is JobKind.RETRIES else 0,
+        delay=chance.randrange(50, 3000) if kind is JobKind.DELAYED else 0,
+        children=chance.choice((1, 2, 3)) if kind is JobKind.FLOW else 0,
+        key=f"k{chance.randrange(12)}" if kind in {JobKind.DEDUP, JobKind.GROUPED} else None,
     )
 
 
-class Strike(StrEnum):
+class FaultType(StrEnum):
     """What can be done to a fleet."""
 
     KILL = "kill -9 of a worker"
@@ -109,29 +109,30 @@ class Strike(StrEnum):
     CUT_POWER = "power cut"
 
 
-LINK = frozenset({Strike.CUT, Strike.CUT_REPLIES, Strike.DELAY, Strike.BLACKHOLE, Strike.DEAF})
-MUTE = frozenset({Strike.BLACKHOLE, Strike.DEAF})  # no answer arrives for as long as they last
-SERVER = frozenset({Strike.KILL_SERVER, Strike.FREEZE_SERVER, Strike.FLUSH_SCRIPTS, Strike.KILL_CLIENTS})
-DISK = frozenset({Strike.FILL_DISK, Strike.CUT_POWER})
+LINK = frozenset({FaultType.CUT, FaultType.CUT_REPLIES, FaultType.DELAY, FaultType.BLACKHOLE, FaultType.DEAF})
+MUTE = frozenset({FaultType.BLACKHOLE, FaultType.DEAF})  # no answer arrives for as long as they last
+SERVER = frozenset({FaultType.KILL_SERVER, FaultType.FREEZE_SERVER, FaultType.FLUSH_SCRIPTS, FaultType.KILL_CLIENTS})
+DISK = frozenset({FaultType.FILL_DISK, FaultType.CUT_POWER})
 
 # How often, beside the others; and the shortest and longest time that it lasts, in seconds, 0 for a moment.
-_TABLE: dict[Strike, tuple[float, float, float]] = {
-    Strike.KILL: (10, 0, 0), Strike.FREEZE: (4, 0.3, 5.0), Strike.TERM: (2, 0, 0), Strike.KILL_PRODUCER: (2, 0, 0),
-    Strike.FREEZE_ALL: (0.7, 0.5, 4.0), Strike.CUT: (4, 0, 0), Strike.CUT_REPLIES: (4, 0, 0),
-    Strike.DELAY: (2, 0.5, 3.0), Strike.BLACKHOLE: (2, 0.5, 4.0), Strike.DEAF: (2, 0.5, 3.0),
-    Strike.KILL_SERVER: (2, 0.05, 0.8), Strike.FREEZE_SERVER: (1, 0.2, 2.0), Strike.FLUSH_SCRIPTS: (1, 0, 0),
-    Strike.KILL_CLIENTS: (1, 0, 0), Strike.FILL_DISK: (1, 0.5, 2.0),
-    Strike.CUT_POWER: (2, 0, 0), Strike.TERM_GROUP: (1, 0, 0), Strike.INTERRUPT_GROUP: (1, 0, 0),
-    Strike.KILL_SUPERVISOR: (1.5, 0, 0), Strike.FREEZE_SUPERVISOR: (1.5, 0.3, 5.0),
+_TABLE: dict[FaultType, tuple[float, float, float]] = {
+    FaultType.KILL: (10, 0, 0), FaultType.FREEZE: (4, 0.3, 5.0), FaultType.TERM: (2, 0, 0),
+    FaultType.KILL_PRODUCER: (2, 0, 0),
+    FaultType.FREEZE_ALL: (0.7, 0.5, 4.0), FaultType.CUT: (4, 0, 0), FaultType.CUT_REPLIES: (4, 0, 0),
+    FaultType.DELAY: (2, 0.5, 3.0), FaultType.BLACKHOLE: (2, 0.5, 4.0), FaultType.DEAF: (2, 0.5, 3.0),
+    FaultType.KILL_SERVER: (2, 0.05, 0.8), FaultType.FREEZE_SERVER: (1, 0.2, 2.0), FaultType.FLUSH_SCRIPTS: (1, 0, 0),
+    FaultType.KILL_CLIENTS: (1, 0, 0), FaultType.FILL_DISK: (1, 0.5, 2.0),
+    FaultType.CUT_POWER: (2, 0, 0), FaultType.TERM_GROUP: (1, 0, 0), FaultType.INTERRUPT_GROUP: (1, 0, 0),
+    FaultType.KILL_SUPERVISOR: (1.5, 0, 0), FaultType.FREEZE_SUPERVISOR: (1.5, 0.3, 5.0),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Blow:
+class PlannedFault:
     """`at` and `seconds` are seconds; `target` in [0, 1) says which of those there are."""
 
     at: float
-    strike: Strike
+    strike: FaultType
     target: float
     seconds: float
 
@@ -143,15 +144,15 @@ class Blow:
         return asdict(self)
 
 
-def draw(seed: int, seconds: float, possible: AbstractSet[Strike], *, every: float = 0.8) -> list[Blow]:
+def draw(seed: int, seconds: float, possible: AbstractSet[FaultType], *, every: float = 0.8) -> list[PlannedFault]:
     """One blow each `every` seconds, on average. A seed has its favourites, so that seeds differ in kind."""
     chance = random.Random(f"{seed} blows")  # noqa: S311 - a plan, no secret
-    favour = {strike: chance.choice((0.3, 1, 1, 3)) for strike in Strike}
-    blows: list[Blow] = []
+    favour = {strike: chance.choice((0.3, 1, 1, 3)) for strike in FaultType}
+    blows: list[PlannedFault] = []
     at = min(1.0, seconds / 4)
     while True:
         at += chance.expovariate(1 / every)
-        strikes = list(Strike)
+        strikes = list(FaultType)
         strike = chance.choices(strikes, [_TABLE[each][0] * favour[each] for each in strikes])[0]
         target, share = chance.random(), chance.random()
         if at >= seconds:
@@ -159,14 +160,14 @@ def draw(seed: int, seconds: float, possible: AbstractSet[Strike], *, every: flo
         if strike in possible:
             _, least, most = _TABLE[strike]
             target = math.floor(target * 10_000) / 10_000  # rounded up it might be 1, and there is no such worker
-            blows.append(Blow(round(at, 3), strike, target, round(least + share * (most - least), 3)))
+            blows.append(PlannedFault(round(at, 3), strike, target, round(least + share * (most - least), 3)))
 
 
 VARIABLE: Final = "TORIL_TORTURE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class RunSettings:
     """One run, as one of its processes sees it. Times are seconds."""
 
     url: str = "memory://"
@@ -200,6 +201,6 @@ class Setting:
         return os.environ | {VARIABLE: json.dumps(asdict(self)), "TORIL_NO_HTTP": "1"}
 
     @classmethod
-    def here(cls) -> "Setting":
+    def here(cls) -> "RunSettings":
         """What this process was told."""
         return cls(**json.loads(os.environ.get(VARIABLE, "{}")))

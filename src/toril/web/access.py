@@ -13,12 +13,25 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from starlette.requests import HTTPConnection
 
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 from toril.runtime.clock import SYSTEM, Clock
 
 __all__ = [
-    "COOKIE", "Access", "Asked", "Basic", "Named", "Nobody", "Open", "Role", "SignsIn", "Ticket", "Tokens", "Who",
-    "holds", "is_loopback", "ticket_for",
+    "COOKIE",
+    "Access",
+    "Basic",
+    "CustomAccess",
+    "Named",
+    "Nobody",
+    "Open",
+    "Role",
+    "SignsIn",
+    "Ticket",
+    "Tokens",
+    "Who",
+    "holds",
+    "is_loopback",
+    "ticket_for",
 ]  # fmt: skip
 
 COOKIE: Final = "toril"
@@ -144,10 +157,10 @@ class Basic:
             raise InvalidOption("Basic needs at least one name with its password and role")
         for name, (password, _) in people.items():
             if not name or ":" in name:
-                raise InvalidOption(f"a name of Basic is not empty and has no colon, and {shown(name)} does not fit")
+                raise InvalidOption(f"a name of Basic is not empty and has no colon, and {preview(name)} does not fit")
             if not isinstance(password, str) or len(password) < _SHORTEST_PASSWORD:
                 raise InvalidOption(
-                    f"the password of {shown(name)} needs at least {_SHORTEST_PASSWORD} characters; "
+                    f"the password of {preview(name)} needs at least {_SHORTEST_PASSWORD} characters; "
                     "make one with `openssl rand -base64 18`"
                 )
         self._known = [
@@ -167,7 +180,7 @@ class Basic:
 Answer: TypeAlias = Who | Role | None
 
 
-class Asked:
+class CustomAccess:
     """The host application decides: a function, or coroutine function, of the connection that gives a `Who`, a `Role`,
     or None for strangers."""
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from toril.model import Audited
+from toril.model import AuditEntry
 from toril.web.templates import Name, Words, compact, number, plural
 
 __all__ = ["ACTIONS", "sentence", "told"]
@@ -14,7 +14,7 @@ _NAMED: Final = 3  # ids that are listed; of more the number is told
 _TEXT: Final = 80  # characters of a text that someone gave
 
 
-def told(entry: Audited) -> Words:
+def told(entry: AuditEntry) -> Words:
     """The sentence, in parts: `Replayed 12 dead letters of webhooks, error 429`. What was refused was tried."""
     worded = ACTIONS.get(entry.action)
     if worded is None:
@@ -25,7 +25,7 @@ def told(entry: Audited) -> Words:
     return (f"{verb} ", *what(entry, _body(entry.detail)), *((left,) if left else ()))
 
 
-def sentence(entry: Audited) -> str:
+def sentence(entry: AuditEntry) -> str:
     """The same as one text."""
     parts = (part if isinstance(part, str) else part.text for part in told(entry))
     return "".join(parts).replace("\u00a0", " ").strip()
@@ -42,7 +42,7 @@ def _body(detail: str) -> Body:
 # What it was done to.
 
 
-def _queue(entry: Audited, _: Body) -> Words:
+def _queue(entry: AuditEntry, _: Body) -> Words:
     return "queue ", _queue_name(entry.target)
 
 
@@ -50,7 +50,7 @@ def _queue_name(name: str) -> Name:
     return Name(name, ("queues", name))
 
 
-def _job(entry: Audited, body: Body) -> Words:
+def _job(entry: AuditEntry, body: Body) -> Words:
     queue, identity = _parted(entry.target)
     reason = body.get("reason")
     why = (": ", Name(compact(str(reason), _TEXT))) if reason else ()
@@ -67,7 +67,7 @@ def _one_job(queue: str, identity: str) -> Words:
     return "job ", Name(identity, ("queues", queue, "jobs", identity)), " of ", _queue_name(queue)
 
 
-def _jobs(entry: Audited, body: Body) -> Words:
+def _jobs(entry: AuditEntry, body: Body) -> Words:
     """Of a bulk act: the jobs that were named, or those that a search meant."""
     ids = body.get("ids")
     if isinstance(ids, list):
@@ -84,7 +84,7 @@ def _jobs_in(state: Any) -> str:
     return f"{_STATES.get(state, state)} job" if isinstance(state, str) else "job"
 
 
-def _letters(entry: Audited, body: Body) -> Words:
+def _letters(entry: AuditEntry, body: Body) -> Words:
     ids, where = body.get("ids"), body.get("where")
     if isinstance(ids, list):
         if len(ids) == 1:
@@ -96,7 +96,7 @@ def _letters(entry: Audited, body: Body) -> Words:
     return _many(entry, None, "dead letter"), *of, *_sought({**given, "queue": None})
 
 
-def _many(entry: Audited, named: int | None, noun: str) -> str:
+def _many(entry: AuditEntry, named: int | None, noun: str) -> str:
     """How many it was done to; of what was refused as a whole, how many were meant."""
     count = entry.done if entry.done is not None else named
     return f"{noun}s" if count is None else plural(count, noun)
@@ -124,17 +124,17 @@ def _sought(body: Body) -> Words:
     return tuple(parts)
 
 
-def _removed(entry: Audited, body: Body) -> Words:
+def _removed(entry: AuditEntry, body: Body) -> Words:
     """Of acts that remove what is in a state: how many they removed."""
     return f"{_many(entry, None, _jobs_in(body.get('state', 'waiting')))} of ", _queue_name(entry.target)
 
 
-def _emptied(entry: Audited, _: Body) -> Words:
+def _emptied(entry: AuditEntry, _: Body) -> Words:
     count = f" with {plural(entry.done, 'job')}" if entry.done is not None else ""
     return "queue ", _queue_name(entry.target), count
 
 
-def _limits(entry: Audited, body: Body) -> Words:
+def _limits(entry: AuditEntry, body: Body) -> Words:
     said = []
     if "concurrency" in body:
         said.append("any number at once" if body["concurrency"] is None else f"{body['concurrency']} at once")
@@ -148,36 +148,36 @@ def _seconds(value: Any) -> str:
     return f"{value:g} s" if isinstance(value, int | float) else "?"
 
 
-def _group(entry: Audited, _: Body) -> Words:
+def _group(entry: AuditEntry, _: Body) -> Words:
     queue, group = _parted(entry.target)
     return "group ", Name(group, ("groups",), {"queue": queue, "q": group}), " of ", _queue_name(queue)
 
 
-def _group_limits(entry: Audited, body: Body) -> Words:
+def _group_limits(entry: AuditEntry, body: Body) -> Words:
     words = {"concurrency": "at once", "max_waiting": "waiting at most", "weight": "weight", "rate_max": "starts"}
     said = [f"{words[name]} {'as the queue' if body[name] is None else body[name]}" for name in words if name in body]
     return "the limits of ", *_group(entry, body), f": {', '.join(said)}" if said else ""
 
 
-def _added(entry: Audited, body: Body) -> Words:
+def _added(entry: AuditEntry, body: Body) -> Words:
     return "a job ", Name(str(body.get("name", "")) or "?"), " to ", _queue_name(entry.target)
 
 
-def _changed(entry: Audited, body: Body) -> Words:
+def _changed(entry: AuditEntry, body: Body) -> Words:
     fields = ", ".join(name for name in ("data", "priority", "delay") if name in body)
     return f"{fields} of " if fields else "", *_job(entry, {})
 
 
-def _schedule(entry: Audited, _: Body) -> Words:
+def _schedule(entry: AuditEntry, _: Body) -> Words:
     queue, identity = _parted(entry.target)
     return "schedule ", Name(identity, ("schedules",), {"q": identity}), " of ", _queue_name(queue)
 
 
-def _worker(entry: Audited, _: Body) -> Words:
+def _worker(entry: AuditEntry, _: Body) -> Words:
     return "worker ", Name(entry.target, ("workers",), {"worker": entry.target})
 
 
-def _circuit(entry: Audited, body: Body) -> Words:
+def _circuit(entry: AuditEntry, body: Body) -> Words:
     seconds = body.get("seconds")
     return (
         "circuit ",
@@ -186,7 +186,7 @@ def _circuit(entry: Audited, body: Body) -> Words:
     )
 
 
-def _store(_: Audited, body: Body) -> Words:
+def _store(_: AuditEntry, body: Body) -> Words:
     queues = body.get("queues")
     if not isinstance(queues, list):
         return ("the store",)
@@ -194,7 +194,7 @@ def _store(_: Audited, body: Body) -> Words:
 
 
 # By the name of an endpoint's function: what was done, what someone tried to do, and to what.
-ACTIONS: Final[Mapping[str, tuple[str, str, Callable[[Audited, Body], Words]]]] = {
+ACTIONS: Final[Mapping[str, tuple[str, str, Callable[[AuditEntry, Body], Words]]]] = {
     "pause queue": ("Paused", "pause", _queue),
     "resume queue": ("Resumed", "resume", _queue),
     "drain queue": ("Removed", "remove", _removed),

@@ -18,15 +18,15 @@ from toril.errors import TorilError
 from toril.runtime.clock import Clock
 from toril.runtime.logs import log
 from toril.web.access import COOKIE, Role, Ticket, Who
-from toril.web.fleet_status import Surroundings
+from toril.web.fleet_status import FleetStatusReader
 from toril.web.messages import Problem
 from toril.web.pages import PAGES
-from toril.web.pages.page import Looking, Page
-from toril.web.routing import Table, asked_for, query
+from toril.web.pages.page import PageRequest, PageSpec
+from toril.web.routing import RouteTable, asked_for, query
 from toril.web.sign_in import CODE_MINUTES, SIGN_IN, Means, check_role
 from toril.web.templates import Links, file, framed, rendered
 
-__all__ = ["LIVE", "Dashboard", "Live", "Look", "Seen"]
+__all__ = ["LIVE", "Dashboard", "Live", "PageState", "TabView"]
 
 _TABS: Final = 64  # of the 128 connections: the API keeps places of its own
 _REST: Final = 1.0  # seconds between two messages, at least
@@ -39,7 +39,7 @@ _ROW: Final = re.compile(r'<tr data-id="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TabView:
     """What a tab looks at: a page, its query, and as whom, for pages differ by role."""
 
     path: str
@@ -48,14 +48,14 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PageState:
     """What of a page can change while it is open: cells, by their ids, and which rows there are."""
 
     cells: dict[str, str]
     rows: tuple[str, ...]
 
     @classmethod
-    def of(cls, page: str) -> "Seen":
+    def of(cls, page: str) -> "PageState":
         """Read from the page itself, so that a cell is named in one place, its template."""
         cells = {}
         for name, attributes, text in _CELL.findall(page):
@@ -68,7 +68,7 @@ class Seen:
 class _Tab:
     """One open page. What it has not read yet is merged, so that a slow one holds nothing up and keeps little."""
 
-    look: Look
+    look: TabView
     waiting: dict[str, str] = field(default_factory=dict)
     sent: dict[str, str] = field(default_factory=dict)
     rows: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class _Tab:
     lost: str = ""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def show(self, seen: Seen) -> None:
+    def show(self, seen: PageState) -> None:
         if self.lost:
             self.lost = ""
             self.tell("back")
@@ -112,14 +112,14 @@ class _Tab:
 class Live:
     """The reader, and the tabs that it reads for. `draw` gives a page as its text."""
 
-    def __init__(self, draw: Callable[[Look], Awaitable[str]], clock: Clock) -> None:
+    def __init__(self, draw: Callable[[TabView], Awaitable[str]], clock: Clock) -> None:
         self._draw = draw
         self._clock = clock
         self._tabs: set[_Tab] = set()
         self._reader: asyncio.Task[None] | None = None
         self._over = False
 
-    def follow(self, look: Look) -> AsyncIterator[str]:
+    def follow(self, look: TabView) -> AsyncIterator[str]:
         """What changes on a page, until the tab or the server closes."""
         if self._over or len(self._tabs) >= _TABS:
             raise Problem(503, "busy", "too many pages are open", headers={"retry-after": "30"})
@@ -152,10 +152,10 @@ class Live:
             took = self._clock.monotonic() - started
             await self._clock.sleep(min(_MOST, max(_REST, took * _SHARE)))
 
-    async def _look(self, look: Look) -> None:
+    async def _look(self, look: TabView) -> None:
         tabs = [tab for tab in self._tabs if tab.look == look]
         try:
-            seen = Seen.of(await self._draw(look))
+            seen = PageState.of(await self._draw(look))
         except (TorilError, Problem) as error:
             for tab in tabs:
                 tab.lose("gone" if isinstance(error, TorilError) else "changed")
@@ -192,8 +192,8 @@ class Dashboard:
         self._app = app
         self._clock = clock
         self._means = means
-        self._table = Table(PAGES)
-        self._surroundings = Surroundings(app, clock)
+        self._table = RouteTable(PAGES)
+        self._surroundings = FleetStatusReader(app, clock)
         self.live = Live(self._draw, clock)
 
     def asset(self, path: str) -> Response | None:
@@ -209,20 +209,20 @@ class Dashboard:
         view = query(raw).get("view", "")
         path, _, more = view.partition("?")
         self._found("/" + path.lstrip("/"), who)
-        follow = self.live.follow(Look("/" + path.lstrip("/"), more.encode(), who.role))
+        follow = self.live.follow(TabView("/" + path.lstrip("/"), more.encode(), who.role))
         return StreamingResponse(follow, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
-    async def _draw(self, look: Look) -> str:
+    async def _draw(self, look: TabView) -> str:
         return await self._drawn(look.path, look.query, Who("", look.role))
 
     async def _drawn(self, path: str, raw: bytes, who: Who) -> str:
         page, names = self._found(path, who)
         asked, around = asked_for(page.query, query(raw)), await self._surroundings.now()
-        values = await page.show(Looking(self._app, who, names, asked, None, around, self._surroundings.recall))
+        values = await page.show(PageRequest(self._app, who, names, asked, None, around, self._surroundings.recall))
         frame = {**framed(self._app.url, around, page.nav), "onward": partial(_onward, query(raw))}
         return self._rendered(page.template, path, who, frame, values)
 
-    def _found(self, path: str, who: Who) -> tuple[Page, Mapping[str, str]]:
+    def _found(self, path: str, who: Who) -> tuple[PageSpec, Mapping[str, str]]:
         page, names = self._table.find("GET", path)
         check_role(who, page.role, self._means)
         return page, names

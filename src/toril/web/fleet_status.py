@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from toril.app import App
-from toril.model import Audited, Circuit, CircuitState, Finding, ms_of
+from toril.model import AuditEntry, CircuitRow, CircuitState, Finding, ms_of
 from toril.operate.metrics import Overview, QueueOverview
 from toril.policy.attention import Need, QueueFacts, needs, suspects, usual_rate
 from toril.policy.doctor import judged
-from toril.records import WorkerInfo
+from toril.records import WorkerRecord
 from toril.runtime.clock import Clock
 from toril.web.api.common import known_queue
 
-__all__ = ["Around", "Recall", "Surroundings"]
+__all__ = ["FleetStatus", "FleetStatusReader", "Recall"]
 
 _FRESH: Final = 1.5  # seconds that it may be old
 _LOOKED_OVER: Final = 60.0  # seconds between two looks at the server itself
@@ -38,16 +38,16 @@ class Recall(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
+class FleetStatus:
     """As of `now` (ms, the store's clock)."""
 
     now: int
     overview: Overview
     facts: Mapping[str, QueueFacts]
     needs: Sequence[Need]
-    circuits: Sequence[Circuit]
+    circuits: Sequence[CircuitRow]
     letters: int
-    notes: Sequence[Audited]
+    notes: Sequence[AuditEntry]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -58,12 +58,12 @@ class Around:
 
 
 @dataclass(slots=True)
-class Surroundings:
+class FleetStatusReader:
     """Reads it. What is costly is read seldom: the facts of the server, and what was usual in a week."""
 
     app: App
     clock: Clock
-    _last: Around | None = None
+    _last: FleetStatus | None = None
     _read_at: float = 0.0
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _findings: Sequence[Finding] = ()
@@ -71,7 +71,7 @@ class Surroundings:
     _known: dict[Hashable, tuple[float, Any]] = field(default_factory=dict)
     _backlogs: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
 
-    async def now(self) -> Around:
+    async def now(self) -> FleetStatus:
         async with self._reading:  # of many who come at once one reads, and serves the others
             if self._last is None or self.clock.monotonic() - self._read_at >= _FRESH:
                 self._last = await self._read()
@@ -87,23 +87,23 @@ class Surroundings:
         found: T = known[1]
         return found
 
-    async def _read(self) -> Around:
+    async def _read(self) -> FleetStatus:
         store = self.app.store
         overview = await self.app.overview()
         now = ms_of(overview.now)
-        circuits = await store.circuits()
-        letters, recent = await store.count_letters(), 0
+        circuits = await store.circuits.list()
+        letters, recent = await store.dead_letters.count(), 0
         if letters:
-            page = await store.letters(limit=_LETTERS)
+            page = await store.dead_letters.page(limit=_LETTERS)
             recent = sum(letter.failed_at > now - _HOUR for letter in page.items)
-        notes = (await store.notes(limit=_LETTERS)).items
+        notes = (await store.audit.page(limit=_LETTERS)).items
         facts = {each.queue: self._facts(each, overview, notes) for each in overview.queues}
         usual = {name: await self._week(facts[name]) for name in suspects(list(facts.values()))}
         found = needs(
             list(facts.values()), now=now, usual=usual, circuits=circuits,
             findings=await self._looked_over(), letters=recent,
         )  # fmt: skip
-        return Around(
+        return FleetStatus(
             now=now,
             overview=overview,
             facts=facts,
@@ -113,7 +113,7 @@ class Surroundings:
             notes=notes,
         )
 
-    def _facts(self, each: QueueOverview, overview: Overview, notes: Sequence[Audited]) -> QueueFacts:
+    def _facts(self, each: QueueOverview, overview: Overview, notes: Sequence[AuditEntry]) -> QueueFacts:
         waiting = each.counts.waiting + each.counts.prioritized
         pause = next((note for note in notes if _stops(note, each.queue)), None) if each.counts.paused else None
         return QueueFacts(
@@ -148,7 +148,7 @@ class Surroundings:
             return ()
         if self._looked_at is None or self.clock.monotonic() - self._looked_at >= _LOOKED_OVER:
             self._looked_at = self.clock.monotonic()
-            self._findings = [each for each in judged(await self.app.store.checkup()) if each.code in _TOLD]
+            self._findings = [each for each in judged(await self.app.store.repairs.facts()) if each.code in _TOLD]
         return self._findings
 
 
@@ -156,10 +156,10 @@ class Surroundings:
 _TOLD: Final = frozenset({"evicted", "eviction", "memory", "log", "snapshot", "latency", "clock"})
 
 
-def _free(workers: Sequence[WorkerInfo], queue: str) -> int:
+def _free(workers: Sequence[WorkerRecord], queue: str) -> int:
     slots = [worker.queue_slots.get(queue, (0, 0)) for worker in workers]
     return sum(max(0, all_ - used) for all_, used in slots)
 
 
-def _stops(note: Audited, queue: str) -> bool:
+def _stops(note: AuditEntry, queue: str) -> bool:
     return note.action == "pause queue" and note.target == queue and note.ended == "done"

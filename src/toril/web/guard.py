@@ -15,7 +15,7 @@ from toril.web.access import Access, Basic, Named, Tokens, Who
 from toril.web.messages import MAX_BODY, Problem
 from toril.web.routing import canonical
 
-__all__ = ["Guard", "Terms"]
+__all__ = ["Guard", "GuardOptions"]
 
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _LONGEST_URL: Final = 8 * 1024
@@ -27,7 +27,7 @@ _HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class GuardOptions:
     """Who is let in. `hosts` are the names under which we are reached, beside those of loopback: a request for another
     name is a page of someone else's that had its name point here. `proxies` are the addresses whose word on the real
     client is taken."""
@@ -41,7 +41,7 @@ class Terms:
 class Guard:
     """Refuses by raising a `Problem`."""
 
-    terms: Terms
+    terms: GuardOptions
     clock: Clock
     _failed: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 

@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from toril.app import App
-from toril.model import Figures, QueueFigures, Window, WorkerView
-from toril.outbox.database import OutboxStanding
+from toril.model import MetricsWindow, QueueSnapshot, Snapshot, WorkerRow
+from toril.outbox.database import OutboxStatus
 from toril.policy.metrics import AT_ONCE, merged, middle_of, quantile
 from toril.runtime.clock import Clock
 
@@ -21,7 +21,7 @@ __all__ = ["Exporter"]
 
 _FRESH: Final = 1.0  # seconds for which an answer is given again: scrapes of many do not cost more than one
 _QUEUES: Final = 500  # labels are bounded: the app's own queues, then others by name
-_WINDOW: Final = Window(1, 6, 2)  # what is said of run times of late is of the last six to twelve minutes
+_WINDOW: Final = MetricsWindow(1, 6, 2)  # what is said of run times of late is of the last six to twelve minutes
 _OCTAVES: Final = range(23)  # bounds of histograms: 1 ms, 2 ms, up to 70 minutes
 _OTHERS: Final = "(other)"
 
@@ -50,7 +50,7 @@ class Exporter:
         every = [*sorted(app.queues), *others]
         names = every[:_QUEUES]
         parts = [names[at : at + AT_ONCE] for at in range(0, len(names) or 1, AT_ONCE)]
-        found = [await app.store.figures(part, _WINDOW) for part in parts]
+        found = [await app.store.metrics.snapshot(part, _WINDOW) for part in parts]
         leases = {name: queue.options.lease for name, queue in app.queues.items()}
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Fleet(found, leases, len(every) - len(names)))
@@ -61,7 +61,7 @@ class Exporter:
 class _Fleet(Collector):
     """What was read, as metrics."""
 
-    def __init__(self, found: list[Figures], leases: Mapping[str, int], left_out: int) -> None:
+    def __init__(self, found: list[Snapshot], leases: Mapping[str, int], left_out: int) -> None:
         self._left_out = left_out
         self._queues = [each for figures in found for each in figures.queues]
         self._last = found[-1]
@@ -100,7 +100,7 @@ class _Fleet(Collector):
 class _Outbox(Collector):
     """What waits in the application's database; nothing where there is no outbox, or it cannot be asked."""
 
-    def __init__(self, found: OutboxStanding | None) -> None:
+    def __init__(self, found: OutboxStatus | None) -> None:
         self._found = found
 
     def collect(self) -> Iterator[Metric]:
@@ -113,7 +113,7 @@ class _Outbox(Collector):
             yield from (rows, oldest)
 
 
-def _counters(queues: Iterable[QueueFigures]) -> Iterator[Metric]:
+def _counters(queues: Iterable[QueueSnapshot]) -> Iterator[Metric]:
     ended = CounterMetricFamily("toril_jobs", "Jobs that have ended.", labels=["queue", "outcome"])
     failures = CounterMetricFamily(
         "toril_job_failures", "Jobs that have failed for good, by name.", labels=["queue", "name"]
@@ -149,7 +149,7 @@ def _times(name: str, about: str, histograms: Iterable[tuple[str, Mapping[int, i
     return family
 
 
-def _gauges(queues: Iterable[QueueFigures], now: int) -> Iterator[Metric]:
+def _gauges(queues: Iterable[QueueSnapshot], now: int) -> Iterator[Metric]:
     depth = GaugeMetricFamily("toril_queue_jobs", "Jobs in a state.", labels=["queue", "state"])
     paused = GaugeMetricFamily("toril_queue_paused", "Whether a queue is paused.", labels=["queue"])
     oldest = GaugeMetricFamily(
@@ -163,7 +163,7 @@ def _gauges(queues: Iterable[QueueFigures], now: int) -> Iterator[Metric]:
     yield from (depth, paused, oldest)
 
 
-def _workers(workers: Iterable[WorkerView]) -> Iterator[Metric]:
+def _workers(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
     alive = list(workers)
     for name, about, value in (
         ("toril_workers", "Worker processes that are alive.", len(alive)),
@@ -176,5 +176,5 @@ def _workers(workers: Iterable[WorkerView]) -> Iterator[Metric]:
         yield family
 
 
-def _lag(workers: list[WorkerView]) -> float:
+def _lag(workers: list[WorkerRow]) -> float:
     return max((each.lag for each in workers), default=0) / 1000

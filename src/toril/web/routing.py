@@ -11,7 +11,7 @@ from toril.app import App
 from toril.web.access import Role, Who
 from toril.web.messages import Problem
 
-__all__ = ["Asking", "Endpoint", "Form", "Method", "Table", "asked_for", "canonical", "plain", "query", "sent"]
+__all__ = ["Endpoint", "Form", "Method", "Request", "RouteTable", "asked_for", "canonical", "plain", "query", "sent"]
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -23,7 +23,7 @@ class Form(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Request:
     """A request that is allowed and well-formed: the parts of its path, its query and its body."""
 
     app: App
@@ -42,7 +42,7 @@ class Endpoint:
     path: str
     role: Role
     does: str
-    run: Callable[[Asking], Awaitable[Any]]
+    run: Callable[[Request], Awaitable[Any]]
     query: type[Form] | None = None
     body: type[Form] | None = None
     status: int = 200
@@ -137,7 +137,7 @@ class _Placed(Protocol):
 T = TypeVar("T", bound=_Placed)
 
 
-class Table(Generic[T]):
+class RouteTable(Generic[T]):
     """Paths part by part: `{name}` stands for any one part. A part that is written out goes before one that is not."""
 
     def __init__(self, rows: Sequence[T]) -> None:

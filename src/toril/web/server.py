@@ -20,15 +20,15 @@ from toril.errors import EngineUnavailable, TorilError
 from toril.runtime.clock import SYSTEM, Clock
 from toril.runtime.idle_connections import IdleConnections
 from toril.runtime.logs import log
-from toril.supervisor import Failed, Supervisor, Vitals
+from toril.supervisor import BootFailure, HealthMonitor, Supervisor
 from toril.supervisor import serve as probes_alone
 from toril.web.access import Access, Nobody, Role, Tokens, is_loopback
-from toril.web.guard import Terms
+from toril.web.guard import GuardOptions
 from toril.web.messages import Problem, answer, as_json
 from toril.web.sign_in import CODE_MINUTES, SignInLink
 from toril.web.site import Site
 
-__all__ = ["Server", "StoreWatch", "access_by", "address_of", "serving"]
+__all__ = ["HttpServer", "StoreWatch", "access_by", "address_of", "serving"]
 
 _HEAD: Final = 5.0  # seconds for the head of a request, and for the next one on the same connection
 _SILENT: Final = 256  # connections without a request; more than can be accepted before the first of them is read
@@ -105,15 +105,15 @@ class Bounded:
                 del self._under_way[address]
 
 
-class Server:
+class HttpServer:
     """A site on an address. Signals are left to whoever runs it."""
 
     def __init__(self, site: Site, host: str, port: int) -> None:
-        class Connection(Hurried):
+        class HttpConnection(Hurried):
             idle = IdleConnections(_SILENT)
 
         config = uvicorn.Config(
-            Bounded(site), host=host, port=port, http=Connection, ws="none", lifespan="off", loop="none",
+            Bounded(site), host=host, port=port, http=HttpConnection, ws="none", lifespan="off", loop="none",
             log_config=None, access_log=False, server_header=False, date_header=True, proxy_headers=False,
             timeout_keep_alive=int(_HEAD), timeout_graceful_shutdown=2, backlog=_BACKLOG,
             h11_max_incomplete_event_size=_LONGEST_HEAD,
@@ -228,8 +228,8 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
         if (supervisor.hello or {}).get("url", "memory:").startswith("memory:"):
             await probes_alone(supervisor)  # its jobs are in another process, and cannot be seen from here
             return
-        vitals = Vitals(supervisor, SYSTEM)
-        terms = Terms(access=access, hosts=(*hosts, listen.host), proxies=proxies)
+        vitals = HealthMonitor(supervisor, SYSTEM)
+        terms = GuardOptions(access=access, hosts=(*hosts, listen.host), proxies=proxies)
         site = Site(
             _app(supervisor),
             terms,
@@ -237,7 +237,7 @@ def serving(access: Access, hosts: Sequence[str], proxies: Sequence[str]) -> Cal
             probe=_probes(vitals),
             pages={"/health": lambda: _health(vitals, listen.origin)},
         )
-        server = Server(site, listen.host, listen.port)
+        server = HttpServer(site, listen.host, listen.port)
         try:
             port = await server.start()
         except (OSError, TorilError) as error:
@@ -279,12 +279,12 @@ def _refused(supervisor: Supervisor, reason: str) -> None:
     assert listen is not None  # noqa: S101 - who serves has an address
     text = f"HTTP cannot be served on {listen.host}:{listen.port}: {reason}"
     if listen.asked_for:
-        supervisor.fail(Failed(1, text))
+        supervisor.fail(BootFailure(1, text))
     else:
         log.warning("%s; the workers go on without it", text)
 
 
-def _probes(vitals: Vitals) -> Callable[[str], Response | None]:
+def _probes(vitals: HealthMonitor) -> Callable[[str], Response | None]:
     def probe(path: str) -> Response | None:
         match path:
             case "/livez":
@@ -298,7 +298,7 @@ def _probes(vitals: Vitals) -> Callable[[str], Response | None]:
     return probe
 
 
-def _health(vitals: Vitals, origin: str | None) -> Response:
+def _health(vitals: HealthMonitor, origin: str | None) -> Response:
     headers = {} if origin is None else {"access-control-allow-origin": origin, "vary": "Origin"}
     return as_json(vitals.document(), _UNREADY if vitals.problems() else 200, headers)
 

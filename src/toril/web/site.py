@@ -11,18 +11,18 @@ from starlette.types import Receive, Scope, Send
 
 from toril.app import App
 from toril.errors import Closed, TorilError
-from toril.model import Audited
+from toril.model import AuditEntry
 from toril.policy.redaction import masked, redacted
 from toril.runtime.clock import SYSTEM, Clock
 from toril.runtime.logs import log
 from toril.web.access import Access, Role, SignsIn, Who
 from toril.web.api import ENDPOINTS
 from toril.web.dashboard import LIVE, Dashboard
-from toril.web.guard import HEADERS, Guard, Terms, check_meant, check_own
+from toril.web.guard import HEADERS, Guard, GuardOptions, check_meant, check_own
 from toril.web.messages import Problem, answer, as_json, form_field, problem_of, read_form, read_json
 from toril.web.openapi import DOCUMENT, document
 from toril.web.prometheus import Exporter
-from toril.web.routing import Asking, Endpoint, Table, asked_for, query, sent
+from toril.web.routing import Endpoint, Request, RouteTable, asked_for, query, sent
 from toril.web.sign_in import SIGN_IN, SignInLink, check_role, means_of
 
 __all__ = ["Probe", "Site", "site"]
@@ -41,20 +41,20 @@ def site(
     """The dashboard and the HTTP API of an app, to serve or to mount in another ASGI application, which then opens the
     app itself. `access` says who may enter; `hosts` the names under which the site is reached, beside those of
     loopback; `proxies` the addresses whose word on the real client is taken."""
-    return Site(app, Terms(access=access, hosts=hosts, proxies=proxies), clock, dashboard=dashboard)
+    return Site(app, GuardOptions(access=access, hosts=hosts, proxies=proxies), clock, dashboard=dashboard)
 
 
 class Site:
     """One app's HTTP side."""
 
     def __init__(
-        self, app: App, terms: Terms, clock: Clock, probe: Probe | None = None,
+        self, app: App, terms: GuardOptions, clock: Clock, probe: Probe | None = None,
         pages: Mapping[str, Callable[[], Response]] | None = None, dashboard: Literal["on", "off"] = "on",
     ) -> None:  # fmt: skip
         self.app = app
         self._clock = clock
         self._guard = Guard(terms, clock)
-        self._table = Table(ENDPOINTS)
+        self._table = RouteTable(ENDPOINTS)
         self._probe = probe
         self._pages = pages or {}
         self._exporter = Exporter(app, clock)
@@ -146,7 +146,7 @@ class Site:
         check_role(who, endpoint.role, means_of(self._guard.terms.access))
         asked = asked_for(endpoint.query, query(scope["query_string"]))
         body = sent(endpoint.body, b"" if endpoint.method == "GET" else await read_json(receive))
-        asking = Asking(self.app, who, names, asked, body)
+        asking = Request(self.app, who, names, asked, body)
         given = await self._noted(endpoint, asking, address)
         return given if isinstance(given, Response) else as_json(given, endpoint.status)
 
@@ -187,7 +187,7 @@ class Site:
             return self._dashboard.stream(scope["query_string"], who)
         return await self._dashboard.page(path, scope["query_string"], who)
 
-    async def _noted(self, endpoint: Endpoint, asking: Asking, address: str) -> Any:
+    async def _noted(self, endpoint: Endpoint, asking: Request, address: str) -> Any:
         """What it gives. What may have changed something is written down, however it ended."""
         if endpoint.method == "GET":
             return await endpoint.run(asking)
@@ -199,16 +199,16 @@ class Site:
             ended = f"refused: {redacted(str(error))}"[:300]
             raise
         finally:
-            entry = Audited(
+            entry = AuditEntry(
                 who=asking.who.name, address=address, action=endpoint.action, target="/".join(asking.path.values()),
                 detail=_detail(asking), ended=ended, **_counted(given),
             )  # fmt: skip
             await self._note(entry)
         return given
 
-    async def _note(self, entry: Audited) -> None:
+    async def _note(self, entry: AuditEntry) -> None:
         try:
-            await self.app.store.note(entry)
+            await self.app.store.audit.append(entry)
         except TorilError as error:
             log.warning(
                 "the audit log could not be written: %s %s by %s: %s", entry.action, entry.target, entry.who, error
@@ -251,7 +251,7 @@ def _counted(given: Any) -> dict[str, int]:
     return {} if done is None else {"done": done, "refused": left}
 
 
-def _detail(asking: Asking) -> str:
+def _detail(asking: Request) -> str:
     """What was sent, as far as it fits into a log, and without secrets."""
     if asking.body is None:
         return ""

@@ -16,15 +16,15 @@ from starlette.responses import Response
 
 from toril.store.engine import redacted
 from toril.web.access import Role, Who
-from toril.web.fleet_status import Around
+from toril.web.fleet_status import FleetStatus
 
 __all__ = [
     "NAVIGATION",
     "NONE",
     "Asset",
-    "Entry",
     "Links",
     "Name",
+    "NavEntry",
     "Words",
     "assets",
     "clock_time",
@@ -257,7 +257,7 @@ _HOT: Final = frozenset({"overview", "breakers"})  # whose count is bad news
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NavEntry:
     """A line of the navigation; `path` is empty for the overview. `key` is what the pages that belong to it name,
     `role` what one must be to see them."""
 
@@ -269,18 +269,18 @@ class Entry:
 
 
 NAVIGATION: Final = (
-    Entry("overview", "", "Overview", "overview"),
-    Entry("dead", "dead", "Dead letters", "dead"),
-    Entry("flows", "flows", "Flows", "flow"),
-    Entry("schedules", "schedules", "Schedules", "schedule"),
-    Entry("groups", "groups", "Groups", "group"),
-    Entry("breakers", "breakers", "Breakers", "breaker"),
-    Entry("workers", "workers", "Workers", "worker"),
-    Entry("audit", "audit", "Audit log", "table", "admin"),
+    NavEntry("overview", "", "Overview", "overview"),
+    NavEntry("dead", "dead", "Dead letters", "dead"),
+    NavEntry("flows", "flows", "Flows", "flow"),
+    NavEntry("schedules", "schedules", "Schedules", "schedule"),
+    NavEntry("groups", "groups", "Groups", "group"),
+    NavEntry("breakers", "breakers", "Breakers", "breaker"),
+    NavEntry("workers", "workers", "Workers", "worker"),
+    NavEntry("audit", "audit", "Audit log", "table", "admin"),
 )
 
 
-def framed(url: str, around: Around | None = None, nav: str = "") -> dict[str, Any]:
+def framed(url: str, around: FleetStatus | None = None, nav: str = "") -> dict[str, Any]:
     """What base.html shows, on a page that stands under an entry; without counts where the store may be away."""
     counts = {} if around is None else {key: number(count) for key, count in around.counts.items() if count}
     return {"navigation": NAVIGATION, "nav": nav, "counts": counts, "hot": _HOT, "store": _store(url)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-__all__ = ["Line", "lines_of", "lines_of_stack"]
+__all__ = ["TracebackLine", "lines_of", "lines_of_stack"]
 
 _FRAME: Final = re.compile(r'^\s*File "([^"]*)", line \d+')
 _OURS: Final = "toril"
@@ -21,32 +21,32 @@ _MOST: Final = 400  # lines
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TracebackLine:
     """`kind` is `lib`, `err`, or nothing for the application's own."""
 
     text: str
     kind: str = ""
 
 
-def lines_of(traceback: str) -> list[Line]:
+def lines_of(traceback: str) -> list[TracebackLine]:
     """The lines, in order; the last one is the error itself."""
     *frames, error = traceback.rstrip().split("\n")[-_MOST:]
-    return [*_dimmed(frames), Line(error, "err")] if error else []
+    return [*_dimmed(frames), TracebackLine(error, "err")] if error else []
 
 
-def lines_of_stack(stack: str) -> list[Line]:
+def lines_of_stack(stack: str) -> list[TracebackLine]:
     """The same of a stack, which ends in no error."""
     return _dimmed(stack.rstrip().split("\n")[-_MOST:]) if stack.strip() else []
 
 
-def _dimmed(lines: list[str]) -> list[Line]:
-    out: list[Line] = []
+def _dimmed(lines: list[str]) -> list[TracebackLine]:
+    out: list[TracebackLine] = []
     for library, blocks in groupby(_blocks(lines), key=lambda block: block.library and block.library != _NO_FRAME):
         found = list(blocks)
         if library:
             out += _folded(found)
         else:
-            out += [Line(text, "lib" if block.library else "") for block in found for text in block.lines]
+            out += [TracebackLine(text, "lib" if block.library else "") for block in found for text in block.lines]
     return out
 
 
@@ -80,14 +80,14 @@ def _name(library: re.Match[str]) -> str:
     return "Python" if not name or name.endswith(".py") else name
 
 
-def _folded(frames: list[_Block]) -> list[Line]:
+def _folded(frames: list[_Block]) -> list[TracebackLine]:
     """Frames of libraries in a row: the first, and how many more there are. Our own tell nobody anything."""
     shown = [frame for frame in frames if frame.library != _OURS]
     if len(shown) > _UNFOLDED + 1:
         shown = shown[:_UNFOLDED]
-    out = [Line(text, "lib") for frame in shown for text in frame.lines]
+    out = [TracebackLine(text, "lib") for frame in shown for text in frame.lines]
     folded = [frame for frame in frames if frame not in shown]
     if folded:
         names = ", ".join(sorted({frame.library for frame in folded}))
-        out.append(Line(f"  … {len(folded)} {'frame' if len(folded) == 1 else 'frames'} in {names}", "lib"))
+        out.append(TracebackLine(f"  … {len(folded)} {'frame' if len(folded) == 1 else 'frames'} in {names}", "lib"))
     return out

@@ -7,20 +7,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toril.codec.encoding import encode
-from toril.context import Signal, Why
+from toril.context import Signal, StopReason
 from toril.errors import JobCancelled, LeaseLost, words_of
-from toril.handlers import Entry, Registry
+from toril.handlers import RegisteredHandler, Registry
 from toril.model import Cancelled, Claimed, Completed, Failed, Failure, Lease, Outcome, Released, Snoozed
 from toril.model.attempts import Result
 from toril.model.durations import milliseconds
 from toril.policy.redaction import redacted
-from toril.policy.retry import DEFAULTS, BackoffStrategy, Table, judge
+from toril.policy.retry import DEFAULTS, BackoffStrategy, ErrorTable, judge
 from toril.runtime.logs import log
 
-__all__ = ["ChildFailed", "Dropped", "Invoke", "Rules", "Unfit", "judged", "outcome_of", "told_to_stop"]
+__all__ = [
+    "AttemptRules",
+    "ChildFailed",
+    "Invoke",
+    "LeaseDropped",
+    "UnsendableResult",
+    "judged",
+    "outcome_of",
+    "told_to_stop",
+]
 
 # Calls the handler with its payload, wherever it runs.
-Invoke = Callable[[Entry, Any], Awaitable[Any]]
+Invoke = Callable[[RegisteredHandler, Any], Awaitable[Any]]
 
 _NOTHING = Completed()  # what most handlers return
 # Until a job whose name has no handler is offered again, to a worker that may have one: twice as long each time.
@@ -28,7 +37,7 @@ _FIRST_RELEASE = 1_000
 _LONGEST_RELEASE = 60_000
 
 
-class Dropped(Exception):
+class LeaseDropped(Exception):
     """The lease was lost: there is nothing to hand in."""
 
 
@@ -43,32 +52,32 @@ class ChildFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Unfit:
+class UnsendableResult:
     """What a handler returned in a child process, and could not be sent here."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AttemptRules:
     """What decides beside the handler."""
 
     registry: Registry
     release_unknown: bool
     chance: Callable[[], float]
-    table: Table = DEFAULTS
+    table: ErrorTable = DEFAULTS
     strategies: Mapping[str, BackoffStrategy] = field(default_factory=dict)
     job: Callable[[Claimed], Any] = lambda job: job
 
-    def table_for(self, name: str) -> Table:
+    def table_for(self, name: str) -> ErrorTable:
         """Which errors of a job are worth another attempt: its handler's word, else the queue's."""
         entry = self.registry.find(name)
         own = entry.handler.retry if entry else None
         return self.table if own is None else own.table
 
 
-async def outcome_of(job: Claimed, signal: Signal, rules: Rules, invoke: Invoke) -> Outcome:
-    """How this attempt ended. `Dropped` if it is no longer ours to end."""
+async def outcome_of(job: Claimed, signal: Signal, rules: AttemptRules, invoke: Invoke) -> Outcome:
+    """How this attempt ended. `LeaseDropped` if it is no longer ours to end."""
     if job.unreadable is not None:
         return Failed(Failure(job.unreadable, "Undecodable"))
     entry = rules.registry.find(job.name)
@@ -85,7 +94,7 @@ async def outcome_of(job: Claimed, signal: Signal, rules: Rules, invoke: Invoke)
     return _completed(entry, result, job.lease)
 
 
-def _ended_by(error: BaseException, signal: Signal, job: Claimed, rules: Rules) -> Outcome:
+def _ended_by(error: BaseException, signal: Signal, job: Claimed, rules: AttemptRules) -> Outcome:
     """An attempt that was told to stop and did is judged by that, whatever it raised to stop."""
     if signal.kind is not None and isinstance(error, asyncio.CancelledError | JobCancelled | LeaseLost):
         return told_to_stop(signal, job, rules)
@@ -98,25 +107,25 @@ def _torn_down() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def told_to_stop(signal: Signal, job: Claimed, rules: Rules) -> Outcome:
+def told_to_stop(signal: Signal, job: Claimed, rules: AttemptRules) -> Outcome:
     """What becomes of an attempt that was cut short."""
     match signal.kind:
-        case Why.CANCELLED:
+        case StopReason.CANCELLED:
             return Cancelled(signal.reason or "No reason provided")
-        case Why.TIMEOUT:
+        case StopReason.TIMEOUT:
             error = TimeoutError(signal.reason)
             return _judge(error, Failure(str(error), "TimeoutError"), job, rules)
-        case Why.LEASE_LOST:
-            raise Dropped
-        case Why.SHUTDOWN | None:
+        case StopReason.LEASE_LOST:
+            raise LeaseDropped
+        case StopReason.SHUTDOWN | None:
             return Released()
 
 
-def _completed(entry: Entry, result: Any, lease: Lease) -> Completed:
+def _completed(entry: RegisteredHandler, result: Any, lease: Lease) -> Completed:
     """The work is done. A result that cannot be kept does not undo that: it is dropped, and the record says so."""
     if result is None:
         return _NOTHING
-    if isinstance(result, Unfit):
+    if isinstance(result, UnsendableResult):
         return _not_kept(entry, result.why, lease)
     try:
         summary = result.line() if isinstance(result, Result) else None
@@ -125,12 +134,12 @@ def _completed(entry: Entry, result: Any, lease: Lease) -> Completed:
         return _not_kept(entry, words_of(error), lease)
 
 
-def _not_kept(entry: Entry, why: str, lease: Lease) -> Completed:
+def _not_kept(entry: RegisteredHandler, why: str, lease: Lease) -> Completed:
     log.warning("the result of job %s (%s) of queue %s is not kept: %s", lease.id, entry.name, lease.queue, why)
     return Completed("null", summary=f"the result was not kept: {why}")
 
 
-def _unknown(job: Claimed, rules: Rules) -> Outcome:
+def _unknown(job: Claimed, rules: AttemptRules) -> Outcome:
     if rules.release_unknown:
         before = max(0, job.starts - 1 - job.attempts_made - job.stalls)
         return Snoozed(min(_FIRST_RELEASE << min(before, 30), _LONGEST_RELEASE))
@@ -141,7 +150,7 @@ def _skipped(reason: str) -> Completed:
     return Completed(encode({"skipped": True, "reason": reason}), summary=f"skipped: {reason}", skipped=reason)
 
 
-def judged(error: BaseException, job: Claimed, rules: Rules) -> Outcome:
+def judged(error: BaseException, job: Claimed, rules: AttemptRules) -> Outcome:
     """What becomes of a job whose attempt raised this."""
     try:
         return _judge(error, failure_of(error), job, rules)
@@ -149,12 +158,12 @@ def judged(error: BaseException, job: Claimed, rules: Rules) -> Outcome:
         return judge(wrong, failure_of(wrong), job, chance=rules.chance())
 
 
-def _judge(error: BaseException, failure: Failure, job: Claimed, rules: Rules) -> Outcome:
+def _judge(error: BaseException, failure: Failure, job: Claimed, rules: AttemptRules) -> Outcome:
     delay = _own_delay(error, job, rules)
     return judge(error, failure, job, chance=rules.chance(), table=rules.table_for(job.name), delay=delay)
 
 
-def _own_delay(error: BaseException, job: Claimed, rules: Rules) -> int | None:
+def _own_delay(error: BaseException, job: Claimed, rules: AttemptRules) -> int | None:
     """What the app's own strategy says, if the job asks for one. One that fails is told of; the job then waits as the
     wire says for those who do not know the strategy."""
     strategy = rules.strategies.get(job.backoff.strategy or "") if job.backoff else None

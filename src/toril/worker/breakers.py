@@ -5,27 +5,27 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final, Protocol
 
-from toril.context import Signal, Why
+from toril.context import Signal, StopReason
 from toril.errors import Snooze, TorilError
 from toril.events import Events, WorkerEvent
-from toril.handlers import Entry
-from toril.model import Admitted, CircuitState, Claimed, Deferred, Sign
+from toril.handlers import RegisteredHandler
+from toril.model import Admitted, CircuitSample, CircuitState, Claimed, Deferred
 from toril.policy.breaker import Breaker, put_off
-from toril.policy.retry import Nature, Table, nature_of, own_table
+from toril.policy.retry import ErrorTable, Nature, nature_of, own_table
 from toril.queue import Queue
 from toril.runtime.clock import Clock
 from toril.runtime.logs import log
-from toril.store.capabilities import Breakers
-from toril.store.engine import Engine
+from toril.store.capabilities import CircuitStore
+from toril.store.engine import Store
 
-__all__ = ["Breaking"]
+__all__ = ["BreakerGate"]
 
 _BELIEVED: Final = 1.0  # seconds for which an open circuit is taken for open without asking: it may be reset by hand
 
 
-class _Around(Protocol):
+class _Services(Protocol):
     @property
-    def engine(self) -> Engine: ...
+    def engine(self) -> Store: ...
 
     @property
     def clock(self) -> Clock: ...
@@ -37,18 +37,18 @@ class _Around(Protocol):
     def name(self) -> str: ...
 
 
-class Breaking:
+class BreakerGate:
     """The circuits of one queue's jobs. A store that does not answer keeps no job from running."""
 
-    def __init__(self, queue: Queue, around: _Around, table_for: Callable[[str], Table]) -> None:
+    def __init__(self, queue: Queue, around: _Services, table_for: Callable[[str], ErrorTable]) -> None:
         self._queue = queue
         self._around = around
-        self._circuits: Breakers = around.engine  # type: ignore[assignment]
+        self._circuits: CircuitStore = around.engine.circuits
         self._table_for = table_for
         self._notes: set[asyncio.Task[None]] = set()
         self._open: dict[str, tuple[float, float]] = {}  # key: believed until, and open until
 
-    def of(self, entry: Entry, job: Claimed) -> Breaker | None:
+    def of(self, entry: RegisteredHandler, job: Claimed) -> Breaker | None:
         """What watches over this job, if anything does. A job that names its circuit needs no other word."""
         return entry.handler.breaker or self._queue.options.breaker or (Breaker() if job.breaker else None)
 
@@ -62,15 +62,15 @@ class Breaking:
             with self._kept(breaker, key, job) if probe else nullcontext():
                 answer = await run()
         except asyncio.CancelledError:
-            sign = Sign.BAD if signal.kind is Why.TIMEOUT else Sign.NEITHER
+            sign = CircuitSample.BAD if signal.kind is StopReason.TIMEOUT else CircuitSample.NEITHER
             self._later(self._record(breaker, key, job, sign, probe=probe))
             raise
         except BaseException as error:
             nature = nature_of(error, own_table(job) or self._table_for(job.name))
-            sign = Sign.BAD if nature is Nature.TRANSIENT else Sign.NEITHER
+            sign = CircuitSample.BAD if nature is Nature.TRANSIENT else CircuitSample.NEITHER
             await self._record(breaker, key, job, sign, probe=probe)
             raise
-        await self._record(breaker, key, job, Sign.GOOD, probe=probe)
+        await self._record(breaker, key, job, CircuitSample.GOOD, probe=probe)
         return answer
 
     async def settle(self) -> None:
@@ -130,8 +130,8 @@ class Breaking:
         late = put_off(wait, breaker.terms(), chance=self._around.clock.random())
         return Snooze(late / 1000, f"the circuit of {key} is open")
 
-    async def _record(self, breaker: Breaker, key: str, job: Claimed, sign: Sign, *, probe: bool) -> None:
-        counts = sign is Sign.BAD or (sign is Sign.GOOD and breaker.rate is not None)
+    async def _record(self, breaker: Breaker, key: str, job: Claimed, sign: CircuitSample, *, probe: bool) -> None:
+        counts = sign is CircuitSample.BAD or (sign is CircuitSample.GOOD and breaker.rate is not None)
         if not probe and not counts:
             return
         try:

@@ -18,22 +18,22 @@ from toril.model import (
     Failed,
     Failure,
     Gate,
-    Parked,
     Released,
     Retried,
     Settlement,
     Snoozed,
     Verdict,
+    WaitsForChildren,
 )
 from toril.queue import Queue
 from toril.runtime.logs import log
 
-__all__ = ["Rescue", "Telling"]
+__all__ = ["AttemptEvents", "LeaseLostHooks"]
 
 _LAST: Final = 0.25  # seconds for hooks that are called when the worker ends
 
 
-class Rescue:
+class LeaseLostHooks:
     """Calls the hooks of a queue for each job whose lease was lost here."""
 
     def __init__(self, queue: Queue, job: Callable[[Claimed], Job[Any]]) -> None:
@@ -72,7 +72,7 @@ class Rescue:
 _UNSTARTED: Final[Mapping[str, EventName]] = {EXPIRED_KIND: "expired", CANCELLED_KIND: "cancelled"}
 
 
-class _Around(Protocol):
+class _Services(Protocol):
     @property
     def events(self) -> Events: ...
 
@@ -80,10 +80,10 @@ class _Around(Protocol):
     def name(self) -> str: ...
 
 
-class Telling:
+class AttemptEvents:
     """One worker's events. An ending is told when the store has accepted it."""
 
-    def __init__(self, queue: str, around: _Around, rescue: Callable[[Claimed], None]) -> None:
+    def __init__(self, queue: str, around: _Services, rescue: Callable[[Claimed], None]) -> None:
         self._rescue = rescue
         self._queue = queue
         self._around = around
@@ -145,7 +145,7 @@ class Telling:
                 self._tell("snoozed", job, duration, delay=delay)
             case Released():
                 self._tell("released", job, duration)
-            case Parked():
+            case WaitsForChildren():
                 self._tell("parked", job, duration)
             case Cancelled(reason):
                 self._tell("cancelled", job, duration, reason)

@@ -7,13 +7,13 @@ from typing import Final
 from toril.model import Exchange
 from toril.runtime.clock import Clock
 
-__all__ = ["Quarantine", "Solitude", "Suspects"]
+__all__ = ["Isolation", "IsolationHold", "SuspectPolicy"]
 
 _MAKES_WAY: Final = 10.0  # seconds for which claims are held back so that a suspect can run alone
 _GOES_ON: Final = 60.0  # seconds before that is tried again, if what runs did not end in time
 
 
-class Suspects(Enum):
+class SuspectPolicy(Enum):
     """What a process does about them."""
 
     MAKE_WAY = auto()  # there is nobody else: claim nothing more until one can run alone
@@ -22,15 +22,15 @@ class Suspects(Enum):
     ONLY = auto()  # this is a spare process
 
 
-class Quarantine:
+class IsolationHold:
     """When claims are held back. A job that has stalled runs with nothing beside it, so that what crashes next is known
     to be guilty; and while such jobs wait, the worker makes way for them, but not for ever."""
 
-    def __init__(self, clock: Clock, suspects: Suspects = Suspects.MAKE_WAY) -> None:
+    def __init__(self, clock: Clock, suspects: SuspectPolicy = SuspectPolicy.MAKE_WAY) -> None:
         self._clock = clock
         self._suspects = suspects
         self._suspect_runs = False
-        self.waiting = suspects is not Suspects.LEAVE  # for all that is known before the first claim
+        self.waiting = suspects is not SuspectPolicy.LEAVE  # for all that is known before the first claim
         self.until: float | None = None
         self._not_before = 0.0
 
@@ -41,8 +41,8 @@ class Quarantine:
     def note(self, *, waiting: int, taken: bool) -> None:
         """A claim brought a suspect, or saw that some wait."""
         self._suspect_runs = taken
-        self.waiting = waiting > 0 and self._suspects is not Suspects.LEAVE
-        if self._suspects is not Suspects.MAKE_WAY:
+        self.waiting = waiting > 0 and self._suspects is not SuspectPolicy.LEAVE
+        if self._suspects is not SuspectPolicy.MAKE_WAY:
             return
         now = self._clock.monotonic()
         if taken or not waiting:
@@ -53,11 +53,14 @@ class Quarantine:
             self.until, self._not_before = None, now + _GOES_ON
 
 
-class Solitude:
+class Isolation:
     """What runs in a process, over all its queues; and who, if anyone, has it to himself."""
 
     def __init__(
-        self, clock: Clock, suspects: Suspects = Suspects.MAKE_WAY, call_spares: Callable[[int], None] = lambda _: None
+        self,
+        clock: Clock,
+        suspects: SuspectPolicy = SuspectPolicy.MAKE_WAY,
+        call_spares: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._clock = clock
         self.suspects = suspects
@@ -84,7 +87,7 @@ class Solitude:
 
     def looked(self, answer: Exchange) -> None:
         """Those who have stalled and wait for a process of their own are told of where there are spare ones."""
-        if answer.suspects and self.suspects in (Suspects.WHEN_IDLE, Suspects.LEAVE):
+        if answer.suspects and self.suspects in (SuspectPolicy.WHEN_IDLE, SuspectPolicy.LEAVE):
             self._call_spares(answer.suspects)
 
     def make_way(self, worker: object, until: float | None) -> None:

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from toril.model import Lease
 
-__all__ = ["LONGEST", "Held", "Table", "new_memory"]
+__all__ = ["LONGEST", "LeaseEntry", "LeaseTable", "new_memory"]
 
 # Native formats: each aligned field is then copied in one piece, and never read half-written.
 _WORKER: Final = struct.Struct("@ddQQ")  # when the loop last ticked, how late that was, jobs ended, jobs held
@@ -48,7 +48,7 @@ _ANY_TEXT: Final = "surrogatepass"  # an id may hold what is no valid text
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeaseEntry:
     """One entry: since when the lease is held, by a clock that all processes of the machine share."""
 
     lease: Lease
@@ -65,7 +65,7 @@ def new_memory() -> int:
         return os.dup(file.fileno())
 
 
-class Table:
+class LeaseTable:
     """One worker process's entries. One side writes them, the other reads them."""
 
     def __init__(self, descriptor: int, slots: int = 64, largest: int = _LARGEST) -> None:
@@ -79,7 +79,7 @@ class Table:
         self._left_out: set[Lease] = set()  # held, and not in the table
         self._free: list[int] = list(range(self.slots - 1, -1, -1))
         self._generation = 0
-        self._known: dict[int, tuple[int, Held]] = {}
+        self._known: dict[int, tuple[int, LeaseEntry]] = {}
         self._read_at: dict[Lease, tuple[int, int]] = {}  # slot and generation of what was read
         self._ended = 0
         self.unreadable: dict[int, int] = {}  # of the last look: the slots of entries that make no sense
@@ -90,7 +90,7 @@ class Table:
 
     # the worker's side
 
-    def put(self, held: Held) -> bool:
+    def put(self, held: LeaseEntry) -> bool:
         """Write an entry. False if it cannot be written, because it is too long or the table is as large as it gets:
         the supervisor then knows nothing of this lease."""
         lease = held.lease
@@ -183,7 +183,7 @@ class Table:
     def running(self) -> int:
         return int(self._header[3])
 
-    def held(self) -> list[Held]:
+    def held(self) -> list[LeaseEntry]:
         """Every entry that can be read. What has not changed since the last look is not read again; what makes no sense
         is left out, and stands in `unreadable`."""
         size = os.fstat(self._descriptor).st_size
@@ -223,7 +223,7 @@ class Table:
         when, late, ended, held = _WORKER.unpack_from(self._mapped)
         return when, late, ended, held
 
-    def _read(self, slot: int, generation: int) -> Held | None:
+    def _read(self, slot: int, generation: int) -> LeaseEntry | None:
         memory, start = self._mapped, _at(slot)
         _, following, checksum, _ = _HEAD.unpack_from(memory, start)
         facts = memory[start + _HEAD.size : start + _TEXT]
@@ -245,7 +245,7 @@ class Table:
             lease = Lease(*(name.decode(errors=_ANY_TEXT) for name in names))
         except UnicodeDecodeError:
             return None
-        return Held(lease, since, ttl, renew)
+        return LeaseEntry(lease, since, ttl, renew)
 
     def _remove(self, lease: Lease) -> bool:
         """False if it was not held."""

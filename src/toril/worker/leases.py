@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from toril.errors import TorilError
-from toril.model import BATCH, Extended, Lease
+from toril.model import BATCH, Lease, Renewed
 from toril.runtime.clock import Clock
 from toril.runtime.logs import Contact, log, outages
 from toril.store.engine import Engine
 
-__all__ = ["RETRY", "Held", "Keeper", "LoopKeeper", "Tell"]
+__all__ = ["RETRY", "HeldLease", "LeaseKeeper", "LoopKeeper", "Tell"]
 
 # Called with what a renewal found: leases that are lost, and jobs that someone wants stopped.
-Tell = Callable[[Extended], None]
+Tell = Callable[[Renewed], None]
 
 _LOOK: Final = 0.25  # seconds between looks at the table
 _LOOKS: Final = 16  # looks within the shortest lease, at least
@@ -28,7 +28,7 @@ RETRY: Final = 0.5  # seconds before a renewal that was not answered is sent aga
 
 
 @dataclass(slots=True)
-class Held:
+class HeldLease:
     """A lease that is kept here. Its deadline is a lease's length after it was last renewed."""
 
     ttl: int
@@ -38,14 +38,14 @@ class Held:
     tell: Tell
 
 
-class Keeper:
+class LeaseKeeper:
     """The table of held leases. `hold` and `release` may be called from the loop while `keep` runs elsewhere."""
 
     def __init__(self, engine: Engine, clock: Clock, *, owned: bool = False, hang_timeout: float | None = None) -> None:
         self._engine = engine
         self._owned = owned
         self._clock = clock
-        self._held: dict[Lease, Held] = {}
+        self._held: dict[Lease, HeldLease] = {}
         self._shortest = _LOOK * _LOOKS  # seconds: of all leases that were held here, where that is less
         self._stopping = False
         self._asked = False
@@ -59,7 +59,7 @@ class Keeper:
     def hold(self, lease: Lease, *, ttl: int, renew: int, since: float, tell: Tell) -> None:
         """Keep this lease. `since` is when it was asked for: it cannot have begun earlier."""
         self._shortest = min(self._shortest, ttl / 1000)
-        self._held[lease] = Held(ttl, renew / 1000, since + renew / 1000, since + ttl / 1000, tell)
+        self._held[lease] = HeldLease(ttl, renew / 1000, since + renew / 1000, since + ttl / 1000, tell)
 
     def release(self, lease: Lease) -> None:
         self._held.pop(lease, None)
@@ -153,7 +153,7 @@ class Keeper:
             return
         sent = self._clock.monotonic()
         try:
-            answer = await self._engine.extend(leases, ttl=ttl)
+            answer = await self._engine.renew(leases, ttl=ttl)
         except TorilError as error:
             outages.tell(str(error))
             self._contact.lost()
@@ -169,7 +169,7 @@ class Keeper:
         if answer.lost or answer.cancelled:
             tell(answer)
 
-    def _renewed(self, _lease: Lease, held: Held, sent: float) -> None:
+    def _renewed(self, _lease: Lease, held: HeldLease, sent: float) -> None:
         held.due, held.deadline = sent + held.renew, sent + held.ttl / 1000
 
     def _postpone(self, leases: list[Lease], tell: Tell) -> None:
@@ -185,10 +185,10 @@ class Keeper:
                 self.release(lease)
                 lost.append(lease)
         if lost:
-            tell(Extended(lost=tuple(lost)))
+            tell(Renewed(lost=tuple(lost)))
 
 
-class LoopKeeper(Keeper):
+class LoopKeeper(LeaseKeeper):
     """Keeps leases from the running loop: for clocks that only this loop can follow."""
 
     _task: "asyncio.Task[None] | None" = None

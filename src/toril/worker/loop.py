@@ -11,12 +11,12 @@ from typing import Final, Protocol
 
 from toril.errors import EngineUnavailable, TorilError
 from toril.model import EXCHANGE, Call, Claim, Claimed, Exchange, Gate, Limits, Settlement, Verdict
-from toril.runtime.clock import Clock, turn
+from toril.runtime.clock import Clock, yield_to_ready
 from toril.runtime.logs import outages
 from toril.store.engine import Engine
-from toril.worker.isolation import Quarantine, Suspects
+from toril.worker.isolation import IsolationHold, SuspectPolicy
 
-__all__ = ["Loop", "Slots", "Terms"]
+__all__ = ["ClaimTerms", "Loop", "Slots"]
 
 _REST: Final = 60_000  # ms that a wait for news lasts at most
 _FIRST_PAUSE: Final = 0.05
@@ -31,7 +31,7 @@ _SPARE_LOOK: Final = 5.0  # seconds after which a spare process looks, should no
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ClaimTerms:
     """What the loop claims, and how."""
 
     queue: str
@@ -40,7 +40,7 @@ class Terms:
     lease: int
     max_stalls: int
     limits: Limits
-    suspects: Suspects = Suspects.MAKE_WAY
+    suspects: SuspectPolicy = SuspectPolicy.MAKE_WAY
 
 
 class Slots(Protocol):
@@ -104,7 +104,7 @@ class Loop:
     """Moves jobs between the store and the slots. `run` returns when it was told to stop and all is handed in."""
 
     def __init__(
-        self, terms: Terms, engine: Engine, clock: Clock, slots: Slots, away: Callable[[EngineUnavailable], None]
+        self, terms: ClaimTerms, engine: Engine, clock: Clock, slots: Slots, away: Callable[[EngineUnavailable], None]
     ) -> None:
         self._terms = terms
         self._engine = engine
@@ -129,8 +129,8 @@ class Loop:
         self._alone = False  # whether the last claim was made by a worker that ran nothing
         self._wake_at: float | None = None
         self._naps = set[asyncio.Event]()  # of lanes that cannot reach the store
-        self._spare = terms.suspects is Suspects.ONLY
-        self._quarantine = Quarantine(clock, terms.suspects)
+        self._spare = terms.suspects is SuspectPolicy.ONLY
+        self._quarantine = IsolationHold(clock, terms.suspects)
         self._rung = False  # whether news has come that no exchange has followed
         self._quiet = False
         self._stopping = False
@@ -188,7 +188,7 @@ class Loop:
             if self._must_exchange():
                 await self._exchange(self._first)
                 if not self._outbox:
-                    await turn()  # what ends at once is handed in without another one
+                    await yield_to_ready()  # what ends at once is handed in without another one
                 if self._must_exchange():
                     continue
             self._tell_if_drained()

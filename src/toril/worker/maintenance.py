@@ -9,13 +9,23 @@ from typing import Final
 
 from toril.errors import EngineUnavailable, TorilError
 from toril.events import Events, tell_recovered, trouble
-from toril.model import MAX_STACKS, Beat, Declaration, JobRef, Order, Recovered, StackRequest, WorkerOrder, control
+from toril.model import (
+    MAX_STACKS,
+    Declaration,
+    Heartbeat,
+    JobRef,
+    Recovered,
+    StackRequest,
+    WorkerCommand,
+    WorkerRequest,
+    control,
+)
 from toril.runtime.clock import Clock
 from toril.runtime.logs import Contact
 from toril.store.engine import Engine
-from toril.worker.leases import Keeper
+from toril.worker.leases import LeaseKeeper
 
-__all__ = ["Upkeep"]
+__all__ = ["Maintenance"]
 
 _PRUNE: Final = 60.0
 _BEAT: Final = 15.0
@@ -28,14 +38,14 @@ _TOLD: Final = 5.0  # seconds that heartbeats have the answer to who asked where
 _LISTEN: Final = 60_000
 
 
-class Upkeep:
+class Maintenance:
     """Rounds for all queues of a process, each with the longest time in ms between two looks for what has stalled in
     it. A round that fails is told of, and made again."""
 
     def __init__(
         self, queues: Sequence[tuple[str, int]], engine: Engine, clock: Clock, events: Events, worker: str,
-        keeper: Keeper, *, slots: Callable[[], Mapping[str, tuple[int, int]]], version: str,
-        order: Callable[[Order], None],
+        keeper: LeaseKeeper, *, slots: Callable[[], Mapping[str, tuple[int, int]]], version: str,
+        order: Callable[[WorkerCommand], None],
         declare: Callable[[], Awaitable[None]], recovered: Callable[[str, Recovered, float], None],
         declared: Callable[[], Mapping[str, Declaration]], stack: Callable[[JobRef], Awaitable[str]],
     ) -> None:  # fmt: skip
@@ -57,7 +67,7 @@ class Upkeep:
         self._contact = Contact()
         self._beaten = False
         self._told: Mapping[str, tuple[int, int]] = {}  # the slots, and how many were in use, at the last heartbeat
-        self._heard: tuple[WorkerOrder, ...] = ()
+        self._heard: tuple[WorkerRequest, ...] = ()
         self._started_at = clock.now()
         self._late: deque[float] = deque(maxlen=_LATE)
 
@@ -115,10 +125,10 @@ class Upkeep:
             if self._slots() != self._told or self._published is None:
                 return
 
-    def _heartbeat(self) -> Beat:
+    def _heartbeat(self) -> Heartbeat:
         slots, declared, now = self._slots(), self._declared(), self._clock.monotonic()
         self._stacks = {request: told for request, told in self._stacks.items() if told[0] > now}
-        return Beat(
+        return Heartbeat(
             worker=self._worker, queues=[name for name, _ in self._queues],
             slots=sum(all_ for all_, _ in slots.values()), running=sum(used for _, used in slots.values()),
             queue_slots=slots, host=socket.gethostname(), pid=os.getpid(), version=self._version,
@@ -133,7 +143,7 @@ class Upkeep:
             return
         try:
             async with asyncio.timeout(_LAST_BEAT):
-                await self._engine.beat(self._heartbeat(), ttl=0)
+                await self._engine.heartbeat(self._heartbeat(), ttl=0)
         except (TimeoutError, TorilError):
             return
 
@@ -141,12 +151,12 @@ class Upkeep:
         """Say that this worker lives, and carry out what it is told."""
         beat = self._heartbeat()
         try:
-            self._heard = await self._engine.beat(beat, ttl=_BEAT_TTL)
+            self._heard = await self._engine.heartbeat(beat, ttl=_BEAT_TTL)
             self._contact.made()
             self._beaten, self._told = True, beat.queue_slots
             if beat.declares is not None:
                 self._published = beat.declares
-            if Order.DECLARE in self._heard:
+            if WorkerCommand.DECLARE in self._heard:
                 self._published = None
                 await self._declare()
         except TorilError as error:

@@ -6,29 +6,29 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, Final
 
-from toril.client.options import Bound, declaration_of
+from toril.client.options import DeclaredLimits, declaration_of
 from toril.errors import TorilError, UnknownQueue
 from toril.events import Events, WorkerEvent, tell_recovered, trouble
-from toril.model import Declaration, JobRef, Order, Recovered, whole
+from toril.model import Declaration, JobRef, Recovered, WorkerCommand, check_int
 from toril.queue import Queue
 from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock
-from toril.runtime.hooks import GRACE, Hook, Plan
+from toril.runtime.hooks import GRACE, Hook, Hooks
 from toril.runtime.logs import log
-from toril.runtime.signals import Watchdog
+from toril.runtime.signals import StopSignals
 from toril.runtime.stop_requests import Urgency
 from toril.schedule import boot
-from toril.store.connect import opened_or_stopped
-from toril.store.engine import Engine, Schedules
-from toril.worker.isolation import Solitude, Suspects
-from toril.worker.leases import Keeper
-from toril.worker.maintenance import Upkeep
+from toril.store.connect import open_with_patience
+from toril.store.engine import ScheduleStore, Store
+from toril.worker.isolation import Isolation, SuspectPolicy
+from toril.worker.leases import LeaseKeeper
+from toril.worker.maintenance import Maintenance
 from toril.worker.pollers import Elect, Pollers
-from toril.worker.schedules import Runs
-from toril.worker.supervised import Under
-from toril.worker.worker import Surroundings, Worker
+from toril.worker.schedules import ScheduleRuns
+from toril.worker.supervised import SupervisorLink
+from toril.worker.worker import Worker, WorkerServices
 
-__all__ = ["Process", "chosen", "logged"]
+__all__ = ["WorkerProcess", "chosen", "logged"]
 
 
 @contextmanager
@@ -57,13 +57,13 @@ _LAST_POLL: Final = 1.0  # seconds for a poller to end
 _SPARE: Final = 60.0  # seconds without work after which a spare process goes
 
 
-class Process:
+class WorkerProcess:
     """One process's workers, and all that keeps them going."""
 
     def __init__(
-        self, queues: Sequence[Queue], engine: Engine, clock: Clock, events: Events, plan: Plan, *,
-        name: str, version: str, schedules: Schedules | None = None, concurrency: Mapping[str, int] | None = None,
-        grace: float = GRACE, under: Under | None = None, stall_interval: int | None = None,
+        self, queues: Sequence[Queue], engine: Store, clock: Clock, events: Events, plan: Hooks, *,
+        name: str, version: str, schedules: ScheduleStore | None = None, concurrency: Mapping[str, int] | None = None,
+        grace: float = GRACE, under: SupervisorLink | None = None, stall_interval: int | None = None,
         elect: Elect | None = None, owner: str,
     ) -> None:  # fmt: skip
         self._queues = chosen(queues, concurrency)
@@ -77,14 +77,14 @@ class Process:
         self.name = name
         self._schedules = schedules
         self._owner = owner  # of the schedules that its code declares
-        self._runs = None if schedules is None else Runs(schedules, clock, self._round_failed)
+        self._runs = None if schedules is None else ScheduleRuns(schedules, clock, self._round_failed)
         self._workers: list[Worker] = []
-        declared = [] if under is not None and under.suspects is Suspects.ONLY else plan.pollers
+        declared = [] if under is not None and under.suspects is SuspectPolicy.ONLY else plan.pollers
         self._pollers = Pollers(declared, clock, events, name, elect=elect, tell=self._tell_pollers)
         self.beside: list[Callable[[], Coroutine[Any, Any, None]]] = []  # rounds of others, for as long as workers run
         self._under = under
         self._stall_interval = stall_interval
-        self._watchdog = Watchdog(grace, self._stop, supervisor=None if under is None else under.requested)
+        self._watchdog = StopSignals(grace, self._stop, supervisor=None if under is None else under.requested)
         self._stopping = asyncio.Event()
         self._rested = asyncio.Event()
         self._forced = False
@@ -113,11 +113,11 @@ class Process:
         if self._forced:
             self._give_back()
 
-    async def run(self, keeper: Keeper, state: Any, *, burst: bool = False) -> int:
+    async def run(self, keeper: LeaseKeeper, state: Any, *, burst: bool = False) -> int:
         """Work until stopped, in a burst until nothing is left to do. 0: drained; 1: jobs had to be given back."""
         # Another process may have had this name, whose calls are not to be taken for ours.
         caller = Caller(f"{self.name}/reports-{self._clock.unique()[:8]}", self._clock)
-        around = Surroundings(
+        around = WorkerServices(
             engine=self._engine, clock=self._clock, caller=caller, keeper=keeper, events=self._events,
             name=self.name, rested=self._rested.set, solitude=self._solitude(), runs=self._runs, state=state,
             middleware=tuple(self._plan.middleware), retried=self._retried if burst else None,
@@ -128,7 +128,7 @@ class Process:
                 worker.stop()
         async with AsyncExitStack() as shutdown:
             shutdown.push_async_callback(self._each, self._plan.on_flush, "on_flush")
-            if not await opened_or_stopped(self._set_bounds, self._clock, self.stopped, patient=not burst):
+            if not await open_with_patience(self._set_bounds, self._clock, self.stopped, patient=not burst):
                 return 0
             self._booted("configuration")
             for hook in self._plan.on_start:
@@ -138,10 +138,10 @@ class Process:
             shutdown.push_async_callback(keeper.stop)
             return await self._work(keeper, burst=burst)
 
-    def _solitude(self) -> Solitude:
+    def _solitude(self) -> Isolation:
         if self._under is None:
-            return Solitude(self._clock)
-        return Solitude(self._clock, self._under.suspects, self._call_spares)
+            return Isolation(self._clock)
+        return Isolation(self._clock, self._under.suspects, self._call_spares)
 
     def recovered(self, queue: str, found: Recovered, asked_at: float) -> None:
         """This process has taken jobs back: it need not wait for the news of that. An attempt of its own that is among
@@ -160,10 +160,10 @@ class Process:
 
     @property
     def _is_spare(self) -> bool:
-        return self._under is not None and self._under.suspects is Suspects.ONLY
+        return self._under is not None and self._under.suspects is SuspectPolicy.ONLY
 
-    async def _work(self, keeper: Keeper, *, burst: bool) -> int:
-        upkeep = Upkeep(
+    async def _work(self, keeper: LeaseKeeper, *, burst: bool) -> int:
+        upkeep = Maintenance(
             [(each.queue.name, self._stall_interval or each.queue.options.lease) for each in self._workers],
             self._engine, self._clock, self._events, self.name, keeper,
             slots=lambda: {each.queue.name: (each.concurrency, each.busy) for each in self._workers},
@@ -182,7 +182,7 @@ class Process:
         """What the code of this process says of its queues."""
         return {each.queue.name: declaration_of(each.queue, each.concurrency) for each in self._workers}
 
-    async def _until_stopped(self, upkeep: Upkeep, *, burst: bool) -> int:
+    async def _until_stopped(self, upkeep: Maintenance, *, burst: bool) -> int:
         async with AsyncExitStack() as last, asyncio.TaskGroup() as group:
             last.push_async_callback(upkeep.stopped)
             tasks = [group.create_task(worker.run()) for worker in self._workers]
@@ -311,7 +311,7 @@ class Process:
             await self._clock.sleep(_SPARE)
             while any(worker.busy for worker in self._workers):
                 await self._clock.sleep(_LAST_POLL)
-        self._ordered(Order.STOP)
+        self._ordered(WorkerCommand.STOP)
 
     def look_again(self) -> None:
         """Something may have arrived, in any queue."""
@@ -328,7 +328,7 @@ class Process:
 
     async def _set_bounds(self) -> None:
         for queue in self._queues:
-            bounds = Bound(queue.name, queue.options.max_waiting, queue.options.groups).settings
+            bounds = DeclaredLimits(queue.name, queue.options.max_waiting, queue.options.groups).settings
             if bounds:
                 await self._engine.configure(queue.name, bounds)
 
@@ -346,17 +346,17 @@ class Process:
             except (Exception, SystemExit):
                 log.exception("%s failed", what)
 
-    def _ordered(self, order: Order) -> None:
+    def _ordered(self, order: WorkerCommand) -> None:
         match order:
-            case Order.QUIET:
+            case WorkerCommand.QUIET:
                 log.info("worker %s was told to claim nothing more", self.name)
                 for worker in self._workers:
                     worker.quiet()
                 if self._under is not None:
                     self._under.say(quiet=True)  # it has nothing to do, and will not take anything either
-            case Order.DECLARE:
+            case WorkerCommand.DECLARE:
                 pass  # the rounds have seen to it
-            case Order.STOP:
+            case WorkerCommand.STOP:
                 if not self._stopping.is_set():
                     log.info("worker %s was told to drain and end", self.name)
                     if self._under is not None:
@@ -384,7 +384,7 @@ def chosen(queues: Sequence[Queue], concurrency: Mapping[str, int] | None) -> li
         for name, slots in concurrency.items():
             if name not in known:
                 raise UnknownQueue(f"there is no queue {name!r} in this app; it has {', '.join(known) or 'none'}")
-            whole(f"concurrency of {name!r}", slots, 0, 10_000)  # 0: as it was declared
+            check_int(f"concurrency of {name!r}", slots, 0, 10_000)  # 0: as it was declared
         return [known[name] for name in concurrency]
     return [queue for queue in queues if queue.handlers.names]
 

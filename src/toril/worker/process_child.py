@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
-from toril.context import RunsAs, Signal, SyncJobContext, Why
+from toril.context import RunsAs, Signal, StopReason, SyncJobContext
 from toril.errors import (
     JobCancelled,
     LeaseLost,
@@ -26,19 +26,19 @@ from toril.errors import (
     UsageError,
     words_of,
 )
-from toril.handlers import Entry, Handler, Registry
+from toril.handlers import Handler, RegisteredHandler, Registry
 from toril.model import (
     Checkpoint,
     Child,
+    ChildCounts,
     ChildState,
     Claimed,
-    Family,
+    DataUpdate,
     JobRef,
     Lease,
     LogLine,
     Progress,
     Report,
-    Rewrite,
     Verdict,
 )
 from toril.model.attempts import Result
@@ -55,12 +55,12 @@ _OURS = {each.__name__: each for each in (PermanentError, TransientError, Snooze
 MAIN_FILE = "TORIL_MAIN_FILE"
 SIGNALS = (signals.SIGTERM, signals.SIGINT)  # blocked until the process knows what to do about them
 
-REPORTS: dict[str, Any] = {each.__name__: each for each in (Progress, LogLine, Rewrite, Checkpoint)}
+REPORTS: dict[str, Any] = {each.__name__: each for each in (Progress, LogLine, DataUpdate, Checkpoint)}
 
 
 def main(descriptor: str, module: str, qualname: str, name: str) -> None:
     """Serve until the pipe ends. The first word is that the function is at hand, or why it is not."""
-    child = _Child(Connection(int(descriptor)))
+    child = _Connection(Connection(int(descriptor)))
     _leave_stopping_to_the_parent()
     try:
         entry = _load(module, qualname, name)
@@ -96,7 +96,7 @@ def _heed_signals() -> None:
     _unblock_signals()
 
 
-def _load(module: str, qualname: str, name: str) -> Entry:
+def _load(module: str, qualname: str, name: str) -> RegisteredHandler:
     found: Any = _main_module() if module == "__main__" else importlib.import_module(module)
     for part in qualname.split("."):
         found = getattr(found, part)
@@ -117,7 +117,7 @@ def _main_module() -> Any:
     return module
 
 
-class _Child:
+class _Connection:
     """Reports to the parent and waits for its verdicts; hears from it when to stop."""
 
     def __init__(self, pipe: Connection) -> None:
@@ -137,18 +137,18 @@ class _Child:
                 elif "stack" in message:
                     self.send({"stack": _stack()})
                 elif "abort" in message:
-                    self._signal.fire(Why(message["abort"][0]), message["abort"][1])
+                    self._signal.fire(StopReason(message["abort"][0]), message["abort"][1])
                 else:
                     self._verdicts.put(message["verdict"])
         except (EOFError, OSError):
-            self._signal.fire(Why.SHUTDOWN, "the worker has gone")
+            self._signal.fire(StopReason.SHUTDOWN, "the worker has gone")
             self.orders.put(None)
 
     def send(self, message: dict[str, Any]) -> None:
         with self._lock:
             self._pipe.send_bytes(json.dumps(message).encode())
 
-    def run(self, entry: Entry, order: dict[str, Any]) -> dict[str, Any]:
+    def run(self, entry: RegisteredHandler, order: dict[str, Any]) -> dict[str, Any]:
         job = Claimed(Lease(**order.pop("lease")), **order)
         try:
             ctx: Any = SyncJobContext(entry.payload.decode(job.data), job, self, self._signal, None, _drive)
@@ -163,13 +163,13 @@ class _Child:
             return {"unfit": words_of(error)[:_LONGEST]}
 
     async def report(self, report: Report) -> Verdict:
-        text = getattr(report, {"LogLine": "line", "Rewrite": "data"}.get(type(report).__name__, "value"))
+        text = getattr(report, {"LogLine": "line", "DataUpdate": "data"}.get(type(report).__name__, "value"))
         self.send({"report": [type(report).__name__, text]})
         return Verdict(self._verdicts.get())
 
-    async def family(self, claimed: Claimed) -> Family:  # noqa: ARG002 - there is one job at a time
+    async def family(self, claimed: Claimed) -> ChildCounts:  # noqa: ARG002 - there is one job at a time
         self.send({"ask": "family"})
-        return Family(**json.loads(self._verdicts.get()))
+        return ChildCounts(**json.loads(self._verdicts.get()))
 
     async def children(self, claimed: Claimed) -> list[Child]:  # noqa: ARG002 - as above
         self.send({"ask": "children"})

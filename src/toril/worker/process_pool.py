@@ -24,19 +24,19 @@ from toril.errors import (
     Snooze,
     TransientError,
 )
-from toril.handlers import Entry
+from toril.handlers import RegisteredHandler
 from toril.model import Claimed
 from toril.model.attempts import Result
-from toril.worker.attempt import ChildFailed, Unfit
+from toril.worker.attempt import ChildFailed, UnsendableResult
 from toril.worker.process_child import MAIN_FILE, REPORTS, SIGNALS
-from toril.worker.running import Running
+from toril.worker.running import RunningAttempt
 
-__all__ = ["Children", "location"]
+__all__ = ["ProcessPool", "location"]
 
 _ANSWER: Final = 2.0  # seconds for a child to say where it is
 
 
-def location(entry: Entry) -> tuple[str, str]:
+def location(entry: RegisteredHandler) -> tuple[str, str]:
     """Where a child finds the function: it must be at the top of a module that can be imported."""
     fn = entry.handler.fn
     module, qualname = getattr(fn, "__module__", None), getattr(fn, "__qualname__", "<locals>")
@@ -60,14 +60,14 @@ def _environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path, MAIN_FILE: main_file}
 
 
-class Children:
+class ProcessPool:
     """Idle children, by the function that they serve."""
 
     def __init__(self) -> None:
         self._idle: dict[str, list[_Child]] = {}
         self._all: set[_Child] = set()
 
-    async def call(self, entry: Entry, running: Running, reporter: Reporter) -> Any:
+    async def call(self, entry: RegisteredHandler, running: RunningAttempt, reporter: Reporter) -> Any:
         """What the function returns, in a child that is killed if this is cancelled."""
         idle = self._idle.setdefault(entry.name, [])
         child = idle.pop() if idle else self._start(entry)
@@ -88,7 +88,7 @@ class Children:
             self._end(child)
         self._idle.clear()
 
-    def _start(self, entry: Entry) -> "_Child":
+    def _start(self, entry: RegisteredHandler) -> "_Child":
         here, there = Pipe()
         os.set_inheritable(there.fileno(), True)  # noqa: FBT003 - not ours
         module, qualname = location(entry)
@@ -234,12 +234,12 @@ _RAISED: dict[str, Callable[[str, float | None], HandlerError]] = {
 }
 
 
-def _result(entry: Entry, answer: dict[str, Any]) -> Any:
+def _result(entry: RegisteredHandler, answer: dict[str, Any]) -> Any:
     if "result" in answer:
         text = answer["result"]
         return Result(**decode(text)) if answer["structured"] else entry.result.decode(text)
     if "unfit" in answer:
-        return Unfit(answer["unfit"])
+        return UnsendableResult(answer["unfit"])
     raised = answer["raised"]
     if raised["as"]:
         error = _RAISED[raised["as"]](raised["reason"], raised["seconds"])

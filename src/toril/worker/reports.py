@@ -11,42 +11,37 @@ from toril.job import Job
 from toril.model import (
     Checkpoint,
     Child,
+    ChildCounts,
     Claimed,
-    Family,
+    DataUpdate,
     FlowNode,
     JobRef,
     LogLine,
     Progress,
     Report,
-    Rewrite,
     Verdict,
 )
 from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock, Timer
 from toril.runtime.logs import Contact, log, outages
-from toril.store.capabilities import Flows
-from toril.store.engine import Engine
+from toril.store.engine import Store
 
-__all__ = ["AttemptReports", "Desk"]
+__all__ = ["AttemptReports", "ReportServices"]
 
 _INTERVAL: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class ReportServices:
     """What the reports of all attempts at one queue need. `job` makes what users see of a job; `progressed` hears of
     progress that was written."""
 
     queue: str
-    engine: Engine
+    engine: Store
     clock: Clock
     caller: Caller
     job: Callable[[Claimed], Job[Any]]
     progressed: Callable[[Claimed, str], None]
-
-    @property
-    def flows(self) -> Flows:
-        return self.engine  # type: ignore[return-value]
 
 
 class AttemptReports:
@@ -54,7 +49,7 @@ class AttemptReports:
 
     __slots__ = ("_claimed", "_contact", "_desk", "_pending", "_sent", "_timer", "_turns", "_writing")
 
-    def __init__(self, desk: Desk, claimed: Claimed) -> None:
+    def __init__(self, desk: ReportServices, claimed: Claimed) -> None:
         self._desk = desk
         self._claimed = claimed
         self._pending: Progress | None = None
@@ -80,11 +75,11 @@ class AttemptReports:
                 return await self._progress(report)
             case LogLine():
                 return await self._try_to_write(report)
-            case Rewrite() | Checkpoint():
+            case DataUpdate() | Checkpoint():
                 return await self._write(report)
 
-    async def family(self, claimed: Claimed) -> Family:
-        return await self._desk.caller.send(lambda _: self._desk.flows.family(_ref(claimed)))
+    async def family(self, claimed: Claimed) -> ChildCounts:
+        return await self._desk.caller.send(lambda _: self._desk.engine.flows.child_counts(_ref(claimed)))
 
     async def children(self, claimed: Claimed) -> list[Child]:
         found: list[Child] = []
@@ -92,7 +87,7 @@ class AttemptReports:
         while True:
             after = cursor
             page = await self._desk.caller.send(
-                lambda _, after=after: self._desk.flows.children(_ref(claimed), cursor=after, limit=1000)  # type: ignore[misc]
+                lambda _, after=after: self._desk.engine.flows.children(_ref(claimed), cursor=after, limit=1000)  # type: ignore[misc]
             )
             found += page.items
             cursor = page.cursor
@@ -100,7 +95,7 @@ class AttemptReports:
                 return found
 
     async def named_children(self, claimed: Claimed) -> list[Child]:
-        names = await self._desk.caller.send(lambda _: self._desk.flows.child_names(_ref(claimed)))
+        names = await self._desk.caller.send(lambda _: self._desk.engine.flows.child_names(_ref(claimed)))
         known = {ref: (name, number) for number, (ref, name) in enumerate(names)}
         return [
             Child(child.ref, child.state, child.text, *known.get(child.ref, (None, None)))
@@ -111,7 +106,9 @@ class AttemptReports:
         return self._desk.job(claimed).queue.runs_as(handler)
 
     async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict:
-        return await self._desk.caller.send(lambda call: self._desk.flows.add_children(claimed.lease, nodes, call=call))
+        return await self._desk.caller.send(
+            lambda call: self._desk.engine.flows.add_children(claimed.lease, nodes, call=call)
+        )
 
     def turn(self) -> int:
         self._turns += 1

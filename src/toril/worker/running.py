@@ -10,17 +10,17 @@ from toril.model import Claimed, Lease, Outcome
 from toril.runtime.clock import Timer
 from toril.worker.stacks import of_task
 
-__all__ = ["Running", "with_job"]
+__all__ = ["RunningAttempt", "with_job"]
 
 
 @dataclass(slots=True, eq=False)
-class Running:
+class RunningAttempt:
     """One slot of a worker while it is in use."""
 
     job: Claimed
     signal: Signal
     started: float
-    over_by: Callable[["Running", BaseException], None]
+    over_by: Callable[["RunningAttempt", BaseException], None]
     task: "asyncio.Task[None] | None" = None
     timers: list[Timer] = field(default_factory=list)
     ending: list[Timer] = field(default_factory=list)  # of an attempt that was told to stop

@@ -10,9 +10,9 @@ from toril.model import Claimed, Completed, Outcome, Snoozed, scheduled_run
 from toril.policy.schedules import Turn, turn
 from toril.runtime.clock import Clock
 from toril.schedule import move_on
-from toril.store.engine import Schedules
+from toril.store.engine import ScheduleStore
 
-__all__ = ["Runs"]
+__all__ = ["ScheduleRuns"]
 
 _ROUND: Final = 2.0  # seconds between two looks for schedules without a next run
 _SELDOM: Final = 30  # rounds between two looks into a queue for which this program declares none
@@ -25,10 +25,10 @@ _WORDS: Final = {
 }
 
 
-class Runs:
+class ScheduleRuns:
     """Keeps schedules going. Every step is one that only one of many can make, so all workers do this."""
 
-    def __init__(self, schedules: Schedules, clock: Clock, failed: Callable[[str, TorilError], None]) -> None:
+    def __init__(self, schedules: ScheduleStore, clock: Clock, failed: Callable[[str, TorilError], None]) -> None:
         self._schedules = schedules
         self._clock = clock
         self._failed = failed

@@ -14,17 +14,17 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from toril.model import Cancellation, Extended, Lease
+from toril.model import Cancellation, Lease, Renewed
 from toril.runtime.clock import SYSTEM, Clock, Timer
 from toril.runtime.logs import log
 from toril.store.engine import Engine
-from toril.worker.isolation import Suspects
-from toril.worker.lease_table import Held, Table
-from toril.worker.leases import Held as Kept
-from toril.worker.leases import Keeper, Tell
+from toril.worker.isolation import SuspectPolicy
+from toril.worker.lease_table import LeaseEntry, LeaseTable
+from toril.worker.leases import HeldLease as Kept
+from toril.worker.leases import LeaseKeeper, Tell
 from toril.worker.messages import Decoder, Message, MessageTooLong, encoded
 
-__all__ = ["SIGNALS", "TableKeeper", "Under"]
+__all__ = ["SIGNALS", "SupervisorLink", "TableKeeper"]
 
 # What may be sent to a whole group; a worker process begins with these blocked.
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
@@ -35,16 +35,16 @@ _UNSENT: Final = 1 << 20  # bytes that wait for a supervisor which does not read
 _BOOT: Final = 5.0  # seconds that a message of the boot waits for such a supervisor
 
 
-class Under:
+class SupervisorLink:
     """The worker's end of the connection to its supervisor, and of the memory that both share."""
 
-    def __init__(self, line: int, memory: int, suspects: Suspects = Suspects.MAKE_WAY) -> None:
+    def __init__(self, line: int, memory: int, suspects: SuspectPolicy = SuspectPolicy.MAKE_WAY) -> None:
         self.suspects = suspects
         self._keeper: TableKeeper | None = None
         self._socket = socket.socket(fileno=line)
         self._sending = threading.Lock()
         self._unsent = bytearray()
-        self._table = Table(memory)
+        self._table = LeaseTable(memory)
 
     def keeper(self, engine: Engine, clock: Clock, *, owned: bool) -> "TableKeeper":
         """What keeps leases in this process: it leaves that to the supervisor, as long as the supervisor does it."""
@@ -131,13 +131,13 @@ class Under:
         lost = tuple(Lease(*words) for words in message.get("lost", ()))
         cancelled = tuple(Cancellation(Lease(*words), reason) for *words, reason in message.get("cancelled", ()))
         if self._keeper is not None and (lost or cancelled):
-            self._keeper.found(Extended(lost=lost, cancelled=cancelled))
+            self._keeper.found(Renewed(lost=lost, cancelled=cancelled))
 
 
-class TableKeeper(Keeper):
+class TableKeeper(LeaseKeeper):
     """Has the leases kept by the supervisor. What it does not keep, this process keeps itself."""
 
-    def __init__(self, engine: Engine, clock: Clock, line: Under, table: Table, *, owned: bool) -> None:
+    def __init__(self, engine: Engine, clock: Clock, line: SupervisorLink, table: LeaseTable, *, owned: bool) -> None:
         super().__init__(engine, clock, owned=owned)
         self._line = line
         self._table = table
@@ -149,7 +149,7 @@ class TableKeeper(Keeper):
 
     def hold(self, lease: Lease, *, ttl: int, renew: int, since: float, tell: Tell) -> None:
         super().hold(lease, ttl=ttl, renew=renew, since=since, tell=tell)
-        if not self._table.put(Held(lease, since, ttl, renew)):
+        if not self._table.put(LeaseEntry(lease, since, ttl, renew)):
             self._unlisted.add(lease)
 
     def release(self, lease: Lease) -> None:
@@ -222,14 +222,14 @@ class TableKeeper(Keeper):
         """The supervisor is gone for good."""
         self._alone = self._orphaned = True
 
-    def found(self, found: Extended) -> None:
+    def found(self, found: Renewed) -> None:
         """The supervisor's renewals have found this."""
         for lease in found.lost:
-            self._tell(lease, Extended(lost=(lease,)))
+            self._tell(lease, Renewed(lost=(lease,)))
         for wish in found.cancelled:
-            self._tell(wish.lease, Extended(cancelled=(wish,)))
+            self._tell(wish.lease, Renewed(cancelled=(wish,)))
 
-    def _tell(self, lease: Lease, found: Extended) -> None:
+    def _tell(self, lease: Lease, found: Renewed) -> None:
         held = self._held.get(lease)
         if held is not None:
             held.tell(found)

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toril.errors import JobCancelled
-from toril.runtime.calls import Run
+from toril.runtime.calls import RunBlocking
 from toril.worker.stacks import of_frame
 
-__all__ = ["Order", "Threads", "blocking"]
+__all__ = ["ThreadCall", "Threads", "blocking"]
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class Order:
+class ThreadCall:
     """One call of a function, and the thread that has taken it up."""
 
     fn: Callable[[Any], Any]
@@ -45,20 +45,20 @@ class Threads:
     def __init__(self, name: str, size: int) -> None:
         self._name = name
         self._size = size
-        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[ThreadCall | None] = queue.SimpleQueue()
         self._threads = 0
         self._idle = threading.Semaphore(0)
 
-    def order(self, fn: Callable[[Any], Any], ctx: Any) -> Order:
+    def order(self, fn: Callable[[Any], Any], ctx: Any) -> ThreadCall:
         """Have a thread call the function."""
-        order = Order(fn, ctx, contextvars.copy_context(), asyncio.get_running_loop().create_future())
+        order = ThreadCall(fn, ctx, contextvars.copy_context(), asyncio.get_running_loop().create_future())
         if not self._idle.acquire(blocking=False) and self._threads < self._size:
             self._threads += 1
             threading.Thread(target=self._main, name=f"toril-{self._name}-{self._threads}", daemon=True).start()
         self._orders.put(order)
         return order
 
-    async def result(self, order: Order) -> Any:
+    async def result(self, order: ThreadCall) -> Any:
         """The function's result. A thread cannot be stopped: if this is cancelled, the thread is left to end by itself,
         and another may be made in its place."""
         try:
@@ -99,7 +99,7 @@ def _deliver(future: "asyncio.Future[Any]", answer: Any, error: BaseException | 
         future.set_exception(error)
 
 
-def blocking(loop: asyncio.AbstractEventLoop) -> Run:
+def blocking(loop: asyncio.AbstractEventLoop) -> RunBlocking:
     """Runs coroutines on `loop` for a thread that waits for them."""
 
     def run(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from toril.context import JobContext, Signal, SyncJobContext, Why
+from toril.context import JobContext, Signal, StopReason, SyncJobContext
 from toril.errors import EngineUnavailable, RateLimited, Snooze
 from toril.events import Events, WorkerEvent
-from toril.handlers import Entry
+from toril.handlers import RegisteredHandler
 from toril.job import Job
 from toril.model import (
     Claimed,
     Exchange,
-    Extended,
     Hold,
     Limits,
     Outcome,
     Precedence,
     Released,
+    Renewed,
     Retried,
     Settlement,
     Verdict,
@@ -30,21 +30,21 @@ from toril.runtime.calls import Caller
 from toril.runtime.clock import Clock
 from toril.runtime.hooks import Middleware, compose
 from toril.runtime.logs import current
-from toril.store.engine import Engine
+from toril.store.engine import Store
 from toril.sync import SyncJob
-from toril.worker.attempt import Dropped, Rules, judged, outcome_of, told_to_stop
-from toril.worker.breakers import Breaking
-from toril.worker.events import Rescue, Telling
-from toril.worker.isolation import Solitude
-from toril.worker.leases import Keeper
-from toril.worker.loop import Loop, Terms
-from toril.worker.process_pool import Children
-from toril.worker.reports import AttemptReports, Desk
-from toril.worker.running import Running, with_job
-from toril.worker.schedules import Runs
-from toril.worker.threads import Order, Threads, blocking
+from toril.worker.attempt import AttemptRules, LeaseDropped, judged, outcome_of, told_to_stop
+from toril.worker.breakers import BreakerGate
+from toril.worker.events import AttemptEvents, LeaseLostHooks
+from toril.worker.isolation import Isolation
+from toril.worker.leases import LeaseKeeper
+from toril.worker.loop import ClaimTerms, Loop
+from toril.worker.process_pool import ProcessPool
+from toril.worker.reports import AttemptReports, ReportServices
+from toril.worker.running import RunningAttempt, with_job
+from toril.worker.schedules import ScheduleRuns
+from toril.worker.threads import ThreadCall, Threads, blocking
 
-__all__ = ["Surroundings", "Worker"]
+__all__ = ["Worker", "WorkerServices"]
 
 CANCEL_GRACE: Final = 1.0  # seconds between the wish to stop and asyncio's cancellation
 STUCK_GRACE: Final = 5.0  # seconds between that and giving up the slot
@@ -53,18 +53,18 @@ _NAMED: Final = 100  # characters of an id in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class WorkerServices:
     """What the workers of a process share."""
 
-    engine: Engine
+    engine: Store
     clock: Clock
     caller: Caller
-    keeper: Keeper
+    keeper: LeaseKeeper
     events: Events
     name: str
     rested: Callable[[], None]
-    solitude: Solitude
-    runs: Runs | None = None
+    solitude: Isolation
+    runs: ScheduleRuns | None = None
     state: Any = None
     middleware: Sequence[Middleware] = field(default_factory=tuple)
     retried: Callable[[int], None] | None = None  # hears in how many ms a job is tried again
@@ -73,19 +73,21 @@ class Surroundings:
 class Worker:
     """Runs up to `concurrency` jobs of one queue at once."""
 
-    def __init__(self, queue: Queue, around: Surroundings, concurrency: int | None = None) -> None:
+    def __init__(self, queue: Queue, around: WorkerServices, concurrency: int | None = None) -> None:
         options = queue.options
         self.queue = queue
         self.concurrency = concurrency or options.concurrency
         self._around = around
         self._options = options
-        self._running: dict[int, Running] = {}
-        self._rescue = Rescue(queue, self._job)
-        self._telling = Telling(queue.name, around, self._rescue.lost)
-        self._desk = Desk(queue.name, around.engine, around.clock, around.caller, self._job, self._telling.progress)
+        self._running: dict[int, RunningAttempt] = {}
+        self._rescue = LeaseLostHooks(queue, self._job)
+        self._telling = AttemptEvents(queue.name, around, self._rescue.lost)
+        self._desk = ReportServices(
+            queue.name, around.engine, around.clock, around.caller, self._job, self._telling.progress
+        )
         precedence = Precedence.PRIORITY_FIRST if options.priority_first else Precedence.PLAIN_FIRST
         self._mixed = queue.priorities if options.priority_first is None else None
-        terms = Terms(
+        terms = ClaimTerms(
             queue=queue.name, worker=around.name, concurrency=self.concurrency, lease=options.lease,
             max_stalls=options.max_stalls, limits=Limits(rate=options.rate_limit, precedence=precedence),
             suspects=around.solitude.suspects,
@@ -93,13 +95,13 @@ class Worker:
         self._loop = Loop(terms, around.engine, around.clock, self, self._telling.unavailable)
         self.look_again = self._loop.look_again  # claim as if something had arrived
         around.solitude.join(self._loop.slot_freed)
-        self._rules = Rules(
+        self._rules = AttemptRules(
             queue.handlers, options.unknown == "release", around.clock.random, options.retry.table, options.strategies,
             self._job,
         )  # fmt: skip
-        self._breaking = Breaking(queue, around, self._rules.table_for)
+        self._breaking = BreakerGate(queue, around, self._rules.table_for)
         self._threads = Threads(queue.name, self.concurrency)
-        self._children = Children()
+        self._children = ProcessPool()
         self._attempts: set[asyncio.Task[None] | None] = set()
         self._home: asyncio.AbstractEventLoop | None = None
         self._leaving = False
@@ -134,7 +136,7 @@ class Worker:
     def give_back(self) -> None:
         """The grace is over: stop what runs, and return it to the front of its queue."""
         for running in list(self._running.values()):
-            running.signal.fire(Why.SHUTDOWN, "the worker is shutting down")
+            running.signal.fire(StopReason.SHUTDOWN, "the worker is shutting down")
             running.cancel()
             self._settle_unless_over(running, running.outcome or Released())
 
@@ -191,7 +193,7 @@ class Worker:
             return
         if self._mixed is not None:
             self._mixed.see(job)
-        running = Running(job, Signal(), self._around.clock.monotonic(), self._over)
+        running = RunningAttempt(job, Signal(), self._around.clock.monotonic(), self._over)
         self._running[id(running)] = running
         self.started += 1
         self._around.solitude.begin()
@@ -222,7 +224,7 @@ class Worker:
 
     # attempts
 
-    async def _attempt(self, running: Running) -> None:
+    async def _attempt(self, running: RunningAttempt) -> None:
         """In a task of its own. It sees to its end by itself: to be called back would be a turn of the loop a job."""
         running.begun, job = True, running.job
         try:
@@ -238,7 +240,7 @@ class Worker:
             if reports.unwritten:
                 await reports.flush()
             self._settle_unless_over(running, outcome)
-        except Dropped:
+        except LeaseDropped:
             self._drop(running)
         except BaseException as error:
             self._over(running, error)
@@ -247,7 +249,7 @@ class Worker:
         finally:
             self._attempts.discard(running.task)
 
-    def _over(self, running: Running, error: BaseException) -> None:
+    def _over(self, running: RunningAttempt, error: BaseException) -> None:
         """The task ends by this. An error that comes so far is ours, and its job is not to be lost with it; nor is that
         of a handler that has cancelled its own task."""
         if isinstance(error, asyncio.CancelledError):
@@ -258,7 +260,9 @@ class Worker:
             self._error(f"an attempt of job {running.lease.id} broke: {error!r}")
             self._settle_unless_over(running, judged(error, running.job, self._rules))
 
-    async def _invoke(self, running: Running, reports: AttemptReports, entry: Entry, data: Any) -> Any:
+    async def _invoke(
+        self, running: RunningAttempt, reports: AttemptReports, entry: RegisteredHandler, data: Any
+    ) -> Any:
         """Call the handler where it wants to run, inside the middleware."""
         around, made = self._around, entry.handler
         ctx: Any = JobContext(data, running.job, reports, running.signal, around.state)
@@ -286,7 +290,7 @@ class Worker:
         except EngineUnavailable:
             raise Snooze(ms / 1000) from None
 
-    async def _apart(self, running: Running, reports: AttemptReports, entry: Entry, ctx: Any) -> Any:
+    async def _apart(self, running: RunningAttempt, reports: AttemptReports, entry: RegisteredHandler, ctx: Any) -> Any:
         """Off the loop: in a child process, or in a thread with a context whose methods block."""
         if entry.handler.runs_in == "process":
             return await self._children.call(entry, running, reports)
@@ -303,7 +307,7 @@ class Worker:
             self._around.clock.later(STUCK_GRACE, partial(self._look_after, running.job, order))
             raise
 
-    def _look_after(self, job: Claimed, order: Order) -> None:
+    def _look_after(self, job: Claimed, order: ThreadCall) -> None:
         stack = order.stack()
         if stack is not None:
             self._telling.stuck(job, stack)
@@ -315,16 +319,16 @@ class Worker:
 
     # what ends an attempt from outside
 
-    def _arm(self, running: Running) -> None:
+    def _arm(self, running: RunningAttempt) -> None:
         entry = self.queue.handlers.find(running.job.name)
         timeout = running.job.timeout or (entry.handler.timeout if entry else None) or self._options.timeout
         if timeout is not None:
             end = partial(
-                self._stop, running, Why.TIMEOUT, f"ran for longer than its timeout of {timeout / 1000:g} s", 0.0
+                self._stop, running, StopReason.TIMEOUT, f"ran for longer than its timeout of {timeout / 1000:g} s", 0.0
             )
             running.timers.append(self._around.clock.later(timeout / 1000, end))
 
-    def _stop(self, running: Running, why: Why, reason: str, grace: float) -> None:
+    def _stop(self, running: RunningAttempt, why: StopReason, reason: str, grace: float) -> None:
         """Tell the attempt; cancel it after `grace`; give up its slot if even that does not end it. The first reason it
         is told stays; a later one that leaves no grace takes away what is left of it."""
         if running.over or running.outcome is not None:
@@ -338,14 +342,14 @@ class Worker:
         later = self._around.clock.later
         running.ending = [later(grace, running.cancel), later(grace + STUCK_GRACE, partial(self._give_up, running))]
 
-    def _give_up(self, running: Running) -> None:
+    def _give_up(self, running: RunningAttempt) -> None:
         """It does not stop. Its job is settled without it, and its slot serves another."""
         if running.over:
             return
         self._telling.stuck(running.job, running.stack())
         try:
             outcome = told_to_stop(running.signal, running.job, self._rules)
-        except Dropped:
+        except LeaseDropped:
             self._drop(running)
         else:
             self._settle_unless_over(running, outcome)
@@ -354,23 +358,23 @@ class Worker:
         """The leases of these jobs had run out when a recovery was asked for, at this time."""
         for running in list(self._running.values()):
             if running.lease.id in jobs and running.started < asked_at:
-                self._stop(running, Why.LEASE_LOST, "the lease ran out", 0.0)
+                self._stop(running, StopReason.LEASE_LOST, "the lease ran out", 0.0)
 
-    def _heard_elsewhere(self, found: Extended) -> None:
+    def _heard_elsewhere(self, found: Renewed) -> None:
         """The keeper learned something, perhaps in its own thread."""
         if self._home is not None and not self._home.is_closed():
             self._home.call_soon_threadsafe(self._heard, found)
 
-    def _heard(self, found: Extended) -> None:
+    def _heard(self, found: Renewed) -> None:
         leases = {running.lease: running for running in self._running.values()}
         for lease in found.lost:
             if lease in leases:
-                self._stop(leases[lease], Why.LEASE_LOST, "the lease was lost", 0.0)
+                self._stop(leases[lease], StopReason.LEASE_LOST, "the lease was lost", 0.0)
         for wish in found.cancelled:
             if wish.lease in leases:
-                self._stop(leases[wish.lease], Why.CANCELLED, wish.reason, CANCEL_GRACE)
+                self._stop(leases[wish.lease], StopReason.CANCELLED, wish.reason, CANCEL_GRACE)
 
-    def _settle_unless_over(self, running: Running, outcome: Outcome) -> None:
+    def _settle_unless_over(self, running: RunningAttempt, outcome: Outcome) -> None:
         if running.end():
             self._leave(running)
             self._hand_in(running.job, outcome, self._around.clock.monotonic() - running.started)
@@ -379,14 +383,14 @@ class Worker:
         self._telling.ended(job, round(duration * 1000))
         self._loop.hand_in(Settlement(job.lease, outcome))
 
-    def _drop(self, running: Running) -> None:
+    def _drop(self, running: RunningAttempt) -> None:
         if running.end():
             self._leave(running)
             self._around.keeper.release(running.lease)
             self._telling.lost(running.job)
             self._loop.slot_freed()
 
-    def _leave(self, running: Running) -> None:
+    def _leave(self, running: RunningAttempt) -> None:
         del self._running[id(running)]
         self._around.solitude.end()
 

@@ -14,12 +14,12 @@ import click
 
 from toril import App, Queue
 from toril.cli.bench.timestamps import Boards
-from toril.cli.exit import Failure, say
-from toril.cli.place import Place, on_store, store_options
+from toril.cli.exit import CommandFailed, say
+from toril.cli.store_option import StoreOption, on_store, store_options
 from toril.cli.terminal import Column, Lines, json_option, show
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["DATA", "Course", "Figure", "bench", "percentile", "worker_environment"]
+__all__ = ["DATA", "BenchRun", "Figure", "bench", "percentile", "worker_environment"]
 
 DATA: Final[dict[str, Any]] = {"user_id": 12345, "email": "someone@example.org", "text": "x" * 50}
 
@@ -50,7 +50,7 @@ def worker_environment(url: str, prefix: str, queue: str, board: Path, slots: in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class BenchRun:
     """How many jobs, in which queue, on which open app."""
 
     app: App
@@ -128,7 +128,7 @@ class _Watched(Boards):
 
     def count(self) -> int:
         if self._ended.done():
-            raise Failure(f"the worker process ended by itself, with code {self._ended.result()}")
+            raise CommandFailed(f"the worker process ended by itself, with code {self._ended.result()}")
         return super().count()
 
 
@@ -148,7 +148,7 @@ _COLUMNS: Final = [Column("what"), Column("figure", numbers=True), Column("unit"
 @click.option("-c", "--concurrency", type=click.IntRange(1, 10_000), default=100, show_default=True)
 @store_options
 @json_option
-def bench(*, jobs: int, light: int, concurrency: int, place: Place, as_json: bool) -> None:
+def bench(*, jobs: int, light: int, concurrency: int, place: StoreOption, as_json: bool) -> None:
     """Measure what your store does: adding, working off, and how soon a job is picked up.
 
     The jobs are no-ops of about 100 bytes in a queue of their own, which is removed afterwards. They are worked off by
@@ -160,7 +160,7 @@ def bench(*, jobs: int, light: int, concurrency: int, place: Place, as_json: boo
         if app.url.startswith("memory:"):
             raise click.UsageError("memory:// is within one process; give a store that a worker process can reach")
         name = f"bench-{SYSTEM.unique()[:12]}"
-        course = Course(app=app, name=name, alone=max(1, jobs // 10), bulk=jobs, light=light, concurrency=concurrency)
+        course = BenchRun(app=app, name=name, alone=max(1, jobs // 10), bulk=jobs, light=light, concurrency=concurrency)
         return await course.run(say)
 
     found = on_store(place, measured, missing="create")

@@ -16,7 +16,7 @@ import click
 from toril import App, Job
 from toril.cli.demo.screen import Chronicle, live, spoken
 from toril.cli.demo.summary import Summary, show_summary
-from toril.cli.exit import Failure, say
+from toril.cli.exit import CommandFailed, say
 from toril.cli.terminal import console
 from toril.runtime.clock import SYSTEM
 
@@ -122,7 +122,7 @@ def demo(*, pace: float) -> int:
         return 130
     show_summary(summary, url, _program())
     if not summary.adds_up:
-        raise Failure(f"of {summary.added} jobs that were added {summary.ended} have ended")
+        raise CommandFailed(f"of {summary.added} jobs that were added {summary.ended} have ended")
     return 0
 
 

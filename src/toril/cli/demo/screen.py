@@ -19,10 +19,10 @@ from toril import App, Job
 from toril.cli.escaping import plain
 from toril.cli.terminal import span
 from toril.events import JobEvent
-from toril.model import QueueView
+from toril.model import QueueSummary
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["Chronicle", "Moment", "Sight", "live", "picture", "spoken"]
+__all__ = ["Chronicle", "DemoView", "Moment", "live", "picture", "spoken"]
 
 _COLOURS: Final = {"emails": "cyan", "thumbnails": "magenta", "payments": "yellow", "exports": "blue"}
 _ABOUT: Final = {
@@ -53,22 +53,22 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class DemoView:
     """What there is to see at one time."""
 
     seconds: float
-    queues: Sequence[QueueView]
+    queues: Sequence[QueueSummary]
     running: Sequence[Job[Any]]
     moments: Sequence[Moment]
 
     @classmethod
-    async def of(cls, app: App, seconds: float, moments: Iterable[Moment]) -> "Sight":
+    async def of(cls, app: App, seconds: float, moments: Iterable[Moment]) -> "DemoView":
         queues = [await app.store.queue(name) for name in app.queues]
         pages = [await app.queues[name].jobs("active", limit=20) for name in app.queues]
         return cls(seconds, queues, [job for page in pages for job in page.items], list(moments))
 
 
-def picture(sight: Sight, out: Console) -> RenderableType:
+def picture(sight: DemoView, out: Console) -> RenderableType:
     """The whole picture: heights do not change, so that nothing jumps."""
     width: Width = "wide" if out.width >= 88 else "usual" if out.width >= 56 else "narrow"
     left = max(4, out.height - 2 - (len(sight.queues) + 3) - 4)  # lines for running jobs and events
@@ -82,7 +82,7 @@ def picture(sight: Sight, out: Console) -> RenderableType:
     return Group(*parts)
 
 
-def _title(sight: Sight) -> Text:
+def _title(sight: DemoView) -> Text:
     ended = sum(view.ended_total for view in sight.queues)
     text = Text.assemble(("Toril demo", "bold"), f"  {sight.seconds:4.1f} s  {ended} jobs ended")
     text.no_wrap = True
@@ -93,7 +93,7 @@ def _framed(title: str, inside: RenderableType) -> Panel:
     return Panel(inside, title=Text(title, "bold"), title_align="left", border_style="bright_black", padding=(0, 1))
 
 
-def _queues(sight: Sight, width: Width) -> Table:
+def _queues(sight: DemoView, width: Width) -> Table:
     table = Table.grid(padding=(0, 1 if width == "narrow" else 2, 0, 0), expand=True)
     table.add_column("", no_wrap=True)
     if width == "wide":
@@ -107,7 +107,7 @@ def _queues(sight: Sight, width: Width) -> Table:
     return table
 
 
-def _queue(view: QueueView, width: Width) -> list[RenderableType]:
+def _queue(view: QueueSummary, width: Width) -> list[RenderableType]:
     counts = view.counts
     numbers = [
         (counts.waiting, "bold"), (counts.active, "bold yellow"), (counts.delayed, "bold cyan"),
@@ -241,6 +241,6 @@ async def live(app: App, chronicle: Chronicle, out: Console) -> AsyncIterator[No
 
 async def _draw(app: App, chronicle: Chronicle, screen: Live) -> None:
     while True:
-        sight = await Sight.of(app, chronicle.seconds, chronicle.moments)
+        sight = await DemoView.of(app, chronicle.seconds, chronicle.moments)
         screen.update(picture(sight, screen.console), refresh=True)
         await SYSTEM.sleep(_FRAME)

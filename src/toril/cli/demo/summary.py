@@ -13,7 +13,7 @@ from rich.text import Text
 from toril import App
 from toril.cli.escaping import compact, plain
 from toril.cli.terminal import Column, console, span, table
-from toril.model import Ending, Run
+from toril.model import RunRow, RunStatus
 
 __all__ = ["Summary", "show_summary"]
 
@@ -35,15 +35,15 @@ class Summary:
 
     added: int
     seconds: float
-    runs: dict[str, list[Run]]
+    runs: dict[str, list[RunRow]]
 
     @classmethod
     async def read(cls, app: App, added: int, seconds: float) -> "Summary":
-        runs = {name: [run for ending in Ending for run in await _runs(app, name, ending)] for name in app.queues}
+        runs = {name: [run for ending in RunStatus for run in await _runs(app, name, ending)] for name in app.queues}
         return cls(added=added, seconds=seconds, runs=runs)
 
     @property
-    def everything(self) -> list[tuple[str, Run]]:
+    def everything(self) -> list[tuple[str, RunRow]]:
         return [(name, run) for name, runs in self.runs.items() for run in runs]
 
     @property
@@ -55,8 +55,8 @@ class Summary:
         return self.ended == self.added
 
 
-async def _runs(app: App, name: str, status: Ending) -> list[Run]:
-    found: list[Run] = []
+async def _runs(app: App, name: str, status: RunStatus) -> list[RunRow]:
+    found: list[RunRow] = []
     cursor: str | None = None
     while True:
         page = await app.queues[name].run_rows(status, cursor, 1000)
@@ -90,17 +90,17 @@ def _paragraph(out: Console, text: str) -> None:
     out.print(Text(plain(text)))
 
 
-def _figures(name: str, runs: Sequence[Run]) -> list[str]:
+def _figures(name: str, runs: Sequence[RunRow]) -> list[str]:
     counts = [len(runs), _many(runs, "completed"), _many(runs, "failed"), _many(runs, "cancelled"), _retries(runs)]
     took = [run.finished_at - run.started_at for run in runs if run.started_at is not None]
     return [name, *map(str, counts), span(round(median(took))) if took else ""]
 
 
-def _many(runs: Sequence[Run], cause: str) -> int:
+def _many(runs: Sequence[RunRow], cause: str) -> int:
     return sum(run.cause == cause for run in runs)
 
 
-def _retries(runs: Sequence[Run]) -> int:
+def _retries(runs: Sequence[RunRow]) -> int:
     return sum(max(0, run.attempts_made - 1) for run in runs)
 
 
@@ -119,7 +119,7 @@ def _stories(summary: Summary) -> list[str]:
     return lines
 
 
-def _said(run: Run) -> str:
+def _said(run: RunRow) -> str:
     """What the handler returned."""
     return compact(json.loads(run.text) if run.whole else run.text)
 

@@ -4,29 +4,32 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from toril.engines.redis.layout import FLEET
-from toril.engines.redis.runner import RedisStore
+from toril.engines.redis.runner import ScriptRunner
 from toril.engines.redis.scripts import script
 from toril.errors import EngineUnavailable
 from toril.model import (
     MAX_DELAY,
     Admission,
-    Circuit,
+    CircuitRow,
+    CircuitSample,
     CircuitState,
     CircuitTerms,
-    Sign,
-    whole,
+    check_int,
 )
 from toril.model.names import check_circuit_key
 from toril.policy import breaker
 
-__all__ = ["RedisBreakers"]
+__all__ = ["RedisCircuits"]
 
 T = TypeVar("T")
 _TRIES: Final = 100  # each that fails is one that another has won
 
 
-class RedisBreakers(RedisStore):
+class RedisCircuits:
     """Circuits of the seam."""
+
+    def __init__(self, runner: ScriptRunner) -> None:
+        self._runner = runner
 
     async def admit(
         self, key: str, terms: CircuitTerms, holder: str, *, lease: int, now: int | None = None
@@ -36,17 +39,17 @@ class RedisBreakers(RedisStore):
         )
 
     async def record(
-        self, key: str, terms: CircuitTerms, holder: str, sign: Sign, *, now: int | None = None
+        self, key: str, terms: CircuitTerms, holder: str, sign: CircuitSample, *, now: int | None = None
     ) -> CircuitState | None:
         return await self._decide(
             key, lambda circuit, time: breaker.record(circuit, terms, holder, sign, now=time), now
         )
 
-    async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> Circuit:
+    async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> CircuitRow:
         if pause is not None:
-            whole("pause", pause, 1, MAX_DELAY)
+            check_int("pause", pause, 1, MAX_DELAY)
 
-        def tripped(circuit: Circuit, time: int) -> tuple[Circuit, Circuit]:
+        def tripped(circuit: CircuitRow, time: int) -> tuple[CircuitRow, CircuitRow]:
             opened = breaker.trip(circuit, circuit.terms.pause if pause is None else pause, now=time)
             return opened, opened
 
@@ -54,19 +57,19 @@ class RedisBreakers(RedisStore):
 
     async def reset(self, key: str, *, now: int | None = None) -> bool:  # noqa: ARG002 - the seam's
         check_circuit_key(key)
-        self._check_open()
-        return int(await self._server.ask("HDEL", self._all_circuits, key)) > 0
+        self._runner.check_open()
+        return int(await self._runner.client.ask("HDEL", self._all_circuits, key)) > 0
 
-    async def circuits(self) -> list[Circuit]:
-        self._check_open()
-        keys = (self._all_circuits, self._fleet)
-        row = await self._server.run(script("circuits"), keys, [self._now(None)], again=True)
+    async def list(self) -> list[CircuitRow]:
+        self._runner.check_open()
+        keys = (self._all_circuits, self._runner.fleet)
+        row = await self._runner.client.run(script("circuits"), keys, [self._runner.time_for(None)], again=True)
         return sorted((breaker.load(*each) for each in zip(row[::2], row[1::2], strict=True)), key=lambda one: one.key)
 
-    async def _prune_circuits(self, now: int | None) -> int:
+    async def prune(self, now: int | None) -> int:
         """Forget those of which there is nothing left to know."""
         _, time, _ = await self._circuit("-", now)
-        over = [circuit.key for circuit in await self.circuits() if breaker.is_forgettable(circuit, time)]
+        over = [circuit.key for circuit in await self.list() if breaker.is_forgettable(circuit, time)]
         for key in over:
             text, time, _ = await self._circuit(key, now)
             if text is not None and breaker.is_forgettable(breaker.load(key, text), time):
@@ -75,11 +78,11 @@ class RedisBreakers(RedisStore):
 
     @property
     def _all_circuits(self) -> str:
-        return self._fleet + FLEET["circuits"]
+        return self._runner.fleet + FLEET["circuits"]
 
-    async def _decide(self, key: str, decide: Callable[[Circuit, int], tuple[Circuit, T]], now: int | None) -> T:
+    async def _decide(self, key: str, decide: Callable[[CircuitRow, int], tuple[CircuitRow, T]], now: int | None) -> T:
         check_circuit_key(key)
-        self._check_open()
+        self._runner.check_open()
         text, time, _ = await self._circuit(key, now)
         for _ in range(_TRIES):
             before = breaker.load(key, text)
@@ -93,5 +96,5 @@ class RedisBreakers(RedisStore):
         raise EngineUnavailable(f"the circuit {key!r} changed {_TRIES} times while it was to be changed; try again")
 
     async def _circuit(self, key: str, now: int | None, *exchange: str) -> Any:
-        keys, arguments = (self._all_circuits, self._fleet), [self._now(now), key, *exchange]
-        return await self._server.run(script("circuit"), keys, arguments, again=not exchange)
+        keys, arguments = (self._all_circuits, self._runner.fleet), [self._runner.time_for(now), key, *exchange]
+        return await self._runner.client.run(script("circuit"), keys, arguments, again=not exchange)

@@ -7,14 +7,14 @@ from typing import Any, Final
 from toril.engines.redis.layout import FIELDS, KEYS, NUMBERS
 from toril.engines.redis.options import dump_backoff, load_failure, load_options, moment, number, parsed
 from toril.engines.redis.records import link_of
-from toril.engines.redis.runner import RedisStore, bounded
-from toril.errors import InvalidOption, shown
+from toril.engines.redis.runner import ScriptRunner, check_batch
+from toril.errors import InvalidOption, preview
 from toril.model import (
     KEEP_ALL,
     MAX_PRIORITY,
     Call,
     Cause,
-    Changed,
+    ControlResult,
     DeadLetterRow,
     Failure,
     Keep,
@@ -23,32 +23,39 @@ from toril.model import (
     Refused,
     Replay,
     age_ms,
+    check_int,
     letter_parts,
-    whole,
 )
 from toril.model.names import check_queue_name
 from toril.model.states import State
 from toril.policy.search import cursor_of, place_of
-from toril.store.capabilities import Order
+from toril.store.capabilities import SortOrder
 
 __all__ = ["RedisDeadLetters", "letter_of"]
 
 _MOST: Final = 1_000  # in one page
 
 
-class RedisDeadLetters(RedisStore):
+class RedisDeadLetters:
     """Jobs that failed for good."""
 
-    async def letters(
-        self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50
+    def __init__(self, runner: ScriptRunner) -> None:
+        self._runner = runner
+
+    @property
+    def queue(self) -> str:
+        return self._runner.dead_letter_queue
+
+    async def page(
+        self, *, order: SortOrder = "newest", cursor: str | None = None, limit: int = 50
     ) -> Page[DeadLetterRow]:
-        most = min(whole("limit", limit, 1, 2**53), _MOST)
+        most = min(check_int("limit", limit, 1, 2**53), _MOST)
         time, last = place_of(order, cursor)
         rows: list[Any] = []
         room = NUMBERS["page"]
         while True:  # in steps, each of which keeps the server but shortly
             size = min(most + 1 - len(rows), NUMBERS["looks"])
-            found, taken = await self._read("letters", self.dead_letter_queue, [order, size, time, last])
+            found, taken = await self._runner.read("letters", self._runner.dead_letter_queue, [order, size, time, last])
             rows, room = rows + found, room - taken
             if len(rows) > most or room < 0 or (len(found) < size and taken <= NUMBERS["look"]):
                 break
@@ -56,46 +63,50 @@ class RedisDeadLetters(RedisStore):
         items = tuple(map(letter_of, rows[:most]))
         return Page(items, cursor_of(items[-1]) if room < 0 or len(rows) > most else None)
 
-    async def letters_of(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
-        bounded(ids)
-        rows = await self._read("letters", self.dead_letter_queue, ["of", *ids]) if ids else []
+    async def get(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
+        check_batch(ids)
+        rows = await self._runner.read("letters", self._runner.dead_letter_queue, ["of", *ids]) if ids else []
         return [None if row is None else letter_of(row) for row in rows]
 
-    async def count_letters(self) -> int:
-        self._check_open()
-        return int(await self._server.ask("ZCARD", self._base(self.dead_letter_queue) + KEYS["letters"]))
+    async def count(self) -> int:
+        self._runner.check_open()
+        return int(
+            await self._runner.client.ask("ZCARD", self._runner.base(self._runner.dead_letter_queue) + KEYS["letters"])
+        )
 
     async def replay(
         self, queue: str, replays: Sequence[Replay], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
-        bounded(replays)
+    ) -> ControlResult:
+        check_batch(replays)
         queue = check_queue_name(queue)
         arguments: list[Any] = [queue]
         for each, options in zip(replays, await self._new_options(replays), strict=True):
             data = ("", "") if each.data is None else ("1", each.data)
             arguments += (each.id, letter_parts(each.id)[1], *data, options)
-        return _changed(await self._write("replay", queue, arguments, call, now))
+        return _changed(await self._runner.write("replay", queue, arguments, call, now))
 
     async def _new_options(self, replays: Sequence[Replay]) -> list[str]:
         """The text of each job's options where some of it is to be another; empty where it stays."""
         changed = [each for each in replays if each.attempts is not None or each.backoff is not None]
-        base = self._base(self.dead_letter_queue)
-        texts = {each.id: await self._server.ask("HGET", base + each.id, FIELDS["opts"]) for each in changed}
+        base = self._runner.base(self._runner.dead_letter_queue)
+        texts = {each.id: await self._runner.client.ask("HGET", base + each.id, FIELDS["opts"]) for each in changed}
         return [_patched(texts[each.id], each) if each.id in texts else "" for each in replays]
 
-    async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> Changed:
-        bounded(ids)
-        return _changed(await self._write("discard", self.dead_letter_queue, list(dict.fromkeys(ids)), call, now))
+    async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> ControlResult:
+        check_batch(ids)
+        return _changed(
+            await self._runner.write("discard", self._runner.dead_letter_queue, list(dict.fromkeys(ids)), call, now)
+        )
 
-    async def keep_letters(self, keep: Keep | None, *, now: int | None = None) -> Keep:  # noqa: ARG002 - the seam's
-        self._check_open()
-        key, field = self._base(self.dead_letter_queue) + KEYS["toril"], FIELDS["keep_letters"]
+    async def keep(self, keep: Keep | None, *, now: int | None = None) -> Keep:  # noqa: ARG002 - the seam's
+        self._runner.check_open()
+        key, field = self._runner.base(self._runner.dead_letter_queue) + KEYS["toril"], FIELDS["keep_letters"]
         if keep is not None:
             if not isinstance(keep, Keep):
-                raise InvalidOption(f"what to keep must be a Keep(…), not {shown(keep)}")
+                raise InvalidOption(f"what to keep must be a Keep(…), not {preview(keep)}")
             count, age = (-1 if each is None else each for each in (keep.count, age_ms(keep)))
-            await self._server.ask("HSET", key, field, f"{count} {age}")
-        found = await self._server.ask("HGET", key, field)
+            await self._runner.client.ask("HSET", key, field, f"{count} {age}")
+        found = await self._runner.client.ask("HGET", key, field)
         if found is None:
             return KEEP_ALL
         count, age = map(int, found.split())
@@ -112,9 +123,9 @@ def _patched(text: str | None, wish: Replay) -> str:
     return json.dumps(options, separators=(",", ":"))
 
 
-def _changed(answer: Sequence[Any]) -> Changed:
+def _changed(answer: Sequence[Any]) -> ControlResult:
     done, _, refused = answer
-    return Changed(
+    return ControlResult(
         tuple(done), (), tuple(Refused(each, None if word is None else State(word)) for each, word in refused)
     )
 

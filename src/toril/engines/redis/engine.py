@@ -1,81 +1,122 @@
 """The engine: each method of the seam as one script."""
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, assert_never
+from typing import Any, Final, Literal, assert_never
 
-from toril.engines.redis.audit import RedisAudits
-from toril.engines.redis.breakers import RedisBreakers
-from toril.engines.redis.connection.client import Server, Unconfirmed, check_server, keeps_well, uncertain
-from toril.engines.redis.connection.marker_listener import Bell
-from toril.engines.redis.connection.presence import Presence
-from toril.engines.redis.connection.result_listener import Ears
-from toril.engines.redis.connection.topology import ServerWay
-from toril.engines.redis.connection.url import Address, parse
+from toril.engines.redis.audit import RedisAudit
+from toril.engines.redis.breakers import RedisCircuits
+from toril.engines.redis.connection.client import Unconfirmed, check_server, keeps_well, uncertain
+from toril.engines.redis.connection.marker_listener import MarkerListener
+from toril.engines.redis.connection.presence import WorkerPresence
+from toril.engines.redis.connection.result_listener import ResultListener
+from toril.engines.redis.connection.url import RedisAddress, parse
 from toril.engines.redis.dead_letters import RedisDeadLetters
 from toril.engines.redis.exchange import VERDICTS, arguments_of, exchange_of
 from toril.engines.redis.faults import RedisRepairs
 from toril.engines.redis.flows import RedisFlows
 from toril.engines.redis.groups import RedisGroups
+from toril.engines.redis.inspector import RedisInspector
 from toril.engines.redis.layout import FLEET, KEYS, may_be_id
-from toril.engines.redis.metrics import RedisFigures
+from toril.engines.redis.metrics import RedisMetrics
 from toril.engines.redis.options import dump_options, is_plain
-from toril.engines.redis.records import ended_of
-from toril.engines.redis.runner import bounded
+from toril.engines.redis.records import ended_of, settings_of
+from toril.engines.redis.runner import ScriptRunner, check_batch
 from toril.engines.redis.schedules import RedisSchedules
-from toril.engines.redis.transfer import RedisMoves
-from toril.errors import InvalidOption, TorilError
+from toril.engines.redis.scripts import script
+from toril.engines.redis.transfer import RedisTransfers
+from toril.errors import InvalidOption, TorilError, preview
 from toril.model import (
     BATCH,
+    MAX_REASON_BYTES,
     Added,
     AddOutcome,
     Call,
     Cancellation,
     Checkpoint,
     Claim,
+    ControlResult,
+    DataUpdate,
+    DeclareGroups,
     Ended,
     Exchange,
-    Extended,
     Finished,
     Health,
+    Heartbeat,
+    Hold,
     Lease,
     LogLine,
     NewJob,
+    Pause,
     Pending,
     Progress,
+    Recovered,
+    Refused,
+    Renewed,
     Report,
-    Rewrite,
+    Resume,
+    SetConcurrency,
+    SetData,
+    SetDelay,
+    SetGroups,
+    SetMaxWaiting,
+    SetPriority,
+    SetRateLimit,
+    Setting,
+    Settings,
     Settlement,
+    Swept,
+    Update,
     Verdict,
+    WorkerRequest,
+    check_int,
+    order_of,
+    per_ms,
+    storable,
     ttl_ms,
-    whole,
 )
-from toril.model.jobs import Run, runs_of
-from toril.model.names import check_queue_name
-from toril.model.states import State
+from toril.model.jobs import AlikeJobs, runs_of
+from toril.model.names import check_label, check_queue_name, check_worker_name
+from toril.model.states import FINISHED, NOT_STARTED, State
 from toril.runtime.clock import SYSTEM, Clock
 
 __all__ = ["RedisEngine"]
 
+_LONGEST: Final = 2**42  # ms that anything may last
 _LOOK: Final = 1.0  # seconds after which a result is looked for without news: other libraries' workers do not tell
 _OUTCOMES: Final = (AddOutcome.ADDED, AddOutcome.DUPLICATE, AddOutcome.DEDUPLICATED, AddOutcome.REPLACED)
 
 
-class RedisEngine(
-    RedisRepairs, RedisDeadLetters, RedisBreakers, RedisAudits, RedisFlows, RedisGroups, RedisFigures, RedisMoves
-):
+class RedisEngine(RedisInspector):
     """A store on a Redis server, shared by any number of machines, and with BullMQ."""
 
-    def __init__(self, address: Address, *, clock: Clock = SYSTEM) -> None:
-        super().__init__(address, clock=clock)
+    def __init__(self, address: RedisAddress, *, clock: Clock = SYSTEM) -> None:
+        runner = ScriptRunner(address, clock=clock)
+        super().__init__(runner)
+        self.dead_letters = RedisDeadLetters(runner)
+        self.circuits = RedisCircuits(runner)
+        self.flows = RedisFlows(runner)
+        self.groups = RedisGroups(runner)
+        self.schedules = RedisSchedules(runner)
+        self.metrics = RedisMetrics(runner)
+        self.audit = RedisAudit(runner)
+        self.repairs = RedisRepairs(runner, self.recover)
+        self.transfers = RedisTransfers(runner)
+        self._circuits_known = 0
         self._assemble()
 
+    def __repr__(self) -> str:
+        return repr(self._runner)
+
     def _assemble(self) -> None:
-        self._way = ServerWay(self._address)
-        self._server = Server(self._address, self._way)
-        self._bell = Bell(self._way, f"{self._fleet}{FLEET['wake']}", self._server.ask, self._ready)
-        self._ears = Ears(self._way)
-        self._presence = Presence(self._address, self._way)
+        runner = self._runner
+        runner.connect_to(runner.address)
+        self._markers = MarkerListener(
+            runner.topology, f"{runner.fleet}{FLEET['wake']}", runner.client.ask, self._ready
+        )
+        self._results = ResultListener(runner.topology)
+        self._presence = WorkerPresence(runner.address, runner.topology)
 
     @classmethod
     def from_url(
@@ -86,52 +127,45 @@ class RedisEngine(
         return cls(address, clock=clock)
 
     async def open(self) -> None:
-        if not self._open:
+        if not self._runner.is_open:
             self._assemble()
             try:
-                address = await check_server(self._server, self._address)
+                address = await check_server(self._runner.client, self._runner.address)
             except BaseException:
                 await self._let_go()
                 raise
-            if address != self._address:
+            if address != self._runner.address:
                 await self._let_go()
-                self._address = address
+                self._runner.address = address
                 self._assemble()
-            self._open = True
+            self._runner.is_open = True
 
     async def _let_go(self) -> None:
-        await self._server.close()
-        await self._way.close()
+        await self._runner.client.close()
+        await self._runner.topology.close()
 
     async def close(self) -> None:
-        if not self._open:
+        if not self._runner.is_open:
             return
-        self._open = False
-        for part in (self._bell, self._ears, self._presence, self._server, self._way):
+        self._runner.is_open = False
+        for part in (self._markers, self._results, self._presence, self._runner.client, self._runner.topology):
             await part.close()
 
     def twin(self) -> "RedisEngine":
-        twin = RedisEngine(self._address, clock=self._clock)
-        twin._open = self._open
+        twin = RedisEngine(self._runner.address, clock=self._runner.clock)
+        twin._runner.is_open = self._runner.is_open
         return twin
-
-    @property
-    def schedules(self) -> RedisSchedules:
-        return RedisSchedules(self._read, self._scheduled)
-
-    async def _scheduled(self, queue: str) -> list[str]:
-        self._check_open()
-        names: list[str] = await self._server.ask("ZRANGE", self._base(queue) + KEYS["repeat"], 0, -1)
-        return names
 
     async def health(self) -> Health:
         try:
-            self._check_open()
-            seconds, micros = await self._server.ask("TIME")
-            if not await keeps_well(self._server):
-                await self._server.ask("DEL", f"{self._fleet}{FLEET['wake']}none")  # no key: refused if writing is
+            self._runner.check_open()
+            seconds, micros = await self._runner.client.ask("TIME")
+            if not await keeps_well(self._runner.client):
+                await self._runner.client.ask(
+                    "DEL", f"{self._runner.fleet}{FLEET['wake']}none"
+                )  # no key: refused if writing is
         except TorilError as error:
-            return Health(ok=False, detail=str(error), now=self._clock.now())
+            return Health(ok=False, detail=str(error), now=self._runner.clock.now())
         return Health(ok=True, now=int(seconds) * 1000 + int(micros) // 1000)
 
     async def add(
@@ -152,12 +186,12 @@ class RedisEngine(
                 for text in texts:
                     arguments += _spelled_out(job, text)
         try:
-            return _added(await self._write("add", queue, arguments, call, now), len(jobs))
+            return _added(await self._runner.write("add", queue, arguments, call, now), len(jobs))
         except Unconfirmed as error:
             ids = [each.id for each in _added(error.answer, len(jobs))]
             if not ids:  # it only used up a number
                 raise
-            raise uncertain(self._address.shown, error, ids) from None
+            raise uncertain(self._runner.address.shown, error, ids) from None
 
     async def exchange(
         self,
@@ -169,72 +203,233 @@ class RedisEngine(
         now: int | None = None,
     ) -> Exchange:
         queue = check_queue_name(queue)
-        answer = await self._write("exchange", queue, arguments_of(batch, claim), call, now)
+        answer = await self._runner.write("exchange", queue, arguments_of(batch, claim), call, now)
         return exchange_of(queue, claim.token, answer)
 
-    async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
-        removed = await super().prune(queue, limit=limit, now=now)
-        return removed + (await self._prune_circuits(now) if self._circuits_known else 0)
-
-    async def extend(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Extended:
-        bounded(leases)
-        whole("ttl", ttl, 1, 2**42)
+    async def renew(self, leases: Sequence[Lease], *, ttl: int, now: int | None = None) -> Renewed:
+        check_batch(leases)
+        check_int("ttl", ttl, 1, 2**42)
         arguments: list[Any] = [ttl]
         for lease in leases:
-            arguments += (self._base(lease.queue), lease.id, lease.token)
-        lost, stopped = await self._read("extend", "", arguments, now)
-        return Extended(
+            arguments += (self._runner.base(lease.queue), lease.id, lease.token)
+        lost, stopped = await self._runner.read("extend", "", arguments, now)
+        return Renewed(
             tuple(leases[place] for place in lost),
             tuple(Cancellation(leases[place], reason) for place, reason in stopped),
         )
 
     async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
         names = {self._marker(name): name for name in queues}
-        self._check_open()
-        rung = await self._bell.wait(names, timeout / 1000)
+        self._runner.check_open()
+        rung = await self._markers.wait(names, timeout / 1000)
         return {names[key] for key in rung or ()}
 
     async def _ready(self, markers: list[str]) -> list[str]:
         """The markers of queues that have something to claim, whether or not anybody was told."""
         ending = KEYS["marker"]
         bases = [marker.removesuffix(ending) for marker in markers if marker.endswith(f":{ending}")]
-        return [base + ending for base in (await self._read("ready", "", bases) if bases else ())]
+        return [base + ending for base in (await self._runner.read("ready", "", bases) if bases else ())]
 
     def _marker(self, name: object) -> str:
         """The key on which to block: a queue's marker, or what a worker is called by, as no queue can be."""
         if isinstance(name, str) and name.startswith(":"):
-            return f"{self._fleet}{FLEET['poke']}{name[1:]}:poke"
-        return self._base(check_queue_name(name)) + KEYS["marker"]
+            return f"{self._runner.fleet}{FLEET['poke']}{name[1:]}:poke"
+        return self._runner.base(check_queue_name(name)) + KEYS["marker"]
 
     async def report(
         self, queue: str, reports: Sequence[Report], *, call: Call | None = None, now: int | None = None
     ) -> list[Verdict]:
-        bounded(reports)
+        check_batch(reports)
         queue = check_queue_name(queue)
         arguments: list[Any] = []
         for each in reports:
             arguments += (each.lease.id, each.lease.token, *_reported(each))
-        return [VERDICTS[verdict] for verdict in await self._write("report", queue, arguments, call, now)]
+        return [VERDICTS[verdict] for verdict in await self._runner.write("report", queue, arguments, call, now)]
 
     async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
-        bounded(ids)
+        check_batch(ids)
         queue = check_queue_name(queue)
         until = SYSTEM.monotonic() + timeout / 1000
         found = dict.fromkeys(ids, Pending()) | await self._ended(queue, ids)
         if _pending(found) and timeout > 0:
-            async with self._ears.listening(self._base(queue) + KEYS["ended"], frozenset(ids)) as news:
-                while _pending(found) and self._open and (left := until - SYSTEM.monotonic()) > 0:
+            async with self._results.listening(self._runner.base(queue) + KEYS["ended"], frozenset(ids)) as news:
+                while _pending(found) and self._runner.is_open and (left := until - SYSTEM.monotonic()) > 0:
                     await _set_before(news, min(left, _LOOK))
                     news.clear()
                     found |= await self._ended(queue, _pending(found))  # what was heard once stays heard
-            self._check_open()
+            self._runner.check_open()
         return [Finished(identity, found[identity]) for identity in ids]
 
     async def _ended(self, queue: str, ids: Sequence[str]) -> dict[str, Ended]:
         possible = [identity for identity in dict.fromkeys(ids) if may_be_id(identity)]
-        rows = await self._read("finished", queue, possible) if possible else []
+        rows = await self._runner.read("finished", queue, possible) if possible else []
         found = dict(zip(possible, rows, strict=True))
         return {identity: ended_of(found.get(identity)) for identity in ids}
+
+    # control
+
+    async def retry(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> ControlResult:
+        return await self._change("retry", queue, ids, "", call, now)
+
+    async def promote(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> ControlResult:
+        return await self._change("promote", queue, ids, "", call, now)
+
+    async def cancel(
+        self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
+    ) -> ControlResult:
+        return await self._change("cancel", queue, ids, storable(reason, MAX_REASON_BYTES), call, now)
+
+    async def remove(
+        self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
+    ) -> ControlResult:
+        return await self._change("remove", queue, ids, "", call, now)
+
+    async def _change(
+        self, verb: str, queue: str, ids: Sequence[str], reason: str, call: Call | None, now: int | None
+    ) -> ControlResult:
+        queue = check_queue_name(queue)
+        check_batch(ids, "changes")
+        unique = list(dict.fromkeys(ids))
+        possible = [identity for identity in unique if may_be_id(identity)]
+        answer = await self._runner.write("change", queue, [verb, reason, *possible], call, now)
+        return _changed(unique, answer)
+
+    async def update(
+        self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
+    ) -> ControlResult:
+        queue = check_queue_name(queue)
+        check_batch(updates, "changes")
+        arguments: list[Any] = []
+        for each in updates:
+            if may_be_id(each.id):
+                arguments += _update(each)
+        answer = await self._runner.write("update", queue, arguments, call, now)
+        return _changed([each.id for each in updates], answer)
+
+    async def drain(
+        self,
+        queue: str,
+        *,
+        states: frozenset[State],
+        limit: int = 1000,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Swept:
+        queue = check_queue_name(queue)
+        if not states <= NOT_STARTED:
+            raise InvalidOption(f"drain removes {_words(NOT_STARTED)} jobs, not {_words(states - NOT_STARTED)}")
+        check_int("limit", limit, 1, 10_000)
+        return _swept(await self._runner.write("drain", queue, [limit, *sorted(states)], call, now))
+
+    async def clean(
+        self,
+        queue: str,
+        *,
+        state: State,
+        grace: int,
+        limit: int = 1000,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Swept:
+        queue = check_queue_name(queue)
+        if state not in FINISHED | NOT_STARTED:
+            raise InvalidOption(f"clean removes {_words(FINISHED | NOT_STARTED)} jobs, not {state} ones")
+        check_int("grace", grace, 0, 2**42)
+        check_int("limit", limit, 1, 10_000)
+        return _swept(await self._runner.write("clean", queue, [limit, state.value, grace], call, now))
+
+    async def obliterate(
+        self,
+        queue: str,
+        *,
+        running: Literal["refuse", "remove"] = "refuse",
+        limit: int = 1000,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Swept:
+        if running not in {"refuse", "remove"}:
+            raise InvalidOption(f"running must be 'refuse' or 'remove', not {preview(running)}")
+        queue = check_queue_name(queue)
+        check_int("limit", limit, 1, 10_000)
+        return _swept(await self._runner.write("obliterate", queue, [limit, running, queue], call, now))
+
+    async def configure(
+        self, queue: str, settings: Sequence[Setting], *, call: Call | None = None, now: int | None = None
+    ) -> Settings:
+        queue = check_queue_name(queue)
+        arguments: list[Any] = [queue]
+        for setting in settings:
+            arguments += _set(setting)
+        return settings_of(await self._runner.write("configure", queue, arguments, call, now))
+
+    # maintenance
+
+    async def recover(
+        self,
+        queue: str,
+        *,
+        dead: Sequence[Lease] = (),
+        cause: str | None = None,
+        limit: int = 1000,
+        now: int | None = None,
+    ) -> Recovered:
+        check_batch(dead)
+        queue = check_queue_name(queue)
+        check_int("limit", limit, 1, 10_000)
+        reason = "" if cause is None else storable(cause, MAX_REASON_BYTES)
+        arguments: list[object] = [limit, reason, "" if cause is None else "1"]
+        for lease in dead:
+            arguments += (lease.id, lease.token)
+        ended, deadline, more, moment = await self._runner.read("recover", queue, arguments, now)
+        returned, failed, cancelled = map(tuple, ended)
+        return Recovered(returned, failed, cancelled, deadline, more=more == 1, now=moment)
+
+    async def prune(self, queue: str, *, limit: int = 1000, now: int | None = None) -> int:
+        queue = check_queue_name(queue)
+        check_int("limit", limit, 1, 10_000)
+        removed, self._circuits_known = await self._runner.read("prune", queue, [limit], now)
+        return int(removed) + (await self.circuits.prune(now) if self._circuits_known else 0)
+
+    async def heartbeat(self, beat: Heartbeat, *, ttl: int, now: int | None = None) -> tuple[WorkerRequest, ...]:
+        check_int("ttl", ttl, 0, _LONGEST)
+        heard = list(map(str, beat.heard))
+        declared = [part for queue, said in (beat.declares or {}).items() for part in (queue, said.dump())]
+        words = [ttl, beat.worker, beat.dump(), beat.started_at, len(heard), *heard, *declared]
+        left = await self._runner.read("beat", "", words, now)
+        (self._presence.show if ttl else self._presence.hide)(beat.worker, list(beat.queues))
+        return tuple(order_of(word) for word in left)
+
+    async def signal(self, worker: str, order: WorkerRequest, *, now: int | None = None) -> bool:
+        check_worker_name(worker)
+        return bool(await self._runner.read("signal", "", [worker, str(order)], now))
+
+    async def lead(self, role: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+        check_label("a role", role)
+        check_worker_name(owner)
+        check_int("ttl", ttl, 1, _LONGEST)
+        return await self._term("lead", role, owner, ttl, now)
+
+    async def resign(self, role: str, owner: str) -> bool:
+        check_label("a role", role)
+        check_worker_name(owner)
+        return await self._term("resign", role, owner, 0, None)
+
+    async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
+        check_label("a key", key)
+        check_worker_name(owner)
+        check_int("ttl", ttl, 1, _LONGEST)
+        return await self._term("once", key, owner, ttl, now)
+
+    async def _term(self, verb: str, name: str, owner: str, ttl: int, now: int | None) -> bool:
+        self._runner.check_open()
+        kind = "once" if verb == "once" else "lead"
+        key = f"{self._runner.fleet}{FLEET[kind]}{name}:{kind}"
+        arguments = [self._runner.time_for(now), verb, owner, ttl]
+        return bool(await self._runner.client.run(script("term"), (key, self._runner.fleet), arguments, again=True))
 
 
 def _added(answer: Any, count: int) -> list[Added]:
@@ -245,7 +440,7 @@ def _added(answer: Any, count: int) -> list[Added]:
     return [Added(job_id, _OUTCOMES[outcome], State(state)) for job_id, outcome, state in answer]
 
 
-def _gathered(runs: Sequence[Run], arguments: list[Any]) -> None:
+def _gathered(runs: Sequence[AlikeJobs], arguments: list[Any]) -> None:
     """Plain jobs as `add.lua` takes them: those of one name and one set of options behind one another share these."""
     before: tuple[str, str] | None = None
     place = 0
@@ -274,7 +469,7 @@ def _reported(each: Report) -> tuple[str, str]:
             return "progress", value
         case LogLine(_, line):
             return "log", line
-        case Rewrite(_, data):
+        case DataUpdate(_, data):
             return "data", data
         case Checkpoint(_, value):
             return "checkpoint", value
@@ -292,3 +487,66 @@ async def _set_before(news: asyncio.Event, timeout: float) -> None:
             await news.wait()
     except TimeoutError:
         return
+
+
+def _update(each: Update) -> list[Any]:
+    match each:
+        case SetData(job_id, data):
+            return ["data", job_id, data, ""]
+        case SetPriority(job_id, priority, lifo):
+            return ["priority", job_id, priority, "1" if lifo else ""]
+        case SetDelay(job_id, delay):
+            return ["delay", job_id, delay, ""]
+        case _:
+            assert_never(each)
+
+
+def _set(setting: Setting) -> list[Any]:
+    name, *values = _named(setting)
+    return [name, *[*values, "", "", ""][:3]]
+
+
+def _named(setting: Setting) -> list[Any]:  # noqa: PLR0911 - an arm a setting
+    match setting:
+        case Pause():
+            return ["pause"]
+        case Resume():
+            return ["resume"]
+        case SetConcurrency(limit) | SetMaxWaiting(limit):
+            name = "concurrency" if isinstance(setting, SetConcurrency) else "max_waiting"
+            return [name, "" if limit is None else limit]
+        case Hold(ms):
+            return ["hold", "" if ms is None else ms]
+        case DeclareGroups(limits):
+            return ["declared", limits.dump()]
+        case SetGroups(limits):
+            return ["groups", "" if limits is None else limits.dump()]
+        case SetRateLimit(None):
+            return ["rate"]
+        case SetRateLimit(rate):
+            assert rate is not None  # noqa: S101 - the case before
+            return ["rate", rate.max, per_ms(rate), rate.window]
+        case _:
+            assert_never(setting)
+
+
+def _changed(ids: Sequence[str], answer: Sequence[Any]) -> ControlResult:
+    """In the order of the ids; those that can be no job's were not asked about."""
+    done, asked, words = answer
+    left, refused = deque(words), []
+    for identity in ids:
+        if not may_be_id(identity):
+            refused.append(Refused(identity, None))
+        elif left and left[0][0] == identity:
+            word = left.popleft()[1]
+            refused.append(Refused(identity, None if word is None else State(word)))
+    return ControlResult(tuple(done), tuple(asked), tuple(refused))
+
+
+def _swept(answer: Sequence[Any]) -> Swept:
+    ids, more = answer
+    return Swept(tuple(ids), more == 1)
+
+
+def _words(states: frozenset[State]) -> str:
+    return ", ".join(sorted(states))

@@ -16,7 +16,6 @@ from toril.model import (
     Failed,
     Failure,
     Gate,
-    Parked,
     Precedence,
     Released,
     Retried,
@@ -24,6 +23,7 @@ from toril.model import (
     Snoozed,
     Unstarted,
     Verdict,
+    WaitsForChildren,
     per_ms,
 )
 from toril.policy.attempts import short_error
@@ -76,7 +76,7 @@ def _told(settlement: Settlement) -> tuple[str, str, str, Any, str]:
             return "s", "", _WHOLE, delay, ""
         case Released():
             return "l", "", _WHOLE, "", ""
-        case Parked(children, step):
+        case WaitsForChildren(children, step):
             return "p", dump_nodes(children), _WHOLE, step, ""
         case Completed() as unknown:
             raise AssertionError(unknown)  # by far the most: the caller has seen to them

@@ -5,15 +5,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import Any, Final, Literal
 
-from toril.engines.redis.connection.client import Server
-from toril.engines.redis.connection.url import Address
+from toril.engines.redis.connection.client import RedisClient
+from toril.engines.redis.connection.url import RedisAddress
 from toril.engines.redis.layout import FIELDS, FLEET, KEYS, NUMBERS, may_be_id
 from toril.engines.redis.options import load_options
+from toril.engines.redis.runner import ScriptRunner
 from toril.engines.redis.scripts import script, scripts
-from toril.engines.redis.upkeep import RedisUpkeep
 from toril.errors import EngineUnusable, TorilError
-from toril.model import Fault, FaultKind, Page, ServerFacts
-from toril.policy.doctor import Course, Spot, cursor_of, unknown
+from toril.model import Fault, FaultKind, Page, Recovered, ServerFacts
+from toril.policy.doctor import ScanOrder, ScanPosition, cursor_of, unknown
 from toril.runtime.clock import SYSTEM
 
 __all__ = ["RedisRepairs", "Walk", "server_facts"]
@@ -22,7 +22,7 @@ _PINGS: Final = 11
 _COMPILES: Final = "local made, reason = loadstring(ARGV[1]) return made and '' or reason"
 
 
-async def server_facts(server: Server, place: str) -> ServerFacts:
+async def server_facts(server: RedisClient, place: str) -> ServerFacts:
     """All that is needed to say whether jobs can be trusted to this server."""
     info = await _info(server)
     pings, skew = await _timed(server)
@@ -50,7 +50,7 @@ async def server_facts(server: Server, place: str) -> ServerFacts:
     )
 
 
-async def _info(server: Server) -> dict[str, str]:
+async def _info(server: RedisClient) -> dict[str, str]:
     """What INFO says; nothing where it may not be asked."""
     try:
         lines = str(await server.ask("INFO")).splitlines()
@@ -59,7 +59,7 @@ async def _info(server: Server) -> dict[str, str]:
     return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
-async def _snapshots(server: Server) -> bool | None:
+async def _snapshots(server: RedisClient) -> bool | None:
     try:
         found = await server.ask("CONFIG", "GET", "save")
     except TorilError:  # rented servers do not show their configuration
@@ -67,7 +67,7 @@ async def _snapshots(server: Server) -> bool | None:
     return bool(found and found[1])
 
 
-async def _timed(server: Server) -> tuple[tuple[float, ...], float]:
+async def _timed(server: RedisClient) -> tuple[tuple[float, ...], float]:
     """How long several pings took, in ms, and by how much the clocks differ at least."""
     pings: list[float] = []
     differences: list[tuple[float, float]] = []
@@ -82,7 +82,7 @@ async def _timed(server: Server) -> tuple[tuple[float, ...], float]:
     return tuple(pings), sure if skew > 0 else -sure
 
 
-async def _refused(server: Server) -> tuple[str, ...]:
+async def _refused(server: RedisClient) -> tuple[str, ...]:
     """Scripts of ours that the server cannot run, and why. None of them is run, or put into its cache."""
     refused = []
     for name in scripts():
@@ -125,7 +125,7 @@ class Walk:
     """One walk. `ask` sends a command, `run` a script for a queue, `there` keeps the faults that are there."""
 
     def __init__(
-        self, address: Address, fleet: str, ask: Callable[..., Awaitable[Any]], run: Callable[..., Awaitable[Any]],
+        self, address: RedisAddress, fleet: str, ask: Callable[..., Awaitable[Any]], run: Callable[..., Awaitable[Any]],
         there: Checked,
     ) -> None:  # fmt: skip
         self._prefix = address.prefix
@@ -140,8 +140,8 @@ class Walk:
 
     async def faults(self, queues: Sequence[str], cursor: str | None) -> AsyncGenerator[Page[Fault], None]:
         """What each look finds."""
-        course = Course(queues, _STEPS, _LAST)
-        spot: Spot | None = course.first(cursor)
+        course = ScanOrder(queues, _STEPS, _LAST)
+        spot: ScanPosition | None = course.first(cursor)
         while spot is not None:
             if not (spot.at is None or _is_number(spot.at, _LONGEST if spot.step in _LISTS else _SCANNED)):
                 raise unknown(cursor)
@@ -149,7 +149,7 @@ class Walk:
             spot = course.after(spot, at)
             yield Page(tuple(found), cursor_of(spot))
 
-    async def _look(self, spot: Spot, queues: frozenset[str]) -> tuple[Looked, str | None]:
+    async def _look(self, spot: ScanPosition, queues: frozenset[str]) -> tuple[Looked, str | None]:
         """What is found at a spot, and where its step goes on."""
         if spot.step == "keys":
             return await self._keys(queues, spot.at or "0")
@@ -299,25 +299,29 @@ _AT_ONCE: Final = 50  # faults a step
 _LATER: Final = -1
 
 
-class RedisRepairs(RedisUpkeep):
+class RedisRepairs:
     """Repairs of the seam."""
 
-    async def checkup(self, *, quick: bool = False) -> ServerFacts:  # noqa: ARG002 - it never takes long
-        self._check_open()
-        return await server_facts(self._server, self._address.shown)
+    def __init__(self, runner: ScriptRunner, recover: Callable[..., Awaitable[Recovered]]) -> None:
+        self._runner = runner
+        self._recover = recover
 
-    def faults(
+    async def facts(self, *, quick: bool = False) -> ServerFacts:  # noqa: ARG002 - it never takes long
+        self._runner.check_open()
+        return await server_facts(self._runner.client, self._runner.address.shown)
+
+    def scan(
         self,
         queues: Sequence[str],
         *,
         cursor: str | None = None,
         quick: bool = False,  # noqa: ARG002 - each look is
     ) -> AsyncGenerator[Page[Fault], None]:
-        self._check_open()
-        walk = Walk(self._address, self._fleet, self._server.ask, self._read, self._there)
+        self._runner.check_open()
+        walk = Walk(self._runner.address, self._runner.fleet, self._runner.client.ask, self._runner.read, self._there)
         return walk.faults(queues, cursor)
 
-    async def mend(
+    async def repair(
         self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None
     ) -> list[bool]:
         lost = {fault.queue for fault in faults if fault.kind is FaultKind.LOST}
@@ -325,7 +329,7 @@ class RedisRepairs(RedisUpkeep):
         for queue, group in groupby(sorted(faults, key=lambda fault: fault.queue), key=lambda fault: fault.queue):
             answers |= await self._mend(queue, list(group), mode, now)
         for queue in lost if mode == "mend" else ():
-            while (await self.recover(queue, now=now)).more:
+            while (await self._recover(queue, now=now)).more:
                 pass
         return [answers[fault] for fault in faults]
 
@@ -337,7 +341,7 @@ class RedisRepairs(RedisUpkeep):
             batch = left[:at_once]
             words = [word for fault in batch for word in self._words(fault)]
             try:
-                found = await self._read("mend", queue, [mode, *words], now)
+                found = await self._runner.read("mend", queue, [mode, *words], now)
             except EngineUnusable:  # a key of another program's: of whom it belongs to nothing can be told
                 if len(batch) == 1:
                     answers[left.pop(0)] = False
@@ -348,8 +352,8 @@ class RedisRepairs(RedisUpkeep):
         return answers
 
     def _words(self, fault: Fault) -> tuple[str, str, str]:
-        return fault.kind.value, fault.subject, fault.place.removeprefix(self._base(fault.queue))
+        return fault.kind.value, fault.subject, fault.place.removeprefix(self._runner.base(fault.queue))
 
     async def _there(self, faults: Sequence[Fault]) -> list[Fault]:
-        found = await self.mend(faults, mode="look") if faults else []
+        found = await self.repair(faults, mode="look") if faults else []
         return [fault for fault, there in zip(faults, found, strict=True) if there]

@@ -6,9 +6,9 @@ from typing import Any, Final
 from toril.engines.redis.connection.client import Unconfirmed, uncertain
 from toril.engines.redis.exchange import VERDICTS
 from toril.engines.redis.records import dump_nodes, dump_refs, load_names, ref_of
-from toril.engines.redis.runner import RedisStore
+from toril.engines.redis.runner import ScriptRunner
 from toril.engines.shared import refused
-from toril.errors import InvalidOption, QueueFull, TorilError, shown
+from toril.errors import InvalidOption, QueueFull, TorilError, preview
 from toril.model import (
     BATCH,
     BUILDING,
@@ -16,15 +16,15 @@ from toril.model import (
     AddOutcome,
     Call,
     Child,
+    ChildCounts,
     ChildState,
-    Family,
     FlowNode,
     JobRef,
     Kept,
     Lease,
     Page,
     Verdict,
-    whole,
+    check_int,
 )
 from toril.model.names import check_queue_name
 from toril.model.states import State
@@ -36,10 +36,13 @@ _FEW: Final = 10  # open children that are named
 _STATES: Final = (ChildState.OPEN, ChildState.COMPLETED, ChildState.IGNORED, ChildState.FAILED)
 
 
-class RedisFlows(RedisStore):
+class RedisFlows:
     """Flows, in BullMQ's layout."""
 
-    async def add_flow(
+    def __init__(self, runner: ScriptRunner) -> None:
+        self._runner = runner
+
+    async def add(
         self, nodes: Sequence[FlowNode], *, held: Sequence[JobRef] = (), hold_for: int = BUILDING,
         closed: Sequence[JobRef] = (), call: Call | None = None, now: int | None = None,
     ) -> list[Added]:  # fmt: skip
@@ -47,12 +50,12 @@ class RedisFlows(RedisStore):
         queue = nodes[0].queue if nodes else closed[0].queue if closed else ""
         arguments = [dump_nodes(nodes), dump_refs(held), dump_refs(closed), hold_for]
         try:
-            answer = _accepted(await self._write("flow", queue, arguments, call, now))
+            answer = _accepted(await self._runner.write("flow", queue, arguments, call, now))
         except Unconfirmed as error:
             ids = [identity for identity, *_ in _accepted(error.answer)]
             if not ids:  # it was only closed
                 raise
-            raise uncertain(self._address.shown, error, ids) from None
+            raise uncertain(self._runner.address.shown, error, ids) from None
         return [
             Added(identity, AddOutcome.DUPLICATE if taken else AddOutcome.ADDED, State(state))
             for identity, taken, state in answer
@@ -63,48 +66,48 @@ class RedisFlows(RedisStore):
     ) -> Verdict:
         _check(nodes)
         arguments = [lease.id, lease.token, dump_nodes(nodes)]
-        verdict: int = _accepted(await self._write("adopt", check_queue_name(lease.queue), arguments, call, now))
+        verdict: int = _accepted(await self._runner.write("adopt", check_queue_name(lease.queue), arguments, call, now))
         return VERDICTS[verdict]
 
-    async def family(self, job: JobRef, *, where: Kept = "queue") -> Family:
-        key = self._job_key(job.queue, job.id, where)
-        row = None if key is None else await self._read("family", job.queue, [key, _FEW])
-        return family_of(self._address.prefix, row)
+    async def child_counts(self, job: JobRef, *, where: Kept = "queue") -> ChildCounts:
+        key = self._runner.job_key(job.queue, job.id, where)
+        row = None if key is None else await self._runner.read("family", job.queue, [key, _FEW])
+        return family_of(self._runner.address.prefix, row)
 
     async def children(
         self, job: JobRef, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[Child]:
-        most = min(whole("limit", limit, 1, 2**53), _MOST)
+        most = min(check_int("limit", limit, 1, 2**53), _MOST)
         kind, place = _place(cursor)
-        key = self._job_key(job.queue, job.id, where)
+        key = self._runner.job_key(job.queue, job.id, where)
         if key is None:
             return Page(())
         found: list[Child] = []
         while kind <= len(_STATES) and len(found) < most:
             left = most - len(found)
-            place, rows = await self._read("children", job.queue, [key, kind, place, left])
-            found += [Child(ref_of(self._address.prefix, key), _STATES[kind - 1], text) for key, text in rows]
+            place, rows = await self._runner.read("children", job.queue, [key, kind, place, left])
+            found += [Child(ref_of(self._runner.address.prefix, key), _STATES[kind - 1], text) for key, text in rows]
             if place == "0":
                 kind += 1
         return Page(tuple(found), f"{kind}:{place}" if kind <= len(_STATES) else None)
 
     async def child_names(self, job: JobRef) -> list[tuple[JobRef, str]]:
-        key = self._job_key(job.queue, job.id, "queue")
-        return [] if key is None else load_names(await self._read("child_names", job.queue, [key]))
+        key = self._runner.job_key(job.queue, job.id, "queue")
+        return [] if key is None else load_names(await self._runner.read("child_names", job.queue, [key]))
 
 
-def family_of(prefix: str, row: Sequence[Any] | None) -> Family:
+def family_of(prefix: str, row: Sequence[Any] | None) -> ChildCounts:
     if not row:
-        return Family()
+        return ChildCounts()
     *counts, first = row
     named = {state.value: count for state, count in zip(_STATES, counts, strict=True)}
-    return Family(**named, first_open=tuple(ref_of(prefix, key) for key in first))
+    return ChildCounts(**named, first_open=tuple(ref_of(prefix, key) for key in first))
 
 
 def _place(cursor: str | None) -> tuple[int, str]:
     kind, separator, place = (cursor or "1:0").partition(":")
     if not separator or kind not in {"1", "2", "3", "4"} or not place.isdecimal():
-        raise InvalidOption(f"{shown(cursor)} is not a cursor that was given out")
+        raise InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
     return int(kind), place
 
 

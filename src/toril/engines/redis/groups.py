@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from toril.engines.redis.runner import RedisStore
-from toril.model import Call, GroupLimits, GroupRow, GroupStanding, Page, SetGroup, whole
+from toril.engines.redis.runner import ScriptRunner
+from toril.model import Call, GroupBlockers, GroupLimits, GroupRow, Page, SetGroup, check_int
 from toril.model.names import check_group, check_queue_name
 
 __all__ = ["RedisGroups", "group_standing"]
@@ -13,28 +13,29 @@ _MOST: Final = 1_000  # in one page
 _NO_LIMITS: Final = GroupLimits().dump()
 
 
-class RedisGroups(RedisStore):
+class RedisGroups:
     """Groups of the seam."""
 
-    async def set_group(
-        self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None
-    ) -> GroupRow:
+    def __init__(self, runner: ScriptRunner) -> None:
+        self._runner = runner
+
+    async def set(self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None) -> GroupRow:
         queue = check_queue_name(queue)
         limits = ("", "") if change.limits is None else ("1", change.limits.dump())
         paused = {None: "", True: "p", False: "r"}[change.paused]
-        return _view(await self._write("group", queue, [queue, change.name, *limits, paused], call, now))
+        return _view(await self._runner.write("group", queue, [queue, change.name, *limits, paused], call, now))
 
-    async def group(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
+    async def get(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
         queue = check_queue_name(queue)
-        return _view(await self._write("group", queue, [queue, check_group(name), "", "", ""], None, now))
+        return _view(await self._runner.write("group", queue, [queue, check_group(name), "", "", ""], None, now))
 
-    async def groups(
+    async def page(
         self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
     ) -> Page[GroupRow]:
         queue = check_queue_name(queue)
-        most = min(whole("limit", limit, 1, 2**53), _MOST)
+        most = min(check_int("limit", limit, 1, 2**53), _MOST)
         last = "" if cursor is None else check_group(cursor)
-        rows = await self._read("groups", queue, [last, most + 1], now)
+        rows = await self._runner.read("groups", queue, [last, most + 1], now)
         items = tuple(map(_view, rows[:most]))
         return Page(items, items[-1].name if len(rows) > most else None)
 
@@ -48,13 +49,13 @@ def _view(row: Sequence[Any]) -> GroupRow:
     )  # fmt: skip
 
 
-def group_standing(row: Sequence[Any] | None) -> GroupStanding | None:
+def group_standing(row: Sequence[Any] | None) -> GroupBlockers | None:
     """What `explain.lua` says of a job's group; None where it has none."""
     if row is None:
         return None
     group, let_in, ahead, holders = row
     view = _view(group)
-    return GroupStanding(
+    return GroupBlockers(
         name=view.name, let_in=let_in == 1, ahead=ahead, holders=tuple(holders), limits=view.limits,
         paused=view.paused, till=view.till,
     )  # fmt: skip

@@ -14,40 +14,37 @@ from toril.engines.redis.options import load_failure, load_traces, moment, numbe
 from toril.engines.redis.records import (
     counts_of,
     event_of,
-    minutes_of,
     record_of,
     run_of,
     settings_of,
     worker_of,
 )
-from toril.engines.redis.runner import RedisStore, bounded
-from toril.errors import InvalidOption, shown
+from toril.engines.redis.runner import ScriptRunner, check_batch
+from toril.errors import InvalidOption, preview
 from toril.model import (
     USAGE_SAMPLE,
     AttemptFailure,
     Counts,
     Declarations,
-    Ending,
-    Events,
-    JobRecord,
+    EventPage,
+    JobBlockers,
+    JobRow,
     Kept,
     Limits,
-    Minutes,
     Page,
     Precedence,
-    QueueView,
-    Run,
-    Standing,
+    QueueSummary,
+    RunRow,
+    RunStatus,
     Usage,
-    WorkerView,
+    WorkerRow,
+    check_int,
     known,
     per_ms,
-    whole,
 )
 from toril.model.names import check_queue_name
 from toril.model.states import State
 from toril.policy.attempts import all_errors, load_errors
-from toril.policy.retention import MINUTES
 from toril.runtime.clock import SYSTEM
 
 __all__ = ["RedisInspector"]
@@ -61,18 +58,20 @@ _A_GLANCE: Final = 0.05  # seconds that one call spends on looking for them
 _LOOK_AROUND: Final = 60.0  # seconds between two looks for queues that others have made
 
 
-class RedisInspector(RedisStore):
+class RedisInspector:
     """Reads that see one moment of a queue each."""
 
-    _others: frozenset[str] = frozenset()
-    _seen_so_far: frozenset[str] = frozenset()
-    _scan: str = "0"  # where the look goes on; a look that is not over has another place
-    _looked_at: float | None = None
-    _looking: bool = False
+    def __init__(self, runner: ScriptRunner) -> None:
+        self._runner = runner
+        self._others: frozenset[str] = frozenset()
+        self._seen_so_far: frozenset[str] = frozenset()
+        self._scan = "0"  # where the look goes on; a look that is not over has another place
+        self._looked_at: float | None = None
+        self._looking = False
 
     async def queues(self) -> list[str]:
         """Toril's own from a list; those that only BullMQ has made are looked for now and then."""
-        self._check_open()
+        self._runner.check_open()
         due = self._looked_at is None or SYSTEM.monotonic() - self._looked_at > _LOOK_AROUND
         if due and not self._looking:
             self._looking = True
@@ -80,18 +79,18 @@ class RedisInspector(RedisStore):
                 await self._look_around()
             finally:
                 self._looking = False
-        known = {*self._others, *await self._server.ask("SMEMBERS", self._fleet + FLEET["queues"])}
-        names = sorted(known - {self.dead_letter_queue})
-        there = await self._read("present", "", [self._base(name) for name in names]) if names else []
+        known = {*self._others, *await self._runner.client.ask("SMEMBERS", self._runner.fleet + FLEET["queues"])}
+        names = sorted(known - {self._runner.dead_letter_queue})
+        there = await self._runner.read("present", "", [self._runner.base(name) for name in names]) if names else []
         return [name for name, found in zip(names, there, strict=True) if found]
 
     async def _look_around(self) -> None:
         """Go on through the keys for a short while: where there are millions, several calls share one look."""
         until = SYSTEM.monotonic() + _A_GLANCE
-        prefix, suffix = f"{self._address.prefix}:", ":" + KEYS["meta"]
+        prefix, suffix = f"{self._runner.address.prefix}:", ":" + KEYS["meta"]
         pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix) + "*" + suffix
         while True:
-            self._scan, keys = await self._server.ask("SCAN", self._scan, "MATCH", pattern, "COUNT", 1000)
+            self._scan, keys = await self._runner.client.ask("SCAN", self._scan, "MATCH", pattern, "COUNT", 1000)
             names = [key[len(prefix) : -len(suffix)] for key in keys]
             self._seen_so_far |= {name for name in names if name and ":" not in name}
             self._others |= self._seen_so_far
@@ -102,10 +101,10 @@ class RedisInspector(RedisStore):
             if SYSTEM.monotonic() > until:
                 return
 
-    async def queue(self, queue: str) -> QueueView:
+    async def queue(self, queue: str) -> QueueSummary:
         queue = check_queue_name(queue)
-        row = await self._read("look", queue)
-        return QueueView(
+        row = await self._runner.read("look", queue)
+        return QueueSummary(
             name=queue, counts=counts_of(row[:8]), settings=settings_of(row[7:15]),
             completed_total=number(row[15]), failed_total=number(row[16]), cancelled_total=row[17],
         )  # fmt: skip
@@ -115,18 +114,18 @@ class RedisInspector(RedisStore):
 
     async def usage(self, queue: str) -> Usage:
         queue = check_queue_name(queue)
-        own, jobs, sampled, size = await self._read("usage", queue, [USAGE_SAMPLE])
+        own, jobs, sampled, size = await self._runner.read("usage", queue, [USAGE_SAMPLE])
         return Usage(bytes=own + size, jobs=jobs, sampled=sampled)
 
-    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRecord | None]:
-        bounded(ids, "reads")
+    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRow | None]:
+        check_batch(ids, "reads")
         queue = check_queue_name(queue)
         possible = [identity for identity in ids if may_be_id(identity)]
-        rows = await self._read("records", queue, possible) if possible else []
+        rows = await self._runner.read("records", queue, possible) if possible else []
         found = {identity: row for identity, row in zip(possible, rows, strict=True) if row is not None}
         return [record_of(queue, found[identity]) if identity in found else None for identity in ids]
 
-    async def page(self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50) -> Page[JobRecord]:
+    async def page(self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50) -> Page[JobRow]:
         queue = check_queue_name(queue)
         limit = _limit(limit)
         state = known(State, state)
@@ -135,7 +134,7 @@ class RedisInspector(RedisStore):
         room = NUMBERS["page"]
         while True:  # in steps, each of which keeps the server but shortly
             most = min(limit + 1 - len(rows), NUMBERS["looks"])
-            ceiling, found, size = await self._read("page", queue, [state.value, most, *place])
+            ceiling, found, size = await self._runner.read("page", queue, [state.value, most, *place])
             rows, room = rows + found, room - size
             if len(rows) > limit or room < 0 or (len(found) < most and size <= NUMBERS["look"]):
                 break
@@ -148,77 +147,72 @@ class RedisInspector(RedisStore):
     async def logs(
         self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[str]:
-        key = self._job_key(queue, job_id, where)
+        key = self._runner.job_key(queue, job_id, where)
         limit, first = _limit(limit), _number(cursor, 0)
-        self._check_open()
+        self._runner.check_open()
         if key is None:
             return Page(())
-        lines = await self._server.ask("LRANGE", key + KEYS["logs"], first, first + limit)
+        lines = await self._runner.client.ask("LRANGE", key + KEYS["logs"], first, first + limit)
         return Page(tuple(lines[:limit]), str(first + limit) if len(lines) > limit else None)
 
     async def errors(self, queue: str, job_id: str, *, where: Kept = "queue") -> tuple[AttemptFailure, ...]:
-        key = self._job_key(queue, job_id, where)
-        self._check_open()
+        key = self._runner.job_key(queue, job_id, where)
+        self._runner.check_open()
         if key is None:
             return ()
         names = ("errors", "reason", "kind", "trace", "attempts_made", "attempts_made_old", "finished_at")
-        found = await self._server.ask("HMGET", key, *(FIELDS[name] for name in names))
+        found = await self._runner.client.ask("HMGET", key, *(FIELDS[name] for name in names))
         text, reason, kind, traces, made, made_before, finished = found
         return all_errors(
             load_errors(text), load_failure(reason, kind, traces), made=number(made_before if made is None else made),
             at=None if finished is None else moment(finished), traces=load_traces(traces),
         )  # fmt: skip
 
-    async def events(self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None) -> Events:
+    async def events(
+        self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None
+    ) -> EventPage:
         queue = check_queue_name(queue)
         limit, seen = _limit(limit), None if after is None else _number(after, 0)
         start = "" if seen is None else stream_id(seen)
-        entries, gap, last = await self._read("events", queue, [start, limit, of or ""])
+        entries, gap, last = await self._runner.read("events", queue, [start, limit, of or ""])
         items = tuple(event for entry in entries if (event := event_of(entry)) is not None)
-        return Events(items, str(event_place(last) if last else seen or 0), gap=gap == 1)
+        return EventPage(items, str(event_place(last) if last else seen or 0), gap=gap == 1)
 
-    async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerView]:
-        found = [worker_of(row) for row in await self._read("workers", "", (), now)]
+    async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerRow]:
+        found = [worker_of(row) for row in await self._runner.read("workers", "", (), now)]
         return sorted(
             (worker for worker in found if queue is None or queue in worker.queues), key=lambda worker: worker.id
         )
 
     async def declarations(self, queue: str, *, now: int | None = None) -> Declarations:
-        rows = await self._read("declared", "", [check_queue_name(queue)], now)
+        rows = await self._runner.read("declared", "", [check_queue_name(queue)], now)
         return Declarations.of((text, workers, at) for text, workers, at in rows)
 
-    async def runs(self, queue: str, ending: Ending, *, cursor: str | None = None, limit: int = 20) -> Page[Run]:
+    async def runs(self, queue: str, ending: RunStatus, *, cursor: str | None = None, limit: int = 20) -> Page[RunRow]:
         queue = check_queue_name(queue)
         limit = _limit(limit)
-        ending = known(Ending, ending)
+        ending = known(RunStatus, ending)
         before = "" if cursor is None else _number(cursor, 0)
-        rows = await self._read("runs", queue, [ending.value, before, limit + 1])
+        rows = await self._runner.read("runs", queue, [ending.value, before, limit + 1])
         after = str(rows[limit - 1][0]) if len(rows) > limit else None
         return Page(tuple(run_of(ending, row) for row in rows[:limit]), after)
 
-    async def metrics(self, queue: str, *, minutes: int, now: int | None = None) -> Minutes:
-        queue = check_queue_name(queue)
-        whole("minutes", minutes, 1, MINUTES)
-        at, completed, failed = await self._read("figures", queue, [minutes], now)
-        this = at // 60_000
-        return Minutes(this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes))
-
-    async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> Standing:
+    async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> JobBlockers:
         queue = check_queue_name(queue)
         rate = limits.rate
         of_rate = ["", "", ""] if rate is None else [rate.max, per_ms(rate), rate.window]
         first = "1" if limits.precedence is Precedence.PRIORITY_FIRST else ""
-        row = await self._read("explain", queue, [job_id, first, *of_rate], now)
+        row = await self._runner.read("explain", queue, [job_id, first, *of_rate], now)
         at, ahead, running, till, children, group, alone = row
-        return Standing(
+        return JobBlockers(
             now=at, ahead=ahead, running=tuple(running), rate_till=till,
-            family=family_of(self._address.prefix, children), group=group_standing(group),
+            family=family_of(self._runner.address.prefix, children), group=group_standing(group),
             alone=alone == 1,
         )  # fmt: skip
 
 
 def _limit(limit: int) -> int:
-    return min(whole("limit", limit, 1, 2**53), _MOST)
+    return min(check_int("limit", limit, 1, 2**53), _MOST)
 
 
 def _number(cursor: object, default: int) -> int:
@@ -227,7 +221,7 @@ def _number(cursor: object, default: int) -> int:
         return default
     if isinstance(cursor, str) and _NUMBER.match(cursor) and cursor.isascii() and int(cursor) <= _END:
         return int(cursor)
-    raise InvalidOption(f"{shown(cursor)} is not a cursor that was given out")
+    raise InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
 
 
 def _after(rows: Sequence[Any]) -> list[Any]:
@@ -258,4 +252,4 @@ def _place(state: State, cursor: object) -> list[Any]:
                 pass
     except (ValueError, binascii.Error):
         pass
-    raise InvalidOption(f"{shown(cursor)} is not a cursor of {state} jobs")
+    raise InvalidOption(f"{preview(cursor)} is not a cursor of {state} jobs")

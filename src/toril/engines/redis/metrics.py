@@ -7,41 +7,54 @@ from typing import Any, Final
 from toril.engines.redis.layout import FIELDS
 from toril.engines.redis.options import number
 from toril.engines.redis.records import counts_of, minutes_of, worker_of
-from toril.engines.redis.runner import RedisStore
-from toril.model import Figures, Minutes, QueueFigures, Window
+from toril.engines.redis.runner import ScriptRunner
+from toril.model import MetricsWindow, MinuteCounts, QueueSnapshot, Snapshot, check_int
 from toril.model.names import check_queue_name
 from toril.policy.metrics import ALL_NAMES, Counted, check_window, sliced, tally_of
+from toril.policy.retention import MINUTES
 
-__all__ = ["RedisFigures"]
+__all__ = ["RedisMetrics"]
 
 _MINUTE: Final = FIELDS["minute"]
 _NAMES: Final = FIELDS["names"]
 
 
-class RedisFigures(RedisStore):
+class RedisMetrics:
     """A part of the engine."""
 
-    async def figures(self, queues: Sequence[str], window: Window, *, now: int | None = None) -> Figures:
+    def __init__(self, runner: ScriptRunner) -> None:
+        self._runner = runner
+
+    async def snapshot(self, queues: Sequence[str], window: MetricsWindow, *, now: int | None = None) -> Snapshot:
         check_window(queues, window)
         names = [check_queue_name(name) for name in queues]
-        bases = [self._base(name) for name in names]
+        bases = [self._runner.base(name) for name in names]
         asked = [window.minutes, window.step, window.slices, *bases]
-        moment, workers, rows, leader = await self._read("panel", "", asked, now)
+        moment, workers, rows, leader = await self._runner.read("panel", "", asked, now)
         found = tuple(_figures_of(name, row, moment, window) for name, row in zip(names, rows, strict=True))
-        return Figures(moment, found, tuple(sorted(map(worker_of, workers), key=lambda worker: worker.id)), leader)
+        return Snapshot(moment, found, tuple(sorted(map(worker_of, workers), key=lambda worker: worker.id)), leader)
+
+    async def minutes(self, queue: str, *, minutes: int, now: int | None = None) -> MinuteCounts:
+        queue = check_queue_name(queue)
+        check_int("minutes", minutes, 1, MINUTES)
+        at, completed, failed = await self._runner.read("figures", queue, [minutes], now)
+        this = at // 60_000
+        return MinuteCounts(this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes))
 
 
-def _figures_of(name: str, row: Sequence[Any], now: int, window: Window) -> QueueFigures:
+def _figures_of(name: str, row: Sequence[Any], now: int, window: MetricsWindow) -> QueueSnapshot:
     counts, oldest, completed, failed, under_way, total, past = row
     this, minutes = now // 60_000, window.minutes
     minute, latest = _counted(under_way)
     slices = dict(_slices(past, this // window.step, window.slices))
     if minute is not None and this // window.step - window.slices < minute // window.step:
         slices[minute // window.step] = sliced(slices.get(minute // window.step, {}), latest)
-    return QueueFigures(
+    return QueueSnapshot(
         name=name, counts=counts_of(counts), oldest=oldest, completed_total=number(completed[0]),
         failed_total=number(failed[0]),
-        minutes=Minutes(this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes)),
+        minutes=MinuteCounts(
+            this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes)
+        ),
         slices={slice_: tally_of(counted) for slice_, counted in slices.items()},
         total=tally_of(sliced(_counted(total)[1], latest, ALL_NAMES)),
     )  # fmt: skip

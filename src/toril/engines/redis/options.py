@@ -18,15 +18,15 @@ from toril.model import (
     DeadLetterRow,
     Dedup,
     Failure,
-    JobParcel,
     Keep,
     NewJob,
+    TransferJob,
     ttl_ms,
 )
 from toril.model.names import check_circuit_key
 
 __all__ = [
-    "Options",
+    "RedisOptions",
     "dump_backoff",
     "dump_letter",
     "dump_options",
@@ -48,7 +48,7 @@ BURIED = -1  # as `removeOnFail`: BullMQ keeps such a job in `failed`; Toril mov
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RedisOptions:
     """What the options of a stored job say, whoever wrote them."""
 
     attempts: int = 1
@@ -108,7 +108,7 @@ def dump_options(job: NewJob) -> str:
     return f"{json.dumps(own, ensure_ascii=False)[:-1]}, {shared[1:]}"
 
 
-def dump_parcel(job: JobParcel, prefix: str) -> str:
+def dump_parcel(job: TransferJob, prefix: str) -> str:
     """The text for the options of a job from another store."""
     own: dict[str, Any] = {} if job.id.isdecimal() else {"jobId": job.id}
     if job.priority:
@@ -201,14 +201,16 @@ def _dump_keep(keep: Keep) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def load_options(text: str | None) -> Options:
+def load_options(text: str | None) -> RedisOptions:
     """What the text says; what it says badly counts as not said. It never raises."""
     given = {} if text is None else parsed(text, None)
     if not isinstance(given, dict):
-        return Options(unreadable="its stored options cannot be read: they are not a JSON object, or nested too deeply")
+        return RedisOptions(
+            unreadable="its stored options cannot be read: they are not a JSON object, or nested too deeply"
+        )
     own = given.get("toril")
     own = own if isinstance(own, dict) else {}
-    return Options(
+    return RedisOptions(
         attempts=_within(given.get("attempts"), 1, MAX_ATTEMPTS) or 1,
         backoff=_load_backoff(given.get("backoff")),
         timeout=_within(own.get("timeout"), 1, MAX_DELAY),

@@ -18,24 +18,24 @@ from toril.model import (
     Completed,
     Counts,
     Ended,
-    Ending,
-    Event,
     EventKind,
+    EventRow,
     Failed,
     Failure,
     FlowNode,
     Gone,
     GroupLimits,
-    JobRecord,
     JobRef,
+    JobRow,
     Lease,
     OnFailure,
     Pending,
     RateLimit,
-    Run,
+    RunRow,
+    RunStatus,
     Settings,
     StackRequest,
-    WorkerView,
+    WorkerRow,
 )
 from toril.model.states import State
 
@@ -152,14 +152,14 @@ def claimed_of(queue: str, token: str, row: Sequence[Any]) -> Claimed:
     )  # fmt: skip
 
 
-def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
+def record_of(queue: str, row: Sequence[Any]) -> JobRow:
     """A job, whole: its fields, then id, state, score and deadline."""
     (name, data, added, opts, made, stalls, starts, delay, priority, waited, metadata, checkpoint, expires, held,
      progress, result, reason, kind, traces, cause, cancelling, worker, started, finished, made_before, parent, group,
      job_id, word, score, deadline) = row  # fmt: skip
     options, state = load_options(opts), State(word)
     is_delayed = state is State.DELAYED
-    return JobRecord(
+    return JobRow(
         queue=queue, id=job_id, name=name, data=data or "", state=state, max_attempts=options.attempts,
         attempts_made=number(made_before if made is None else made), stalls=number(stalls), starts=number(starts),
         fence=number(held.partition(" ")[0]) if held else 0, priority=number(priority, MAX_PRIORITY),
@@ -176,9 +176,9 @@ def record_of(queue: str, row: Sequence[Any]) -> JobRecord:
     )  # fmt: skip
 
 
-def run_of(ending: Ending, row: Sequence[Any]) -> Run:
+def run_of(ending: RunStatus, row: Sequence[Any]) -> RunRow:
     _, job_id, name, cause, added, started, finished, made, stalls, worker, text, whole, subject, parent = row
-    return Run(
+    return RunRow(
         id=job_id, name=name, ending=ending, cause=Cause(cause), added_at=moment(added),
         started_at=None if started is None else moment(started), finished_at=moment(finished),
         attempts_made=number(made), stalls=number(stalls), worker=worker, text=text, whole=bool(whole),
@@ -186,7 +186,7 @@ def run_of(ending: Ending, row: Sequence[Any]) -> Run:
     )  # fmt: skip
 
 
-def event_of(entry: Sequence[Any]) -> Event | None:
+def event_of(entry: Sequence[Any]) -> EventRow | None:
     """An entry of the stream; None for what is not of the kinds that Toril knows."""
     place, flat = entry
     detail = dict(zip(flat[::2], flat[1::2], strict=True))
@@ -198,7 +198,7 @@ def event_of(entry: Sequence[Any]) -> Event | None:
         detail.pop("prev", None)
     if kind is EventKind.FAILED and detail.pop("cause", None) == Cause.CANCELLED:
         kind = EventKind.CANCELLED
-    return Event(str(event_place(place)), int(place.partition("-")[0]), kind, job_id, detail)
+    return EventRow(str(event_place(place)), int(place.partition("-")[0]), kind, job_id, detail)
 
 
 def ended_of(found: Sequence[Any] | None) -> Ended:
@@ -217,11 +217,11 @@ def ended_of(found: Sequence[Any] | None) -> Ended:
             return Gone()
 
 
-def worker_of(row: Sequence[str]) -> WorkerView:
+def worker_of(row: Sequence[str]) -> WorkerRow:
     identity, text, orders = row
     seen_at, _, given = text.partition(" ")
     beat = json.loads(given or "{}")
-    return WorkerView(
+    return WorkerRow(
         id=identity, queues=tuple(beat["queues"]), slots=beat["slots"], running=beat["running"], host=beat["host"],
         pid=beat["pid"], version=beat["version"], started_at=beat["started_at"], seen_at=int(seen_at),
         orders=tuple(word for word in orders.split() if StackRequest.read(word) is None), lag=beat.get("lag", 0),

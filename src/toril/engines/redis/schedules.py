@@ -1,15 +1,28 @@
 """Recurring jobs, as BullMQ's schedulers."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
-from toril.engines.redis.layout import FIELDS, SCHEDULE_FIELDS
+from toril.engines.redis.layout import FIELDS, KEYS, SCHEDULE_FIELDS
 from toril.engines.redis.options import dump_options, load_options, moment, number, parsed
+from toril.engines.redis.runner import ScriptRunner
 from toril.errors import TorilError
-from toril.model import MAX_DELAY, MAX_PRIORITY, MIN_EVERY, CatchUp, Look, Moved, NewJob, Overlap, Page, Schedule, whole
-from toril.model import ScheduleView as View
+from toril.model import (
+    MAX_DELAY,
+    MAX_PRIORITY,
+    MIN_EVERY,
+    CatchUp,
+    Moved,
+    NewJob,
+    Overlap,
+    Page,
+    Schedule,
+    ScheduleLookup,
+    check_int,
+)
+from toril.model import ScheduleRow as View
 from toril.model.names import check_app_name, check_queue_name
 from toril.model.schedules import MAX_TIME
 
@@ -18,36 +31,27 @@ __all__ = ["RedisSchedules", "fields_of", "own_of", "view_of"]
 _OWN = ("offset", "jitter", "min_interval", "window", "overlap", "catch_up", "owner")
 
 
-class Run(Protocol):
-    """How a script is run."""
-
-    def __call__(
-        self, name: str, queue: str, arguments: Sequence[Any] = (), now: int | None = None
-    ) -> Awaitable[Any]: ...
-
-
 class RedisSchedules:
     """The schedules of a store. All of its steps can be sent twice."""
 
-    def __init__(self, run: Run, names: Callable[[str], Awaitable[list[str]]]) -> None:
-        self._run = run
-        self._names = names
+    def __init__(self, runner: ScriptRunner) -> None:
+        self._runner = runner
 
-    async def get(self, queue: str, schedule: str, *, now: int | None = None) -> Look:
+    async def get(self, queue: str, schedule: str, *, now: int | None = None) -> ScheduleLookup:
         queue = check_queue_name(queue)
-        moment, found = await self._run("schedule_look", queue, ["these", schedule], now)
-        return Look(moment, view_of(queue, found[0]) if found else None)
+        moment, found = await self._runner.read("schedule_look", queue, ["these", schedule], now)
+        return ScheduleLookup(moment, view_of(queue, found[0]) if found else None)
 
     async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[View]:
         queue = check_queue_name(queue)
-        limit = min(whole("limit", limit, 1, 2**53), 1000)
+        limit = min(check_int("limit", limit, 1, 2**53), 1000)
         names = sorted(name for name in await self._names(queue) if cursor is None or name > cursor)
-        _, found = await self._run("schedule_look", queue, ["these", *names[:limit]])
+        _, found = await self._runner.read("schedule_look", queue, ["these", *names[:limit]])
         return Page(tuple(_readable(queue, found)), names[limit - 1] if len(names) > limit else None)
 
     async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[View]:
         queue = check_queue_name(queue)
-        _, found = await self._run("schedule_look", queue, ["overdue", limit], now)
+        _, found = await self._runner.read("schedule_look", queue, ["overdue", limit], now)
         return _readable(queue, found)
 
     async def put(
@@ -56,7 +60,7 @@ class RedisSchedules:
         queue = check_queue_name(queue)
         at = ["" if expects is None else expects, json.dumps(own_of(schedule))]
         arguments = [queue, schedule.id, slot, *at, *fields_of(schedule, slot)]
-        return Moved(await self._run("schedule_put", queue, arguments, now))
+        return Moved(await self._runner.read("schedule_put", queue, arguments, now))
 
     async def advance(
         self, queue: str, schedule: str, *, since: int, to: int | None, started: str | None = None,
@@ -77,11 +81,16 @@ class RedisSchedules:
         return await self._drop("sync", queue, [check_app_name(owner), *keep], now)
 
     async def _move(self, verb: str, queue: str, arguments: list[Any], now: int | None) -> Moved:
-        return Moved(await self._run("schedule_move", check_queue_name(queue), [verb, *arguments], now))
+        return Moved(await self._runner.read("schedule_move", check_queue_name(queue), [verb, *arguments], now))
 
     async def _drop(self, verb: str, queue: str, schedules: list[str], now: int | None) -> list[str]:
-        done: list[str] = await self._run("schedule_drop", check_queue_name(queue), [verb, *schedules], now)
+        done: list[str] = await self._runner.read("schedule_drop", check_queue_name(queue), [verb, *schedules], now)
         return done
+
+    async def _names(self, queue: str) -> list[str]:
+        self._runner.check_open()
+        names: list[str] = await self._runner.client.ask("ZRANGE", self._runner.base(queue) + KEYS["repeat"], 0, -1)
+        return names
 
 
 def fields_of(schedule: Schedule, slot: int) -> list[Any]:

@@ -19,7 +19,7 @@ from toril.engines.redis.options import (
     parsed,
 )
 from toril.engines.redis.records import FLAGS, dump_names, link_of, load_names, minutes_of, ref_of, run_of, settings_of
-from toril.engines.redis.runner import RedisStore
+from toril.engines.redis.runner import ScriptRunner
 from toril.engines.redis.schedules import fields_of, own_of, view_of
 from toril.errors import InvalidName, InvalidOption
 from toril.model import (
@@ -28,32 +28,32 @@ from toril.model import (
     LOAD,
     MAX_DELAY,
     MAX_PRIORITY,
-    Arrival,
     Child,
     ChildState,
-    Ending,
-    FactsParcel,
     GroupLimits,
-    JobParcel,
+    ImportOutcome,
+    ImportResult,
     JobRef,
     Keep,
-    KeyHeld,
-    LedgerParcel,
-    LetterParcel,
-    Load,
     NewJob,
     OnFailure,
+    OwnedKey,
     Parcel,
-    Part,
-    Run,
-    ScheduleParcel,
-    SettingsParcel,
-    Unloaded,
+    RunRow,
+    RunStatus,
+    TransferBatch,
+    TransferDeadLetter,
+    TransferJob,
+    TransferPart,
+    TransferRecords,
+    TransferSchedule,
+    TransferSettings,
+    TransferStoreFacts,
     age_ms,
+    check_int,
     known,
     per_ms,
     scheduled_run,
-    whole,
 )
 from toril.model.names import check_job_id, check_queue_name
 from toril.model.states import State
@@ -63,7 +63,7 @@ from toril.policy.retention import MINUTES
 from toril.runtime.clock import SYSTEM
 
 __all__ = [
-    "RedisMoves",
+    "RedisTransfers",
     "dump_dead_letter",
     "dump_job",
     "dump_records",
@@ -77,7 +77,7 @@ _ENDED: Final = {State.COMPLETED, State.FAILED}
 _SHOWN: Final = 1024  # characters of a reason in what dashboards show of a letter
 
 
-def dump_job(parcel: JobParcel, prefix: str) -> str:
+def dump_job(parcel: TransferJob, prefix: str) -> str:
     keep = parcel.keep_completed if parcel.state is State.COMPLETED else parcel.keep_failed
     ages = parcel.state in _ENDED and age_ms(keep) is not None
     when = parcel.finished_at if parcel.state in _ENDED else parcel.due
@@ -97,7 +97,7 @@ def _flat(given: dict[str, Any]) -> list[str]:
     return [part for name, value in given.items() if value is not None for part in (FIELDS[name], str(value))]
 
 
-def _job_fields(parcel: JobParcel, prefix: str) -> list[str]:
+def _job_fields(parcel: TransferJob, prefix: str) -> list[str]:
     waits = parcel.state in {State.DELAYED, State.WAITING_CHILDREN}
     run, failure = scheduled_run(parcel.id), parcel.failure
     ready = parcel.added_at + parcel.delay if parcel.ready is None and parcel.delay and not parcel.starts else None
@@ -141,7 +141,7 @@ def _child_lists(children: Sequence[Child], prefix: str) -> list[list[str]] | No
     return [kin[ChildState.OPEN], kin[ChildState.COMPLETED], kin[ChildState.IGNORED], kin[ChildState.FAILED]]
 
 
-def _owned_keys(held: KeyHeld | None) -> list[Any] | None:
+def _owned_keys(held: OwnedKey | None) -> list[Any] | None:
     if held is None:
         return None
     following, kept = held.next, []
@@ -153,7 +153,7 @@ def _owned_keys(held: KeyHeld | None) -> list[Any] | None:
     return [held.key, "" if held.till is None else str(held.till), kept]
 
 
-def dump_dead_letter(parcel: LetterParcel, prefix: str) -> str:
+def dump_dead_letter(parcel: TransferDeadLetter, prefix: str) -> str:
     it = parcel.letter
     fields = _flat({
         "name": it.name, "data": it.data, "opts": dump_letter(it), "added_at": it.added_at, "delay": 0,
@@ -171,7 +171,7 @@ def dump_dead_letter(parcel: LetterParcel, prefix: str) -> str:
     ])  # fmt: skip
 
 
-def dump_schedule(parcel: ScheduleParcel) -> str:
+def dump_schedule(parcel: TransferSchedule) -> str:
     view = parcel.view
     return _text([
         view.queue, view.schedule.id, str(view.slot), view.count, json.dumps(own_of(view.schedule)),
@@ -180,7 +180,7 @@ def dump_schedule(parcel: ScheduleParcel) -> str:
     ])  # fmt: skip
 
 
-def dump_settings(parcel: SettingsParcel) -> str:
+def dump_settings(parcel: TransferSettings) -> str:
     rate = parcel.rate
     meta = {
         "concurrency": parcel.concurrency, "rate_max": rate and rate.max, "rate_ms": rate and per_ms(rate),
@@ -207,24 +207,24 @@ def _set(given: dict[str, Any]) -> list[str]:
     return [part for name, value in given.items() for part in (FIELDS[name], "" if value is None else str(value))]
 
 
-def dump_records(parcel: LedgerParcel, prefix: str) -> str:
-    def of(ending: Ending) -> list[Any]:
-        minutes = [(row[0], row[1 if ending is Ending.COMPLETED else 2]) for row in parcel.minutes]
-        total = parcel.completed if ending is Ending.COMPLETED else parcel.failed
+def dump_records(parcel: TransferRecords, prefix: str) -> str:
+    def of(ending: RunStatus) -> list[Any]:
+        minutes = [(row[0], row[1 if ending is RunStatus.COMPLETED else 2]) for row in parcel.minutes]
+        total = parcel.completed if ending is RunStatus.COMPLETED else parcel.failed
         return [total, [[minute, count] for minute, count in minutes if count], runs(ending)]
 
-    def runs(ending: Ending) -> list[Any]:
+    def runs(ending: RunStatus) -> list[Any]:
         return [_run(run, prefix) for run in reversed(parcel.runs) if run.ending is ending]
 
     return _text([
-        of(Ending.COMPLETED), of(Ending.FAILED), runs(Ending.CANCELLED),
+        of(RunStatus.COMPLETED), of(RunStatus.FAILED), runs(RunStatus.CANCELLED),
         [[step, number, dict(counted)] for (step, number), counted in parcel.slices.items()],
         [[job_id, str(till), cause, text] for job_id, till, cause, text in parcel.results],
         [[key, owner, str(till)] for key, owner, till in parcel.keys],
     ])  # fmt: skip
 
 
-def _run(run: Run, prefix: str) -> list[Any]:
+def _run(run: RunRow, prefix: str) -> list[Any]:
     return [
         0, run.id, run.name, run.cause.value, run.added_at, run.started_at, run.finished_at, run.attempts_made,
         run.stalls, run.worker, run.text, run.whole, run.subject,
@@ -232,7 +232,7 @@ def _run(run: Run, prefix: str) -> list[Any]:
     ]  # fmt: skip
 
 
-def dump_store_facts(parcel: FactsParcel) -> list[str]:
+def dump_store_facts(parcel: TransferStoreFacts) -> list[str]:
     keep = parcel.letters
     count, age = (-1 if each is None else each for each in (keep.count, age_ms(keep)))
     return ["" if keep == KEEP_ALL else f"{count} {age}", *(part for pair in parcel.circuits.items() for part in pair)]
@@ -263,7 +263,7 @@ def _paired(flat: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _job(
     prefix: str, queue: str, job_id: str, word: str, score: str | None, suspect: int, flat: Sequence[str],
     logs: Sequence[str], kin: Sequence[Any] | None, held: Sequence[Any] | None,
-) -> JobParcel:  # fmt: skip
+) -> TransferJob:  # fmt: skip
     found = dict(_paired(flat))
 
     def text(name: str) -> str | None:
@@ -276,7 +276,7 @@ def _job(
     state, opts = State(word), text("opts")
     options, (parent, on_failure) = load_options(opts), link_of(text("parent"))
     waits = state in {State.DELAYED, State.WAITING_CHILDREN}
-    return JobParcel(
+    return TransferJob(
         queue=queue, id=job_id, name=text("name") or "", data=text("data") or "", state=state, suspect=suspect == 1,
         due=due_of(score) if state is State.DELAYED and score else None, max_attempts=options.attempts,
         attempts_made=number(text("attempts_made") or text("attempts_made_old")), stalls=number(text("stalls")),
@@ -320,9 +320,9 @@ def _known(prefix: str, kin: Sequence[Any]) -> tuple[Child, ...]:
     return (*children, *(Child(ref_of(prefix, key), ChildState.FAILED) for key in failed))
 
 
-def _held(key: str, till: str | None, following: Sequence[str]) -> KeyHeld:
+def _held(key: str, till: str | None, following: Sequence[str]) -> OwnedKey:
     found = dict(_paired(following))
-    return KeyHeld(key, None if till is None else number(till), _kept(found) if found else None)
+    return OwnedKey(key, None if till is None else number(till), _kept(found) if found else None)
 
 
 def _kept(found: Mapping[str, str]) -> NewJob:
@@ -349,22 +349,22 @@ def _kept(found: Mapping[str, str]) -> NewJob:
 def _letter(
     prefix: str, row: Sequence[Any], kin: Sequence[Any] | None, logs: Sequence[str], errors: str | None,
     names: str | None,
-) -> LetterParcel:  # fmt: skip
-    return LetterParcel(letter_of(row), _children(prefix, kin, names), tuple(logs), load_errors(errors))
+) -> TransferDeadLetter:  # fmt: skip
+    return TransferDeadLetter(letter_of(row), _children(prefix, kin, names), tuple(logs), load_errors(errors))
 
 
-def _schedule(queue: str, row: Sequence[Any], waits: int, last: str | None) -> ScheduleParcel:
-    return ScheduleParcel(view_of(queue, row), waits == 1, last)
+def _schedule(queue: str, row: Sequence[Any], waits: int, last: str | None) -> TransferSchedule:
+    return TransferSchedule(view_of(queue, row), waits == 1, last)
 
 
 def _settings(
     queue: str, paused: str, settings: Sequence[Any], counted: Sequence[Any], own: Sequence[str], starts: Sequence[str],
     of_groups: Sequence[Any],
-) -> SettingsParcel:  # fmt: skip
+) -> TransferSettings:  # fmt: skip
     *known, by_hand, declared = settings
     read = settings_of([None, *known, None])
     limits = {name: (GroupLimits.load(text.rstrip("p")), text.endswith("p")) for name, text in _paired(own)}
-    return SettingsParcel(
+    return TransferSettings(
         queue=queue, paused=paused == "1", concurrency=read.concurrency, rate=read.rate, max_waiting=read.max_waiting,
         held_till=read.held_till, groups_set=None if by_hand is None else GroupLimits.load(by_hand),
         groups_declared=None if declared is None else GroupLimits.load(declared), groups=limits,
@@ -390,16 +390,16 @@ def _start(member: str) -> tuple[int, int]:
 def _ledger(
     now: int, queue: str, completed: Sequence[Any], failed: Sequence[Any], runs: Sequence[Sequence[Any]],
     past: Sequence[str], all_time: Sequence[str], results: Sequence[Any], keys: Sequence[Any],
-) -> LedgerParcel:  # fmt: skip
+) -> TransferRecords:  # fmt: skip
     this = now // 60_000
     both = zip(minutes_of(completed, this, MINUTES), minutes_of(failed, this, MINUTES), strict=True)
     first, total = this - MINUTES + 1, _total(all_time)
-    return LedgerParcel(
+    return TransferRecords(
         queue=queue, completed=number(completed[0]), failed=number(failed[0]),
         cancelled=total.get((0, 0), {}).get(CANCELLED, 0),
         minutes=tuple((first + n, good, lost) for n, (good, lost) in enumerate(both) if good or lost),
         runs=tuple(
-            run_of(ending, row) for ending, rows in zip(Ending, runs, strict=True) for row in reversed(rows)
+            run_of(ending, row) for ending, rows in zip(RunStatus, runs, strict=True) for row in reversed(rows)
         ),
         slices=dict(_slices(past, this)) | total,
         results=tuple((job, number(till), cause, text) for job, till, cause, text in results),
@@ -422,64 +422,71 @@ def _total(flat: Sequence[str]) -> dict[tuple[int, int], dict[str, int]]:
     return {(0, 0): counted} if counted else {}
 
 
-def _facts(kept: str | None, circuits: Sequence[str]) -> FactsParcel:
+def _facts(kept: str | None, circuits: Sequence[str]) -> TransferStoreFacts:
     count, age = (-1, -1) if kept is None else map(int, kept.split())
     keep = KEEP_ALL if kept is None else Keep(None if count < 0 else count, None if age < 0 else age / 1000)
-    return FactsParcel(keep, dict(_paired(circuits)))
+    return TransferStoreFacts(keep, dict(_paired(circuits)))
 
 
 _STORE: Final = "store"  # in the hash of what moves: the name of this store
-_OF_THE_STORE: Final = {Part.LETTERS, Part.FACTS}
+_OF_THE_STORE: Final = {TransferPart.LETTERS, TransferPart.FACTS}
 
 
-class RedisMoves(RedisStore):
+class RedisTransfers:
     """The moves of the seam. Each of its steps can be sent twice."""
 
-    async def identity(self) -> str:
-        self._check_open()
-        await self._server.ask("HSETNX", self._moving, _STORE, SYSTEM.unique())
-        return str(await self._server.ask("HGET", self._moving, _STORE))
+    def __init__(self, runner: ScriptRunner) -> None:
+        self._runner = runner
 
-    async def departure(self, queue: str) -> str | None:
-        self._check_open()
-        found = await self._server.ask("HGET", self._moving, f"queue:{check_queue_name(queue)}")
+    async def store_id(self) -> str:
+        self._runner.check_open()
+        await self._runner.client.ask("HSETNX", self._moving, _STORE, SYSTEM.unique())
+        return str(await self._runner.client.ask("HGET", self._moving, _STORE))
+
+    async def destination(self, queue: str) -> str | None:
+        self._runner.check_open()
+        found = await self._runner.client.ask("HGET", self._moving, f"queue:{check_queue_name(queue)}")
         return None if found is None else str(found).partition(" ")[0]
 
-    async def pack(
-        self, part: Part, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
-    ) -> Load | None:
-        part, limit = known(Part, part), whole("limit", limit, 1, 10_000)
-        queue = self.dead_letter_queue if part in _OF_THE_STORE else check_queue_name(queue)
-        more = await self._keys(queue) if part is Part.LEDGER else [limit]
+    async def export_batch(
+        self, part: TransferPart, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
+    ) -> TransferBatch | None:
+        part, limit = known(TransferPart, part), check_int("limit", limit, 1, 10_000)
+        queue = self._runner.dead_letter_queue if part in _OF_THE_STORE else check_queue_name(queue)
+        more = await self._keys(queue) if part is TransferPart.LEDGER else [limit]
         found = await self._surely(f"pack_{part.value}", queue, [queue, to, mark, *more], now)
         if found is None:
             return None
         number, old_mark, rows, moment = found
-        parcels = (parcel_of(row, prefix=self._address.prefix, now=moment) for row in rows)
-        return Load(number, old_mark, to, tuple(parcels))
+        parcels = (parcel_of(row, prefix=self._runner.address.prefix, now=moment) for row in rows)
+        return TransferBatch(number, old_mark, to, tuple(parcels))
 
-    async def unload(self, load: Load, *, sender: str, now: int | None = None) -> Arrival:
+    async def import_batch(self, load: TransferBatch, *, sender: str, now: int | None = None) -> ImportResult:
         name, queue, arguments = self._arguments(load.parcels)
         outcome, refs = await self._surely(name, queue, [sender, load.number, load.mark, *arguments], now)
-        return Arrival(Unloaded(outcome), tuple(JobRef(*ref) for ref in refs))
+        return ImportResult(ImportOutcome(outcome), tuple(JobRef(*ref) for ref in refs))
 
-    async def forget(self, load: Load, *, now: int | None = None) -> bool:
-        return bool(await self._read("forget", self.dead_letter_queue, [load.number, load.mark, load.to], now))
+    async def confirm_export(self, load: TransferBatch, *, now: int | None = None) -> bool:
+        return bool(
+            await self._runner.read("forget", self._runner.dead_letter_queue, [load.number, load.mark, load.to], now)
+        )
 
     async def _surely(self, name: str, queue: str, arguments: Sequence[Any], now: int | None) -> Any:
         """A step that may be sent again, and that replicas confirm where adds are: the other store acts upon it."""
-        return await self._run(name, queue, (self._now(now), *arguments), again=True, sure=True)
+        return await self._runner.run(name, queue, (self._runner.time_for(now), *arguments), again=True, sure=True)
 
     @property
     def _moving(self) -> str:
-        return self._fleet + FLEET["moving"]
+        return self._runner.fleet + FLEET["moving"]
 
     async def _keys(self, queue: str) -> list[str]:
         """The queue's deduplication keys, which stand in no list."""
-        first = f"{self._base(queue)}{KEYS['dedup']}:"
+        first = f"{self._runner.base(queue)}{KEYS['dedup']}:"
         cursor, found = "0", []
         while True:
-            cursor, keys = await self._server.ask("SCAN", cursor, "MATCH", _literally(first) + "*", "COUNT", 1000)
+            cursor, keys = await self._runner.client.ask(
+                "SCAN", cursor, "MATCH", _literally(first) + "*", "COUNT", 1000
+            )
             found += [key[len(first) :] for key in keys]
             if cursor == "0":
                 return found
@@ -487,29 +494,33 @@ class RedisMoves(RedisStore):
     def _arguments(self, parcels: Sequence[Parcel]) -> tuple[str, str, list[Any]]:
         """The script that unloads these, of which queue it speaks, and what it takes."""
         match parcels:
-            case (SettingsParcel() as settings,):
+            case (TransferSettings() as settings,):
                 return "unload_settings", settings.queue, [dump_settings(settings)]
-            case (LedgerParcel() as ledger,):
-                return "unload_ledger", ledger.queue, [dump_records(ledger, self._address.prefix), ledger.queue]
-            case (FactsParcel() as facts,):
-                return "unload_facts", self.dead_letter_queue, dump_store_facts(facts)
+            case (TransferRecords() as ledger,):
+                return "unload_ledger", ledger.queue, [dump_records(ledger, self._runner.address.prefix), ledger.queue]
+            case (TransferStoreFacts() as facts,):
+                return "unload_facts", self._runner.dead_letter_queue, dump_store_facts(facts)
             case _:
                 return self._many(parcels)
 
     def _many(self, parcels: Sequence[Parcel]) -> tuple[str, str, list[Any]]:
-        prefix, queue, arguments = self._address.prefix, "", []
+        prefix, queue, arguments = self._runner.address.prefix, "", []
         for parcel in parcels:
             match parcel:
-                case JobParcel():
+                case TransferJob():
                     arguments += ["job", dump_job(parcel, prefix)]
-                case LetterParcel():
+                case TransferDeadLetter():
                     arguments += ["letter", dump_dead_letter(parcel, prefix)]
-                case ScheduleParcel():
+                case TransferSchedule():
                     queue = parcel.view.queue
                     arguments += ["schedule", dump_schedule(parcel)]
-                case SettingsParcel() | LedgerParcel() | FactsParcel():
+                case TransferSettings() | TransferRecords() | TransferStoreFacts():
                     raise InvalidOption("settings, figures and facts come in loads of their own")
-        return ("unload_schedules", queue, arguments) if queue else ("unload_jobs", self.dead_letter_queue, arguments)
+        return (
+            ("unload_schedules", queue, arguments)
+            if queue
+            else ("unload_jobs", self._runner.dead_letter_queue, arguments)
+        )
 
 
 def _literally(text: str) -> str:

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from toril.engines.sql.calls import answered, remember
-from toril.engines.sql.changes import Step
+from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.dedup import kept_jobs, left_by, owner_of, repeated, take
-from toril.engines.sql.groups import Doors, next_order, refuse_overfull
+from toril.engines.sql.groups import GroupAdmission, next_order, refuse_overfull
 from toril.engines.sql.options import options_of
 from toril.engines.sql.schema import STATE_OF, Place, first_key
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Transaction
 from toril.errors import InvalidOption, QueueFull
 from toril.model import BATCH, Added, AddOutcome, Call, EventKind, NewJob
-from toril.model.jobs import Run, runs_of
+from toril.model.jobs import AlikeJobs, runs_of
 from toril.model.states import State
 
 __all__ = ["add", "let_go", "place_job", "place_nodes", "refuse_overflow", "rest_nodes", "state_of"]
@@ -29,7 +29,7 @@ _PLACE_OF = statement("add", "place_of")
 _STORED = frozenset({AddOutcome.ADDED, AddOutcome.REPLACED})
 
 
-def add(tx: Tx, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[Added]:
+def add(tx: Transaction, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[Added]:
     """All of the jobs in this order, or none."""
     before = answered(tx, call)
     if before is not None:
@@ -44,7 +44,7 @@ def add(tx: Tx, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[A
     plain = all(_is_plain(job) for job, _ in runs)
     jobs = jobs if plain else list(jobs)
     if plain:
-        answers = _add_plain(Step(tx, row), runs, len(jobs))
+        answers = _add_plain(QueueChanges(tx, row), runs, len(jobs))
     elif any(job.dedup is not None for job in jobs):
         answers = _add_one_by_one(tx, row, jobs)
     else:
@@ -53,22 +53,22 @@ def add(tx: Tx, queue: str, jobs: Sequence[NewJob], call: Call | None) -> list[A
     return answers
 
 
-def place_job(tx: Tx, row: QueueRow, job: NewJob) -> int:
+def place_job(tx: Transaction, row: QueueRow, job: NewJob) -> int:
     """Store one job whose id is free, whatever the queue's bound; its key."""
     adding = _Adding(tx, row, [job])
     adding.place(job)
     return first_key(row.key) + row.last_number
 
 
-def place_nodes(tx: Tx, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> list[Added]:
+def place_nodes(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> list[Added]:
     """Store jobs of a flow whose ids are free, each with the text of its options, whatever the queue's bound."""
     adding = _Adding(tx, row, [job for job, _ in nodes], texts={str(job.id): text for job, text in nodes})
     return adding.place(*(job for job, _ in nodes))
 
 
-def rest_nodes(tx: Tx, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> None:
+def rest_nodes(tx: Transaction, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]) -> None:
     """The same, for those who wait for their children. A delay of theirs begins when these have ended."""
-    step, rows = Step(tx, row), []
+    step, rows = QueueChanges(tx, row), []
     for job, text in nodes:
         row.last_number += 1
         key, rank = first_key(row.key) + row.last_number, row.moves + 1
@@ -88,7 +88,7 @@ def rest_nodes(tx: Tx, row: QueueRow, nodes: Sequence[tuple[NewJob, str | None]]
     step.flush()
 
 
-def let_go(step: Step) -> None:
+def let_go(step: QueueChanges) -> None:
     """Jobs have ended: what was kept until then for their keys is stored."""
     ended, step.ended_keys = step.ended_keys, []
     for job in kept_jobs(step.tx, step.row, ended):
@@ -110,7 +110,7 @@ def _is_plain(job: NewJob) -> bool:
     )
 
 
-def _add_plain(step: Step, runs: Sequence[Run], count: int) -> list[Added]:
+def _add_plain(step: QueueChanges, runs: Sequence[AlikeJobs], count: int) -> list[Added]:
     row, now = step.row, step.tx.now
     number, move = row.last_number, row.moves
     base, queue, waiting = first_key(row.key), row.key, Place.WAITING
@@ -135,7 +135,7 @@ def _add_plain(step: Step, runs: Sequence[Run], count: int) -> list[Added]:
     return [Added(identity, outcome, state) for identity in ids]
 
 
-def _add_one_by_one(tx: Tx, row: QueueRow, jobs: Sequence[NewJob]) -> list[Added]:
+def _add_one_by_one(tx: Transaction, row: QueueRow, jobs: Sequence[NewJob]) -> list[Added]:
     """Each finds those before it in the store, as it must where one may own what another asks for."""
     answers = [answer for job in jobs for answer in _Adding(tx, row, [job]).place(job)]
     refuse_overflow(row, sum(answer.outcome is AddOutcome.ADDED for answer in answers))
@@ -159,7 +159,7 @@ def refuse_overflow(row: QueueRow, added: int) -> None:
         )
 
 
-def state_of(tx: Tx, key: int) -> State | None:
+def state_of(tx: Transaction, key: int) -> State | None:
     """Where a job is, or None if there is no such job."""
     found = tx.one(_PLACE_OF, (key,))
     if found is None:
@@ -171,12 +171,12 @@ class _Adding:
     """An add of jobs of all kinds: the rows to insert, and which ids are taken."""
 
     def __init__(
-        self, tx: Tx, row: QueueRow, jobs: Sequence[NewJob], *, texts: dict[str, str | None] | None = None
+        self, tx: Transaction, row: QueueRow, jobs: Sequence[NewJob], *, texts: dict[str, str | None] | None = None
     ) -> None:
         self._new = jobs
         self._texts = texts  # of the options, by id, where they say more than the job does
         self._answers: list[Added] = []
-        self._step = Step(tx, row)
+        self._step = QueueChanges(tx, row)
         self._base = first_key(row.key)
         chosen = [job.id for job in jobs if job.id is not None]
         self._owners: dict[str, int] = dict(tx.all(_OWNERS, (json.dumps(chosen), row.key))) if chosen else {}
@@ -185,7 +185,7 @@ class _Adding:
         self._jobs: list[tuple[Any, ...]] = []
         self._grouped: list[tuple[Any, ...]] = []
         self._names: list[str] = []
-        self._doors = Doors(self._step, [job.group for job in jobs if job.group is not None])
+        self._doors = GroupAdmission(self._step, [job.group for job in jobs if job.group is not None])
         self._delayed: list[tuple[str, str]] = []
 
     def add(self) -> list[Added]:

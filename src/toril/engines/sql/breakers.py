@@ -1,77 +1,73 @@
 """Circuit breakers: a row a key, decided upon within the transaction that reads and writes it."""
 
-from abc import abstractmethod
 from functools import partial
 from typing import Final, TypeVar
 
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Op, Tx
+from toril.engines.sql.transaction import Steps, Transaction
 from toril.model import (
     MAX_DELAY,
     Admission,
-    Circuit,
+    CircuitRow,
+    CircuitSample,
     CircuitState,
     CircuitTerms,
-    Sign,
-    whole,
+    check_int,
 )
 from toril.model.names import check_circuit_key
 from toril.policy import breaker
 
-__all__ = ["SqliteBreakers", "prune_circuits"]
+__all__ = ["SqlCircuits", "prune_circuits"]
 
 T = TypeVar("T")
 _SQL: Final = {name: statement("circuits", name) for name in ("one", "all", "put", "delete")}
 
 
-class SqliteBreakers:
+class SqlCircuits:
     """Circuits of the seam."""
 
-    @abstractmethod
-    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
-
-    @abstractmethod
-    async def _read(self, op: Op[T], now: int | None = None) -> T: ...
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
 
     async def admit(
         self, key: str, terms: CircuitTerms, holder: str, *, lease: int, now: int | None = None
     ) -> Admission:
         check_circuit_key(key)
-        return await self._write(partial(_admit, key=key, terms=terms, holder=holder, lease=lease), now)
+        return await self._steps.write(partial(_admit, key=key, terms=terms, holder=holder, lease=lease), now)
 
     async def record(
-        self, key: str, terms: CircuitTerms, holder: str, sign: Sign, *, now: int | None = None
+        self, key: str, terms: CircuitTerms, holder: str, sign: CircuitSample, *, now: int | None = None
     ) -> CircuitState | None:
         check_circuit_key(key)
-        return await self._write(partial(_record, key=key, terms=terms, holder=holder, sign=sign), now)
+        return await self._steps.write(partial(_record, key=key, terms=terms, holder=holder, sign=sign), now)
 
-    async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> Circuit:
+    async def trip(self, key: str, *, pause: int | None = None, now: int | None = None) -> CircuitRow:
         check_circuit_key(key)
         if pause is not None:
-            whole("pause", pause, 1, MAX_DELAY)
-        return await self._write(partial(_trip, key=key, pause=pause), now)
+            check_int("pause", pause, 1, MAX_DELAY)
+        return await self._steps.write(partial(_trip, key=key, pause=pause), now)
 
     async def reset(self, key: str, *, now: int | None = None) -> bool:
         check_circuit_key(key)
-        return await self._write(partial(_reset, key=key), now)
+        return await self._steps.write(partial(_reset, key=key), now)
 
-    async def circuits(self) -> list[Circuit]:
-        return await self._read(_circuits)
+    async def list(self) -> list[CircuitRow]:
+        return await self._steps.read(_circuits)
 
 
-def _circuit(tx: Tx, key: str) -> Circuit:
+def _circuit(tx: Transaction, key: str) -> CircuitRow:
     found = tx.one(_SQL["one"], (key,))
     return breaker.load(key, None if found is None else found[0])
 
 
-def _put(tx: Tx, before: Circuit, circuit: Circuit) -> None:
+def _put(tx: Transaction, before: CircuitRow, circuit: CircuitRow) -> None:
     if circuit != before and not breaker.is_forgettable(circuit, tx.now):
         tx.run(_SQL["put"], (circuit.key, breaker.dump(circuit)))
     elif circuit != before:
         tx.run(_SQL["delete"], (circuit.key,))
 
 
-def _admit(tx: Tx, key: str, terms: CircuitTerms, holder: str, lease: int) -> Admission:
+def _admit(tx: Transaction, key: str, terms: CircuitTerms, holder: str, lease: int) -> Admission:
     before = _circuit(tx, key)
     circuit, admission = breaker.admit(before, terms, holder, lease=lease, now=tx.now)
     if before.state is not CircuitState.CLOSED:  # of one that is closed there is nothing to note
@@ -79,29 +75,29 @@ def _admit(tx: Tx, key: str, terms: CircuitTerms, holder: str, lease: int) -> Ad
     return admission
 
 
-def _record(tx: Tx, key: str, terms: CircuitTerms, holder: str, sign: Sign) -> CircuitState | None:
+def _record(tx: Transaction, key: str, terms: CircuitTerms, holder: str, sign: CircuitSample) -> CircuitState | None:
     before = _circuit(tx, key)
     circuit, news = breaker.record(before, terms, holder, sign, now=tx.now)
     _put(tx, before, circuit)
     return news
 
 
-def _trip(tx: Tx, key: str, pause: int | None) -> Circuit:
+def _trip(tx: Transaction, key: str, pause: int | None) -> CircuitRow:
     before = _circuit(tx, key)
     circuit = breaker.trip(before, before.terms.pause if pause is None else pause, now=tx.now)
     _put(tx, before, circuit)
     return circuit
 
 
-def _reset(tx: Tx, key: str) -> bool:
+def _reset(tx: Transaction, key: str) -> bool:
     return tx.run(_SQL["delete"], (key,)) > 0
 
 
-def _circuits(tx: Tx) -> list[Circuit]:
+def _circuits(tx: Transaction) -> list[CircuitRow]:
     return [breaker.load(key, text) for key, text in tx.all(_SQL["all"])]
 
 
-def prune_circuits(tx: Tx) -> int:
+def prune_circuits(tx: Transaction) -> int:
     """Forget those of which there is nothing left to know."""
     over = [circuit.key for circuit in _circuits(tx) if breaker.is_forgettable(circuit, tx.now)]
     return sum(tx.run(_SQL["delete"], (key,)) for key in over)

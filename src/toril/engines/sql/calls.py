@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Tx
+from toril.engines.sql.transaction import Transaction
 from toril.errors import CallTooLate
-from toril.model import Call, Changed, Refused, Swept
+from toril.model import Call, ControlResult, Refused, Swept
 from toril.model.states import State
 
 __all__ = ["answered", "recall_changed", "recall_swept", "remember", "remember_changed", "remember_swept"]
@@ -15,7 +15,7 @@ _LAST = statement("calls", "last")
 _REMEMBER = statement("calls", "remember")
 
 
-def answered(tx: Tx, call: Call | None) -> Any:
+def answered(tx: Transaction, call: Call | None) -> Any:
     """What this call was answered before, or None if it is new."""
     if call is None:
         return None
@@ -27,27 +27,27 @@ def answered(tx: Tx, call: Call | None) -> Any:
     return json.loads(last[1])
 
 
-def remember(tx: Tx, call: Call | None, answer: Any) -> None:
+def remember(tx: Transaction, call: Call | None, answer: Any) -> None:
     """Keep the answer until this sender's next call."""
     if call is not None:
         tx.run(_REMEMBER, (call.sender, call.seq, tx.now, json.dumps(answer)))
 
 
-def remember_changed(tx: Tx, call: Call | None, changed: Changed) -> Changed:
+def remember_changed(tx: Transaction, call: Call | None, changed: ControlResult) -> ControlResult:
     remember(tx, call, [changed.done, changed.asked, [(refused.id, refused.state) for refused in changed.refused]])
     return changed
 
 
-def recall_changed(before: Any) -> Changed:
+def recall_changed(before: Any) -> ControlResult:
     done, asked, refused = before
-    return Changed(
+    return ControlResult(
         tuple(done),
         tuple(asked),
         tuple(Refused(job, None if state is None else State(state)) for job, state in refused),
     )
 
 
-def remember_swept(tx: Tx, call: Call | None, swept: Swept) -> Swept:
+def remember_swept(tx: Transaction, call: Call | None, swept: Swept) -> Swept:
     remember(tx, call, [swept.ids, swept.more])
     return swept
 

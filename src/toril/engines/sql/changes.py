@@ -4,18 +4,18 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from toril.engines.sql.options import DEFAULTS, Link, Options, dump_failure, load_options
+from toril.engines.sql.options import DEFAULTS, ParentLink, StoredOptions, dump_failure, load_options
 from toril.engines.sql.schema import Place, delayed_rank, due_bound, finished_rank, first_key, job_id, run_key
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Transaction
 from toril.model import (
     ATTEMPT_ERRORS,
     BURIED,
     Cause,
-    Ending,
     EventKind,
     Failure,
     Keep,
+    RunStatus,
     Unstarted,
     age_ms,
     letter_id,
@@ -24,14 +24,14 @@ from toril.policy.attempts import error_line
 from toril.policy.metrics import CANCELLED, Counted
 from toril.policy.retention import EVENTS, RUNS, shortened
 
-__all__ = ["JOB_COLUMNS", "Job", "Step", "Told"]
+__all__ = ["JOB_COLUMNS", "ChildEnded", "JobFacts", "QueueChanges"]
 
 
-class Told(NamedTuple):
+class ChildEnded(NamedTuple):
     """A child's end, for its parent to know. `stays`: it can still be run again."""
 
     id: str
-    parent: Link
+    parent: ParentLink
     ending: Literal["completed", "failed", "removed"]
     text: str = ""
     stays: bool = False
@@ -51,12 +51,12 @@ _MINUTE = statement("step", "minute")
 _OLDEST_KEPT = statement("step", "oldest_kept")
 _LAST_DUE = statement("step", "last_due")
 
-_NONE_ENDED = dict.fromkeys(Ending, 0)
+_NONE_ENDED = dict.fromkeys(RunStatus, 0)
 _TRIM_SLACK = 1_000  # events over the cap that are tolerated, so that trimming is rare and in bulk
 _TRIMMED_A_STEP = 1_000
 
 
-class Job(NamedTuple):
+class JobFacts(NamedTuple):
     """The facts of a job that a step needs; `chosen` is the id if a user chose it."""
 
     key: int
@@ -79,14 +79,14 @@ class Job(NamedTuple):
         return job_id(self.key, self.chosen)
 
     @property
-    def options(self) -> Options:
+    def options(self) -> StoredOptions:
         return DEFAULTS if self.options_text is None else load_options(self.options_text)
 
 
-JOB_COLUMNS = len(Job._fields)
+JOB_COLUMNS = len(JobFacts._fields)
 
 
-class Step:
+class QueueChanges:
     """Gathers what an operation decides; `flush` writes it."""
 
     __slots__ = (
@@ -94,7 +94,7 @@ class Step:
         "left", "parted", "row", "told", "touched", "tx", "unstarted",
     )  # fmt: skip
 
-    def __init__(self, tx: Tx, row: QueueRow) -> None:
+    def __init__(self, tx: Transaction, row: QueueRow) -> None:
         self.tx = tx
         self.row = row
         self._ended = _NONE_ENDED.copy()
@@ -104,7 +104,7 @@ class Step:
         self._last_due: dict[int, int | None] = {}  # ranks of this step that may not be written yet
         self.ended_keys: list[tuple[int, str]] = []  # jobs that ended, and the deduplication keys they came with
         self.unstarted: list[Unstarted] = []
-        self.told: list[Told] = []  # children that ended
+        self.told: list[ChildEnded] = []  # children that ended
         self.parted: list[int] = []  # jobs removed before their time, which may be someone's children, or have some
         self._events: list[tuple[EventKind, list[str | None], dict[str, list[str]]]] = []
         self._trims: dict[int, list[Keep]] = {}
@@ -190,7 +190,13 @@ class Step:
         self._writes["place"].append((key, Place.WAITING_CHILDREN, rank))
 
     def stand(
-        self, job: Job, *, made: int, delay: int | None = None, failure: Failure | None = None, cause: str | None = None
+        self,
+        job: JobFacts,
+        *,
+        made: int,
+        delay: int | None = None,
+        failure: Failure | None = None,
+        cause: str | None = None,
     ) -> None:
         """Write back what running changed of a job that will run again."""
         self._writes["stand"].append(
@@ -198,7 +204,7 @@ class Step:
              dump_failure(failure) if failure else None, cause)
         )  # fmt: skip
 
-    def note_error(self, job: Job, failure: Failure, *, made: int) -> None:
+    def note_error(self, job: JobFacts, failure: Failure, *, made: int) -> None:
         """Keep the error of an attempt that is followed by another."""
         line = error_line(made, self.tx.now, failure)
         self._writes["error"].append((job.key, line, ATTEMPT_ERRORS - 1))
@@ -224,23 +230,23 @@ class Step:
 
     def completed(self, count: int) -> int:
         """Count jobs that returned. Gives the key of the last run record before them."""
-        key = run_key(self.row.key, Ending.COMPLETED, self.row.completed_total)
+        key = run_key(self.row.key, RunStatus.COMPLETED, self.row.completed_total)
         self.row.completed_total += count
-        self._ended[Ending.COMPLETED] += count
+        self._ended[RunStatus.COMPLETED] += count
         return key
 
-    def fail(self, job: Job, cause: Cause, failure: Failure, *, made: int) -> None:
+    def fail(self, job: JobFacts, cause: Cause, failure: Failure, *, made: int) -> None:
         """A job ended without a result: it failed, or was cancelled."""
         row = self.row
         if row.grouped:
             self.left.append(job.key)
         reason, whole = shortened(failure.reason)
         if cause is Cause.CANCELLED:
-            ending, kind = Ending.CANCELLED, EventKind.CANCELLED
+            ending, kind = RunStatus.CANCELLED, EventKind.CANCELLED
             row.cancelled_total += 1
             self.count(CANCELLED)
         else:
-            ending, kind = Ending.FAILED, EventKind.FAILED
+            ending, kind = RunStatus.FAILED, EventKind.FAILED
             row.failed_total += 1
             self.count(f"n{job.name}")
         self._ended[ending] += 1
@@ -258,7 +264,7 @@ class Step:
             self._writes["result"].append(values)
         kept = options.keep_failed.count != 0
         if options.parent is not None:
-            self.told.append(Told(job.id, options.parent, "failed", failure.reason, kept or cause in BURIED))
+            self.told.append(ChildEnded(job.id, options.parent, "failed", failure.reason, kept or cause in BURIED))
         if not kept:
             if options.parked is not None and cause not in BURIED:
                 self._writes["orphan"].append((job.key,))
@@ -268,12 +274,12 @@ class Step:
         else:
             self.keep(job, made, Place.FAILED, options.keep_failed, None, failure)
 
-    def never_starts(self, job: Job, cause: Cause, failure: Failure, *, made: int) -> None:
+    def never_starts(self, job: JobFacts, cause: Cause, failure: Failure, *, made: int) -> None:
         """A job ended instead of being handed out; whoever claimed is told."""
         self.fail(job, cause, failure, made=made)
         self.unstarted.append(Unstarted(job.id, job.name, failure))
 
-    def _bury(self, job: Job, cause: Cause, failure: Failure, made: int) -> None:
+    def _bury(self, job: JobFacts, cause: Cause, failure: Failure, made: int) -> None:
         """Move a job that is about to be deleted to the dead letters, in place of an older one of its id."""
         letter = letter_id(self.row.name, job.id)
         self._writes["unbury_logs"].append((letter,))
@@ -287,7 +293,9 @@ class Step:
         if job.options.parked is not None:
             self._writes["bury_kin"].append((job.key,))
 
-    def keep(self, job: Job, made: int, place: int, keep: Keep, result: str | None, failure: Failure | None) -> None:
+    def keep(
+        self, job: JobFacts, made: int, place: int, keep: Keep, result: str | None, failure: Failure | None
+    ) -> None:
         """Leave a finished job in the store, for as long as `keep` says."""
         now = self.tx.now
         rank = finished_rank(now, self.row.moves + 1)
@@ -354,7 +362,7 @@ class Step:
 
     def _flush_figures(self) -> None:
         row, tx = self.row, self.tx
-        completed, failed = self._ended[Ending.COMPLETED], self._ended[Ending.FAILED]
+        completed, failed = self._ended[RunStatus.COMPLETED], self._ended[RunStatus.FAILED]
         if completed or failed:
             tx.run(_MINUTE, (row.key, tx.now // 60_000, completed, failed))
         for ending, count in self._ended.items():

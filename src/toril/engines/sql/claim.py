@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from toril.engines.sql.changes import JOB_COLUMNS, Job, Step
+from toril.engines.sql.changes import JOB_COLUMNS, JobFacts, QueueChanges
 from toril.engines.sql.groups import by_turns, count_starts, look_at_due, make_ready, may_start_again, next_till
-from toril.engines.sql.options import Options, load_options, load_rate
+from toril.engines.sql.options import StoredOptions, load_options, load_rate
 from toril.engines.sql.rate_limits import slot
 from toril.engines.sql.schema import Place, due_bound, due_of, job_id
 from toril.engines.sql.statements import statement
@@ -34,7 +34,7 @@ _TRIM_STARTS = statement("claim", "trim_starts")
 _STARTS = statement("claim", "starts")
 _START = statement("claim", "start")
 
-_EXPIRES = 1 + JOB_COLUMNS  # what comes after the rank and the columns of `Job`
+_EXPIRES = 1 + JOB_COLUMNS  # what comes after the rank and the columns of `JobFacts`
 _PROMOTED_A_CLAIM = 200
 _EXPIRED_A_CLAIM = 200
 _PASSES = 100  # over what groups let in
@@ -59,7 +59,7 @@ class _Room:
     opens_at: int | None = None
 
 
-def claim_jobs(step: Step, claim: Claim) -> Taken:
+def claim_jobs(step: QueueChanges, claim: Claim) -> Taken:
     """Up to `claim.want` jobs; when there are fewer, why, and when to come back."""
     if not claim.want:
         return Taken()
@@ -79,7 +79,7 @@ def claim_jobs(step: Step, claim: Claim) -> Taken:
     )
 
 
-def _promote(step: Step) -> None:
+def _promote(step: QueueChanges) -> None:
     row, tx = step.row, step.tx
     if not row.delayed:
         return
@@ -92,7 +92,7 @@ def _promote(step: Step) -> None:
         step.flush()
 
 
-def _room(step: Step, claim: Claim) -> _Room:
+def _room(step: QueueChanges, claim: Claim) -> _Room:
     row = step.row
     if row.paused:
         return _Room(0, Gate.PAUSED)
@@ -109,7 +109,7 @@ def _room(step: Step, claim: Claim) -> _Room:
     return room
 
 
-def _when_open(step: Step, claim: Claim, room: _Room) -> _Room:
+def _when_open(step: QueueChanges, claim: Claim, room: _Room) -> _Room:
     """The same gate, with the time at which it opens even where the window began with this very claim."""
     rate = load_rate(step.row.rate) or claim.limits.rate
     if room.gate is not Gate.RATE or room.opens_at is not None or rate is None:
@@ -117,7 +117,7 @@ def _when_open(step: Step, claim: Claim, room: _Room) -> _Room:
     return _Room(room.size, room.gate, _left(step, rate)[1])
 
 
-def _left(step: Step, rate: RateLimit) -> tuple[int, int | None]:
+def _left(step: QueueChanges, rate: RateLimit) -> tuple[int, int | None]:
     row, tx = step.row, step.tx
     if rate.window == "fixed":
         if row.window_till <= tx.now:
@@ -128,7 +128,7 @@ def _left(step: Step, rate: RateLimit) -> tuple[int, int | None]:
     return max(0, rate.max - count), None if oldest is None else oldest + per_ms(rate)
 
 
-def _count_starts(step: Step, claim: Claim, count: int) -> None:
+def _count_starts(step: QueueChanges, claim: Claim, count: int) -> None:
     row, tx = step.row, step.tx
     rate = load_rate(row.rate) or claim.limits.rate
     if rate is None or not count:
@@ -141,7 +141,7 @@ def _count_starts(step: Step, claim: Claim, count: int) -> None:
         row.window_starts += count
 
 
-def _take(step: Step, claim: Claim, size: int) -> list[Claimed]:
+def _take(step: QueueChanges, claim: Claim, size: int) -> list[Claimed]:
     row = step.row
     if claim.alone and row.suspects and size:
         suspect = _take_from(step, claim, Place.SUSPECT, 1)
@@ -161,13 +161,13 @@ def _take(step: Step, claim: Claim, size: int) -> list[Claimed]:
     return jobs
 
 
-def _more(step: Step, want: int) -> bool:
+def _more(step: QueueChanges, want: int) -> bool:
     """Nothing more is in the line: let in what those that were ended on the way made room for, else by turns."""
     step.flush()
     return bool(step.row.waiting or step.row.prioritized or by_turns(step, want))
 
 
-def _take_from(step: Step, claim: Claim, place: int, size: int) -> list[Claimed]:
+def _take_from(step: QueueChanges, claim: Claim, place: int, size: int) -> list[Claimed]:
     """The first `size` jobs of a place. Expired ones on the way are ended, not handed out, a bounded number."""
     row, tx = step.row, step.tx
     taken: list[Claimed] = []
@@ -187,7 +187,7 @@ def _take_from(step: Step, claim: Claim, place: int, size: int) -> list[Claimed]
     return taken
 
 
-def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Claimed]:
+def _hold(step: QueueChanges, claim: Claim, place: int, entries: list[Any]) -> list[Claimed]:
     """Give these jobs into the claimer's hands."""
     queue, name, now = step.row.key, step.row.name, step.tx.now
     deadline, token, worker, stalls_allowed = now + claim.lease, claim.token, claim.worker, claim.max_stalls
@@ -199,7 +199,7 @@ def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Clai
          checkpoint, data, group) = entry  # fmt: skip
         options = load_options(text)
         if options.fault is not None or options.deferred is not None:
-            _fail_early(step, Job._make(entry[1:_EXPIRES]), options)
+            _fail_early(step, JobFacts._make(entry[1:_EXPIRES]), options)
             continue
         fence += 1
         if group is not None:
@@ -220,23 +220,23 @@ def _hold(step: Step, claim: Claim, place: int, entries: list[Any]) -> list[Clai
     return claimed
 
 
-def _fail_early(step: Step, job: Job, options: Options) -> None:
+def _fail_early(step: QueueChanges, job: JobFacts, options: StoredOptions) -> None:
     """A job that cannot be read, or whose child has failed, fails instead of running."""
     reason, kind = (options.deferred, "ChildFailed") if options.fault is None else (options.fault, "Undecodable")
     step.never_starts(job, Cause.FAILED, Failure(reason or "", kind), made=job.attempts_made + 1)
 
 
-def _expire(step: Step, found: list[Any]) -> int:
+def _expire(step: QueueChanges, found: list[Any]) -> int:
     """End those of `found` that were not started in time."""
     expired = [entry for entry in found if entry[_EXPIRES] is not None and entry[_EXPIRES] <= step.tx.now]
     for entry in expired:
-        job = Job._make(entry[1:_EXPIRES])
+        job = JobFacts._make(entry[1:_EXPIRES])
         reason = f"expired: not started {'again ' if job.starts else ''}by {entry[_EXPIRES]}"
         step.never_starts(job, Cause.EXPIRED, Failure(reason, EXPIRED_KIND), made=job.attempts_made)
     return len(expired)
 
 
-def _wake_at(step: Step, claim: Claim, shut: _Room | None) -> int | None:
+def _wake_at(step: QueueChanges, claim: Claim, shut: _Room | None) -> int | None:
     """When a claim may bring more, as far as the store can tell: at the next due time, or when the gate opens."""
     row, tx = step.row, step.tx
     if shut is not None:

@@ -5,27 +5,27 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, assert_never
 
 from toril.engines.sql.calls import answered, recall_changed, recall_swept, remember, remember_changed, remember_swept
-from toril.engines.sql.changes import JOB_COLUMNS, Job, Step
+from toril.engines.sql.changes import JOB_COLUMNS, JobFacts, QueueChanges
 from toril.engines.sql.groups import let_in_more, make_ready
 from toril.engines.sql.options import dump_rate
 from toril.engines.sql.schema import STATE_OF, Place, finished_bound, first_key, job_id, places_of, run_key
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import QueueRow, Tx, keys_of, settings_of
+from toril.engines.sql.transaction import QueueRow, Transaction, keys_of, settings_of
 from toril.errors import InvalidOption, WrongState
 from toril.model import (
     BATCH,
     CANCELLED_KIND,
     Call,
     Cause,
-    Changed,
+    ControlResult,
     DeclareGroups,
-    Ending,
     EventKind,
     Failure,
     Hold,
     Pause,
     Refused,
     Resume,
+    RunStatus,
     SetConcurrency,
     SetData,
     SetDelay,
@@ -37,14 +37,14 @@ from toril.model import (
     Settings,
     Swept,
     Update,
+    check_int,
     control,
-    whole,
 )
 from toril.model.states import FINISHED, NOT_STARTED, State
 
 __all__ = [
     "WIRE_WORD",
-    "Found",
+    "FoundJob",
     "cancel",
     "clean",
     "configure",
@@ -64,23 +64,23 @@ _SQL = {name: statement("control", name) for name in (
 WIRE_WORD = {state: state.value.replace("_", "-") for state in State} | {State.WAITING: "wait"}  # in `removed` events
 
 
-class Found(NamedTuple):
+class FoundJob(NamedTuple):
     """A job and where it stands."""
 
-    job: Job
+    job: JobFacts
     place: int
     rank: int
     state: State
 
 
 # What a control does to one job whose state allows it: its id goes to `done`, or to `asked`.
-Act = Callable[[Step, Found], bool]
+Act = Callable[[QueueChanges, FoundJob], bool]
 
 
-def promote(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed:
+def promote(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) -> ControlResult:
     """Make delayed jobs ready now."""
 
-    def act(step: Step, found: Found) -> bool:
+    def act(step: QueueChanges, found: FoundJob) -> bool:
         step.leave(found.job.key, found.place, found.rank)
         make_ready(step, found.job.key, step.row.back(found.job.priority))
         step.event(EventKind.WAITING, found.job.id, prev="delayed")
@@ -89,10 +89,10 @@ def promote(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Change
     return each_job(tx, queue, ids, call, frozenset({State.DELAYED}), act)
 
 
-def cancel(tx: Tx, queue: str, ids: Sequence[str], reason: str, call: Call | None) -> Changed:
+def cancel(tx: Transaction, queue: str, ids: Sequence[str], reason: str, call: Call | None) -> ControlResult:
     """End what has not started; ask what runs."""
 
-    def act(step: Step, found: Found) -> bool:
+    def act(step: QueueChanges, found: FoundJob) -> bool:
         if found.state is State.ACTIVE:
             tx.run(_SQL["ask_to_stop"], (reason, found.job.key))
             poke(tx, found.job.worker)
@@ -105,10 +105,10 @@ def cancel(tx: Tx, queue: str, ids: Sequence[str], reason: str, call: Call | Non
     return each_job(tx, queue, ids, call, NOT_STARTED | {State.WAITING_CHILDREN, State.ACTIVE}, act)
 
 
-def remove(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed:
+def remove(tx: Transaction, queue: str, ids: Sequence[str], call: Call | None) -> ControlResult:
     """Delete what does not run."""
 
-    def act(step: Step, found: Found) -> bool:
+    def act(step: QueueChanges, found: FoundJob) -> bool:
         step.leave(found.job.key, found.place, found.rank)
         step.discard(found.job.key, found.job.chosen, found.job.logs)
         step.event(EventKind.REMOVED, found.job.id, prev=WIRE_WORD[found.state])
@@ -117,7 +117,7 @@ def remove(tx: Tx, queue: str, ids: Sequence[str], call: Call | None) -> Changed
     return each_job(tx, queue, ids, call, frozenset(State) - {State.ACTIVE}, act)
 
 
-def update(tx: Tx, queue: str, updates: Sequence[Update], call: Call | None) -> Changed:
+def update(tx: Transaction, queue: str, updates: Sequence[Update], call: Call | None) -> ControlResult:
     """Apply each update whose job is in a state that allows it, in order."""
     before = answered(tx, call)
     if before is not None:
@@ -131,11 +131,11 @@ def update(tx: Tx, queue: str, updates: Sequence[Update], call: Call | None) -> 
         if row is None or found is None or found.state not in _allowed(each):
             refused.append(Refused(each.id, found.state if found else None))
             continue
-        step = Step(tx, row)
+        step = QueueChanges(tx, row)
         _update(step, found, each)
         step.flush()
         done.append(each.id)
-    return remember_changed(tx, call, Changed(tuple(done), (), tuple(refused)))
+    return remember_changed(tx, call, ControlResult(tuple(done), (), tuple(refused)))
 
 
 def _allowed(each: Update) -> frozenset[State]:
@@ -150,7 +150,7 @@ def _allowed(each: Update) -> frozenset[State]:
             assert_never(each)
 
 
-def _update(step: Step, found: Found, each: Update) -> None:
+def _update(step: QueueChanges, found: FoundJob, each: Update) -> None:
     tx, key, row = step.tx, found.job.key, step.row
     match each:
         case SetData(_, data):
@@ -169,21 +169,23 @@ def _update(step: Step, found: Found, each: Update) -> None:
             assert_never(each)
 
 
-def poke(tx: Tx, worker: str | None) -> None:
+def poke(tx: Transaction, worker: str | None) -> None:
     """Wake a worker that listens under `control(worker)`."""
     if worker is not None:
         tx.run(_SQL["poke"], (worker, tx.now))
         tx.ring(control(worker))
 
 
-def each_job(tx: Tx, queue: str, ids: Sequence[str], call: Call | None, allowed: frozenset[State], act: Act) -> Changed:
+def each_job(
+    tx: Transaction, queue: str, ids: Sequence[str], call: Call | None, allowed: frozenset[State], act: Act
+) -> ControlResult:
     before = answered(tx, call)
     if before is not None:
         return recall_changed(before)
     _check_size(ids)
     row = tx.find(queue)
     found = _find(tx, row, ids) if row else {}
-    step = Step(tx, row) if row else None
+    step = QueueChanges(tx, row) if row else None
     done: list[str] = []
     asked: list[str] = []
     refused: list[Refused] = []
@@ -195,19 +197,19 @@ def each_job(tx: Tx, queue: str, ids: Sequence[str], call: Call | None, allowed:
             (done if act(step, job) else asked).append(identity)
     if step is not None:
         step.flush()
-    return remember_changed(tx, call, Changed(tuple(done), tuple(asked), tuple(refused)))
+    return remember_changed(tx, call, ControlResult(tuple(done), tuple(asked), tuple(refused)))
 
 
-def _find(tx: Tx, row: QueueRow, ids: Sequence[str]) -> dict[str, Found]:
+def _find(tx: Transaction, row: QueueRow, ids: Sequence[str]) -> dict[str, FoundJob]:
     keys = keys_of(tx, row, ids)
     found = [_found(entry) for entry in tx.all(_SQL["jobs"], (json.dumps(list(keys.values())),))]
     return {each.job.id: each for each in found}
 
 
-def _found(entry: tuple[Any, ...]) -> Found:
-    job = Job._make(entry[:JOB_COLUMNS])
+def _found(entry: tuple[Any, ...]) -> FoundJob:
+    job = JobFacts._make(entry[:JOB_COLUMNS])
     place, rank, running = entry[JOB_COLUMNS:]
-    return Found(job, place, rank, State.ACTIVE if running else STATE_OF[place])
+    return FoundJob(job, place, rank, State.ACTIVE if running else STATE_OF[place])
 
 
 def _check_size(batch: Sequence[object]) -> None:
@@ -222,37 +224,37 @@ _SWEEP_SQL = {name: statement("control", name) for name in (
 _DELETE_QUEUE = statement("queues", "delete")
 
 
-def drain(tx: Tx, queue: str, states: frozenset[State], limit: int, call: Call | None) -> Swept:
+def drain(tx: Transaction, queue: str, states: frozenset[State], limit: int, call: Call | None) -> Swept:
     """Remove jobs that have not started; but a schedule keeps its next run, without which it would stop."""
     before = answered(tx, call)
     if before is not None:
         return recall_swept(before)
     if not states <= NOT_STARTED:
         raise InvalidOption(f"drain removes {_words(NOT_STARTED)} jobs, not {_words(states - NOT_STARTED)}")
-    whole("limit", limit, 1, 10_000)
+    check_int("limit", limit, 1, 10_000)
     row = tx.find(queue)
     ids: list[str] = []
     if row is not None:
-        step = Step(tx, row)
+        step = QueueChanges(tx, row)
         for place in (place for state in sorted(states) for place in places_of(state)):
             ids += _sweep(step, place, tx.all(_SWEEP_SQL["drainable"], (row.key, row.key, place, limit - len(ids))))
         step.flush()
     return remember_swept(tx, call, Swept(tuple(ids), more=len(ids) == limit))
 
 
-def clean(tx: Tx, queue: str, state: State, grace: int, limit: int, call: Call | None) -> Swept:
+def clean(tx: Transaction, queue: str, state: State, grace: int, limit: int, call: Call | None) -> Swept:
     """Remove jobs that are older than `grace` in a state: since they ended, or since they were added."""
     before = answered(tx, call)
     if before is not None:
         return recall_swept(before)
     if state not in FINISHED | NOT_STARTED:
         raise InvalidOption(f"clean removes {_words(FINISHED | NOT_STARTED)} jobs, not {state} ones")
-    whole("grace", grace, 0, 2**42)
-    whole("limit", limit, 1, 10_000)
+    check_int("grace", grace, 0, 2**42)
+    check_int("limit", limit, 1, 10_000)
     row = tx.find(queue)
     ids: list[str] = []
     if row is not None:
-        step, cutoff = Step(tx, row), tx.now - grace
+        step, cutoff = QueueChanges(tx, row), tx.now - grace
         for place in places_of(state):
             left = limit - len(ids)
             if state in FINISHED:
@@ -266,19 +268,21 @@ def clean(tx: Tx, queue: str, state: State, grace: int, limit: int, call: Call |
     return remember_swept(tx, call, Swept(tuple(ids), more=len(ids) == limit))
 
 
-def obliterate(tx: Tx, queue: str, running: Literal["refuse", "remove"], limit: int, call: Call | None) -> Swept:
+def obliterate(
+    tx: Transaction, queue: str, running: Literal["refuse", "remove"], limit: int, call: Call | None
+) -> Swept:
     """Remove a queue with everything in it. Paused first, so that nothing starts between two calls."""
     before = answered(tx, call)
     if before is not None:
         return recall_swept(before)
-    whole("limit", limit, 1, 10_000)
+    check_int("limit", limit, 1, 10_000)
     row = tx.find(queue)
     if row is None:
         return remember_swept(tx, call, Swept())
     if row.active and running == "refuse":
         raise WrongState(f"queue {queue!r} has {row.active} running jobs; stop them, or force it")
     row.paused = 1
-    step = Step(tx, row)
+    step = QueueChanges(tx, row)
     ids = []
     for key, chosen, logs in tx.all(_SWEEP_SQL["running"], (row.key, limit)):
         step.leave_active([key])
@@ -292,10 +296,11 @@ def obliterate(tx: Tx, queue: str, running: Literal["refuse", "remove"], limit: 
     return remember_swept(tx, call, Swept(tuple(ids), more=len(ids) == limit))
 
 
-def _forget(tx: Tx, row: QueueRow) -> None:
+def _forget(tx: Transaction, row: QueueRow) -> None:
     tx.run(_SWEEP_SQL["forget_events"], (first_key(row.key), first_key(row.key + 1)))
     tx.run(
-        _SWEEP_SQL["forget_runs"], (run_key(row.key, Ending.COMPLETED, 0), run_key(row.key + 1, Ending.COMPLETED, 0))
+        _SWEEP_SQL["forget_runs"],
+        (run_key(row.key, RunStatus.COMPLETED, 0), run_key(row.key + 1, RunStatus.COMPLETED, 0)),
     )
     for name in (
         "forget_minutes",
@@ -313,21 +318,21 @@ def _forget(tx: Tx, row: QueueRow) -> None:
     tx.forget(row.name)
 
 
-def _sweep(step: Step, place: int, found: Sequence[tuple[int, str | None, int, int]]) -> list[str]:
+def _sweep(step: QueueChanges, place: int, found: Sequence[tuple[int, str | None, int, int]]) -> list[str]:
     for key, chosen, logs, rank in found:
         step.leave(key, place, rank)
         step.discard(key, chosen, logs)
     return [job_id(key, chosen) for key, chosen, *_ in found]
 
 
-def configure(tx: Tx, queue: str, settings: Sequence[Setting], call: Call | None) -> Settings:
+def configure(tx: Transaction, queue: str, settings: Sequence[Setting], call: Call | None) -> Settings:
     """Change settings in order; answer with all of them. A call sent again changes nothing, and reads them anew."""
     if not settings or answered(tx, call) is not None:
         known = tx.find(queue)
         return settings_of(known, tx.now) if known else Settings()
     remember(tx, call, [])
     row = tx.queue(queue)
-    step = Step(tx, row)
+    step = QueueChanges(tx, row)
     for setting in settings:
         _set(step, setting)
     step.arrived()  # whatever was shut may be open now
@@ -335,7 +340,7 @@ def configure(tx: Tx, queue: str, settings: Sequence[Setting], call: Call | None
     return settings_of(row, tx.now)
 
 
-def _set(step: Step, setting: Setting) -> None:
+def _set(step: QueueChanges, setting: Setting) -> None:
     row = step.row
     match setting:
         case Pause():

@@ -1,7 +1,6 @@
 """Page, replay, discard, prune."""
 
 import json
-from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, TypeVar
@@ -12,30 +11,30 @@ from toril.engines.sql.options import load_failure, load_options
 from toril.engines.sql.replay import found_letters, letter_of, replay
 from toril.engines.sql.schema import PAGE_BYTES
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Op, Tx
-from toril.errors import InvalidOption, shown
+from toril.engines.sql.transaction import Steps, Transaction
+from toril.errors import InvalidOption, preview
 from toril.model import (
     BATCH,
     DEAD_LETTERS,
     KEEP_ALL,
     AttemptFailure,
     Call,
-    Changed,
+    ControlResult,
     DeadLetterRow,
     Keep,
     Page,
     Refused,
     Replay,
     age_ms,
-    whole,
+    check_int,
 )
 from toril.model.names import check_queue_name
 from toril.policy.attempts import all_errors, load_errors
 from toril.policy.search import cursor_of, place_of
-from toril.store.capabilities import Order
+from toril.store.capabilities import SortOrder
 
 __all__ = [
-    "SqliteDeadLetters",
+    "SqlDeadLetters",
     "count",
     "discard",
     "errors",
@@ -50,42 +49,38 @@ T = TypeVar("T")
 _MOST = 1_000  # in one page
 
 
-class SqliteDeadLetters:
+class SqlDeadLetters:
     """Jobs that failed for good."""
 
-    dead_letter_queue: str = DEAD_LETTERS
+    def __init__(self, steps: Steps, queue: str = DEAD_LETTERS) -> None:
+        self._steps = steps
+        self.queue = queue
 
-    @abstractmethod
-    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
-
-    @abstractmethod
-    async def _read(self, op: Op[T], now: int | None = None) -> T: ...
-
-    async def letters(
-        self, *, order: Order = "newest", cursor: str | None = None, limit: int = 50
+    async def page(
+        self, *, order: SortOrder = "newest", cursor: str | None = None, limit: int = 50
     ) -> Page[DeadLetterRow]:
-        most = min(whole("limit", limit, 1, 2**53), _MOST)
-        return await self._read(partial(page, order=order, cursor=cursor, limit=most))
+        most = min(check_int("limit", limit, 1, 2**53), _MOST)
+        return await self._steps.read(partial(page, order=order, cursor=cursor, limit=most))
 
-    async def letters_of(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
-        return await self._read(partial(of_ids, ids=ids))
+    async def get(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
+        return await self._steps.read(partial(of_ids, ids=ids))
 
-    async def count_letters(self) -> int:
-        return await self._read(count)
+    async def count(self) -> int:
+        return await self._steps.read(count)
 
     async def replay(
         self, queue: str, replays: Sequence[Replay], *, call: Call | None = None, now: int | None = None
-    ) -> Changed:
+    ) -> ControlResult:
         queue = check_queue_name(queue)
-        return await self._write(partial(replay, queue=queue, replays=replays, call=call), now)
+        return await self._steps.write(partial(replay, queue=queue, replays=replays, call=call), now)
 
-    async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> Changed:
-        return await self._write(partial(discard, ids=ids, call=call), now)
+    async def discard(self, ids: Sequence[str], *, call: Call | None = None, now: int | None = None) -> ControlResult:
+        return await self._steps.write(partial(discard, ids=ids, call=call), now)
 
-    async def keep_letters(self, keep: Keep | None, *, now: int | None = None) -> Keep:
+    async def keep(self, keep: Keep | None, *, now: int | None = None) -> Keep:
         if keep is not None and not isinstance(keep, Keep):
-            raise InvalidOption(f"what to keep must be a Keep(…), not {shown(keep)}")
-        return await self._write(partial(keep_letters, keep=keep), now)
+            raise InvalidOption(f"what to keep must be a Keep(…), not {preview(keep)}")
+        return await self._steps.write(partial(keep_letters, keep=keep), now)
 
 
 _SQL: Final = {name: statement("letters", name) for name in (
@@ -94,7 +89,7 @@ _SQL: Final = {name: statement("letters", name) for name in (
 )}  # fmt: skip
 
 
-def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLetterRow]:
+def page(tx: Transaction, order: SortOrder, cursor: str | None, limit: int) -> Page[DeadLetterRow]:
     """By the time of failing, then by id."""
     place = place_of(order, cursor)
     items: list[DeadLetterRow] = []
@@ -107,18 +102,18 @@ def page(tx: Tx, order: Order, cursor: str | None, limit: int) -> Page[DeadLette
     return Page(tuple(items))
 
 
-def of_ids(tx: Tx, ids: Sequence[str]) -> list[DeadLetterRow | None]:
+def of_ids(tx: Transaction, ids: Sequence[str]) -> list[DeadLetterRow | None]:
     found = found_letters(tx, ids)
     return [found.get(identity) for identity in ids]
 
 
-def log_key(tx: Tx, identity: str) -> int | None:
+def log_key(tx: Transaction, identity: str) -> int | None:
     """Under which key a letter's log lines stand."""
     found = tx.one(_SQL["family"], (identity,))
     return None if found is None else found[4]
 
 
-def errors(tx: Tx, identity: str) -> tuple[AttemptFailure, ...]:
+def errors(tx: Transaction, identity: str) -> tuple[AttemptFailure, ...]:
     found = tx.one(_SQL["errors"], (identity,))
     if found is None:
         return ()
@@ -126,11 +121,11 @@ def errors(tx: Tx, identity: str) -> tuple[AttemptFailure, ...]:
     return all_errors(load_errors(text), load_failure(failure), made=made, at=failed_at)
 
 
-def count(tx: Tx) -> int:
+def count(tx: Transaction) -> int:
     return int(tx.one(_SQL["count"])[0])
 
 
-def discard(tx: Tx, ids: Sequence[str], call: Call | None) -> Changed:
+def discard(tx: Transaction, ids: Sequence[str], call: Call | None) -> ControlResult:
     before = answered(tx, call)
     if before is not None:
         return recall_changed(before)
@@ -139,10 +134,10 @@ def discard(tx: Tx, ids: Sequence[str], call: Call | None) -> Changed:
     unique = list(dict.fromkeys(ids))
     done = [identity for identity in unique if _discard(tx, identity)]
     refused = tuple(Refused(identity, None) for identity in unique if identity not in set(done))
-    return remember_changed(tx, call, Changed(tuple(done), (), refused))
+    return remember_changed(tx, call, ControlResult(tuple(done), (), refused))
 
 
-def _discard(tx: Tx, identity: str) -> bool:
+def _discard(tx: Transaction, identity: str) -> bool:
     found = tx.one(_SQL["family"], (identity,))
     if found is None:
         return False
@@ -156,14 +151,14 @@ def _discard(tx: Tx, identity: str) -> bool:
     return True
 
 
-def keep_letters(tx: Tx, keep: Keep | None) -> Keep:
+def keep_letters(tx: Transaction, keep: Keep | None) -> Keep:
     if keep is not None:
         tx.run(_SQL["set_keeping"], (json.dumps([keep.count, keep.age]),))
     found = tx.one(_SQL["keeping"])
     return KEEP_ALL if found is None else Keep(*json.loads(found[0]))
 
 
-def prune_letters(tx: Tx, limit: int) -> int:
+def prune_letters(tx: Transaction, limit: int) -> int:
     """Remove, the oldest first, what their own retention no longer keeps."""
     keep = keep_letters(tx, None)
     removed = 0

@@ -3,11 +3,11 @@
 import json
 from typing import NamedTuple
 
-from toril.engines.sql.changes import Step
+from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.options import load_options, options_of
 from toril.engines.sql.schema import STATE_OF, Place
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Transaction
 from toril.model import Dedup, EventKind, NewJob, ttl_ms
 from toril.model.states import State
 
@@ -29,7 +29,7 @@ class Owner(NamedTuple):
     chosen: str | None
 
 
-def owner_of(tx: Tx, row: QueueRow, key: str) -> Owner | None:
+def owner_of(tx: Transaction, row: QueueRow, key: str) -> Owner | None:
     """Who owns a key; nobody, if it is owned until a job ends that is gone, or if its time is up."""
     found = tx.one(_SQL["owner"], (row.key, key))
     if found is None:
@@ -41,19 +41,19 @@ def owner_of(tx: Tx, row: QueueRow, key: str) -> Owner | None:
     return Owner(identity, job, state, place, rank, logs or 0, chosen)
 
 
-def left_by(tx: Tx, row: QueueRow, key: str) -> list[tuple[int, str]]:
+def left_by(tx: Transaction, row: QueueRow, key: str) -> list[tuple[int, str]]:
     """Of a key that nobody owns: the owner that is gone without having ended, if a job was kept for its end."""
     return [(job, key) for (job,) in tx.all(_SQL["left"], (row.key, key))]
 
 
-def take(tx: Tx, row: QueueRow, dedup: Dedup, identity: str, key: int) -> None:
+def take(tx: Transaction, row: QueueRow, dedup: Dedup, identity: str, key: int) -> None:
     """From now on this job owns the key."""
     ttl = ttl_ms(dedup)
     till = None if ttl is None else tx.now + ttl
     tx.run(_SQL["take"], (row.key, dedup.key, identity, key, till))
 
 
-def repeated(step: Step, job: NewJob, owner: Owner) -> bool:
+def repeated(step: QueueChanges, job: NewJob, owner: Owner) -> bool:
     """The owner is asked for once more: do to it what the mode says. True if the new job is to take its place."""
     dedup, tx, queue = job.dedup, step.tx, step.row.key
     assert dedup is not None  # noqa: S101 - only such jobs have owners
@@ -78,7 +78,7 @@ def repeated(step: Step, job: NewJob, owner: Owner) -> bool:
     return False
 
 
-def kept_jobs(tx: Tx, row: QueueRow, ended: list[tuple[int, str]]) -> list[NewJob]:
+def kept_jobs(tx: Transaction, row: QueueRow, ended: list[tuple[int, str]]) -> list[NewJob]:
     """Jobs have ended that were added with these keys. Those that owned them until then let go, to the jobs that were
     kept for this moment: these are to be stored now."""
     kept = []

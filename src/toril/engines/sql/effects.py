@@ -3,21 +3,21 @@
 import sqlite3
 
 from toril.engines.sql.add import let_go
-from toril.engines.sql.changes import Step
+from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.flows import part, tell
 from toril.engines.sql.groups import refill, touched
 from toril.engines.sql.recording import record
-from toril.engines.sql.transaction import Tx
+from toril.engines.sql.transaction import Transaction
 
 __all__ = ["commit", "transaction"]
 
 
-def transaction(connection: sqlite3.Connection) -> Tx:
+def transaction(connection: sqlite3.Connection) -> Transaction:
     """A transaction whose steps have their effects."""
-    return Tx(connection, commit)
+    return Transaction(connection, commit)
 
 
-def commit(step: Step) -> None:
+def commit(step: QueueChanges) -> None:
     """Make the gathered writes, then trim, then the figures and the events; then tell parents of their children."""
     left, step.left = step.left, []
     names = step.touched | dict.fromkeys(touched(step.tx, left)) if left else step.touched

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from toril.engines.sql.calls import answered, remember
-from toril.engines.sql.changes import Step
+from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.claim import claim_jobs
 from toril.engines.sql.options import dump_failure, load_failure, load_options
 from toril.engines.sql.schema import job_id
 from toril.engines.sql.settle import settle
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Tx, keys_of
+from toril.engines.sql.transaction import Transaction, keys_of
 from toril.model import Call, Claim, Claimed, EventKind, Exchange, Failure, Gate, Lease, Settlement, Unstarted, Verdict
 
 __all__ = ["Exchanged", "exchange"]
@@ -28,7 +28,7 @@ class Exchanged:
     exhausted_at: str | None = None
 
 
-def exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim, call: Call | None) -> Exchanged:
+def exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: Claim, call: Call | None) -> Exchanged:
     """What `Engine.exchange` promises."""
     before = answered(tx, call)
     if before is not None:
@@ -44,9 +44,9 @@ def exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim, call
     return Exchanged(answer, None if more else f"{row.key}.{row.arrivals}")
 
 
-def _exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim) -> Exchange:
+def _exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: Claim) -> Exchange:
     row = tx.queue(queue)
-    step = Step(tx, row)
+    step = QueueChanges(tx, row)
     ended_before = row.ended_total
     verdicts = settle(step, batch)
     step.flush()
@@ -59,7 +59,7 @@ def _exchange(tx: Tx, queue: str, batch: Sequence[Settlement], claim: Claim) -> 
     return Exchange(verdicts, taken.jobs, tx.now, taken.wake_at, taken.blocked_by, taken.suspects, unstarted)
 
 
-def _recall(tx: Tx, queue: str, token: str, before: Any) -> Exchange:
+def _recall(tx: Transaction, queue: str, token: str, before: Any) -> Exchange:
     """The first answer again. Jobs that were lost since are left out: their lease is no longer this token's."""
     verdicts, ids, now, wake_at, gate, suspects, *more = before  # what an older version wrote has no more
     keys = keys_of(tx, tx.queue(queue), ids)

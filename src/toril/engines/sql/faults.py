@@ -8,7 +8,7 @@ from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import STATE_OF, first_key, job_id
 from toril.engines.sql.schema import Place as Stand
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import COUNTERS, QueueRow, Tx
+from toril.engines.sql.transaction import COUNTERS, QueueRow, Transaction
 from toril.model import Fault, FaultKind
 
 __all__ = [
@@ -29,7 +29,7 @@ Place: TypeAlias = Sequence[Any] | None  # where a look goes on; None: from the 
 Looked: TypeAlias = tuple[list[Fault], Place]
 
 
-def _jobs(tx: Tx, row: QueueRow, after: Place) -> Looked:
+def _jobs(tx: Transaction, row: QueueRow, after: Place) -> Looked:
     """Jobs that stand nowhere, or in a place that there is not, and such as cannot be read. A queue that was removed
     and made again since the look before has other keys: it is looked at from its beginning."""
     start, end = max([first_key(row.key), *(after or ())]), first_key(row.key + 1)
@@ -46,7 +46,7 @@ def _jobs(tx: Tx, row: QueueRow, after: Place) -> Looked:
     return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
-def _line(tx: Tx, row: QueueRow, after: Place) -> Looked:
+def _line(tx: Transaction, row: QueueRow, after: Place) -> Looked:
     """Entries without a job, those that their job knows nothing of, and parents that nobody will release."""
     found = tx.all(_SQL["line"], (row.key, *(after or (-(2**63),) * 3), _PAGE))
     faults = []
@@ -60,14 +60,14 @@ def _line(tx: Tx, row: QueueRow, after: Place) -> Looked:
     return faults, list(found[-1][:3]) if len(found) == _PAGE else None
 
 
-def is_stuck(tx: Tx, parent: int) -> bool:
+def is_stuck(tx: Transaction, parent: int) -> bool:
     """Whether a parent waits for nobody, or only for such as are gone. An open child without an id says that more are
     on their way."""
     still = tx.all(_SQL["open"], (parent, _PAGE))
     return len(still) < _PAGE and all(identity and is_gone(tx, queue, identity) for queue, identity in still)
 
 
-def _active(tx: Tx, row: QueueRow, after: Place) -> Looked:
+def _active(tx: Transaction, row: QueueRow, after: Place) -> Looked:
     found = tx.all(_SQL["active"], (row.key, *(after or (-1,)), _PAGE))
     faults = [
         Fault(
@@ -80,7 +80,7 @@ def _active(tx: Tx, row: QueueRow, after: Place) -> Looked:
     return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
-def _ids(tx: Tx, row: QueueRow, after: Place) -> Looked:
+def _ids(tx: Transaction, row: QueueRow, after: Place) -> Looked:
     found = tx.all(_SQL["ids"], (row.key, *(after or ("",)), _PAGE))
     faults = [
         Fault(kind=FaultKind.ID, queue=row.name, subject=identity, place="ids") for identity, stale in found if stale
@@ -88,18 +88,18 @@ def _ids(tx: Tx, row: QueueRow, after: Place) -> Looked:
     return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
-def _dedups(tx: Tx, row: QueueRow, after: Place) -> Looked:
+def _dedups(tx: Transaction, row: QueueRow, after: Place) -> Looked:
     found = tx.all(_SQL["dedups"], (row.key, *(after or ("",)), _PAGE))
     faults = [Fault(kind=FaultKind.DEDUP, queue=row.name, subject=key, place="dedups") for key, stale in found if stale]
     return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
-def _counts(tx: Tx, row: QueueRow, _: Place) -> Looked:
+def _counts(tx: Transaction, row: QueueRow, _: Place) -> Looked:
     wrong = [name for name, count in true_counts(tx, row).items() if getattr(row, name) != count]
     return [Fault(kind=FaultKind.COUNT, queue=row.name, subject=name, place="queues") for name in wrong], None
 
 
-LOOKS: Final[dict[str, Callable[[Tx, QueueRow, Place], Looked]]] = {
+LOOKS: Final[dict[str, Callable[[Transaction, QueueRow, Place], Looked]]] = {
     "jobs": _jobs, "line": _line, "active": _active, "ids": _ids, "dedups": _dedups, "counts": _counts,
 }  # fmt: skip
 GROWING: Final = frozenset({"counts"})  # takes the longer the more jobs there are
@@ -116,7 +116,7 @@ def is_place(look: str, after: object) -> bool:
     )
 
 
-def true_counts(tx: Tx, row: QueueRow) -> dict[str, int]:
+def true_counts(tx: Transaction, row: QueueRow) -> dict[str, int]:
     """How many jobs there are in each place, counted."""
     counts = dict.fromkeys(COUNTERS.values(), 0)
     for place, count in tx.all(_SQL["places"], (row.key,)):
@@ -125,14 +125,14 @@ def true_counts(tx: Tx, row: QueueRow) -> dict[str, int]:
     return counts | {"active": tx.one(_SQL["running"], (row.key,))[0]}
 
 
-def dead_workers(tx: Tx) -> list[Fault]:
+def dead_workers(tx: Transaction) -> list[Fault]:
     return [
         Fault(kind=FaultKind.WORKER, queue="", subject=worker, place="workers")
         for (worker,) in tx.all(_SQL["workers"], (tx.now - MOURNED, _PAGE))
     ]
 
 
-def is_there(tx: Tx, fault: Fault) -> bool:
+def is_there(tx: Transaction, fault: Fault) -> bool:
     """Whether this fault is there, now."""
     if fault.kind is FaultKind.WORKER:
         return tx.one(_SQL["worker"], (fault.subject, tx.now - MOURNED)) is not None
@@ -140,7 +140,7 @@ def is_there(tx: Tx, fault: Fault) -> bool:
     return row is not None and _is_there(tx, row, fault)
 
 
-def _is_there(tx: Tx, row: QueueRow, fault: Fault) -> bool:
+def _is_there(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
     match fault.kind:
         case FaultKind.ID:
             taken = tx.one(_SQL["taken"], (row.key, fault.subject))
@@ -154,7 +154,7 @@ def _is_there(tx: Tx, row: QueueRow, fault: Fault) -> bool:
             return _of_a_job(tx, row, fault)
 
 
-def _of_a_job(tx: Tx, row: QueueRow, fault: Fault) -> bool:
+def _of_a_job(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
     """Whether what is said of a job is so, or of an entry in `line` for one."""
     key, *entry = numbers_of(fault)
     job, held = tx.one(_SQL["job"], (key,)), tx.one(_SQL["held"], (key,))

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from abc import abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -11,12 +10,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 from toril.engines.shared import child_failed, refused
 from toril.engines.sql.add import place_nodes, refuse_overflow, rest_nodes
 from toril.engines.sql.calls import answered, remember
-from toril.engines.sql.changes import Step, Told
+from toril.engines.sql.changes import ChildEnded, QueueChanges
 from toril.engines.sql.groups import make_ready, refuse_overfull
-from toril.engines.sql.options import Link, Options, load_options, options_of, with_family
+from toril.engines.sql.options import ParentLink, StoredOptions, load_options, options_of, with_family
 from toril.engines.sql.schema import STATE_OF, Place, job_id
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Op, QueueRow, Tx, keys_of, refusal
+from toril.engines.sql.transaction import QueueRow, Steps, Transaction, keys_of, refusal
 from toril.errors import InvalidOption
 from toril.model import (
     BATCH,
@@ -25,26 +24,26 @@ from toril.model import (
     AddOutcome,
     Call,
     Child,
+    ChildCounts,
     ChildState,
     EventKind,
-    Family,
     FlowNode,
     JobRef,
     Kept,
     Lease,
     Page,
-    Parked,
     Verdict,
+    WaitsForChildren,
+    check_int,
     letter_id,
-    whole,
 )
 from toril.model.states import State
 
 __all__ = [
-    "Flow",
-    "Member",
-    "SqliteFlows",
-    "Standing",
+    "ChildStatus",
+    "FlowInsert",
+    "FlowMember",
+    "SqlFlows",
     "add_and_wait",
     "add_children",
     "add_flow",
@@ -71,38 +70,35 @@ _MOST: Final = 1_000  # in one page
 _FEW: Final = 10  # open children that are named
 
 
-class SqliteFlows:
+class SqlFlows:
     """Jobs that wait for others."""
 
-    @abstractmethod
-    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
 
-    @abstractmethod
-    async def _read_now(self, op: Op[T]) -> T: ...
-
-    async def add_flow(
+    async def add(
         self, nodes: Sequence[FlowNode], *, held: Sequence[JobRef] = (), hold_for: int = BUILDING,
         closed: Sequence[JobRef] = (), call: Call | None = None, now: int | None = None,
     ) -> list[Added]:  # fmt: skip
         op = partial(add_flow, nodes=nodes, held=held, hold_for=hold_for, closed=closed, call=call)
-        return await self._write(op, now, grows=True)
+        return await self._steps.write(op, now, grows=True)
 
     async def add_children(
         self, lease: Lease, nodes: Sequence[FlowNode], *, call: Call | None = None, now: int | None = None
     ) -> Verdict:
-        return await self._write(partial(add_children, lease=lease, nodes=nodes, call=call), now, grows=True)
+        return await self._steps.write(partial(add_children, lease=lease, nodes=nodes, call=call), now, grows=True)
 
-    async def family(self, job: JobRef, *, where: Kept = "queue") -> Family:
-        return await self._read_now(partial(family, ref=job, where=where, few=_FEW))
+    async def child_counts(self, job: JobRef, *, where: Kept = "queue") -> ChildCounts:
+        return await self._steps.read_now(partial(family, ref=job, where=where, few=_FEW))
 
     async def children(
         self, job: JobRef, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[Child]:
-        most = min(whole("limit", limit, 1, 2**53), _MOST)
-        return await self._read_now(partial(children, ref=job, where=where, cursor=cursor, limit=most))
+        most = min(check_int("limit", limit, 1, 2**53), _MOST)
+        return await self._steps.read_now(partial(children, ref=job, where=where, cursor=cursor, limit=most))
 
     async def child_names(self, job: JobRef) -> list[tuple[JobRef, str]]:
-        return await self._read_now(partial(child_names, ref=job))
+        return await self._steps.read_now(partial(child_names, ref=job))
 
 
 _PARENT_SQL = {name: statement("family", name) for name in (
@@ -113,7 +109,7 @@ _HEALED: Final = 100  # parents looked at in a round, and open children of each
 _LOOKED_AT: Final = 20
 
 
-class Standing:
+class ChildStatus:
     """What a parent knows of a child."""
 
     OPEN: Final = 0
@@ -122,7 +118,7 @@ class Standing:
     FAILED: Final = 3
 
 
-class Member(NamedTuple):
+class FlowMember(NamedTuple):
     """A job of a flow, and where it stands."""
 
     key: int
@@ -149,25 +145,25 @@ class Member(NamedTuple):
         return self.place == Place.FAILED and not self.running
 
     @property
-    def options(self) -> Options:
+    def options(self) -> StoredOptions:
         return load_options(self.options_text)
 
 
-def member(tx: Tx, queue: str, identity: str) -> tuple[QueueRow, Member] | None:
+def member(tx: Transaction, queue: str, identity: str) -> tuple[QueueRow, FlowMember] | None:
     """A job by its queue and id, with the queue's row."""
     row = tx.find(queue)
     key = None if row is None else keys_of(tx, row, (identity,)).get(identity)
     found = None if key is None else tx.one(_PARENT_SQL["member"], (key,))
     if row is None or found is None or job_id(found[0], found[1]) != identity:
         return None
-    return row, Member._make(found)
+    return row, FlowMember._make(found)
 
 
-def tell(step: Step) -> None:
+def tell(step: QueueChanges) -> None:
     """Children have ended: their parents know, and go on where the policy says so."""
     told, step.told = step.told, []
     tx, queue = step.tx, step.row.name
-    parents: dict[tuple[str, str], tuple[QueueRow, Member] | None] = {}
+    parents: dict[tuple[str, str], tuple[QueueRow, FlowMember] | None] = {}
     doomed: dict[int, str] = {}
     hurried: set[int] = set()
     for each in told:
@@ -191,33 +187,33 @@ def tell(step: Step) -> None:
             _go_on(tx, *parent, hurried)
 
 
-def kin_of(tx: Tx, queue: str, identity: str) -> int | None:
+def kin_of(tx: Transaction, queue: str, identity: str) -> int | None:
     """Under which key a parent that is a dead letter has its children: they go on, and it may be run again."""
     found = tx.one(_PARENT_SQL["kin"], (letter_id(queue, identity),))
     return None if found is None else found[0]
 
 
-def _end(tx: Tx, parent: int, queue: str, told: Told) -> int:
+def _end(tx: Transaction, parent: int, queue: str, told: ChildEnded) -> int:
     """Write down how a child has ended, or nothing where its policy says so; whether it was waited for."""
     if told.ending == "completed":
-        known: tuple[int, str | None] = (Standing.COMPLETED, told.text)
+        known: tuple[int, str | None] = (ChildStatus.COMPLETED, told.text)
     elif told.ending == "failed" and told.parent.policy in {"continue", "ignore"}:
-        known = (Standing.IGNORED, told.text)
+        known = (ChildStatus.IGNORED, told.text)
     elif told.ending == "failed" and told.parent.policy == "fail":
-        known = (Standing.FAILED, None)
+        known = (ChildStatus.FAILED, None)
     else:
         return tx.run(_PARENT_SQL["close"], (parent, queue, told.id))
     return tx.run(_PARENT_SQL["end"], (*known, parent, queue, told.id))
 
 
-def _go_on(tx: Tx, row: QueueRow, parent: Member, hurried: set[int]) -> None:
+def _go_on(tx: Transaction, row: QueueRow, parent: FlowMember, hurried: set[int]) -> None:
     if parent.waits and (parent.key in hurried or tx.one(_PARENT_SQL["has_open"], (parent.key,)) is None):
         _free(tx, row, parent, parent.delay)
 
 
-def _free(tx: Tx, row: QueueRow, parent: Member, delay: int) -> None:
+def _free(tx: Transaction, row: QueueRow, parent: FlowMember, delay: int) -> None:
     """Let a parent run: at the front, after its own delay if it has one."""
-    step = Step(tx, row)
+    step = QueueChanges(tx, row)
     identity = job_id(parent.key, parent.chosen)
     step.leave(parent.key, parent.place, parent.rank)
     if delay:
@@ -230,7 +226,7 @@ def _free(tx: Tx, row: QueueRow, parent: Member, delay: int) -> None:
     step.flush()
 
 
-def _doom(tx: Tx, row: QueueRow, parent: Member, reason: str) -> None:
+def _doom(tx: Transaction, row: QueueRow, parent: FlowMember, reason: str) -> None:
     """A parent fails for its child: by whoever claims it next, as in BullMQ, so that it fails in its own queue."""
     if parent.ended:
         return
@@ -239,32 +235,32 @@ def _doom(tx: Tx, row: QueueRow, parent: Member, reason: str) -> None:
         _free(tx, row, parent, 0)
 
 
-def free_if_done(tx: Tx, queue: str, identity: str) -> None:
+def free_if_done(tx: Transaction, queue: str, identity: str) -> None:
     """Let a parent go on that waits for nothing any more."""
     found = member(tx, queue, identity)
     if found is not None:
         _go_on(tx, *found, set())
 
 
-def part(step: Step) -> None:
+def part(step: QueueChanges) -> None:
     """Jobs are about to be deleted: their parents wait for them no longer, and nothing is known of their children."""
     parted, step.parted = step.parted, []
     for key, chosen, text in step.tx.all(_PARENT_SQL["of_keys"], (json.dumps(parted),)):
         options = load_options(text)
         if options.parent is not None:
-            step.told.append(Told(job_id(key, chosen), options.parent, "removed"))
+            step.told.append(ChildEnded(job_id(key, chosen), options.parent, "removed"))
         if options.parked is not None:
             step.write("orphan", [(key,)])
 
 
-def leave(tx: Tx, queue: str, identity: str, link: Link) -> None:
+def leave(tx: Transaction, queue: str, identity: str, link: ParentLink) -> None:
     """A child is gone for good that had failed and could have been run again."""
     found = member(tx, link.queue, link.id)
     if found is not None and tx.run(_PARENT_SQL["close"], (found[1].key, queue, identity)):
         _go_on(tx, *found, set())
 
 
-def rejoin(tx: Tx, queue: str, identity: str, link: Link) -> None:
+def rejoin(tx: Transaction, queue: str, identity: str, link: ParentLink) -> None:
     """A child runs again: its parent waits for it once more, if it still waits, or will when it runs again itself."""
     found = member(tx, link.queue, link.id)
     parent = kin_of(tx, link.queue, link.id) if found is None else found[1].key
@@ -272,23 +268,23 @@ def rejoin(tx: Tx, queue: str, identity: str, link: Link) -> None:
         reopen(tx, parent, queue, identity)
 
 
-def reopen(tx: Tx, parent: int, queue: str, identity: str) -> None:
+def reopen(tx: Transaction, parent: int, queue: str, identity: str) -> None:
     tx.run(_PARENT_SQL["reopen"], (parent, queue, identity))
     tx.run(_PARENT_SQL["open"], (parent, queue, identity))
 
 
-def note(tx: Tx, parent: int, standing: int, child: tuple[str, str], text: str) -> None:
+def note(tx: Transaction, parent: int, standing: int, child: tuple[str, str], text: str) -> None:
     """How a child has ended, whatever was known of it."""
     reopen(tx, parent, *child)
     tx.run(_PARENT_SQL["end"], (standing, text, parent, *child))
 
 
-def forgive(tx: Tx, parent: int) -> None:
+def forgive(tx: Transaction, parent: int) -> None:
     """A parent that was to fail for its children runs once more."""
     tx.run(_PARENT_SQL["forgive"], (parent,))
 
 
-def heal(tx: Tx, row: QueueRow) -> int:
+def heal(tx: Transaction, row: QueueRow) -> int:
     """Parents that wait for children of which nothing is left, as when retention took them, wait no longer. Some
     parents a round, others in the next minute; and of each the first few open children."""
     if not row.waiting_children:
@@ -301,11 +297,11 @@ def heal(tx: Tx, row: QueueRow) -> int:
         if len(gone) == len(looked_at):
             for queue, identity in gone:
                 healed += tx.run(_PARENT_SQL["close"], (key, queue, identity))
-            _go_on(tx, row, Member._make(tx.one(_PARENT_SQL["member"], (key,))), set())
+            _go_on(tx, row, FlowMember._make(tx.one(_PARENT_SQL["member"], (key,))), set())
     return healed
 
 
-def is_gone(tx: Tx, queue: str, identity: str) -> bool:
+def is_gone(tx: Transaction, queue: str, identity: str) -> bool:
     """Whether nothing is left of a child: neither the job nor its dead letter."""
     return (
         member(tx, queue, identity) is None and tx.one(_PARENT_SQL["has_letter"], (letter_id(queue, identity),)) is None
@@ -322,7 +318,7 @@ _HOLD = ("", "")  # the child that holds a parent back while its flow is added
 
 
 def add_flow(
-    tx: Tx,
+    tx: Transaction,
     nodes: Sequence[FlowNode],
     held: Sequence[JobRef],
     hold_for: int,
@@ -334,7 +330,7 @@ def add_flow(
     if before is not None:
         return [Added(job, AddOutcome(outcome), State(state)) for job, outcome, state in before]
     _bounded(nodes)
-    flow = Flow(tx, nodes)
+    flow = FlowInsert(tx, nodes)
     answers = flow.write()
     for queue, count in flow.fresh.items():
         refuse_overflow(tx.queue(queue), count)
@@ -349,7 +345,7 @@ def add_flow(
     return answers
 
 
-def add_children(tx: Tx, lease: Lease, nodes: Sequence[FlowNode], call: Call | None) -> Verdict:
+def add_children(tx: Transaction, lease: Lease, nodes: Sequence[FlowNode], call: Call | None) -> Verdict:
     """Children of a job, from whoever runs it."""
     before = answered(tx, call)
     if before is not None:
@@ -361,15 +357,15 @@ def add_children(tx: Tx, lease: Lease, nodes: Sequence[FlowNode], call: Call | N
     if tx.one(_SQL["holds"], (key, lease.token, tx.now)) is None:
         verdict = refusal(tx, key, lease.id)
     else:
-        Flow(tx, nodes).write()
+        FlowInsert(tx, nodes).write()
     remember(tx, call, verdict)
     return verdict
 
 
-def add_and_wait(step: Step, key: int, parked: Parked) -> bool:
+def add_and_wait(step: QueueChanges, key: int, parked: WaitsForChildren) -> bool:
     """Children of a job that its own run hands in with them; whether there are any to wait for."""
     tx = step.tx
-    Flow(tx, parked.children).write()
+    FlowInsert(tx, parked.children).write()
     if parked.step:
         tx.run(_SQL["parked"], (parked.step, key))
         step.row.flows = 1
@@ -381,7 +377,7 @@ def _bounded(nodes: Sequence[FlowNode]) -> None:
         raise InvalidOption(f"one call adds at most {BATCH} jobs of a flow, not {len(nodes)}")
 
 
-def _hold_back(tx: Tx, held: Sequence[JobRef], flow: "Flow", hold_for: int) -> None:
+def _hold_back(tx: Transaction, held: Sequence[JobRef], flow: "FlowInsert", hold_for: int) -> None:
     """Parents that are added here, or held back already; not one that was whole before."""
     for ref in held:
         found = member(tx, ref.queue, ref.id)
@@ -393,7 +389,7 @@ def _hold_back(tx: Tx, held: Sequence[JobRef], flow: "Flow", hold_for: int) -> N
             tx.run(_SQL["build"], (found[1].key, found[0].key, tx.now + hold_for))
 
 
-def _let_go(tx: Tx, ref: JobRef) -> None:
+def _let_go(tx: Transaction, ref: JobRef) -> None:
     found = member(tx, ref.queue, ref.id)
     if found is not None:
         tx.run(_SQL["close"], (found[1].key, *_HOLD))
@@ -404,20 +400,20 @@ class _Joining(NamedTuple):
     """A job that becomes a child: a new one, or one that is there already."""
 
     node: FlowNode
-    there: Member | None = None
+    there: FlowMember | None = None
 
 
-class Flow:
+class FlowInsert:
     """Jobs to be added together. Making one decides what becomes of each, and raises where that is impossible; `write`
     does it."""
 
-    def __init__(self, tx: Tx, nodes: Sequence[FlowNode]) -> None:
+    def __init__(self, tx: Transaction, nodes: Sequence[FlowNode]) -> None:
         self._tx = tx
         self._answers: list[tuple[FlowNode, AddOutcome, State]] = []
         self._states: dict[JobRef, State] = {}  # of those that are new, once they are stored
         self.fresh: dict[str, int] = {}
         self.fresh_of: defaultdict[str, Counter[str]] = defaultdict(Counter)  # of these, how many a group
-        self.parents: dict[JobRef, Member | None] = {}  # None: it is one of these
+        self.parents: dict[JobRef, FlowMember | None] = {}  # None: it is one of these
         self._new: list[FlowNode] = []
         self._joining: list[_Joining] = []  # in the order in which they are added
         self._left_out: set[JobRef] = set()
@@ -448,7 +444,7 @@ class Flow:
         else:
             self._adopt(node, parent, there)
 
-    def _known(self, node: FlowNode, there: Member | None) -> None:
+    def _known(self, node: FlowNode, there: FlowMember | None) -> None:
         """A job that this parent has, or had, already."""
         if node.waits and there is not None:
             self.parents[node.ref] = there
@@ -456,7 +452,7 @@ class Flow:
             self._left_out.add(node.ref)
         self._answer(node, there)
 
-    def _parent(self, ref: JobRef, parent: JobRef) -> Member | None:
+    def _parent(self, ref: JobRef, parent: JobRef) -> FlowMember | None:
         """The job that is to get a child; None if it is among those that are added."""
         if parent not in self.parents:
             found = member(self._tx, parent.queue, parent.id)
@@ -467,7 +463,7 @@ class Flow:
             self.parents[parent] = found[1]
         return self.parents[parent]
 
-    def _root(self, node: FlowNode, there: Member) -> None:
+    def _root(self, node: FlowNode, there: FlowMember) -> None:
         """A flow whose first job is there already is there already, unless it was never whole."""
         hold = (there.key, *_HOLD)
         if node.waits and there.waits and self._tx.one(_SQL["is_known"], hold) is not None:
@@ -476,7 +472,7 @@ class Flow:
         else:
             self._leave_out(node, there)
 
-    def _adopt(self, node: FlowNode, parent: JobRef, there: Member) -> None:
+    def _adopt(self, node: FlowNode, parent: JobRef, there: FlowMember) -> None:
         link = there.options.parent
         if link is not None and (link.queue, link.id) != (parent.queue, parent.id):
             other = member(self._tx, link.queue, link.id)
@@ -489,11 +485,11 @@ class Flow:
         self._joining.append(_Joining(node, there))
         self._answer(node, there)
 
-    def _leave_out(self, node: FlowNode, there: Member | None) -> None:
+    def _leave_out(self, node: FlowNode, there: FlowMember | None) -> None:
         self._left_out.add(node.ref)
         self._answer(node, there)
 
-    def _answer(self, node: FlowNode, there: Member | None) -> None:
+    def _answer(self, node: FlowNode, there: FlowMember | None) -> None:
         """What there is already, or was: a child that has ended may be gone."""
         state = State.COMPLETED if there is None else State.ACTIVE if there.running else STATE_OF[there.place]
         self._answers.append((node, AddOutcome.DUPLICATE, state))
@@ -535,16 +531,16 @@ class Flow:
         stored = self.parents[ref]
         return stored.key if stored is not None else keys_of(self._tx, self._tx.queue(ref.queue), (ref.id,))[ref.id]
 
-    def _standing(self, node: FlowNode, child: Member | None) -> tuple[int, str, str, str | None]:
+    def _standing(self, node: FlowNode, child: FlowMember | None) -> tuple[int, str, str, str | None]:
         """How a child stands that is new, or was there already and becomes one."""
         if child is not None:
             self._tx.run(_SQL["adopt"], (json.dumps(_link(node)), child.key))
             if child.place == Place.COMPLETED and not child.running:
-                return Standing.COMPLETED, node.queue, node.ref.id, child.result or "null"
-        return Standing.OPEN, node.queue, node.ref.id, None
+                return ChildStatus.COMPLETED, node.queue, node.ref.id, child.result or "null"
+        return ChildStatus.OPEN, node.queue, node.ref.id, None
 
 
-def _taken(tx: Tx, nodes: Iterable[FlowNode]) -> dict[JobRef, Member]:
+def _taken(tx: Transaction, nodes: Iterable[FlowNode]) -> dict[JobRef, FlowMember]:
     """Those of the ids that jobs have already."""
     by_queue: dict[str, list[str]] = {}
     for node in nodes:
@@ -553,19 +549,19 @@ def _taken(tx: Tx, nodes: Iterable[FlowNode]) -> dict[JobRef, Member]:
     for queue, ids in by_queue.items():
         row = tx.find(queue)
         for identity, key in tx.all(_SQL["owners"], (json.dumps(ids), row.key)) if row else ():
-            found[JobRef(queue, identity)] = Member._make(tx.one(_SQL["member"], (key,)))
+            found[JobRef(queue, identity)] = FlowMember._make(tx.one(_SQL["member"], (key,)))
     return found
 
 
-def _link(node: FlowNode) -> Link | None:
-    return None if node.parent is None else Link(node.parent.queue, node.parent.id, node.on_failure.value)
+def _link(node: FlowNode) -> ParentLink | None:
+    return None if node.parent is None else ParentLink(node.parent.queue, node.parent.id, node.on_failure.value)
 
 
 def _text(node: FlowNode) -> str | None:
     return with_family(options_of(node.job), parent=_link(node), parked=0 if node.waits else None)
 
 
-def rollback(tx: Tx, row: QueueRow, limit: int) -> int:
+def rollback(tx: Transaction, row: QueueRow, limit: int) -> int:
     """Flows of which the rest never came are taken back: what has not started of them is removed, and then those who
     waited for it."""
     removed = 0
@@ -579,12 +575,12 @@ def rollback(tx: Tx, row: QueueRow, limit: int) -> int:
     return removed
 
 
-def _id_of(tx: Tx, key: int) -> str:
+def _id_of(tx: Transaction, key: int) -> str:
     found = tx.one(_SQL["member"], (key,))
     return "" if found is None else job_id(found[0], found[1])
 
 
-def _take_back(tx: Tx, queue: str, identity: str, *, whole: bool = False) -> int:
+def _take_back(tx: Transaction, queue: str, identity: str, *, whole: bool = False) -> int:
     """Remove what has not started. A parent among them has its turn when its own children are gone."""
     found = member(tx, queue, identity)
     if found is None or found[1].running or found[1].ended:
@@ -593,7 +589,7 @@ def _take_back(tx: Tx, queue: str, identity: str, *, whole: bool = False) -> int
     if job.waits and not whole:
         tx.run(_SQL["build"], (job.key, row.key, tx.now))
         return 0
-    step = Step(tx, row)
+    step = QueueChanges(tx, row)
     step.leave(job.key, job.place, job.rank)
     step.discard(job.key, job.chosen, job.logs)
     step.event(EventKind.REMOVED, identity, prev=STATE_OF[job.place].value.replace("_", "-"))
@@ -601,16 +597,16 @@ def _take_back(tx: Tx, queue: str, identity: str, *, whole: bool = False) -> int
     return 1
 
 
-def family(tx: Tx, ref: JobRef, where: Kept, few: int) -> Family:
+def family(tx: Transaction, ref: JobRef, where: Kept, few: int) -> ChildCounts:
     key = _kin(tx, ref, where)
     if key is None:
-        return Family()
+        return ChildCounts()
     counts = dict(tx.all(_SQL["count"], (key,)))
     first = tuple(JobRef(*each) for each in tx.all(_SQL["first_open"], (key, few)))
-    return Family(**{state.value: counts.get(n, 0) for n, state in enumerate(_STATES)}, first_open=first)
+    return ChildCounts(**{state.value: counts.get(n, 0) for n, state in enumerate(_STATES)}, first_open=first)
 
 
-def _kin(tx: Tx, ref: JobRef, where: Kept) -> int | None:
+def _kin(tx: Transaction, ref: JobRef, where: Kept) -> int | None:
     """Under which key the children of a job, or of its dead letter, are known."""
     if where == "dead_letters":
         return kin_of(tx, ref.queue, ref.id)
@@ -618,7 +614,7 @@ def _kin(tx: Tx, ref: JobRef, where: Kept) -> int | None:
     return None if found is None else found[1].key
 
 
-def children(tx: Tx, ref: JobRef, where: Kept, cursor: str | None, limit: int) -> Page[Child]:
+def children(tx: Transaction, ref: JobRef, where: Kept, cursor: str | None, limit: int) -> Page[Child]:
     key = _kin(tx, ref, where)
     if key is None:
         return Page(())
@@ -628,7 +624,7 @@ def children(tx: Tx, ref: JobRef, where: Kept, cursor: str | None, limit: int) -
     return Page(items, json.dumps(rows[limit - 1][:3]) if len(rows) > limit else None)
 
 
-def child_names(tx: Tx, ref: JobRef) -> list[tuple[JobRef, str]]:
+def child_names(tx: Transaction, ref: JobRef) -> list[tuple[JobRef, str]]:
     found = member(tx, ref.queue, ref.id)
     rows = [] if found is None else tx.all(_SQL["names"], (found[1].key,))
     return [(JobRef(queue, identity), name) for queue, identity, name in rows]

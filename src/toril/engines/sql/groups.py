@@ -1,7 +1,6 @@
 """Admission, turns, limits, views."""
 
 import json
-from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,19 +9,19 @@ from math import inf
 from typing import Any, Final, TypeVar
 
 from toril.engines.sql.calls import answered, remember
-from toril.engines.sql.changes import Step
+from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.rate_limits import slot
 from toril.engines.sql.schema import Place, job_id
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Op, QueueRow, Tx, keys_of
+from toril.engines.sql.transaction import QueueRow, Steps, Transaction, keys_of
 from toril.errors import QueueFull
-from toril.model import Call, GroupLimits, GroupRow, GroupStanding, NewJob, Page, SetGroup, per_ms, whole
+from toril.model import Call, GroupBlockers, GroupLimits, GroupRow, NewJob, Page, SetGroup, check_int, per_ms
 from toril.model.names import check_group, check_queue_name
 
 __all__ = [
-    "Doors",
     "Group",
-    "SqliteGroups",
+    "GroupAdmission",
+    "SqlGroups",
     "by_turns",
     "count_starts",
     "let_in_more",
@@ -76,7 +75,7 @@ class Group:
         self.left -= count
 
 
-def read(tx: "Tx", row: "QueueRow", names: Iterable[str]) -> dict[str, Group]:
+def read(tx: "Transaction", row: "QueueRow", names: Iterable[str]) -> dict[str, Group]:
     """These groups, in this order."""
     common = GroupLimits.load(row.groups_set or row.groups_declared)
     found = {}
@@ -90,7 +89,7 @@ def read(tx: "Tx", row: "QueueRow", names: Iterable[str]) -> dict[str, Group]:
     return found
 
 
-def _read_rate(tx: "Tx", row: "QueueRow", group: Group) -> None:
+def _read_rate(tx: "Transaction", row: "QueueRow", group: Group) -> None:
     rate = group.limits.rate_limit
     assert rate is not None  # noqa: S101 - asked for by the caller
     count, oldest = tx.one(_SQL["starts"], (row.key, group.name, tx.now - per_ms(rate)))
@@ -99,17 +98,17 @@ def _read_rate(tx: "Tx", row: "QueueRow", group: Group) -> None:
     group.till = None if oldest is None else oldest + per_ms(rate)
 
 
-def touched(tx: "Tx", keys: Sequence[int]) -> list[str]:
+def touched(tx: "Transaction", keys: Sequence[int]) -> list[str]:
     """The groups of these jobs."""
     return [name for (name,) in tx.all(_SQL["of_jobs"], (json.dumps(keys),))]
 
 
-def make_ready(step: "Step", key: int, spot: tuple[int, int]) -> None:
+def make_ready(step: "QueueChanges", key: int, spot: tuple[int, int]) -> None:
     """Make a job claimable, at this spot; one of a group when its turn comes."""
     step.stand_at(key, _grouped_spot(step, key, spot) if step.row.grouped else spot)
 
 
-def _grouped_spot(step: "Step", key: int, spot: tuple[int, int]) -> tuple[int, int]:
+def _grouped_spot(step: "QueueChanges", key: int, spot: tuple[int, int]) -> tuple[int, int]:
     """Where a job goes that is ready: parked, if it has a group. One that has stalled keeps its seat, unless its group
     is paused."""
     found = step.tx.one(_SQL["of_job"], (key,))
@@ -122,7 +121,7 @@ def _grouped_spot(step: "Step", key: int, spot: tuple[int, int]) -> tuple[int, i
     return (Place.PARKED_SUSPECT, order) if read(step.tx, step.row, [name])[name].paused else spot
 
 
-def refill(step: "Step", names: Iterable[str]) -> None:
+def refill(step: "QueueChanges", names: Iterable[str]) -> None:
     """Let in what may be; the writes before this are made."""
     groups = read(step.tx, step.row, names)
     sizes = {name: int(min(g.room, g.weight - g.seats)) for name, g in groups.items() if g.parked}
@@ -135,7 +134,7 @@ def refill(step: "Step", names: Iterable[str]) -> None:
         _queue_up(step, group)
 
 
-def _first(step: "Step", names: Sequence[str], count: int) -> dict[str, list[Any]]:
+def _first(step: "QueueChanges", names: Sequence[str], count: int) -> dict[str, list[Any]]:
     """The first so many parked jobs of each: key, place, rank, priority."""
     if not names:
         return {}
@@ -143,7 +142,7 @@ def _first(step: "Step", names: Sequence[str], count: int) -> dict[str, list[Any
     return {name: json.loads(parked) for name, parked in found}
 
 
-def _let_in(step: "Step", group: Group, parked: Iterable[Any]) -> None:
+def _let_in(step: "QueueChanges", group: Group, parked: Iterable[Any]) -> None:
     for key, place, rank, priority in parked:
         step.row.count(place, -1)
         step.write("leave", [(step.row.key, place, rank, key)])
@@ -152,7 +151,7 @@ def _let_in(step: "Step", group: Group, parked: Iterable[Any]) -> None:
         group.let_in()
 
 
-def _queue_up(step: "Step", group: Group) -> None:
+def _queue_up(step: "QueueChanges", group: Group) -> None:
     """What is left of it waits for its turn, or for its rate."""
     row, tx = step.row, step.tx
     if not group.parked or (not group.room and (group.paused or group.left >= 1 or group.till is None)):
@@ -162,7 +161,7 @@ def _queue_up(step: "Step", group: Group) -> None:
     step.arrived()
 
 
-def look_at_due(step: "Step") -> None:
+def look_at_due(step: "QueueChanges") -> None:
     """Groups whose rate lets more start, a bounded number."""
     due = [name for (name,) in step.tx.all(_SQL["due"], (step.row.key, step.tx.now, _PASSES))]
     if due:
@@ -171,7 +170,7 @@ def look_at_due(step: "Step") -> None:
         step.flush()
 
 
-def by_turns(step: "Step", want: int) -> int:
+def by_turns(step: "QueueChanges", want: int) -> int:
     """Let in up to `want`. How many that were."""
     names = [name for (name,) in step.tx.all(_SQL["next_turns"], (step.row.key, want + _PASSES))]
     if not names:
@@ -189,7 +188,7 @@ def by_turns(step: "Step", want: int) -> int:
     return given
 
 
-def _deal(step: "Step", groups: Sequence[Group], parked: "dict[str, deque[Any]]", want: int) -> int:
+def _deal(step: "QueueChanges", groups: Sequence[Group], parked: "dict[str, deque[Any]]", want: int) -> int:
     """Round after round, as many of each as its weight says."""
     turns, given = deque(groups), 0
     while turns and given < want:
@@ -203,7 +202,7 @@ def _deal(step: "Step", groups: Sequence[Group], parked: "dict[str, deque[Any]]"
     return given
 
 
-def may_start_again(step: "Step", entry: Sequence[Any]) -> bool:
+def may_start_again(step: "QueueChanges", entry: Sequence[Any]) -> bool:
     """Whether a suspect may start as far as its group's rate goes. If not, it is parked until that allows it."""
     _, key, *_, name = entry
     if name is None or read(step.tx, step.row, [name])[name].left > 0:
@@ -213,7 +212,7 @@ def may_start_again(step: "Step", entry: Sequence[Any]) -> bool:
     return False
 
 
-def count_starts(step: "Step", names: Sequence[str]) -> None:
+def count_starts(step: "QueueChanges", names: Sequence[str]) -> None:
     """Jobs of these groups start now: one for each time that a name is there."""
     for name, group in read(step.tx, step.row, dict.fromkeys(names)).items():
         rate = group.limits.rate_limit
@@ -224,7 +223,7 @@ def count_starts(step: "Step", names: Sequence[str]) -> None:
             step.touch(name)
 
 
-def next_till(step: "Step") -> int | None:
+def next_till(step: "QueueChanges") -> int | None:
     """When the next claim may find something of a group: now, or when a rate lets more start."""
     row, tx = step.row, step.tx
     if tx.one(_SQL["any_turn"], (row.key,)) is not None:
@@ -237,10 +236,10 @@ _IN_LINE: Final = statement("groups", "in_line")
 _OUT_OF_LINE: Final = statement("groups", "out_of_line")
 
 
-class Doors:
+class GroupAdmission:
     """The groups of the jobs of one add, as they stand while these come in."""
 
-    def __init__(self, step: Step, names: Sequence[str]) -> None:
+    def __init__(self, step: QueueChanges, names: Sequence[str]) -> None:
         self._step = step
         if names:
             step.row.grouped = 1
@@ -266,12 +265,12 @@ def next_order(row: QueueRow, job: NewJob) -> int:
     return -row.orders if job.lifo else row.orders
 
 
-def waiting(tx: Tx, row: QueueRow, name: str) -> int:
+def waiting(tx: Transaction, row: QueueRow, name: str) -> int:
     """How many of a group have not started."""
     return int(tx.one(_IN_LINE, (row.key, name))[0]) + int(tx.one(_OUT_OF_LINE, (row.key, name))[0])
 
 
-def refuse_overfull(tx: Tx, row: QueueRow, added: "Counter[str]") -> None:
+def refuse_overfull(tx: Transaction, row: QueueRow, added: "Counter[str]") -> None:
     """All or none: a group that these would overfill takes none of them."""
     for name, group in (read(tx, row, added) if added else {}).items():
         most = group.limits.max_waiting
@@ -291,32 +290,29 @@ _PLACE: Final = statement("explain", "place")
 _MOST: Final = 1_000  # in one page
 
 
-class SqliteGroups:
+class SqlGroups:
     """Groups of the seam."""
 
-    @abstractmethod
-    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
 
-    @abstractmethod
-    async def _read(self, op: Op[T], now: int | None = None) -> T: ...
+    async def set(self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None) -> GroupRow:
+        return await self._steps.write(
+            partial(_set_group, queue=check_queue_name(queue), change=change, call=call), now
+        )
 
-    async def set_group(
-        self, queue: str, change: SetGroup, *, call: Call | None = None, now: int | None = None
-    ) -> GroupRow:
-        return await self._write(partial(_set_group, queue=check_queue_name(queue), change=change, call=call), now)
+    async def get(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
+        return await self._steps.read(partial(_group, queue=check_queue_name(queue), name=check_group(name)), now)
 
-    async def group(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
-        return await self._read(partial(_group, queue=check_queue_name(queue), name=check_group(name)), now)
-
-    async def groups(
+    async def page(
         self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None
     ) -> Page[GroupRow]:
-        most = min(whole("limit", limit, 1, 2**53), _MOST)
+        most = min(check_int("limit", limit, 1, 2**53), _MOST)
         after = "" if cursor is None else check_group(cursor)
-        return await self._read(partial(_page, queue=check_queue_name(queue), after=after, limit=most), now)
+        return await self._steps.read(partial(_page, queue=check_queue_name(queue), after=after, limit=most), now)
 
 
-def _set_group(tx: Tx, queue: str, change: SetGroup, call: Call | None) -> GroupRow:
+def _set_group(tx: Transaction, queue: str, change: SetGroup, call: Call | None) -> GroupRow:
     if answered(tx, call) is not None or (change.limits is None and change.paused is None):
         return _group(tx, queue, change.name)
     remember(tx, call, [])
@@ -328,7 +324,7 @@ def _set_group(tx: Tx, queue: str, change: SetGroup, call: Call | None) -> Group
         tx.run(_VIEW_SQL["unset"], (row.key, change.name))
     else:
         tx.run(_VIEW_SQL["set"], (row.key, change.name, limits.dump(), int(paused)))
-    step = Step(tx, row)
+    step = QueueChanges(tx, row)
     if paused:
         _put_back(step, change.name)
     step.touch(change.name)
@@ -336,7 +332,7 @@ def _set_group(tx: Tx, queue: str, change: SetGroup, call: Call | None) -> Group
     return _view(tx, row, change.name)
 
 
-def _put_back(step: Step, name: str) -> None:
+def _put_back(step: QueueChanges, name: str) -> None:
     """Those of a paused group that were let in and have not started go back to where they were."""
     for key, place, rank in step.tx.all(_VIEW_SQL["let_in_line"], (step.row.key, name)):
         _, order, _ = step.tx.one(_VIEW_SQL["of_job"], (key,))
@@ -344,7 +340,7 @@ def _put_back(step: Step, name: str) -> None:
         step.stand_at(key, (Place.PARKED_SUSPECT if place == Place.SUSPECT else Place.PARKED, order))
 
 
-def let_in_more(step: Step) -> None:
+def let_in_more(step: QueueChanges) -> None:
     """Limits have changed for all groups: each that has parked jobs is looked at."""
     names, after = [], ""
     while found := [name for (name,) in step.tx.all(_VIEW_SQL["parked_groups"], (step.row.key, after, _MOST))]:
@@ -355,12 +351,12 @@ def let_in_more(step: Step) -> None:
     step.flush()
 
 
-def _group(tx: Tx, queue: str, name: str) -> GroupRow:
+def _group(tx: Transaction, queue: str, name: str) -> GroupRow:
     row = tx.find(queue)
     return GroupRow(name=name) if row is None else _view(tx, row, name)
 
 
-def _page(tx: Tx, queue: str, after: str, limit: int) -> Page[GroupRow]:
+def _page(tx: Transaction, queue: str, after: str, limit: int) -> Page[GroupRow]:
     row = tx.find(queue)
     found: list[GroupRow] = []
     while row is not None and len(found) <= limit and (name := tx.one(_VIEW_SQL["next_name"], (row.key, after) * 2)[0]):
@@ -370,12 +366,12 @@ def _page(tx: Tx, queue: str, after: str, limit: int) -> Page[GroupRow]:
     return Page(tuple(found[:limit]), found[limit - 1].name if len(found) > limit else None)
 
 
-def _own(tx: Tx, row: QueueRow, name: str) -> GroupRow:
+def _own(tx: Transaction, row: QueueRow, name: str) -> GroupRow:
     ((_, own, paused, *_),) = tx.all(_VIEW_SQL["state"], (row.key, row.key, row.key, json.dumps([name]), row.key))
     return GroupRow(name=name, own=GroupLimits.load(own), paused=bool(paused))
 
 
-def _view(tx: Tx, row: QueueRow, name: str) -> GroupRow:
+def _view(tx: Transaction, row: QueueRow, name: str) -> GroupRow:
     group = read(tx, row, [name])[name]
     return GroupRow(
         name=name, waiting=waiting(tx, row, name), running=int(tx.one(_VIEW_SQL["running"], (row.key, name))[0]),
@@ -384,7 +380,7 @@ def _view(tx: Tx, row: QueueRow, name: str) -> GroupRow:
     )  # fmt: skip
 
 
-def standing(tx: Tx, row: QueueRow, identity: str) -> GroupStanding | None:
+def standing(tx: Transaction, row: QueueRow, identity: str) -> GroupBlockers | None:
     """What its group keeps a job from; None where it has none."""
     key = keys_of(tx, row, [identity]).get(identity)
     found = None if key is None else tx.one(_VIEW_SQL["of_job"], (key,))
@@ -394,7 +390,7 @@ def standing(tx: Tx, row: QueueRow, identity: str) -> GroupStanding | None:
     view = _view(tx, row, name)
     parked = tx.one(_PLACE, (key,))[0] <= Place.PARKED
     holders = tx.all(_VIEW_SQL["holders"], (row.key, name, view.limits.concurrency or 0))
-    return GroupStanding(
+    return GroupBlockers(
         name=name, let_in=not parked, holders=tuple(job_id(each, chosen) for each, chosen in holders),
         ahead=int(tx.one(_VIEW_SQL["ahead"], (row.key, name, priority, order))[0]) if parked else 0, limits=view.limits,
         paused=view.paused, till=view.till,

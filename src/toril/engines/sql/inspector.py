@@ -2,7 +2,6 @@
 
 import json
 import re
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -25,9 +24,9 @@ from toril.engines.sql.schema import (
     run_key,
 )
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Op, QueueRow, Tx, exists, keys_of, settings_of
+from toril.engines.sql.transaction import QueueRow, Steps, Transaction, exists, keys_of, settings_of
 from toril.engines.sql.usage import usage
-from toril.errors import InvalidOption, shown
+from toril.errors import InvalidOption, preview
 from toril.model import (
     BATCH,
     CANCELLED_KIND,
@@ -35,43 +34,43 @@ from toril.model import (
     AttemptFailure,
     Cancelled,
     Cause,
+    ChildCounts,
     Completed,
     Counts,
     Declarations,
     Ended,
-    Ending,
-    Event,
     EventKind,
-    Events,
+    EventPage,
+    EventRow,
     Failed,
     Failure,
-    Family,
-    Figures,
     Finished,
     Gone,
-    JobRecord,
+    JobBlockers,
     JobRef,
+    JobRow,
     Kept,
     Limits,
-    Minutes,
+    MetricsWindow,
+    MetricTotals,
+    MinuteCounts,
     Page,
     Pending,
     Precedence,
-    QueueFigures,
-    QueueView,
+    QueueSnapshot,
+    QueueSummary,
     RateLimit,
-    Run,
+    RunRow,
+    RunStatus,
     Settings,
+    Snapshot,
     StackRequest,
-    Standing,
-    Tally,
     Usage,
-    Window,
-    WorkerView,
+    WorkerRow,
+    check_int,
     known,
     letter_id,
     per_ms,
-    whole,
 )
 from toril.model.names import check_queue_name
 from toril.model.states import FINISHED, State
@@ -80,7 +79,8 @@ from toril.policy.metrics import ALL_NAMES, Counted, check_window, sliced, tally
 from toril.policy.retention import MINUTES
 
 __all__ = [
-    "SqliteInspector",
+    "SqlInspector",
+    "SqlMetrics",
     "arrivals",
     "declarations",
     "ended_job",
@@ -108,26 +108,26 @@ __all__ = [
 _EXPLAIN_SQL = {name: statement("explain", name) for name in ("place", "before", "running", "starts", "runs_alone")}
 
 
-def explain(tx: Tx, queue: str, identity: str, limits: Limits) -> Standing:
+def explain(tx: Transaction, queue: str, identity: str, limits: Limits) -> JobBlockers:
     """What `Inspector.explain` promises."""
     row = tx.find(queue)
     if row is None:
-        return Standing(now=tx.now)
+        return JobBlockers(now=tx.now)
     rate = load_rate(row.rate) or limits.rate
     key = keys_of(tx, row, [identity]).get(identity)
     place, rank = (None, 0) if key is None else tx.one(_EXPLAIN_SQL["place"], (key,)) or (None, 0)
-    return Standing(
+    return JobBlockers(
         now=tx.now,
         ahead=0 if place is None else _ahead(tx, row, place, rank, limits.precedence),
         running=tuple(job_id(key, chosen) for key, chosen in tx.all(_EXPLAIN_SQL["running"], (row.key,))),
         rate_till=None if rate is None else _till(tx, row, rate),
-        family=family(tx, JobRef(queue, identity), "queue", 10) if row.waiting_children else Family(),
+        family=family(tx, JobRef(queue, identity), "queue", 10) if row.waiting_children else ChildCounts(),
         group=standing(tx, row, identity) if row.grouped else None,
         alone=place == Place.SUSPECT or tx.one(_EXPLAIN_SQL["runs_alone"], (key,)) is not None,
     )
 
 
-def _ahead(tx: Tx, row: QueueRow, place: int, rank: int, precedence: Precedence) -> int:
+def _ahead(tx: Transaction, row: QueueRow, place: int, rank: int, precedence: Precedence) -> int:
     if place not in {Place.SUSPECT, Place.WAITING, Place.PRIORITIZED}:
         return 0
     before = int(tx.one(_EXPLAIN_SQL["before"], (row.key, place, rank))[0])
@@ -138,7 +138,7 @@ def _ahead(tx: Tx, row: QueueRow, place: int, rank: int, precedence: Precedence)
     return before
 
 
-def _till(tx: Tx, row: QueueRow, rate: RateLimit) -> int | None:
+def _till(tx: Transaction, row: QueueRow, rate: RateLimit) -> int | None:
     """When a used-up rate lets more start; None if it does now."""
     if rate.window == "fixed":
         return row.window_till if row.window_till > tx.now and row.window_starts >= rate.max else None
@@ -146,13 +146,13 @@ def _till(tx: Tx, row: QueueRow, rate: RateLimit) -> int | None:
     return oldest + per_ms(rate) if count >= rate.max else None
 
 
-def record_of(queue: str, row: tuple[Any, ...]) -> JobRecord:
+def record_of(queue: str, row: tuple[Any, ...]) -> JobRow:
     (key, chosen, name, data, place, rank, attempts, attempts_made, stalls, starts, fence, priority, delay, expires_at,
      text, metadata, checkpoint, progress, result, failure, stall_cause, cancelling, worker, added_at, started_at,
      finished_at, group, deadline) = row  # fmt: skip
     options = load_options(text)
     state = STATE_OF[place] if deadline is None else State.ACTIVE
-    return JobRecord(
+    return JobRow(
         queue=queue, id=job_id(key, chosen), name=name, data=data, state=state, max_attempts=attempts,
         attempts_made=attempts_made, stalls=stalls, starts=starts, fence=fence, priority=priority, delay=delay,
         due=due_of(rank) if state is State.DELAYED else None, backoff=options.backoff, timeout=options.timeout,
@@ -166,12 +166,12 @@ def record_of(queue: str, row: tuple[Any, ...]) -> JobRecord:
     )  # fmt: skip
 
 
-def run_of(ending: Ending, row: tuple[Any, ...]) -> Run:
+def run_of(ending: RunStatus, row: tuple[Any, ...]) -> RunRow:
     (
         _, identity, name, cause, added_at, started_at, finished_at, attempts_made, stalls, worker, text, whole,
         subject, parent,
     ) = row  # fmt: skip
-    return Run(
+    return RunRow(
         id=identity, name=name, ending=ending, cause=Cause(cause), added_at=added_at, started_at=started_at,
         finished_at=finished_at, attempts_made=attempts_made, stalls=stalls, worker=worker, text=text,
         whole=bool(whole), subject=subject, parent=JobRef(*parent.split(":", 1)) if parent else None,
@@ -179,19 +179,19 @@ def run_of(ending: Ending, row: tuple[Any, ...]) -> Run:
     )  # fmt: skip
 
 
-def events_of(before: int, time: int, kind: str, jobs: str, details: str | None) -> list[Event]:
+def events_of(before: int, time: int, kind: str, jobs: str, details: str | None) -> list[EventRow]:
     """The events of one row; `before` is the number of the event before them."""
     columns = json.loads(details) if details else {}
     return [
-        Event(str(before + n), time, EventKind(kind), job, {name: values[n - 1] for name, values in columns.items()})
+        EventRow(str(before + n), time, EventKind(kind), job, {name: values[n - 1] for name, values in columns.items()})
         for n, job in enumerate(json.loads(jobs), 1)
     ]
 
 
-def worker_of(row: tuple[Any, ...]) -> WorkerView:
+def worker_of(row: tuple[Any, ...]) -> WorkerRow:
     identity, seen_at, orders, text = row
     beat = json.loads(text)
-    return WorkerView(
+    return WorkerRow(
         id=identity, queues=tuple(beat["queues"]), slots=beat["slots"], running=beat["running"], host=beat["host"],
         pid=beat["pid"], version=beat["version"], started_at=beat["started_at"], seen_at=seen_at,
         orders=tuple(word for word in orders.split() if StackRequest.read(word) is None), lag=beat.get("lag", 0),
@@ -231,18 +231,18 @@ _END = 2**63 - 1
 _NUMBER = re.compile(r"-?[0-9]{1,19}\Z")
 
 
-def queues(tx: Tx) -> list[str]:
+def queues(tx: Transaction) -> list[str]:
     return [name for (name,) in tx.all(_SQL["queues"])]
 
 
-def queue_view(tx: Tx, name: str) -> QueueView:
+def queue_view(tx: Transaction, name: str) -> QueueSummary:
     """A queue's view; one that nothing was ever put into is empty."""
     row = tx.find(name)
     if row is None:
-        return QueueView(
+        return QueueSummary(
             name=name, counts=Counts(), settings=Settings(), completed_total=0, failed_total=0, cancelled_total=0
         )
-    return QueueView(
+    return QueueSummary(
         name=name, counts=_counts(row), settings=settings_of(row, tx.now), completed_total=row.completed_total,
         failed_total=row.failed_total, cancelled_total=row.cancelled_total,
     )  # fmt: skip
@@ -256,19 +256,19 @@ def _counts(row: QueueRow) -> Counts:
     )  # fmt: skip
 
 
-def jobs(tx: Tx, name: str, ids: Sequence[str]) -> list[JobRecord | None]:
+def jobs(tx: Transaction, name: str, ids: Sequence[str]) -> list[JobRow | None]:
     row = tx.find(name)
     keys = keys_of(tx, row, ids) if row else {}
     found = [_job(tx, name, keys[identity]) if identity in keys else None for identity in ids]
     return [job if job is not None and job.id == identity else None for job, identity in zip(found, ids, strict=True)]
 
 
-def _job(tx: Tx, name: str, key: int) -> JobRecord | None:
+def _job(tx: Transaction, name: str, key: int) -> JobRow | None:
     found = tx.one(_SQL["job"], (key,))
     return None if found is None else record_of(name, found)
 
 
-def page(tx: Tx, name: str, state: State, cursor: str | None, limit: int) -> Page[JobRecord]:
+def page(tx: Transaction, name: str, state: State, cursor: str | None, limit: int) -> Page[JobRow]:
     """Jobs of a state: the next to run first, the last to end first."""
     limit, state = _limit(limit), known(State, state)
     row = tx.find(name)
@@ -288,13 +288,15 @@ def page(tx: Tx, name: str, state: State, cursor: str | None, limit: int) -> Pag
     return Page(tuple(found), after)
 
 
-def _running(tx: Tx, row: QueueRow, cursor: str | None, limit: int) -> tuple[list[int], str | None]:
+def _running(tx: Transaction, row: QueueRow, cursor: str | None, limit: int) -> tuple[list[int], str | None]:
     (after,) = _numbers(cursor, 1) or (first_key(row.key),)
     keys = [key for (key,) in tx.all(_SQL["running"], (row.key, after, limit + 1))]
     return keys[:limit], str(keys[limit - 1]) if len(keys) > limit else None
 
 
-def _standing(tx: Tx, row: QueueRow, state: State, cursor: str | None, limit: int) -> tuple[list[int], str | None]:
+def _standing(
+    tx: Transaction, row: QueueRow, state: State, cursor: str | None, limit: int
+) -> tuple[list[int], str | None]:
     """A walk sees the jobs that were there when it began. One that moves meanwhile has a `moved` above the walk's
     ceiling wherever it goes, so it is not seen again."""
     newest_first = state in FINISHED
@@ -302,7 +304,7 @@ def _standing(tx: Tx, row: QueueRow, state: State, cursor: str | None, limit: in
     start = (places[0], _END if newest_first else -_END, _END if newest_first else -_END, row.moves)
     place, rank, key, ceiling = _numbers(cursor, 4) or start
     if place not in places:
-        raise InvalidOption(f"{shown(cursor)} is not a cursor of {state} jobs")
+        raise InvalidOption(f"{preview(cursor)} is not a cursor of {state} jobs")
     found: list[tuple[int, int, int]] = []
     for each in places[places.index(place) :]:
         values = (row.key, each, rank, key, ceiling, limit + 1 - len(found))
@@ -315,7 +317,7 @@ def _standing(tx: Tx, row: QueueRow, state: State, cursor: str | None, limit: in
     return keys, f"{place}.{rank}.{key}.{ceiling}"
 
 
-def logs(tx: Tx, name: str, identity: str, where: Kept, cursor: str | None, limit: int) -> Page[str]:
+def logs(tx: Transaction, name: str, identity: str, where: Kept, cursor: str | None, limit: int) -> Page[str]:
     limit = _limit(limit)
     key = _key(tx, name, identity) if where == "queue" else letters.log_key(tx, letter_id(name, identity))
     (after,) = _numbers(cursor, 1) or (0,)
@@ -325,7 +327,7 @@ def logs(tx: Tx, name: str, identity: str, where: Kept, cursor: str | None, limi
     return Page(tuple(line for _, line in found[:limit]), str(found[limit - 1][0]) if len(found) > limit else None)
 
 
-def errors(tx: Tx, name: str, identity: str, where: Kept) -> tuple[AttemptFailure, ...]:
+def errors(tx: Transaction, name: str, identity: str, where: Kept) -> tuple[AttemptFailure, ...]:
     """Why each attempt failed."""
     if where == "dead_letters":
         return letters.errors(tx, letter_id(name, identity))
@@ -336,25 +338,25 @@ def errors(tx: Tx, name: str, identity: str, where: Kept) -> tuple[AttemptFailur
     return all_errors(load_errors(text), load_failure(failure), made=made, at=finished_at)
 
 
-def _key(tx: Tx, name: str, identity: str) -> int | None:
+def _key(tx: Transaction, name: str, identity: str) -> int | None:
     """The key of a job that is there."""
     row = tx.find(name)
     key = keys_of(tx, row, (identity,)).get(identity) if row else None
     return key if key is not None and exists(tx, key, identity) else None
 
 
-def events(tx: Tx, name: str, after: str | None, limit: int, of: str | None) -> Events:
+def events(tx: Transaction, name: str, after: str | None, limit: int, of: str | None) -> EventPage:
     """What happened after an event, to all jobs or to one; from the beginning of what is kept where none is named."""
     limit = _limit(limit)
     row = tx.find(name)
     (seen,) = _numbers(after, 1) or (None,)
     if row is None:
-        return Events((), str(seen or 0))
+        return EventPage((), str(seen or 0))
     base, end = first_key(row.key), first_key(row.key) + row.events
     first = tx.one(_SQL["first_events"], (base, end))
     oldest = row.events + 1 if first is None else first[0] - base - first[1] + 1
     start = oldest - 1 if seen is None else seen
-    items: list[Event] = []
+    items: list[EventRow] = []
     values = (base + min(max(start, 0), row.events), end, limit)
     sought, last = json.dumps(of), start
     for key, time, kind, size, happened, details in tx.all(_SQL["events"], values):
@@ -365,21 +367,21 @@ def events(tx: Tx, name: str, after: str | None, limit: int, of: str | None) -> 
     if of is None and len(items) >= limit:
         del items[limit:]
         last = int(items[-1].at)
-    return Events(tuple(items), str(last), gap=start < oldest - 1)
+    return EventPage(tuple(items), str(last), gap=start < oldest - 1)
 
 
-def workers(tx: Tx, name: str | None) -> list[WorkerView]:
+def workers(tx: Transaction, name: str | None) -> list[WorkerRow]:
     found = [worker_of(row) for row in tx.all(_SQL["workers"], (tx.now,))]
     return [worker for worker in found if name is None or name in worker.queues]
 
 
-def declarations(tx: Tx, name: str) -> Declarations:
+def declarations(tx: Transaction, name: str) -> Declarations:
     return Declarations.of(tx.all(_SQL["declared"], (name, tx.now)))
 
 
-def runs(tx: Tx, name: str, ending: Ending, cursor: str | None, limit: int) -> Page[Run]:
+def runs(tx: Transaction, name: str, ending: RunStatus, cursor: str | None, limit: int) -> Page[RunRow]:
     """Run records, newest first."""
-    limit, ending = _limit(limit), known(Ending, ending)
+    limit, ending = _limit(limit), known(RunStatus, ending)
     row = tx.find(name)
     if row is None:
         return Page(())
@@ -390,18 +392,18 @@ def runs(tx: Tx, name: str, ending: Ending, cursor: str | None, limit: int) -> P
     return Page(tuple(run_of(ending, entry) for entry in found[:limit]), after)
 
 
-def metrics(tx: Tx, name: str, minutes: int) -> Minutes:
+def metrics(tx: Transaction, name: str, minutes: int) -> MinuteCounts:
     """The last `minutes` minutes, the one under way included."""
-    whole("minutes", minutes, 1, MINUTES)
+    check_int("minutes", minutes, 1, MINUTES)
     this = tx.now // 60_000
     completed, failed = [0] * minutes, [0] * minutes
     row = tx.find(name)
     for minute, good, bad in tx.all(_SQL["minutes"], (row.key, this - minutes, this)) if row else ():
         completed[minute - this - 1], failed[minute - this - 1] = good, bad
-    return Minutes(this - minutes + 1, tuple(completed), tuple(failed))
+    return MinuteCounts(this - minutes + 1, tuple(completed), tuple(failed))
 
 
-def finished(tx: Tx, name: str, ids: Sequence[str]) -> list[Finished]:
+def finished(tx: Transaction, name: str, ids: Sequence[str]) -> list[Finished]:
     """How each of these jobs ended, as far as the store can tell."""
     row = tx.find(name)
     if row is None:
@@ -412,7 +414,7 @@ def finished(tx: Tx, name: str, ids: Sequence[str]) -> list[Finished]:
     return [Finished(identity, told[identity] or runs.get(identity) or Gone()) for identity in ids]
 
 
-def _ended(tx: Tx, row: QueueRow, identity: str, key: int | None) -> Ended | None:
+def _ended(tx: Transaction, row: QueueRow, identity: str, key: int | None) -> Ended | None:
     """How a job ended, as it tells itself or the result that was kept of it."""
     found = None if key is None else tx.one(_SQL["job"], (key,))
     if key is not None and found is not None and job_id(key, found[1]) == identity:
@@ -421,10 +423,10 @@ def _ended(tx: Tx, row: QueueRow, identity: str, key: int | None) -> Ended | Non
     return None if kept is None else ended_run(*kept, whole=True)
 
 
-def _last_runs(tx: Tx, row: QueueRow, ids: Sequence[str]) -> dict[str, Ended]:
+def _last_runs(tx: Transaction, row: QueueRow, ids: Sequence[str]) -> dict[str, Ended]:
     """How the last runs of these ended, as the records tell. They have no index of ids: all are looked for at once."""
     last: dict[str, tuple[Any, ...]] = {}
-    for ending in Ending if ids else ():
+    for ending in RunStatus if ids else ():
         base = run_key(row.key, ending, 0)
         for identity, *run in tx.all(_SQL["runs_of"], (base, base + (1 << 40), json.dumps(ids))):
             if identity not in last or run[0] >= last[identity][0]:
@@ -432,18 +434,18 @@ def _last_runs(tx: Tx, row: QueueRow, ids: Sequence[str]) -> dict[str, Ended]:
     return {identity: ended_run(cause, text, whole=bool(uncut)) for identity, (_, cause, text, uncut) in last.items()}
 
 
-def arrivals(tx: Tx, names: Sequence[str]) -> dict[str, str]:
+def arrivals(tx: Transaction, names: Sequence[str]) -> dict[str, str]:
     """A mark of what has arrived in each of these queues so far; another one means that a claim may find work."""
     return dict(tx.all(_SQL["arrivals"], (json.dumps(names),)))
 
 
-def pokes(tx: Tx, names: Sequence[str]) -> dict[str, str]:
+def pokes(tx: Transaction, names: Sequence[str]) -> dict[str, str]:
     """A mark of the last call to each of these workers. With its time, as the count begins anew once it was pruned."""
     return dict(tx.all(_SQL["pokes"], (json.dumps(names),)))
 
 
 def _limit(limit: int) -> int:
-    return min(whole("limit", limit, 1, 2**53), _MOST)
+    return min(check_int("limit", limit, 1, 2**53), _MOST)
 
 
 def _numbers(cursor: object, count: int) -> tuple[int, ...] | None:
@@ -452,7 +454,7 @@ def _numbers(cursor: object, count: int) -> tuple[int, ...] | None:
     parts = cursor.split(".") if isinstance(cursor, str) else []
     numbers = tuple(int(part) for part in parts if _NUMBER.match(part))
     if not len(numbers) == len(parts) == count or not all(-_END <= number <= _END for number in numbers):
-        raise InvalidOption(f"{shown(cursor)} is not a cursor that was given out")
+        raise InvalidOption(f"{preview(cursor)} is not a cursor that was given out")
     return numbers
 
 
@@ -463,27 +465,27 @@ _SLICES = statement("figures", "slices")
 _LOOKED_AT = 8  # jobs, and priorities, among which the one is looked for that has waited longest
 
 
-def figures(tx: Tx, names: Sequence[str], window: Window) -> Figures:
+def figures(tx: Transaction, names: Sequence[str], window: MetricsWindow) -> Snapshot:
     """What `Measures.figures` promises."""
-    return Figures(tx.now, tuple(_figures(tx, name, window) for name in names), tuple(workers(tx, None)), _leader(tx))
+    return Snapshot(tx.now, tuple(_figures(tx, name, window) for name in names), tuple(workers(tx, None)), _leader(tx))
 
 
-def _leader(tx: Tx) -> str | None:
+def _leader(tx: Transaction) -> str | None:
     found = tx.one(_LEADER, (REAPER, tx.now))
     return None if found is None else str(found[0])
 
 
-def _figures(tx: Tx, name: str, window: Window) -> QueueFigures:
+def _figures(tx: Transaction, name: str, window: MetricsWindow) -> QueueSnapshot:
     view, row = queue_view(tx, name), tx.find(name)
-    slices, total = ({}, Tally()) if row is None else _counted(tx, row, window)
-    return QueueFigures(
+    slices, total = ({}, MetricTotals()) if row is None else _counted(tx, row, window)
+    return QueueSnapshot(
         name=name, counts=view.counts, oldest=None if row is None else _oldest(tx, row),
         completed_total=view.completed_total, failed_total=view.failed_total,
         minutes=metrics(tx, name, window.minutes), slices=slices, total=total,
     )  # fmt: skip
 
 
-def _counted(tx: Tx, row: QueueRow, window: Window) -> tuple[dict[int, Tally], Tally]:
+def _counted(tx: Transaction, row: QueueRow, window: MetricsWindow) -> tuple[dict[int, MetricTotals], MetricTotals]:
     """What was counted in each slice of the window, and ever; with the minute under way."""
     first = tx.now // 60_000 // window.step - window.slices
     found: dict[int, Counted] = {
@@ -499,7 +501,7 @@ def _counted(tx: Tx, row: QueueRow, window: Window) -> tuple[dict[int, Tally], T
     return slices, tally_of(sliced(total, latest, ALL_NAMES))
 
 
-def _oldest(tx: Tx, row: QueueRow) -> int | None:
+def _oldest(tx: Transaction, row: QueueRow) -> int | None:
     """Since when the job waits that has waited longest, as far as a few looks tell: at the next ones in the line, and
     at the next one of each priority. Parents are passed over, whose time began with the end of their last child."""
     since = []
@@ -511,7 +513,7 @@ def _oldest(tx: Tx, row: QueueRow) -> int | None:
     return min(since, default=None)
 
 
-def _next(tx: Tx, row: QueueRow) -> Iterator[tuple[int, int, int, int, int | None, str | None]]:
+def _next(tx: Transaction, row: QueueRow) -> Iterator[tuple[int, int, int, int, int | None, str | None]]:
     for place, count in ((Place.WAITING, row.waiting), (Place.SUSPECT, row.suspects)):
         if count:
             yield from tx.all(_NEXT, (row.key, place, -(2**62), _LOOKED_AT))
@@ -527,71 +529,80 @@ def _next(tx: Tx, row: QueueRow) -> Iterator[tuple[int, int, int, int, int | Non
 T = TypeVar("T")
 
 
-class SqliteInspector:
+class SqlInspector:
     """Reads that see one moment of the store each."""
 
-    @abstractmethod
-    async def _read(self, op: Op[T], now: int | None = None) -> T: ...
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
 
     async def queues(self) -> list[str]:
-        return await self._read(queues)
+        return await self._steps.read(queues)
 
-    async def queue(self, queue: str) -> QueueView:
+    async def queue(self, queue: str) -> QueueSummary:
         queue = check_queue_name(queue)
-        return await self._read(partial(queue_view, name=queue))
+        return await self._steps.read(partial(queue_view, name=queue))
 
     async def counts(self, queue: str) -> Counts:
         return (await self.queue(queue)).counts
 
     async def usage(self, queue: str) -> Usage:
         queue = check_queue_name(queue)
-        return await self._read(partial(usage, name=queue))
+        return await self._steps.read(partial(usage, name=queue))
 
-    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRecord | None]:
+    async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRow | None]:
         if len(ids) > BATCH:
             raise InvalidOption(f"one call reads at most {BATCH} jobs, not {len(ids)}")
         queue = check_queue_name(queue)
-        return await self._read(partial(jobs, name=queue, ids=ids))
+        return await self._steps.read(partial(jobs, name=queue, ids=ids))
 
-    async def page(self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50) -> Page[JobRecord]:
+    async def page(self, queue: str, state: State, *, cursor: str | None = None, limit: int = 50) -> Page[JobRow]:
         queue = check_queue_name(queue)
-        return await self._read(partial(page, name=queue, state=state, cursor=cursor, limit=limit))
+        return await self._steps.read(partial(page, name=queue, state=state, cursor=cursor, limit=limit))
 
     async def logs(
         self, queue: str, job_id: str, *, cursor: str | None = None, limit: int = 100, where: Kept = "queue"
     ) -> Page[str]:
         queue = check_queue_name(queue)
         read = partial(logs, name=queue, identity=job_id, where=where, cursor=cursor, limit=limit)
-        return await self._read(read)
+        return await self._steps.read(read)
 
     async def errors(self, queue: str, job_id: str, *, where: Kept = "queue") -> tuple[AttemptFailure, ...]:
         queue = check_queue_name(queue)
-        return await self._read(partial(errors, name=queue, identity=job_id, where=where))
+        return await self._steps.read(partial(errors, name=queue, identity=job_id, where=where))
 
-    async def events(self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None) -> Events:
+    async def events(
+        self, queue: str, *, after: str | None = None, limit: int = 100, of: str | None = None
+    ) -> EventPage:
         queue = check_queue_name(queue)
-        return await self._read(partial(events, name=queue, after=after, limit=limit, of=of))
+        return await self._steps.read(partial(events, name=queue, after=after, limit=limit, of=of))
 
-    async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerView]:
-        return await self._read(partial(workers, name=queue), now)
+    async def workers(self, queue: str | None = None, *, now: int | None = None) -> list[WorkerRow]:
+        return await self._steps.read(partial(workers, name=queue), now)
 
     async def declarations(self, queue: str, *, now: int | None = None) -> Declarations:
         queue = check_queue_name(queue)
-        return await self._read(partial(declarations, name=queue), now)
+        return await self._steps.read(partial(declarations, name=queue), now)
 
-    async def runs(self, queue: str, ending: Ending, *, cursor: str | None = None, limit: int = 20) -> Page[Run]:
+    async def runs(self, queue: str, ending: RunStatus, *, cursor: str | None = None, limit: int = 20) -> Page[RunRow]:
         queue = check_queue_name(queue)
-        return await self._read(partial(runs, name=queue, ending=ending, cursor=cursor, limit=limit))
+        return await self._steps.read(partial(runs, name=queue, ending=ending, cursor=cursor, limit=limit))
 
-    async def metrics(self, queue: str, *, minutes: int, now: int | None = None) -> Minutes:
+    async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> JobBlockers:
         queue = check_queue_name(queue)
-        return await self._read(partial(metrics, name=queue, minutes=minutes), now)
+        return await self._steps.read(partial(explain, queue=queue, identity=job_id, limits=limits), now)
 
-    async def figures(self, queues: Sequence[str], window: Window, *, now: int | None = None) -> Figures:
+
+class SqlMetrics:
+    """Queues in numbers."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    async def snapshot(self, queues: Sequence[str], window: MetricsWindow, *, now: int | None = None) -> Snapshot:
         check_window(queues, window)
         names = [check_queue_name(name) for name in queues]
-        return await self._read(partial(figures, names=names, window=window), now)
+        return await self._steps.read(partial(figures, names=names, window=window), now)
 
-    async def explain(self, queue: str, job_id: str, limits: Limits, *, now: int | None = None) -> Standing:
+    async def minutes(self, queue: str, *, minutes: int, now: int | None = None) -> MinuteCounts:
         queue = check_queue_name(queue)
-        return await self._read(partial(explain, queue=queue, identity=job_id, limits=limits), now)
+        return await self._steps.read(partial(metrics, name=queue, minutes=minutes), now)

@@ -4,57 +4,57 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 from toril.engines.sql.calls import answered, remember
-from toril.engines.sql.changes import JOB_COLUMNS, Job, Step
+from toril.engines.sql.changes import JOB_COLUMNS, JobFacts, QueueChanges
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import load_options
 from toril.engines.sql.schema import Place
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Tx, keys_of, refusal
+from toril.engines.sql.transaction import Transaction, keys_of, refusal
 from toril.model import (
     CANCELLED_KIND,
     Call,
     Cancellation,
     Cause,
     Checkpoint,
+    DataUpdate,
     EventKind,
-    Extended,
     Failure,
     Lease,
     LogLine,
     Progress,
     Recovered,
+    Renewed,
     Report,
-    Rewrite,
     Verdict,
 )
 from toril.policy.metrics import LOST, STALLS
 
-__all__ = ["extend", "recover", "report"]
+__all__ = ["recover", "renew", "report"]
 
 _SQL = {name: statement("leases", name) for name in (
-    "extend", "cancelling", "holds", "progress", "data", "checkpoint", "logs", "log", "count_logs", "trim_logs",
+    "renew", "cancelling", "holds", "progress", "data", "checkpoint", "logs", "log", "count_logs", "trim_logs",
     "overdue", "one", "next_deadline",
 )}  # fmt: skip
 
 STALLED_TOO_OFTEN = "job stalled more than allowable limit"  # BullMQ's words, which its users search for
 
 
-def extend(tx: Tx, leases: Sequence[Lease], ttl: int) -> Extended:
+def renew(tx: Transaction, leases: Sequence[Lease], ttl: int) -> Renewed:
     """Renew each lease that still holds."""
     lost, cancelled = [], []
     for lease in leases:
         row = tx.find(lease.queue)
         key = None if row is None else keys_of(tx, row, (lease.id,)).get(lease.id)
-        if key is None or not tx.run(_SQL["extend"], (tx.now + ttl, key, lease.token, tx.now)):
+        if key is None or not tx.run(_SQL["renew"], (tx.now + ttl, key, lease.token, tx.now)):
             lost.append(lease)
             continue
         reason = tx.one(_SQL["cancelling"], (key,))[0]
         if reason is not None:
             cancelled.append(Cancellation(lease, reason))
-    return Extended(tuple(lost), tuple(cancelled))
+    return Renewed(tuple(lost), tuple(cancelled))
 
 
-def report(tx: Tx, queue: str, reports: Sequence[Report], call: Call | None) -> list[Verdict]:
+def report(tx: Transaction, queue: str, reports: Sequence[Report], call: Call | None) -> list[Verdict]:
     """Write each report whose lease holds."""
     before = answered(tx, call)
     if before is not None:
@@ -62,14 +62,14 @@ def report(tx: Tx, queue: str, reports: Sequence[Report], call: Call | None) -> 
     row = tx.find(queue)
     if row is None:
         return [Verdict.MISSING for _ in reports]
-    step = Step(tx, row)
+    step = QueueChanges(tx, row)
     verdicts = [_report(step, each) for each in reports]
     step.flush()
     remember(tx, call, verdicts)
     return verdicts
 
 
-def _report(step: Step, each: Report) -> Verdict:
+def _report(step: QueueChanges, each: Report) -> Verdict:
     tx, lease = step.tx, each.lease
     key = keys_of(tx, step.row, (lease.id,)).get(lease.id, 0)
     if tx.one(_SQL["holds"], (key, lease.token, tx.now)) is None:
@@ -78,7 +78,7 @@ def _report(step: Step, each: Report) -> Verdict:
         case Progress(_, value):
             tx.run(_SQL["progress"], (value, key))
             step.event(EventKind.PROGRESS, lease.id, data=value)
-        case Rewrite(_, data):
+        case DataUpdate(_, data):
             tx.run(_SQL["data"], (data, key))
         case Checkpoint(_, value):
             tx.run(_SQL["checkpoint"], (value, key))
@@ -89,19 +89,19 @@ def _report(step: Step, each: Report) -> Verdict:
     return Verdict.OK
 
 
-def _log(tx: Tx, key: int, line: str) -> None:
+def _log(tx: Transaction, key: int, line: str) -> None:
     count, options = tx.one(_SQL["logs"], (key,))
     tx.run(_SQL["log"], (key, count + 1, line))
     tx.run(_SQL["count_logs"], (count + 1, key))
     tx.run(_SQL["trim_logs"], (key, count + 1 - load_options(options).keep_logs))
 
 
-def recover(tx: Tx, queue: str, dead: Sequence[Lease], cause: str | None, limit: int) -> Recovered:
+def recover(tx: Transaction, queue: str, dead: Sequence[Lease], cause: str | None, limit: int) -> Recovered:
     """Take back what ran out, and what `dead` names, even before."""
     row = tx.find(queue)
     if row is None:
         return Recovered(now=tx.now)
-    step = Step(tx, row)
+    step = QueueChanges(tx, row)
     found = [entry for lease in dict.fromkeys(dead) for entry in _held_by(step, lease)]
     seen = {entry[0] for entry in found}
     overdue = tx.all(_SQL["overdue"], (row.key, tx.now, limit))
@@ -121,17 +121,17 @@ def recover(tx: Tx, queue: str, dead: Sequence[Lease], cause: str | None, limit:
     return Recovered(returned, failed, cancelled, next_deadline, more=len(overdue) == limit, now=tx.now)
 
 
-def _held_by(step: Step, lease: Lease) -> list[Any]:
+def _held_by(step: QueueChanges, lease: Lease) -> list[Any]:
     key = keys_of(step.tx, step.row, (lease.id,)).get(lease.id)
     return [] if key is None else step.tx.all(_SQL["one"], (key, lease.token))
 
 
-def _stalled(entry: tuple[Any, ...]) -> Job:
-    job = Job._make(entry[:JOB_COLUMNS])
+def _stalled(entry: tuple[Any, ...]) -> JobFacts:
+    job = JobFacts._make(entry[:JOB_COLUMNS])
     return job._replace(stalls=job.stalls + 1)
 
 
-def _take_back(step: Step, job: Job, entry: tuple[Any, ...], cause: str | None) -> Cause | None:
+def _take_back(step: QueueChanges, job: JobFacts, entry: tuple[Any, ...], cause: str | None) -> Cause | None:
     """Why the job has ended, if it has. It fails only for a stall in a run of its own, where nothing else can have
     brought the worker down; or where it may not run twice at all."""
     *_, alone, max_stalls, cancelling = entry

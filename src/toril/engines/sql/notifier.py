@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-__all__ = ["Bell", "Waiter", "hand_over"]
+__all__ = ["LocalNotifier", "Waiter", "hand_over"]
 
 T = TypeVar("T")
 Waiter: TypeAlias = "asyncio.Future[list[str]]"
 
 
-class Bell:
+class LocalNotifier:
     """Wakes those who wait for a name, in the order in which they came. Ringing is cheap when nobody listens."""
 
     def __init__(self) -> None:

@@ -12,17 +12,17 @@ from toril.model import (
     DeadLetterRow,
     Dedup,
     Failure,
-    JobParcel,
     Keep,
     NewJob,
     RateLimit,
-    whole,
+    TransferJob,
+    check_int,
 )
 
 __all__ = [
     "DEFAULTS",
-    "Link",
-    "Options",
+    "ParentLink",
+    "StoredOptions",
     "dump_failure",
     "dump_options",
     "dump_parcel",
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-class Link(NamedTuple):
+class ParentLink(NamedTuple):
     """Whose child a job is, and what its failure does there."""
 
     queue: str
@@ -44,7 +44,7 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class StoredOptions:
     """What of a `NewJob` only matters once it runs or ends."""
 
     backoff: Backoff | None = None
@@ -57,7 +57,7 @@ class Options:
     breaker: str | None = None
     subject: str | None = None
     trace: str | None = None
-    parent: Link | None = None
+    parent: ParentLink | None = None
     parked: int | None = None  # it has children, and was parked so often with new ones
     deferred: str | None = None  # why a child's failure is its own; whoever claims it carries that out
     ready: int | None = None  # since when it could start, where that is not told by when it was added
@@ -71,7 +71,7 @@ class Options:
         return None if self.parked is None else ""
 
 
-DEFAULTS = Options()
+DEFAULTS = StoredOptions()
 
 
 def options_of(job: NewJob) -> str | None:
@@ -107,7 +107,9 @@ def options_of(job: NewJob) -> str | None:
 
 def dump_options(letter: DeadLetterRow, ready: int) -> str | None:
     """The text for the options of a job that is stored again."""
-    parent = None if letter.parent is None else Link(letter.parent.queue, letter.parent.id, letter.on_failure.value)
+    parent = (
+        None if letter.parent is None else ParentLink(letter.parent.queue, letter.parent.id, letter.on_failure.value)
+    )
     text = _dump(
         letter.backoff,
         letter.timeout,
@@ -122,7 +124,7 @@ def dump_options(letter: DeadLetterRow, ready: int) -> str | None:
     return json.dumps(json.loads(with_family(text, parent=parent) or "{}") | {"ready": ready})
 
 
-def dump_parcel(job: JobParcel) -> str | None:
+def dump_parcel(job: TransferJob) -> str | None:
     """The text for the options of a job that comes from another store. What could not be read there cannot be here."""
     if job.wire is not None and not _is_object(job.wire):
         return job.wire
@@ -130,7 +132,7 @@ def dump_parcel(job: JobParcel) -> str | None:
         job.backoff, job.timeout, job.keep_completed, job.keep_failed, job.keep_logs, job.result_ttl, job.dedup,
         job.breaker, job.subject,
     )  # fmt: skip
-    parent = None if job.parent is None else Link(job.parent.queue, job.parent.id, job.on_failure.value)
+    parent = None if job.parent is None else ParentLink(job.parent.queue, job.parent.id, job.on_failure.value)
     own = {"trace": job.trace, "deferred": job.deferred, "ready": job.ready}
     said = {name: value for name, value in own.items() if value is not None}
     text = with_family(text, parent=parent, parked=job.parked)
@@ -144,7 +146,7 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def with_family(text: str | None, *, parent: Link | None = None, parked: int | None = None) -> str | None:
+def with_family(text: str | None, *, parent: ParentLink | None = None, parked: int | None = None) -> str | None:
     """The text for the same options of a job that has a parent, or children."""
     if parent is None and parked is None:
         return text
@@ -182,14 +184,14 @@ def _dump(
 
 
 @lru_cache(maxsize=512)
-def _load(text: str) -> Options:
+def _load(text: str) -> StoredOptions:
     try:
         return _read(json.loads(text) or {})
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        return Options(keep_failed=KEEP_ALL, fault=f"its stored options cannot be read: {error}")
+        return StoredOptions(keep_failed=KEEP_ALL, fault=f"its stored options cannot be read: {error}")
 
 
-def _read(given: dict[str, Any]) -> Options:
+def _read(given: dict[str, Any]) -> StoredOptions:
     backoff = given.get("backoff")
     if backoff:
         kind, delay, cap, jitter, strategy, *errors = backoff
@@ -198,16 +200,16 @@ def _read(given: dict[str, Any]) -> Options:
             kind=kind, delay=delay, cap=cap, jitter=jitter, strategy=strategy, on=on, give_up_on=give_up_on
         )
     numbers = {
-        name: whole(name, given[name], 0, 2**53) for name in ("timeout", "keep_logs", "result_ttl") if name in given
+        name: check_int(name, given[name], 0, 2**53) for name in ("timeout", "keep_logs", "result_ttl") if name in given
     }
     keeps = {name: Keep(*given[name]) for name in ("keep_completed", "keep_failed") if name in given}
     dedup = Dedup(*given["dedup"]) if "dedup" in given else None
     texts = {name: given.get(name) for name in ("breaker", "subject", "trace", "parked", "deferred", "ready")}
-    parent = Link(*given["parent"]) if "parent" in given else None
-    return Options(backoff=backoff, dedup=dedup, parent=parent, **texts, **numbers, **keeps)  # type: ignore[arg-type]
+    parent = ParentLink(*given["parent"]) if "parent" in given else None
+    return StoredOptions(backoff=backoff, dedup=dedup, parent=parent, **texts, **numbers, **keeps)  # type: ignore[arg-type]
 
 
-def load_options(text: str | None) -> Options:
+def load_options(text: str | None) -> StoredOptions:
     """The options that `options_of` wrote."""
     return DEFAULTS if text is None else _load(text)
 

@@ -6,15 +6,15 @@ from typing import Any, Final
 
 from toril.engines.sql.options import load_options
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import QueueRow, Tx
-from toril.model import Outcome, Parked, Released, Snoozed
+from toril.engines.sql.transaction import QueueRow, Transaction
+from toril.model import Outcome, Released, Snoozed, WaitsForChildren
 from toril.policy.metrics import ALL_NAMES, LEAP, NAMES, SLICES, STEPS, Counted, bucket_of, sliced
 
 __all__ = ["MINUTE", "add_to_slice", "count_attempt", "put_by", "record"]
 
 _SQL: Final = {name: statement("figures", name) for name in ("slice", "put_slice", "old_slices")}
 _LENGTHS: Final = sorted(set(STEPS.values()))
-_UNENDED: Final = (Snoozed, Released, Parked)
+_UNENDED: Final = (Snoozed, Released, WaitsForChildren)
 MINUTE: Final = "m"
 
 
@@ -32,7 +32,7 @@ def count_attempt(counted: Counted, entry: list[Any], outcome: Outcome, now: int
         counted[field] = counted.get(field, 0) + 1
 
 
-def record(tx: Tx, row: QueueRow, counted: Counted) -> None:
+def record(tx: Transaction, row: QueueRow, counted: Counted) -> None:
     """Add to the minute under way. Where the clock went back a little, that goes on; where it was far ahead, it is the
     minute of now, or nothing more would be told until then."""
     minute = tx.now // 60_000
@@ -46,7 +46,7 @@ def record(tx: Tx, row: QueueRow, counted: Counted) -> None:
     row.figures = json.dumps({MINUTE: last, **sliced(under_way, counted)}, ensure_ascii=False)
 
 
-def put_by(tx: Tx, row: QueueRow, minute: int, counted: Counted) -> None:
+def put_by(tx: Transaction, row: QueueRow, minute: int, counted: Counted) -> None:
     """Add a minute that is over to its slices, and to the sum of all."""
     for step in _LENGTHS:
         slice_ = minute // step
@@ -55,7 +55,7 @@ def put_by(tx: Tx, row: QueueRow, minute: int, counted: Counted) -> None:
     add_to_slice(tx, (row.key, 0, 0), counted, ALL_NAMES)
 
 
-def add_to_slice(tx: Tx, place: tuple[int, int, int], counted: Counted, names: int) -> None:
+def add_to_slice(tx: Transaction, place: tuple[int, int, int], counted: Counted, names: int) -> None:
     before = tx.one(_SQL["slice"], place)
     total = sliced({} if before is None else json.loads(before[0]), counted, names)
     tx.run(_SQL["put_slice"], (*place, json.dumps(total, ensure_ascii=False)))

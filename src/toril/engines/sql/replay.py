@@ -8,20 +8,20 @@ from typing import Any
 from toril.engines.shared import CHILD_GONE
 from toril.engines.sql.add import state_of
 from toril.engines.sql.calls import answered, recall_changed, remember_changed
-from toril.engines.sql.changes import Step
-from toril.engines.sql.control import Found, each_job
-from toril.engines.sql.flows import Standing, forgive, member, note, rejoin, reopen
+from toril.engines.sql.changes import QueueChanges
+from toril.engines.sql.control import FoundJob, each_job
+from toril.engines.sql.flows import ChildStatus, forgive, member, note, rejoin, reopen
 from toril.engines.sql.groups import make_ready
-from toril.engines.sql.options import Link, dump_options, load_failure, load_options
+from toril.engines.sql.options import ParentLink, dump_options, load_failure, load_options
 from toril.engines.sql.schema import Place, first_key, job_key
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Tx
+from toril.engines.sql.transaction import Transaction
 from toril.errors import InvalidOption
 from toril.model import (
     BATCH,
     Call,
     Cause,
-    Changed,
+    ControlResult,
     DeadLetterRow,
     EventKind,
     Failure,
@@ -44,13 +44,13 @@ _SQL["renew"] = statement("control", "renew")
 
 
 def retry(
-    tx: Tx, queue: str, ids: Sequence[str], call: Call | None, with_parent: set[tuple[str, str]] | None = None
-) -> Changed:
+    tx: Transaction, queue: str, ids: Sequence[str], call: Call | None, with_parent: set[tuple[str, str]] | None = None
+) -> ControlResult:
     """Run finished jobs again. A parent that failed waits for its children that have not succeeded, which run again
     with it: those go to `with_parent`."""
     along = set[tuple[str, str]]() if with_parent is None else with_parent
 
-    def act(step: Step, found: Found) -> bool:
+    def act(step: QueueChanges, found: FoundJob) -> bool:
         if (queue, found.job.id) in along:
             return True  # it runs again already
         waits = bool(step.row.flows) and _join_again(step, found, along)
@@ -66,7 +66,7 @@ def retry(
     return each_job(tx, queue, ids, call, FINISHED, act)
 
 
-def _join_again(step: Step, found: Found, along: set[tuple[str, str]]) -> bool:
+def _join_again(step: QueueChanges, found: FoundJob, along: set[tuple[str, str]]) -> bool:
     """A child is waited for once more. A parent that failed calls its children back; whether it waits for some."""
     tx, job = step.tx, found.job
     if job.options.parent is not None:
@@ -78,7 +78,7 @@ def _join_again(step: Step, found: Found, along: set[tuple[str, str]]) -> bool:
     return found.state is State.FAILED and _call_back(tx, job.key, [], along)
 
 
-def replay(tx: Tx, queue: str, replays: Sequence[Replay], call: Call | None) -> Changed:
+def replay(tx: Transaction, queue: str, replays: Sequence[Replay], call: Call | None) -> ControlResult:
     """Store each letter's job again, and delete the letter. Dead children run again with their parent: they are done
     too."""
     before = answered(tx, call)
@@ -88,7 +88,7 @@ def replay(tx: Tx, queue: str, replays: Sequence[Replay], call: Call | None) -> 
     done: list[str] = []
     refused: list[Refused] = []
     if any(letter.queue == queue for letter in found.values()):
-        step = Step(tx, tx.queue(queue))
+        step = QueueChanges(tx, tx.queue(queue))
         for each in replays:
             letter = found.pop(each.id, None)
             if each.id in done and letter is not None:
@@ -102,10 +102,10 @@ def replay(tx: Tx, queue: str, replays: Sequence[Replay], call: Call | None) -> 
         step.flush()
     else:
         refused = [Refused(each.id, None) for each in replays]
-    return remember_changed(tx, call, Changed(tuple(done), (), tuple(refused)))
+    return remember_changed(tx, call, ControlResult(tuple(done), (), tuple(refused)))
 
 
-def _replay(step: Step, letter: DeadLetterRow, wish: Replay, done: list[str]) -> State | None:
+def _replay(step: QueueChanges, letter: DeadLetterRow, wish: Replay, done: list[str]) -> State | None:
     """None, or the state of the job that has taken this one's id."""
     tx, row = step.tx, step.row
     key = job_key(row.key, letter.job_id)
@@ -146,14 +146,14 @@ def _replay(step: Step, letter: DeadLetterRow, wish: Replay, done: list[str]) ->
     done.append(letter.id)
     if letter.parent is not None:
         row.flows = 1
-        rejoin(tx, row.name, letter.job_id, Link(letter.parent.queue, letter.parent.id, letter.on_failure))
+        rejoin(tx, row.name, letter.job_id, ParentLink(letter.parent.queue, letter.parent.id, letter.on_failure))
     step.enter(key, place, rank)
     step.event(EventKind.WAITING_CHILDREN if waits else EventKind.WAITING, letter.job_id, prev="failed")
     step.arrived()
     return None
 
 
-def _call_back(tx: Tx, kin: int, done: list[str], retried: set[tuple[str, str]]) -> bool:
+def _call_back(tx: Transaction, kin: int, done: list[str], retried: set[tuple[str, str]]) -> bool:
     """Run children again that have not succeeded; whether there are any to wait for. Those that were dead letters go to
     `done`, those that were kept to `retried`."""
     tx.run(_SQL["close"], (kin, "", ""))  # what held it back while its flow was added
@@ -166,26 +166,26 @@ def _call_back(tx: Tx, kin: int, done: list[str], retried: set[tuple[str, str]])
             retried.add((queue, identity))
             reopen(tx, kin, queue, identity)
         elif found[1].ended:
-            note(tx, kin, Standing.COMPLETED, (queue, identity), found[1].result or "null")
+            note(tx, kin, ChildStatus.COMPLETED, (queue, identity), found[1].result or "null")
         else:
             reopen(tx, kin, queue, identity)
     return tx.one(_SQL["has_open"], (kin,)) is not None
 
 
-def _from_letter(tx: Tx, kin: int, child: tuple[str, str], done: list[str]) -> None:
+def _from_letter(tx: Transaction, kin: int, child: tuple[str, str], done: list[str]) -> None:
     """A child that is no job: its letter is replayed. Of one that is gone, its parent knows that it failed."""
     identity = letter_id(*child)
     letter = found_letters(tx, [identity]).get(identity)
     if letter is None:
-        note(tx, kin, Standing.IGNORED, child, CHILD_GONE)
+        note(tx, kin, ChildStatus.IGNORED, child, CHILD_GONE)
         return
-    step = Step(tx, tx.queue(letter.queue))
+    step = QueueChanges(tx, tx.queue(letter.queue))
     _replay(step, letter, Replay(identity), done)
     step.flush()
     reopen(tx, kin, *child)
 
 
-def found_letters(tx: Tx, ids: Sequence[str]) -> dict[str, DeadLetterRow]:
+def found_letters(tx: Transaction, ids: Sequence[str]) -> dict[str, DeadLetterRow]:
     if len(ids) > BATCH:
         raise InvalidOption(f"one call takes at most {BATCH} dead letters, not {len(ids)}")
     letters = map(letter_of, tx.all(_SQL["of_ids"], (json.dumps(list(ids)),)))

@@ -1,34 +1,34 @@
 """Recurring jobs: each step finds the schedule as it expects it, or changes nothing."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from toril.engines.sql.add import place_job
-from toril.engines.sql.changes import Step
+from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.control import WIRE_WORD
 from toril.engines.sql.options import load_options, options_of
 from toril.engines.sql.schema import STATE_OF, Place, job_id
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Op, QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Steps, Transaction
 from toril.model import (
     CatchUp,
     EventKind,
-    Look,
     Moved,
     NewJob,
     Overlap,
     Page,
     Schedule,
-    ScheduleView,
+    ScheduleLookup,
+    ScheduleRow,
+    check_int,
     run_id,
-    whole,
 )
 from toril.model.names import check_app_name, check_queue_name
 
-__all__ = ["SqliteSchedules", "drop_run", "run_job", "template_of", "timing_of", "view_of", "waiting_run"]
+__all__ = ["SqlSchedules", "drop_run", "run_job", "template_of", "timing_of", "view_of", "waiting_run"]
 
 T = TypeVar("T")
 
@@ -40,38 +40,28 @@ _APART = {"id", "job", "owner"}  # fields with columns of their own; the rest is
 _TIMING = tuple(field.name for field in fields(Schedule) if field.name not in _APART)
 
 
-class Write(Protocol):
-    """How a step is made."""
-
-    def __call__(self, op: Op[T], now: int | None, *, grows: bool = False) -> Awaitable[T]: ...
-
-
-class SqliteSchedules:
+class SqlSchedules:
     """The schedules of a store, by way of its runner."""
 
-    def __init__(self, write: Write, read: Callable[[Op[Any], int | None], Awaitable[Any]]) -> None:
-        self._write = write
-        self._read = read
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
 
-    async def get(self, queue: str, schedule: str, *, now: int | None = None) -> Look:
-        found: Look = await self._read(partial(_get, queue=check_queue_name(queue), schedule=schedule), now)
-        return found
+    async def get(self, queue: str, schedule: str, *, now: int | None = None) -> ScheduleLookup:
+        return await self._steps.read_now(partial(_get, queue=check_queue_name(queue), schedule=schedule), now)
 
-    async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[ScheduleView]:
-        limit = min(whole("limit", limit, 1, 2**53), 1000)
+    async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[ScheduleRow]:
+        limit = min(check_int("limit", limit, 1, 2**53), 1000)
         op = partial(_page, queue=check_queue_name(queue), after=cursor or "", limit=limit)
-        found: Page[ScheduleView] = await self._read(op, None)
-        return found
+        return await self._steps.read_now(op, None)
 
-    async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[ScheduleView]:
-        found: list[ScheduleView] = await self._read(partial(_overdue, queue=check_queue_name(queue), limit=limit), now)
-        return found
+    async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[ScheduleRow]:
+        return await self._steps.read_now(partial(_overdue, queue=check_queue_name(queue), limit=limit), now)
 
     async def put(
         self, queue: str, schedule: Schedule, slot: int, *, expects: int | None, now: int | None = None
     ) -> Moved:
         op = partial(_put, queue=check_queue_name(queue), schedule=schedule, slot=slot, expects=expects)
-        return await self._write(op, now, grows=True)
+        return await self._steps.write(op, now, grows=True)
 
     async def advance(
         self, queue: str, schedule: str, *, since: int, to: int | None, started: str | None = None,
@@ -80,46 +70,46 @@ class SqliteSchedules:
         op = partial(
             _advance, queue=check_queue_name(queue), schedule=schedule, since=since, to=to, started=started is not None
         )
-        return await self._write(op, now)
+        return await self._steps.write(op, now)
 
     async def pause(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
-        return await self._write(partial(_pause, queue=check_queue_name(queue), schedule=schedule), now)
+        return await self._steps.write(partial(_pause, queue=check_queue_name(queue), schedule=schedule), now)
 
     async def resume(self, queue: str, schedule: str, *, since: int, to: int | None, now: int | None = None) -> Moved:
         op = partial(_resume, queue=check_queue_name(queue), schedule=schedule, since=since, to=to)
-        return await self._write(op, now)
+        return await self._steps.write(op, now)
 
     async def remove(self, queue: str, schedule: str, *, now: int | None = None) -> bool:
-        return await self._write(partial(_remove, queue=check_queue_name(queue), schedule=schedule), now)
+        return await self._steps.write(partial(_remove, queue=check_queue_name(queue), schedule=schedule), now)
 
     async def sync(self, queue: str, owner: str, keep: Sequence[str], *, now: int | None = None) -> list[str]:
         op = partial(_sync, queue=check_queue_name(queue), owner=check_app_name(owner), keep=frozenset(keep))
-        return await self._write(op, now)
+        return await self._steps.write(op, now)
 
 
-def _get(tx: Tx, queue: str, schedule: str) -> Look:
+def _get(tx: Transaction, queue: str, schedule: str) -> ScheduleLookup:
     row = tx.find(queue)
-    return Look(tx.now, _found(tx, row, schedule) if row else None)
+    return ScheduleLookup(tx.now, _found(tx, row, schedule) if row else None)
 
 
-def _found(tx: Tx, row: QueueRow, schedule: str) -> ScheduleView | None:
+def _found(tx: Transaction, row: QueueRow, schedule: str) -> ScheduleRow | None:
     entry = tx.one(_SQL["find"], (row.key, schedule))
     return None if entry is None else view_of(row.name, entry)
 
 
-def _page(tx: Tx, queue: str, after: str, limit: int) -> Page[ScheduleView]:
+def _page(tx: Transaction, queue: str, after: str, limit: int) -> Page[ScheduleRow]:
     row = tx.find(queue)
     found = tx.all(_SQL["page"], (row.key, after, limit + 1)) if row else []
     items = tuple(view_of(queue, entry) for entry in found[:limit])
     return Page(items, items[-1].schedule.id if len(found) > limit else None)
 
 
-def _overdue(tx: Tx, queue: str, limit: int) -> list[ScheduleView]:
+def _overdue(tx: Transaction, queue: str, limit: int) -> list[ScheduleRow]:
     row = tx.find(queue)
     return [view_of(queue, entry) for entry in tx.all(_SQL["overdue"], (row.key, tx.now, limit))] if row else []
 
 
-def _put(tx: Tx, queue: str, schedule: Schedule, slot: int, expects: int | None) -> Moved:
+def _put(tx: Transaction, queue: str, schedule: Schedule, slot: int, expects: int | None) -> Moved:
     row = tx.queue(queue)
     before = _found(tx, row, schedule.id)
     if (before.slot if before else None) != expects:
@@ -129,7 +119,7 @@ def _put(tx: Tx, queue: str, schedule: Schedule, slot: int, expects: int | None)
     used = before is not None and before.slot == slot and waiting is None and not before.paused
     if used or _is_taken(tx, row, run_id(schedule.id, slot), waiting):
         return Moved.TAKEN
-    drop_run(Step(tx, row), schedule.id)
+    drop_run(QueueChanges(tx, row), schedule.id)
     paused = before is not None and before.paused
     run = None if paused else place_job(tx, row, run_job(schedule, slot))
     texts = (schedule.owner or "", timing_of(schedule), template_of(schedule))
@@ -137,7 +127,7 @@ def _put(tx: Tx, queue: str, schedule: Schedule, slot: int, expects: int | None)
     return Moved.DONE
 
 
-def _advance(tx: Tx, queue: str, schedule: str, since: int, to: int | None, *, started: bool) -> Moved:
+def _advance(tx: Transaction, queue: str, schedule: str, since: int, to: int | None, *, started: bool) -> Moved:
     row = tx.find(queue)
     view = _found(tx, row, schedule) if row else None
     if row is None or view is None or view.slot != since or view.over:
@@ -156,16 +146,16 @@ def _advance(tx: Tx, queue: str, schedule: str, since: int, to: int | None, *, s
     return Moved.DONE
 
 
-def _pause(tx: Tx, queue: str, schedule: str) -> bool:
+def _pause(tx: Transaction, queue: str, schedule: str) -> bool:
     row = tx.find(queue)
     if row is None or _found(tx, row, schedule) is None:
         return False
-    drop_run(Step(tx, row), schedule)
+    drop_run(QueueChanges(tx, row), schedule)
     tx.run(_SQL["pause"], (row.key, schedule))
     return True
 
 
-def _resume(tx: Tx, queue: str, schedule: str, since: int, to: int | None) -> Moved:
+def _resume(tx: Transaction, queue: str, schedule: str, since: int, to: int | None) -> Moved:
     row = tx.find(queue)
     view = _found(tx, row, schedule) if row else None
     if row is None or view is None or not view.paused or view.slot != since:
@@ -180,33 +170,33 @@ def _resume(tx: Tx, queue: str, schedule: str, since: int, to: int | None) -> Mo
     return Moved.DONE
 
 
-def _remove(tx: Tx, queue: str, schedule: str) -> bool:
+def _remove(tx: Transaction, queue: str, schedule: str) -> bool:
     row = tx.find(queue)
     if row is None:
         return False
-    drop_run(Step(tx, row), schedule)
+    drop_run(QueueChanges(tx, row), schedule)
     return tx.run(_SQL["remove"], (row.key, schedule)) > 0
 
 
-def _sync(tx: Tx, queue: str, owner: str, keep: frozenset[str]) -> list[str]:
+def _sync(tx: Transaction, queue: str, owner: str, keep: frozenset[str]) -> list[str]:
     row = tx.find(queue)
     found = [schedule for (schedule,) in tx.all(_SQL["declared"], (row.key, owner))] if row else []
     return [schedule for schedule in found if schedule not in keep and _remove(tx, queue, schedule)]
 
 
-def _is_taken(tx: Tx, row: QueueRow, identity: str, but: tuple[Any, ...] | None = None) -> bool:
+def _is_taken(tx: Transaction, row: QueueRow, identity: str, but: tuple[Any, ...] | None = None) -> bool:
     """Whether there is a job of this id, other than the run that would make way for it."""
     owner = tx.one(_SQL["owner"], (row.key, identity))
     return owner is not None and (but is None or owner[0] != but[0])
 
 
-def waiting_run(tx: Tx, row: QueueRow, schedule: str) -> tuple[Any, ...] | None:
+def waiting_run(tx: Transaction, row: QueueRow, schedule: str) -> tuple[Any, ...] | None:
     """The current run, unless it has started: key, id, logs, place, rank."""
     found = tx.one(_SQL["run"], (row.key, schedule))
     return None if found is None or found[5] or found[3] > Place.DELAYED else found[:5]
 
 
-def drop_run(step: Step, schedule: str) -> None:
+def drop_run(step: QueueChanges, schedule: str) -> None:
     """Remove the current run, unless it has started."""
     found = waiting_run(step.tx, step.row, schedule)
     if found is not None:
@@ -238,12 +228,12 @@ def template_of(schedule: Schedule) -> str:
     ])  # fmt: skip
 
 
-def view_of(queue: str, entry: Sequence[Any]) -> ScheduleView:
+def view_of(queue: str, entry: Sequence[Any]) -> ScheduleRow:
     schedule, slot, count, paused, over, owner, timing, template, busy = entry
     given = dict(zip(_TIMING, json.loads(timing), strict=True))
     given["overlap"], given["catch_up"] = Overlap(given["overlap"]), CatchUp(given["catch_up"])
     made = Schedule(id=schedule, job=_job(json.loads(template)), owner=owner or None, **given)
-    return ScheduleView(
+    return ScheduleRow(
         queue=queue, schedule=made, slot=slot, count=count, paused=bool(paused), busy=bool(busy), over=bool(over)
     )
 

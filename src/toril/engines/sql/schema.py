@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from toril.model import Ending
+from toril.model import RunStatus
 from toril.model.states import State
 
 __all__ = [
@@ -31,7 +31,7 @@ _TIES: Final = 1 << _TIE_BITS
 _MIDDLE: Final = 1 << 39  # of the range within one priority: entries at the front count down from here
 PAGE_BYTES: Final = 4 * 1024 * 1024  # of jobs, from which on a page takes no more of them
 _DIGITS: Final = 13  # of the largest number
-_ENDINGS: Final = {ending: number for number, ending in enumerate(Ending)}
+_ENDINGS: Final = {ending: number for number, ending in enumerate(RunStatus)}
 
 
 class Place:
@@ -87,7 +87,7 @@ def job_id(key: int, chosen: str | None) -> str:
     return str(key & (_NUMBERS - 1)) if chosen is None else chosen
 
 
-def run_key(queue: int, ending: Ending, number: int) -> int:
+def run_key(queue: int, ending: RunStatus, number: int) -> int:
     """The key of a queue's run record: those of each ending are numbered apart."""
     return (((queue << 2) + _ENDINGS[ending]) << _NUMBER_BITS) + number
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from toril.engines.sql.changes import JOB_COLUMNS, Job, Step, Told
+from toril.engines.sql.changes import JOB_COLUMNS, ChildEnded, JobFacts, QueueChanges
 from toril.engines.sql.flows import add_and_wait
 from toril.engines.sql.groups import make_ready
 from toril.engines.sql.options import DEFAULTS, load_options
@@ -23,12 +23,12 @@ from toril.model import (
     Failed,
     Failure,
     Outcome,
-    Parked,
     Released,
     Retried,
     Settlement,
     Snoozed,
     Verdict,
+    WaitsForChildren,
 )
 from toril.policy.metrics import RETRIES
 from toril.policy.retention import shortened
@@ -36,8 +36,8 @@ from toril.policy.retention import shortened
 __all__ = ["complete", "settle"]
 
 
-def complete(step: Step, ended: Sequence[tuple[list[Any], str, Completed]]) -> None:
-    """Record each run, then keep or delete the job. An entry begins with the columns of `Job`."""
+def complete(step: QueueChanges, ended: Sequence[tuple[list[Any], str, Completed]]) -> None:
+    """Record each run, then keep or delete the job. An entry begins with the columns of `JobFacts`."""
     now = step.tx.now
     number = step.completed(len(ended))
     runs: list[tuple[Any, ...]] = []
@@ -64,16 +64,16 @@ def complete(step: Step, ended: Sequence[tuple[list[Any], str, Completed]]) -> N
     step.events(EventKind.COMPLETED, [identity for _, identity, _ in ended], returnvalue=returned)
 
 
-def _retain(step: Step, entry: list[Any], text: str | None, identity: str, result: str) -> None:
+def _retain(step: QueueChanges, entry: list[Any], text: str | None, identity: str, result: str) -> None:
     options = load_options(text)
     if options.parent is not None:
-        step.told.append(Told(identity, options.parent, "completed", result))
+        step.told.append(ChildEnded(identity, options.parent, "completed", result))
     if options.dedup is not None and options.dedup.key is not None:
         step.ended_keys.append((entry[0], options.dedup.key))
     if options.result_ttl is not None:
         till = step.tx.now + options.result_ttl
         step.write("result", [(step.row.key, identity, till, "completed", result)])
-    job = Job._make(entry[:JOB_COLUMNS])
+    job = JobFacts._make(entry[:JOB_COLUMNS])
     if options.keep_completed.count == 0:
         if options.parked is not None:
             step.write("orphan", [(job.key,)])
@@ -85,7 +85,7 @@ def _retain(step: Step, entry: list[Any], text: str | None, identity: str, resul
 _HELD = statement("settle", "held")
 
 
-def settle(step: Step, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
+def settle(step: QueueChanges, batch: Sequence[Settlement]) -> tuple[Verdict, ...]:
     """A verdict for each settlement, in order."""
     if not batch:
         return ()
@@ -107,7 +107,7 @@ def _bringing_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement
     exchange, so that all other ends must be written before."""
     found: dict[str, list[Settlement]] = {}
     for settlement in batch:
-        if type(settlement.outcome) is Parked and settlement.outcome.children:
+        if type(settlement.outcome) is WaitsForChildren and settlement.outcome.children:
             found[settlement.lease.id] = []
     if found:
         for settlement in batch:
@@ -116,13 +116,13 @@ def _bringing_children(batch: Sequence[Settlement]) -> dict[str, list[Settlement
     return found
 
 
-def _settle(step: Step, batch: Sequence[Settlement]) -> list[Verdict]:
+def _settle(step: QueueChanges, batch: Sequence[Settlement]) -> list[Verdict]:
     tx = step.tx
     keys = keys_of(tx, step.row, [settlement.lease.id for settlement in batch])
     found = tx.all_at_once(_HELD, (json.dumps(list(keys.values())),))
     held = {entry[0]: entry for entry in found}
     verdicts, now = list[Verdict](), tx.now
-    settled, released, suspects = list[int](), list[Job](), set[int]()
+    settled, released, suspects = list[int](), list[JobFacts](), set[int]()
     completed: list[tuple[list[Any], str, Completed]] = []
     for settlement in batch:
         lease = settlement.lease
@@ -135,11 +135,11 @@ def _settle(step: Step, batch: Sequence[Settlement]) -> list[Verdict]:
         settled.append(key)
         count_attempt(step.counted, entry, settlement.outcome, now)
         if step.row.flows and (doom := _doom(entry[JOB_COLUMNS - 1], settlement.outcome)) is not None:
-            _fail(step, Job._make(entry[:JOB_COLUMNS]), doom)
+            _fail(step, JobFacts._make(entry[:JOB_COLUMNS]), doom)
         elif type(settlement.outcome) is Completed:
             completed.append((entry, lease.id, settlement.outcome))
         else:
-            job = Job._make(entry[:JOB_COLUMNS])
+            job = JobFacts._make(entry[:JOB_COLUMNS])
             outcome = _final(settlement.outcome, job, entry[-3])
             if type(outcome) is Released and entry[-4]:
                 suspects.add(key)
@@ -159,17 +159,17 @@ def _doom(options: str | None, outcome: Outcome) -> Failure | None:
     return None if reason is None or isinstance(outcome, Failed | Cancelled) else Failure(reason, "ChildFailed")
 
 
-def _final(outcome: Outcome, job: Job, cancelling: str | None) -> Outcome:
+def _final(outcome: Outcome, job: JobFacts, cancelling: str | None) -> Outcome:
     """A job that someone wants stopped does not run again, whatever its attempt asked for; nor does one that has no
     attempt left."""
-    if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released | Parked):
+    if cancelling is not None and isinstance(outcome, Retried | Snoozed | Released | WaitsForChildren):
         return Cancelled(cancelling)
     if isinstance(outcome, Retried) and job.attempts_made + 1 >= job.max_attempts:
         return Failed(outcome.failure)
     return outcome
 
 
-def _apply(step: Step, job: Job, outcome: Outcome, released: list[Job]) -> None:
+def _apply(step: QueueChanges, job: JobFacts, outcome: Outcome, released: list[JobFacts]) -> None:
     match outcome:
         case Completed():
             complete(step, [([*job], job.id, outcome)])
@@ -186,13 +186,13 @@ def _apply(step: Step, job: Job, outcome: Outcome, released: list[Job]) -> None:
             step.stand(job, made=job.attempts_made)
             released.append(job)
             step.event(EventKind.WAITING, job.id, prev="active")
-        case Parked():
+        case WaitsForChildren():
             _park(step, job, outcome, released)
         case _:
             assert_never(outcome)
 
 
-def _park(step: Step, job: Job, parked: Parked, released: list[Job]) -> None:
+def _park(step: QueueChanges, job: JobFacts, parked: WaitsForChildren, released: list[JobFacts]) -> None:
     """Add children, and wait for those that have not ended. Where one cannot be added the job fails."""
     try:
         if add_and_wait(step, job.key, parked):
@@ -206,20 +206,20 @@ def _park(step: Step, job: Job, parked: Parked, released: list[Job]) -> None:
     _apply(step, job, Released(), released)
 
 
-def _give_back(step: Step, job: Job, *, suspect: bool) -> None:
+def _give_back(step: QueueChanges, job: JobFacts, *, suspect: bool) -> None:
     """To the front. One that has stalled has not shown yet that it is innocent: it is claimed alone again."""
     place, rank = step.row.front(0 if suspect else job.priority)
     make_ready(step, job.key, (Place.SUSPECT if suspect else place, rank))
 
 
-def _fail(step: Step, job: Job, failure: Failure) -> None:
+def _fail(step: QueueChanges, job: JobFacts, failure: Failure) -> None:
     made = job.attempts_made + 1
     step.fail(job, Cause.FAILED, failure, made=made)
     if made >= job.max_attempts:
         step.event(EventKind.RETRIES_EXHAUSTED, job.id, attemptsMade=str(made))
 
 
-def _retry(step: Step, job: Job, failure: Failure, delay: int) -> None:
+def _retry(step: QueueChanges, job: JobFacts, failure: Failure, delay: int) -> None:
     step.count(RETRIES)
     step.stand(job, made=job.attempts_made + 1, delay=delay, failure=failure)
     step.note_error(job, failure, made=job.attempts_made + 1)
@@ -230,7 +230,7 @@ def _retry(step: Step, job: Job, failure: Failure, delay: int) -> None:
         step.event(EventKind.WAITING, job.id, prev="active")
 
 
-def _delay(step: Step, job: Job, delay: int) -> None:
+def _delay(step: QueueChanges, job: JobFacts, delay: int) -> None:
     due = step.tx.now + delay
     step.delay(job.key, due)
     step.event(EventKind.DELAYED, job.id, delay=str(due))

@@ -2,21 +2,21 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toril.engines.sql.options import load_rate
 from toril.engines.sql.schema import STATE_OF, Place, job_key, priority_rank
 from toril.engines.sql.statements import for_rows, statement
-from toril.model import Ending, GroupLimits, Settings, Verdict
+from toril.model import GroupLimits, RunStatus, Settings, Verdict
 
 if TYPE_CHECKING:
-    from toril.engines.sql.changes import Step
+    from toril.engines.sql.changes import QueueChanges
 
-__all__ = ["COUNTERS", "Op", "QueueRow", "Tx", "exists", "keys_of", "refusal", "settings_of"]
+__all__ = ["COUNTERS", "Op", "QueueRow", "Steps", "Transaction", "exists", "keys_of", "refusal", "settings_of"]
 
 T = TypeVar("T")
 
@@ -73,14 +73,14 @@ class QueueRow:
         """How many jobs have ended, ever, in whatever way."""
         return self.completed_total + self.failed_total + self.cancelled_total
 
-    def total(self, ending: Ending) -> int:
+    def total(self, ending: RunStatus) -> int:
         """How many jobs have ended so, ever."""
         match ending:
-            case Ending.COMPLETED:
+            case RunStatus.COMPLETED:
                 return self.completed_total
-            case Ending.FAILED:
+            case RunStatus.FAILED:
                 return self.failed_total
-            case Ending.CANCELLED:
+            case RunStatus.CANCELLED:
                 return self.cancelled_total
 
     def count(self, place: int, change: int) -> None:
@@ -112,12 +112,12 @@ COUNTERS = {place: state.value for place, state in STATE_OF.items()} | {
 _SAVED = attrgetter(*(name for name in QueueRow.__slots__ if name not in {"key", "name"}), "key")
 
 
-class Tx:
+class Transaction:
     """What an operation works with. All of its writes are committed together, or none."""
 
     __slots__ = ("_connection", "_rows", "commit", "now", "rung")
 
-    def __init__(self, connection: sqlite3.Connection, commit: "Callable[[Step], None]") -> None:
+    def __init__(self, connection: sqlite3.Connection, commit: "Callable[[QueueChanges], None]") -> None:
         self._connection = connection
         self.commit = commit  # `effects.commit`, which knows what follows from the changes of one queue
         self._rows: dict[str, tuple[QueueRow, tuple[Any, ...]]] = {}
@@ -203,7 +203,7 @@ class Tx:
         return json.loads(self._connection.execute(sql, parameters).fetchone()[0])  # type: ignore[no-any-return]
 
 
-def keys_of(tx: Tx, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:
+def keys_of(tx: Transaction, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:
     """The keys of these ids, as far as there are any. A number's key is known without looking; what is found under it
     may have an id that its producer chose, and then is another job."""
     keys: dict[str, int] = {}
@@ -219,12 +219,12 @@ def keys_of(tx: Tx, row: QueueRow, ids: Iterable[str]) -> dict[str, int]:
     return keys
 
 
-def exists(tx: Tx, key: int, identity: str) -> bool:
+def exists(tx: Transaction, key: int, identity: str) -> bool:
     """Whether the job under this key is the one of this id."""
     return tx.one(_EXISTS, (key, identity, identity)) is not None
 
 
-def refusal(tx: Tx, key: int, identity: str) -> Verdict:
+def refusal(tx: Transaction, key: int, identity: str) -> Verdict:
     """What to answer who does not hold the lease."""
     return Verdict.LOST if exists(tx, key, identity) else Verdict.MISSING
 
@@ -240,4 +240,26 @@ def settings_of(row: QueueRow, now: int) -> Settings:
     )
 
 
-Op = Callable[[Tx], T]  # one step of an engine
+Op = Callable[[Transaction], T]  # one step of an engine
+
+
+class Write(Protocol):
+    """Makes a step that changes the store. One that `grows` it is refused first when the disk is full."""
+
+    def __call__(self, op: Op[T], now: int | None, *, grows: bool = False) -> Awaitable[T]: ...
+
+
+class Read(Protocol):
+    """Makes a step that only reads."""
+
+    def __call__(self, op: Op[T], now: int | None = None) -> Awaitable[T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How the parts of an engine make their steps: `read` on a view of its own, `read_now` where the writes are made,
+    so that what this process has committed is seen without fail."""
+
+    write: Write
+    read: Read
+    read_now: Read

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from toril.engines.sql.changes import Step
+from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.dedup import kept_job
 from toril.engines.sql.inspector import run_of
 from toril.engines.sql.options import load_failure, load_options, load_rate
@@ -13,34 +13,44 @@ from toril.engines.sql.replay import letter_of
 from toril.engines.sql.schedules import drop_run, view_of
 from toril.engines.sql.schema import STATE_OF, Place, due_of, first_key, job_id, run_key
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import QueueRow, Tx, exists, keys_of
+from toril.engines.sql.transaction import QueueRow, Transaction, exists, keys_of
 from toril.errors import WrongState
 from toril.model import (
     KEEP_ALL,
     LOAD_BYTES,
     Child,
     ChildState,
-    Ending,
     EventKind,
-    FactsParcel,
     GroupLimits,
-    JobParcel,
     JobRef,
     Keep,
-    KeyHeld,
-    LedgerParcel,
-    LetterParcel,
-    Load,
     OnFailure,
+    OwnedKey,
     Parcel,
-    Part,
-    ScheduleParcel,
-    SettingsParcel,
+    RunStatus,
+    TransferBatch,
+    TransferDeadLetter,
+    TransferJob,
+    TransferPart,
+    TransferRecords,
+    TransferSchedule,
+    TransferSettings,
+    TransferStoreFacts,
     letter_id,
 )
 from toril.policy.attempts import load_errors
 
-__all__ = ["STANDINGS", "Loader", "Member", "departure", "forget", "identity", "is_held_up", "pack", "parcel_of"]
+__all__ = [
+    "STANDINGS",
+    "ExportedJob",
+    "JobExporter",
+    "departure",
+    "forget",
+    "identity",
+    "is_held_up",
+    "pack",
+    "parcel_of",
+]
 
 STANDINGS: Final = (ChildState.OPEN, ChildState.COMPLETED, ChildState.IGNORED, ChildState.FAILED)
 
@@ -50,13 +60,13 @@ def parcel_of(text: str) -> Parcel:
     return _KINDS[kind](*content)
 
 
-def _job(queue: str, row: Sequence[Any], lines: list[str], children: list[Any], keys: list[Any]) -> JobParcel:
+def _job(queue: str, row: Sequence[Any], lines: list[str], children: list[Any], keys: list[Any]) -> TransferJob:
     (key, chosen, name, data, place, rank, attempts, made, stalls, starts, fence, priority, delay, expires_at, text,
      metadata, checkpoint, progress, result, failure, stall_cause, worker, added_at, started_at, finished_at, group,
      errors, _, _) = row  # fmt: skip
     options = load_options(text)
     parent = options.parent
-    return JobParcel(
+    return TransferJob(
         queue=queue, id=job_id(key, chosen), name=name, data=data, state=STATE_OF[place],
         suspect=place in {Place.SUSPECT, Place.PARKED_SUSPECT}, due=due_of(rank) if place == Place.DELAYED else None,
         max_attempts=attempts, attempts_made=made, stalls=stalls, starts=starts, fence=fence, priority=priority,
@@ -69,7 +79,7 @@ def _job(queue: str, row: Sequence[Any], lines: list[str], children: list[Any], 
         on_failure=OnFailure.FAIL if parent is None else OnFailure(parent.policy), parked=options.parked,
         deferred=options.deferred, ready=options.ready, logs=tuple(lines), errors=load_errors(errors),
         children=_children(children),
-        held=KeyHeld(keys[0][0], keys[0][1], None if keys[0][2] is None else kept_job(keys[0][2])) if keys else None,
+        held=OwnedKey(keys[0][0], keys[0][1], None if keys[0][2] is None else kept_job(keys[0][2])) if keys else None,
         wire=None if options.fault is None else text,
     )  # fmt: skip
 
@@ -81,23 +91,23 @@ def _children(rows: Sequence[Any]) -> tuple[Child, ...]:
     )
 
 
-def _letter(row: list[Any], children: list[Any], lines: list[str]) -> LetterParcel:
+def _letter(row: list[Any], children: list[Any], lines: list[str]) -> TransferDeadLetter:
     *told, errors, _, _ = row
-    return LetterParcel(letter_of(tuple(told)), _children(children), tuple(lines), load_errors(errors))
+    return TransferDeadLetter(letter_of(tuple(told)), _children(children), tuple(lines), load_errors(errors))
 
 
-def _schedule_text(queue: str, told: list[Any], waits: bool, started: str | None) -> ScheduleParcel:  # noqa: FBT001 - as it was packed
-    return ScheduleParcel(view_of(queue, told), waits, started)
+def _schedule_text(queue: str, told: list[Any], waits: bool, started: str | None) -> TransferSchedule:  # noqa: FBT001 - as it was packed
+    return TransferSchedule(view_of(queue, told), waits, started)
 
 
 def _settings_text(
     queue: str, settings: list[Any], counted: list[int], groups: list[Any], starts: list[Any], of_groups: list[Any]
-) -> SettingsParcel:
+) -> TransferSettings:
     paused, concurrency, rate, max_waiting, held_till, by_hand, declared = settings
     group_starts: dict[str, list[tuple[int, int]]] = {}
     for name, time, count in of_groups:
         group_starts.setdefault(name, []).append((time, count))
-    return SettingsParcel(
+    return TransferSettings(
         queue=queue, paused=bool(paused), concurrency=concurrency, rate=load_rate(rate), max_waiting=max_waiting,
         held_till=held_till or None, groups_set=None if by_hand is None else GroupLimits.load(by_hand),
         groups_declared=None if declared is None else GroupLimits.load(declared),
@@ -110,19 +120,19 @@ def _settings_text(
 def _ledger_text(
     queue: str, totals: list[int], runs: list[Any], minutes: list[Any], slices: list[Any], results: list[Any],
     keys: list[Any],
-) -> LedgerParcel:  # fmt: skip
-    return LedgerParcel(
+) -> TransferRecords:  # fmt: skip
+    return TransferRecords(
         queue=queue, completed=totals[0], failed=totals[1], cancelled=totals[2],
         minutes=tuple((m, done, bad) for m, done, bad in minutes),
-        runs=tuple(run_of(ending, tuple(row)) for ending, rows in zip(Ending, runs, strict=True) for row in rows),
+        runs=tuple(run_of(ending, tuple(row)) for ending, rows in zip(RunStatus, runs, strict=True) for row in rows),
         slices={(step, number): json.loads(counted) for step, number, counted in slices},
         results=tuple((job, till, cause, text) for job, till, cause, text in results),
         keys=tuple((key, owner, till) for key, owner, till in keys),
     )  # fmt: skip
 
 
-def _facts_text(kept: str | None, circuits: list[Any]) -> FactsParcel:
-    return FactsParcel(KEEP_ALL if kept is None else Keep(*json.loads(kept)), dict(circuits))
+def _facts_text(kept: str | None, circuits: list[Any]) -> TransferStoreFacts:
+    return TransferStoreFacts(KEEP_ALL if kept is None else Keep(*json.loads(kept)), dict(circuits))
 
 
 _KINDS: Final[dict[str, Callable[..., Parcel]]] = {
@@ -145,7 +155,7 @@ _RUNNING: Final = -1  # the last of a job's columns
 _LOGS: Final = -2
 
 
-class Member(NamedTuple):
+class ExportedJob(NamedTuple):
     """A job that may leave, as its row is, and what it knows of children."""
 
     queue: str
@@ -186,14 +196,14 @@ def is_held_up(row: QueueRow) -> bool:
     return bool(row.active and (row.grouped or row.concurrency is not None))
 
 
-class Loader:
+class JobExporter:
     """Takes jobs out of the store, until there are enough. What it has taken is `parcels`."""
 
-    def __init__(self, tx: Tx, limit: int) -> None:
+    def __init__(self, tx: Transaction, limit: int) -> None:
         self._tx = tx
         self._left = limit
         self._room = LOAD_BYTES
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, QueueChanges] = {}
         self._settled: set[int] = set()  # taken, or known to stay
         self._runs: dict[str, set[int]] = {}
         self.parcels: list[str] = []
@@ -202,15 +212,15 @@ class Loader:
     def is_full(self) -> bool:
         return self._left <= 0 or self._room <= 0
 
-    def member(self, queue: str, key: int) -> Member | None:
+    def member(self, queue: str, key: int) -> ExportedJob | None:
         found = self._tx.one(_LOAD_SQL["job"], (key,))
-        return None if found is None else Member(queue, found, [])
+        return None if found is None else ExportedJob(queue, found, [])
 
     def take(self, queue: str, key: int, *, for_schedule: bool = False) -> bool:
         """Take a job, and whom it waits for or who waits for it. False: one of them runs, so all of them stay."""
         if key in self._settled:
             return False
-        members: dict[int, Member] = {}
+        members: dict[int, ExportedJob] = {}
         letters: list[str] = []
         stays = not all(self._may_leave(each, for_schedule=for_schedule) for each in self._walk(queue, key, members))
         self._settled |= members.keys()
@@ -226,7 +236,7 @@ class Loader:
             self.take_letter(letter)
         return True
 
-    def _walk(self, queue: str, key: int, members: dict[int, Member]) -> Iterator[Member]:
+    def _walk(self, queue: str, key: int, members: dict[int, ExportedJob]) -> Iterator[ExportedJob]:
         """All of a family: along what parents wait for, both ways."""
         ahead = [(queue, key)]
         while ahead:
@@ -249,7 +259,7 @@ class Loader:
                 if open_child is not None:
                     ahead.append((child_queue, open_child))
 
-    def _may_leave(self, member: Member, *, for_schedule: bool) -> bool:
+    def _may_leave(self, member: ExportedJob, *, for_schedule: bool) -> bool:
         """Not what runs, or is still being added, or has to leave with its schedule."""
         row = self._tx.find(member.queue)
         if (
@@ -273,12 +283,12 @@ class Loader:
         key = None if row is None or not identity else keys_of(self._tx, row, (identity,)).get(identity)
         return key if key is not None and exists(self._tx, key, identity) else None
 
-    def step(self, queue: str) -> Step:
+    def step(self, queue: str) -> QueueChanges:
         if queue not in self._steps:
-            self._steps[queue] = Step(self._tx, self._tx.queue(queue))
+            self._steps[queue] = QueueChanges(self._tx, self._tx.queue(queue))
         return self._steps[queue]
 
-    def _take_out(self, member: Member) -> None:
+    def _take_out(self, member: ExportedJob) -> None:
         step, row, key = self.step(member.queue), member.row, member.key
         lines = [line for (line,) in self._tx.all(_LOAD_SQL["lines"], (key,))] if row[_LOGS] else []
         held = self._tx.all(_LOAD_SQL["keys"], (key,))
@@ -337,7 +347,7 @@ _PLACES: Final = (
 )  # fmt: skip
 
 
-def identity(tx: Tx, fresh: str) -> str:
+def identity(tx: Transaction, fresh: str) -> str:
     """The name of this store among others: given once."""
     found = tx.one(_SQL["fact"], ("store",))
     if found is None:
@@ -346,14 +356,14 @@ def identity(tx: Tx, fresh: str) -> str:
     return str(found[0])
 
 
-def departure(tx: Tx, queue: str) -> str | None:
+def departure(tx: Transaction, queue: str) -> str | None:
     """The store for which a queue leaves, or has left."""
     row = tx.find(queue)
     found = None if row is None else tx.one(_SQL["departure"], (row.key,))
     return None if found is None else str(found[0])
 
 
-def pack(tx: Tx, part: Part, queue: str, to: str, mark: str, limit: int) -> Load | None:
+def pack(tx: Transaction, part: TransferPart, queue: str, to: str, mark: str, limit: int) -> TransferBatch | None:
     """The load that is on its way, if there is one; else a new one, if there is something to load."""
     found = tx.one(_SQL["fact"], (_LOAD,))
     number, old_mark, target, under_way = (0, "", "", 0) if found is None else json.loads(found[0])
@@ -367,10 +377,10 @@ def pack(tx: Tx, part: Part, queue: str, to: str, mark: str, limit: int) -> Load
         tx.run_all(_SQL["load"], list(enumerate(parcels)))
         tx.run(_SQL["set_fact"], (_LOAD, json.dumps([number, mark, to, 1])))
     texts = [text for (text,) in tx.all(_SQL["loaded"])]
-    return Load(number, old_mark, to, tuple(map(parcel_of, texts)))
+    return TransferBatch(number, old_mark, to, tuple(map(parcel_of, texts)))
 
 
-def forget(tx: Tx, load: Load) -> bool:
+def forget(tx: Transaction, load: TransferBatch) -> bool:
     """The load has arrived."""
     found = tx.one(_SQL["fact"], (_LOAD,))
     if found is None or json.loads(found[0]) != [load.number, load.mark, load.to, 1]:
@@ -380,7 +390,7 @@ def forget(tx: Tx, load: Load) -> bool:
     return True
 
 
-def _settings(tx: Tx, queue: str, to: str, _limit: int) -> list[str]:
+def _settings(tx: Transaction, queue: str, to: str, _limit: int) -> list[str]:
     """Nothing more starts in the queue; how it was set before that is sent once."""
     row = tx.find(queue)
     if row is None:
@@ -389,7 +399,7 @@ def _settings(tx: Tx, queue: str, to: str, _limit: int) -> list[str]:
     paused = was_paused if row.paused else 0  # someone has let it go on since
     if not row.paused:
         row.paused = 1
-        step = Step(tx, row)
+        step = QueueChanges(tx, row)
         step.event(EventKind.PAUSED, None)
         step.flush()
     if target == to:
@@ -402,11 +412,11 @@ def _settings(tx: Tx, queue: str, to: str, _limit: int) -> list[str]:
     return [json.dumps(["settings", queue, settings, counted, *more], ensure_ascii=False)]
 
 
-def _jobs(tx: Tx, queue: str, _to: str, limit: int) -> list[str]:
+def _jobs(tx: Transaction, queue: str, _to: str, limit: int) -> list[str]:
     row = tx.find(queue)
     if row is None:
         return []
-    loader = Loader(tx, limit)
+    loader = JobExporter(tx, limit)
     for place in _PLACES:
         if place <= Place.WAITING_CHILDREN and is_held_up(row):
             continue
@@ -417,23 +427,23 @@ def _jobs(tx: Tx, queue: str, _to: str, limit: int) -> list[str]:
     return loader.flush()
 
 
-def _schedules(tx: Tx, queue: str, _to: str, limit: int) -> list[str]:
+def _schedules(tx: Transaction, queue: str, _to: str, limit: int) -> list[str]:
     row = tx.find(queue)
     if row is None or is_held_up(row):
         return []
-    loader = Loader(tx, limit)
+    loader = JobExporter(tx, limit)
     for entry in tx.all(_SQL["schedules"], (row.key,)):
         if loader.is_full:
             break
         if tx.one(_SQL["has_departed"], (row.key, entry[0])) is not None:
-            drop_run(Step(tx, row), entry[0])
+            drop_run(QueueChanges(tx, row), entry[0])
             tx.run(_REMOVE_SCHEDULE, (row.key, entry[0]))
         else:
             _schedule(loader, row, entry)
     return loader.flush()
 
 
-def _schedule(loader: Loader, row: QueueRow, entry: tuple[Any, ...]) -> None:
+def _schedule(loader: JobExporter, row: QueueRow, entry: tuple[Any, ...]) -> None:
     """A schedule leaves with the run that it still has to do with, unless that runs."""
     *told, run, last = entry
     tx, schedule = loader.step(row.name).tx, entry[0]
@@ -458,9 +468,9 @@ def _schedule(loader: Loader, row: QueueRow, entry: tuple[Any, ...]) -> None:
     loader.put("schedule", [row.name, told, waits, started])
 
 
-def _letters(tx: Tx, _queue: str, _to: str, limit: int) -> list[str]:
+def _letters(tx: Transaction, _queue: str, _to: str, limit: int) -> list[str]:
     """Those that nobody waits for; the others leave with whom they are waited for by."""
-    loader = Loader(tx, limit)
+    loader = JobExporter(tx, limit)
     for (letter,) in tx.all(_SQL["letters"]):
         if loader.is_full:
             break
@@ -469,7 +479,7 @@ def _letters(tx: Tx, _queue: str, _to: str, limit: int) -> list[str]:
     return loader.flush()
 
 
-def _is_waited_for(tx: Tx, found: tuple[Any, ...]) -> bool:
+def _is_waited_for(tx: Transaction, found: tuple[Any, ...]) -> bool:
     letter, parent = letter_of(found[:-3]), load_options(found[16]).parent
     row = None if parent is None else tx.find(parent.queue)
     if parent is None or row is None:
@@ -479,7 +489,7 @@ def _is_waited_for(tx: Tx, found: tuple[Any, ...]) -> bool:
     return there and tx.one(_SQL["is_open"], (key, letter.queue, letter.job_id)) is not None
 
 
-def _ledger(tx: Tx, queue: str, _to: str, _limit: int) -> list[str]:
+def _ledger(tx: Transaction, queue: str, _to: str, _limit: int) -> list[str]:
     row = tx.find(queue)
     if row is None:
         return []
@@ -488,7 +498,7 @@ def _ledger(tx: Tx, queue: str, _to: str, _limit: int) -> list[str]:
         put_by(tx, row, under_way.pop(MINUTE), under_way)
         row.figures = None
     runs = []
-    for ending in Ending:
+    for ending in RunStatus:
         bounds = (run_key(row.key, ending, 0), run_key(row.key, ending, first_key(1) - 1))
         runs.append(tx.all(_SQL["run_records"], bounds))
         tx.run(_FORGET_RUNS, bounds)
@@ -496,14 +506,14 @@ def _ledger(tx: Tx, queue: str, _to: str, _limit: int) -> list[str]:
     for sql in _FORGET:
         tx.run(sql, (row.key,))
     tx.run(_SQL["forget_ownerless"], (row.key,))
-    totals = [row.total(ending) for ending in Ending]
+    totals = [row.total(ending) for ending in RunStatus]
     row.completed_total = row.failed_total = row.cancelled_total = 0
     if not any([*totals, *runs, *found]):
         return []
     return [json.dumps(["ledger", queue, totals, runs, *found], ensure_ascii=False)]
 
 
-def _facts(tx: Tx, _queue: str, _to: str, _limit: int) -> list[str]:
+def _facts(tx: Transaction, _queue: str, _to: str, _limit: int) -> list[str]:
     kept, circuits = tx.one(_SQL["fact"], ("letters",)), tx.all(_SQL["all_circuits"])
     tx.run(_SQL["forget_circuits"])
     tx.run(_SQL["forget_fact"], ("letters",))
@@ -512,11 +522,11 @@ def _facts(tx: Tx, _queue: str, _to: str, _limit: int) -> list[str]:
     return [json.dumps(["facts", None if kept is None else kept[0], circuits])]
 
 
-_PACK: Final[dict[Part, Callable[[Tx, str, str, int], list[str]]]] = {
-    Part.SETTINGS: _settings,
-    Part.SCHEDULES: _schedules,
-    Part.JOBS: _jobs,
-    Part.LETTERS: _letters,
-    Part.LEDGER: _ledger,
-    Part.FACTS: _facts,
+_PACK: Final[dict[TransferPart, Callable[[Transaction, str, str, int], list[str]]]] = {
+    TransferPart.SETTINGS: _settings,
+    TransferPart.SCHEDULES: _schedules,
+    TransferPart.JOBS: _jobs,
+    TransferPart.LETTERS: _letters,
+    TransferPart.LEDGER: _ledger,
+    TransferPart.FACTS: _facts,
 }

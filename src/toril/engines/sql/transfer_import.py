@@ -1,14 +1,13 @@
 """`SqlTransfers`; store a batch once, merge settings and records."""
 
 import json
-from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from toril.engines.sql import transfer_export as packing
 from toril.engines.sql.add import place_job
-from toril.engines.sql.changes import Step
+from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.dead_letters import keep_letters
 from toril.engines.sql.dedup import dump_kept, owner_of
 from toril.engines.sql.options import dump_failure, dump_options, dump_parcel, dump_rate
@@ -16,31 +15,31 @@ from toril.engines.sql.recording import add_to_slice
 from toril.engines.sql.schedules import drop_run, run_job, template_of, timing_of
 from toril.engines.sql.schema import Place, finished_rank, first_key, job_key, run_key
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Op, QueueRow, Tx
+from toril.engines.sql.transaction import QueueRow, Steps, Transaction
 from toril.engines.sql.transfer_export import STANDINGS
 from toril.model import (
     HEADROOM,
     KEEP_ALL,
     LOAD,
-    Arrival,
     Child,
-    Ending,
-    FactsParcel,
-    JobParcel,
+    ImportOutcome,
+    ImportResult,
     JobRef,
-    LedgerParcel,
-    LetterParcel,
-    Load,
     Parcel,
-    Part,
-    Run,
-    ScheduleParcel,
-    SettingsParcel,
-    Unloaded,
+    RunRow,
+    RunStatus,
+    TransferBatch,
+    TransferDeadLetter,
+    TransferJob,
+    TransferPart,
+    TransferRecords,
+    TransferSchedule,
+    TransferSettings,
+    TransferStoreFacts,
     age_ms,
+    check_int,
     known,
     run_id,
-    whole,
 )
 from toril.model.names import check_queue_name
 from toril.model.states import State
@@ -49,7 +48,7 @@ from toril.policy.metrics import ALL_NAMES, NAMES
 from toril.policy.retention import RUNS
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["SqliteMoves", "put_ledger", "put_settings", "unload"]
+__all__ = ["SqlTransfers", "put_ledger", "put_settings", "unload"]
 
 _RECORD_SQL: Final = {
     name: statement("moving", name) for name in ("return", "is_back", "set_group", "hold_key", "run_records")
@@ -63,7 +62,7 @@ _FORGET_RUNS: Final = statement("control", "forget_runs")
 _OWNER: Final = statement("dedup", "owner")
 
 
-def put_settings(step: Step, parcel: SettingsParcel) -> None:
+def put_settings(step: QueueChanges, parcel: TransferSettings) -> None:
     """The queue is set as it was there, and numbers its jobs from far behind those that may still come."""
     row, tx = step.row, step.tx
     row.paused = int(parcel.paused)
@@ -88,7 +87,7 @@ def put_settings(step: Step, parcel: SettingsParcel) -> None:
     step.arrived()
 
 
-def put_ledger(tx: Tx, row: QueueRow, parcel: LedgerParcel) -> None:
+def put_ledger(tx: Transaction, row: QueueRow, parcel: TransferRecords) -> None:
     """Add what was counted there to what was counted here."""
     _put_runs(tx, row, parcel)
     for minute, completed, failed in parcel.minutes:
@@ -102,12 +101,12 @@ def put_ledger(tx: Tx, row: QueueRow, parcel: LedgerParcel) -> None:
             tx.run(_RECORD_SQL["hold_key"], (row.key, key, owner, 0, till, None))
 
 
-def _put_runs(tx: Tx, row: QueueRow, parcel: LedgerParcel) -> None:
+def _put_runs(tx: Transaction, row: QueueRow, parcel: TransferRecords) -> None:
     """Records of both, by their time; as many as a queue keeps. Their numbers end with how many there were."""
     row.completed_total += parcel.completed
     row.failed_total += parcel.failed
     row.cancelled_total += parcel.cancelled
-    for ending in Ending:
+    for ending in RunStatus:
         first, last = run_key(row.key, ending, 0), run_key(row.key, ending, (1 << 40) - 1)
         before = [tuple(each[1:]) for each in tx.all(_RECORD_SQL["run_records"], (first, last))]
         came = [_columns(run) for run in parcel.runs if run.ending is ending]
@@ -118,7 +117,7 @@ def _put_runs(tx: Tx, row: QueueRow, parcel: LedgerParcel) -> None:
             tx.run_all(_RUN, [(number + place, *run) for place, run in enumerate(both, 1)])
 
 
-def _columns(run: Run) -> tuple[Any, ...]:
+def _columns(run: RunRow) -> tuple[Any, ...]:
     return (
         run.id, run.name, run.cause.value, run.added_at, run.started_at, run.finished_at, run.attempts_made,
         run.stalls, run.worker, run.text, int(run.whole), run.subject,
@@ -133,54 +132,54 @@ _SQL: Final = {name: statement("moving", name) for name in (
 _FORGET_RESULT: Final = statement("letters", "forget_result")
 
 
-def unload(tx: Tx, load: Load, sender: str) -> Arrival:
+def unload(tx: Transaction, load: TransferBatch, sender: str) -> ImportResult:
     """Store what has not been stored before, or (a clash) nothing."""
     name = f"arrived:{sender}"
     found = tx.one(_SQL["fact"], (name,))
     number, mark = (0, "") if found is None else json.loads(found[0])
     if (number, mark) == (load.number, load.mark):
-        return Arrival(Unloaded.AGAIN)
+        return ImportResult(ImportOutcome.AGAIN)
     if load.number <= number:
-        return Arrival(Unloaded.STALE)
-    unloading = _Unloading(tx)
-    jobs = [parcel for parcel in load.parcels if isinstance(parcel, JobParcel)]
+        return ImportResult(ImportOutcome.STALE)
+    unloading = _Import(tx)
+    jobs = [parcel for parcel in load.parcels if isinstance(parcel, TransferJob)]
     clashes = unloading.clashes(jobs)
     if clashes:
-        return Arrival(Unloaded.CLASH, clashes)
+        return ImportResult(ImportOutcome.CLASH, clashes)
     for parcel in load.parcels:
         unloading.put(parcel)
     unloading.flush()
     tx.run(_SQL["set_fact"], (name, json.dumps([load.number, load.mark])))
-    return Arrival(Unloaded.STORED, tuple(unloading.taken))
+    return ImportResult(ImportOutcome.STORED, tuple(unloading.taken))
 
 
-class _Unloading:
+class _Import:
     """A load on its way into the queues. Schedules come last: they know runs by their keys."""
 
-    def __init__(self, tx: Tx) -> None:
+    def __init__(self, tx: Transaction) -> None:
         self._tx = tx
-        self._steps: dict[str, Step] = {}
-        self._schedules: list[ScheduleParcel] = []
+        self._steps: dict[str, QueueChanges] = {}
+        self._schedules: list[TransferSchedule] = []
         self.taken: list[JobRef] = []
 
-    def clashes(self, jobs: Sequence[JobParcel]) -> tuple[JobRef, ...]:
+    def clashes(self, jobs: Sequence[TransferJob]) -> tuple[JobRef, ...]:
         """Jobs whose number another one has here."""
         keyed = ((job, job_key(self._step(job.queue).row.key, job.id)) for job in jobs)
         return tuple(job.ref for job, key in keyed if key is not None and self._tx.one(_SQL["is_taken"], (key,)))
 
     def put(self, parcel: Parcel) -> None:
         match parcel:
-            case JobParcel():
+            case TransferJob():
                 self._put_job(parcel)
-            case ScheduleParcel():
+            case TransferSchedule():
                 self._schedules.append(parcel)
-            case LetterParcel():
+            case TransferDeadLetter():
                 self._put_letter(parcel)
-            case SettingsParcel():
+            case TransferSettings():
                 put_settings(self._step(parcel.queue), parcel)
-            case LedgerParcel():
+            case TransferRecords():
                 put_ledger(self._tx, self._tx.queue(parcel.queue), parcel)
-            case FactsParcel():
+            case TransferStoreFacts():
                 self._put_facts(parcel)
 
     def flush(self) -> None:
@@ -189,12 +188,12 @@ class _Unloading:
         for parcel in self._schedules:
             self._put_schedule(parcel)
 
-    def _step(self, queue: str) -> Step:
+    def _step(self, queue: str) -> QueueChanges:
         if queue not in self._steps:
-            self._steps[queue] = Step(self._tx, self._tx.queue(queue))
+            self._steps[queue] = QueueChanges(self._tx, self._tx.queue(queue))
         return self._steps[queue]
 
-    def _put_job(self, job: JobParcel) -> None:
+    def _put_job(self, job: TransferJob) -> None:
         step, tx = self._step(job.queue), self._tx
         row = step.row
         key = job_key(row.key, job.id)
@@ -220,7 +219,7 @@ class _Unloading:
         step.arrived()
         self._put_belongings(step, job, key)
 
-    def _spot(self, step: Step, job: JobParcel) -> tuple[int, int, int]:
+    def _spot(self, step: QueueChanges, job: TransferJob) -> tuple[int, int, int]:
         """Place, rank, and order within its group."""
         row = step.row
         order = 0
@@ -243,7 +242,7 @@ class _Unloading:
             case _:
                 return (*row.back(job.priority), order)
 
-    def _put_belongings(self, step: Step, job: JobParcel, key: int) -> None:
+    def _put_belongings(self, step: QueueChanges, job: TransferJob, key: int) -> None:
         row, tx = step.row, self._tx
         tx.run(_FORGET_RESULT, (row.key, job.id))
         self._put_log(key, job.logs)
@@ -267,7 +266,7 @@ class _Unloading:
         ]
         self._tx.run_all(_SQL["insert_child"], rows)
 
-    def _put_letter(self, parcel: LetterParcel) -> None:
+    def _put_letter(self, parcel: TransferDeadLetter) -> None:
         letter, row, key = parcel.letter, self._step(parcel.letter.queue).row, 0
         if parcel.children or parcel.logs:
             row.last_number += 1
@@ -285,14 +284,14 @@ class _Unloading:
         self._put_log(key, parcel.logs)
         self._put_children(key, parcel.children)
 
-    def _put_schedule(self, parcel: ScheduleParcel) -> None:
+    def _put_schedule(self, parcel: TransferSchedule) -> None:
         """In place of one that keeps the same time; one that keeps another was declared later, and stays."""
         view, tx, row = parcel.view, self._tx, self._tx.queue(parcel.view.queue)
         schedule, timing = view.schedule, timing_of(view.schedule)
         before = tx.one(_SQL["timing"], (row.key, schedule.id))
         if before is not None and before[0] != timing:
             return
-        drop_run(Step(tx, row), schedule.id)
+        drop_run(QueueChanges(tx, row), schedule.id)
         run = self._key(row, run_id(schedule.id, view.slot))
         if parcel.waits and run is None:
             run = place_job(tx, row, run_job(schedule, view.slot))
@@ -306,7 +305,7 @@ class _Unloading:
         found = self._tx.one(_SQL["owner"], (row.key, identity))
         return None if found is None else int(found[0])
 
-    def _put_facts(self, parcel: FactsParcel) -> None:
+    def _put_facts(self, parcel: TransferStoreFacts) -> None:
         if keep_letters(self._tx, None) == KEEP_ALL and parcel.letters != KEEP_ALL:
             keep_letters(self._tx, parcel.letters)
         for key, text in parcel.circuits.items():
@@ -314,33 +313,32 @@ class _Unloading:
 
 
 T = TypeVar("T")
-_OF_THE_STORE = {Part.LETTERS, Part.FACTS}
+_OF_THE_STORE = {TransferPart.LETTERS, TransferPart.FACTS}
 
 
-class SqliteMoves:
+class SqlTransfers:
     """The moves of the seam."""
 
-    @abstractmethod
-    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
 
-    @abstractmethod
-    async def _read(self, op: Op[T], now: int | None = None) -> T: ...
+    async def store_id(self) -> str:
+        return await self._steps.write(partial(packing.identity, fresh=SYSTEM.unique()), None)
 
-    async def identity(self) -> str:
-        return await self._write(partial(packing.identity, fresh=SYSTEM.unique()), None)
+    async def destination(self, queue: str) -> str | None:
+        return await self._steps.read(partial(packing.departure, queue=check_queue_name(queue)))
 
-    async def departure(self, queue: str) -> str | None:
-        return await self._read(partial(packing.departure, queue=check_queue_name(queue)))
-
-    async def pack(
-        self, part: Part, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
-    ) -> Load | None:
-        part, limit = known(Part, part), whole("limit", limit, 1, 10_000)
+    async def export_batch(
+        self, part: TransferPart, queue: str, *, to: str, mark: str, limit: int = LOAD, now: int | None = None
+    ) -> TransferBatch | None:
+        part, limit = known(TransferPart, part), check_int("limit", limit, 1, 10_000)
         queue = "" if part in _OF_THE_STORE else check_queue_name(queue)
-        return await self._write(partial(packing.pack, part=part, queue=queue, to=to, mark=mark, limit=limit), now)
+        return await self._steps.write(
+            partial(packing.pack, part=part, queue=queue, to=to, mark=mark, limit=limit), now
+        )
 
-    async def unload(self, load: Load, *, sender: str, now: int | None = None) -> Arrival:
-        return await self._write(partial(unload, load=load, sender=sender), now, grows=True)
+    async def import_batch(self, load: TransferBatch, *, sender: str, now: int | None = None) -> ImportResult:
+        return await self._steps.write(partial(unload, load=load, sender=sender), now, grows=True)
 
-    async def forget(self, load: Load, *, now: int | None = None) -> bool:
-        return await self._write(partial(packing.forget, load=load), now)
+    async def confirm_export(self, load: TransferBatch, *, now: int | None = None) -> bool:
+        return await self._steps.write(partial(packing.forget, load=load), now)

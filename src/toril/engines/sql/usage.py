@@ -4,8 +4,8 @@ from typing import Final
 
 from toril.engines.sql.schema import first_key, run_key
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Tx
-from toril.model import USAGE_SAMPLE, Ending, Usage
+from toril.engines.sql.transaction import Transaction
+from toril.model import USAGE_SAMPLE, RunStatus, Usage
 
 __all__ = ["usage"]
 
@@ -17,7 +17,7 @@ _LINE: Final = 32  # an entry of `line`
 _HELD: Final = 0.9  # of a page, as rows that come in order leave it
 
 
-def usage(tx: Tx, name: str) -> Usage:
+def usage(tx: Transaction, name: str) -> Usage:
     """What a queue takes; nothing, if nothing was ever put into it."""
     row = tx.find(name)
     if row is None:
@@ -31,7 +31,7 @@ def usage(tx: Tx, name: str) -> Usage:
     sizes = [_job(tx, key, end, page) for key in _sample(tx, first, end, jobs)]
     held = sum(sizes) / len(sizes) * jobs if sizes else 0.0
     beside = (
-        ("runs", (run_key(row.key, Ending.COMPLETED, 0), run_key(row.key + 1, Ending.COMPLETED, 0))),
+        ("runs", (run_key(row.key, RunStatus.COMPLETED, 0), run_key(row.key + 1, RunStatus.COMPLETED, 0))),
         ("events", (first, end)),
         ("results", (row.key,)),
         ("schedules", (row.key,)),
@@ -44,7 +44,7 @@ def usage(tx: Tx, name: str) -> Usage:
     return Usage(bytes=round(held / _HELD), jobs=jobs, sampled=len(sizes))
 
 
-def _sample(tx: Tx, first: int, end: int, jobs: int) -> list[int]:
+def _sample(tx: Transaction, first: int, end: int, jobs: int) -> list[int]:
     """Keys from which on to look for a job, evenly over those that there are; each job's own where there are few."""
     last = tx.one(_SQL["last_job"], (first, end))
     found = tx.one(_SQL["job"], (first, end))
@@ -60,7 +60,7 @@ def _sample(tx: Tx, first: int, end: int, jobs: int) -> list[int]:
     return [found[0] + span * n // (USAGE_SAMPLE - 1) for n in range(USAGE_SAMPLE)]
 
 
-def _job(tx: Tx, key: int, end: int, page: int) -> float:
+def _job(tx: Transaction, key: int, end: int, page: int) -> float:
     """What the first job from a key on takes, with what it has in other tables."""
     key, size, identity, group, logs = tx.one(_SQL["job"], (key, end)) or (key, 0, 0, 0, 0)
     taken = _in_pages(size + _ROW, page) + _LINE

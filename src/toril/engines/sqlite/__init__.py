@@ -17,5 +17,5 @@ def connect(
     free for the day on which the app moves to Redis."""
     engine = SqliteEngine.from_url(url, clock=clock)
     if dead_letter_queue is not None:
-        engine.dead_letter_queue = dead_letter_queue
+        engine.dead_letters.queue = dead_letter_queue
     return engine

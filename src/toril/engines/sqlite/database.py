@@ -12,11 +12,11 @@ from typing import Final, Literal
 
 from toril.engines.sqlite.disk_space import Ballast, is_short, size_of
 from toril.engines.sqlite.errors import COMPLAINTS, damaged, patiently, translated
-from toril.engines.sqlite.url import OWNER_ONLY, Address, check_file, named
+from toril.engines.sqlite.url import OWNER_ONLY, FileAddress, check_file, named
 from toril.errors import EngineUnavailable, EngineUnusable
 from toril.runtime.clock import Clock
 
-__all__ = ["File", "migrations"]
+__all__ = ["SqliteDatabase", "migrations"]
 
 APPLICATION_ID: Final = 0x546F_7269  # "Tori": so that another program's database is not taken for ours
 OLDEST_SQLITE: Final = (3, 38, 0)  # strict tables, json_each
@@ -33,10 +33,10 @@ def migrations() -> list[str]:
     return [path.read_text("utf-8") for path in found if path.name.endswith(".sql")]
 
 
-class File:
+class SqliteDatabase:
     """One process's hold on a store's file: opens connections to it, and knows whether it is still there."""
 
-    def __init__(self, address: Address, clock: Clock) -> None:
+    def __init__(self, address: FileAddress, clock: Clock) -> None:
         self.address = address
         self.path: Final = None if address.path is None else address.path.absolute()
         self.ballast: Final = Ballast(_beside(self.path, "-ballast"))

@@ -7,15 +7,15 @@ from typing import Final, TypeAlias, TypeVar
 
 from toril.engines.sqlite.disk_space import is_short
 from toril.engines.sqlite.url import named
-from toril.errors import EngineFull, EngineUnavailable, EngineUnusable, TorilError, shown
+from toril.errors import EngineFull, EngineUnavailable, EngineUnusable, TorilError, preview
 from toril.runtime.clock import Clock
 
-__all__ = ["COMPLAINTS", "Complaint", "damaged", "is_io_error", "patiently", "translated"]
+__all__ = ["COMPLAINTS", "SqliteFault", "damaged", "is_io_error", "patiently", "translated"]
 
 T = TypeVar("T")
 
 # What comes of a call to SQLite that fails. A message that quotes a damaged file cannot always be decoded.
-Complaint: TypeAlias = sqlite3.Error | UnicodeDecodeError
+SqliteFault: TypeAlias = sqlite3.Error | UnicodeDecodeError
 COMPLAINTS: Final = (sqlite3.Error, UnicodeDecodeError)
 
 _PATIENCE: Final = 10.0  # seconds to wait for other processes' transactions
@@ -45,7 +45,7 @@ def patiently(clock: Clock, path: Path | None, attempt: Callable[[], T]) -> T:
         rest = min(rest * 1.5, _LONGEST_REST)
 
 
-def translated(error: Complaint, path: Path | None) -> TorilError:
+def translated(error: SqliteFault, path: Path | None) -> TorilError:
     """SQLite's complaint as one of our errors, named by what the caller should do."""
     code = _code(error)
     if code == sqlite3.SQLITE_NOTADB:
@@ -59,7 +59,7 @@ def translated(error: Complaint, path: Path | None) -> TorilError:
         return EngineFull(f"the disk of {named(path)} is full: {error}")
     if code == sqlite3.SQLITE_CONSTRAINT:  # the same step again would meet the same records
         return EngineUnusable(
-            f"the records of {named(path)} contradict each other ({shown(str(error))}): nothing was changed; "
+            f"the records of {named(path)} contradict each other ({preview(str(error))}): nothing was changed; "
             "keep a copy and restore a backup"
         )
     if code in _NOT_WRITABLE:
@@ -67,22 +67,22 @@ def translated(error: Complaint, path: Path | None) -> TorilError:
     return EngineUnavailable(f"{named(path)} did not take the step: {error}")
 
 
-def is_io_error(error: Complaint) -> bool:
+def is_io_error(error: SqliteFault) -> bool:
     """Whether the disk failed, so that what the connection remembers may not be what the file holds."""
     return _code(error) == sqlite3.SQLITE_IOERR
 
 
-def _is_sync(error: Complaint) -> bool:
+def _is_sync(error: SqliteFault) -> bool:
     """A sync that failed leaves open what was written, be it for want of room."""
     return getattr(error, "sqlite_errorcode", 0) in _SYNC_FAILED
 
 
-def _code(error: Complaint) -> int:
+def _code(error: SqliteFault) -> int:
     """The kind of error, without its finer points."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def damaged(path: Path | None, found: str) -> EngineUnusable:
     return EngineUnusable(
-        f"{named(path)} is damaged ({shown(found)}): nothing was changed; keep a copy and restore a backup"
+        f"{named(path)} is damaged ({preview(found)}): nothing was changed; keep a copy and restore a backup"
     )

@@ -1,23 +1,22 @@
 """What is wrong with the file, and how it is mended."""
 
 import sqlite3
-from abc import abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Final, Literal, TypeVar
 
-from toril.engines.sql.changes import Step
+from toril.engines.sql.changes import QueueChanges
 from toril.engines.sql.faults import GROWING, LOOKS, Looked, dead_workers, is_place, is_there, numbers_of, true_counts
 from toril.engines.sql.flows import free_if_done
 from toril.engines.sql.leases import recover
 from toril.engines.sql.schema import STATE_OF, Place
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import Op, QueueRow, Tx
+from toril.engines.sql.transaction import Op, QueueRow, Steps, Transaction
 from toril.engines.sqlite.disk_space import free_bytes, size_of
-from toril.engines.sqlite.url import Address, filesystem_of, is_network
+from toril.engines.sqlite.url import FileAddress, filesystem_of, is_network
 from toril.model import Fault, FaultKind, FileFacts, Page
-from toril.policy.doctor import Course, Spot, cursor_of, unknown
+from toril.policy.doctor import ScanOrder, ScanPosition, cursor_of, unknown
 from toril.runtime.clock import SYSTEM
 
 __all__ = ["SqliteRepairs"]
@@ -34,31 +33,27 @@ _DAMAGE: Final = 10  # lines of it
 class SqliteRepairs:
     """Repairs of the seam."""
 
-    _address: Address
+    def __init__(self, steps: Steps, address: FileAddress) -> None:
+        self._steps = steps
+        self._address = address
 
-    @abstractmethod
-    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T: ...
+    async def facts(self, *, quick: bool = False) -> FileFacts:
+        return await self._steps.read(partial(_facts, address=self._address, quick=quick))
 
-    @abstractmethod
-    async def _read(self, op: Op[T], now: int | None = None) -> T: ...
-
-    async def checkup(self, *, quick: bool = False) -> FileFacts:
-        return await self._read(partial(_facts, address=self._address, quick=quick))
-
-    async def faults(
+    async def scan(
         self, queues: Sequence[str], *, cursor: str | None = None, quick: bool = False
     ) -> AsyncGenerator[Page[Fault], None]:
-        course = Course(queues, [*LOOKS], ["workers"])
-        spot: Spot | None = course.first(cursor)
+        course = ScanOrder(queues, [*LOOKS], ["workers"])
+        spot: ScanPosition | None = course.first(cursor)
         while spot is not None:
             if spot.at is not None and not is_place(spot.step, spot.at):
                 raise unknown(cursor)
             left_out = quick and spot.step in GROWING  # but a step all the same: its cursors are good for either walk
-            found, at = ([], None) if left_out else await self._read(partial(_looked, spot=spot))
+            found, at = ([], None) if left_out else await self._steps.read(partial(_looked, spot=spot))
             spot = course.after(spot, at)
             yield Page(tuple(found), cursor_of(spot))
 
-    async def mend(
+    async def repair(
         self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None
     ) -> list[bool]:
         answers: dict[Fault, bool] = {}
@@ -68,23 +63,23 @@ class SqliteRepairs:
                 batch = left[start : start + _AT_ONCE]
                 look: Op[list[bool]] = partial(_looked_for, faults=batch)
                 mend: Op[list[bool]] = partial(_mended, queue=queue, faults=batch)
-                found = await (self._read(look, now) if mode == "look" else self._write(mend, now))
+                found = await (self._steps.read(look, now) if mode == "look" else self._steps.write(mend, now))
                 answers |= dict(zip(batch, found, strict=True))
         return [answers[fault] for fault in faults]
 
 
-def _looked(tx: Tx, spot: Spot) -> Looked:
+def _looked(tx: Transaction, spot: ScanPosition) -> Looked:
     if not spot.queue:
         return dead_workers(tx), None
     row = tx.find(spot.queue)
     return ([], None) if row is None else LOOKS[spot.step](tx, row, spot.at)
 
 
-def _looked_for(tx: Tx, faults: Sequence[Fault]) -> list[bool]:
+def _looked_for(tx: Transaction, faults: Sequence[Fault]) -> list[bool]:
     return [is_there(tx, fault) for fault in faults]
 
 
-def _mended(tx: Tx, queue: str, faults: Sequence[Fault]) -> list[bool]:
+def _mended(tx: Transaction, queue: str, faults: Sequence[Fault]) -> list[bool]:
     """Those of one queue, in one transaction. The counts are counted anew: who mends by hand must not guess them."""
     found, row = [], tx.find(queue)
     for fault in faults:
@@ -97,11 +92,11 @@ def _mended(tx: Tx, queue: str, faults: Sequence[Fault]) -> list[bool]:
     if row is not None and any(found):
         for name, count in true_counts(tx, row).items():
             setattr(row, name, count)
-        Step(tx, row).arrived()
+        QueueChanges(tx, row).arrived()
     return found
 
 
-def _mend(tx: Tx, row: QueueRow, fault: Fault) -> None:
+def _mend(tx: Transaction, row: QueueRow, fault: Fault) -> None:
     match fault.kind:
         case FaultKind.GHOST | FaultKind.DOUBLE:
             key, *entry = numbers_of(fault)
@@ -119,14 +114,14 @@ def _mend(tx: Tx, row: QueueRow, fault: Fault) -> None:
         case FaultKind.ID:
             tx.run(_SQL["free_id"], (row.key, fault.subject))
         case FaultKind.DEDUP:
-            step = Step(tx, row)
+            step = QueueChanges(tx, row)
             step.ended_keys = [(key, fault.subject) for (key,) in tx.all(_SQL["dedup"], (row.key, fault.subject))]
             step.flush()  # as if its owner ended now: a job that was kept for that moment is stored
         case _:
             pass  # counts
 
 
-def _put_back(tx: Tx, row: QueueRow, key: int) -> None:
+def _put_back(tx: Transaction, row: QueueRow, key: int) -> None:
     """Have a job stand where its own row says; if there is no such place, with those that wait
     for children if it does, else at the end of the line."""
     _, priority, place, rank = tx.one(_SQL["job"], (key,))
@@ -138,7 +133,7 @@ def _put_back(tx: Tx, row: QueueRow, key: int) -> None:
     tx.run(_SQL["enter"], (row.key, place, rank, key, row.moves))
 
 
-def _facts(tx: Tx, address: Address, *, quick: bool) -> FileFacts:
+def _facts(tx: Transaction, address: FileAddress, *, quick: bool) -> FileFacts:
     path = address.path
     pings = []
     for _ in range(5):

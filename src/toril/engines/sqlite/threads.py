@@ -11,17 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 
 from toril.engines.sql.effects import transaction
-from toril.engines.sql.notifier import Bell, hand_over
+from toril.engines.sql.notifier import LocalNotifier, hand_over
 from toril.engines.sql.transaction import Op
 from toril.engines.sqlite import forks
-from toril.engines.sqlite.database import File
+from toril.engines.sqlite.database import SqliteDatabase
 from toril.engines.sqlite.errors import COMPLAINTS, translated
-from toril.engines.sqlite.writer import Core, Work
+from toril.engines.sqlite.writer import PendingStep, Writer
 from toril.errors import Closed
 from toril.model import Health
 from toril.runtime.clock import Clock
 
-__all__ = ["Inline", "Reader", "Runner", "Threaded"]
+__all__ = ["InlineWriter", "ReaderThread", "Runner", "WriterThread"]
 
 T = TypeVar("T")
 
@@ -44,10 +44,10 @@ class Runner(Protocol):
     async def health(self) -> Health: ...
 
 
-class Inline:
+class InlineWriter:
     """Each step at once, in the caller's own thread, whichever that is."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Writer) -> None:
         self._core = core
         self._one = threading.Lock()
 
@@ -58,7 +58,7 @@ class Inline:
         self._core.close()
 
     async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
-        work = Work(op, now, grows=grows)
+        work = PendingStep(op, now, grows=grows)
         with self._one:
             self._core.perform([work])
         return _answer(work)
@@ -72,18 +72,18 @@ class Inline:
             return self._core.health()
 
 
-def _answer(work: Work[T]) -> T:
+def _answer(work: PendingStep[T]) -> T:
     if work.error is not None:
         raise work.error
     return work.answer  # type: ignore[return-value]
 
 
-class _Ordered:
+class _Request:
     """A step or a read on its way to the thread, and the future that its answer goes to."""
 
     __slots__ = ("future", "loop", "read", "work")
 
-    def __init__(self, work: Work[Any] | None, read: Callable[[Core], Any] | None) -> None:
+    def __init__(self, work: PendingStep[Any] | None, read: Callable[[Writer], Any] | None) -> None:
         self.work = work
         self.read = read
         self.loop = asyncio.get_running_loop()
@@ -98,15 +98,15 @@ class _Ordered:
             self.future.set_exception(error)
 
 
-class Threaded:
+class WriterThread:
     """One thread that owns the connection. Steps that arrive while it commits share the next commit."""
 
-    def __init__(self, core: Core, bell: Bell, clock: Clock) -> None:
+    def __init__(self, core: Writer, bell: LocalNotifier, clock: Clock) -> None:
         self._core = core
         self._bell = bell
         self._clock = clock
         self._gate = threading.Lock()  # so that nothing is ordered behind the thread's last order
-        self._orders: queue.SimpleQueue[_Ordered | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._looked = 0.0
         self._active = 0.0
@@ -133,7 +133,7 @@ class Threaded:
             thread, self._thread = self._thread, None
             if thread is None:
                 return
-            closed = _Ordered(None, _close)
+            closed = _Request(None, _close)
             self._orders.put(closed)
             self._orders.put(None)
         await closed.future
@@ -146,7 +146,7 @@ class Threaded:
         self._thread = None
 
     async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
-        answer: T = await self._send(_Ordered(Work(op, now, grows=grows), None))
+        answer: T = await self._send(_Request(PendingStep(op, now, grows=grows), None))
         return answer
 
     async def read(self, op: Op[T], now: int | None) -> T:
@@ -155,18 +155,18 @@ class Threaded:
     async def health(self) -> Health:
         return await self._ask(lambda core: core.health())
 
-    async def _ask(self, what: Callable[[Core], T]) -> T:
-        answer: T = await self._send(_Ordered(None, what))
+    async def _ask(self, what: Callable[[Writer], T]) -> T:
+        answer: T = await self._send(_Request(None, what))
         return answer
 
-    async def _send(self, ordered: _Ordered) -> Any:
+    async def _send(self, ordered: _Request) -> Any:
         with self._gate:
             if self._thread is None:
                 raise Closed("the store is not open; open it first, or it was closed")
             self._orders.put(ordered)
         return await ordered.future
 
-    def _main(self, arriving: "queue.SimpleQueue[_Ordered | None]") -> None:
+    def _main(self, arriving: "queue.SimpleQueue[_Request | None]") -> None:
         stopping = False
         while not stopping:
             orders, stopping = self._take(arriving)
@@ -176,9 +176,9 @@ class Threaded:
         with self.turn, contextlib.suppress(Exception):
             self._core.close()
 
-    def _take(self, arriving: "queue.SimpleQueue[_Ordered | None]") -> tuple[list[_Ordered], bool]:
+    def _take(self, arriving: "queue.SimpleQueue[_Request | None]") -> tuple[list[_Request], bool]:
         """What has arrived, up to a group; and whether to stop after it."""
-        orders: list[_Ordered] = []
+        orders: list[_Request] = []
         try:
             ordered = arriving.get(timeout=self._patience())
             while ordered is not None:
@@ -196,26 +196,26 @@ class Threaded:
             return _LOOK
         return None if self._rested else _IDLE
 
-    def _serve(self, orders: list[_Ordered]) -> None:
+    def _serve(self, orders: list[_Request]) -> None:
         wanted = [ordered for ordered in orders if not ordered.future.cancelled()]
         works = [ordered.work for ordered in wanted if ordered.work is not None]
         if works:
             self._perform(works)
             self._active, self._rested = self._clock.monotonic(), False
-        delivered: dict[asyncio.AbstractEventLoop, list[tuple[_Ordered, Any, BaseException | None]]] = {}
+        delivered: dict[asyncio.AbstractEventLoop, list[tuple[_Request, Any, BaseException | None]]] = {}
         for ordered in wanted:
             delivered.setdefault(ordered.loop, []).append((ordered, *self._outcome(ordered)))
         for loop, answers in delivered.items():
             hand_over(loop, _deliver, answers)
 
-    def _perform(self, works: list[Work[Any]]) -> None:
+    def _perform(self, works: list[PendingStep[Any]]) -> None:
         try:
             self._core.perform(works)
         except Exception as error:  # a fault of ours: the thread must live on, or every later caller would hang
             for work in works:
                 work.error = error
 
-    def _outcome(self, ordered: _Ordered) -> tuple[Any, BaseException | None]:
+    def _outcome(self, ordered: _Request) -> tuple[Any, BaseException | None]:
         if ordered.work is not None:
             return ordered.work.answer, ordered.work.error
         try:
@@ -236,7 +236,7 @@ class Threaded:
                 self._rested = self._core.rest()
 
 
-def _close(core: Core) -> None:
+def _close(core: Writer) -> None:
     """Close for good, and say so if that is the end of jobs."""
     left = core.unfinished() if core.file.path is None else 0
     core.close()
@@ -250,15 +250,15 @@ def _close(core: Core) -> None:
             )
 
 
-def _deliver(answers: list[tuple[_Ordered, Any, BaseException | None]]) -> None:
+def _deliver(answers: list[tuple[_Request, Any, BaseException | None]]) -> None:
     for ordered, answer, error in answers:
         ordered.deliver(answer, error)
 
 
-class Reader:
+class ReaderThread:
     """A second thread and connection, so that long reads never hold up a commit."""
 
-    def __init__(self, file: File, clock: Clock) -> None:
+    def __init__(self, file: SqliteDatabase, clock: Clock) -> None:
         self._file = file
         self._clock = clock
         self._pool: ThreadPoolExecutor | None = None

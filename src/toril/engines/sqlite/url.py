@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from toril.errors import EngineUnusable, InvalidOption, shown
+from toril.errors import EngineUnusable, InvalidOption, preview
 from toril.store.engine import redacted
 
-__all__ = ["OWNER_ONLY", "Address", "check_file", "filesystem_of", "is_network", "named", "parse"]
+__all__ = ["OWNER_ONLY", "FileAddress", "check_file", "filesystem_of", "is_network", "named", "parse"]
 
 # A file lock that is not seen by every machine, or a shared-memory map that is not shared, corrupts the file.
 _NETWORK: Final = frozenset(
@@ -24,7 +24,7 @@ _PERMISSIONS: Final = re.compile(r"0?6[046][046]")  # its owner reads and writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class FileAddress:
     """A parsed URL. `path` is None for a store in memory."""
 
     path: Path | None
@@ -33,7 +33,7 @@ class Address:
     permissions: int = OWNER_ONLY  # of a file that is made
 
 
-def parse(url: str) -> Address:
+def parse(url: str) -> FileAddress:
     """`sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`; with `?synchronous=normal`, `?network=allow`,
     `?permissions=0660`."""
     try:
@@ -43,7 +43,7 @@ def parse(url: str) -> Address:
     if parts.scheme == "memory":
         if url != "memory://":
             raise InvalidOption(f"memory:// takes no name, since it cannot be shared, and {redacted(url)!r} has one")
-        return Address(path=None)
+        return FileAddress(path=None)
     if parts.netloc or not parts.path.startswith("/"):
         raise InvalidOption(f"a file's URL has three slashes, sqlite:///jobs.db, and {redacted(url)!r} has not")
     if any(lost in url for lost in "#\t\r\n"):
@@ -55,7 +55,7 @@ def parse(url: str) -> Address:
     return _with_options(Path(path).absolute(), parts.query, url)
 
 
-def _with_options(path: Path, query: str, url: str) -> Address:
+def _with_options(path: Path, query: str, url: str) -> FileAddress:
     synchronous: Literal["full", "normal"] = "full"
     network: Literal["refuse", "allow"] = "refuse"
     permissions = OWNER_ONLY
@@ -69,13 +69,13 @@ def _with_options(path: Path, query: str, url: str) -> Address:
                 permissions = int(value, 8)
             case _:
                 raise InvalidOption(
-                    f"{redacted(url)!r} has {shown(name + '=' + value)}; known are synchronous=full|normal, "
+                    f"{redacted(url)!r} has {preview(name + '=' + value)}; known are synchronous=full|normal, "
                     "network=refuse|allow and permissions=0600, 0640, 0660 and the like"
                 )
-    return Address(path=path, synchronous=synchronous, network=network, permissions=permissions)
+    return FileAddress(path=path, synchronous=synchronous, network=network, permissions=permissions)
 
 
-def check_file(address: Address) -> None:
+def check_file(address: FileAddress) -> None:
     """Refuse a place where the file cannot be, or would not be safe."""
     path = address.path
     if path is None:

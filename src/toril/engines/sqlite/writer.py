@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from toril.engines.sql.effects import transaction
-from toril.engines.sql.notifier import Bell
-from toril.engines.sql.transaction import Op, Tx
-from toril.engines.sqlite.database import File
-from toril.engines.sqlite.errors import COMPLAINTS, Complaint, is_io_error, patiently, translated
-from toril.engines.sqlite.url import Address, named
+from toril.engines.sql.notifier import LocalNotifier
+from toril.engines.sql.transaction import Op, Transaction
+from toril.engines.sqlite.database import SqliteDatabase
+from toril.engines.sqlite.errors import COMPLAINTS, SqliteFault, is_io_error, patiently, translated
+from toril.engines.sqlite.url import FileAddress, named
 from toril.errors import Closed, EngineFull, EngineUnavailable, TorilError
 from toril.model import Health
 from toril.runtime.clock import Clock
 
-__all__ = ["Core", "Work"]
+__all__ = ["PendingStep", "Writer"]
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ _UNFINISHED: Final = (
 )
 
 
-class Work(Generic[T]):
+class PendingStep(Generic[T]):
     """One step to make: what, when, and what became of it. `grows` marks steps that a full disk refuses first."""
 
     __slots__ = ("answer", "error", "grows", "now", "op")
@@ -42,11 +42,11 @@ class Work(Generic[T]):
         self.error: BaseException | None = None
 
 
-class Core:
+class Writer:
     """One connection that writes."""
 
-    def __init__(self, address: Address, clock: Clock, bell: Bell) -> None:
-        self._file = File(address, clock)
+    def __init__(self, address: FileAddress, clock: Clock, bell: LocalNotifier) -> None:
+        self._file = SqliteDatabase(address, clock)
         self._clock = clock
         self._bell = bell
         self._opened = False
@@ -57,7 +57,7 @@ class Core:
         self._version = _UNSEEN
 
     @property
-    def file(self) -> File:
+    def file(self) -> SqliteDatabase:
         return self._file
 
     def open(self) -> None:
@@ -85,7 +85,7 @@ class Core:
             self._file.let_go()
             connection.close()
 
-    def perform(self, works: Sequence[Work[Any]]) -> None:
+    def perform(self, works: Sequence[PendingStep[Any]]) -> None:
         """Make these steps, in order, in one commit. Afterwards each has its answer or its error."""
         if not self._ready_to_write(works):
             return
@@ -152,7 +152,7 @@ class Core:
             self._version = _UNSEEN
         return self._connection
 
-    def _ready_to_write(self, works: Sequence[Work[Any]]) -> bool:
+    def _ready_to_write(self, works: Sequence[PendingStep[Any]]) -> bool:
         try:
             self._open_connection()
             self._check_file()
@@ -170,7 +170,7 @@ class Core:
     def _probe(self) -> None:
         """Commit something of no weight, before jobs are entrusted to a disk that has failed repeatedly."""
         # Inserted and deleted: a transaction that changes nothing would not be synced, and prove nothing.
-        work: Work[int] = Work(
+        work: PendingStep[int] = PendingStep(
             lambda tx: (
                 tx.run("INSERT OR REPLACE INTO leaders (role, owner, till) VALUES (':probe', '', 0)")
                 + tx.run("DELETE FROM leaders WHERE role = ':probe'")
@@ -181,7 +181,7 @@ class Core:
         if work.error is not None:
             raise work.error
 
-    def _refuses(self, work: Work[Any]) -> bool:
+    def _refuses(self, work: PendingStep[Any]) -> bool:
         refused = work.grows and self._is_full()
         if refused:
             work.error = EngineFull(f"the disk of {named(self._file.path)} is full; nothing was written")
@@ -193,7 +193,7 @@ class Core:
             self._full = not self._file.ballast.keep_again() or self._file.is_tight()
         return self._full
 
-    def _together(self, works: Sequence[Work[Any]]) -> bool:
+    def _together(self, works: Sequence[PendingStep[Any]]) -> bool:
         """One transaction for all. False: it was rolled back because of one of several, and none has an answer yet."""
         connection = self._open_connection()
         tx = transaction(connection)
@@ -214,13 +214,13 @@ class Core:
         self._bell.ring(tx.rung)
         return True
 
-    def _alone(self, work: Work[Any]) -> None:
+    def _alone(self, work: PendingStep[Any]) -> None:
         """One step in a transaction of its own, after the one it shared came to nothing."""
         work.error = None
         if self._ready_to_write([work]) and not self._refuses(work):
             self._together([work])
 
-    def _step(self, connection: sqlite3.Connection, tx: Tx, work: Work[Any]) -> None:
+    def _step(self, connection: sqlite3.Connection, tx: Transaction, work: PendingStep[Any]) -> None:
         """One step. What it raises is its own; only SQLite's errors concern the whole transaction."""
         tx.now = self._clock.now() if work.now is None else work.now
         connection.execute("SAVEPOINT step")
@@ -238,7 +238,7 @@ class Core:
             connection.execute("RELEASE step")
             work.answer, work.error = answer, None
 
-    def _broken(self, works: Sequence[Work[Any]], error: Complaint) -> bool:
+    def _broken(self, works: Sequence[PendingStep[Any]], error: SqliteFault) -> bool:
         """SQLite gave up on the transaction. Nothing of it is known to have happened."""
         reason = translated(error, self._file.path)
         self._undo()
@@ -265,7 +265,7 @@ class Core:
         except COMPLAINTS:
             self.let_go()
 
-    def _make_room(self, work: Work[Any], reason: EngineFull) -> None:
+    def _make_room(self, work: PendingStep[Any], reason: EngineFull) -> None:
         """The disk is full. What makes the store smaller gets the room that was held back, and another try."""
         self._full = True
         if self._squeezing:
@@ -292,6 +292,6 @@ class Core:
             return False
         return not busy
 
-    def _fail(self, works: Sequence[Work[Any]], error: TorilError) -> None:
+    def _fail(self, works: Sequence[PendingStep[Any]], error: TorilError) -> None:
         for work in works:
             work.error = error

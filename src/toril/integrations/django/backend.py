@@ -18,8 +18,8 @@ from toril.errors import InvalidName, PermanentError
 from toril.integrations.django.settings import add, get_app
 from toril.model import Keep
 from toril.model.states import State
-from toril.queue import Planned, Queue
-from toril.records import JobDetails
+from toril.queue import PreparedJob, Queue
+from toril.records import JobRecord
 
 __all__ = ["TorilBackend", "priority_of", "result_of", "task_named"]
 
@@ -41,7 +41,7 @@ def task_named(path: str) -> Task[Any, Any]:
     return found
 
 
-def result_of(record: JobDetails, backend: str) -> TaskResult[Any]:
+def result_of(record: JobRecord, backend: str) -> TaskResult[Any]:
     """What is known of a task, as of when its job was read."""
     sent = record.data
     status = _STATUS.get(record.state, TaskResultStatus.READY)
@@ -56,7 +56,7 @@ def result_of(record: JobDetails, backend: str) -> TaskResult[Any]:
     return result
 
 
-def _task(record: JobDetails, sent: dict[str, Any]) -> Task[Any, Any]:
+def _task(record: JobRecord, sent: dict[str, Any]) -> Task[Any, Any]:
     due = sent.get("run_after")
     return task_named(record.name).using(
         priority=TASK_MAX_PRIORITY + 1 - record.priority if record.priority else None,
@@ -65,7 +65,7 @@ def _task(record: JobDetails, sent: dict[str, Any]) -> Task[Any, Any]:
     )
 
 
-def _errors(record: JobDetails) -> list[TaskError]:
+def _errors(record: JobRecord) -> list[TaskError]:
     """What each attempt raised, as the worker has noted it. One that died has noted nothing."""
     noted = record.checkpoint or []
     errors = [TaskError(exception_class_path=kind, traceback=trace) for kind, trace in noted]
@@ -75,7 +75,7 @@ def _errors(record: JobDetails) -> list[TaskError]:
     return errors
 
 
-def _workers(record: JobDetails) -> list[str]:
+def _workers(record: JobRecord) -> list[str]:
     """One for each attempt, of which the last is known by name."""
     return [record.worker or ""] * (record.attempts_made + (record.state is State.ACTIVE))
 
@@ -117,11 +117,11 @@ class TorilBackend(BaseTaskBackend):
             raise TaskResultDoesNotExist(result_id)
         return result_of(job.record, self.alias)
 
-    def _add(self, planned: Planned[Any], result: TaskResult[Any]) -> None:
+    def _add(self, planned: PreparedJob[Any], result: TaskResult[Any]) -> None:
         add(planned)
         task_enqueued.send(type(self), task_result=result)
 
-    def _planned(self, task: Task[Any, Any], result: TaskResult[Any], job_id: str) -> Planned[Any]:
+    def _planned(self, task: Task[Any, Any], result: TaskResult[Any], job_id: str) -> PreparedJob[Any]:
         keep = Keep(age=self.options.get("KEEP", _DAY))
         options: AddOptions = {
             "job_id": job_id, "priority": priority_of(task.priority), "keep_completed": keep, "keep_failed": keep

@@ -13,8 +13,8 @@ from django.utils.module_loading import import_string
 
 from toril.app import App
 from toril.client.options import AddOptions
-from toril.errors import shown
-from toril.queue import Planned, Queue
+from toril.errors import preview
+from toril.queue import PreparedJob, Queue
 
 __all__ = ["add", "get_app", "on_commit"]
 
@@ -27,7 +27,7 @@ def on_commit(
     transaction.on_commit(partial(add, queue.new(job, data, **options)), using=using)
 
 
-def add(planned: Planned[Any]) -> None:
+def add(planned: PreparedJob[Any]) -> None:
     planned.queue.sync.add_many([planned])
 
 
@@ -40,7 +40,7 @@ def get_app() -> App:
     on that of `$TORIL_URL`."""
     given = getattr(settings, "TORIL", {})
     if not isinstance(given, Mapping) or not set(given) <= _KNOWN:
-        raise ImproperlyConfigured(f"TORIL is a mapping with {', '.join(sorted(_KNOWN))}, and not {shown(given)}")
+        raise ImproperlyConfigured(f"TORIL is a mapping with {', '.join(sorted(_KNOWN))}, and not {preview(given)}")
     if "APP" not in given:
         project = os.environ.get("DJANGO_SETTINGS_MODULE", "django").partition(".")[0]
         return App(given.get("URL"), prefix=given.get("PREFIX", "bull"), name=project)
@@ -55,7 +55,7 @@ def _imported(path: str) -> App:
     except ImportError as error:
         raise ImproperlyConfigured(f"TORIL's APP {path!r} cannot be imported: {error}") from error
     if not isinstance(found, App):
-        raise ImproperlyConfigured(f"TORIL's APP {path!r} is not a toril.App but {shown(found)}")
+        raise ImproperlyConfigured(f"TORIL's APP {path!r} is not a toril.App but {preview(found)}")
     return found
 
 

@@ -3,41 +3,41 @@
 from dataclasses import asdict
 from typing import Any, Final
 
-from toril.model import Audited, Page
+from toril.model import AuditEntry, Page
 from toril.runtime.clock import SYSTEM
 from toril.store.engine import Store
 from toril.web.access import Role
-from toril.web.api.common import SOON, Moment, Paging, Search
+from toril.web.api.common import SOON, Moment, PageQuery, Search
 from toril.web.audit_text import sentence
-from toril.web.routing import Asking, Endpoint
+from toril.web.routing import Endpoint, Request
 
 __all__ = ["AUDIT", "Noted", "audit_page"]
 
 _A_PAGE: Final = 500
 
 
-class Noted(Paging):
+class Noted(PageQuery):
     """Entries with this text in who, what, to what or how it ended; those since a time."""
 
     q: Search = None
     since: Moment | None = None
 
 
-async def list_audit(asking: Asking) -> dict[str, Any]:
+async def list_audit(asking: Request) -> dict[str, Any]:
     found = await audit_page(asking.app.store, asking.query)
     return {"items": [asdict(entry) | {"text": sentence(entry)} for entry in found.items], "cursor": found.cursor}
 
 
-async def audit_page(store: Store, form: Noted) -> Page[Audited]:
+async def audit_page(store: Store, form: Noted) -> Page[AuditEntry]:
     """A look takes a moment at most: it may find less than is wanted, or nothing, and still have a cursor.
     Cursors stand between pages of the store: where one has more than is wanted it is read again in a smaller part."""
-    found: list[Audited] = []
+    found: list[AuditEntry] = []
     until = SYSTEM.monotonic() + SOON
     cursor, limit, text = form.cursor, form.limit, (form.q or "").casefold()
     since = 0 if form.since is None else form.since.timestamp() * 1000
     size = limit if not text else _A_PAGE
     while True:
-        page = await store.notes(cursor=cursor, limit=size)
+        page = await store.audit.page(cursor=cursor, limit=size)
         fitting = [index for index, entry in enumerate(page.items) if entry.at >= since and _has(entry, text)]
         room = limit - len(found)
         if len(fitting) > room:
@@ -50,7 +50,7 @@ async def audit_page(store: Store, form: Noted) -> Page[Audited]:
         cursor, size = page.cursor, _A_PAGE
 
 
-def _has(entry: Audited, text: str) -> bool:
+def _has(entry: AuditEntry, text: str) -> bool:
     """Whether it has the text, as it is written down or as it is worded."""
     written = " ".join((entry.who, entry.address, entry.action, entry.target, entry.detail, entry.ended))
     return not text or text in written.casefold() or text in sentence(entry).casefold()

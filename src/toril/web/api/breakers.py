@@ -2,17 +2,17 @@
 
 from typing import Any, Final
 
-from toril.errors import NotFound, shown
+from toril.errors import NotFound, preview
 from toril.model import CircuitState
 from toril.operate.documents import of_circuit
 from toril.web.access import Role
 from toril.web.api.common import PositiveDuration
-from toril.web.routing import Asking, Endpoint, Form
+from toril.web.routing import Endpoint, Form, Request
 
 __all__ = ["BREAKERS"]
 
 
-async def list_breakers(asking: Asking) -> dict[str, Any]:
+async def list_breakers(asking: Request) -> dict[str, Any]:
     items = [of_circuit(circuit) for circuit in await asking.app.breakers.list()]
     return {"items": items, "states": {state.value: _count(items, state) for state in CircuitState}}
 
@@ -21,20 +21,20 @@ def _count(items: list[dict[str, Any]], state: CircuitState) -> int:
     return sum(item["state"] == state for item in items)
 
 
-class Tripping(Form):
+class TripForm(Form):
     """For how long, in seconds or as a text such as `"10m"`; without it for as long as the breaker's own terms say."""
 
     seconds: PositiveDuration | None = None
 
 
-async def trip_breaker(asking: Asking) -> dict[str, Any]:
+async def trip_breaker(asking: Request) -> dict[str, Any]:
     return of_circuit(await asking.app.breakers.trip(asking.path["key"], asking.body.seconds))
 
 
-async def reset_breaker(asking: Asking) -> dict[str, Any]:
+async def reset_breaker(asking: Request) -> dict[str, Any]:
     key = asking.path["key"]
     if not await asking.app.breakers.reset(key):
-        raise NotFound(f"nothing is known of a breaker {shown(key)}")
+        raise NotFound(f"nothing is known of a breaker {preview(key)}")
     return {"key": key, "reset": True}
 
 
@@ -43,7 +43,7 @@ BREAKERS: Final = (
         method="GET", path="/breakers", role=Role.READ, run=list_breakers, does="All that something is known of.",
     ),
     Endpoint(
-        method="POST", path="/breakers/{key}/trip", role=Role.OPERATE, run=trip_breaker, body=Tripping,
+        method="POST", path="/breakers/{key}/trip", role=Role.OPERATE, run=trip_breaker, body=TripForm,
         does="Open one by hand.",
     ),
     Endpoint(

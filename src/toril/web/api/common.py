@@ -10,7 +10,7 @@ from pydantic import AliasChoices, AwareDatetime, BeforeValidator, Field, WithJs
 
 from toril.app import App
 from toril.client.options import PLAIN
-from toril.errors import NotFound, shown
+from toril.errors import NotFound, preview
 from toril.job import Job
 from toril.model import Kept, moment
 from toril.model.durations import seconds_of
@@ -18,7 +18,7 @@ from toril.operate.documents import of_children, of_errors, of_job
 from toril.policy.redaction import masked, redacted
 from toril.policy.search import EndingName, JobFilter
 from toril.queue import Queue
-from toril.web.routing import Asking, Form
+from toril.web.routing import Form, Request
 
 __all__ = [
     "A_LOOK",
@@ -28,10 +28,10 @@ __all__ = [
     "Cursor",
     "Limit",
     "Moment",
-    "Paging",
+    "PageQuery",
     "PositiveDuration",
     "Search",
-    "Searching",
+    "SearchQuery",
     "StateName",
     "attempt_errors",
     "details",
@@ -97,7 +97,7 @@ PositiveDuration = Annotated[
 ]  # fmt: skip
 
 
-class Searching(Form):
+class SearchQuery(Form):
     """Which jobs: of a name; with a text in their error; with a text (`q`) in their id, name, error, payload, group or
     subject; with a key in their payload, `user.id` or `user.id=7`; of a group; about a subject; that a worker runs or
     was the last to run; that ended in one way, as cancelled jobs stand among the failed ones; that were there when it
@@ -120,7 +120,7 @@ class Searching(Form):
         )  # fmt: skip
 
 
-class Paging(Form):
+class PageQuery(Form):
     """Which part of a list."""
 
     cursor: Cursor = None
@@ -133,16 +133,16 @@ async def known_queue(app: App, name: str) -> Queue:
     if name in app.queues:
         return app.queues[name]
     if name not in await app.store.queues() and not await app.store.workers(name):
-        raise NotFound(f"there is no queue {shown(name)}")
+        raise NotFound(f"there is no queue {preview(name)}")
     return Queue(app, name, PLAIN)
 
 
-async def job_of(asking: Asking) -> Job[Any]:
+async def job_of(asking: Request) -> Job[Any]:
     """The job that the path names."""
     queue = await known_queue(asking.app, asking.path["queue"])
     job = await queue.job(asking.path["id"])
     if job is None:
-        raise NotFound(f"there is no job {shown(asking.path['id'])} in queue {queue.name!r}")
+        raise NotFound(f"there is no job {preview(asking.path['id'])} in queue {queue.name!r}")
     return job
 
 
@@ -160,7 +160,7 @@ async def attempt_errors(job: Job[Any]) -> list[dict[str, Any]]:
     ]
 
 
-async def log_page(job: Job[Any], query: Paging) -> dict[str, Any]:
+async def log_page(job: Job[Any], query: PageQuery) -> dict[str, Any]:
     """A page of what it has logged, as it may be shown."""
     queue, where = job.queue, kept_in(job)
     page = await queue.store.logs(queue.name, job.id, cursor=query.cursor, limit=query.limit, where=where)

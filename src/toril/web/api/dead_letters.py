@@ -11,7 +11,7 @@ from toril.operate.dead_letters import Replayed
 from toril.operate.documents import of_counted, of_failures, of_letter
 from toril.policy.redaction import masked, redacted
 from toril.policy.retry import Exponential, Fixed
-from toril.policy.search import LetterFilter
+from toril.policy.search import DeadLetterFilter
 from toril.runtime.redaction import Redaction
 from toril.web.access import Role
 from toril.web.api.common import (
@@ -21,21 +21,21 @@ from toril.web.api.common import (
     Cursor,
     Limit,
     Moment,
-    Paging,
+    PageQuery,
     Search,
     details,
     in_a_list,
     log_page,
 )
 from toril.web.messages import Problem
-from toril.web.routing import Asking, Endpoint, Form
+from toril.web.routing import Endpoint, Form, Request
 
 __all__ = ["LETTERS", "letter_document"]
 
 _FITTED: Final = 1000
 
 
-class Sought(Form):
+class DeadLetterQuery(Form):
     """What is not given is not asked for."""
 
     queue: Search = None
@@ -50,50 +50,52 @@ class Sought(Form):
     group: Search = None
     subject: Search = None
 
-    def filter(self, until: int | None = None) -> LetterFilter:
+    def filter(self, until: int | None = None) -> DeadLetterFilter:
         """With `until`, in ms, only what had failed by then."""
         before = self.before
         if until is not None:
             moment = datetime.fromtimestamp((until + 1) / 1000, UTC)
             before = moment if before is None else min(before, moment)
-        return LetterFilter(
+        return DeadLetterFilter(
             queue=self.queue, name=self.name, error=self.error, kind=self.kind, key=self.key, text=self.q,
             cause=None if self.cause is None else Cause(self.cause), after=self.after, before=before, group=self.group,
             subject=self.subject,
         )  # fmt: skip
 
 
-class LetterCounting(Sought):
+class DeadLetterCountQuery(DeadLetterQuery):
     """Those that are meant, from a place on."""
 
     cursor: Cursor = None
 
 
-class LetterListing(Sought):
+class DeadLetterPageQuery(DeadLetterQuery):
     """A page of those that are meant."""
 
     cursor: Cursor = None
     limit: Limit = 50
 
 
-async def list_letters(asking: Asking) -> dict[str, Any]:
-    form: LetterListing = asking.query
+async def list_letters(asking: Request) -> dict[str, Any]:
+    form: DeadLetterPageQuery = asking.query
     page = await asking.app.dead_letters.rows(form.filter(), cursor=form.cursor, limit=form.limit, patience=SOON)
     items = in_a_list(letter_document(letter, asking.app.redaction) for letter in page.items)
     return {"items": list(items), "cursor": page.cursor}
 
 
-async def count_letters(asking: Asking) -> dict[str, Any]:
-    form: LetterCounting = asking.query
+async def count_letters(asking: Request) -> dict[str, Any]:
+    form: DeadLetterCountQuery = asking.query
     return of_counted(await asking.app.dead_letters.counted(form.filter(), cursor=form.cursor, patience=SOON))
 
 
-async def letter_failures(asking: Asking) -> dict[str, Any]:
+async def letter_failures(asking: Request) -> dict[str, Any]:
     found = asking.query.filter()
-    return of_failures(await asking.app.dead_letters.groups(None if found == LetterFilter() else found, patience=SOON))
+    return of_failures(
+        await asking.app.dead_letters.groups(None if found == DeadLetterFilter() else found, patience=SOON)
+    )
 
 
-async def letters_that_fit(asking: Asking) -> dict[str, Any]:
+async def letters_that_fit(asking: Request) -> dict[str, Any]:
     """Of the first 1,000 that are meant. Of jobs that the app does not declare nothing can be said."""
     letters = asking.app.dead_letters
     page = await letters.rows(asking.query.filter(), limit=_FITTED, order="oldest")
@@ -104,34 +106,34 @@ async def letters_that_fit(asking: Asking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def show_letter(asking: Asking) -> dict[str, Any]:
+async def show_letter(asking: Request) -> dict[str, Any]:
     letters = asking.app.dead_letters
     found = await letters.row(asking.path["id"])
     return letter_document(found, asking.app.redaction) | await details(asking.app, letters.as_job(found))
 
 
-async def letter_logs(asking: Asking) -> dict[str, Any]:
+async def letter_logs(asking: Request) -> dict[str, Any]:
     return await log_page(await asking.app.dead_letters.job(asking.path["id"]), asking.query)
 
 
-class Waiting(Form):
+class BackoffForm(Form):
     """How long a job waits before each retry, in seconds or as a text such as `"10m"`."""
 
     type: Literal["fixed", "exponential"]
     seconds: AnyDuration
 
 
-class LettersMeant(Form):
+class DeadLetterChoice(Form):
     """Either `ids`, or `where` with what they have in common: then ask again with the cursor until there is none. With
     `asked_at`, as a count tells it, what failed since is left alone."""
 
     ids: Annotated[list[Annotated[str, Field(min_length=1, max_length=1024)]], Field(max_length=1000)] | None = None
-    where: Sought | None = None
+    where: DeadLetterQuery | None = None
     asked_at: Annotated[int, Field(ge=0, le=2**42)] | None = None
     cursor: After = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 1000
 
-    async def which(self, asking: Asking) -> tuple[list[str], str | None]:
+    async def which(self, asking: Request) -> tuple[list[str], str | None]:
         """Their ids, the oldest first, and where to go on."""
         if (self.ids is None) == (self.where is None):
             raise Problem(422, "invalid", "say either which ids, or where", field="ids")
@@ -142,16 +144,16 @@ class LettersMeant(Form):
         return [letter.id for letter in page.items], page.cursor
 
 
-class ReplayingLetters(LettersMeant):
+class ReplayForm(DeadLetterChoice):
     """`data` replaces the payload; that is for one letter at a time."""
 
     attempts: Annotated[int, Field(ge=1)] | None = None
-    backoff: Waiting | None = None
+    backoff: BackoffForm | None = None
     data: Any = None
 
 
-async def replay_letters(asking: Asking) -> dict[str, Any]:
-    form: ReplayingLetters = asking.body
+async def replay_letters(asking: Request) -> dict[str, Any]:
+    form: ReplayForm = asking.body
     edit = None
     if "data" in form.model_fields_set:
         if form.ids is None or len(form.ids) != 1:
@@ -166,7 +168,7 @@ async def replay_letters(asking: Asking) -> dict[str, Any]:
     return _done(done, cursor)
 
 
-async def discard_letters(asking: Asking) -> dict[str, Any]:
+async def discard_letters(asking: Request) -> dict[str, Any]:
     ids, cursor = await asking.body.which(asking)
     return _done(await asking.app.dead_letters.discard(ids), cursor)
 
@@ -185,27 +187,27 @@ def letter_document(letter: DeadLetterRow, seen: Redaction) -> dict[str, Any]:
 
 LETTERS: Final = (
     Endpoint(
-        method="GET", path="/dead-letters", role=Role.READ, run=list_letters, query=LetterListing,
+        method="GET", path="/dead-letters", role=Role.READ, run=list_letters, query=DeadLetterPageQuery,
         does="Jobs that failed for good, the last first.",
     ),
     Endpoint(
-        method="GET", path="/dead-letters/count", role=Role.READ, run=count_letters, query=LetterCounting,
+        method="GET", path="/dead-letters/count", role=Role.READ, run=count_letters, query=DeadLetterCountQuery,
         does="How many are meant, and the moment of asking. With a cursor, of those looked at so far.",
     ),
     Endpoint(
-        method="GET", path="/dead-letters/failures", role=Role.READ, run=letter_failures, query=Sought,
+        method="GET", path="/dead-letters/failures", role=Role.READ, run=letter_failures, query=DeadLetterQuery,
         does="Dead letters by their error; `looked` of them, the last, of `of`.",
     ),
     Endpoint(
-        method="GET", path="/dead-letters/fit", role=Role.READ, run=letters_that_fit, query=Sought,
+        method="GET", path="/dead-letters/fit", role=Role.READ, run=letters_that_fit, query=DeadLetterQuery,
         does="How many of those meant still have the data that their handlers take.",
     ),
     Endpoint(
-        method="POST", path="/dead-letters/replay", role=Role.OPERATE, run=replay_letters, body=ReplayingLetters,
+        method="POST", path="/dead-letters/replay", role=Role.OPERATE, run=replay_letters, body=ReplayForm,
         does="Run them again in the queue that they came from.",
     ),
     Endpoint(
-        method="POST", path="/dead-letters/discard", role=Role.ADMIN, run=discard_letters, body=LettersMeant,
+        method="POST", path="/dead-letters/discard", role=Role.ADMIN, run=discard_letters, body=DeadLetterChoice,
         does="Delete them for good.",
     ),
     Endpoint(
@@ -213,7 +215,7 @@ LETTERS: Final = (
         does="One dead letter, with the errors of its attempts.",
     ),
     Endpoint(
-        method="GET", path="/dead-letters/{id}/logs", role=Role.READ, run=letter_logs, query=Paging,
+        method="GET", path="/dead-letters/{id}/logs", role=Role.READ, run=letter_logs, query=PageQuery,
         does="What its job has logged.",
     ),
 )  # fmt: skip

@@ -7,32 +7,32 @@ from pydantic import Field
 from toril.operate.documents import of_finding
 from toril.web.access import Role
 from toril.web.api.common import SOON
-from toril.web.routing import Asking, Endpoint, Form
+from toril.web.routing import Endpoint, Form, Request
 
 __all__ = ["DOCTOR"]
 
 Far = Annotated[str | None, Field(max_length=8192)]  # names a queue, and maybe a job: longer than other cursors
 
 
-class LookingOver(Form):
+class ScanQuery(Form):
     """Where to go on: the cursor of the part before."""
 
     cursor: Far = None
 
 
-async def look_over(asking: Asking) -> dict[str, Any]:
+async def look_over(asking: Request) -> dict[str, Any]:
     part = await asking.app.look_over(cursor=asking.query.cursor, patience=SOON)
     return {"items": [of_finding(finding) for finding in part.items], "cursor": part.cursor}
 
 
-class Repairing(Form):
+class RepairForm(Form):
     """Only findings of these queues; of all if none is named. Ask again with the cursor until there is none."""
 
     queues: Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], Field(max_length=100)] | None = None
     cursor: Far = None
 
 
-async def repair_store(asking: Asking) -> dict[str, Any]:
+async def repair_store(asking: Request) -> dict[str, Any]:
     part = await asking.app.look_over(asking.body.queues, cursor=asking.body.cursor, quick=False)
     repaired = await asking.app.repair(part.items)
     items = [of_finding(each.finding) | {"outcome": each.outcome.value} for each in repaired]
@@ -41,11 +41,11 @@ async def repair_store(asking: Asking) -> dict[str, Any]:
 
 DOCTOR: Final = (
     Endpoint(
-        method="GET", path="/doctor", role=Role.READ, run=look_over, query=LookingOver,
+        method="GET", path="/doctor", role=Role.READ, run=look_over, query=ScanQuery,
         does="What is wrong with the store, a part at a time: ask again with the cursor until there is none.",
     ),
     Endpoint(
-        method="POST", path="/doctor/repair", role=Role.ADMIN, run=repair_store, body=Repairing,
+        method="POST", path="/doctor/repair", role=Role.ADMIN, run=repair_store, body=RepairForm,
         does="Mend what can be mended, a part at a time: ask again with the cursor until there is none.",
     ),
 )  # fmt: skip

@@ -4,26 +4,26 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from toril.model import Event
+from toril.model import EventRow
 from toril.operate.documents import of_event
 from toril.operate.history import history
 from toril.policy.redaction import redacted
 from toril.runtime.redaction import Redaction
 from toril.web.access import Role
 from toril.web.api.common import Cursor, job_of, known_queue
-from toril.web.routing import Asking, Endpoint, Form
+from toril.web.routing import Endpoint, Form, Request
 
 __all__ = ["EVENTS"]
 
 
-class Following(Form):
+class EventQuery(Form):
     """What happened after a place, as `at` names it; without one, from the beginning of what is kept."""
 
     after: Cursor = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-async def list_events(asking: Asking) -> dict[str, Any]:
+async def list_events(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     found = await asking.app.store.events(queue.name, after=asking.query.after, limit=asking.query.limit)
     return {
@@ -33,13 +33,13 @@ async def list_events(asking: Asking) -> dict[str, Any]:
     }
 
 
-async def job_history(asking: Asking) -> dict[str, Any]:
+async def job_history(asking: Request) -> dict[str, Any]:
     job = await job_of(asking)
     events = await history(asking.app.store, job.queue.name, job.id)
     return {"items": [_document(job.queue.name, event, asking.app.redaction) for event in events]}
 
 
-def _document(queue: str, event: Event, seen: Redaction) -> dict[str, Any]:
+def _document(queue: str, event: EventRow, seen: Redaction) -> dict[str, Any]:
     """An event as it may be shown: a result or reason in it without what looks like a secret."""
     found = of_event(queue, event, seen)
     return found | {"detail": {name: redacted(text) for name, text in found["detail"].items()}}
@@ -47,7 +47,7 @@ def _document(queue: str, event: Event, seen: Redaction) -> dict[str, Any]:
 
 EVENTS: Final = (
     Endpoint(
-        method="GET", path="/queues/{queue}/events", role=Role.READ, run=list_events, query=Following,
+        method="GET", path="/queues/{queue}/events", role=Role.READ, run=list_events, query=EventQuery,
         does="What happened in a queue; ask again after `last`. `gap` says that some was trimmed away unseen.",
     ),
     Endpoint(

@@ -8,11 +8,11 @@ from pydantic import Field
 from toril.app import App
 from toril.codec.encoding import Undecodable, decode
 from toril.errors import InvalidName
-from toril.model import Family, JobRecord, JobRef
+from toril.model import ChildCounts, JobRef, JobRow
 from toril.model.states import State
 from toril.policy.redaction import masked
 from toril.web.access import Role
-from toril.web.routing import Asking, Endpoint, Form
+from toril.web.routing import Endpoint, Form, Request
 
 __all__ = ["FLOWS"]
 
@@ -20,16 +20,16 @@ _A_PAGE: Final = 200
 _PAGES: Final = 5  # of a queue
 
 
-class UnderWay(Form):
+class OpenFlowQuery(Form):
     """How many."""
 
     limit: Annotated[int, Field(ge=1, le=100)] = 50
 
 
-async def list_flows(asking: Asking) -> dict[str, Any]:
+async def list_flows(asking: Request) -> dict[str, Any]:
     """Those that wait longest first. Of each queue up to 1,000 jobs that wait for others are looked at."""
     app = asking.app
-    tops: list[JobRecord] = []
+    tops: list[JobRow] = []
     for name in await app.store.queues():
         if (await app.store.counts(name)).waiting_children:
             tops += await _tops(app, name)
@@ -38,8 +38,8 @@ async def list_flows(asking: Asking) -> dict[str, Any]:
     return {"items": items, "flows": len(tops)}
 
 
-async def _tops(app: App, queue: str) -> list[JobRecord]:
-    found: list[JobRecord] = []
+async def _tops(app: App, queue: str) -> list[JobRow]:
+    found: list[JobRow] = []
     cursor: str | None = None
     for _ in range(_PAGES):
         page = await app.store.page(queue, State.WAITING_CHILDREN, cursor=cursor, limit=_A_PAGE)
@@ -50,9 +50,9 @@ async def _tops(app: App, queue: str) -> list[JobRecord]:
     return found
 
 
-async def _document(app: App, record: JobRecord) -> dict[str, Any]:
+async def _document(app: App, record: JobRow) -> dict[str, Any]:
     """A flow, by the job at its top. `held` is a child that has failed and is waited for until someone acts."""
-    family = await app.store.family(JobRef(record.queue, record.id))
+    family = await app.store.flows.child_counts(JobRef(record.queue, record.id))
     counts = {
         "open": family.open, "completed": family.completed, "ignored": family.ignored, "failed": family.failed,
     }  # fmt: skip
@@ -62,9 +62,9 @@ async def _document(app: App, record: JobRecord) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _next(app: App, family: Family) -> dict[str, Any]:
+async def _next(app: App, family: ChildCounts) -> dict[str, Any]:
     """Of the first few children that have not ended: how many run, one that has failed, and one that is waited for."""
-    first = list[JobRecord]()
+    first = list[JobRow]()
     for ref in family.first_open:
         with suppress(InvalidName):  # of another prefix, or what is no job's key
             first += filter(None, await app.store.jobs(ref.queue, [ref.id]))
@@ -77,7 +77,7 @@ async def _next(app: App, family: Family) -> dict[str, Any]:
     }
 
 
-def _data(app: App, record: JobRecord) -> Any:
+def _data(app: App, record: JobRow) -> Any:
     try:
         value = decode(record.data)
     except Undecodable:
@@ -87,7 +87,7 @@ def _data(app: App, record: JobRecord) -> Any:
 
 FLOWS: Final = (
     Endpoint(
-        method="GET", path="/flows", role=Role.READ, run=list_flows, query=UnderWay,
+        method="GET", path="/flows", role=Role.READ, run=list_flows, query=OpenFlowQuery,
         does="Flows under way, by the job at their top.",
     ),
 )  # fmt: skip

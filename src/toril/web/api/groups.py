@@ -5,23 +5,23 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.model import RateLimit, ms_of, per_ms
-from toril.records import GroupView, as_record
+from toril.records import GroupRecord, as_record
 from toril.web.access import Role
-from toril.web.api.common import Paging, PositiveDuration, Search, known_queue
-from toril.web.routing import Asking, Endpoint, Form
+from toril.web.api.common import PageQuery, PositiveDuration, Search, known_queue
+from toril.web.routing import Endpoint, Form, Request
 
 __all__ = ["GROUPS"]
 
 _LOOKED: Final = 1000
 
 
-async def list_groups(asking: Asking) -> dict[str, Any]:
+async def list_groups(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     page = await queue.groups.list(asking.query.cursor, asking.query.limit)
     return {"items": [_document(view) for view in page], "cursor": page.cursor}
 
 
-class AllGroups(Form):
+class GroupDefaultsForm(Form):
     """How many, and only those that stand so."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
@@ -30,15 +30,15 @@ class AllGroups(Form):
     q: Search = None
 
 
-async def all_groups(asking: Asking) -> dict[str, Any]:
+async def all_groups(asking: Request) -> dict[str, Any]:
     """Of each queue the first 1,000 by name are looked at; `more` names the queues that have others."""
-    form: AllGroups = asking.query
+    form: GroupDefaultsForm = asking.query
     items: list[dict[str, Any]] = []
     more = []
     for name in sorted(await asking.app.store.queues()):
         if form.queue in {None, name}:
-            page = await asking.app.store.groups(name, limit=_LOOKED)
-            items += [{"queue": name, **_document(as_record(GroupView, group))} for group in page.items]
+            page = await asking.app.store.groups.page(name, limit=_LOOKED)
+            items += [{"queue": name, **_document(as_record(GroupRecord, group))} for group in page.items]
             more += [name] if page.cursor is not None else []
     sought = (form.q or "").casefold()
     meant = [each for each in items if _stands(each, form.only) and sought in each["group"].casefold()]
@@ -60,17 +60,17 @@ def _stands(group: dict[str, Any], how: str | None) -> bool:
             return True
 
 
-async def pause_group(asking: Asking) -> dict[str, Any]:
+async def pause_group(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     return _document(await queue.groups.pause(asking.path["group"]))
 
 
-async def resume_group(asking: Asking) -> dict[str, Any]:
+async def resume_group(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     return _document(await queue.groups.resume(asking.path["group"]))
 
 
-class Limiting(Form):
+class GroupLimitsForm(Form):
     """Limits of the group's own: those that are named are set, null leaves one to the queue again. A rate is `rate_max`
     starts within `rate_per`, in seconds or as a text such as `"10m"`."""
 
@@ -81,7 +81,7 @@ class Limiting(Form):
     rate_per: PositiveDuration = 1.0
 
 
-async def limit_group(asking: Asking) -> dict[str, Any]:
+async def limit_group(asking: Request) -> dict[str, Any]:
     queue, body = await known_queue(asking.app, asking.path["queue"]), asking.body
     given: dict[str, Any] = {
         name: getattr(body, name) for name in ("concurrency", "max_waiting", "weight") if name in body.model_fields_set
@@ -91,7 +91,7 @@ async def limit_group(asking: Asking) -> dict[str, Any]:
     return _document(await queue.groups.set(asking.path["group"], **given))
 
 
-def _document(view: GroupView) -> dict[str, Any]:
+def _document(view: GroupRecord) -> dict[str, Any]:
     rate = view.limits.rate_limit
     return {
         "group": view.name, "waiting": view.waiting, "running": view.running, "paused": view.paused,
@@ -102,11 +102,11 @@ def _document(view: GroupView) -> dict[str, Any]:
 
 GROUPS: Final = (
     Endpoint(
-        method="GET", path="/groups", role=Role.READ, run=all_groups, query=AllGroups,
+        method="GET", path="/groups", role=Role.READ, run=all_groups, query=GroupDefaultsForm,
         does="Groups of all queues, those with the most waiting first.",
     ),
     Endpoint(
-        method="GET", path="/queues/{queue}/groups", role=Role.READ, run=list_groups, query=Paging,
+        method="GET", path="/queues/{queue}/groups", role=Role.READ, run=list_groups, query=PageQuery,
         does="Groups that have jobs which have not ended, or limits of their own.",
     ),
     Endpoint(
@@ -118,7 +118,8 @@ GROUPS: Final = (
         does="Let a group go on.",
     ),
     Endpoint(
-        method="POST", path="/queues/{queue}/groups/{group}/limits", role=Role.OPERATE, run=limit_group, body=Limiting,
+        method="POST", path="/queues/{queue}/groups/{group}/limits", role=Role.OPERATE, run=limit_group,
+        body=GroupLimitsForm,
         does="Give a group limits of its own.",
     ),
 )  # fmt: skip

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from toril.app import App
 from toril.client.options import as_workers_declare
-from toril.model import Call, Changed, Run, letter_id, letter_parts
+from toril.model import Call, ControlResult, RunRow, letter_id, letter_parts
 from toril.model.states import State
 from toril.operate.documents import of_counted, of_explanation, of_failures, of_run, of_tree
 from toril.policy.redaction import redacted
@@ -23,9 +23,9 @@ from toril.web.api.common import (
     After,
     AnyDuration,
     Limit,
-    Paging,
+    PageQuery,
     PositiveDuration,
-    Searching,
+    SearchQuery,
     StateName,
     details,
     job_document,
@@ -35,7 +35,7 @@ from toril.web.api.common import (
     log_page,
 )
 from toril.web.messages import Problem
-from toril.web.routing import Asking, Endpoint, Form
+from toril.web.routing import Endpoint, Form, Request
 from toril.web.tracebacks import lines_of_stack
 
 __all__ = ["CSV", "JOBS", "MANY", "cell", "run_document", "sheet"]
@@ -43,7 +43,7 @@ __all__ = ["CSV", "JOBS", "MANY", "cell", "run_document", "sheet"]
 _A_CALL: Final = 100
 
 
-class Meant(Searching):
+class JobChoice(SearchQuery):
     """Either `ids`, or a `state` with a search. With a search, ask again with the cursor until there is none; with
     `asked_at`, as a count tells it, what came to the state since is left alone."""
 
@@ -53,33 +53,33 @@ class Meant(Searching):
     limit: Annotated[int, Field(ge=1, le=1000)] = 1000
 
 
-class Cancelling(Meant):
+class CancelManyForm(JobChoice):
     """The same, of jobs that have not ended."""
 
     state: Literal["waiting", "prioritized", "delayed", "active", "waiting_children"] | None = None  # type: ignore[assignment]
     reason: Annotated[str, Field(min_length=1, max_length=500)] | None = None
 
 
-class Counting(Searching):
+class CountQuery(SearchQuery):
     """The jobs of a state that a search means."""
 
     state: StateName = "waiting"
     cursor: After = None
 
 
-async def count_jobs(asking: Asking) -> dict[str, Any]:
+async def count_jobs(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
-    form: Counting = asking.query
+    form: CountQuery = asking.query
     return of_counted(await queue.count(form.state, form.filter(), cursor=form.cursor, patience=SOON))
 
 
-async def list_failures(asking: Asking) -> dict[str, Any]:
+async def list_failures(asking: Request) -> dict[str, Any]:
     return of_failures(await (await known_queue(asking.app, asking.path["queue"])).failures(patience=SOON))
 
 
-async def retry_jobs(asking: Asking) -> dict[str, Any]:
+async def retry_jobs(asking: Request) -> dict[str, Any]:
     """Those that are kept; of ids that are no jobs of the queue, the dead letters."""
-    form: Meant = asking.body
+    form: JobChoice = asking.body
     if form.state == "failed" and form.ending is None:
         form = form.model_copy(update={"ending": "failed"})  # whoever cancelled a job does not want it to run
     answer = await _each(asking, lambda queue, ids, call: queue.store.retry(queue.name, ids, call=call), form)
@@ -95,23 +95,23 @@ async def retry_jobs(asking: Asking) -> dict[str, Any]:
     return {"done": answer["done"] + replayed.count, "refused": refused, "cursor": answer["cursor"]}
 
 
-async def promote_jobs(asking: Asking) -> dict[str, Any]:
+async def promote_jobs(asking: Request) -> dict[str, Any]:
     return await _each(asking, lambda queue, ids, call: queue.store.promote(queue.name, ids, call=call))
 
 
-async def remove_jobs(asking: Asking) -> dict[str, Any]:
+async def remove_jobs(asking: Request) -> dict[str, Any]:
     return await _each(asking, lambda queue, ids, call: queue.store.remove(queue.name, ids, call=call))
 
 
-async def cancel_jobs(asking: Asking) -> dict[str, Any]:
+async def cancel_jobs(asking: Request) -> dict[str, Any]:
     reason = asking.body.reason or f"cancelled by {asking.who.name}"
     return await _each(asking, lambda queue, ids, call: queue.store.cancel(queue.name, ids, reason=reason, call=call))
 
 
-Act = Callable[[Queue, Sequence[str], Call], Awaitable[Changed]]
+Act = Callable[[Queue, Sequence[str], Call], Awaitable[ControlResult]]
 
 
-async def _each(asking: Asking, act: Act, form: Meant | None = None) -> dict[str, Any]:
+async def _each(asking: Request, act: Act, form: JobChoice | None = None) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     ids, cursor = await _ids(queue, form or asking.body)
     done, refused = 0, []
@@ -123,7 +123,7 @@ async def _each(asking: Asking, act: Act, form: Meant | None = None) -> dict[str
     return {"done": done, "refused": refused, "cursor": cursor}
 
 
-async def _ids(queue: Queue, form: Meant) -> tuple[list[str], str | None]:
+async def _ids(queue: Queue, form: JobChoice) -> tuple[list[str], str | None]:
     if (form.ids is None) == (form.state is None):
         raise Problem(422, "invalid", "say either which ids, or of which state", field="ids")
     if form.state is None:
@@ -136,7 +136,7 @@ async def _ids(queue: Queue, form: Meant) -> tuple[list[str], str | None]:
 
 MANY: Final = (
     Endpoint(
-        method="GET", path="/queues/{queue}/count", role=Role.READ, run=count_jobs, query=Counting,
+        method="GET", path="/queues/{queue}/count", role=Role.READ, run=count_jobs, query=CountQuery,
         does="How many jobs a search means, and the moment of asking. With a cursor, of those looked at so far.",
     ),
     Endpoint(
@@ -144,20 +144,20 @@ MANY: Final = (
         does="The failed jobs that are kept, by their error; `looked` of them, the last, of `of`.",
     ),
     Endpoint(
-        method="POST", path="/queues/{queue}/retry", role=Role.OPERATE, run=retry_jobs, body=Meant,
+        method="POST", path="/queues/{queue}/retry", role=Role.OPERATE, run=retry_jobs, body=JobChoice,
         does="Run many ended jobs again: those of a state that are kept, or those of some ids, dead letters too. "
         "Cancelled ones are left, unless `ending` asks for them.",
     ),
     Endpoint(
-        method="POST", path="/queues/{queue}/promote", role=Role.OPERATE, run=promote_jobs, body=Meant,
+        method="POST", path="/queues/{queue}/promote", role=Role.OPERATE, run=promote_jobs, body=JobChoice,
         does="Have many delayed jobs wait no longer.",
     ),
     Endpoint(
-        method="POST", path="/queues/{queue}/cancel", role=Role.OPERATE, run=cancel_jobs, body=Cancelling,
+        method="POST", path="/queues/{queue}/cancel", role=Role.OPERATE, run=cancel_jobs, body=CancelManyForm,
         does="Stop many jobs: those that wait never run, running ones are asked to stop. It cannot be undone.",
     ),
     Endpoint(
-        method="POST", path="/queues/{queue}/remove", role=Role.ADMIN, run=remove_jobs, body=Meant,
+        method="POST", path="/queues/{queue}/remove", role=Role.ADMIN, run=remove_jobs, body=JobChoice,
         does="Delete many jobs that do not run.",
     ),
 )  # fmt: skip
@@ -189,7 +189,7 @@ def sheet(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], name: str, 
     return Response(out.getvalue().encode("utf-8", "backslashreplace"), media_type=CSV, headers=headers)
 
 
-class Listing(Searching):
+class JobPageQuery(SearchQuery):
     """Jobs of a state, those that the search means."""
 
     state: StateName = "waiting"
@@ -197,14 +197,14 @@ class Listing(Searching):
     limit: Limit = 50
 
 
-async def list_jobs(asking: Asking) -> dict[str, Any]:
+async def list_jobs(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
-    form: Listing = asking.query
+    form: JobPageQuery = asking.query
     found = await queue.search(form.state, form.filter(), cursor=form.cursor, limit=form.limit, patience=SOON)
     return {"items": list(job_documents(found.items)), "cursor": found.cursor, "looked": found.looked}
 
 
-class Exporting(Listing):
+class ExportQuery(JobPageQuery):
     """The same, in one file."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 1000
@@ -216,14 +216,14 @@ _CELLS: Final = (
 )  # fmt: skip
 
 
-async def export_jobs(asking: Asking) -> Response:
+async def export_jobs(asking: Request) -> Response:
     queue = await known_queue(asking.app, asking.path["queue"])
-    form: Exporting = asking.query
+    form: ExportQuery = asking.query
     found = await queue.search(form.state, form.filter(), cursor=form.cursor, limit=form.limit)
     return sheet(_CELLS, job_documents(found.items), "jobs.csv", found.cursor)
 
 
-class Adding(Form):
+class AddForm(Form):
     """A job to be added. What is left out is as the queue's workers declare it; `attempts` has to be said where none is
     alive. Durations are seconds, or texts such as `"10m"`. A name that looks like a slip of the pen, as
     no living worker has a handler for it but one for almost the same, is refused unless `any_name` is true."""
@@ -239,9 +239,9 @@ class Adding(Form):
     any_name: bool = False
 
 
-async def add_job(asking: Asking) -> dict[str, Any]:
+async def add_job(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
-    form: Adding = asking.body
+    form: AddForm = asking.body
     declared = await as_workers_declare(queue)
     if declared is None and form.attempts is None:
         # Nobody knows the queue's defaults, and a job that must run once could run five times.
@@ -257,33 +257,33 @@ async def add_job(asking: Asking) -> dict[str, Any]:
     return {"queue": queue.name, "id": job.id, "added": job.added, "outcome": job.outcome.value}
 
 
-async def show_job(asking: Asking) -> dict[str, Any]:
+async def show_job(asking: Request) -> dict[str, Any]:
     job = await job_of(asking)
     return job_document(job) | await details(asking.app, job)
 
 
-async def job_logs(asking: Asking) -> dict[str, Any]:
+async def job_logs(asking: Request) -> dict[str, Any]:
     return await log_page(await job_of(asking), asking.query)
 
 
-async def why_job(asking: Asking) -> dict[str, Any]:
+async def why_job(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     return of_explanation(await queue.why(asking.path["id"]))
 
 
-class Looking(Form):
+class FlowDepth(Form):
     """How much of a flow to show."""
 
     depth: int = Field(10, ge=0, le=100)
     width: int = Field(100, ge=1, le=1000)
 
 
-async def job_flow(asking: Asking) -> dict[str, Any]:
+async def job_flow(asking: Request) -> dict[str, Any]:
     job, query = await job_of(asking), asking.query
     return of_tree(await asking.app.tree(job, depth=query.depth, width=query.width))
 
 
-async def job_stack(asking: Asking) -> dict[str, Any]:
+async def job_stack(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     found = await queue.stack(asking.path["id"])
     text = redacted(asking.app.redaction.text(found.text, "traceback", queue.name, "") or "")
@@ -294,33 +294,33 @@ async def job_stack(asking: Asking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def retry_job(asking: Asking) -> dict[str, Any]:
+async def retry_job(asking: Request) -> dict[str, Any]:
     await (job := await job_of(asking)).retry()
     return job_document(await job.refresh())
 
 
-async def promote_job(asking: Asking) -> dict[str, Any]:
+async def promote_job(asking: Request) -> dict[str, Any]:
     await (job := await job_of(asking)).promote()
     return job_document(await job.refresh())
 
 
-class CancellingJob(Form):
+class CancelForm(Form):
     """Why, for the handler and for whoever looks later."""
 
     reason: Annotated[str, Field(min_length=1, max_length=500)] = "No reason provided"
 
 
-async def cancel_job(asking: Asking) -> dict[str, Any]:
+async def cancel_job(asking: Request) -> dict[str, Any]:
     job = await job_of(asking)
     return {"queue": job.queue.name, "id": job.id, "outcome": await job.cancel(asking.body.reason)}
 
 
-async def remove_job(asking: Asking) -> dict[str, Any]:
+async def remove_job(asking: Request) -> dict[str, Any]:
     await (job := await job_of(asking)).remove()
     return {"queue": job.queue.name, "id": job.id, "removed": True}
 
 
-class Changing(Form):
+class UpdateForm(Form):
     """What is to be different. A delay is seconds, or a text such as `"10m"`."""
 
     data: Any = None
@@ -328,9 +328,9 @@ class Changing(Form):
     delay: AnyDuration | None = None
 
 
-async def change_job(asking: Asking) -> dict[str, Any]:
+async def change_job(asking: Request) -> dict[str, Any]:
     job = await job_of(asking)
-    form: Changing = asking.body
+    form: UpdateForm = asking.body
     if "data" in form.model_fields_set:
         await job.update_data(form.data)
     if form.priority is not None:
@@ -340,7 +340,7 @@ async def change_job(asking: Asking) -> dict[str, Any]:
     return job_document(await job.refresh())
 
 
-class Remembered(Searching):
+class RunPageQuery(SearchQuery):
     """Which runs. A record has no payload: a key is looked for where the job or its dead letter is kept."""
 
     status: EndingName = "completed"
@@ -348,9 +348,9 @@ class Remembered(Searching):
     limit: Limit = 20
 
 
-async def list_runs(asking: Asking) -> dict[str, Any]:
+async def list_runs(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
-    form: Remembered = asking.query
+    form: RunPageQuery = asking.query
     page = await queue.run_rows(form.status, form.cursor, form.limit, where=form.filter())
     return {
         "items": [run_document(asking.app, queue.name, run) for run in page.items],
@@ -359,7 +359,7 @@ async def list_runs(asking: Asking) -> dict[str, Any]:
     }
 
 
-def run_document(app: App, queue: str, run: Run) -> dict[str, Any]:
+def run_document(app: App, queue: str, run: RunRow) -> dict[str, Any]:
     """A run as it may be shown."""
     found = of_run(queue, run, app.redaction)
     return found | {"text": redacted(found["text"])}
@@ -369,25 +369,27 @@ _ONE: Final = "/queues/{queue}/jobs/{id}"
 
 JOBS: Final = (
     Endpoint(
-        method="GET", path="/queues/{queue}/jobs", role=Role.READ, run=list_jobs, query=Listing,
+        method="GET", path="/queues/{queue}/jobs", role=Role.READ, run=list_jobs, query=JobPageQuery,
         does="Jobs of a state: the next to run first, the last to end first.",
     ),
     Endpoint(
-        method="POST", path="/queues/{queue}/jobs", role=Role.OPERATE, run=add_job, body=Adding, status=201,
+        method="POST", path="/queues/{queue}/jobs", role=Role.OPERATE, run=add_job, body=AddForm, status=201,
         does="Add a job.",
     ),
     Endpoint(
-        method="GET", path="/queues/{queue}/jobs.csv", role=Role.READ, run=export_jobs, query=Exporting, media=CSV,
+        method="GET", path="/queues/{queue}/jobs.csv", role=Role.READ, run=export_jobs, query=ExportQuery, media=CSV,
         does="Jobs of a state as a table to download; the header x-cursor tells where to go on.",
     ),
     Endpoint(
         method="GET", path=_ONE, role=Role.READ, run=show_job,
         does="One job, a dead letter too, with the errors of its attempts.",
     ),
-    Endpoint(method="GET", path=_ONE + "/logs", role=Role.READ, run=job_logs, query=Paging, does="What it has logged."),
+    Endpoint(
+        method="GET", path=_ONE + "/logs", role=Role.READ, run=job_logs, query=PageQuery, does="What it has logged.",
+    ),
     Endpoint(method="GET", path=_ONE + "/why", role=Role.READ, run=why_job, does="Why it does not run."),
     Endpoint(
-        method="GET", path=_ONE + "/flow", role=Role.READ, run=job_flow, query=Looking,
+        method="GET", path=_ONE + "/flow", role=Role.READ, run=job_flow, query=FlowDepth,
         does="The flow that it belongs to, from its top.",
     ),
     Endpoint(
@@ -400,11 +402,11 @@ JOBS: Final = (
     ),
     Endpoint(method="POST", path=_ONE + "/promote", role=Role.OPERATE, run=promote_job, does="Wait no longer."),
     Endpoint(
-        method="POST", path=_ONE + "/cancel", role=Role.OPERATE, run=cancel_job, body=CancellingJob,
+        method="POST", path=_ONE + "/cancel", role=Role.OPERATE, run=cancel_job, body=CancelForm,
         does="Stop it. Outcome: `cancelled`, a waiting job never runs; `requested`, a running one is told to stop.",
     ),
     Endpoint(
-        method="PATCH", path=_ONE, role=Role.OPERATE, run=change_job, body=Changing,
+        method="PATCH", path=_ONE, role=Role.OPERATE, run=change_job, body=UpdateForm,
         does="Change its data, priority or delay.",
     ),
     Endpoint(
@@ -412,7 +414,7 @@ JOBS: Final = (
         does="Delete it with all that belongs to it, a dead letter too.",
     ),
     Endpoint(
-        method="GET", path="/queues/{queue}/runs", role=Role.READ, run=list_runs, query=Remembered,
+        method="GET", path="/queues/{queue}/runs", role=Role.READ, run=list_runs, query=RunPageQuery,
         does="What is remembered of jobs that have ended, the last first.",
     ),
 )  # fmt: skip

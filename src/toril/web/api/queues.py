@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from toril.app import App
-from toril.model import Ending, QueueView, RateLimit
+from toril.model import QueueSummary, RateLimit, RunStatus
 from toril.operate.documents import of_declaration, of_group_limits, of_metrics, of_overview, of_rate, of_scale
 from toril.operate.metrics import overview
 from toril.policy.job_names import ByName, by_name
@@ -15,37 +15,37 @@ from toril.policy.retention import RUNS
 from toril.queue import Queue
 from toril.web.access import Role
 from toril.web.api.common import AnyDuration, known_queue
-from toril.web.routing import Asking, Endpoint, Form
+from toril.web.routing import Endpoint, Form, Request
 
 __all__ = ["QUEUES", "read_names"]
 
 
-async def list_queues(asking: Asking) -> dict[str, Any]:
+async def list_queues(asking: Request) -> dict[str, Any]:
     names = sorted(set(await asking.app.store.queues()) | set(asking.app.queues))
     return {"items": [await _document(asking.app, name) for name in names]}
 
 
-async def show_overview(asking: Asking) -> dict[str, Any]:
+async def show_overview(asking: Request) -> dict[str, Any]:
     return of_overview(await asking.app.overview())
 
 
-async def show_queue(asking: Asking) -> dict[str, Any]:
+async def show_queue(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     return await _document(asking.app, queue.name)
 
 
-class Ranging(Form):
+class RangeQuery(Form):
     """Over which time."""
 
     range: Range = "1h"
 
 
-async def queue_metrics(asking: Asking) -> dict[str, Any]:
+async def queue_metrics(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     return of_metrics(await queue.metrics(asking.query.range))
 
 
-async def queue_job_names(asking: Asking) -> dict[str, Any]:
+async def queue_job_names(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     found = await read_names(queue)
     items = [asdict(each) | {"failure_rate": each.failure_rate} for each in found.names]
@@ -55,46 +55,46 @@ async def queue_job_names(asking: Asking) -> dict[str, Any]:
 async def read_names(queue: Queue) -> ByName:
     """What ended in a queue by job name, as far as run records reach: a read of 1,000 records for each ending."""
     now = (await queue.store.health()).now
-    return by_name([(await queue.store.runs(queue.name, ending, limit=RUNS)).items for ending in Ending], now)
+    return by_name([(await queue.store.runs(queue.name, ending, limit=RUNS)).items for ending in RunStatus], now)
 
 
-async def queue_usage(asking: Asking) -> dict[str, Any]:
+async def queue_usage(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     found = await queue.usage()
     return {"bytes": found.bytes, "jobs": found.jobs, "sampled": found.sampled}
 
 
-async def scale_queue(asking: Asking) -> dict[str, Any]:
+async def scale_queue(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     target = queue.options.target_wait / 1000
     (found,) = (await overview(queue.store, [queue.name], {queue.name: target})).queues
     return of_scale(found)
 
 
-async def pause_queue(asking: Asking) -> dict[str, Any]:
+async def pause_queue(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     await queue.pause()
     return await _document(asking.app, queue.name)
 
 
-async def resume_queue(asking: Asking) -> dict[str, Any]:
+async def resume_queue(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     await queue.resume()
     return await _document(asking.app, queue.name)
 
 
-class Draining(Form):
+class DrainForm(Form):
     """What is removed beside the jobs that wait."""
 
     delayed: Literal["keep", "remove"] = "keep"
 
 
-async def drain_queue(asking: Asking) -> dict[str, Any]:
+async def drain_queue(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     return {"removed": await queue.drain(delayed=asking.body.delayed)}
 
 
-class Cleaning(Form):
+class CleanForm(Form):
     """Which jobs are old enough to go. `older_than` is in seconds, or a text such as `"7d"`."""
 
     state: Literal["waiting", "prioritized", "delayed", "completed", "failed"] = "completed"
@@ -102,24 +102,24 @@ class Cleaning(Form):
     limit: Annotated[int, Field(ge=1, le=1000)] = 1000
 
 
-async def clean_queue(asking: Asking) -> dict[str, Any]:
+async def clean_queue(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     form = asking.body
     return {"removed": await queue.clean(form.state, older_than=form.older_than, limit=form.limit)}
 
 
-class Obliterating(Form):
+class ObliterateForm(Form):
     """`force`: also while jobs run."""
 
     force: bool = False
 
 
-async def obliterate_queue(asking: Asking) -> dict[str, Any]:
+async def obliterate_queue(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     return {"removed": await queue.obliterate(force=asking.body.force)}
 
 
-async def retry_failed(asking: Asking) -> dict[str, Any]:
+async def retry_failed(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     return {"retried": await queue.retry_failed()}
 
@@ -132,7 +132,7 @@ class Rate(Form):
     window: Literal["sliding", "fixed"] = "sliding"
 
 
-class SettingLimits(Form):
+class LimitsForm(Form):
     """What is named is set, for the whole fleet; null takes it away, and then what the workers declare holds. What is
     left out stays as it is."""
 
@@ -140,9 +140,9 @@ class SettingLimits(Form):
     rate: Rate | None = None
 
 
-async def set_limits(asking: Asking) -> dict[str, Any]:
+async def set_limits(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
-    form: SettingLimits = asking.body
+    form: LimitsForm = asking.body
     if "concurrency" in form.model_fields_set:
         await queue.set_concurrency(form.concurrency)
     if "rate" in form.model_fields_set:
@@ -152,7 +152,7 @@ async def set_limits(asking: Asking) -> dict[str, Any]:
 
 
 async def _document(app: App, name: str) -> dict[str, Any]:
-    view: QueueView = await app.store.queue(name)
+    view: QueueSummary = await app.store.queue(name)
     counts = {state: view.counts[state] for state in view.counts}
     return {
         "name": name,
@@ -176,7 +176,7 @@ QUEUES: Final = (
     ),
     Endpoint(method="GET", path="/queues/{queue}", role=Role.READ, does="One queue.", run=show_queue),
     Endpoint(
-        method="GET", path="/queues/{queue}/metrics", role=Role.READ, run=queue_metrics, query=Ranging,
+        method="GET", path="/queues/{queue}/metrics", role=Role.READ, run=queue_metrics, query=RangeQuery,
         does="Counts of now, and what ended in a range of time.",
     ),
     Endpoint(
@@ -199,15 +199,15 @@ QUEUES: Final = (
         method="POST", path="/queues/{queue}/resume", role=Role.OPERATE, run=resume_queue, does="Let a queue go on.",
     ),
     Endpoint(
-        method="POST", path="/queues/{queue}/drain", role=Role.ADMIN, run=drain_queue, body=Draining,
+        method="POST", path="/queues/{queue}/drain", role=Role.ADMIN, run=drain_queue, body=DrainForm,
         does="Remove what has not started.",
     ),
     Endpoint(
-        method="POST", path="/queues/{queue}/clean", role=Role.ADMIN, run=clean_queue, body=Cleaning,
+        method="POST", path="/queues/{queue}/clean", role=Role.ADMIN, run=clean_queue, body=CleanForm,
         does="Remove old jobs of a state, the oldest first.",
     ),
     Endpoint(
-        method="POST", path="/queues/{queue}/obliterate", role=Role.ADMIN, run=obliterate_queue, body=Obliterating,
+        method="POST", path="/queues/{queue}/obliterate", role=Role.ADMIN, run=obliterate_queue, body=ObliterateForm,
         does="Remove a queue with everything in it.",
     ),
     Endpoint(
@@ -215,7 +215,7 @@ QUEUES: Final = (
         does="Run all failed jobs again: those that are kept, and the dead letters.",
     ),
     Endpoint(
-        method="PUT", path="/queues/{queue}/limits", role=Role.ADMIN, run=set_limits, body=SettingLimits,
+        method="PUT", path="/queues/{queue}/limits", role=Role.ADMIN, run=set_limits, body=LimitsForm,
         does="Set how many may run at once, and start in a time, over the whole fleet.",
     ),
 )  # fmt: skip

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from toril.app import App
 from toril.client.options import as_workers_declare
-from toril.errors import NotFound, shown
-from toril.model import ScheduleView
+from toril.errors import NotFound, preview
+from toril.model import ScheduleRow
 from toril.operate.documents import of_schedule
 from toril.policy.redaction import masked
 from toril.policy.schedule_text import in_words
@@ -15,26 +15,26 @@ from toril.policy.schedules import upcoming
 from toril.runtime.redaction import Redaction
 from toril.schedule import QueueSchedules
 from toril.web.access import Role
-from toril.web.api.common import AnyDuration, Moment, Paging, PositiveDuration, known_queue
-from toril.web.routing import Asking, Endpoint, Form
+from toril.web.api.common import AnyDuration, Moment, PageQuery, PositiveDuration, known_queue
+from toril.web.routing import Endpoint, Form, Request
 
 __all__ = ["SCHEDULES", "schedule_document", "schedules_of_all"]
 
 
-async def list_schedules(asking: Asking) -> dict[str, Any]:
+async def list_schedules(asking: Request) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     page = await queue.store.schedules.page(queue.name, cursor=asking.query.cursor, limit=asking.query.limit)
     return {"items": [schedule_document(view, asking.app.redaction) for view in page.items], "cursor": page.cursor}
 
 
-async def all_schedules(asking: Asking) -> dict[str, Any]:
+async def all_schedules(asking: Request) -> dict[str, Any]:
     views, more = await schedules_of_all(asking.app, asking.query.limit)
     return {"items": [schedule_document(view, asking.app.redaction) for view in views], "more": more}
 
 
-async def schedules_of_all(app: App, limit: int) -> tuple[list[ScheduleView], list[str]]:
+async def schedules_of_all(app: App, limit: int) -> tuple[list[ScheduleRow], list[str]]:
     """Of each queue up to `limit`, and the queues that have more."""
-    found: list[ScheduleView] = []
+    found: list[ScheduleRow] = []
     more = []
     for name in sorted(await app.store.queues()):
         page = await app.store.schedules.page(name, limit=limit)
@@ -43,19 +43,19 @@ async def schedules_of_all(app: App, limit: int) -> tuple[list[ScheduleView], li
     return found, more
 
 
-class EachQueue(Form):
+class AllQueuesQuery(Form):
     """How many of each queue."""
 
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
 
 
-async def show_schedule(asking: Asking) -> dict[str, Any]:
+async def show_schedule(asking: Request) -> dict[str, Any]:
     found, identity = await _named(asking)
     view = await found.row(identity)
     return {**schedule_document(view, asking.app.redaction), "upcoming": upcoming(view)}
 
 
-class PuttingSchedule(Form):
+class ScheduleForm(Form):
     """Either `every` or `cron` says when; durations are seconds, or texts such as `"10m"`. It is the whole schedule:
     what is left out is not kept."""
 
@@ -79,45 +79,45 @@ class PuttingSchedule(Form):
     expires: PositiveDuration | None = None
 
 
-async def put_schedule(asking: Asking) -> dict[str, Any]:
+async def put_schedule(asking: Request) -> dict[str, Any]:
     queue, identity = await known_queue(asking.app, asking.path["queue"]), asking.path["id"]
     found = (await as_workers_declare(queue) or queue).schedules
-    form: PuttingSchedule = asking.body
+    form: ScheduleForm = asking.body
     options: Any = form.model_dump(exclude={"job", "data"}, exclude_none=True)
     await found.put(identity, form.job, form.data, **options)
     return schedule_document(await found.row(identity), asking.app.redaction)
 
 
-async def run_schedule(asking: Asking) -> dict[str, Any]:
+async def run_schedule(asking: Request) -> dict[str, Any]:
     found, identity = await _named(asking)
     job = await found.run_now(identity)
     return {"queue": asking.path["queue"], "id": job.id}
 
 
-async def pause_schedule(asking: Asking) -> dict[str, Any]:
+async def pause_schedule(asking: Request) -> dict[str, Any]:
     found, identity = await _named(asking)
     await found.pause(identity)
     return schedule_document(await found.row(identity), asking.app.redaction)
 
 
-async def resume_schedule(asking: Asking) -> dict[str, Any]:
+async def resume_schedule(asking: Request) -> dict[str, Any]:
     found, identity = await _named(asking)
     await found.resume(identity)
     return schedule_document(await found.row(identity), asking.app.redaction)
 
 
-async def remove_schedule(asking: Asking) -> dict[str, Any]:
+async def remove_schedule(asking: Request) -> dict[str, Any]:
     found, identity = await _named(asking)
     if not await found.remove(identity):
-        raise NotFound(f"there is no schedule {shown(identity)} in queue {asking.path['queue']!r}")
+        raise NotFound(f"there is no schedule {preview(identity)} in queue {asking.path['queue']!r}")
     return {"queue": asking.path["queue"], "id": identity, "removed": True}
 
 
-async def _named(asking: Asking) -> tuple[QueueSchedules, str]:
+async def _named(asking: Request) -> tuple[QueueSchedules, str]:
     return (await known_queue(asking.app, asking.path["queue"])).schedules, asking.path["id"]
 
 
-def schedule_document(view: ScheduleView, seen: Redaction) -> dict[str, Any]:
+def schedule_document(view: ScheduleRow, seen: Redaction) -> dict[str, Any]:
     """A schedule as it is shown: in words where there are plain ones, its secrets covered."""
     found = of_schedule(view, seen)
     return found | {"data": masked(found["data"]), "words": in_words(view.schedule), "busy": view.busy}
@@ -127,16 +127,16 @@ _ONE: Final = "/queues/{queue}/schedules/{id}"
 
 SCHEDULES: Final = (
     Endpoint(
-        method="GET", path="/schedules", role=Role.READ, run=all_schedules, query=EachQueue,
+        method="GET", path="/schedules", role=Role.READ, run=all_schedules, query=AllQueuesQuery,
         does="The schedules of all queues; `more` names the queues that have others.",
     ),
     Endpoint(
-        method="GET", path="/queues/{queue}/schedules", role=Role.READ, run=list_schedules, query=Paging,
+        method="GET", path="/queues/{queue}/schedules", role=Role.READ, run=list_schedules, query=PageQuery,
         does="The schedules of a queue, by their ids.",
     ),
     Endpoint(method="GET", path=_ONE, role=Role.READ, run=show_schedule, does="One schedule, with its next ten runs."),
     Endpoint(
-        method="PUT", path=_ONE, role=Role.ADMIN, run=put_schedule, body=PuttingSchedule,
+        method="PUT", path=_ONE, role=Role.ADMIN, run=put_schedule, body=ScheduleForm,
         does="Make a schedule, or replace it as a whole.",
     ),
     Endpoint(method="POST", path=_ONE + "/run", role=Role.OPERATE, run=run_schedule, does="Run it now as well."),

@@ -10,20 +10,20 @@ from pydantic import Field
 from toril.app import App
 from toril.client.options import PLAIN
 from toril.job import Job
-from toril.model import Counts, Ending
+from toril.model import Counts, RunStatus
 from toril.model.states import State
 from toril.policy.retention import RUNS
-from toril.policy.search import JobFilter, LetterFilter
+from toril.policy.search import DeadLetterFilter, JobFilter
 from toril.queue import Queue
 from toril.runtime.clock import SYSTEM
 from toril.web.access import Role
-from toril.web.api.common import Searching, job_document
+from toril.web.api.common import SearchQuery, job_document
 from toril.web.api.jobs import run_document
 from toril.web.messages import Problem
-from toril.web.routing import Asking, Endpoint
+from toril.web.routing import Endpoint, Request
 from toril.web.templates import compact
 
-__all__ = ["SEARCH", "Look", "Place", "look_everywhere", "named"]
+__all__ = ["SEARCH", "SearchPlace", "SearchStep", "look_everywhere", "named"]
 
 _SOON: Final = 0.16  # seconds of looking before someone gets an answer
 _EACH: Final = 0.03  # seconds for one place, so that a long one does not hide all others
@@ -37,12 +37,12 @@ _STATES: Final = (
     State.FAILED, State.ACTIVE, State.WAITING, State.PRIORITIZED, State.DELAYED, State.WAITING_CHILDREN,
     State.COMPLETED,
 )  # fmt: skip
-_RUNS: Final = {f"{ending}_runs": ending for ending in (Ending.FAILED, Ending.COMPLETED, Ending.CANCELLED)}
+_RUNS: Final = {f"{ending}_runs": ending for ending in (RunStatus.FAILED, RunStatus.COMPLETED, RunStatus.CANCELLED)}
 LETTERS: Final = "dead_letters"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SearchPlace:
     """Where is looked: the dead letters of all queues, the jobs of a queue in a state, or its run records."""
 
     kind: str
@@ -53,7 +53,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class SearchStep:
     """What one look has found. `places` has each place that was looked at, how many were looked at there and whether
     there are more; `next` is the place to go on at."""
 
@@ -76,14 +76,14 @@ class _Found:
     more: bool = False
 
 
-class Everywhere(Searching):
+class SearchEverywhereQuery(SearchQuery):
     """At least one of these. `cursor` is the place at which an earlier look ended."""
 
     cursor: Annotated[str | None, Field(max_length=1024)] = None
 
 
-async def search_jobs(asking: Asking) -> dict[str, Any]:
-    form: Everywhere = asking.query
+async def search_jobs(asking: Request) -> dict[str, Any]:
+    form: SearchEverywhereQuery = asking.query
     where = form.filter()
     if where.everything:
         raise Problem(422, "invalid", "q: say what to look for", field="q")
@@ -95,7 +95,7 @@ async def search_jobs(asking: Asking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def look_everywhere(app: App, where: JobFilter, counts: Mapping[str, Counts], cursor: str | None) -> Look:
+async def look_everywhere(app: App, where: JobFilter, counts: Mapping[str, Counts], cursor: str | None) -> SearchStep:
     """Look through place after place, the newest of each first, until the time is up."""
     places = list(_places(counts))
     start = next((at for at, place in enumerate(places) if str(place) == cursor), 0)
@@ -111,18 +111,18 @@ async def look_everywhere(app: App, where: JobFilter, counts: Mapping[str, Count
         told.append({"kind": place.kind, "queue": place.queue or None, "looked": found.looked, "more": found.more})
         at += 1
     left = len(places) - at
-    return Look(hits=tuple(hits.values()), places=told, next=str(places[at]) if left else None, left=left)
+    return SearchStep(hits=tuple(hits.values()), places=told, next=str(places[at]) if left else None, left=left)
 
 
-def _places(counts: Mapping[str, Counts]) -> Iterator[Place]:
-    yield Place(LETTERS)
+def _places(counts: Mapping[str, Counts]) -> Iterator[SearchPlace]:
+    yield SearchPlace(LETTERS)
     for state in _STATES:
-        yield from (Place(state.value, queue) for queue, each in counts.items() if each.of(state))
+        yield from (SearchPlace(state.value, queue) for queue, each in counts.items() if each.of(state))
     for kind in _RUNS:
-        yield from (Place(kind, queue) for queue in counts)
+        yield from (SearchPlace(kind, queue) for queue in counts)
 
 
-async def _looked(app: App, place: Place, where: JobFilter) -> _Found:
+async def _looked(app: App, place: SearchPlace, where: JobFilter) -> _Found:
     if place.kind == LETTERS:
         return await _letters(app, where)
     queue = _queue(app, place.queue)
@@ -147,7 +147,7 @@ def _hit(found: Job[Any]) -> dict[str, Any]:
 
 
 async def _letters(app: App, where: JobFilter) -> _Found:
-    meant = LetterFilter(
+    meant = DeadLetterFilter(
         name=where.name, error=where.error, key=where.key, text=where.text, group=where.group, subject=where.subject,
         before=where.until,
     )  # fmt: skip
@@ -156,7 +156,7 @@ async def _letters(app: App, where: JobFilter) -> _Found:
     return _Found([_hit(app.dead_letters.as_job(each)) for each in letters], found.looked, found.cursor is not None)
 
 
-async def _runs(app: App, queue: Queue, ending: Ending, where: JobFilter) -> _Found:
+async def _runs(app: App, queue: Queue, ending: RunStatus, where: JobFilter) -> _Found:
     """A record has no payload; where the job or its letter is kept, that was looked at before."""
     runs = (await queue.store.runs(queue.name, ending, limit=RUNS)).items
     fitting = [run for run in runs if where.fits(queue.seen_run(run))]
@@ -186,7 +186,7 @@ async def named(app: App, queues: Sequence[str], identity: str) -> tuple[list[di
 
 SEARCH: Final = (
     Endpoint(
-        method="GET", path="/search", role=Role.READ, run=search_jobs, query=Everywhere,
+        method="GET", path="/search", role=Role.READ, run=search_jobs, query=SearchEverywhereQuery,
         does="Jobs, dead letters and run records of all queues, the newest of each place first, as far as a moment "
         "reaches; go on with the cursor.",
     ),

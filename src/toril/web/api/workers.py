@@ -5,22 +5,22 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from toril.client.options import PLAIN
-from toril.errors import NotFound, shown
+from toril.errors import NotFound, preview
 from toril.job import Job
-from toril.model import JobRecord, Order
+from toril.model import JobRow, WorkerCommand
 from toril.model.states import State
 from toril.operate.documents import of_worker
 from toril.queue import Queue
 from toril.web.access import Role
 from toril.web.api.common import job_documents
-from toril.web.routing import Asking, Endpoint, Form
+from toril.web.routing import Endpoint, Form, Request
 
 __all__ = ["WORKERS"]
 
 _LOOKED: Final = 1000
 
 
-async def list_workers(asking: Asking) -> dict[str, Any]:
+async def list_workers(asking: Request) -> dict[str, Any]:
     return {"items": [of_worker(view) for view in await asking.app.workers()]}
 
 
@@ -31,9 +31,9 @@ class Longest(Form):
     worker: Annotated[str, Field(min_length=1, max_length=128)] | None = None
 
 
-async def list_running(asking: Asking) -> dict[str, Any]:
+async def list_running(asking: Request) -> dict[str, Any]:
     """Of each queue one page is looked at."""
-    found: list[JobRecord] = []
+    found: list[JobRow] = []
     running = 0
     for name in await asking.app.store.queues():
         if active := (await asking.app.store.counts(name)).active:
@@ -45,24 +45,24 @@ async def list_running(asking: Asking) -> dict[str, Any]:
     return {"items": items, "running": running if asking.query.worker is None else len(meant)}
 
 
-def _job(asking: Asking, record: JobRecord) -> Job[Any]:
+def _job(asking: Request, record: JobRow) -> Job[Any]:
     known = asking.app.queues
     queue = known[record.queue] if record.queue in known else Queue(asking.app, record.queue, PLAIN)
     return Job(queue, record.id, record.name, queue.decoded(record.name, record.data), record=record)
 
 
-async def quiet_worker(asking: Asking) -> dict[str, Any]:
-    return await _told(asking, Order.QUIET)
+async def quiet_worker(asking: Request) -> dict[str, Any]:
+    return await _told(asking, WorkerCommand.QUIET)
 
 
-async def stop_worker(asking: Asking) -> dict[str, Any]:
-    return await _told(asking, Order.STOP)
+async def stop_worker(asking: Request) -> dict[str, Any]:
+    return await _told(asking, WorkerCommand.STOP)
 
 
-async def _told(asking: Asking, order: Order) -> dict[str, Any]:
+async def _told(asking: Request, order: WorkerCommand) -> dict[str, Any]:
     name = asking.path["worker"]
     if not await asking.app.store.signal(name, order):
-        raise NotFound(f"no worker {shown(name)} is alive")
+        raise NotFound(f"no worker {preview(name)} is alive")
     return {"worker": name, "told": order.value}
 
 

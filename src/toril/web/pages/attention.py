@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from toril.policy.attention import (
-    Burying,
     CircuitOpen,
-    Failing,
-    Grave,
+    HighFailureRate,
+    Importance,
+    ManyDeadLetters,
     Need,
     NoWorker,
     Paused,
@@ -19,11 +19,11 @@ from toril.policy.attention import (
 )
 from toril.web.templates import Name, Words, number, percent, plural, span
 
-__all__ = ["Trouble", "of_queue", "troubles"]
+__all__ = ["ProblemLine", "of_queue", "troubles"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class ProblemLine:
     """A line of the list of problems. The button leads somewhere (`to`), or does something (`act`, at an API path)."""
 
     cls: str
@@ -39,16 +39,16 @@ class Trouble:
     on: str = ""
 
 
-def troubles(needs: Sequence[Need]) -> list[Trouble]:
+def troubles(needs: Sequence[Need]) -> list[ProblemLine]:
     return [_told(need) for need in needs]
 
 
-def of_queue(needs: Sequence[Need], queue: str) -> list[Trouble]:
+def of_queue(needs: Sequence[Need], queue: str) -> list[ProblemLine]:
     """Those of one queue."""
     return troubles([need for need in needs if getattr(need, "queue", None) == queue])
 
 
-_LOOKS: Final = {Grave.CRITICAL: ("crit", "crit"), Grave.WARNING: ("warn", "warn")}
+_LOOKS: Final = {Importance.CRITICAL: ("crit", "crit"), Importance.WARNING: ("warn", "warn")}
 
 
 def _queue(name: str) -> Name:
@@ -59,28 +59,28 @@ def _usually(rate: float | None) -> str:
     return "no job ended in the week before" if rate is None else f"usually {percent(rate)}"
 
 
-def _told(need: Need) -> Trouble:
+def _told(need: Need) -> ProblemLine:
     cls, icon = _LOOKS[grave(need)]
     match need:
         case NoWorker(queue, since, waiting, growth):
-            return Trouble(
+            return ProblemLine(
                 cls=cls, icon=icon, since=since, statement=(_queue(queue), " has no worker"),
                 cause=(f"{_waits(waiting)}{_more(growth)}.",), button="See workers", to=("workers",),
             )  # fmt: skip
-        case Failing(queue, since, rate, usual, failed):
-            return Trouble(
+        case HighFailureRate(queue, since, rate, usual, failed):
+            return ProblemLine(
                 cls=cls, icon=icon, since=since, statement=(_queue(queue), f" fails {percent(rate)} of its jobs"),
                 cause=(f"{number(failed)} in 30 minutes; {_usually(usual)}.",), button="See failures",
                 to=("queues", queue), query={"state": "failed"},
             )  # fmt: skip
         case CircuitOpen(key, since, till):
-            return Trouble(
+            return ProblemLine(
                 cls=cls, icon=icon, since=since or None, statement=("Circuit ", Name(key, ("breakers",)), " is open"),
                 cause=("Its jobs are put off, no attempt is spent. Next probe ", Name("", until=till), "."),
                 button="See circuit", to=("breakers",),
             )  # fmt: skip
         case StoreUnwell(_, finding):
-            return Trouble(
+            return ProblemLine(
                 cls=cls, icon=icon, since=None, statement=("The store is not well",),
                 cause=(f"{finding.summary[:1].upper()}{finding.summary[1:]}. Fix: ", Name(finding.fix)),
                 button="See workers", to=("workers",),
@@ -89,19 +89,19 @@ def _told(need: Need) -> Trouble:
             return _warned(need, cls, icon)
 
 
-def _warned(need: Need, cls: str, icon: str) -> Trouble:
+def _warned(need: Need, cls: str, icon: str) -> ProblemLine:
     match need:
         case Slow(queue, since, wait, target, busy, growth):
             slots = "All slots are busy" if busy else "Slots are free"
             grows = f", the backlog grows by {number(growth)} a minute" if growth and growth >= 1 else ""
-            return Trouble(
+            return ProblemLine(
                 cls=cls, icon=icon, since=since,
                 statement=(_queue(queue), f" keeps jobs waiting for {span(wait * 1000)}"),
                 cause=(f"Its target is {span(target * 1000)}. {slots}{grows}.",), button="See waiting",
                 to=("queues", queue), query={"state": "waiting"},
             )  # fmt: skip
         case Stalling(queue, _, stalls):
-            return Trouble(
+            return ProblemLine(
                 cls=cls, icon=icon, since=None,
                 statement=(f"{plural(stalls, 'job')} of ", _queue(queue), " stalled within an hour"),
                 cause=(
@@ -112,13 +112,13 @@ def _warned(need: Need, cls: str, icon: str) -> Trouble:
                 to=("workers",),
             )  # fmt: skip
         case Paused(queue, since, waiting, by):
-            return Trouble(
+            return ProblemLine(
                 cls="paused", icon="paused", since=since, statement=(_queue(queue), " is paused"),
                 cause=(*(("By ", Name(by), ". ") if by else ()), f"{_waits(waiting)}."), button="Resume", act="resume",
                 at=("queues", queue), on=queue,
             )  # fmt: skip
-        case Burying(_, letters):
-            return Trouble(
+        case ManyDeadLetters(_, letters):
+            return ProblemLine(
                 cls=cls, icon=icon, since=None, statement=("Dead letters pile up",),
                 cause=(f"{number(letters)}{' or more' if letters >= 100 else ''} jobs gave up in the last hour.",),
                 button="See dead letters", to=("dead",),

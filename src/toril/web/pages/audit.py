@@ -8,8 +8,8 @@ from pydantic import Field
 from toril.web.access import Role
 from toril.web.api.audit import Noted, audit_page
 from toril.web.audit_text import told
-from toril.web.pages.page import Page, View
-from toril.web.routing import Asking
+from toril.web.pages.page import PageSpec, View
+from toril.web.routing import Request
 
 __all__ = ["AUDIT"]
 
@@ -24,7 +24,7 @@ class AuditView(View):
     after: Annotated[str, Field(max_length=1024)] = ""
 
 
-async def audit(asking: Asking) -> dict[str, Any]:
+async def audit(asking: Request) -> dict[str, Any]:
     view: AuditView = asking.query
     now = datetime.fromtimestamp((await asking.app.store.health()).now / 1000, UTC)
     since = now - _BACK[view.since] if view.since else None
@@ -36,4 +36,6 @@ async def audit(asking: Asking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-AUDIT: Final = (Page(path="/audit", template="audit.html", show=audit, query=AuditView, role=Role.ADMIN, nav="audit"),)
+AUDIT: Final = (
+    PageSpec(path="/audit", template="audit.html", show=audit, query=AuditView, role=Role.ADMIN, nav="audit"),
+)

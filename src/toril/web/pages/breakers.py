@@ -4,9 +4,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from toril.model import Circuit, CircuitState
-from toril.web.pages.page import Page, View
-from toril.web.routing import Asking
+from toril.model import CircuitRow, CircuitState
+from toril.web.pages.page import PageSpec, View
+from toril.web.routing import Request
 
 __all__ = ["BREAKERS"]
 
@@ -20,9 +20,9 @@ class BreakersView(View):
     q: Annotated[str, Field(max_length=200)] = ""
 
 
-async def breakers(asking: Asking) -> dict[str, Any]:
+async def breakers(asking: Request) -> dict[str, Any]:
     view: BreakersView = asking.query
-    circuits = await asking.app.store.circuits()
+    circuits = await asking.app.store.circuits.list()
     meant = [each for each in circuits if view.q.casefold() in each.key.casefold()]
     order = {CircuitState.OPEN: 0, CircuitState.HALF_OPEN: 1}
     troubled = [each for each in meant if each.state is not CircuitState.CLOSED]
@@ -38,7 +38,7 @@ async def breakers(asking: Asking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(circuit: Circuit) -> dict[str, Any]:
+def _row(circuit: CircuitRow) -> dict[str, Any]:
     """One that is closed. By a rate, runs count as well as failures; else it is so many failures, drawn as dots."""
     terms = circuit.terms
     dots = terms.failures if terms.rate is None and terms.failures <= _DOTS else 0
@@ -46,4 +46,6 @@ def _row(circuit: Circuit) -> dict[str, Any]:
     return {"circuit": circuit, "dots": dots, "on": min(dots, circuit.failures), "of": of}
 
 
-BREAKERS: Final = (Page(path="/breakers", template="breakers.html", show=breakers, query=BreakersView, nav="breakers"),)
+BREAKERS: Final = (
+    PageSpec(path="/breakers", template="breakers.html", show=breakers, query=BreakersView, nav="breakers"),
+)

@@ -9,16 +9,16 @@ from pydantic import Field
 from toril.app import App
 from toril.model import DeadLetterRow, job_of
 from toril.operate.documents import stored
-from toril.policy.error_groups import ErrorGroup, Failed, grouped
+from toril.policy.error_groups import ErrorGroup, FailureSample, grouped
 from toril.policy.redaction import redacted
-from toril.policy.search import LetterFilter
+from toril.policy.search import DeadLetterFilter
 from toril.web.api.common import A_LOOK, shortened
 from toril.web.api.dead_letters import letter_document
 from toril.web.pages.drawing import EVERY
 from toril.web.pages.job import attempts_of, failed_children, flow_of, log_of, progress_of
-from toril.web.pages.page import Looking, Page, View
-from toril.web.pages.search_box import Typed, quoted, typed
-from toril.web.routing import Asking
+from toril.web.pages.page import PageRequest, PageSpec, View
+from toril.web.pages.search_box import SearchTerms, quoted, typed
+from toril.web.routing import Request
 
 __all__ = ["DEAD"]
 
@@ -40,37 +40,37 @@ class DeadView(View):
     after: Annotated[str, Field(max_length=1024)] = ""
 
 
-async def dead(asking: Asking) -> dict[str, Any]:
+async def dead(asking: Request) -> dict[str, Any]:
     view: DeadView = asking.query
     app, now = asking.app, (await asking.app.store.health()).now
     where, body = _meant(view, now)
     page = await app.dead_letters.rows(where, cursor=view.after or None, limit=_A_PAGE, patience=A_LOOK)
     total = await app.dead_letters.count()
-    match, exact = (total, True) if where == LetterFilter() else await _counted(app, where)
+    match, exact = (total, True) if where == DeadLetterFilter() else await _counted(app, where)
     newest = (await app.dead_letters.rows(limit=_GROUPED, patience=A_LOOK)).items
     return {
         "title": "Dead letters", "view": view, "total": total, "match": match, "exact": exact, "next": page.cursor,
         "rows": [letter_document(letter, app.redaction) | _more(letter) for letter in page.items],
         "groups": _groups(app, newest, view), "grouped": len(newest), "about": _about(view),
         "queues": sorted({letter.queue for letter in newest} | ({view.queue} - {""})),
-        "filter": json.dumps({"where": body, "asked_at": now}), "filtered": where != LetterFilter(),
+        "filter": json.dumps({"where": body, "asked_at": now}), "filtered": where != DeadLetterFilter(),
     }  # fmt: skip
 
 
-def _meant(view: DeadView, now: int) -> tuple[LetterFilter, dict[str, str]]:
+def _meant(view: DeadView, now: int) -> tuple[DeadLetterFilter, dict[str, str]]:
     """Which are meant: as a filter, and as the API takes it."""
     parts = typed(view.q)
     body = parts.body() | {"queue": view.queue, "kind": view.kind, "q": _text(parts)}
     given = {name: text for name, text in (body | ({"error": view.error} if view.error else {})).items() if text}
     after = datetime.fromtimestamp(now / 1000, UTC) - _BACK[view.since] if view.since else None
-    where = LetterFilter(
+    where = DeadLetterFilter(
         queue=given.get("queue"), kind=given.get("kind"), error=given.get("error"), name=given.get("name"),
         key=given.get("key"), text=given.get("q"), group=given.get("group"), subject=given.get("subject"), after=after,
     )  # fmt: skip
     return where, given | ({"after": after.isoformat()} if after else {})
 
 
-def _text(asked: Typed) -> str:
+def _text(asked: SearchTerms) -> str:
     """What is looked for everywhere; an id is looked for like any text, as that of a letter has its queue's name."""
     return " ".join(filter(None, (asked.id, asked.filter.text)))
 
@@ -82,7 +82,7 @@ def _about(view: DeadView) -> str:
     return ", ".join([*said, *([view.kind] if view.kind else []), *([last] if last else [])]) or "all"
 
 
-async def _counted(app: App, where: LetterFilter) -> tuple[int, bool]:
+async def _counted(app: App, where: DeadLetterFilter) -> tuple[int, bool]:
     """How many are meant; and whether that is all, for a count looks at so many and not at more."""
     found = await app.dead_letters.rows(where, limit=_COUNTED, patience=A_LOOK)
     return len(found.items), found.cursor is None
@@ -91,7 +91,7 @@ async def _counted(app: App, where: LetterFilter) -> tuple[int, bool]:
 def _groups(app: App, letters: tuple[DeadLetterRow, ...], view: DeadView) -> list[dict[str, Any]]:
     seen = app.redaction
     failed = [
-        Failed(
+        FailureSample(
             each.queue, each.failure.kind,
             redacted(seen.text(each.failure.reason, "error", each.queue, each.name) or ""), each.failed_at,
         )
@@ -123,7 +123,7 @@ def _more(letter: DeadLetterRow) -> dict[str, Any]:
     return {"gave_up": gave_up, "group": letter.group}
 
 
-async def letter(asking: Looking) -> dict[str, Any]:
+async def letter(asking: PageRequest) -> dict[str, Any]:
     found = await asking.app.dead_letters.row(asking.path["id"])
     fits = asking.app.dead_letters.fits(found)
     document = shortened(letter_document(found, asking.app.redaction) | _more(found))
@@ -140,6 +140,6 @@ async def letter(asking: Looking) -> dict[str, Any]:
 
 
 DEAD: Final = (
-    Page(path="/dead", template="dead.html", show=dead, query=DeadView, nav="dead"),
-    Page(path="/dead/{id}", template="letter.html", show=letter, nav="dead"),
+    PageSpec(path="/dead", template="dead.html", show=dead, query=DeadView, nav="dead"),
+    PageSpec(path="/dead/{id}", template="letter.html", show=letter, nav="dead"),
 )

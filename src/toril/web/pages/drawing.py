@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from toril.model import Ending, JobRecord
+from toril.model import JobRow, RunStatus
 from toril.model.states import State
 
 __all__ = [
@@ -14,8 +14,8 @@ __all__ = [
     "LOOKS",
     "Bar",
     "Bars",
-    "Runs",
-    "Slots",
+    "RunBars",
+    "SlotBar",
     "Spark",
     "StateLook",
     "bars",
@@ -46,14 +46,14 @@ LOOKS: Final = {
     State.FAILED: StateLook("failed", "Failed", "failed", "failed"),
 }
 ENDINGS: Final = {
-    Ending.COMPLETED: LOOKS[State.COMPLETED],
-    Ending.FAILED: LOOKS[State.FAILED],
-    Ending.CANCELLED: StateLook("cancelled", "Cancelled", "cancelled", "cancelled"),
+    RunStatus.COMPLETED: LOOKS[State.COMPLETED],
+    RunStatus.FAILED: LOOKS[State.FAILED],
+    RunStatus.CANCELLED: StateLook("cancelled", "Cancelled", "cancelled", "cancelled"),
 }
 EVERY: Final[Mapping[str, StateLook]] = {str(name): look for name, look in (*LOOKS.items(), *ENDINGS.items())}
 
 
-def look_of(record: JobRecord) -> StateLook:
+def look_of(record: JobRow) -> StateLook:
     """How a job looks: one that was cancelled stands among the failed ones, and does not look like one."""
     return LOOKS[record.state] if record.ending is None else ENDINGS[record.ending]
 
@@ -69,7 +69,7 @@ _THINNEST: Final = 0.6  # percent: what is shorter could not be seen
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class SlotBar:
     """Cells, some of them filled. The text says how many in truth."""
 
     width: int
@@ -78,16 +78,16 @@ class Slots:
     full: bool
 
 
-def slots(busy: int, total: int) -> Slots:
+def slots(busy: int, total: int) -> SlotBar:
     """`busy` of `total`; where there are more than can be drawn, the share of them."""
     small = total > _MANY
     step, cells = (_SMALL if small else _STEP), min(total, _MOST)
     on = min(cells, busy if total <= _MOST else -(-busy * cells // total))
-    return Slots(max(0, cells * step - 1), max(0, on * step - 1) if on else 0, small, full=0 < total <= busy)
+    return SlotBar(max(0, cells * step - 1), max(0, on * step - 1) if on else 0, small, full=0 < total <= busy)
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class RunBars:
     """The last runs as bars, the newest at the right: `good`, `bad` and `cancelled` are paths."""
 
     good: str
@@ -96,21 +96,21 @@ class Runs:
     said: str
 
 
-def last_runs(runs: Sequence[tuple[int, int, Ending]]) -> Runs | None:
+def last_runs(runs: Sequence[tuple[int, int, RunStatus]]) -> RunBars | None:
     """Of runs as (when, ms, ending), in any order; None if there are none. A bar is as high as its run was long."""
     if not runs:
         return None
     shown = sorted(runs)[-_RUNS:]
     longest = max(ms for _, ms, _ in shown) or 1
-    bars_of = dict.fromkeys(Ending, "")
+    bars_of = dict.fromkeys(RunStatus, "")
     for place, (_, ms, ending) in enumerate(shown, _RUNS - len(shown)):
         bars_of[ending] += f"M{2 + 6 * place} 16v-{_LOWEST + round((_TALLEST - _LOWEST) * ms / longest)}"
     counts = Counter(ending for _, _, ending in shown)
     many = "The last run" if len(shown) == 1 else f"Last {len(shown)} runs"
-    said = f"{many}, {counts[Ending.FAILED] or 'none'} failed"
-    if counts[Ending.CANCELLED]:
-        said += f", {counts[Ending.CANCELLED]} cancelled"
-    return Runs(bars_of[Ending.COMPLETED], bars_of[Ending.FAILED], bars_of[Ending.CANCELLED], said)
+    said = f"{many}, {counts[RunStatus.FAILED] or 'none'} failed"
+    if counts[RunStatus.CANCELLED]:
+        said += f", {counts[RunStatus.CANCELLED]} cancelled"
+    return RunBars(bars_of[RunStatus.COMPLETED], bars_of[RunStatus.FAILED], bars_of[RunStatus.CANCELLED], said)
 
 
 @dataclass(frozen=True, slots=True)

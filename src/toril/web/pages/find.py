@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from toril.policy.search import JobFilter
 from toril.web.api.common import Cursor, Search
-from toril.web.api.search import LETTERS, Look, look_everywhere, named
+from toril.web.api.search import LETTERS, SearchStep, look_everywhere, named
 from toril.web.pages.drawing import EVERY, StateLook
-from toril.web.pages.page import Looking, Page, View
+from toril.web.pages.page import PageRequest, PageSpec, View
 from toril.web.pages.search_box import typed
 from toril.web.templates import Name, number, plural
 
@@ -17,21 +17,21 @@ _A_WHILE: Final = 10.0  # seconds that what was found may be old
 _LETTER: Final = StateLook("dead", "Dead letter", "dead", "dead")
 
 
-class Sought(View):
+class FindPageView(View):
     """What is looked for, and where to go on."""
 
     q: Search = None
     after: Cursor = None
 
 
-async def find(asking: Looking) -> dict[str, Any]:
+async def find(asking: PageRequest) -> dict[str, Any]:
     text = (asking.query.q or "").strip()
     overview = asking.around.overview.queues
     names, asked = [each.queue for each in overview], typed(text)
     first = asking.query.after is None
     wanted = asked.id or (text if asked.filter == JobFilter(text=text) else None)
     by_id, looked_for = await named(asking.app, names, wanted) if wanted and first else ([], 0)
-    look = Look() if asked.filter.everything else await _looked(asking, asked.filter)
+    look = SearchStep() if asked.filter.everything else await _looked(asking, asked.filter)
     known = {(each["queue"], each["id"]) for each in by_id}
     hits = [*by_id, *(each for each in look.hits if (each["queue"], each["id"]) not in known)]
     return {
@@ -42,10 +42,10 @@ async def find(asking: Looking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _looked(asking: Looking, where: JobFilter) -> Look:
+async def _looked(asking: PageRequest, where: JobFilter) -> SearchStep:
     """The same look serves for a while: an open page is drawn again and again."""
 
-    async def ask() -> Look:
+    async def ask() -> SearchStep:
         counts = {each.queue: each.counts for each in asking.around.overview.queues}
         return await look_everywhere(asking.app, where, counts, asking.query.after)
 
@@ -56,7 +56,7 @@ def _shown(hit: dict[str, Any]) -> StateLook:
     return _LETTER if hit["dead_letter"] else EVERY[hit["state"]]
 
 
-def _told(look: Look, by_id: int, queues: int) -> str:
+def _told(look: SearchStep, by_id: int, queues: int) -> str:
     """What was looked at, and how far."""
     said = []
     if look.places:
@@ -68,7 +68,7 @@ def _told(look: Look, by_id: int, queues: int) -> str:
     return " ".join(said)
 
 
-def _deeper(look: Look, text: str) -> list[Name]:
+def _deeper(look: SearchStep, text: str) -> list[Name]:
     """Places that have more than was looked at, each with the search that goes through all of it."""
     found = []
     for place in look.places:
@@ -81,4 +81,4 @@ def _deeper(look: Look, text: str) -> list[Name]:
     return found
 
 
-FIND: Final = (Page(path="/find", template="find.html", show=find, query=Sought),)
+FIND: Final = (PageSpec(path="/find", template="find.html", show=find, query=FindPageView),)

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from toril.app import App
 from toril.errors import InvalidName, NotFound
-from toril.flow import Tree
-from toril.model import Ending, Family, JobRecord, JobRef, Run, job_of
+from toril.flow import FlowTree
+from toril.model import ChildCounts, JobRef, JobRow, RunRow, RunStatus, job_of
 from toril.model.states import State
 from toril.operate.documents import standing
 from toril.operate.lookup import find_job
@@ -18,12 +18,12 @@ from toril.policy.retention import RUNS
 from toril.runtime.clock import SYSTEM
 from toril.store.engine import Store
 from toril.web.api.common import known_queue
-from toril.web.api.flows import UnderWay, list_flows
+from toril.web.api.flows import OpenFlowQuery, list_flows
 from toril.web.pages.drawing import Bars, bars
-from toril.web.pages.page import Looking, Page, View
+from toril.web.pages.page import PageRequest, PageSpec, View
 from toril.web.templates import compact
 
-__all__ = ["FLOWS", "Remembered", "remembered"]
+__all__ = ["FLOWS", "EndedFlowRuns", "remembered"]
 
 _SOON: Final = 0.1  # seconds of reading in one look
 _FRESH: Final = 5.0  # seconds that a list may be old
@@ -32,11 +32,11 @@ _HIGHEST: Final = 100  # jobs above a job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class EndedFlowRuns:
     """Jobs of flows that have ended, by what is remembered of the last run of each. `looked` of the `of` queues are
     known."""
 
-    runs: Mapping[JobRef, Run]
+    runs: Mapping[JobRef, RunRow]
     children: Mapping[JobRef, Sequence[JobRef]]
     looked: int
     of: int
@@ -58,55 +58,57 @@ class Remembered:
             ref = above
         return ref
 
-    def tree(self, ref: JobRef, *, depth: int, width: int, there: Mapping[JobRef, Tree] | None = None) -> Tree | None:
+    def tree(
+        self, ref: JobRef, *, depth: int, width: int, there: Mapping[JobRef, FlowTree] | None = None
+    ) -> FlowTree | None:
         """The flow that a job belongs to, from the highest job that is known; None if nothing is. What is still
         `there` is shown as it stands."""
         if ref not in self.runs and ref not in self.children:
             return None
         return self._tree(self.top(ref), depth, width, there or {})
 
-    def filled(self, tree: Tree, parent: JobRef | None, *, depth: int, width: int) -> Tree:
+    def filled(self, tree: FlowTree, parent: JobRef | None, *, depth: int, width: int) -> FlowTree:
         """A flow as it stands, with the names and ends of its jobs that are gone; from a `parent` on that is gone."""
         mended = self._mended(tree, depth, width)
         if parent is None or parent not in self.runs:
             return mended
         return self._tree(self.top(parent), depth, width, {JobRef(tree.queue, tree.id): mended})
 
-    def _mended(self, tree: Tree, depth: int, width: int) -> Tree:
+    def _mended(self, tree: FlowTree, depth: int, width: int) -> FlowTree:
         ref = JobRef(tree.queue, tree.id)
         if tree.state is None and ref in self.runs:
             return self._tree(ref, depth, width, {})
         return replace(tree, children=tuple(self._mended(each, depth - 1, width) for each in tree.children))
 
-    def _tree(self, ref: JobRef, depth: int, width: int, there: Mapping[JobRef, Tree]) -> Tree:
+    def _tree(self, ref: JobRef, depth: int, width: int, there: Mapping[JobRef, FlowTree]) -> FlowTree:
         if ref in there:
             return there[ref]
         run, below = self.runs.get(ref), self.children.get(ref, ())
         endings = [self.runs[each].ending for each in below]
-        done = endings.count(Ending.COMPLETED)
+        done = endings.count(RunStatus.COMPLETED)
         children = [self._tree(each, depth - 1, width, there) for each in below[:width]] if depth > 0 else []
-        return Tree(
+        return FlowTree(
             queue=ref.queue, id=ref.id, name=None if run is None else run.name, state=_state(run),
-            ending=None if run is None else run.ending, family=Family(completed=done, failed=len(endings) - done),
+            ending=None if run is None else run.ending, family=ChildCounts(completed=done, failed=len(endings) - done),
             children=tuple(children),
         )  # fmt: skip
 
 
-def _state(run: Run | None) -> State | None:
+def _state(run: RunRow | None) -> State | None:
     if run is None:
         return None
-    return State.COMPLETED if run.ending is Ending.COMPLETED else State.FAILED
+    return State.COMPLETED if run.ending is RunStatus.COMPLETED else State.FAILED
 
 
 @dataclass(slots=True)
 class _Lists:
     """The run records of jobs of flows, by queue and ending, and when they were read."""
 
-    read: dict[tuple[str, Ending], tuple[float, Sequence[Run]]] = field(default_factory=dict)
+    read: dict[tuple[str, RunStatus], tuple[float, Sequence[RunRow]]] = field(default_factory=dict)
 
     async def renew(self, store: Store, queues: Sequence[str], first: str | None) -> None:
         """Read those that are old, as far as there is time; of the `first` queue in any case."""
-        wanted = {(queue, ending) for queue in queues for ending in Ending}
+        wanted = {(queue, ending) for queue in queues for ending in RunStatus}
         self.read = {key: found for key, found in self.read.items() if key in wanted}
         now = SYSTEM.monotonic()
         old = [key for key in wanted if key not in self.read or now - self.read[key][0] >= _FRESH]
@@ -118,7 +120,7 @@ class _Lists:
             self.read[key] = SYSTEM.monotonic(), tuple(run for run in runs if run.flow)
 
 
-async def remembered(asking: Looking, first: str | None = None) -> Remembered:
+async def remembered(asking: PageRequest, first: str | None = None) -> EndedFlowRuns:
     """What is known by now. The records of the `first` queue are sure to be."""
 
     async def new() -> _Lists:
@@ -127,7 +129,7 @@ async def remembered(asking: Looking, first: str | None = None) -> Remembered:
     lists = await asking.recall("run records of flows", _FOREVER, new)
     queues = [each.queue for each in asking.around.overview.queues]
     await lists.renew(asking.app.store, queues, first if first in queues else None)
-    runs: dict[JobRef, Run] = {}
+    runs: dict[JobRef, RunRow] = {}
     for (queue, _), (_, found) in list(lists.read.items()):
         for run in found:
             ref = JobRef(queue, run.id)
@@ -138,7 +140,7 @@ async def remembered(asking: Looking, first: str | None = None) -> Remembered:
         if run.parent is not None:
             children.setdefault(run.parent, []).append(ref)
     known = {queue for queue, _ in lists.read}
-    return Remembered(runs=runs, children=children, looked=len(known), of=len(queues))
+    return EndedFlowRuns(runs=runs, children=children, looked=len(known), of=len(queues))
 
 
 _DEPTH, _WIDTH, _LINES = 8, 50, 200  # of the tree that is shown
@@ -170,21 +172,21 @@ class FlowsView(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class FlowRow:
     """A job of the chosen flow, with its record, or what is remembered of its run. `rails` are the lines that are drawn
     before its name, one for each job above it; `unseen` are more children than are shown."""
 
-    tree: Tree
+    tree: FlowTree
     rails: Rails
     look: tuple[str, str, str]
-    record: JobRecord | Run | None
+    record: JobRow | RunRow | None
     bars: Bars
     unseen: int
 
 
-async def flows(asking: Looking) -> dict[str, Any]:
+async def flows(asking: PageRequest) -> dict[str, Any]:
     view: FlowsView = asking.query
-    found = await list_flows(replace(asking, query=UnderWay()))
+    found = await list_flows(replace(asking, query=OpenFlowQuery()))
     known = await remembered(asking, view.queue or None)
     under_way = {JobRef(each["queue"], each["id"]) for each in found["items"]}
     tops = [ref for ref in known.tops() if ref not in under_way]
@@ -200,20 +202,24 @@ async def flows(asking: Looking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ended(known: Remembered, ref: JobRef) -> dict[str, Any]:
+def _ended(known: EndedFlowRuns, ref: JobRef) -> dict[str, Any]:
     """A flow that has ended, by the job at its top."""
     run, below = known.runs[ref], known.children.get(ref, ())
     endings = [known.runs[each].ending for each in below]
     parts, at = [], 0
-    for look, ending in (("done", Ending.COMPLETED), ("failed", Ending.FAILED), ("cancelled", Ending.CANCELLED)):
+    for look, ending in (
+        ("done", RunStatus.COMPLETED),
+        ("failed", RunStatus.FAILED),
+        ("cancelled", RunStatus.CANCELLED),
+    ):
         if many := endings.count(ending):
             parts.append((look, float(at), float(at + many)))
             at += many
     return {
         "queue": ref.queue, "id": ref.id, "name": run.name, "data": None, "look": _LOOKS[run.ending.value],
-        "done": endings.count(Ending.COMPLETED), "total": len(below), "bars": bars(parts, 0, len(below) or 1),
+        "done": endings.count(RunStatus.COMPLETED), "total": len(below), "bars": bars(parts, 0, len(below) or 1),
         "took": run.finished_at - run.added_at, "at": run.finished_at,
-        "said": ", ".join(f"{endings.count(ending)} {ending}" for ending in Ending if ending in endings),
+        "said": ", ".join(f"{endings.count(ending)} {ending}" for ending in RunStatus if ending in endings),
     }  # fmt: skip
 
 
@@ -235,7 +241,7 @@ def _row(flow: dict[str, Any]) -> dict[str, Any]:
     return flow | {"bars": bars(parts, 0, total), "total": total, "done": done, "said": said}
 
 
-async def _chosen(asking: Looking, known: Remembered, ref: JobRef) -> dict[str, Any] | None:
+async def _chosen(asking: PageRequest, known: EndedFlowRuns, ref: JobRef) -> dict[str, Any] | None:
     """The flow that the named job belongs to, line by line; None if nothing is known of it."""
     app, tree = asking.app, await _tree(asking, known, ref)
     if tree is None:
@@ -254,7 +260,7 @@ async def _chosen(asking: Looking, known: Remembered, ref: JobRef) -> dict[str, 
     }  # fmt: skip
 
 
-async def _tree(asking: Looking, known: Remembered, ref: JobRef) -> Tree | None:
+async def _tree(asking: PageRequest, known: EndedFlowRuns, ref: JobRef) -> FlowTree | None:
     """As it stands, and as it is remembered where jobs are gone."""
     there = any(each.queue == ref.queue for each in asking.around.overview.queues)
     found = await find_job(asking.app.store, ref.queue, ref.id) if there else None
@@ -272,7 +278,7 @@ async def _tree(asking: Looking, known: Remembered, ref: JobRef) -> Tree | None:
     return known.filled(tree, None if top is None else top.parent, depth=_DEPTH, width=_WIDTH)
 
 
-def _flat(tree: Tree, above: Rails = (), own: Rails = ()) -> Iterator[tuple[Tree, Rails]]:
+def _flat(tree: FlowTree, above: Rails = (), own: Rails = ()) -> Iterator[tuple[FlowTree, Rails]]:
     """A job and all below it, each with its rails. Below a job that has younger siblings its rail goes on, to them."""
     yield tree, above + own
     below: Rails = above + tuple("on" if each == "tee" else "off" for each in own)
@@ -280,22 +286,22 @@ def _flat(tree: Tree, above: Rails = (), own: Rails = ()) -> Iterator[tuple[Tree
         yield from _flat(child, below, ("end" if child is tree.children[-1] else "tee",))
 
 
-async def _records(app: App, known: Remembered, nodes: list[Tree]) -> dict[JobRef, JobRecord | Run]:
+async def _records(app: App, known: EndedFlowRuns, nodes: list[FlowTree]) -> dict[JobRef, JobRow | RunRow]:
     refs = [JobRef(each.queue, each.id) for each in nodes]
-    found: dict[JobRef, JobRecord | Run] = {ref: known.runs[ref] for ref in refs if ref in known.runs}
+    found: dict[JobRef, JobRow | RunRow] = {ref: known.runs[ref] for ref in refs if ref in known.runs}
     for queue in {ref.queue for ref in refs}:
         ids = [ref.id for ref in refs if ref.queue == queue]
         with suppress(InvalidName):  # of another prefix, or what is no job's key
             rows = await app.store.jobs(queue, ids)
             found |= {JobRef(queue, record.id): record for record in rows if record is not None}
     letters = [each.dead_letter for each in nodes if each.dead_letter is not None]
-    for letter in await app.store.letters_of(letters) if letters else ():
+    for letter in await app.store.dead_letters.get(letters) if letters else ():
         if letter is not None:
             found[JobRef(letter.queue, letter.job_id)] = job_of(letter)
     return found
 
 
-def _line(tree: Tree, rails: Rails, record: JobRecord | Run | None, start: int, end: int) -> Line:
+def _line(tree: FlowTree, rails: Rails, record: JobRow | RunRow | None, start: int, end: int) -> FlowRow:
     look = _LOOKS.get(standing(tree), _WAITS)
     parts: list[tuple[str, float, float]] = []
     if record is not None:
@@ -305,17 +311,17 @@ def _line(tree: Tree, rails: Rails, record: JobRecord | Run | None, start: int, 
         else:
             running = "active" if look[0] in ("delayed", "wait") else look[0]
             parts = [("wait", record.added_at, began), (running, began, over)]
-    return Line(
+    return FlowRow(
         tree=tree, rails=rails, look=look, record=record, bars=bars(parts, start, end),
         unseen=max(0, tree.family.total - len(tree.children)),
     )  # fmt: skip
 
 
-def _has_failed(line: Line) -> bool:
-    return isinstance(line.record, JobRecord) and line.record.ending is Ending.FAILED
+def _has_failed(line: FlowRow) -> bool:
+    return isinstance(line.record, JobRow) and line.record.ending is RunStatus.FAILED
 
 
-async def _waits(app: App, tree: Tree) -> dict[str, Any] | None:
+async def _waits(app: App, tree: FlowTree) -> dict[str, Any] | None:
     """The first job without open children that the flow waits for, and why that does not run or has not ended."""
     if tree.state is None or tree.state in ("completed", "failed"):
         return None
@@ -335,4 +341,4 @@ async def _waits(app: App, tree: Tree) -> dict[str, Any] | None:
     }
 
 
-FLOWS: Final = (Page(path="/flows", template="flows.html", show=flows, query=FlowsView, nav="flows"),)
+FLOWS: Final = (PageSpec(path="/flows", template="flows.html", show=flows, query=FlowsView, nav="flows"),)

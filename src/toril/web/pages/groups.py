@@ -5,10 +5,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from toril.web.api.groups import AllGroups, all_groups
+from toril.web.api.groups import GroupDefaultsForm, all_groups
 from toril.web.pages.drawing import slots
-from toril.web.pages.page import Page, View
-from toril.web.routing import Asking
+from toril.web.pages.page import PageSpec, View
+from toril.web.routing import Request
 
 __all__ = ["GROUPS"]
 
@@ -25,9 +25,9 @@ class GroupsView(View):
     show: Annotated[int, Field(ge=1, le=_LAST)] = _A_PAGE
 
 
-async def groups(asking: Asking) -> dict[str, Any]:
+async def groups(asking: Request) -> dict[str, Any]:
     view: GroupsView = asking.query
-    meant = AllGroups(limit=view.show, only=view.only or None, queue=view.queue or None, q=view.q or None)
+    meant = GroupDefaultsForm(limit=view.show, only=view.only or None, queue=view.queue or None, q=view.q or None)
     found = await all_groups(replace(asking, query=meant))
     following = min(_LAST, view.show + _A_PAGE) if found["match"] > view.show < _LAST else None
     return {
@@ -50,4 +50,4 @@ def _each(ms: int) -> str:
     return known.get(ms, f"in {ms / 1000:g} s")
 
 
-GROUPS: Final = (Page(path="/groups", template="groups.html", show=groups, query=GroupsView, nav="groups"),)
+GROUPS: Final = (PageSpec(path="/groups", template="groups.html", show=groups, query=GroupsView, nav="groups"),)

@@ -6,31 +6,31 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from toril.app import App
-from toril.errors import NotFound, TorilError, shown
-from toril.flow import Tree
+from toril.errors import NotFound, TorilError, preview
+from toril.flow import FlowTree
 from toril.job import Job
-from toril.model import Backoff, ChildState, Ending, Event, JobRecord, JobRef, QueueView, Run, WorkerView
+from toril.model import Backoff, ChildState, EventRow, JobRef, JobRow, QueueSummary, RunRow, RunStatus, WorkerRow
 from toril.model.states import State
 from toril.operate.history import history
 from toril.operate.lookup import find_job
 from toril.operate.why import Explanation
 from toril.policy.redaction import COVER, UNSHOWN, redacted
 from toril.queue import Queue
-from toril.web.api.common import Paging, attempt_errors, job_document, kept_in, known_queue, log_page
+from toril.web.api.common import PageQuery, attempt_errors, job_document, kept_in, known_queue, log_page
 from toril.web.api.jobs import run_document
 from toril.web.pages.drawing import ENDINGS, EVERY, look_of
 from toril.web.pages.flows import remembered
-from toril.web.pages.page import Looking, Page
+from toril.web.pages.page import PageRequest, PageSpec
 from toril.web.pages.search_box import quoted
 from toril.web.pages.timeline import chronicle
 from toril.web.templates import NONE, number, plural, span
-from toril.web.tracebacks import Line, lines_of
+from toril.web.tracebacks import TracebackLine, lines_of
 
 __all__ = [
     "JOB",
     "Attempt",
-    "Hold",
-    "Why",
+    "HoldReason",
+    "WhyPanel",
     "attempts_of",
     "ended_flow_of",
     "explained",
@@ -42,7 +42,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HoldReason:
     """What keeps a job, and where that can be changed."""
 
     cls: str
@@ -55,12 +55,12 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class WhyPanel:
     """`title` is the question; `fine` are the checks that passed."""
 
     title: str
     answer: str
-    holds: Sequence[Hold]
+    holds: Sequence[HoldReason]
     fine: Sequence[str]
 
 
@@ -68,15 +68,15 @@ _BREAKERS: Final = ("breakers",)
 
 
 def explained(
-    found: Explanation, record: JobRecord, view: QueueView, workers: Sequence[WorkerView], now: int
-) -> Why | None:
+    found: Explanation, record: JobRow, view: QueueSummary, workers: Sequence[WorkerRow], now: int
+) -> WhyPanel | None:
     """None for a job that has ended: its state says it all."""
     if record.state in (State.COMPLETED, State.FAILED):
         return None
     if record.state is State.ACTIVE:
-        return Why("It is running", found.sentence, (), ()) if found.reason != "running" else None
+        return WhyPanel("It is running", found.sentence, (), ()) if found.reason != "running" else None
     hold = _hold(found, view)
-    return Why(
+    return WhyPanel(
         "Why is it not running?", found.sentence, [hold] if hold else [], _fine(found, record, view, workers, now)
     )
 
@@ -95,42 +95,44 @@ _WORKERS: Final = {
 }
 
 
-def _hold(found: Explanation, view: QueueView) -> Hold | None:
+def _hold(found: Explanation, view: QueueSummary) -> HoldReason | None:
     facts: Mapping[str, Any] = found.facts
     queue, hold = ("queues", view.name), None
     match found.reason:
         case "circuit":
-            hold = Hold("open", "open", f"Circuit {facts['circuit']} is {facts['state']}", "See circuit", _BREAKERS)
+            hold = HoldReason(
+                "open", "open", f"Circuit {facts['circuit']} is {facts['state']}", "See circuit", _BREAKERS
+            )
         case "paused":
-            hold = Hold("paused", "paused", f"Queue {view.name} is paused", "See queue", queue)
+            hold = HoldReason("paused", "paused", f"Queue {view.name} is paused", "See queue", queue)
         case reason if reason in _WORKERS:
-            hold = Hold(*_WORKERS[reason], "See workers", ("workers",))
+            hold = HoldReason(*_WORKERS[reason], "See workers", ("workers",))
         case "no_handler":
-            hold = Hold(
+            hold = HoldReason(
                 "crit", "crit", f"No living worker has a handler for {facts['name']}", "See workers", ("workers",)
             )
         case "concurrency":
             text = f"The queue runs {facts['concurrency']} at once"
-            hold = Hold("warn", "lock", text, "See running", queue, {"state": "active"}, facts["running"])
+            hold = HoldReason("warn", "lock", text, "See running", queue, {"state": "active"}, facts["running"])
         case "rate":
-            hold = Hold("warn", "delayed", "The queue's rate is used up", "See queue", queue)
+            hold = HoldReason("warn", "delayed", "The queue's rate is used up", "See queue", queue)
         case reason if reason in _GROUPS:
             text, query = f"Group {facts['group']} {_GROUPS[reason]}", {"queue": view.name}
-            hold = Hold("warn", "lock", text, "See group", ("groups",), query, facts["holders"])
+            hold = HoldReason("warn", "lock", text, "See group", ("groups",), query, facts["holders"])
         case "waiting_children":
             open_, of = number(facts["open"]), plural(facts["children"], "child", "children")
-            hold = Hold("children", "children", f"{open_} of {of} have not ended")
+            hold = HoldReason("children", "children", f"{open_} of {of} have not ended")
         case "not_due" | "retry_later":
-            hold = Hold("delayed", "delayed", "Its time has not come")
+            hold = HoldReason("delayed", "delayed", "Its time has not come")
         case "behind":
             text = f"{plural(facts['ahead'], 'job goes', 'jobs go')} first"
-            hold = Hold("wait", "wait", text, "See waiting", queue, {"state": "waiting"})
+            hold = HoldReason("wait", "wait", text, "See waiting", queue, {"state": "waiting"})
         case _:
             pass  # it is the next
     return hold
 
 
-def _fine(found: Explanation, record: JobRecord, view: QueueView, workers: Sequence[WorkerView], now: int) -> list[str]:
+def _fine(found: Explanation, record: JobRow, view: QueueSummary, workers: Sequence[WorkerRow], now: int) -> list[str]:
     """What could keep it, and does not."""
     fine = []
     if not view.settings.paused:
@@ -166,7 +168,7 @@ class Attempt:
     at: int | None
     kind: str
     error: str
-    traceback: list[Line]
+    traceback: list[TracebackLine]
 
 
 async def attempts_of(job: Job[Any]) -> list[Attempt]:
@@ -185,7 +187,7 @@ async def log_of(job: Job[Any]) -> list[str]:
     found: list[str] = []
     cursor: str | None = None
     while len(found) < _LINES:
-        page = await log_page(job, Paging(cursor=cursor, limit=_A_PAGE))
+        page = await log_page(job, PageQuery(cursor=cursor, limit=_A_PAGE))
         found += page["items"]
         cursor = page["cursor"]
         if cursor is None:
@@ -206,12 +208,12 @@ def progress_of(value: Any) -> dict[str, Any] | None:
             return {"text": "", "value": None, "json": value}
 
 
-async def flow_of(asking: Looking, job: Job[Any], record: JobRecord) -> Tree | None:
+async def flow_of(asking: PageRequest, job: Job[Any], record: JobRow) -> FlowTree | None:
     """The flow that a job belongs to, from its top, with what is remembered of jobs that are gone; None if it belongs
     to none."""
     app = asking.app
     if record.parent is None and record.state is not State.WAITING_CHILDREN:
-        family = await app.store.family(JobRef(record.queue, record.id), where=kept_in(job))
+        family = await app.store.flows.child_counts(JobRef(record.queue, record.id), where=kept_in(job))
         if not family.total:
             return None
     try:
@@ -225,12 +227,12 @@ async def flow_of(asking: Looking, job: Job[Any], record: JobRecord) -> Tree | N
     return known.filled(tree, top.parent, depth=_DEPTH, width=_WIDTH)
 
 
-async def ended_flow_of(asking: Looking, ref: JobRef) -> Tree | None:
+async def ended_flow_of(asking: PageRequest, ref: JobRef) -> FlowTree | None:
     """The flow of a job that is gone, as far as it is remembered."""
     return (await remembered(asking, ref.queue)).tree(ref, depth=_DEPTH, width=_WIDTH)
 
 
-async def failed_children(app: App, job: Job[Any]) -> list[Tree]:
+async def failed_children(app: App, job: Job[Any]) -> list[FlowTree]:
     """Children that have not succeeded, of a parent that has failed."""
     tree = await app.tree(job, whole=False, depth=1, width=_WIDTH)
     return [child for child in tree.children if child.known in {ChildState.FAILED, ChildState.IGNORED}]
@@ -239,7 +241,7 @@ async def failed_children(app: App, job: Job[Any]) -> list[Tree]:
 _A_MOMENT: Final = 5.0
 
 
-async def job(asking: Looking) -> dict[str, Any]:
+async def job(asking: PageRequest) -> dict[str, Any]:
     queue = await known_queue(asking.app, asking.path["queue"])
     found = await queue.job(asking.path["id"])
     if found is None or found.row is None:
@@ -263,17 +265,17 @@ async def job(asking: Looking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _events(asking: Looking, found: Job[Any], record: JobRecord) -> list[Event]:
+async def _events(asking: PageRequest, found: Job[Any], record: JobRow) -> list[EventRow]:
     """All that is kept of a queue's events is looked through: again only when the job has moved on."""
 
-    async def ask() -> list[Event]:
+    async def ask() -> list[EventRow]:
         return await history(found.queue.store, record.queue, record.id)
 
     key = ("history", record.queue, record.id, record.state, record.starts, record.attempts_made, record.due)
     return [_seen(asking, record, event) for event in await asking.recall(key, 60.0, ask)]
 
 
-def _seen(asking: Looking, record: JobRecord, event: Event) -> Event:
+def _seen(asking: PageRequest, record: JobRow, event: EventRow) -> EventRow:
     """An event whose reason may be shown."""
     if "failedReason" not in event.detail:
         return event
@@ -281,7 +283,7 @@ def _seen(asking: Looking, record: JobRecord, event: Event) -> Event:
     return replace(event, detail={**event.detail, "failedReason": redacted(reason or "")})
 
 
-def _facts(record: JobRecord) -> list[tuple[str, str, str]]:
+def _facts(record: JobRow) -> list[tuple[str, str, str]]:
     """What was set for it, and what it is held to: name, text, and how it looks."""
     backoff = record.backoff
     facts = [
@@ -302,7 +304,7 @@ def _facts(record: JobRecord) -> list[tuple[str, str, str]]:
     return [fact for fact in facts if fact[1]]
 
 
-def _attempts(record: JobRecord) -> str:
+def _attempts(record: JobRow) -> str:
     return "none, it never started" if record.never_started else f"{record.attempts_made} of {record.max_attempts}"
 
 
@@ -310,23 +312,23 @@ def _backoff(backoff: Backoff | None) -> str:
     return "" if backoff is None else f"{backoff.kind} from {span(backoff.delay)}"
 
 
-def _usual(asking: Looking, queue: str) -> str:
+def _usual(asking: PageRequest, queue: str) -> str:
     hour = next((each for each in asking.around.overview.queues if each.queue == queue), None)
     return NONE if hour is None or hour.run_p95 is None else span(hour.run_p95 * 1000)
 
 
-def _again(document: dict[str, Any], record: JobRecord) -> dict[str, Any] | None:
+def _again(document: dict[str, Any], record: JobRow) -> dict[str, Any] | None:
     """What a form for the same once more begins with. What is covered or cut cannot be added again as it is shown."""
     text = json.dumps(document["data"], indent=2, ensure_ascii=False, default=str)
     covered = f'"{COVER}"' in text or f'"{UNSHOWN}"' in text
     return {"data": text, "attempts": record.max_attempts, "covered": covered, "cut": "data" in document["cut"]}
 
 
-async def _gone(asking: Looking, queue: Queue, identity: str) -> dict[str, Any]:
+async def _gone(asking: PageRequest, queue: Queue, identity: str) -> dict[str, Any]:
     """A job that has ended and was not kept: its run record."""
     run = await asking.recall(("run", queue.name, identity), _A_MOMENT, lambda: _remembered(queue, identity))
     if run is None:
-        raise NotFound(f"there is no job {shown(identity)} in queue {queue.name!r}, and nothing is remembered of one")
+        raise NotFound(f"there is no job {preview(identity)} in queue {queue.name!r}, and nothing is remembered of one")
     return {
         "title": f"{run.name} {identity}", "now": asking.around.now, "queue": queue.name, "id": identity,
         "name": run.name, "look": ENDINGS[run.ending],
@@ -336,11 +338,11 @@ async def _gone(asking: Looking, queue: Queue, identity: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _remembered(queue: Queue, identity: str) -> Run | None:
+async def _remembered(queue: Queue, identity: str) -> RunRow | None:
     """The last run of that id."""
-    pages = [await queue.store.runs(queue.name, ending, limit=1000) for ending in Ending]
+    pages = [await queue.store.runs(queue.name, ending, limit=1000) for ending in RunStatus]
     runs = [run for page in pages for run in page.items if run.id == identity]
     return max(runs, key=lambda run: run.finished_at, default=None)
 
 
-JOB: Final = (Page(path="/queues/{queue}/jobs/{id}", template="job.html", show=job),)
+JOB: Final = (PageSpec(path="/queues/{queue}/jobs/{id}", template="job.html", show=job),)

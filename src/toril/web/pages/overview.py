@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from toril.model import Audited
+from toril.model import AuditEntry
 from toril.operate.metrics import QueueOverview
-from toril.policy.attention import Grave, QueueFacts, grave, trend
-from toril.records import WorkerInfo
+from toril.policy.attention import Importance, QueueFacts, grave, trend
+from toril.records import WorkerRecord
 from toril.web.access import Role
 from toril.web.api.common import Search
 from toril.web.audit_text import told
-from toril.web.fleet_status import Around
+from toril.web.fleet_status import FleetStatus
 from toril.web.pages.attention import troubles
 from toril.web.pages.drawing import Spark, spark
-from toril.web.pages.page import Looking, Page, View
+from toril.web.pages.page import PageRequest, PageSpec, View
 from toril.web.templates import Words, number, plural
 
 __all__ = ["OVERVIEW"]
@@ -22,7 +22,7 @@ __all__ = ["OVERVIEW"]
 _CHANGES: Final = 6
 
 
-class Sought(View):
+class OverviewPageView(View):
     """Which queues are listed."""
 
     only: Literal["", "problem", "idle"] = ""
@@ -30,7 +30,7 @@ class Sought(View):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class OverviewRow:
     """A queue in the table."""
 
     hour: QueueOverview
@@ -50,7 +50,7 @@ class Row:
         return "idle" if not (self.facts.waiting or self.facts.running or self.hour.rate) else "busy"
 
 
-async def overview(asking: Looking) -> dict[str, Any]:
+async def overview(asking: PageRequest) -> dict[str, Any]:
     around, query = asking.around, asking.query
     rows = sorted((_row(each, around) for each in around.overview.queues), key=_urgency)
     shown = [
@@ -66,30 +66,30 @@ async def overview(asking: Looking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row(each: QueueOverview, around: Around) -> Row:
+def _row(each: QueueOverview, around: FleetStatus) -> OverviewRow:
     facts = around.facts[each.queue]
     mine = [need for need in around.needs if getattr(need, "queue", None) == each.queue]
     worst = min((grave(need) for need in mine), default=None)
     busy = facts.waiting or facts.running or each.rate
-    look = {Grave.CRITICAL: ("crit", "crit"), Grave.WARNING: ("warn", "warn")}.get(worst) if worst else None
-    if facts.paused and worst is not Grave.CRITICAL:
+    look = {Importance.CRITICAL: ("crit", "crit"), Importance.WARNING: ("warn", "warn")}.get(worst) if worst else None
+    if facts.paused and worst is not Importance.CRITICAL:
         look = ("paused", "paused")
     cls, icon = look or (("active", "active") if busy else ("wait", "wait"))
     way = trend(facts.waiting, facts.growth)
     growth = f"{'growing' if way > 0 else 'shrinking'} by {number(abs(facts.growth or 0))} a minute"
-    return Row(
+    return OverviewRow(
         hour=each, facts=facts, spark=spark(each.completed, each.failed), cls=cls, icon=icon, trend=way, growth=growth,
         slow=each.waits_too_long,
     )  # fmt: skip
 
 
-def _urgency(row: Row) -> tuple[int, float, str]:
+def _urgency(row: OverviewRow) -> tuple[int, float, str]:
     """Problems first, then the busiest."""
     order = {"crit": 0, "warn": 1, "paused": 2}.get(row.cls, 3)
     return order, -(row.hour.rate + row.facts.running), row.hour.queue
 
 
-def _totals(around: Around) -> dict[str, Any]:
+def _totals(around: FleetStatus) -> dict[str, Any]:
     queues = around.overview.queues
     completed = [sum(minute) for minute in zip(*(each.completed for each in queues), strict=True)]
     failed = [sum(minute) for minute in zip(*(each.failed for each in queues), strict=True)]
@@ -105,14 +105,14 @@ def _totals(around: Around) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _changes(around: Around) -> list[tuple[Audited, Words]]:
+def _changes(around: FleetStatus) -> list[tuple[AuditEntry, Words]]:
     return [(entry, told(entry)) for entry in around.notes[:_CHANGES]]
 
 
-def _fleet(workers: Sequence[WorkerInfo], rows: Sequence[Row]) -> str:
+def _fleet(workers: Sequence[WorkerRecord], rows: Sequence[OverviewRow]) -> str:
     hosts = len({worker.host for worker in workers})
     served = f"{plural(len(workers), 'worker')} on {plural(hosts, 'host')}" if workers else "no worker"
     return f"{plural(len(rows), 'queue')}, {served}."
 
 
-OVERVIEW: Final = (Page(path="/", template="overview.html", show=overview, query=Sought),)
+OVERVIEW: Final = (PageSpec(path="/", template="overview.html", show=overview, query=OverviewPageView),)

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict
 
 from toril.web.access import Role
-from toril.web.fleet_status import Around, Recall
-from toril.web.routing import Asking, Form
+from toril.web.fleet_status import FleetStatus, Recall
+from toril.web.routing import Form, Request
 
-__all__ = ["Looking", "Page", "View"]
+__all__ = ["PageRequest", "PageSpec", "View"]
 
 
 class View(Form):
@@ -20,16 +20,16 @@ class View(Form):
 
 
 @dataclass(frozen=True, slots=True)
-class Looking(Asking):
+class PageRequest(Request):
     """Someone looks at a page. `around` is how the whole app is doing, which has been read already; what is costly to
     find out is asked for through `recall`, which asks again only when the answer is so many seconds old."""
 
-    around: Around
+    around: FleetStatus
     recall: Recall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class PageSpec:
     """`show` gives the values of the template; `nav` is the entry of the navigation that it stands under. An element
     with an id that begins with `n-` and nothing but text in it is kept up to date while the page is open."""
 
@@ -37,7 +37,7 @@ class Page:
 
     path: str
     template: str
-    show: Callable[[Looking], Awaitable[Mapping[str, Any]]]
+    show: Callable[[PageRequest], Awaitable[Mapping[str, Any]]]
     role: Role = Role.READ
     query: type[View] = View
     nav: str = "overview"

@@ -7,14 +7,14 @@ from pydantic import Field
 
 from toril.client.options import declaration_of
 from toril.job import Job
-from toril.model import Backoff, DeadLetterRow, Declaration, Ending, QueueView, RateLimit, Run, Settings, ms_of
+from toril.model import Backoff, DeadLetterRow, Declaration, QueueSummary, RateLimit, RunRow, RunStatus, Settings, ms_of
 from toril.model.states import State
 from toril.operate.search import Failures
 from toril.policy.error_groups import ErrorGroup
 from toril.policy.metrics import RANGES, Range
 from toril.policy.redaction import redacted
 from toril.policy.retention import RUNS
-from toril.policy.search import JobFilter, LetterFilter
+from toril.policy.search import DeadLetterFilter, JobFilter
 from toril.queue import Queue
 from toril.web.api.common import A_LOOK, Cursor, Search, job_document, known_queue
 from toril.web.api.dead_letters import letter_document
@@ -22,17 +22,17 @@ from toril.web.api.jobs import run_document
 from toril.web.api.queues import read_names
 from toril.web.pages.attention import of_queue
 from toril.web.pages.drawing import ENDINGS, LOOKS, StateLook, look_of
-from toril.web.pages.page import Looking, Page, View
-from toril.web.pages.search_box import Typed, quoted, typed
+from toril.web.pages.page import PageRequest, PageSpec, View
+from toril.web.pages.search_box import SearchTerms, quoted, typed
 from toril.web.templates import compact, number, plural, span
 
-__all__ = ["QUEUE", "Counted", "Tabs", "counted", "facets", "listed", "remembered"]
+__all__ = ["QUEUE", "ListedCount", "Tabs", "counted", "facets", "listed", "remembered"]
 
 _FACETS: Final = 6
 _A_WHILE: Final = 10.0  # seconds that facets, and counts that are costly, may be old
 _LETTERS: Final = "letters:"  # before the cursor of a page of letters
-_ENDINGS: Final = {State.COMPLETED: Ending.COMPLETED, State.FAILED: Ending.FAILED}
-_FAILED: Final = Typed(JobFilter(ending=Ending.FAILED))
+_ENDINGS: Final = {State.COMPLETED: RunStatus.COMPLETED, State.FAILED: RunStatus.FAILED}
+_FAILED: Final = SearchTerms(JobFilter(ending=RunStatus.FAILED))
 _BULK: Final = {
     State.FAILED: "retry remove", State.COMPLETED: "retry remove", State.DELAYED: "promote cancel remove",
     State.WAITING: "cancel remove", State.PRIORITIZED: "cancel remove", State.ACTIVE: "cancel",
@@ -41,7 +41,7 @@ _BULK: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class ListedCount:
     """How many jobs are meant; `more` says that not all were looked at. `asked_at` leaves out what comes later."""
 
     count: int
@@ -65,7 +65,7 @@ class Tabs:
     """How many jobs each tab lists, by its key; and of those that failed, how many are kept and how many are dead
     letters."""
 
-    counts: dict[str, Counted]
+    counts: dict[str, ListedCount]
     kept: int
     buried: int
 
@@ -74,24 +74,24 @@ class Tabs:
         return self.kept + self.buried
 
 
-async def counted(asking: Looking, found: Queue, view: QueueView) -> Tabs:
-    counts = {state: Counted(view.counts.of(state)) for state in LOOKS}
+async def counted(asking: PageRequest, found: Queue, view: QueueSummary) -> Tabs:
+    counts = {state: ListedCount(view.counts.of(state)) for state in LOOKS}
     if view.counts.failed and view.cancelled_total:  # cancelled jobs that are kept stand among them
         counts[State.FAILED] = await _matches(asking, found, State.FAILED, _FAILED)
-    kept, letters = counts[State.FAILED], Counted(0)
+    kept, letters = counts[State.FAILED], ListedCount(0)
     if asking.around.letters:
         letters = await _letters_meant(asking, _buried(found, typed("")))
-        counts[State.FAILED] = Counted(kept.count + letters.count, kept.more or letters.more)
+        counts[State.FAILED] = ListedCount(kept.count + letters.count, kept.more or letters.more)
     for state, ending in _ENDINGS.items():
         if not counts[state].count:
-            counts[state] = Counted(await _runs(asking, found, ending))
+            counts[state] = ListedCount(await _runs(asking, found, ending))
     by_key = {LOOKS[state].key: count for state, count in counts.items()}
     if view.cancelled_total:
-        by_key[ENDINGS[Ending.CANCELLED].key] = Counted(await _runs(asking, found, Ending.CANCELLED))
+        by_key[ENDINGS[RunStatus.CANCELLED].key] = ListedCount(await _runs(asking, found, RunStatus.CANCELLED))
     return Tabs(by_key, kept.count, letters.count)
 
 
-async def _runs(asking: Looking, found: Queue, ending: Ending) -> int:
+async def _runs(asking: PageRequest, found: Queue, ending: RunStatus) -> int:
     async def ask() -> int:
         return len((await found.store.runs(found.name, ending, limit=RUNS)).items)
 
@@ -99,7 +99,7 @@ async def _runs(asking: Looking, found: Queue, ending: Ending) -> int:
 
 
 async def listed(
-    asking: Looking, found: Queue, state: State, asked: Typed, view: QueueView, tabs: Tabs
+    asking: PageRequest, found: Queue, state: State, asked: SearchTerms, view: QueueSummary, tabs: Tabs
 ) -> dict[str, Any]:
     """What the table shows. `kind` says of what its rows are."""
     there = tabs.failed if state is State.FAILED else view.counts.of(state)
@@ -107,14 +107,14 @@ async def listed(
     if asked.id is not None:
         job = await found.job(asked.id) if len(asked.id) <= 256 else None
         rows = [] if job is None else [_row(job, asking.around.now)]
-        return _table("jobs", rows, None, Counted(len(rows)))
+        return _table("jobs", rows, None, ListedCount(len(rows)))
     if state in _ENDINGS and not there:
         return await remembered(asking, found, _ENDINGS[state], asked)
     buried = state is State.FAILED and tabs.buried > 0
     if buried and (not tabs.kept or (after or "").startswith(_LETTERS)):
         return await _letters(asking, found, asked)
     if state is State.FAILED and view.cancelled_total:
-        asked = replace(asked, filter=replace(asked.filter, ending=Ending.FAILED))
+        asked = replace(asked, filter=replace(asked.filter, ending=RunStatus.FAILED))
     jobs = await found.search(state, asked.filter, cursor=after, limit=asking.query.limit, patience=A_LOOK)
     match = await _matches(asking, found, state, asked)
     body = {"state": state.value, **asked.body(), "asked_at": match.asked_at}
@@ -124,47 +124,47 @@ async def listed(
     }  # fmt: skip
 
 
-async def remembered(asking: Looking, found: Queue, ending: Ending, asked: Typed) -> dict[str, Any]:
+async def remembered(asking: PageRequest, found: Queue, ending: RunStatus, asked: SearchTerms) -> dict[str, Any]:
     """The runs that ended so, as far as they are remembered."""
     page = await found.run_rows(ending, asking.query.after, asking.query.limit, where=asked.filter)
     runs = [_run(asking, found, run) for run in page.items]
-    return _table("runs", runs, page.cursor, Counted(len(runs), more=page.cursor is not None))
+    return _table("runs", runs, page.cursor, ListedCount(len(runs), more=page.cursor is not None))
 
 
 def _table(
-    kind: Literal["jobs", "letters", "runs"], rows: list[dict[str, Any]], more: str | None, match: Counted
+    kind: Literal["jobs", "letters", "runs"], rows: list[dict[str, Any]], more: str | None, match: ListedCount
 ) -> dict[str, Any]:
     return {"kind": kind, "rows": rows, "next": more, "match": match, "filter": None, "about": "", "bulk": ""}
 
 
-async def _matches(asking: Looking, found: Queue, state: State, asked: Typed) -> Counted:
-    async def ask() -> Counted:
+async def _matches(asking: PageRequest, found: Queue, state: State, asked: SearchTerms) -> ListedCount:
+    async def ask() -> ListedCount:
         number = await found.count(state, asked.filter, patience=A_LOOK)
-        return Counted(number.count, more=number.cursor is not None, asked_at=ms_of(number.asked_at))
+        return ListedCount(number.count, more=number.cursor is not None, asked_at=ms_of(number.asked_at))
 
     seconds = 0.0 if asked.filter.everything or asked == _FAILED else _A_WHILE
     return await asking.recall(("matches", found.name, state, asked.filter), seconds, ask)
 
 
-def _buried(found: Queue, asked: Typed) -> LetterFilter:
+def _buried(found: Queue, asked: SearchTerms) -> DeadLetterFilter:
     chosen = asked.filter
-    return LetterFilter(
+    return DeadLetterFilter(
         queue=found.name, name=chosen.name, error=chosen.error, key=chosen.key, text=chosen.text, group=chosen.group,
         subject=chosen.subject,
     )  # fmt: skip
 
 
-async def _letters_meant(asking: Looking, where: LetterFilter) -> Counted:
-    async def ask() -> Counted:
+async def _letters_meant(asking: PageRequest, where: DeadLetterFilter) -> ListedCount:
+    async def ask() -> ListedCount:
         number = await asking.app.dead_letters.counted(where, patience=A_LOOK)
-        return Counted(number.count, more=number.cursor is not None, asked_at=ms_of(number.asked_at))
+        return ListedCount(number.count, more=number.cursor is not None, asked_at=ms_of(number.asked_at))
 
     # Few are counted anew each time, so that the count is that of the list.
     seconds = 0.0 if asking.around.letters <= RUNS else _A_WHILE
     return await asking.recall(("letters", repr(where)), seconds, ask)
 
 
-async def _letters(asking: Looking, found: Queue, asked: Typed) -> dict[str, Any]:
+async def _letters(asking: PageRequest, found: Queue, asked: SearchTerms) -> dict[str, Any]:
     where, cursor = _buried(found, asked), (asking.query.after or "").removeprefix(_LETTERS) or None
     page = await asking.app.dead_letters.rows(where, cursor=cursor, limit=asking.query.limit, patience=A_LOOK)
     match = await _letters_meant(asking, where)
@@ -175,19 +175,19 @@ async def _letters(asking: Looking, found: Queue, asked: Typed) -> dict[str, Any
     }  # fmt: skip
 
 
-def _about(queue: str, state: str, asked: Typed) -> str:
+def _about(queue: str, state: str, asked: SearchTerms) -> str:
     places = {"q": "text", "name": "name", "error": "error", "key": "data", "group": "group", "subject": "subject"}
     sought = [f"{places[k]} {v}" for k, v in asked.body().items() if k in places]
     return ", ".join([f"queue {queue}", f"state {state}", *sought])
 
 
-async def facets(asking: Looking, found: Queue, tabs: Tabs) -> list[Facet]:
+async def facets(asking: PageRequest, found: Queue, tabs: Tabs) -> list[Facet]:
     """Failures by their error: of those that are kept, or, where none is, of the dead letters."""
 
     async def ask() -> Failures:
         if tabs.kept:
             return await found.failures(patience=A_LOOK)
-        return await asking.app.dead_letters.groups(LetterFilter(queue=found.name), patience=A_LOOK)
+        return await asking.app.dead_letters.groups(DeadLetterFilter(queue=found.name), patience=A_LOOK)
 
     failures = await asking.recall(("failures", found.name, bool(tabs.kept)), _A_WHILE, ask)
     most = sum(group.count for group in failures.groups)
@@ -231,7 +231,7 @@ def _text(found: dict[str, Any], state: State) -> str:
             return "" if found["data"] is None else compact(found["data"])
 
 
-def _letter(asking: Looking, letter: DeadLetterRow) -> dict[str, Any]:
+def _letter(asking: PageRequest, letter: DeadLetterRow) -> dict[str, Any]:
     found = letter_document(letter, asking.app.redaction)
     ran = None if letter.started_at is None else letter.failed_at - letter.started_at
     return {
@@ -241,7 +241,7 @@ def _letter(asking: Looking, letter: DeadLetterRow) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _run(asking: Looking, found: Queue, run: Run) -> dict[str, Any]:
+def _run(asking: PageRequest, found: Queue, run: RunRow) -> dict[str, Any]:
     text = run_document(asking.app, found.name, run)["text"]
     ran = None if run.started_at is None else run.finished_at - run.started_at
     return {
@@ -256,7 +256,7 @@ Tab: TypeAlias = Literal[
 
 _A_PAGE: Final = 50
 _NAMES: Final = 8  # job names that are listed, if not all are wanted
-_CANCELLED: Final = ENDINGS[Ending.CANCELLED]
+_CANCELLED: Final = ENDINGS[RunStatus.CANCELLED]
 # What workers can declare, in words.
 _WORDS: Final = {
     "max_attempts": "retries", "rate": "the rate", "groups": "the limits of groups", "max_waiting": "how many may wait",
@@ -268,7 +268,7 @@ _WORDS: Final = {
 _STATES: Final = {look.key: state for state, look in LOOKS.items()}
 
 
-class Sought(View):
+class QueuePageView(View):
     """Which jobs are listed, and over which time the charts go."""
 
     range: Range = "1h"
@@ -280,14 +280,14 @@ class Sought(View):
     limit: Annotated[int, Field(ge=1, le=100)] = _A_PAGE
 
 
-async def queue(asking: Looking) -> dict[str, Any]:
+async def queue(asking: PageRequest) -> dict[str, Any]:
     found, query, around = await known_queue(asking.app, asking.path["queue"]), asking.query, asking.around
     view = await asking.app.store.queue(found.name)
     tabs = await counted(asking, found, view)
     look = _chosen(query.state, tabs)
     asked = typed(query.q or "", query.error if look.key == "failed" else None)
     if look is _CANCELLED:
-        table = await remembered(asking, found, Ending.CANCELLED, asked)
+        table = await remembered(asking, found, RunStatus.CANCELLED, asked)
     else:
         table = await listed(asking, found, _STATES[look.key], asked, view, tabs)
     declared = await asking.app.store.declarations(found.name)
@@ -304,7 +304,7 @@ async def queue(asking: Looking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def _names(asking: Looking, found: Queue) -> dict[str, Any]:
+async def _names(asking: PageRequest, found: Queue) -> dict[str, Any]:
     """What ended by job name; the first few of them, unless all are wanted."""
     names = await asking.recall(("names", found.name), _A_WHILE, lambda: read_names(found))
     shown = names.names if asking.query.names == "all" else names.names[:_NAMES]
@@ -319,14 +319,14 @@ def _chosen(key: str | None, tabs: Tabs) -> StateLook:
     return LOOKS[_STATES[key] if key else State.FAILED if tabs.failed else State.WAITING]
 
 
-def _tabs(tabs: Tabs, chosen: StateLook) -> list[tuple[StateLook, Counted]]:
+def _tabs(tabs: Tabs, chosen: StateLook) -> list[tuple[StateLook, ListedCount]]:
     """All but those that few queues need and that are empty."""
-    found = [(look, tabs.counts.get(look.key, Counted(0))) for look in (*LOOKS.values(), _CANCELLED)]
+    found = [(look, tabs.counts.get(look.key, ListedCount(0))) for look in (*LOOKS.values(), _CANCELLED)]
     rare = {LOOKS[State.PRIORITIZED], _CANCELLED}
     return [(look, count) for look, count in found if look is chosen or count.count or look not in rare]
 
 
-def _slots(asking: Looking, queue: str) -> tuple[int, int]:
+def _slots(asking: PageRequest, queue: str) -> tuple[int, int]:
     """How many slots all workers have for the queue, and how many of them are in use."""
     slots = [worker.queue_slots.get(queue, (0, 0)) for worker in asking.around.overview.workers]
     return sum(all_ for all_, _ in slots), sum(used for _, used in slots)
@@ -383,10 +383,10 @@ def _or_none(value: int | None) -> str:
     return "none" if value is None else number(value)
 
 
-def _limits(view: QueueView) -> dict[str, Any]:
+def _limits(view: QueueSummary) -> dict[str, Any]:
     rate = view.settings.rate
     before = None if rate is None else {"max": rate.max, "per": rate.per, "window": rate.window}
     return {"concurrency": view.settings.concurrency, "rate": before}
 
 
-QUEUE: Final = (Page(path="/queues/{queue}", template="queue.html", show=queue, query=Sought),)
+QUEUE: Final = (PageSpec(path="/queues/{queue}", template="queue.html", show=queue, query=QueuePageView),)

@@ -8,14 +8,14 @@ from zoneinfo import ZoneInfo
 from pydantic import Field
 
 from toril.app import App
-from toril.model import Ending, ScheduleView, scheduled_run
+from toril.model import RunStatus, ScheduleRow, scheduled_run
 from toril.policy.schedule_text import in_words
 from toril.policy.schedules import upcoming
 from toril.runtime.redaction import Redaction
 from toril.web.api.schedules import schedule_document, schedules_of_all
 from toril.web.pages.drawing import last_runs
-from toril.web.pages.page import Page, View
-from toril.web.routing import Asking
+from toril.web.pages.page import PageSpec, View
+from toril.web.routing import Request
 
 __all__ = ["SCHEDULES"]
 
@@ -36,7 +36,7 @@ _CLOCKS: Final = (
     "When clocks change, a time that does not exist runs when they have moved on, one that comes twice runs once."
 )
 
-Times = list[tuple[int, int, Ending]]
+Times = list[tuple[int, int, RunStatus]]
 
 
 class SchedulesView(View):
@@ -46,7 +46,7 @@ class SchedulesView(View):
     only: Literal["", "paused"] = ""
 
 
-async def schedules(asking: Asking) -> dict[str, Any]:
+async def schedules(asking: Request) -> dict[str, Any]:
     view: SchedulesView = asking.query
     everything, more = await schedules_of_all(asking.app, _SHOWN)
     everything.sort(key=lambda each: (each.next is None, each.next or 0, each.queue, each.schedule.id))
@@ -60,7 +60,7 @@ async def schedules(asking: Asking) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _fits(found: ScheduleView, view: SchedulesView) -> bool:
+def _fits(found: ScheduleRow, view: SchedulesView) -> bool:
     words = f"{found.schedule.id} {found.schedule.job.name} {found.queue} {in_words(found.schedule)}".casefold()
     return (found.paused or not view.only) and all(word in words for word in view.q.casefold().split())
 
@@ -69,7 +69,7 @@ async def _runs(app: App, queues: set[str]) -> dict[tuple[str, str], Times]:
     """When the runs of each schedule began, how long they took, and how they ended: as far as remembered."""
     found: dict[tuple[str, str], Times] = defaultdict(list)
     for queue in queues:
-        for ending in Ending:
+        for ending in RunStatus:
             for run in (await app.store.runs(queue, ending, limit=_LOOKED)).items:
                 of = scheduled_run(run.id)
                 if of is not None:
@@ -78,7 +78,7 @@ async def _runs(app: App, queues: set[str]) -> dict[tuple[str, str], Times]:
     return found
 
 
-def _row(view: ScheduleView, times: Times, seen: Redaction) -> dict[str, Any]:
+def _row(view: ScheduleRow, times: Times, seen: Redaction) -> dict[str, Any]:
     schedule = schedule_document(view, seen)
     zoned = schedule["cron"] is not None and schedule["tz"] != "UTC"
     rules = [_OVERLAPS[schedule["overlap"]], _CATCHES_UP[schedule["catch_up"]], *([_CLOCKS] if zoned else [])]
@@ -96,5 +96,5 @@ def _written(ms: int, tz: str) -> str:
 
 
 SCHEDULES: Final = (
-    Page(path="/schedules", template="schedules.html", show=schedules, query=SchedulesView, nav="schedules"),
+    PageSpec(path="/schedules", template="schedules.html", show=schedules, query=SchedulesView, nav="schedules"),
 )

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from toril.policy.search import JobFilter
 
-__all__ = ["Typed", "quoted", "typed"]
+__all__ = ["SearchTerms", "quoted", "typed"]
 
 _WORD: Final = re.compile(
     r'(?:(?P<place>id|name|error|group|subject|data\.[^\s:="]+)[:=])?(?:"(?P<quoted>[^"]*)"|(?P<plain>\S+))?'
@@ -14,7 +14,7 @@ _WORD: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class SearchTerms:
     """`id` names one job; the filter is for all else."""
 
     filter: JobFilter
@@ -30,7 +30,7 @@ class Typed:
         return {name: value for name, value in given.items() if value is not None}
 
 
-def typed(text: str, error: str | None = None) -> Typed:
+def typed(text: str, error: str | None = None) -> SearchTerms:
     """`id:`, `name:`, `error:`, `group:`, `subject:` and `data.key:` are for one place each, and the last of a kind
     counts; what is left is looked for everywhere. `error` is that of the group of errors that was chosen."""
     found: dict[str, str] = {}
@@ -48,7 +48,7 @@ def typed(text: str, error: str | None = None) -> Typed:
         text=" ".join(plain) or None, name=found.get("name"), error=found.get("error") or error or None,
         key=found.get("key"), group=found.get("group"), subject=found.get("subject"),
     )  # fmt: skip
-    return Typed(chosen, found.get("id"))
+    return SearchTerms(chosen, found.get("id"))
 
 
 def quoted(place: str, word: str) -> str:

@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from toril.model import Event, EventKind, JobRecord
+from toril.model import EventKind, EventRow, JobRow
 from toril.model.states import State
 from toril.web.pages.drawing import look_of
 from toril.web.templates import plural
 
-__all__ = ["Part", "Step", "chronicle"]
+__all__ = ["TimelineBar", "TimelineStep", "chronicle"]
 
 _SHORTEST: Final = 0.6  # percent of the bar
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """`ended` is when the next one began; None for the last."""
 
     cls: str
@@ -28,7 +28,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TimelineBar:
     """A part of the bar, in percent."""
 
     cls: str
@@ -36,18 +36,18 @@ class Part:
     width: float
 
 
-def chronicle(record: JobRecord, events: Sequence[Event], now: int) -> tuple[list[Step], list[Part]]:
+def chronicle(record: JobRow, events: Sequence[EventRow], now: int) -> tuple[list[TimelineStep], list[TimelineBar]]:
     """Where events were trimmed away, or never written, as by other programs, the record's own times tell the rest."""
     steps = _steps(record, [event for event in events if event.kind is not EventKind.PROGRESS])
     linked = [replace(step, ended=after.at) for step, after in pairwise(steps)] + steps[-1:]
     return linked, _bar(linked, record, now)
 
 
-def _steps(record: JobRecord, events: Sequence[Event]) -> list[Step]:
-    steps: list[Step] = []
+def _steps(record: JobRow, events: Sequence[EventRow]) -> list[TimelineStep]:
+    steps: list[TimelineStep] = []
     attempt = 0
     if not any(event.kind is EventKind.ADDED for event in events):
-        steps.append(Step("wait", "wait", record.added_at, "Added"))
+        steps.append(TimelineStep("wait", "wait", record.added_at, "Added"))
     for event in events:
         if event.kind is EventKind.ACTIVE:
             attempt += 1
@@ -72,29 +72,29 @@ _KINDS: Final = {
 }
 
 
-def _step(event: Event, attempt: int) -> Step | None:
+def _step(event: EventRow, attempt: int) -> TimelineStep | None:
     if event.kind is EventKind.ACTIVE:
-        return Step("active", "active", event.time, f"Attempt {attempt}")
+        return TimelineStep("active", "active", event.time, f"Attempt {attempt}")
     if event.kind is EventKind.WAITING and "prev" in event.detail:
-        return Step("wait", "wait", event.time, "Waiting", f"was {event.detail['prev']}")
+        return TimelineStep("wait", "wait", event.time, "Waiting", f"was {event.detail['prev']}")
     if event.kind not in _KINDS:
         return None
     look, word = _KINDS[event.kind]
-    return Step(look, look, event.time, word, event.detail.get("failedReason", ""))
+    return TimelineStep(look, look, event.time, word, event.detail.get("failedReason", ""))
 
 
-def _from_record(record: JobRecord) -> list[Step]:
+def _from_record(record: JobRow) -> list[TimelineStep]:
     found = []
     if record.started_at is not None and record.state is not State.WAITING:
         made = plural(record.starts, "start") if record.starts > 1 else ""
-        found.append(Step("active", "active", record.started_at, "Started", made))
+        found.append(TimelineStep("active", "active", record.started_at, "Started", made))
     if record.finished_at is not None:
         look = look_of(record)
-        found.append(Step(look.cls, look.icon, record.finished_at, look.word))
+        found.append(TimelineStep(look.cls, look.icon, record.finished_at, look.word))
     return found
 
 
-def _bar(steps: Sequence[Step], record: JobRecord, now: int) -> list[Part]:
+def _bar(steps: Sequence[TimelineStep], record: JobRow, now: int) -> list[TimelineBar]:
     """From the first step to the end, or to now."""
     if not steps:
         return []
@@ -106,5 +106,7 @@ def _bar(steps: Sequence[Step], record: JobRecord, now: int) -> list[Part]:
         width = 100 * (until - step.at) / whole
         if until > step.at and step.cls not in ("done", "cancelled"):
             cls = "delayed" if step.cls == "failed" else step.cls
-            parts.append(Part(cls, round(100 * (step.at - first) / whole, 1), round(max(_SHORTEST, width - 0.3), 1)))
+            parts.append(
+                TimelineBar(cls, round(100 * (step.at - first) / whole, 1), round(max(_SHORTEST, width - 0.3), 1))
+            )
     return parts

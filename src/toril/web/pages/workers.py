@@ -7,8 +7,8 @@ from pydantic import Field
 
 from toril.web.api.workers import Longest, list_running, list_workers
 from toril.web.pages.drawing import slots
-from toril.web.pages.page import Page, View
-from toril.web.routing import Asking
+from toril.web.pages.page import PageSpec, View
+from toril.web.routing import Request
 
 __all__ = ["WORKERS"]
 
@@ -23,7 +23,7 @@ class WorkersView(View):
     worker: Annotated[str, Field(max_length=128)] = ""
 
 
-async def workers(asking: Asking) -> dict[str, Any]:
+async def workers(asking: Request) -> dict[str, Any]:
     view: WorkersView = asking.query
     everyone = (await list_workers(asking))["items"]
     now = (await asking.app.store.health()).now
@@ -67,4 +67,4 @@ def _state(worker: dict[str, Any], now: int) -> tuple[dict[str, str], str]:
     return {"cls": "done", "icon": "done"}, "Running"
 
 
-WORKERS: Final = (Page(path="/workers", template="workers.html", show=workers, query=WorkersView, nav="workers"),)
+WORKERS: Final = (PageSpec(path="/workers", template="workers.html", show=workers, query=WorkersView, nav="workers"),)

@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from toril.engines.redis.connection.connection import Line, Way
-from toril.engines.redis.connection.errors import NoScript, Said, Trouble, is_refusal, passes, translated
-from toril.engines.redis.connection.pipeline import Link, Unsent
-from toril.engines.redis.connection.url import Address, in_cluster
+from toril.engines.redis.connection.connection import Connection, Connector
+from toril.engines.redis.connection.errors import ErrorReply, NoScript, RedisFault, is_refusal, passes, translated
+from toril.engines.redis.connection.pipeline import NotSent, Pipeline
+from toril.engines.redis.connection.url import RedisAddress, in_cluster
 from toril.engines.redis.layout import FLEET, fleet_base
 from toril.engines.redis.scripts import Script
 from toril.errors import AddUncertain, EngineRefused, EngineUnavailable, EngineUnusable, TorilError
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["Complaint", "Replicas", "Server", "Unconfirmed", "check_server", "keeps_well", "uncertain"]
+__all__ = ["RedisClient", "Replicas", "ScriptRefusal", "Unconfirmed", "check_server", "keeps_well", "uncertain"]
 
 _KEPT: Final = 60_000  # ms for which the key stays whose writing is waited for
 
@@ -30,13 +30,13 @@ class _Wishes:
     """To know of all that was written on one connection so far. Those that come while one is answered are answered
     together."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Connection) -> None:
         self.line = line
         self._asking = asyncio.Lock()
         self._made = 0
         self._last = (0, 0)  # up to which wish the last answer is, and the answer
 
-    async def answered(self, count: Callable[[Line], Awaitable[int]]) -> int:
+    async def answered(self, count: Callable[[Connection], Awaitable[int]]) -> int:
         self._made += 1
         wish = self._made
         async with self._asking:
@@ -49,14 +49,14 @@ class Replicas:
     """The replicas of the server at the other end of a link. The link is for this alone: while the server waits for its
     replicas it does nothing else for who asked."""
 
-    def __init__(self, link: Link, key: str, least: int, timeout: float) -> None:
+    def __init__(self, link: Pipeline, key: str, least: int, timeout: float) -> None:
         self._link = link
         self._key = key
         self._least = least
         self._timeout = timeout
         self._wishes: _Wishes | None = None
 
-    async def confirm(self, line: Line, answer: Any) -> None:
+    async def confirm(self, line: Connection, answer: Any) -> None:
         """Return once enough replicas have all that was written on this connection up to now."""
         wishes = self._wishes
         if wishes is None or wishes.line is not line:
@@ -67,7 +67,7 @@ class Replicas:
                 f"only {count} of {self._least} replicas have confirmed it within {self._timeout:g} s", answer
             )
 
-    async def _count(self, line: Line) -> int:
+    async def _count(self, line: Connection) -> int:
         # The server waits for what this connection has written. If the answer was a remembered one, that is nothing,
         # and it would say at once that all replicas have it: so something is written that comes after all before it.
         await self._link.ask("SET", self._key, "", "PX", _KEPT, on=line)
@@ -89,7 +89,7 @@ _LONGEST_REST: Final = 1.0
 _LEFT: Final = "the connection was given up"
 
 
-class Complaint(Exception):
+class ScriptRefusal(Exception):
     """What one of our own scripts refuses; its first word says why."""
 
     @property
@@ -97,16 +97,16 @@ class Complaint(Exception):
         return str(self).split()
 
 
-class Server:
+class RedisClient:
     """One server, asked over one connection. What certainly did not happen is tried again until the deadline.
 
     Its deadlines are of this process and run on the system's clock, whatever clock the store's times come from.
     """
 
-    def __init__(self, address: Address, way: Way) -> None:
+    def __init__(self, address: RedisAddress, way: Connector) -> None:
         self._address = address
-        self._link = Link(way)
-        self._sure = Link(way)
+        self._link = Pipeline(way)
+        self._sure = Pipeline(way)
         key = f"{fleet_base(address.prefix)}{FLEET['confirm']}{SYSTEM.unique()}:confirm"
         self._replicas = Replicas(self._sure, key, address.replicas, address.replicas_timeout)
         self._late = f"no answer within {address.timeout:g} s"
@@ -135,7 +135,7 @@ class Server:
                 return await once(until, command, script)
             except Unconfirmed:
                 raise
-            except (Trouble, OSError, EngineUnavailable) as error:  # a TimeoutError is an OSError
+            except (RedisFault, OSError, EngineUnavailable) as error:  # a TimeoutError is an OSError
                 reason = reason if reason is not None and isinstance(error, TimeoutError) else error
                 if not _may_pass(error, again=again) or SYSTEM.monotonic() + rest > until:
                     raise self._told(reason) from None
@@ -174,10 +174,10 @@ class Server:
         await self._replicas.confirm(line, answer)
         return answer
 
-    def _told(self, error: BaseException) -> TorilError | Complaint:
-        if isinstance(error, Said) and str(error).startswith("TORIL"):
-            return Complaint(str(error))
-        cause = error.__cause__ if isinstance(error, Unsent) else error
+    def _told(self, error: BaseException) -> TorilError | ScriptRefusal:
+        if isinstance(error, ErrorReply) and str(error).startswith("TORIL"):
+            return ScriptRefusal(str(error))
+        cause = error.__cause__ if isinstance(error, NotSent) else error
         if isinstance(cause, Exception) and not isinstance(cause, TorilError):
             return translated(cause, self._address.shown)
         return EngineUnavailable(f"{self._address.shown} does not answer: {error}")
@@ -185,18 +185,18 @@ class Server:
 
 def _may_pass(error: Exception, *, again: bool) -> bool:
     """Whether to ask once more: nothing has happened, or it may happen twice; and the next answer may be another."""
-    cause = error.__cause__ if isinstance(error, Unsent) and error.__cause__ is not None else error
+    cause = error.__cause__ if isinstance(error, NotSent) and error.__cause__ is not None else error
     if isinstance(cause, Exception) and is_refusal(cause):
         return False
-    if isinstance(error, Unsent) or passes(error):
+    if isinstance(error, NotSent) or passes(error):
         return True
-    return again and not isinstance(error, Said)
+    return again and not isinstance(error, ErrorReply)
 
 
 _OLDEST: Final = (6, 2)
 
 
-async def check_server(server: Server, address: Address) -> Address:
+async def check_server(server: RedisClient, address: RedisAddress) -> RedisAddress:
     """`EngineUnusable` names what is wrong, and what to do. Gives the address as it has turned out to be: that of one
     server may be a node of a cluster."""
     if address.kind == "cluster":
@@ -220,7 +220,7 @@ async def check_server(server: Server, address: Address) -> Address:
     return in_cluster(address)
 
 
-def _check_tag(address: Address) -> None:
+def _check_tag(address: RedisAddress) -> None:
     if not address.prefix.startswith("{"):
         raise EngineUnusable(
             f"{address.shown} is a cluster, where all keys of an app must lie together: "
@@ -228,7 +228,7 @@ def _check_tag(address: Address) -> None:
         )
 
 
-async def keeps_well(server: Server) -> bool:
+async def keeps_well(server: RedisClient) -> bool:
     """Whether the server's last snapshot and its log could be written, as far as it tells."""
     try:
         facts = await _facts(server, "persistence")
@@ -237,7 +237,7 @@ async def keeps_well(server: Server) -> bool:
     return "err" not in (facts.get("rdb_last_bgsave_status"), facts.get("aof_last_write_status"))
 
 
-async def _facts(server: Server, *sections: str) -> dict[str, str]:
+async def _facts(server: RedisClient, *sections: str) -> dict[str, str]:
     facts = {}
     for section in sections:
         for line in str(await server.ask("INFO", section)).splitlines():

@@ -11,16 +11,16 @@ from typing import Any, Final, Protocol, TypeVar
 
 import hiredis
 
-from toril.engines.redis.connection.errors import Garbled, Lost, Said, said
+from toril.engines.redis.connection.errors import ConnectionLost, ErrorReply, ProtocolError, said
 from toril.engines.redis.connection.url import Trust
 from toril.runtime.clock import plain_asyncio
 
-__all__ = ["Answer", "Line", "PromptAnswer", "Way", "answer_kind", "connected", "lent"]
+__all__ = ["Connection", "Connector", "PromptReply", "Reply", "answer_kind", "connected", "lent"]
 
 T = TypeVar("T")
 
 
-class Answer(asyncio.Future[T]):
+class Reply(asyncio.Future[T]):
     """A future as asyncio has it: who waits for it goes on in the next turn of the event loop."""
 
     __slots__ = ()
@@ -33,12 +33,12 @@ class Answer(asyncio.Future[T]):
         self.set_result(value)
 
 
-def answer_kind() -> type[Answer[Any]]:
+def answer_kind() -> type[Reply[Any]]:
     """The kind of answers to wait for in this process."""
-    return Answer if plain_asyncio() else PromptAnswer
+    return Reply if plain_asyncio() else PromptReply
 
 
-class PromptAnswer(Answer[T]):
+class PromptReply(Reply[T]):
     """A future whose `come` has who waits for it go on there and then. The usual one's waits for the next turn of the
     event loop, which for a job by itself is a good part of what it costs. All other ends are as usual."""
 
@@ -103,7 +103,7 @@ _USUAL_PORT: Final = 6379
 _MORE: Final = object()
 
 
-class Line:
+class Connection:
     """One connection. Requests may overlap; answers come in their order, to who waits for them or to who listens."""
 
     def __init__(self) -> None:
@@ -117,11 +117,11 @@ class Line:
     async def connect(self, arguments: Mapping[str, Any], name: str | None) -> None:
         """Connect as the arguments say, be let in, take this name, and choose the database."""
         try:
-            self._transport = await _reached(partial(_Answers, self), arguments)
+            self._transport = await _reached(partial(_Replies, self), arguments)
         except OSError:
             raise
         except Exception as error:  # a host's name that cannot be one
-            raise Lost(str(error) or type(error).__name__) from error
+            raise ConnectionLost(str(error) or type(error).__name__) from error
         greetings = _greetings(arguments, name)
         for greeting in greetings:
             self.send(*greeting)
@@ -158,7 +158,7 @@ class Line:
     def send(self, *arguments: Any) -> None:
         """Put a command on its way, after those before it."""
         if self._over is not None or self._transport is None:
-            raise Lost("not connected")
+            raise ConnectionLost("not connected")
         self._transport.write(hiredis.pack_command(arguments))
 
     async def receive(self) -> Any:
@@ -177,7 +177,7 @@ class Line:
 
     def drop(self) -> None:
         """Give it up."""
-        self._over = self._over or Lost("closed")
+        self._over = self._over or ConnectionLost("closed")
         self.cut()
         self._transport = None
 
@@ -186,7 +186,7 @@ class Line:
 
     def heard(self, answer: Any) -> None:
         """One more answer has come."""
-        if isinstance(answer, Said) and answer.is_last:
+        if isinstance(answer, ErrorReply) and answer.is_last:
             self.ended(answer)
             self.cut()
         else:
@@ -207,12 +207,12 @@ class Line:
             self._wanted.set_result(None)
 
 
-class _Answers(asyncio.Protocol):
+class _Replies(asyncio.Protocol):
     """The near end of a connection."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Connection) -> None:
         self._reader = hiredis.Reader(
-            protocolError=Garbled, replyError=said, encoding="utf-8", errors="replace", notEnoughData=_MORE
+            protocolError=ProtocolError, replyError=said, encoding="utf-8", errors="replace", notEnoughData=_MORE
         )
         self._line = line
 
@@ -222,12 +222,12 @@ class _Answers(asyncio.Protocol):
         try:
             while (answer := reader.gets()) is not _MORE:
                 heard(answer)
-        except Garbled as error:
+        except ProtocolError as error:
             self._line.ended(error)
             self._line.cut()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._line.ended(Lost(str(error) if error else "Connection closed by server."))
+        self._line.ended(ConnectionLost(str(error) if error else "Connection closed by server."))
 
 
 async def _reached(answers: Callable[[], asyncio.Protocol], arguments: Mapping[str, Any]) -> asyncio.Transport:
@@ -259,9 +259,9 @@ def _greetings(arguments: Mapping[str, Any], name: str | None) -> list[tuple[Any
     return greetings
 
 
-async def connected(arguments: Mapping[str, Any], name: str | None, limit: float) -> Line:
+async def connected(arguments: Mapping[str, Any], name: str | None, limit: float) -> Connection:
     """A new connection, which took no longer than `limit` seconds to make."""
-    line = Line()
+    line = Connection()
     try:
         async with asyncio.timeout(limit):
             await line.connect(arguments, name)
@@ -273,17 +273,17 @@ async def connected(arguments: Mapping[str, Any], name: str | None, limit: float
     return line
 
 
-class Way(Protocol):
+class Connector(Protocol):
     """How to get a connection to the server, wherever it is."""
 
-    async def line(self, name: str | None = None) -> Line: ...
+    async def line(self, name: str | None = None) -> Connection: ...
 
     async def rest(self, seconds: float) -> None:
         """Between two tries; not to the end if somebody else gets through meanwhile."""
 
 
 @asynccontextmanager
-async def lent(way: Way, name: str | None = None) -> AsyncIterator[Line]:
+async def lent(way: Connector, name: str | None = None) -> AsyncIterator[Connection]:
     """A connection for as long as it is needed, or holds."""
     line = await way.line(name)
     try:

@@ -6,28 +6,37 @@ from typing import Final
 from toril.errors import EngineFull, EngineRefused, EngineUnavailable, EngineUnusable, TorilError
 
 __all__ = [
-    "Garbled", "Lost", "Misled", "NoScript", "Said", "Trouble", "is_answer", "is_refusal", "passes", "said",
+    "ConnectionLost",
+    "ErrorReply",
+    "NoScript",
+    "ProtocolError",
+    "RedisFault",
+    "WrongServer",
+    "is_answer",
+    "is_refusal",
+    "passes",
+    "said",
     "translated",
 ]  # fmt: skip
 
 
-class Trouble(Exception):
+class RedisFault(Exception):
     """There is no answer that could be used."""
 
 
-class Lost(Trouble):
+class ConnectionLost(RedisFault):
     """The connection broke, or could not be made."""
 
 
-class Garbled(Trouble):
+class ProtocolError(RedisFault):
     """What came is not what a Redis server sends."""
 
 
-class Misled(Trouble):
+class WrongServer(RedisFault):
     """There is something else than the URL says."""
 
 
-class Said(Trouble):
+class ErrorReply(RedisFault):
     """The server's own complaint."""
 
     @property
@@ -37,7 +46,7 @@ class Said(Trouble):
         return text == _CROWDED or text.partition(" ")[0] in _LAST or text.startswith(_NO_PASSWORD)
 
 
-class NoScript(Said):
+class NoScript(ErrorReply):
     """It does not know the script by its hash."""
 
 
@@ -55,9 +64,9 @@ _NO: Final = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
 _IN_SCRIPT: Final = re.compile(r"ERR Error running script \(call to \w+\): (?:@user_script: ?\d+: )+-?([A-Z]+)\b")
 
 
-def said(text: str) -> Said:
+def said(text: str) -> ErrorReply:
     """A complaint, from its text."""
-    return NoScript(text) if text.startswith("NOSCRIPT ") else Said(text)
+    return NoScript(text) if text.startswith("NOSCRIPT ") else ErrorReply(text)
 
 
 def passes(error: Exception) -> bool:
@@ -67,12 +76,12 @@ def passes(error: Exception) -> bool:
 
 def is_answer(error: Exception) -> bool:
     """Whether the server has said it, and not the way to it."""
-    return isinstance(error, Said)
+    return isinstance(error, ErrorReply)
 
 
 def is_refusal(error: Exception) -> bool:
     """Whether the server does not let us in, we do not trust it, or it is none: asking again will not help."""
-    if isinstance(error, Garbled | Misled) or _word(error) in _NO or _is_untrusted(error):
+    if isinstance(error, ProtocolError | WrongServer) or _word(error) in _NO or _is_untrusted(error):
         return True
     return is_answer(error) and str(error).startswith(_NO_PASSWORD)
 
@@ -97,16 +106,16 @@ def translated(error: Exception, server: str) -> TorilError:
         return EngineRefused(_refused(error, server, text))
     if _word(error) in _FULL:
         return EngineFull(f"{server} has no room: {text}")
-    if passes(error) or isinstance(error, Lost | OSError):  # a TimeoutError is an OSError
+    if passes(error) or isinstance(error, ConnectionLost | OSError):  # a TimeoutError is an OSError
         return EngineUnavailable(f"{server} does not answer: {text}")
-    if isinstance(error, Said):
+    if isinstance(error, ErrorReply):
         return EngineUnusable(f"{server} answers what Toril does not understand: {text}")
     return EngineUnavailable(f"{server} cannot be used: {text}")
 
 
 def _refused(error: Exception, server: str, text: str) -> str:
-    if isinstance(error, Misled):
+    if isinstance(error, WrongServer):
         return text
-    if isinstance(error, Garbled):
+    if isinstance(error, ProtocolError):
         return f"{server} does not speak as Redis does: {text}"
     return f"{server} cannot be trusted: {text}" if _is_untrusted(error) else f"{server} refuses Toril: {text}"

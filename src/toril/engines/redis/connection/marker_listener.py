@@ -6,12 +6,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from toril.engines.redis.connection.connection import Answer, Line, Way, answer_kind, lent
-from toril.engines.redis.connection.errors import Garbled, Lost
+from toril.engines.redis.connection.connection import Connection, Connector, Reply, answer_kind, lent
+from toril.engines.redis.connection.errors import ConnectionLost, ProtocolError
 from toril.errors import TorilError
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["LOOK", "Bell"]
+__all__ = ["LOOK", "MarkerListener"]
 
 LOOK: Final = 4.9  # seconds between two looks without news: a marker may go to a reader that is frozen or cut off
 _BLOCK: Final = 20  # seconds that one blocking read lasts at most
@@ -22,17 +22,17 @@ _LONGEST_REST: Final = 2.0
 _LAST_READ: Final = 0.5  # seconds for the server to end the blocking read when nobody waits any more
 _log: Final = logging.getLogger("toril")
 
-Waiter = Answer[set[str]]
+Waiter = Reply[set[str]]
 
 
-class Bell:
+class MarkerListener:
     """Wakes those who wait for a key. A marker is taken by who is woken by it; one that nobody waits for any more is
     put back, so that another process hears it. What is lost on the way is found by `ready`, which says for which of
     the keys there may be something, and is asked every `LOOK` seconds for as long as somebody waits."""
 
     def __init__(
         self,
-        way: Way,
+        way: Connector,
         own_keys: str,
         ask: Callable[..., Awaitable[Any]],
         ready: Callable[[list[str]], Awaitable[Iterable[str]]],
@@ -170,11 +170,11 @@ class Bell:
 
     def _complain(self, error: Exception) -> None:
         """Once, until it works again. That the server cannot be reached is said by whoever asks it for jobs."""
-        if not self._failing and not isinstance(error, Lost | OSError | TorilError):
+        if not self._failing and not isinstance(error, ConnectionLost | OSError | TorilError):
             self._failing = True
             _log.warning("waiting for jobs failed, and is tried again; until then they may start late: %r", error)
 
-    async def _listen(self, line: Line) -> None:
+    async def _listen(self, line: Connection) -> None:
         turn = 0
         line.heed(self._heard)
         while not self._closing:
@@ -192,7 +192,7 @@ class Bell:
             if isinstance(answer, Exception):
                 raise answer
             if answer is not None and not _is_marker(answer):
-                raise Garbled(f"no marker: {answer!r:.100}")
+                raise ProtocolError(f"no marker: {answer!r:.100}")
             self._rest, self._failing = _FIRST_REST, False
             if answer is not None and answer[0] != self._own_key:
                 await self._rung(*answer)

@@ -4,31 +4,31 @@ import asyncio
 from collections import deque
 from typing import Any, Final
 
-from toril.engines.redis.connection.connection import Answer, Line, Way, answer_kind
-from toril.engines.redis.connection.errors import Lost, Trouble, is_answer
+from toril.engines.redis.connection.connection import Connection, Connector, Reply, answer_kind
+from toril.engines.redis.connection.errors import ConnectionLost, RedisFault, is_answer
 from toril.errors import EngineUnavailable
 from toril.runtime.clock import SYSTEM, Timer
 
-__all__ = ["Link", "Unsent"]
+__all__ = ["NotSent", "Pipeline"]
 
 _AGAIN: Final = 0.2  # seconds for which a refusal holds for all callers, however many ask: each try costs milliseconds
 _EVER: Final = float("inf")
 
 # Who waits for an answer, and until when.
-_Waiting = deque[tuple[Answer[Any], float]]
+_Waiting = deque[tuple[Reply[Any], float]]
 
 
-class Unsent(EngineUnavailable):
+class NotSent(EngineUnavailable):
     """There was no connection: nothing has happened."""
 
 
-class Link:
+class Pipeline:
     """A connection that many callers share. It is made when first needed, and made anew after it broke."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: Connector) -> None:
         self._way = way
         self._answer = answer_kind()
-        self._line: Line | None = None
+        self._line: Connection | None = None
         self._waiting: _Waiting = deque()
         self._connecting = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -38,13 +38,13 @@ class Link:
         self._timer: Timer | None = None
         self._rings = _EVER
 
-    async def line(self) -> Line:
+    async def line(self) -> Connection:
         """The connection of the moment."""
         line, loop = self._line, asyncio.get_running_loop()
         return await self._connected(loop) if line is None or loop is not self._loop else line
 
-    async def ask(self, *arguments: Any, on: Line | None = None, until: float = _EVER) -> Any:
-        """The answer to one command. `Unsent`: it never left; any other lack of an answer: nobody knows. `on`: on this
+    async def ask(self, *arguments: Any, on: Connection | None = None, until: float = _EVER) -> Any:
+        """The answer to one command. `NotSent`: it never left; any other lack of an answer: nobody knows. `on`: on this
         connection, or not at all. `until`: a TimeoutError from then on, and the connection is given up, as an answer
         that has not come in time may still come."""
         line, loop = self._line, asyncio.get_running_loop()
@@ -52,18 +52,18 @@ class Link:
             async with asyncio.timeout(None if until == _EVER else until - SYSTEM.monotonic()):
                 line = await self._connected(loop)
         if on is not None and line is not on:
-            raise Lost("the connection broke")
-        answer: Answer[Any] = self._answer(loop)
+            raise ConnectionLost("the connection broke")
+        answer: Reply[Any] = self._answer(loop)
         try:
             line.send(*arguments)
-        except (Lost, OSError) as error:
-            raise Unsent(str(error)) from None
+        except (ConnectionLost, OSError) as error:
+            raise NotSent(str(error)) from None
         self._waiting.append((answer, until))
         if until < self._rings:
             self._ring_at(until)
         return await answer
 
-    async def _connected(self, loop: asyncio.AbstractEventLoop) -> Line:
+    async def _connected(self, loop: asyncio.AbstractEventLoop) -> Connection:
         if loop is not self._loop:  # after a fork: what the parent uses is left to it
             self._line, self._waiting, self._connecting, self._loop = None, deque(), asyncio.Lock(), loop
             self._timer, self._rings = None, _EVER
@@ -71,21 +71,21 @@ class Link:
             if self._line is not None:
                 return self._line
             if self._closed:
-                raise Unsent("closed")
+                raise NotSent("closed")
             if SYSTEM.monotonic() < self._not_before:
-                raise Unsent(str(self._refusal) or type(self._refusal).__name__) from self._refusal
+                raise NotSent(str(self._refusal) or type(self._refusal).__name__) from self._refusal
             try:
                 line = await self._way.line()
-            except (Trouble, OSError) as error:  # a TimeoutError is an OSError
+            except (RedisFault, OSError) as error:  # a TimeoutError is an OSError
                 self._refusal, self._not_before = error, SYSTEM.monotonic() + _AGAIN
-                raise Unsent(str(error) or type(error).__name__) from error
+                raise NotSent(str(error) or type(error).__name__) from error
             if self._closed:  # meanwhile
                 line.drop()
-                raise Unsent("closed")
+                raise NotSent("closed")
             self._line = line
             line.listen(self._heard, lambda error: self._break(line, error))
             if self._line is not line:
-                raise Unsent("the connection broke")
+                raise NotSent("the connection broke")
             return line
 
     def _heard(self, answer: Any) -> None:
@@ -121,22 +121,22 @@ class Link:
                 future.set_exception(TimeoutError())
         self.drop("no answer in time")
 
-    def _break(self, line: Line, error: Exception) -> None:
+    def _break(self, line: Connection, error: Exception) -> None:
         """Nobody who waits for an answer on this connection will get one."""
         if self._line is line:
             waiting, self._waiting, self._line = self._waiting, deque(), None
-            reason = error if isinstance(error, Trouble) else Lost(str(error))
+            reason = error if isinstance(error, RedisFault) else ConnectionLost(str(error))
             for future, _ in waiting:
                 if not future.done():
                     future.set_exception(reason)
                 if is_answer(reason):  # to the first request alone
-                    reason = Lost("the connection broke")
+                    reason = ConnectionLost("the connection broke")
         line.drop()
 
     def drop(self, why: str) -> None:
         """Give the connection up: an answer that has not come in time may still come, to whoever asks next."""
         if self._line is not None:
-            self._break(self._line, Lost(why))
+            self._break(self._line, ConnectionLost(why))
 
     async def close(self) -> None:
         self._closed = True

@@ -3,22 +3,22 @@
 import asyncio
 from typing import Final
 
-from toril.engines.redis.connection.connection import Way, lent
-from toril.engines.redis.connection.errors import Trouble
-from toril.engines.redis.connection.url import Address
+from toril.engines.redis.connection.connection import Connector, lent
+from toril.engines.redis.connection.errors import RedisFault
+from toril.engines.redis.connection.url import RedisAddress
 from toril.engines.redis.layout import client_name
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["Presence"]
+__all__ = ["WorkerPresence"]
 
 _FIRST_REST: Final = 0.5
 _LONGEST_REST: Final = 20.0
 
 
-class Presence:
+class WorkerPresence:
     """One connection for each queue that a worker of this process serves."""
 
-    def __init__(self, address: Address, way: Way) -> None:
+    def __init__(self, address: RedisAddress, way: Connector) -> None:
         self._address = address
         self._way = way
         self._shown: dict[str, asyncio.Task[None]] = {}
@@ -47,7 +47,7 @@ class Presence:
                 async with lent(self._way, name) as line:
                     rest = _FIRST_REST
                     await line.receive()  # nothing is asked, so this ends when the connection does
-            except (Trouble, OSError):
+            except (RedisFault, OSError):
                 pass
             await self._way.rest(rest * (0.5 + SYSTEM.random() / 2))
             rest = min(rest * 2, _LONGEST_REST)

@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from toril.engines.redis.connection.connection import Line, Way, lent
-from toril.engines.redis.connection.errors import Garbled, Lost, Said
+from toril.engines.redis.connection.connection import Connection, Connector, lent
+from toril.engines.redis.connection.errors import ConnectionLost, ErrorReply, ProtocolError
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["Ears"]
+__all__ = ["ResultListener"]
 
 _FIRST_REST: Final = 0.05
 _LONGEST_REST: Final = 5.0
 _log: Final = logging.getLogger("toril")
 
 
-class _Ear:
+class _Subscriber:
     """One who waits for some ids."""
 
     def __init__(self, ids: frozenset[str]) -> None:
@@ -26,19 +26,19 @@ class _Ear:
         self.news = asyncio.Event()
 
 
-class Ears:
+class ResultListener:
     """One connection, made when first needed, that is told the ids of ended jobs. It may miss some: who listens looks
     from time to time."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: Connector) -> None:
         self._way = way
         self._loop: asyncio.AbstractEventLoop | None = None
         self._start_afresh()
 
     def _start_afresh(self) -> None:
-        self._line: Line | None = None
+        self._line: Connection | None = None
         self._task: asyncio.Task[None] | None = None
-        self._ears: dict[str, set[_Ear]] = {}
+        self._ears: dict[str, set[_Subscriber]] = {}
         self._asked: deque[str] = deque()  # channels that the server has not answered for yet, in their order
         self._known: set[str] = set()
         self._refused: set[str] = set()  # channels of which it was said that the server refuses them
@@ -52,7 +52,7 @@ class Ears:
         if loop is not self._loop:  # after a fork: what the parent uses is left to it
             self._loop = loop
             self._start_afresh()
-        ear, ears = _Ear(ids), self._ears.setdefault(channel, set())
+        ear, ears = _Subscriber(ids), self._ears.setdefault(channel, set())
         ears.add(ear)
         if self._task is None:
             self._task = loop.create_task(self._run(), name="toril-redis-ears")
@@ -90,19 +90,19 @@ class Ears:
 
     def _complain(self, error: Exception) -> None:
         """Once, until it works again. That the server cannot be reached is said by whoever asks it for results."""
-        if not self._failing and not isinstance(error, Lost | OSError):
+        if not self._failing and not isinstance(error, ConnectionLost | OSError):
             self._failing = True
             _log.warning("listening for results failed, and is tried again; until then they may come late: %r", error)
 
-    def _subscribe(self, line: Line, channel: str) -> None:
+    def _subscribe(self, line: Connection, channel: str) -> None:
         """One at a time: the server refuses all of a command if it refuses one of its channels."""
         try:
             line.send("SUBSCRIBE", channel)
-        except (Lost, OSError):
+        except (ConnectionLost, OSError):
             return  # the next connection asks for it
         self._asked.append(channel)
 
-    async def _hear(self, line: Line) -> None:
+    async def _hear(self, line: Connection) -> None:
         self._line = line
         self._asked.clear()
         for channel in self._ears:
@@ -116,10 +116,10 @@ class Ears:
                     self._tell(channel, None)  # from here on nothing is missed; what was before has to be looked for
                 case ["message", str(channel), str(payload)]:
                     self._tell(channel, frozenset(payload.split("\n")))
-                case Said() as refusal if self._asked:
+                case ErrorReply() as refusal if self._asked:
                     self._note_refused(self._asked.popleft(), refusal)
                 case other:
-                    raise Garbled(f"neither a subscription nor a message: {other!r:.100}")
+                    raise ProtocolError(f"neither a subscription nor a message: {other!r:.100}")
             self._rest, self._failing = _FIRST_REST, False
 
     def _tell(self, channel: str, ended: frozenset[str] | None) -> None:
@@ -127,7 +127,7 @@ class Ears:
             if ended is None or not ended.isdisjoint(ear.ids):
                 ear.news.set()
 
-    def _note_refused(self, channel: str, refusal: Said) -> None:
+    def _note_refused(self, channel: str, refusal: ErrorReply) -> None:
         if channel not in self._refused:
             self._refused.add(channel)
             _log.warning("the server refuses %s: results are polled for each second instead: %s", channel, refusal)

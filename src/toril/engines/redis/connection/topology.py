@@ -8,18 +8,18 @@ from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
-from toril.engines.redis.connection.connection import Line, connected
-from toril.engines.redis.connection.errors import Lost, Misled, Said, Trouble, is_refusal
-from toril.engines.redis.connection.url import Address, Place, reached
+from toril.engines.redis.connection.connection import Connection, connected
+from toril.engines.redis.connection.errors import ConnectionLost, ErrorReply, RedisFault, WrongServer, is_refusal
+from toril.engines.redis.connection.url import Place, RedisAddress, reached
 from toril.runtime.clock import SYSTEM
 
-__all__ = ["LIMIT", "Cluster", "Guide", "Sentinels", "ServerWay", "guide_of"]
+__all__ = ["LIMIT", "ClusterDiscovery", "Discovery", "SentinelDiscovery", "Topology", "guide_of"]
 
 _SLOTS: Final = 16384
 LIMIT: Final = 2.0  # seconds for a connection, where there may be another to try
 
 
-class Guide(Protocol):
+class Discovery(Protocol):
     """Knows whom to ask, and what to make of the answer."""
 
     def hosts(self) -> list[Place]:
@@ -29,21 +29,21 @@ class Guide(Protocol):
         """Where the server is, as this host says."""
 
 
-def guide_of(address: Address) -> Guide | None:
+def guide_of(address: RedisAddress) -> Discovery | None:
     """Whom to ask; nobody, where the URL says where the server is."""
     match address.kind:
         case "one":
             return None
         case "sentinel":
-            return Sentinels(address)
+            return SentinelDiscovery(address)
         case "cluster":
-            return Cluster(address)
+            return ClusterDiscovery(address)
 
 
-class Sentinels:
+class SentinelDiscovery:
     """Sentinels that watch over a service."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: RedisAddress) -> None:
         self._address = address
 
     def hosts(self) -> list[Place]:
@@ -53,19 +53,19 @@ class Sentinels:
         service = self._address.service
         try:
             place = await _asked(self._address, host, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", service)
-        except Said as error:
+        except ErrorReply as error:
             if "unknown command" in str(error).lower():
-                raise Misled(f"{_shown(host)} is no Sentinel: write redis:// for a server itself") from None
+                raise WrongServer(f"{_shown(host)} is no Sentinel: write redis:// for a server itself") from None
             raise
         if place is None:
-            raise Misled(f"the Sentinel {_shown(host)} watches over no service {service!r}: mend the URL")
+            raise WrongServer(f"the Sentinel {_shown(host)} watches over no service {service!r}: mend the URL")
         return str(place[0]), int(place[1])
 
 
-class Cluster:
+class ClusterDiscovery:
     """Nodes of a cluster, one of which has the slot in which all keys of the prefix are."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: RedisAddress) -> None:
         self._address = address
         self._slot = _slot(address.prefix.encode())
         self._learnt: list[Place] = []
@@ -76,15 +76,15 @@ class Cluster:
     async def told(self, host: Place) -> Place:
         try:
             ranges = await _asked(self._address, host, "CLUSTER", "SLOTS")
-        except Said as error:
+        except ErrorReply as error:
             if "cluster support disabled" in str(error):
-                raise Misled(f"{_shown(host)} is in no cluster: write redis:// for a server by itself") from None
+                raise WrongServer(f"{_shown(host)} is in no cluster: write redis:// for a server by itself") from None
             raise
         self._learnt = [_node(node, host) for _, _, *nodes in ranges for node in nodes]
         for first, last, owner, *_ in ranges:
             if first <= self._slot <= last:
                 return _node(owner, host)
-        raise Lost(f"no node serves slot {self._slot}, where the keys of {self._address.prefix!r} are")
+        raise ConnectionLost(f"no node serves slot {self._slot}, where the keys of {self._address.prefix!r} are")
 
 
 def _slot(key: bytes) -> int:
@@ -100,7 +100,7 @@ def _node(node: Any, asked: Place) -> Place:
     return (str(node[0]) if node[0] else asked[0]), int(node[1])
 
 
-async def _asked(address: Address, host: Place, *command: str) -> Any:
+async def _asked(address: RedisAddress, host: Place, *command: str) -> Any:
     arguments, limit = address.asking | {"host": host[0], "port": host[1]}, min(LIMIT, address.timeout)
     async with asyncio.timeout(limit):
         line = await connected(arguments, None, limit)
@@ -120,20 +120,20 @@ _LEAST_REST: Final = 2.0  # seconds, however many others get through
 _log: Final = logging.getLogger("toril")
 
 
-class ServerWay:
+class Topology:
     """Connections to one server, wherever it is now."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: RedisAddress) -> None:
         self._address = address
         self._guide = guide_of(address)
-        self._lines: WeakKeyDictionary[Line, Place] = WeakKeyDictionary()
+        self._lines: WeakKeyDictionary[Connection, Place] = WeakKeyDictionary()
         self._silent: set[Place] = set()
         self._place: Place | None = None
         self._through = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._checking: asyncio.Task[None] | None = None
 
-    async def line(self, name: str | None = None) -> Line:
+    async def line(self, name: str | None = None) -> Connection:
         """A connection; where others have to tell where the server is, to one that says that it takes writes."""
         if self._guide is None:
             line = await self._connected(self._address.arguments, name, _CONNECT)
@@ -163,7 +163,7 @@ class ServerWay:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _guided(self, guide: Guide, name: str | None) -> Line:
+    async def _guided(self, guide: Discovery, name: str | None) -> Connection:
         tried: set[Place] = set()
         trouble: list[Exception] = []
         async for place in self._places(guide, trouble):
@@ -172,33 +172,35 @@ class ServerWay:
             tried.add(place)
             try:
                 line = await self._taking_writes(place, name)
-            except (Trouble, OSError) as error:  # a TimeoutError is an OSError
+            except (RedisFault, OSError) as error:  # a TimeoutError is an OSError
                 if _is_final(error):
                     raise
                 trouble.append(error)
             else:
                 self._found(line, place)
                 return line
-        misled = next((error for error in trouble if isinstance(error, Misled)), None)
-        raise misled or Lost("; ".join(dict.fromkeys(str(error) or type(error).__name__ for error in trouble)))
+        misled = next((error for error in trouble if isinstance(error, WrongServer)), None)
+        raise misled or ConnectionLost(
+            "; ".join(dict.fromkeys(str(error) or type(error).__name__ for error in trouble))
+        )
 
-    async def _places(self, guide: Guide, trouble: list[Exception]) -> AsyncIterator[Place]:
+    async def _places(self, guide: Discovery, trouble: list[Exception]) -> AsyncIterator[Place]:
         """Where it may be, the likeliest first."""
-        if isinstance(guide, Sentinels):
+        if isinstance(guide, SentinelDiscovery):
             for place in await self._elected(guide, trouble):
                 yield place
             return
         for host in sorted(guide.hosts(), key=self._silent.__contains__):
             try:
                 place = await self._told(guide, host)
-            except (Trouble, OSError) as error:  # a TimeoutError is an OSError
+            except (RedisFault, OSError) as error:  # a TimeoutError is an OSError
                 if _is_final(error):
                     raise
                 trouble.append(error)
             else:
                 yield place
 
-    async def _elected(self, guide: Guide, trouble: list[Exception]) -> list[Place]:
+    async def _elected(self, guide: Discovery, trouble: list[Exception]) -> list[Place]:
         """The place that most Sentinels name, or those that as many name: one by itself may be behind, and the server
         that it names may still take writes, which are lost when it learns that it was replaced. Who was silent the last
         time is not waited for, once others have answered."""
@@ -211,7 +213,7 @@ class ServerWay:
                 for task in done:
                     try:
                         votes[task.result()] += 1
-                    except (Trouble, OSError) as error:
+                    except (RedisFault, OSError) as error:
                         trouble.append(error)
                 if votes and max(votes.values()) * 2 > len(asked):
                     break
@@ -225,14 +227,14 @@ class ServerWay:
             raise refusal
         return _leading(votes)
 
-    async def _told(self, guide: Guide, host: Place) -> Place:
+    async def _told(self, guide: Discovery, host: Place) -> Place:
         """Where the server is; a host that does not answer is asked last the next time."""
         self._silent.add(host)
         place = await guide.told(host)
         self._silent.discard(host)
         return place
 
-    async def _taking_writes(self, place: Place, name: str | None) -> Line:
+    async def _taking_writes(self, place: Place, name: str | None) -> Connection:
         line = await self._connected(reached(self._address, place), name, LIMIT)
         try:
             await _check_role(line, place)
@@ -241,10 +243,10 @@ class ServerWay:
             raise
         return line
 
-    async def _connected(self, arguments: dict[str, Any], name: str | None, limit: float) -> Line:
+    async def _connected(self, arguments: dict[str, Any], name: str | None, limit: float) -> Connection:
         return await connected(arguments, name, min(limit, self._address.timeout))
 
-    def _found(self, line: Line, place: Place) -> None:
+    def _found(self, line: Connection, place: Place) -> None:
         if self._place not in (None, place):
             _log.warning(
                 "the store has moved to %s:%s; what it had not heard from the one before is gone, and jobs that had "
@@ -253,10 +255,12 @@ class ServerWay:
         self._place = place
         self._lines[line] = place
         loop = asyncio.get_running_loop()
-        if isinstance(self._guide, Sentinels) and (self._checking is None or self._checking.get_loop() is not loop):
+        if isinstance(self._guide, SentinelDiscovery) and (
+            self._checking is None or self._checking.get_loop() is not loop
+        ):
             self._checking = asyncio.create_task(self._keep_checking(self._guide), name="toril-redis-way")
 
-    async def _keep_checking(self, guide: Guide) -> None:
+    async def _keep_checking(self, guide: Discovery) -> None:
         """A server that was replaced while it could not be reached does not know that, and would go on taking writes
         that are lost later."""
         while True:
@@ -276,11 +280,11 @@ def _leading(votes: Counter[Place]) -> list[Place]:
 
 def _is_final(error: Exception) -> bool:
     """Whether to ask another would not help either."""
-    return is_refusal(error) and not isinstance(error, Misled)
+    return is_refusal(error) and not isinstance(error, WrongServer)
 
 
-async def _check_role(line: Line, place: Place) -> None:
+async def _check_role(line: Connection, place: Place) -> None:
     async with asyncio.timeout(LIMIT):
         facts = str(await line.ask("INFO", "replication"))
     if "role:master" not in facts:
-        raise Lost(f"{place[0]}:{place[1]} is a replica")
+        raise ConnectionLost(f"{place[0]}:{place[1]} is a replica")

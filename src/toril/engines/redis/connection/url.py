@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from toril.errors import InvalidName, InvalidOption, shown
+from toril.errors import InvalidName, InvalidOption, preview
 from toril.model import DEAD_LETTERS
 from toril.model.durations import seconds_written
 from toril.model.names import check_prefix, check_queue_name
 
-__all__ = ["DEMANDS", "Address", "Place", "Trust", "in_cluster", "parse", "reached"]
+__all__ = ["DEMANDS", "Place", "RedisAddress", "Trust", "in_cluster", "parse", "reached"]
 
 DEMANDS: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -80,7 +80,7 @@ _LOOKS_LIKE: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class RedisAddress:
     """A server and how Toril is to use it. `timeout` is in seconds, for one call.
 
     Behind Sentinels or in a cluster `hosts` are those who know where the server is. `replicas` must have what callers
@@ -113,7 +113,7 @@ class Address:
 
 def parse(
     url: str, *, prefix: str = "bull", durability: str | None = None, dead_letter_queue: str | None = None
-) -> Address:
+) -> RedisAddress:
     """What a URL says; `InvalidOption` names what it should not. `durability` and `dead_letter_queue` are asked for
     apart from the URL, and go before what it says."""
     kind = _kind(url)
@@ -127,7 +127,7 @@ def parse(
         ) from None
     own = said.own
     letters = own.get("dead_letter_queue") if dead_letter_queue is None else dead_letter_queue
-    return Address(
+    return RedisAddress(
         shown=said.shown,
         arguments=said.arguments,
         prefix=check_prefix(prefix),
@@ -145,12 +145,12 @@ def parse(
     )
 
 
-def reached(address: Address, place: Place) -> dict[str, Any]:
+def reached(address: RedisAddress, place: Place) -> dict[str, Any]:
     """With what to connect to the server when it is at this place."""
     return address.arguments | {"host": place[0], "port": place[1]}
 
 
-def in_cluster(address: Address) -> Address:
+def in_cluster(address: RedisAddress) -> RedisAddress:
     """The address of one node as that of its cluster."""
     if address.kind != "one" or "path" in address.arguments:
         return address
@@ -188,7 +188,7 @@ def _read(url: str, kind: Kind) -> _Said:
     query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     known = _OF_SERVERS | _OF_TLS | _OWN | (_OF_SENTINELS if kind == "sentinel" else frozenset())
     if unknown := query.keys() - known:
-        raise InvalidOption(f"a Redis URL takes no {shown(min(unknown))}")
+        raise InvalidOption(f"a Redis URL takes no {preview(min(unknown))}")
     own = {name: query.pop(name) for name in (_OWN | _OF_SENTINELS) & query.keys()}
     parts, service = _served(parts) if kind == "sentinel" else (parts, "")
     if parts.scheme != "unix" and not _DATABASE.match(parts.path):
@@ -226,7 +226,7 @@ def _arguments(parts: SplitResult, query: dict[str, str]) -> dict[str, Any]:
 def _trust(query: dict[str, str]) -> Trust:
     demand, least = query.get("ssl_cert_reqs") or "required", query.get("ssl_min_version")
     if demand not in DEMANDS:
-        raise InvalidOption(f"ssl_cert_reqs must be one of {', '.join(DEMANDS)}, not {shown(demand)}")
+        raise InvalidOption(f"ssl_cert_reqs must be one of {', '.join(DEMANDS)}, not {preview(demand)}")
     return Trust(
         cert_reqs=demand,
         check_hostname=_switch("ssl_check_hostname", query.get("ssl_check_hostname") or "1"),
@@ -237,7 +237,7 @@ def _trust(query: dict[str, str]) -> Trust:
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise InvalidOption(f"{name} must be a whole number, not {shown(text)}")
+        raise InvalidOption(f"{name} must be a whole number, not {preview(text)}")
     return int(text)
 
 
@@ -287,21 +287,21 @@ def _replicas(durability: str | None, own: dict[str, str]) -> int:
             raise InvalidOption(f"{min(unused)} goes with durability=replicated, which this URL does not ask for")
         return 0
     if durability != "replicated":
-        raise InvalidOption(f"durability must be 'replicated', or not be given; not {shown(durability)}")
+        raise InvalidOption(f"durability must be 'replicated', or not be given; not {preview(durability)}")
     text = own.get("replicas", "1")
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= 100):
-        raise InvalidOption(f"replicas must be a whole number from 1 to 100, not {shown(text)}")
+        raise InvalidOption(f"replicas must be a whole number from 1 to 100, not {preview(text)}")
     return int(text)
 
 
 def _seconds(name: str, text: str) -> float:
     seconds = seconds_written(text)
     if seconds is None or not 0.01 <= seconds <= 3600:
-        raise InvalidOption(f"{name} must be from 10ms to 1h, not {shown(text)}")
+        raise InvalidOption(f"{name} must be from 10ms to 1h, not {preview(text)}")
     return seconds
 
 
 def _switch(name: str, text: str) -> bool:
     if text.lower() not in _SWITCH:
-        raise InvalidOption(f"{name} must be 1 or 0, not {shown(text)}")
+        raise InvalidOption(f"{name} must be 1 or 0, not {preview(text)}")
     return _SWITCH[text.lower()]

@@ -1,6 +1,6 @@
--- extend, report, recover: what holds while a lease holds.
+-- renew, report, recover: what holds while a lease holds.
 
--- name: extend
+-- name: renew
 UPDATE active SET deadline = ? WHERE key = ? AND token = ? AND deadline > ?
 
 -- name: cancelling

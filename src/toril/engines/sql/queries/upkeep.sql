@@ -1,4 +1,4 @@
--- prune, beat, lead, resign, signal, once.
+-- prune, heartbeat, lead, resign, signal, once.
 
 -- name: overdue_results
 DELETE FROM results
@@ -26,7 +26,7 @@ WHERE g.queue = ? AND g.till <= ? ORDER BY g.till LIMIT ?
 -- name: forget_aged
 DELETE FROM ageing WHERE queue = ? AND till = ? AND key = ?
 
--- name: beat
+-- name: heartbeat
 INSERT INTO workers (id, till, seen_at, beat) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET till = excluded.till, seen_at = excluded.seen_at, beat = excluded.beat,
     orders = iif(beat ->> 'started_at' = excluded.beat ->> 'started_at', orders, '')

@@ -16,14 +16,14 @@ import click
 from click.core import ParameterSource
 
 from toril import App, EngineUnavailable, Queue, UnknownQueue
-from toril.cli.exit import Failure, say
+from toril.cli.exit import CommandFailed, say
 from toril.cli.loading import load
 from toril.cli.terminal import duration
 from toril.runtime.clock import SYSTEM
 from toril.store.engine import redacted
 
 __all__ = [
-    "Place",
+    "StoreOption",
     "check_there",
     "declared",
     "is_typed",
@@ -40,7 +40,7 @@ _SHOW_SECRETS: Final = "toril.show_secrets"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class StoreOption:
     """A store, as the command line names it: by the app whose it is, or by its URL."""
 
     url: str | None
@@ -48,7 +48,7 @@ class Place:
     wait: float
     app: str | None = None
 
-    def of(self, target: str | None) -> "Place":
+    def of(self, target: str | None) -> "StoreOption":
         """The same, for a command that takes an app as its argument."""
         if target is None:
             return self
@@ -83,7 +83,7 @@ def store_options(fn: Callable[..., T]) -> Callable[..., T]:
             if is_typed("app"):
                 raise click.UsageError("an app has its own store: give --app, or --url and --prefix, not both")
             app = None
-        return fn(place=Place(url=url, prefix=prefix, wait=wait, app=app), **rest)
+        return fn(place=StoreOption(url=url, prefix=prefix, wait=wait, app=app), **rest)
 
     return command
 
@@ -115,7 +115,7 @@ def secrets_option(fn: Callable[..., T]) -> Callable[..., T]:
 
 
 def on_store(
-    place: Place, work: Callable[[App], Awaitable[T]], *, missing: Literal["refuse", "create"] = "refuse",
+    place: StoreOption, work: Callable[[App], Awaitable[T]], *, missing: Literal["refuse", "create"] = "refuse",
     hint: str = "",
 ) -> T:  # fmt: skip
     """What `work` answers, with the store open. A command that only looks does not make a store in order to do so;
@@ -124,7 +124,7 @@ def on_store(
 
 
 async def _worked(
-    place: Place, work: Callable[[App], Awaitable[T]], *, missing: Literal["refuse", "create"], hint: str
+    place: StoreOption, work: Callable[[App], Awaitable[T]], *, missing: Literal["refuse", "create"], hint: str
 ) -> T:
     app = place.to_app()
     ctx = click.get_current_context(silent=True)
@@ -136,7 +136,7 @@ async def _worked(
                 check_there(app.url, named=bool(place.app or place.url or os.environ.get("TORIL_URL")), hint=hint)
             await app.open()
             break
-        except (Failure, EngineUnavailable) as error:
+        except (CommandFailed, EngineUnavailable) as error:
             if SYSTEM.monotonic() >= until:
                 raise
             if not told:
@@ -160,7 +160,7 @@ def check_there(url: str, *, named: bool, hint: str = "") -> None:
             "no store is given, and there is no toril.db here: use --app MODULE:APP or --url URL, or set TORIL_APP or "
             f"TORIL_URL{hint}"
         )
-    raise Failure(f"there is no store at {redacted(url)}{hint}")
+    raise CommandFailed(f"there is no store at {redacted(url)}{hint}")
 
 
 async def declared(app: App, name: str, *, hint: str = "") -> Queue:
