@@ -106,6 +106,7 @@ _QUICK: Final = (
     "tests/sim/test_groups.py::test_groups_hold_on_redis_too",
     "tests/sim/test_kept.py",
     "tests/sim/test_loom.py::test_no_seed_breaks_a_promise_of_flows[0]",
+    "tests/sim/test_mutants.py::test_the_code_is_what_a_bug_was_made_for",
     "tests/sim/test_redis.py::test_no_seed_breaks_a_promise_on_redis[0]",
     "tests/sim/test_seeds.py::test_no_seed_breaks_a_promise[0]",
     "tests/unit/test_schedules.py::test_no_change_of_the_clocks_doubles_or_drops_a_run[Australia/Lord_Howe]",

@@ -31,8 +31,8 @@ async def main(url):
         jobs = (await store.exchange("q", [], claim)).jobs
         batch = [Settlement(job.lease, Failed(Failure("no"))) for job in jobs]
         await store.exchange("q", batch, Claim(want=0, token=f"{sys.argv[2]}-n{turn}", lease=1, worker="w"))
-        letters = (await store.letters(order="oldest", limit=7)).items
-        await store.replay("q", [Replay(letter.id) for letter in letters])
+        letters = (await store.dead_letters.page(order="oldest", limit=7)).items
+        await store.dead_letters.replay("q", [Replay(letter.id) for letter in letters])
 
 asyncio.run(main(sys.argv[1]))
 """

@@ -55,22 +55,35 @@ class Mortal:
 
     store: Store
     deaths: Counter[tuple[object, ...]] = field(default_factory=Counter)
-    forgotten: int = 0
+    confirmed: int = 0
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.store, name)
-        return partial(self._step, name, found) if name in {"pack", "unload", "forget"} else found
+        return getattr(self.store, name)
 
-    async def _step(self, name: str, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        which = (name, self.forgotten, *(each.number if isinstance(each, TransferBatch) else each for each in given))
+    @property
+    def transfers(self) -> "_MortalTransfers":
+        return _MortalTransfers(self)
+
+    async def step(self, name: str, method: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        which = (name, self.confirmed, *(each.number if isinstance(each, TransferBatch) else each for each in given))
         self.deaths[which] += 1
         if self.deaths[which] == 1:
             raise Died
         answer = await method(*given, **named)
         if self.deaths[which] == 2:
             raise Died
-        self.forgotten += name == "forget"
+        self.confirmed += name == "confirm_export"
         return answer
+
+
+@dataclass
+class _MortalTransfers:
+    mortal: Mortal
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.mortal.store.transfers, name)
+        steps = {"export_batch", "import_batch", "confirm_export"}
+        return partial(self.mortal.step, name, found) if name in steps else found
 
 
 @pytest.fixture(params=["sqlite-redis", "redis-sqlite", "sqlite-sqlite", "redis-redis"])
@@ -106,7 +119,19 @@ class CutOff:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    async def unload(self, _load: TransferBatch, **_: Any) -> Any:
+    @property
+    def transfers(self) -> "_CutOffTransfers":
+        return _CutOffTransfers(self.store)
+
+
+@dataclass
+class _CutOffTransfers:
+    store: Store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store.transfers, name)
+
+    async def import_batch(self, _batch: TransferBatch, **_: Any) -> Any:
         raise Cut
 
 

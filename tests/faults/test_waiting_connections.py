@@ -158,7 +158,7 @@ class World:
     def bell(self) -> Any:
         way = self._way()
         server = RedisClient(parse(self.wire.url), way)
-        bell = self.modules[BELL].Bell(way, "wait:own:", server.ask, self._look)
+        bell = self.modules[BELL].MarkerListener(way, "wait:own:", server.ask, self._look)
         self._closing += [server, bell]
         return bell
 
@@ -169,12 +169,12 @@ class World:
 
     def ears(self, user: str = "") -> Any:
         way = Topology(parse(self.wire.url.replace("redis://", f"redis://{user}")))
-        ears = self.modules[EARS].Ears(way)
+        ears = self.modules[EARS].ResultListener(way)
         self._closing += [way, ears]
         return ears
 
     def presence(self) -> Any:
-        presence = self.modules[PRESENCE].Presence(parse(self.wire.url), self._way())
+        presence = self.modules[PRESENCE].WorkerPresence(parse(self.wire.url), self._way())
         self._closing.append(presence)
         return presence
 
@@ -555,7 +555,7 @@ BUGS = {
     "all are told of everything": (EARS, "or not ended.isdisjoint(ear.ids)", "or ended"),
     "of several jobs the first is told": (EARS, 'payload.split("\\n")', 'payload.split("\\n")[:1]'),
     "a broken connection is not made again": (PRESENCE, "        while True:\n", "        for _ in range(1):\n"),
-    "a connection that is lost ends it": (PRESENCE, "except (Trouble, OSError):", "except OSError:"),
+    "a connection that is lost ends it": (PRESENCE, "except (RedisFault, OSError):", "except OSError:"),
     "each beat makes another connection": (PRESENCE, "if task is None or", "if True or"),
     "the connection has no name": (PRESENCE, "lent(self._way, name)", "lent(self._way)"),
 }  # fmt: skip

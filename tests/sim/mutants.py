@@ -6,28 +6,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from toril.engines.sql import (
-    add,
-    calls,
-    claim,
-    control,
-    exchange,
-    leases,
-    settle,
-)
-from toril.engines.sql import (
-    changes as step,
-)
-from toril.engines.sql import (
-    control as sweep,
-)
-from toril.engines.sql import (
-    dead_letters as letters,
-)
+from toril.engines.sql import add, calls, changes, claim, control, dead_letters, engine, exchange, leases, settle
 from toril.engines.sql.changes import JobFacts, QueueChanges
 from toril.engines.sql.schema import Place
 from toril.engines.sql.transaction import Transaction, keys_of
-from toril.engines.sqlite import engine
+from toril.engines.sqlite import engine as sqlite_engine
 from toril.errors import EngineUnavailable
 from toril.model import Call, Cause, Released, Settlement
 
@@ -170,7 +153,7 @@ def _accepts_late(original: Callable[..., Any]) -> Callable[..., Any]:
     return answered
 
 
-_CALLERS = (add, exchange, leases, control, sweep)
+_CALLERS = (add, exchange, leases, control)
 
 
 def _memory_of_the_process() -> tuple[Change, ...]:
@@ -216,7 +199,7 @@ def _answer_first() -> tuple[Change, ...]:
 
         return exchange_after
 
-    return ((engine, "add", later), (engine, "exchange", pay))
+    return ((engine, "add", later), (sqlite_engine, "exchange", pay))
 
 
 def _left_active(original: Callable[[QueueChanges, int], None]) -> Callable[[QueueChanges, int], None]:
@@ -300,17 +283,17 @@ def _letter_mutants() -> Iterator[Mutant]:
     yield Mutant(
         "stalled_unmourned",
         "a job that stalled out is gone",
-        ((step, "BURIED", instead_of(frozenset({Cause.FAILED}))),),
+        ((changes, "BURIED", instead_of(frozenset({Cause.FAILED}))),),
     )
     yield Mutant(
         "cancelled_mourned",
         "a cancelled job is a dead letter",
-        ((step, "BURIED", instead_of(frozenset(Cause))),),
+        ((changes, "BURIED", instead_of(frozenset(Cause))),),
     )
     yield Mutant(
         "letter_stays",
         "a replayed job is in its queue, and a dead letter too",
-        ((letters._SQL, "delete", reworded("WHERE id = ?", "WHERE id = ? AND id LIKE '%/no such'")),),
+        ((dead_letters._SQL, "delete", reworded("WHERE id = ?", "WHERE id = ? AND id LIKE '%/no such'")),),
     )
 
 

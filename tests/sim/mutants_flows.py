@@ -4,9 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.sim.mutants import Mutant, instead, nothing, reworded
-from toril.engines.sql import changes as step
-from toril.engines.sql import flows as family
-from toril.engines.sql import groups
+from toril.engines.sql import effects, flows, groups
 
 __all__ = ["FLOW_MUTANTS", "GROUP_MUTANTS"]
 
@@ -14,7 +12,7 @@ __all__ = ["FLOW_MUTANTS", "GROUP_MUTANTS"]
 def _in_any_case(_: Callable[..., Any]) -> Callable[..., Any]:
     def go_on(tx: Any, row: Any, parent: Any, hurried: set[int]) -> None:
         if parent.waits:
-            family._free(tx, row, parent, parent.delay)
+            flows._free(tx, row, parent, parent.delay)
 
     return go_on
 
@@ -22,7 +20,7 @@ def _in_any_case(_: Callable[..., Any]) -> Callable[..., Any]:
 def _free_instead(_: Callable[..., Any]) -> Callable[..., Any]:
     def doom(tx: Any, row: Any, parent: Any, reason: str) -> None:
         if parent.waits:
-            family._free(tx, row, parent, 0)
+            flows._free(tx, row, parent, 0)
 
     return doom
 
@@ -30,9 +28,9 @@ def _free_instead(_: Callable[..., Any]) -> Callable[..., Any]:
 FLOW_MUTANTS = {
     mutant.name: mutant
     for mutant in (
-        Mutant("freed_early", "the first child lets its parent go", ((family, "_go_on", _in_any_case),), 0, "I12"),
-        Mutant("nobody_told", "a child ends, and nobody is told", ((family, "tell", instead(nothing)),), 0, "I12"),
-        Mutant("doom_forgotten", "a parent runs that should fail", ((family, "_doom", _free_instead),), 0, "I12"),
+        Mutant("freed_early", "the first child lets its parent go", ((flows, "_go_on", _in_any_case),), 0, "I12"),
+        Mutant("nobody_told", "a child ends, and nobody is told", ((effects, "tell", instead(nothing)),), 0, "I12"),
+        Mutant("doom_forgotten", "a parent runs that should fail", ((flows, "_doom", _free_instead),), 0, "I12"),
     )
 }
 
@@ -44,7 +42,7 @@ GROUP_MUTANTS = {
         (groups.Group, "weight", lambda _: property(lambda _: 2)),
     ), 0, "group"),
     Mutant("forgetful", "whoever leaves a group does not let the next one in", (
-        (step, "touched", lambda _: lambda _tx, _keys: []),
+        (effects, "touched", lambda _: lambda _tx, _keys: []),
     ), 0, "I1"),
     Mutant("impatient", "who was put off gives the seat of its group up", (
         (groups._SQL, "state", reworded("j.starts > 0", "j.starts > 0 AND j.starts > 9")),

@@ -66,7 +66,7 @@ def test_a_trace_shows_every_step(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "step"), [("agenda", "w0 schedules.advance"), ("flows", "p0 add_flow"), ("circuits", "w0 admit")]
+    ("kind", "step"), [("agenda", "w0 schedules.advance"), ("flows", "p0 flows.add"), ("circuits", "w0 circuits.admit")]
 )
 def test_a_trace_of_another_world_shows_its_steps(kind: str, step: str, capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["3", "--kind", kind, "--trace"])

@@ -11,8 +11,8 @@ from tools.gate import rows, totals
 ROOT = Path(__file__).parents[2]
 NOTED = [
     {"figure": "T1", "jobs": 40}, {"figure": "T1", "jobs": 2}, {"figure": "T7", "lost": 0, "stuck": 0},
-    {"figure": "T9", "planted": 1, "caught": 1, "longest": 3.0},
-    {"figure": "T9", "planted": 1, "caught": 1, "longest": 2.0},
+    {"figure": "planted bugs", "deaf": 0}, {"figure": "planted bugs", "deaf": 1}, {"figure": "T9", "longest": 3.0},
+    {"figure": "planted bugs", "late": 0}, {"figure": "planted bugs", "late": 1}, {"figure": "T9", "longest": 2.0},
     {"figure": "T11", "jobs": 2, "executions": 2},
 ]  # fmt: skip
 
@@ -34,7 +34,7 @@ def test_what_was_not_run_is_not_told_as_nothing() -> None:
 
 def test_what_is_lost_or_not_caught_is_broken() -> None:
     assert told({"figure": "T7", "lost": 1})["T7"] == ("lost 1", True)
-    assert told({"figure": "T9", "planted": 1, "caught": 0})["T9"][1]
+    assert told({"figure": "planted bugs", "blind": 0})["T9"] == ("2 of 3, 3 s; not run", True)
     assert told({"figure": "T9", "blind": 1, "found_blind": 1})["T9"] == ("2 of 2, 3 s; 1 of 1", False)
     assert told({"figure": "T9", "blind": 1, "found_blind": 0})["T9"] == ("2 of 2, 3 s; 0 of 1", True)
     assert told({"figure": "T11", "jobs": 1, "executions": 4})["T11"] == ("2.00", True)

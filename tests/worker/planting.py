@@ -6,22 +6,23 @@ from pathlib import Path
 from types import ModuleType
 from unittest.mock import patch
 
-__all__ = ["copied", "planted"]
+__all__ = ["copied", "planted", "source_of"]
 
 
 def planted(name: str, right: str, wrong: str) -> ModuleType:
     """The module of this name with one line of its source replaced. A bug that cannot be planted is an error."""
-    source = _source(name)
+    source = source_of(name)
     assert source.count(right) == 1, f"{name} has {source.count(right)} places that read {right!r}, not one"
     return _made(name, source.replace(right, wrong))
 
 
 def copied(name: str) -> ModuleType:
     """The module of this name once more, to have other constants."""
-    return _made(name, _source(name))
+    return _made(name, source_of(name))
 
 
-def _source(name: str) -> str:
+def source_of(name: str) -> str:
+    """The text of the module of this name."""
     original = import_module(name)
     assert original.__file__ is not None
     return Path(original.__file__).read_text("utf-8")
