@@ -113,7 +113,8 @@ def outcome_of(tree: Path, *tests: str) -> "subprocess.CompletedProcess[str]":
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "TORIL_ENGINES": "sqlite,redis",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "pytest_asyncio.plugin", "-p", "pytest_timeout", *tests]
+    plugins = ["-p", "pytest_asyncio.plugin", "-p", "pytest_timeout"]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", *plugins, *tests]
     return subprocess.run(command, cwd=tree, env=env, check=False, capture_output=True, text=True)
 
 
