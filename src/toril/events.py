@@ -123,7 +123,7 @@ class Events:
                 answer = listener(event)
                 if inspect.isawaitable(answer):
                     self._follow(answer)
-            except Exception:
+            except Exception:  # logged; it must not end whoever emitted the event
                 self._failed(name)
 
     def paused(self, queue: str, *, now: bool, worker: str | None = None) -> None:

@@ -1,7 +1,8 @@
-"""Imports go one way. The table is the architecture; the tests read the code."""
+"""Imports go one way, and names follow the vocabulary. The tables are the rules; the tests read the code."""
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -44,6 +45,111 @@ LAYERS: dict[str, set[str]] = {
     "cli": PUBLIC | {"app", "outbox", "supervisor", "torture", "web", "worker", ""},
     "__main__": {"cli"},
 }
+
+# The root is what users import, and nothing else.
+ROOT = {
+    "__init__", "__main__", "alerts", "app", "context", "errors", "events", "flow", "handlers", "http", "job",
+    "pytest_plugin", "queue", "records", "schedule", "sync", "task",
+}  # fmt: skip
+
+# Of the words that docs/vocabulary.md replaces, those without a meaning of their own in this code.
+BANNED = set(re.findall(r"\w+", """
+    bale bales bell bells belongings blow bury buries buried crate crates crew doom doomed doorway ear ears fate figures
+    grave guilty heal healed healer healing heals innocent kin kinship mend mended mending mends mourn mourned parcel
+    parcels poke poked pokes quarantine rouse sift solitary solitude station stations stray strays strike strikes surely
+    surroundings tallies tally telling tend tended tending told upkeep van vitals whereabouts wish wishes
+"""))  # fmt: skip
+
+# Packages whose names are not looked at yet.
+UNCHECKED = ("engines.redis", "engines.sql", "engines.sqlite")
+
+# Identifiers with such a word that are still there. These lists only shrink: an entry that is not needed fails.
+STILL_BANNED: dict[str, set[str]] = {
+    "alerts": {"_Figures", "_figures", "_told", "figures", "told"},
+    "app": {"Crew", "Tended", "told"},
+    "cli.cancel": {"_told"},
+    "cli.demo.summary": {"_figures"},
+    "cli.dlq": {"told"},
+    "cli.doctor": {"_mended"},
+    "cli.exit": {"_told"},
+    "cli.flow": {"told"},
+    "cli.job": {"_belongings", "belongings", "told"},
+    "cli.move": {"_told"},
+    "cli.queues": {"_told"},
+    "cli.schedules": {"told"},
+    "cli.store_option": {"told"},
+    "cli.torture": {"_told", "blow", "figures"},
+    "cli.workers": {"told"},
+    "client.options": {"_told"},
+    "context": {"_told"},
+    "flow": {"told"},
+    "integrations.sentry": {"_told_already"},
+    "model.dead_letters": {"BURIED"},
+    "model.faults": {"HEALED", "MENDED"},
+    "model.transfers": {"Parcel", "parcels"},
+    "operate.breakers": {"figures"},
+    "operate.dead_letters": {"Told", "_wish", "told", "wish", "wishes"},
+    "operate.doctor": {"mend", "mended", "told"},
+    "operate.documents": {"_TOLD", "_told"},
+    "operate.metrics": {"figures"},
+    "operate.reaper": {"_HEAL", "_heal", "_heals", "_tell_mended", "_told", "heal", "healer", "mended", "told"},
+    "operate.scanners": {"_TOLD"},
+    "operate.search": {"told"},
+    "operate.transfer": {"_told", "_told_at", "parcel"},
+    "operate.why": {"_told_to_take_nothing"},
+    "policy.attention": {"grave"},
+    "policy.doctor": {"told"},
+    "policy.metrics": {"tallies", "tally_of"},
+    "policy.restarts": {"told_to_go"},
+    "policy.retry": {"told"},
+    "policy.search": {"told"},
+    "queue": {"doorway"},
+    "runtime.logs": {"_told", "told"},
+    "runtime.portal": {"Doorway"},
+    "runtime.signals": {"_told", "told"},
+    "store.connect": {"told"},
+    "supervisor.child": {"told"},
+    "supervisor.leases": {"wish", "wishes"},
+    "supervisor.probes": {"vitals"},
+    "supervisor.silent": {"told"},
+    "supervisor.supervisor": {"_bury"},
+    "testing.faults": {"bury"},
+    "torture.app": {"_TOLD", "_told"},
+    "torture.checker": {"figures", "told"},
+    "torture.driver": {"_station", "_strike", "_strike_all", "blow", "station", "stations", "told"},
+    "torture.faults": {"_doomed", "_healed", "blow", "heal"},
+    "torture.fleet": {"strike", "strike_all", "strike_supervisor"},
+    "torture.plan": {"DOOMED", "strike", "strikes"},
+    "web.api.search": {"told"},
+    "web.api.workers": {"_told"},
+    "web.audit_text": {"told"},
+    "web.dashboard": {"_surroundings", "told"},
+    "web.fleet_status": {"_TOLD"},
+    "web.pages.attention": {"_told"},
+    "web.pages.find": {"_told"},
+    "web.pages.flows": {"_mended", "mended"},
+    "web.pages.queue": {"_buried", "buried"},
+    "web.pages.timeline": {"told"},
+    "web.prometheus": {"figures", "tally"},
+    "web.server": {"vitals"},
+    "web.sign_in": {"_told_at"},
+    "web.site": {"_told"},
+    "worker.attempt": {"told_to_stop"},
+    "worker.isolation": {"_rouse"},
+    "worker.loop": {"_quarantine", "solitary"},
+    "worker.maintenance": {"_TOLD", "_told", "told"},
+    "worker.process": {"_solitude", "upkeep"},
+    "worker.process_child": {"_told"},
+    "worker.process_pool": {"told"},
+    "worker.running": {"whereabouts"},
+    "worker.schedules": {"tend", "told"},
+    "worker.supervised": {"wish"},
+    "worker.threads": {"whereabouts"},
+    "worker.worker": {"_telling", "solitary", "solitude", "wish"},
+}
+
+# Class names that several modules use, still.
+STILL_DOUBLED = {"_Home", "_Services"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -163,5 +269,70 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
         calls = (node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
         called = {func.id for func in calls if isinstance(func, ast.Name)}
         offenders += [f"{name}: {bad}" for bad in sorted(banned & (called | imports(path)))]
+
+    assert offenders == []
+
+
+def words(identifier: str) -> set[str]:
+    """`_tell_parentsOf` -> tell, parents, of"""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)}
+
+
+def identifiers(module: ast.Module) -> Iterator[str]:
+    """The names that a module gives to something."""
+    for node in ast.walk(module):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.alias(asname=str(name)):
+                yield name
+            case _:
+                pass
+
+
+def test_identifiers_have_no_word_that_the_vocabulary_replaces() -> None:
+    found: dict[str, set[str]] = {}
+    for name, path in modules():
+        if not name.startswith(UNCHECKED):
+            banned = {each for each in {path.stem, *identifiers(tree(path))} if words(each) & BANNED}
+            found |= {name: banned} if banned else {}
+
+    assert found == STILL_BANNED
+
+
+def test_no_two_modules_have_a_class_of_one_name() -> None:
+    seen: Counter[str] = Counter()
+    for _, path in modules():
+        seen.update(node.name for node in tree(path).body if isinstance(node, ast.ClassDef))
+
+    assert {name for name, count in seen.items() if count > 1} == STILL_DOUBLED
+
+
+def test_the_root_holds_what_users_import() -> None:
+    assert {path.stem for path in SRC.glob("*.py")} == ROOT
+
+
+def speaks(handler: ast.ExceptHandler, lines: list[str]) -> bool:
+    """Whether what it catches is raised, logged or handed on, or a comment says why not."""
+    inside = [node for part in handler.body for node in ast.walk(part)]
+    used = {node.id for node in inside if isinstance(node, ast.Name)}
+    return (
+        any(isinstance(node, ast.Raise) for node in inside)
+        or bool({"log", "logger", handler.name} & used)
+        or "  # " in lines[handler.lineno - 1]
+    )
+
+
+def test_no_error_of_whatever_kind_is_dropped_without_a_word() -> None:
+    offenders = []
+    for name, path in modules():
+        lines = path.read_text("utf-8").splitlines()
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ExceptHandler):
+                caught = {"BaseException"} if node.type is None else set(re.findall(r"\w+", ast.unparse(node.type)))
+                if caught & {"Exception", "BaseException"} and not speaks(node, lines):
+                    offenders.append(f"{name}:{node.lineno}")
 
     assert offenders == []

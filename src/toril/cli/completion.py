@@ -90,7 +90,7 @@ def _found(ctx: click.Context, look: Look) -> Iterable[str]:
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123 - no path
         try:
             return asyncio.run(_looked(StoreOption(url=url, prefix=prefix, wait=0, app=app), look))
-        except (Exception, SystemExit):
+        except (Exception, SystemExit):  # whoever presses Tab is not to read a traceback
             return ()
 
 

@@ -33,5 +33,5 @@ async def or_nothing(sending: Awaitable[list[T]]) -> list[T]:
     """What an add that is on its way has stored."""
     try:
         return await sending
-    except Exception:
+    except Exception:  # whoever sent it gets the error
         return []

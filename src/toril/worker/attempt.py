@@ -182,6 +182,6 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(redacted(str(error)), error.kind, redacted(error.trace))
     try:
         trace = "".join(traceback.format_exception(error, limit=-50))
-    except Exception:
+    except Exception:  # an error's own methods may raise, and its message still counts
         trace = ""
     return Failure(redacted(words_of(error)), type(error).__name__, redacted(trace))
