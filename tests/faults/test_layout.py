@@ -13,7 +13,7 @@ from tests.faults.ledger import unsound
 from tests.faults.nursery import Children
 from toril.engines.sqlite import database as file
 from toril.engines.sqlite.database import migrations
-from toril.errors import EngineUnusable
+from toril.errors import EngineUnusable, TorilError
 from toril.model import NewJob
 
 
@@ -80,6 +80,47 @@ def test_processes_that_open_a_new_file_at_once_all_succeed(children: Children, 
         assert [writer.ended() for writer in writers] == [0] * 6
         assert not [path for path in logs.glob("*.log") if "kept" not in path.read_text()]
         assert unsound(database) == []
+
+
+@pytest.mark.covers("F106")
+async def test_a_file_of_the_layout_before_is_upgraded(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = await opened(database)
+    await old.add("q", [NewJob(name="n", data='"kept"')])
+    await old.close()
+    _next_layout(
+        monkeypatch, "ALTER TABLE jobs ADD COLUMN colour TEXT NOT NULL DEFAULT 'red';\nCREATE TABLE more (n);\n"
+    )
+
+    new = await opened(database)
+
+    (job,) = await new.jobs("q", ["1"])
+    await new.close()
+    assert job is not None
+    assert job.data == '"kept"'
+    assert _version(database) == len(migrations()) + 1
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT colour FROM jobs").fetchall() == [("red",)]
+        assert connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
+
+
+@pytest.mark.covers("F106")
+async def test_an_upgrade_that_fails_leaves_the_layout_before(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await (await opened(database)).close()
+    tables = _tables(database)
+    with monkeypatch.context() as patch:
+        _next_layout(patch, "CREATE TABLE more (n);\nALTER TABLE nowhere ADD COLUMN colour TEXT;\n")
+
+        with pytest.raises(TorilError, match="no such table: nowhere"):
+            await opened(database)
+
+    assert (_version(database), _tables(database)) == (len(migrations()), tables)
+    await (await opened(database)).close()
+
+
+def _next_layout(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """From here on Toril knows one migration more."""
+    known = [*migrations(), script]
+    monkeypatch.setattr(file, "migrations", lambda: known)
 
 
 def _version(database: Path) -> int:

@@ -61,7 +61,7 @@ def _exchange(tx: Transaction, queue: str, batch: Sequence[Settlement], claim: C
 
 def _recall(tx: Transaction, queue: str, token: str, before: Any) -> Exchange:
     """The first answer again. Jobs that were lost since are left out: their lease is no longer this token's."""
-    verdicts, ids, now, wake_at, gate, suspects, *more = before  # what an older version wrote has no more
+    verdicts, ids, now, wake_at, gate, suspects, unstarted = before
     keys = keys_of(tx, tx.queue(queue), ids)
     held = tx.all(_HELD_AGAIN, (json.dumps([keys[i] for i in ids if i in keys]), token, tx.now))
     return Exchange(
@@ -71,7 +71,7 @@ def _recall(tx: Transaction, queue: str, token: str, before: Any) -> Exchange:
         wake_at,
         None if gate is None else Gate(gate),
         suspects,
-        tuple(_unstarted(*each) for each in (more[0] if more else ())),
+        tuple(_unstarted(*each) for each in unstarted),
     )
 
 

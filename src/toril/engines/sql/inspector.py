@@ -194,9 +194,9 @@ def worker_of(row: tuple[Any, ...]) -> WorkerRow:
     return WorkerRow(
         id=identity, queues=tuple(beat["queues"]), slots=beat["slots"], running=beat["running"], host=beat["host"],
         pid=beat["pid"], version=beat["version"], started_at=beat["started_at"], seen_at=seen_at,
-        orders=tuple(word for word in orders.split() if StackRequest.read(word) is None), lag=beat.get("lag", 0),
-        queue_slots={queue: (slots, used) for queue, (slots, used) in beat.get("queue_slots", {}).items()},
-        stacks=beat.get("stacks", {}), silent=beat.get("silent", 0),
+        orders=tuple(word for word in orders.split() if StackRequest.read(word) is None), lag=beat["lag"],
+        queue_slots={queue: (slots, used) for queue, (slots, used) in beat["queue_slots"].items()},
+        stacks=beat["stacks"], silent=beat["silent"],
     )  # fmt: skip
 
 

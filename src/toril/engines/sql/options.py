@@ -72,6 +72,7 @@ class StoredOptions:
 
 
 DEFAULTS = StoredOptions()
+_BACKOFF = ("kind", "delay", "cap", "jitter", "strategy")  # what stands before its errors
 
 
 def options_of(job: NewJob) -> str | None:
@@ -161,9 +162,9 @@ def _dump(
 ) -> str | None:  # fmt: skip
     given: dict[str, Any] = {}
     if backoff is not None:
-        given["backoff"] = [backoff.kind, backoff.delay, backoff.cap, backoff.jitter, backoff.strategy]
-        if backoff.on or backoff.give_up_on:
-            given["backoff"] += [backoff.on, backoff.give_up_on]
+        given["backoff"] = [
+            backoff.kind, backoff.delay, backoff.cap, backoff.jitter, backoff.strategy, backoff.on, backoff.give_up_on,
+        ]  # fmt: skip
     if timeout is not None:
         given["timeout"] = timeout
     if completed != REMOVE:
@@ -194,11 +195,9 @@ def _load(text: str) -> StoredOptions:
 def _read(given: dict[str, Any]) -> StoredOptions:
     backoff = given.get("backoff")
     if backoff:
-        kind, delay, cap, jitter, strategy, *errors = backoff
-        on, give_up_on = (tuple(names) for names in errors or ((), ()))
-        backoff = Backoff(
-            kind=kind, delay=delay, cap=cap, jitter=jitter, strategy=strategy, on=on, give_up_on=give_up_on
-        )
+        *plain, on, give_up_on = backoff
+        known = dict(zip(_BACKOFF, plain, strict=True))
+        backoff = Backoff(**known, on=tuple(on), give_up_on=tuple(give_up_on))
     numbers = {
         name: check_int(name, given[name], 0, 2**53) for name in ("timeout", "keep_logs", "result_ttl") if name in given
     }

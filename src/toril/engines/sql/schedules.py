@@ -239,11 +239,11 @@ def view_of(queue: str, entry: Sequence[Any]) -> ScheduleRow:
 
 
 def _job(template: Sequence[Any]) -> NewJob:
-    name, data, priority, attempts, expires, metadata, text, *group = template
+    name, data, priority, attempts, expires, metadata, text, group = template
     options = load_options(text)
     return NewJob(
         name=name, data=data, priority=priority, attempts=attempts, expires=expires, metadata=metadata,
         backoff=options.backoff, timeout=options.timeout, keep_completed=options.keep_completed,
         keep_failed=options.keep_failed, keep_logs=options.keep_logs, result_ttl=options.result_ttl,
-        breaker=options.breaker, subject=options.subject, group=group[0] if group else None,
+        breaker=options.breaker, subject=options.subject, group=group,
     )  # fmt: skip
