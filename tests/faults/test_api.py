@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import servers
 from tests.faults.fleet import SLOW, fleet
 from tests.faults.nursery import until
 from tests.faults.test_health import WEB, port_of
@@ -39,6 +40,18 @@ def test_a_running_worker_serves_the_api_on_loopback(database: Path, tmp_path: P
 
     assert (status, json.loads(text)["state"]) == (200, "active")
     assert len(workers) == 1
+
+
+def test_a_running_worker_shows_the_dead_letters_of_the_queue_that_the_app_names(tmp_path: Path) -> None:
+    server = servers.running()
+    server.tell("FLUSHALL")
+    with fleet(server.url, tmp_path, "--http", "127.0.0.1:0", ALIVE_LETTERS="failed-jobs", **WEB) as run:
+        port = port_of(run)
+        (job,) = add(server.url, "hold", "no number of seconds", keep_failed=False)
+        until(lambda: server.tell("LLEN", "bull:failed-jobs:wait") == b":1", "it is a dead letter", timeout=SLOW)
+        letters = json.loads(ask(port, "/api/v1/dead-letters")[1])["items"]
+
+    assert [letter["id"] for letter in letters] == [f"q/{job}"]
 
 
 @pytest.mark.covers("B77", "R238")
