@@ -111,12 +111,12 @@ async def test_who_has_its_store_back_for_long_enough_is_named(tmp_path: Path, m
     monkeypatch.setattr(stations, "_CALM", 0.3)
     stay = tmp_path / "stay"
     stay.touch()
-    async with started(tmp_path, code=1, grace=0.4) as station:
+    async with started(tmp_path, code=1, grace=2.0) as station:
         term = asyncio.create_task(station.term())
         await until(lambda: asked(tmp_path))
         with station.cut_off():
             await asyncio.sleep(0.2)
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(2.0)  # the grace, and what came before
         stay.unlink()
         pid = await term
 
@@ -130,14 +130,14 @@ async def test_whose_child_stands_still_when_it_is_asked_is_named_if_it_has_time
     monkeypatch.setattr(stations, "_CALM", 0.3)
     stay = tmp_path / "stay"
     stay.touch()
-    async with started(tmp_path, code=1, grace=0.4) as station:
+    async with started(tmp_path, code=1, grace=2.0) as station:
         with station.still():
             child = station.strike(0.0, signal.SIGSTOP)
             assert child is not None
             term = asyncio.create_task(station.term())
             await until(lambda: asked(tmp_path))
             station.thaw(child)
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(2.0)  # the grace, from when it was asked
         stay.unlink()
         pid = await term
 
@@ -165,11 +165,12 @@ OVER = float("inf")
     [
         pytest.param(110.5, [], False, id="nothing befell it"),
         pytest.param(110.5, [(90, OVER)], True, id="the store is away all the time"),
-        pytest.param(110.5, [(101, 106)], True, id="it had four and a half seconds at most"),
+        pytest.param(110.5, [(101, 106)], True, id="it had four seconds at most"),
         pytest.param(110.5, [(90, 105)], False, id="it stood still when it was asked, and had five seconds then"),
+        pytest.param(110.99, [(101, 105.9)], True, id="what is left after its grace is no time to end in"),
         pytest.param(110.5, [(106, OVER)], False, id="it had six seconds before the store went away"),
         pytest.param(110.5, [(103, 104), (106, 107)], True, id="it was disturbed again and again"),
-        pytest.param(112.5, [(101, 104), (103, 107)], False, id="disturbances that overlap count once"),
+        pytest.param(110.5, [(100.5, 103), (102, 104.5)], False, id="disturbances that overlap count once"),
         pytest.param(110.5, [(90, 99)], False, id="it was disturbed before it was asked"),
         pytest.param(104.0, [(90, OVER)], False, id="it gave up before its grace was over"),
     ],

@@ -238,9 +238,10 @@ class FleetMember:
 
 def is_excused(asked: float, ended: float, *, killed: bool, grace: float, disturbances: Sequence[Disturbance]) -> bool:
     """Whether a process may have ended badly: one of its own was killed after it was asked to end. Or its grace ran out
-    without five seconds in a row in which all of its processes ran and its store could be reached. Times are
-    seconds."""
-    return killed or (ended - asked >= grace and _longest_calm(asked, ended, disturbances) < _CALM)
+    without five seconds in a row in which all of its processes ran and its store could be reached. What it takes to
+    kill it once the grace is over is no time to end in. Times are seconds."""
+    over = asked + grace
+    return killed or (ended >= over and _longest_calm(asked, over, disturbances) < _CALM)
 
 
 def _longest_calm(since: float, until: float, disturbances: Sequence[Disturbance]) -> float:
