@@ -19,6 +19,7 @@ __all__ = ["CIRCUIT", "Delivery", "Seeded", "filled", "helpdesk", "mended", "see
 
 CIRCUIT = "embeddings.internal"
 _LONG = 86_400.0  # seconds: longer than any test
+_LEASE = 3_600.0  # seconds: its jobs run on, however long a busy machine stands still
 
 
 class Delivery(BaseModel):
@@ -96,8 +97,11 @@ def helpdesk(url: str) -> App:
     )  # fmt: skip
     app.queue("webhooks", {"deliver": deliver}, concurrency=5, retry=Retry(1))
     app.queue("embedding", {"embed_batch": embed_batch}, breaker=Breaker(by=lambda _: CIRCUIT))
-    app.queue("data-import", {"import_contacts": import_contacts}, concurrency=2, lease=120, keep_failed=50)
-    app.queue("storefront-sync", {"sync_orders": sync_orders}, concurrency=4, groups=GroupLimits(concurrency=1))
+    app.queue("data-import", {"import_contacts": import_contacts}, concurrency=2, lease=_LEASE, keep_failed=50)
+    app.queue(
+        "storefront-sync", {"sync_orders": sync_orders}, concurrency=4, lease=_LEASE,
+        groups=GroupLimits(concurrency=1),
+    )  # fmt: skip
     app.queue("kb-sync", {"check_links": check_links, "publish_handbook": publish_handbook}, keep_completed=50)
     app.queue("billing", {"charge": charge}, concurrency=10, keep_completed=500)  # tests add what they need
     app.queue("app-polling")  # nobody works it

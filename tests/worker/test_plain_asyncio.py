@@ -26,11 +26,12 @@ async def test_every_job_runs_and_what_fails_once_runs_again(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, runs = list[object](), Counter[int]()
-    prompt = answer.PromptReply.__init__
+    prompt, ours = answer.PromptReply.__init__, asyncio.get_running_loop()
 
     def noted(self: answer.PromptReply[object], loop: asyncio.AbstractEventLoop) -> None:
         prompt(self, loop)
-        made.append(self)
+        if loop is ours:  # other tests of this process may have an app at work in a thread
+            made.append(self)
 
     monkeypatch.setattr(answer.PromptReply, "__init__", noted)
 
