@@ -103,6 +103,12 @@ def test_the_age_of_failures_is_that_of_the_stretch_that_goes_on() -> None:
     assert found == HighFailureRate("email", NOW // MINUTE * MINUTE - 9 * MINUTE, 100.0, 0.0, 54)
 
 
+def test_failures_that_are_over_are_as_old_as_they_are() -> None:
+    (found,) = of(facts(completed=[0] * 60, failed=[0] * 45 + [9] * 5 + [0] * 10))
+
+    assert found.since == NOW // MINUTE * MINUTE - 14 * MINUTE
+
+
 def test_only_suspects_have_their_week_looked_up() -> None:
     assert suspects([facts(), facts(name="bad", failed=[1] * 60)]) == ["bad"]
 

@@ -229,13 +229,16 @@ def _failing(queue: QueueFacts, now: int, usual: Mapping[str, float | None]) -> 
 
 
 def _began(failed: Sequence[int], now: int) -> int:
-    """When the failures that go on now began, to the minute."""
+    """When the last stretch of failures began, to the minute, whether it goes on or is over."""
     first = quiet = 0
+    seen = False
     for back, count in enumerate(reversed(failed)):
-        quiet = 0 if count else quiet + 1
-        if quiet > _QUIET:
-            break
-        first = back if count else first
+        if count:
+            first, quiet, seen = back, 0, True
+        elif seen:
+            quiet += 1
+            if quiet > _QUIET:
+                break
     return now // 60_000 * 60_000 - first * 60_000
 
 
