@@ -179,7 +179,7 @@ def test_a_context_of_the_wrong_kind_is_refused(app: App) -> None:
 
 @pytest.mark.parametrize("how", ["add", "add_many", "new", "sync"])
 async def test_a_name_that_looks_like_a_slip_is_refused(how: str, app: App) -> None:
-    queue = app.queue("q", {"greet": double, "resize-1": triple})
+    queue = app.queue("q", {"greet": double, "resize-1": triple, "send": double})
     released = app.queue("released", {"greet": double}, unknown="release")
 
     async def add(queue: Queue, name: str) -> None:
@@ -195,6 +195,8 @@ async def test_a_name_that_looks_like_a_slip_is_refused(how: str, app: App) -> N
 
     with pytest.raises(UsageError, match="queue 'q' has no handler for 'gret'; did you mean 'greet'"):
         await add(queue, "gret")
+    with pytest.raises(UsageError, match="queue 'q' has no handler for 'sned'; did you mean 'send'"):
+        await add(queue, "sned")
     assert (await queue.counts()).waiting == 0
     await add(queue, "resize-2")
     await add(released, "gret")

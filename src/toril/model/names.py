@@ -61,6 +61,7 @@ RESERVED_IDS = frozenset(
 )
 
 _LIKENESS = 0.8  # of "emial" and "email"
+_SHORTEST_SLIP = 4  # letters: "sned" is a slip of "send", and "ab" is a name
 _DIGITS = re.compile(r"\d+")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)\Z")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}\Z")  # nearly every name; the long road is for the rest
@@ -238,4 +239,15 @@ def _plain(text: str) -> str:
 def near_name(name: str, known: Iterable[str]) -> str | None:
     """The one of these names that was probably meant. Names that differ in their numbers are meant to."""
     others = [each for each in known if _DIGITS.sub("", each) != _DIGITS.sub("", name)]
-    return next(iter(get_close_matches(name, others, n=1, cutoff=_LIKENESS)), None)
+    like = get_close_matches(name, others, n=1, cutoff=_LIKENESS)
+    return next(iter(like or [each for each in others if _is_swapped(each, name)]), None)
+
+
+def _is_swapped(one: str, other: str) -> bool:
+    """Whether two neighbouring letters have changed places, which makes short names look unlike."""
+    first, *rest = [n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b] or [0]
+    return (
+        len(one) == len(other) >= _SHORTEST_SLIP
+        and rest == [first + 1]
+        and (one[first], one[first + 1]) == (other[first + 1], other[first])
+    )
