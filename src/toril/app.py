@@ -45,6 +45,7 @@ from toril.model.states import State
 from toril.operate.breakers import Breakers
 from toril.operate.dead_letters import DeadLetters
 from toril.operate.doctor import Doctor
+from toril.operate.lookup import find_queues
 from toril.operate.metrics import Overview, overview
 from toril.operate.scanners import Scanning
 from toril.outbox.service import Relaying, Round, checked_outbox
@@ -248,9 +249,9 @@ class Tended:
     def store(self) -> Store: ...
 
     async def overview(self) -> Overview:
-        """All queues, declared here or known to the store, each with its counts and its last hour; asked for in few
-        questions to the store."""
-        names = sorted({*await self.store.queues(), *self.queues})
+        """All queues, declared here, known to the store or served by a living worker, each with its counts and its last
+        hour; asked for in few questions to the store."""
+        names = sorted({*await find_queues(self.store), *self.queues})
         options = {name: self.queues[name].options if name in self.queues else PLAIN for name in names}
         targets = {name: each.target_wait / 1000 for name, each in options.items()}
         return await overview(self.store, names, targets)

@@ -102,6 +102,17 @@ def test_the_first_job_of_a_queue_that_a_worker_serves_is_added(toril: Toril, ur
     assert told == "Added job 1 (greet) to email.\n"
 
 
+def test_a_queue_that_a_worker_serves_is_listed_before_its_first_job(toril: Toril, url: str) -> None:
+    beat = Heartbeat(worker="w", queues=["email"], slots=3, running=0, declares={"email": declared("greet")})
+    on(url, lambda app: app.store.heartbeat(beat, ttl=600_000))
+
+    (listed,) = documents(toril("queues", "--json").stdout)
+
+    assert (listed["queue"], listed["declared"]["workers"], listed["waiting"]) == ("email", 1, 0)
+    assert [each.queue for each in on(url, lambda app: app.overview()).queues] == ["email"]
+    assert "did you mean 'email'?" in toril("jobs", "emial", code=1).stderr
+
+
 def test_a_job_gets_what_the_workers_of_its_queue_declare(toril: Toril, url: str) -> None:
     alone = toril("add", "--create", "email", "greet", "--job-id", "alone")
     said = declared("greet", max_attempts=2, keep_failed=Keep(7))

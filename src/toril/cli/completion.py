@@ -13,6 +13,7 @@ import click
 
 from toril import App
 from toril.cli.store_option import StoreOption, check_there
+from toril.operate.lookup import find_queues
 from toril.store.engine import Store
 
 __all__ = ["job_names", "queue_argument", "queue_names", "queue_words", "schedule_words", "worker_names"]
@@ -27,7 +28,7 @@ def queue_names(ctx: click.Context, _param: click.Parameter, incomplete: str) ->
     """Those that the store has, and those that the app declares."""
 
     async def look(app: App, store: Store | None) -> Iterable[str]:
-        return {*app.queues, *([] if store is None else await store.queues())}
+        return {*app.queues, *([] if store is None else await find_queues(store))}
 
     return _beginning(incomplete, _found(ctx, look))
 

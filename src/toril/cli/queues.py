@@ -13,6 +13,7 @@ from toril.cli.store_option import StoreOption, declared, on_store, store_option
 from toril.cli.terminal import Column, Lines, duration, json_option, show
 from toril.model import ms_of, per_ms
 from toril.operate.documents import of_declaration, of_rate
+from toril.operate.lookup import find_queues
 
 __all__ = ["limit", "number_or_none", "pause", "queues", "rate_or_none", "resume"]
 
@@ -156,7 +157,7 @@ def queues(*, sizes: bool, place: StoreOption, as_json: bool) -> None:
 
 
 async def _documents(app: App) -> list[dict[str, Any]]:
-    return [await _document(app, name) for name in await app.store.queues()]
+    return [await _document(app, name) for name in await find_queues(app.store)]
 
 
 async def _with_sizes(app: App) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from toril import App, EngineUnavailable, Queue, UnknownQueue
 from toril.cli.exit import CommandFailed, say
 from toril.cli.loading import load
 from toril.cli.terminal import duration
+from toril.operate.lookup import find_queues
 from toril.runtime.clock import SYSTEM
 from toril.store.engine import redacted
 
@@ -169,8 +170,8 @@ async def declared(app: App, name: str, *, hint: str = "") -> Queue:
     if name in app.queues:
         return app.queues[name]
     queue = app.queue(name)
-    known = await app.store.queues()
-    if queue.name not in known and not await app.store.workers(queue.name):
+    known = await find_queues(app.store)
+    if queue.name not in known:
         near = get_close_matches(queue.name, known, n=1)
         known_ones = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, known[:10])) or 'none'}"
         raise UnknownQueue(f"there is no queue {queue.name!r} in this store; {known_ones}{hint}")

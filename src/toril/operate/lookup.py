@@ -1,10 +1,16 @@
-"""Find a job wherever it is: in its queue, or, when it has failed for good, among the dead letters."""
+"""Find queues and jobs wherever they are: a queue whose first job is still to come, a job among the dead letters."""
 
 from toril.errors import InvalidName
 from toril.model import JobRef, JobRow, job_of, letter_id
 from toril.store.engine import Store
 
-__all__ = ["find_job", "find_linked_job"]
+__all__ = ["find_job", "find_linked_job", "find_queues"]
+
+
+async def find_queues(store: Store) -> list[str]:
+    """The queues that the store has or a living worker serves: on Redis the store has one from its first job on."""
+    served = {name for worker in await store.workers() for name in worker.queues}
+    return sorted(served.union(await store.queues()))
 
 
 async def find_job(store: Store, queue: str, job_id: str) -> JobRow | None:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from toril.app import App
 from toril.model import MetricsWindow, QueueSnapshot, Snapshot, WorkerRow
+from toril.operate.lookup import find_queues
 from toril.outbox.database import OutboxStatus
 from toril.policy.metrics import AT_ONCE, merged, middle_of, quantile
 from toril.runtime.clock import Clock
@@ -46,7 +47,7 @@ class Exporter:
 
     async def _written(self) -> bytes:
         app = self._app
-        others = sorted({*await app.store.queues()} - {*app.queues})
+        others = sorted({*await find_queues(app.store)} - {*app.queues})
         every = [*sorted(app.queues), *others]
         names = every[:_QUEUES]
         parts = [names[at : at + AT_ONCE] for at in range(0, len(names) or 1, AT_ONCE)]

@@ -8,6 +8,7 @@ from pydantic import Field
 from toril.app import App
 from toril.model import QueueSummary, RateLimit, RunStatus
 from toril.operate.documents import of_declaration, of_group_limits, of_metrics, of_overview, of_rate, of_scale
+from toril.operate.lookup import find_queues
 from toril.operate.metrics import overview
 from toril.policy.job_names import ByName, by_name
 from toril.policy.metrics import Range
@@ -21,7 +22,7 @@ __all__ = ["QUEUES", "read_names"]
 
 
 async def list_queues(asking: Request) -> dict[str, Any]:
-    names = sorted(set(await asking.app.store.queues()) | set(asking.app.queues))
+    names = sorted({*await find_queues(asking.app.store), *asking.app.queues})
     return {"items": [await _document(asking.app, name) for name in names]}
 
 
