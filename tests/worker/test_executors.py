@@ -5,12 +5,15 @@ import os
 import signal
 import threading
 import time
+from typing import Any
 
 import pytest
 
 from tests.worker import handlers_for_processes as in_processes
 from tests.worker.conftest import Seen, working
 from toril import App, JobCancelled, JobFailed, Queue, Retry, State, SyncJobContext, handler
+from toril.handlers import RegisteredHandler
+from toril.worker.process_pool import ProcessPool
 
 ONCE = Retry(attempts=1)
 
@@ -61,16 +64,22 @@ async def test_a_plain_function_that_overruns_its_timeout_fails(app: App, execut
         assert failed.value.job_id == job.id
 
 
-async def test_a_process_that_overruns_its_timeout_is_killed(app: App) -> None:
-    queue = app.queue("q", {"forever": handler(in_processes.forever, executor="process", timeout=5)}, retry=ONCE)
+async def test_a_process_that_overruns_its_timeout_is_killed(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, children = ProcessPool._start, []
+
+    def noted(pool: ProcessPool, entry: RegisteredHandler) -> Any:
+        children.append(start(pool, entry))
+        return children[-1]
+
+    monkeypatch.setattr(ProcessPool, "_start", noted)
+    queue = app.queue("q", {"forever": handler(in_processes.forever, executor="process", timeout=2)}, retry=ONCE)
     async with working(app):
         job = await queue.add("forever", result_ttl=60)
-        pid = int(await line_of(queue, job.id))
-
         with pytest.raises(JobFailed, match="timeout"):
             await job.result(30)
+    (child,) = children
     with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+        os.kill(child._process.pid, 0)
 
 
 async def test_functions_in_processes_are_elsewhere(app: App) -> None:
