@@ -82,6 +82,17 @@ def test_what_a_workflow_uses_is_pinned_and_nothing_is_pasted_into_its_scripts(p
     assert [script for script in scripts(workflow) if "${{" in script] == []
 
 
+@each_workflow
+def test_git_is_told_that_it_may_read_what_another_user_has_checked_out(path: Path) -> None:
+    """Else it refuses: in a container the files belong to the user of the machine around it."""
+    trusts = 'git config --global --add safe.directory "$GITHUB_WORKSPACE"'
+    for name, job in parsed(path)["jobs"].items():
+        steps = job.get("steps", [])
+        if "container" in job and any("checkout" in step.get("uses", "") for step in steps):
+            runs = [step["run"] for step in steps if "run" in step]
+            assert runs[0] == trusts, f"{name} begins with {runs[0]!r}"
+
+
 def test_the_matrix_has_the_pythons_that_make_knows_and_the_package_names() -> None:
     matrix = parsed(ROOT / ".github" / "workflows" / "test.yml")["jobs"]["pythons"]["strategy"]["matrix"]["python"]
     classifiers = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text("utf-8"))
