@@ -26,7 +26,7 @@ from toril.client.options import (
     renewal,
 )
 from toril.codec.encoding import Serializer
-from toril.context import HandlerOf, RawHandler
+from toril.context import AnyHandler, HandlerOf, RawHandler
 from toril.errors import Closed, InvalidOption, NotFound, UnknownQueue, UsageError, preview
 from toril.events import EventName, Events, Listener
 from toril.flow import Flowing
@@ -354,7 +354,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
     def queue(
         self,
         name: str,
-        handlers: "Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]] | None" = None,
+        handlers: Mapping[str, AnyHandler] | Sequence[AnyHandler] | None = None,
         *,
         concurrency: int = 1,
         lease: Duration = 30.0,

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from toril.task import Task
 
 __all__ = [
+    "AnyHandler",
     "FailedChild",
     "HandlerOf",
     "JobContext",
@@ -461,8 +462,9 @@ def _outcome(child: Child, runs_as: RunsAs) -> Any:
 
 # A handler by the payload that it takes and what it returns; a raw one, which is given its Job, takes any.
 D = TypeVar("D")
-HandlerOf: TypeAlias = Callable[[JobContext[D]], Coroutine[Any, Any, R]] | Callable[[SyncJobContext[D]], R]
-RawHandler: TypeAlias = Callable[["Job[Any]"], Coroutine[Any, Any, R]] | Callable[["SyncJob[Any]"], R]
+HandlerOf: TypeAlias = Callable[[JobContext[D]], Awaitable[R]] | Callable[[SyncJobContext[D]], R]
+RawHandler: TypeAlias = Callable[["Job[Any]"], Awaitable[R]] | Callable[["SyncJob[Any]"], R]
+AnyHandler: TypeAlias = HandlerOf[Any, Any] | RawHandler[Any]
 
 
 def _one_line(line: str) -> str:

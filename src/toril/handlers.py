@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from toril.codec.encoding import Serializer
 from toril.codec.payload import Payload, payload_for, result_for
@@ -14,6 +14,9 @@ from toril.model.durations import Duration, milliseconds
 from toril.model.names import check_job_name, near_name
 from toril.policy.breaker import Breaker
 from toril.policy.retry import Retry
+
+if TYPE_CHECKING:
+    from toril.context import AnyHandler
 
 __all__ = [
     "Executor",
@@ -28,7 +31,7 @@ __all__ = [
 
 Executor: TypeAlias = Literal["auto", "loop", "thread", "process"]
 Function: TypeAlias = Callable[[Any], Any]
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound="AnyHandler")
 
 _EXECUTORS = ("auto", "loop", "thread", "process")
 

@@ -22,7 +22,7 @@ from toril.client.priorities import MixedPriorities
 from toril.client.producer import AddBatcher, AddChunk, Item, JobTemplate, JobTemplates, PreparedJob, chunks, handles
 from toril.codec.encoding import Undecodable
 from toril.codec.payload import Payload, payload_for
-from toril.context import HandlerOf, RawHandler, RunsAs
+from toril.context import AnyHandler, HandlerOf, RawHandler, RunsAs
 from toril.errors import (
     EngineUnavailable,
     InvalidName,
@@ -358,6 +358,7 @@ async def _read(happenings: AsyncIterator[Happening]) -> AsyncIterator[EventReco
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+H = TypeVar("H", bound=AnyHandler)
 
 
 class Queue(QueueOperations):
@@ -412,15 +413,15 @@ class Queue(QueueOperations):
     # declaring handlers
 
     @overload
-    def handler(self, fn: F) -> F: ...
+    def handler(self, fn: H) -> H: ...
 
     @overload
-    def handler(self, *, name: str | None = None, **options: Any) -> Callable[[F], F]: ...
+    def handler(self, *, name: str | None = None, **options: Any) -> Callable[[H], H]: ...
 
-    def handler(self, fn: F | None = None, *, name: str | None = None, **options: Any) -> F | Callable[[F], F]:
+    def handler(self, fn: H | None = None, *, name: str | None = None, **options: Any) -> H | Callable[[H], H]:
         """`@queue.handler`, or `@queue.handler(name=…, timeout=…)`: sugar for the mapping of names to functions."""
 
-        def register(function: F) -> F:
+        def register(function: H) -> H:
             made = handler(function, **options) if options else function
             self.handlers.register(own_name(function) if name is None else name, made)
             return function
@@ -444,6 +445,8 @@ class Queue(QueueOperations):
     def task(self, handler: Any) -> Task[Any, Any]:
         """One of this queue's handlers, bound to it: what is added with it is checked against its payload by the type
         checker too, and what comes back has the type of its result."""
+        if not callable(handler):
+            raise InvalidOption(f"a task is made of a handler of its queue, not of {preview(handler)}")
         return Task(self, handler)
 
     @overload

@@ -237,12 +237,14 @@ async def test_two_processes_open_it_once(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("odd", [{"by": "colour"}, {"pause": 0}, {"window": -1}, {"probes": 0}])
 def test_an_odd_breaker_is_refused(odd: dict[str, Any]) -> None:
+    async def work(ctx: JobContext[None]) -> None: ...
+
     with pytest.raises(InvalidOption):
         Breaker(**odd)
     with pytest.raises(InvalidOption, match="Breaker"):
         App("memory://").queue("q", breaker=5)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="Breaker"):
-        handler(host, breaker=5)  # type: ignore[arg-type]
+        handler(work, breaker=5)  # type: ignore[arg-type]
 
 
 async def test_probes_that_run_longer_than_their_lease_close_it_and_stay_two() -> None:

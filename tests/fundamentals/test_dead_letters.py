@@ -255,11 +255,13 @@ async def test_letters_stay_until_someone_discards_them_or_bounds_them() -> None
 
 
 async def test_what_is_not_there_is_said_to_be_not_there() -> None:
+    async def work(ctx: JobContext[None]) -> None: ...
+
     app = App("memory://")
     with pytest.raises(InvalidOption, match=r"app\.dead_letters"):
-        app.queue("dead-letter", {"n": _raw})
+        app.queue("dead-letter", {"n": work})
     with pytest.raises(InvalidOption, match=r"'dead-letter' is where failed jobs are kept, and no queue of yours"):
-        app.queue("dead-letter").handler(_raw)
+        app.queue("dead-letter").handler(work)
     with pytest.raises(InvalidOption, match="time zone"):
         DeadLetterFilter(after="yesterday")  # type: ignore[arg-type]
     async with memory(app):

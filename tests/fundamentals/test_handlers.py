@@ -162,7 +162,7 @@ def test_a_context_of_the_wrong_kind_is_refused(app: App) -> None:
 
     says = "'plain' is a plain function and cannot await what a JobContext does; make it `async def`, or annotate"
     with pytest.raises(UsageError, match=says):
-        app.queue("one", [plain])
+        app.queue("one", [plain])  # type: ignore[list-item]
     for fn in (coroutine, bare):
         with pytest.raises(
             UsageError, match="is `async def`, and the calls of a SyncJobContext are for plain functions"
@@ -170,8 +170,8 @@ def test_a_context_of_the_wrong_kind_is_refused(app: App) -> None:
             app.queue(fn.__name__, {"work": fn})
     queue = app.queue("decorated")
     with pytest.raises(UsageError, match="cannot await"):
-        queue.handler(plain)
-    app.queue("raw", {"plain": handler(plain, raw=True)})  # which gets no context
+        queue.handler(plain)  # type: ignore[type-var]
+    app.queue("raw", {"plain": handler(plain, raw=True)})  # type: ignore[dict-item,type-var]  # which gets no context
 
 
 # unknown names

@@ -10,6 +10,7 @@ import pytest
 from toril import (
     App,
     InvalidName,
+    InvalidOption,
     InvalidPayload,
     Job,
     JobContext,
@@ -160,6 +161,13 @@ async def test_a_handler_of_another_queue_is_refused(call: Callable[[App], Any])
         with pytest.raises(UsageError, match="'send_email' is not a handler of queue 'images'; register it"):
             await call(app)
         assert test.added == []
+
+
+def test_a_task_of_a_name_is_refused() -> None:
+    emails: Any = App("memory://").queue("emails", [send_email])
+    for queue in (emails, emails.sync):
+        with pytest.raises(InvalidOption, match="a task is made of a handler of its queue, not of 'send_email'"):
+            queue.task("send_email")
 
 
 async def test_what_another_queue_made_ready_is_refused() -> None:

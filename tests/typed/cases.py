@@ -51,6 +51,10 @@ async def no_handler(number: int) -> int:
     return number
 
 
+def plain_with_a_context(ctx: JobContext[Welcome]) -> int:
+    return ctx.data.user_id
+
+
 app = App("memory://")
 queue = app.queue("q", {"send": send, "tick": tick, "resize": handler(resize, executor="process")})
 listed = app.queue("listed", [send, tick, resize])
@@ -179,6 +183,16 @@ def blocks() -> None:
 
 
 def declares() -> None:
+    other = app.queue("other", {"send": send, "tick": tick, "resize": resize, "raw": raw})
+    other.handler(send)
+    other.handler(name="again")(resize)
+    app.queue("options", [handler(send, timeout="1m"), handler(resize, executor="process")])
+    app.queue("wrong", {"send": no_handler})  # E: dict-item
+    app.queue("wrong", [send, no_handler])  # E: list-item
+    app.queue("wrong", [plain_with_a_context])  # E: list-item
+    other.handler(no_handler)  # E: type-var
+    other.handler(name="again")(no_handler)  # E: type-var
+    handler(no_handler, timeout=3)  # E: type-var
     app.queue("other", {"send": send}, concurency=3)  # E: call-arg
     handler(send, timeot=3)  # E: call-arg
     app.on("complete", print)  # E: arg-type

@@ -59,6 +59,12 @@ def test_pyright_reports_what_is_wrong_and_nothing_else() -> None:
         ("welcome.add()", 'Missing positional argument "data" in call to "add" of "Task"'),
         ("add(Welcome(1), pr", 'Unexpected keyword argument "prioritty" for "add" of "Task"; did you mean "priority"?'),
         ('welcome.new("not', 'Argument 1 to "new" of "Task" has incompatible type "str"; expected "Welcome"'),
+        (
+            '"wrong", {"send": no',
+            'Dict entry 0 has incompatible type "str": "Callable[[int], Coroutine[Any, Any, int]]"; '
+            'expected "str": "Callable[[JobContext[Any]], Awaitable[Any]] | Callable[[SyncJobContext[Any]], Any] | '
+            'Callable[[Job[Any]], Awaitable[Any]] | Callable[[SyncJob[Any]], Any]"',
+        ),
         ('"daily", "not', 'Argument 2 to "schedule" of "Task" has incompatible type "str"; expected "Welcome"'),
     ],
 )
