@@ -156,11 +156,11 @@ BUGS = {
     "an error reply is the end": (
         MARKERS,
         "            except Exception as error:\n                self._complain(error)\n            self._heard",
-        "            except (Lost, OSError) as error:\n                self._complain(error)\n            self._heard",
+        "            except (ConnectionLost, OSError) as error:\n                self._complain(error)\n            self._heard",
     ),
     "a marker wakes nobody": (MARKERS, "_is_marker(answer) and self._ring(answer[0])", "_is_marker(answer)"),
     "who waits is forgotten": (MARKERS, "self._waiting.setdefault(key, set()).add(waiter)", "pass"),
-    "nonsense is the end": (RESULTS, "except Exception as error:", "except (Lost, OSError) as error:"),
+    "nonsense is the end": (RESULTS, "except Exception as error:", "except (ConnectionLost, OSError) as error:"),
     "one more channel is not subscribed": (RESULTS, "self._subscribe(self._line, channel)", "pass"),
     "of many that end, one is heard": (RESULTS, 'payload.split("\\n")', "[payload]"),
 }  # fmt: skip
