@@ -339,10 +339,11 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         return f"<App on {self._store!r}>"
 
     @property
-    def named_letters(self) -> str | None:
-        """The queue for the dead letters that the code names, beside the URL; for the supervisor, who opens the store
-        by itself."""
-        return self._terms[1]
+    def store_options(self) -> dict[str, str | None]:
+        """What the code says of the store beside its URL and prefix; for the supervisor, who opens the store by
+        itself."""
+        durability, dead_letter_queue = self._terms
+        return {"durability": durability, "dead_letter_queue": dead_letter_queue}
 
     @property
     def events(self) -> Events:

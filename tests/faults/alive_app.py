@@ -7,13 +7,15 @@ import socket
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from toril import App, JobContext, Retry
 
 if Path(os.environ.get("ALIVE_BROKEN", "")).is_file():
     raise RuntimeError("the app does not load")
 
-app = App(dead_letter_queue=os.environ.get("ALIVE_LETTERS"))
+DURABILITY: Any = os.environ.get("ALIVE_DURABILITY")
+app = App(dead_letter_queue=os.environ.get("ALIVE_LETTERS"), durability=DURABILITY)
 LEASE = float(os.environ.get("ALIVE_LEASE", "30"))
 LEDGER = Path(os.environ.get("ALIVE_LEDGER", os.devnull))
 _leaked: list[bytes] = []

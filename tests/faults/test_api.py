@@ -54,6 +54,18 @@ def test_a_running_worker_shows_the_dead_letters_of_the_queue_that_the_app_names
     assert [letter["id"] for letter in letters] == [f"q/{job}"]
 
 
+@pytest.mark.parametrize("durability", ["", "replicated"])
+def test_what_is_done_over_http_is_as_durable_as_the_app_says(durability: str, tmp_path: Path) -> None:
+    """Without a replica that could confirm it."""
+    settings = {"ALIVE_DURABILITY": durability} if durability else {}
+    server = servers.running()
+    server.tell("FLUSHALL")
+    with fleet(server.url, tmp_path, "--http", "127.0.0.1:0", **settings, **WEB, TORIL_HTTP_TOKEN=TOKEN) as run:
+        status, text = ask(port_of(run), "/api/v1/queues/q/pause", token=TOKEN, method="POST")
+
+    assert ("replica" in text, status) == ((True, 503) if durability else (False, 200)), text
+
+
 @pytest.mark.covers("B77", "R238")
 def test_on_loopback_strangers_look_and_only_the_printed_link_lets_them_act(database: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{database}"

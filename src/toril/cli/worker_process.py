@@ -91,7 +91,7 @@ def main(orders: str, descriptors: str) -> int:
         under.suspects = SuspectPolicy.MAKE_WAY
     elif under.suspects is SuspectPolicy.ONLY:
         queues = dict.fromkeys(queues, 1)
-    place = {"url": app.url, "prefix": app.prefix, "dead_letter_queue": app.named_letters, "outbox": app.outbox_url}
+    place = {"url": app.url, "prefix": app.prefix, "options": app.store_options, "outbox": app.outbox_url}
     under.tell(hello={**place, "queues": queues})
     for piece in pieces(sources()) if given["reload"] else ():
         under.tell(sources=piece)

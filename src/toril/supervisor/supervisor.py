@@ -323,8 +323,7 @@ class Supervisor:
             queues = ", ".join(f"{name} ({slots})" for name, slots in hello["queues"].items())
             log.info("%s on %s: %s", self.plan.title, redacted(hello["url"]), queues)
             if not hello["url"].startswith("memory:"):
-                letters = hello["dead_letter_queue"]
-                store = connect(hello["url"], prefix=hello["prefix"], dead_letter_queue=letters, clock=self._clock)
+                store = connect(hello["url"], prefix=hello["prefix"], clock=self._clock, **hello["options"])
                 self._opens = True
                 self._follow(self._keep_leases(store)).add_done_callback(self._keeping_ended)
 

@@ -270,10 +270,7 @@ def _tell_link(link: str) -> None:
 def _app(supervisor: Supervisor) -> App:
     """The store that the workers use, without their code."""
     hello = supervisor.hello or {}
-    return App(
-        hello["url"], prefix=hello["prefix"], outbox=hello.get("outbox"),
-        dead_letter_queue=hello.get("dead_letter_queue"),
-    )  # fmt: skip
+    return App(hello["url"], prefix=hello["prefix"], outbox=hello["outbox"], **hello["options"])
 
 
 def _refused(supervisor: Supervisor, reason: str) -> None:
