@@ -363,7 +363,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 def check_tables(engine: SqliteEngine) -> list[str]:
     """What contradicts itself in the tables."""
-    connection = engine._core._open_connection()
+    connection = engine._writer._open_connection()
     faults = []
     for name, place in (
         ("waiting", 0),

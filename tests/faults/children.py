@@ -13,6 +13,7 @@ from tests.faults.families import crowd, family, orphan
 from tests.faults.flowing import tend
 from tests.faults.ledger import Ledger
 from toril.engines.sqlite import SqliteEngine, connect
+from toril.engines.sqlite.database import SqliteDatabase
 from toril.engines.sqlite.url import parse
 from toril.errors import EngineUnavailable, TorilError
 from toril.model import KEEP_ALL, Claim, Completed, NewJob, Settlement, Verdict
@@ -109,6 +110,13 @@ async def _use(engine: SqliteEngine) -> None:
     again = Claim(want=20, token="again", lease=LONG, worker="visit")
     await engine.exchange("q", [Settlement(job.lease, Completed()) for job in jobs], again)
     await engine.add("q", [NewJob(name="n", id="visitor")])
+
+
+def database_of(engine: SqliteEngine) -> SqliteDatabase:
+    """An engine's hold on its file."""
+    database = engine._writer.database
+    assert isinstance(database, SqliteDatabase)
+    return database
 
 
 async def migrate_and_die(path: str, at: int) -> None:

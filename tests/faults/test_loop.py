@@ -97,7 +97,7 @@ async def test_closing_ends_every_wait(database: Path) -> None:
     engine = await opened(database)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         waiting = group.create_task(engine.wait(["q"], timeout=LONG))
-        while not engine._bell.names:
+        while not engine._notifier.names:
             await asyncio.sleep(0)
         await engine.add("other", [NewJob(name="n")])
         await engine.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.claims import claim, settle
-from tests.faults.children import opened
+from tests.faults.children import database_of, opened
 from tests.faults.ledger import unsound
 from tests.faults.mounts import mounted, resize
 from toril.engines.sqlite import SqliteEngine
@@ -99,7 +99,7 @@ async def test_adds_work_again_once_there_is_room(engine: SqliteEngine, small_di
 async def test_the_room_for_finishing_is_not_filled_by_another_process(engine: SqliteEngine, small_disk: Path) -> None:
     other = await opened(small_disk / "jobs.db")
     await fill_up(engine, 4000)
-    other._core.file._seen -= 2  # a second has passed since it last looked
+    database_of(other)._seen -= 2  # a second has passed since it last looked
 
     with pytest.raises(EngineFull):
         await other.add("q", [NewJob(name="n")])

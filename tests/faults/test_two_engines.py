@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.claims import claim, settle
-from tests.faults.children import LONG, opened
+from tests.faults.children import LONG, database_of, opened
 from tests.faults.ledger import unsound
 from toril.model import NewJob, Verdict
 
@@ -50,7 +50,7 @@ async def test_closing_one_leaves_the_other_at_work(database: Path) -> None:
     one, other = await opened(database), await opened(database)
     await one.add("q", [NewJob(name="n")])
     await one.close()
-    other._core.file._seen -= 2  # a second has passed: it makes sure that file and log are still its own
+    database_of(other)._seen -= 2  # a second has passed: it makes sure that file and log are still its own
 
     await other.add("q", [NewJob(name="n")])
 

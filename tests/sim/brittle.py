@@ -4,9 +4,9 @@ import sqlite3
 from typing import Any, TypeVar
 
 from tests.sim.store import MemoryStore
+from toril.engines.sql.threads import InlineWriter
 from toril.engines.sql.transaction import Op
-from toril.engines.sqlite.threads import InlineWriter
-from toril.engines.sqlite.writer import Writer
+from toril.engines.sql.writer import Writer
 from toril.errors import EngineUnavailable
 from toril.store.engine import Store
 
@@ -38,16 +38,16 @@ class _Fragile:
 class _Breaking(InlineWriter):
     """Makes each step once for every statement that it has, broken there; and then whole."""
 
-    def __init__(self, core: Writer, store: "BrittleStore") -> None:
-        super().__init__(core)
+    def __init__(self, writer: Writer, store: "BrittleStore") -> None:
+        super().__init__(writer)
         self._store = store
 
     async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
-        connection = self._core._connection
-        assert connection is not None
+        connection = self._writer._connection
+        assert isinstance(connection, sqlite3.Connection)
         before = list(connection.iterdump())
         fragile = _Fragile(connection)
-        self._core._connection = fragile  # type: ignore[assignment]
+        self._writer._connection = fragile
         try:
             for statement in range(_MOST):
                 fragile.fails_at, fragile.made = statement, 0
@@ -58,7 +58,7 @@ class _Breaking(InlineWriter):
                     assert list(connection.iterdump()) == before, f"statement {statement} left something behind"
             raise AssertionError(f"a step has more than {_MOST} statements, or is broken for good")
         finally:
-            self._core._connection = connection
+            self._writer._connection = connection
 
 
 class BrittleStore(MemoryStore):
@@ -71,5 +71,5 @@ class BrittleStore(MemoryStore):
         return super().view()
 
     def view(self) -> Store:
-        self._engine._runner = _Breaking(self._engine._core, self)
+        self._engine._runner = _Breaking(self._engine._writer, self)
         return super().view()

@@ -10,7 +10,6 @@ from toril.engines.sql import add, calls, changes, claim, control, dead_letters,
 from toril.engines.sql.changes import JobFacts, QueueChanges
 from toril.engines.sql.schema import Place
 from toril.engines.sql.transaction import Transaction, keys_of
-from toril.engines.sqlite import engine as sqlite_engine
 from toril.errors import EngineUnavailable
 from toril.model import Call, Cause, Released, Settlement
 
@@ -199,7 +198,7 @@ def _answer_first() -> tuple[Change, ...]:
 
         return exchange_after
 
-    return ((engine, "add", later), (sqlite_engine, "exchange", pay))
+    return ((engine, "add", later), (engine, "exchange", pay))
 
 
 def _left_active(original: Callable[[QueueChanges, int], None]) -> Callable[[QueueChanges, int], None]:

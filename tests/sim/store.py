@@ -125,7 +125,7 @@ class MemoryStore:
         """Open on a copy. To lay out a new store each time would take a sixth of all the time there is."""
         copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, cached_statements=256)
         content.backup(copy)
-        self._engine._core._file.open = lambda: copy  # type: ignore[method-assign]
+        self._engine._writer.database.open = lambda: copy  # type: ignore[method-assign]
         await self._engine.open()
 
     async def close(self) -> None:
@@ -133,7 +133,7 @@ class MemoryStore:
 
     def view(self) -> Store:
         view = self._made()
-        view._core, view._bell, view._runner = self._engine._core, self._engine._bell, self._engine._runner
+        view._writer, view._notifier, view._runner = self._engine._writer, self._engine._notifier, self._engine._runner
         view._open = True
         self._views.append(view)
         return view
@@ -194,6 +194,6 @@ def _empty() -> sqlite3.Connection:
 
 
 def _connection(engine: SqliteEngine) -> sqlite3.Connection:
-    connection = engine._core._connection
-    assert connection is not None
+    connection = engine._writer._connection
+    assert isinstance(connection, sqlite3.Connection)
     return connection

@@ -245,6 +245,21 @@ def test_no_module_takes_time_or_chance_by_itself() -> None:
     assert offenders == []
 
 
+def test_what_sql_engines_share_knows_no_driver() -> None:
+    """The layers keep `engines.sqlite` out; this keeps out what is SQLite's own."""
+    offenders = [
+        f"{name}: {found}"
+        for name, path in modules()
+        if name.split(".")[:2] == ["engines", "sql"]
+        for found in [
+            *sorted({"sqlite3", "psycopg"} & imports(path)),
+            *re.findall(r"PRAGMA|BEGIN IMMEDIATE|data_version|wal_checkpoint", path.read_text("utf-8")),
+        ]
+    ]
+
+    assert offenders == []
+
+
 def test_only_the_commands_know_of_the_terminal() -> None:
     offenders = [
         name

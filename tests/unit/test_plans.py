@@ -11,10 +11,11 @@ import pytest
 from toril.engines.sql.statements import for_rows, statement
 from toril.engines.sqlite.database import migrations
 
-SQL = files("toril.engines.sql") / "queries"
+PACKAGES = ("toril.engines.sql", "toril.engines.sqlite")
 NAMES = [
-    (path.name.removesuffix(".sql"), name)
-    for path in sorted(SQL.iterdir(), key=lambda path: path.name)
+    (path.name.removesuffix(".sql"), name, package)
+    for package in PACKAGES
+    for path in sorted((files(package) / "queries").iterdir(), key=lambda path: path.name)
     for name in re.findall(r"^-- name: (\w+)$", path.read_text("utf-8"), re.MULTILINE)
 ]
 # Small tables, which are read whole on purpose: one row a queue, a worker, a key.
@@ -48,8 +49,8 @@ TABLES = {
 @pytest.mark.covers("F76")
 def test_a_statement_goes_by_an_index(plan: Callable[[str], list[str]]) -> None:
     scans = {}
-    for file, name in NAMES:
-        sql = statement(file, name)
+    for file, name, package in NAMES:
+        sql = statement(file, name, package)
         steps = plan(for_rows(sql, 3) if re.search(r"VALUES \((\?, )*\?\)", sql) else sql)
         if {step.split()[1] for step in steps if step.startswith("SCAN")} & TABLES:
             scans[file, name] = steps

@@ -156,7 +156,7 @@ class QueueChanges:
     def arrived(self) -> None:
         """A claim may now find what it did not find before."""
         self.row.arrivals += 1
-        self.tx.ring(self.row.name)
+        self.tx.notify(self.row.name)
 
     def touch(self, group: str) -> None:
         """A group may have more to let in once this step's writes are made."""
@@ -211,7 +211,7 @@ class QueueChanges:
 
     def delete(self, key: int, chosen: str | None, logs: int) -> None:
         """Remove a job's record with all that belongs to it. Its place is left apart."""
-        self.tx.ring(f"={self.row.name}")  # who waits for its result waits for nothing now
+        self.tx.notify(f"={self.row.name}")  # who waits for its result waits for nothing now
         self._writes["delete_job"].append((key,))
         if chosen is not None:
             self._writes["delete_id"].append((chosen,))
@@ -369,7 +369,7 @@ class QueueChanges:
             if count and row.total(ending) > RUNS:
                 trimmed = row.total(ending) - RUNS
                 tx.run(_TRIM_RUNS, (run_key(row.key, ending, 0), run_key(row.key, ending, trimmed)))
-        tx.ring(f"={row.name}")
+        tx.notify(f"={row.name}")
         self._ended = _NONE_ENDED.copy()
 
     def _flush_events(self, kind: EventKind, jobs: list[str | None], details: dict[str, list[str]]) -> None:

@@ -173,7 +173,7 @@ def poke(tx: Transaction, worker: str | None) -> None:
     """Wake a worker that listens under `control(worker)`."""
     if worker is not None:
         tx.run(_SQL["poke"], (worker, tx.now))
-        tx.ring(control(worker))
+        tx.notify(control(worker))
 
 
 def each_job(

@@ -1,9 +1,8 @@
 """What follows from the changes of a queue: groups let in more, figures are counted, parents hear of their children."""
 
-import sqlite3
-
 from toril.engines.sql.add import let_go
 from toril.engines.sql.changes import QueueChanges
+from toril.engines.sql.driver import SqlConnection
 from toril.engines.sql.flows import part, tell
 from toril.engines.sql.groups import refill, touched
 from toril.engines.sql.recording import record
@@ -12,7 +11,7 @@ from toril.engines.sql.transaction import Transaction
 __all__ = ["commit", "transaction"]
 
 
-def transaction(connection: sqlite3.Connection) -> Transaction:
+def transaction(connection: SqlConnection) -> Transaction:
     """A transaction whose steps have their effects."""
     return Transaction(connection, commit)
 

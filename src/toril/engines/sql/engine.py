@@ -1,36 +1,50 @@
-"""`SqlEngine`: each method of the core as one step; the capabilities are attributes."""
+"""`SqlEngine`: each method of the core as one step, made by a thread; the capabilities are attributes."""
 
-from collections.abc import Sequence
+import asyncio
+import os
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
-from toril.engines.sql import control, maintenance, replay
+from toril.engines.sql import control, inspector, maintenance, replay
 from toril.engines.sql.add import add
 from toril.engines.sql.audit import SqlAudit
 from toril.engines.sql.breakers import SqlCircuits
 from toril.engines.sql.dead_letters import SqlDeadLetters
+from toril.engines.sql.driver import SqlDatabase
+from toril.engines.sql.exchange import exchange
+from toril.engines.sql.faults import ReadFacts, SqlRepairs
 from toril.engines.sql.flows import SqlFlows
 from toril.engines.sql.groups import SqlGroups
 from toril.engines.sql.inspector import SqlInspector, SqlMetrics
 from toril.engines.sql.leases import recover, renew, report
+from toril.engines.sql.notifier import LocalNotifier, Waiter
 from toril.engines.sql.schedules import SqlSchedules
-from toril.engines.sql.transaction import Steps
+from toril.engines.sql.threads import InlineWriter, ReaderThread, Runner, WriterThread
+from toril.engines.sql.transaction import Op, Steps
 from toril.engines.sql.transfer_import import SqlTransfers
-from toril.errors import InvalidOption, preview
+from toril.engines.sql.writer import Writer
+from toril.errors import Closed, EngineUnusable, InvalidOption, TorilError, preview
 from toril.model import (
     BATCH,
     MAX_REASON_BYTES,
     Added,
     Call,
+    Claim,
     ControlResult,
+    Exchange,
+    Finished,
+    Health,
     Heartbeat,
     Lease,
     NewJob,
+    Pending,
     Recovered,
     Renewed,
     Report,
     Setting,
     Settings,
+    Settlement,
     Swept,
     Update,
     Verdict,
@@ -40,16 +54,20 @@ from toril.model import (
 )
 from toril.model.names import check_label, check_queue_name, check_worker_name
 from toril.model.states import State
+from toril.runtime.clock import Clock
 
 __all__ = ["SqlEngine"]
 
+T = TypeVar("T")
+
 
 class SqlEngine(SqlInspector):
-    """What engines on SQL have alike. A driver says how steps are made, and how one waits."""
+    """A store in an SQL database. `database` makes the driver's hold on it, once more in each fork of the process."""
 
-    in_memory = False
-
-    def __init__(self, steps: Steps) -> None:
+    def __init__(
+        self, database: Callable[[], SqlDatabase], facts: ReadFacts, *, clock: Clock, inline: bool = False
+    ) -> None:
+        steps = Steps(self._write, self._read, self._read_now)
         super().__init__(steps)
         self.dead_letters = SqlDeadLetters(steps)
         self.circuits = SqlCircuits(steps)
@@ -59,6 +77,153 @@ class SqlEngine(SqlInspector):
         self.metrics = SqlMetrics(steps)
         self.audit = SqlAudit(steps)
         self.transfers = SqlTransfers(steps)
+        self.repairs = SqlRepairs(steps, facts)
+        self._database = database
+        self._clock = clock
+        self._inline = inline
+        self._pid = os.getpid()
+        self._adopting = False
+        self._assemble()
+
+    def _assemble(self) -> None:
+        database = self._database()
+        self.in_memory = database.in_memory
+        self._notifier = LocalNotifier()
+        self._writer = Writer(database, self._clock, self._notifier)
+        self._runner: Runner = (
+            InlineWriter(self._writer) if self._inline else WriterThread(self._writer, self._notifier, self._clock)
+        )
+        own_reader = not self._inline and not database.in_memory
+        self._reader = ReaderThread(database, self._clock) if own_reader else None
+        self._open = False
+        # For each queue the mark of what had arrived when a claim last found nothing more in it.
+        self._exhausted: dict[str, str] = {}
+        self._heard: dict[str, str] = {}
+
+    async def open(self) -> None:
+        if not self._open:
+            await self._runner.start()
+            self._open = True
+
+    async def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._notifier.notify_all()
+        try:
+            if self._reader is not None:
+                await self._reader.stop()
+        finally:
+            await self._runner.stop()
+
+    async def health(self) -> Health:
+        try:
+            await self._here()
+            return await self._runner.health()
+        except TorilError as error:
+            return Health(ok=False, detail=str(error), now=self._clock.now())
+
+    async def exchange(
+        self,
+        queue: str,
+        batch: Sequence[Settlement],
+        claim: Claim,
+        *,
+        call: Call | None = None,
+        now: int | None = None,
+    ) -> Exchange:
+        queue = check_queue_name(queue)
+        exchanged = await self._write(partial(exchange, queue=queue, batch=batch, claim=claim, call=call), now)
+        if exchanged.exhausted_at is not None:
+            self._exhausted[queue] = exchanged.exhausted_at
+        return exchanged.answer
+
+    async def wait(self, queues: Sequence[str], *, timeout: int) -> set[str]:
+        names = list(dict.fromkeys(_waited(name) for name in queues))
+        until = self._clock.monotonic() + timeout / 1000
+        while True:
+            waiter = self._notifier.listen(names)
+            try:
+                found = await self._fresh(names)
+                heard = [] if found else await self._notified_before(waiter, until)
+                # What was notified here is sure to be new; what another process did has to be looked for.
+                found |= {name for name in heard or () if not name.startswith(":")}
+                if found or heard is None:
+                    return found
+            finally:
+                self._notifier.forget(names, waiter)
+
+    async def _fresh(self, names: Sequence[str]) -> set[str]:
+        """Queues into which something has come since a claim found nothing more, and calls not yet heard."""
+        queues = [name for name in names if not name.startswith(":")]
+        workers = [name[1:] for name in names if name.startswith(":")]
+        arrivals = await self._read_now(partial(inspector.arrivals, names=queues)) if queues else {}
+        pokes = await self._read_now(partial(inspector.pokes, names=workers)) if workers else {}
+        found = {
+            name for name, mark in arrivals.items() if self._exhausted.get(name) != mark and not mark.endswith(".0")
+        }
+        for worker, mark in pokes.items():
+            if self._heard.get(worker) != mark:
+                self._heard[worker] = mark
+                found.add(f":{worker}")
+        return found
+
+    async def _notified_before(self, waiter: Waiter, until: float) -> list[str] | None:
+        """What was notified before the time was up; None: nothing was, or the store was closed."""
+        try:
+            async with asyncio.timeout(max(0.0, until - self._clock.monotonic())):
+                heard = await waiter
+        except TimeoutError:
+            return None
+        return heard if self._open else None
+
+    async def finished(self, queue: str, ids: Sequence[str], *, timeout: int) -> list[Finished]:
+        _check_batch(ids)
+        queue = check_queue_name(queue)
+        names = [f"={queue}"]
+        until = self._clock.monotonic() + timeout / 1000
+        found: dict[str, Finished] = {}
+        while True:
+            pending = [each for each in ids if each not in found or isinstance(found[each].ended, Pending)]
+            waiter = self._notifier.listen(names)
+            try:
+                looked = await self._read_now(partial(inspector.finished, name=queue, ids=pending))
+                found |= {each.id: each for each in looked}
+                over = not any(isinstance(each.ended, Pending) for each in looked)
+                if over or await self._notified_before(waiter, until) is None:
+                    if not over and not self._open:
+                        raise Closed(f"{self!r} was closed while results were awaited")
+                    return [found[each] for each in ids]
+            finally:
+                self._notifier.forget(names, waiter)
+
+    async def _write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
+        await self._here()
+        return await self._runner.write(op, now, grows=grows)
+
+    async def _read(self, op: Op[T], now: int | None = None) -> T:
+        await self._here()
+        return await (self._reader or self._runner).read(op, now)
+
+    async def _read_now(self, op: Op[T], now: int | None = None) -> T:
+        await self._here()
+        return await self._runner.read(op, now)
+
+    async def _here(self) -> None:
+        """Be in the process that opened the store, or open it for this one."""
+        if self._pid != os.getpid() and self._open:
+            if self.in_memory:
+                raise EngineUnusable(
+                    "a store in memory belongs to the process that opened it, and this is a fork of that"
+                )
+            self._pid = os.getpid()
+            self._assemble()
+            self._adopting = True
+        if self._adopting:
+            await self.open()  # by each of several first callers: the runner starts once
+            self._adopting = False
+        if not self._open:
+            raise Closed(f"{self!r} is not open; open it first, or it was closed")
 
     async def retry(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
@@ -212,3 +377,8 @@ class SqlEngine(SqlInspector):
 def _check_batch(batch: Sequence[object]) -> None:
     if len(batch) > BATCH:
         raise InvalidOption(f"one call takes at most {BATCH} jobs, not {len(batch)}")
+
+
+def _waited(name: object) -> str:
+    """What is waited for: a queue, or a worker's control, which no queue can be called as."""
+    return name if isinstance(name, str) and name.startswith(":") else check_queue_name(name)

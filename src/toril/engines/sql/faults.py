@@ -1,35 +1,37 @@
-"""What does not fit together in the file: one bounded look at a time, each at one moment of it."""
+"""Find faults and repair them: what does not fit together, a bounded part at a time, each seen at one moment."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from toril.engines.sql.flows import is_gone
+from toril.engines.sql.changes import QueueChanges
+from toril.engines.sql.flows import free_if_done, is_gone
+from toril.engines.sql.leases import recover
 from toril.engines.sql.options import load_options
-from toril.engines.sql.schema import STATE_OF, first_key, job_id
-from toril.engines.sql.schema import Place as Stand
+from toril.engines.sql.schema import STATE_OF, Place, first_key, job_id
 from toril.engines.sql.statements import statement
-from toril.engines.sql.transaction import COUNTERS, QueueRow, Transaction
-from toril.model import Fault, FaultKind
+from toril.engines.sql.transaction import COUNTERS, Op, QueueRow, Steps, Transaction
+from toril.model import Fault, FaultKind, FileFacts, Page
+from toril.policy.doctor import ScanOrder, ScanPosition, cursor_of, unknown
 
-__all__ = [
-    "GROWING", "LOOKS", "MOURNED", "PATIENCE", "Looked", "dead_workers", "is_place", "is_there", "numbers_of",
-    "true_counts",
-]  # fmt: skip
+__all__ = ["SqlRepairs"]
 
 _SQL = {name: statement("repairs", name) for name in (
     "jobs", "line", "active", "ids", "dedups", "places", "running", "workers", "worker", "entry", "job", "held",
-    "taken", "dedup", "open",
+    "taken", "dedup", "open", "leave", "leave_active", "enter", "stand", "free_id", "bury_worker", "close", "waits",
 )}  # fmt: skip
-PATIENCE: Final = 5_000  # ms after its deadline that a job may still be waiting to be taken back
-MOURNED: Final = 420_000  # ms after which a dead worker's entry should have been pruned
+_PATIENCE: Final = 5_000  # ms after its deadline that a job may still be waiting to be taken back
+_STALE: Final = 420_000  # ms after which a dead worker's entry should have been pruned
 _PAGE: Final = 1_000
+_AT_ONCE: Final = 100  # faults a transaction
 _ENDED: Final = 4  # the last place of a job that has not ended
 
-Place: TypeAlias = Sequence[Any] | None  # where a look goes on; None: from the beginning
-Looked: TypeAlias = tuple[list[Fault], Place]
+Position: TypeAlias = Sequence[Any] | None  # where a scan goes on; None: from the beginning
+Scanned: TypeAlias = tuple[list[Fault], Position]
 
 
-def _jobs(tx: Transaction, row: QueueRow, after: Place) -> Looked:
+def _jobs(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
     """Jobs that stand nowhere, or in a place that there is not, and such as cannot be read. A queue that was removed
     and made again since the look before has other keys: it is looked at from its beginning."""
     start, end = max([first_key(row.key), *(after or ())]), first_key(row.key + 1)
@@ -46,13 +48,13 @@ def _jobs(tx: Transaction, row: QueueRow, after: Place) -> Looked:
     return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
-def _line(tx: Transaction, row: QueueRow, after: Place) -> Looked:
+def _line(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
     """Entries without a job, those that their job knows nothing of, and parents that nobody will release."""
     found = tx.all(_SQL["line"], (row.key, *(after or (-(2**63),) * 3), _PAGE))
     faults = []
     for place, rank, key, known, chosen, strange in found:
         kind = FaultKind.GHOST if not known else FaultKind.DOUBLE if strange else None
-        if kind is None and place == Stand.WAITING_CHILDREN and is_stuck(tx, key):
+        if kind is None and place == Place.WAITING_CHILDREN and _is_stuck(tx, key):
             kind = FaultKind.PARENT
         if kind is not None:
             where = f"line:{key}:{place}:{rank}"
@@ -60,14 +62,14 @@ def _line(tx: Transaction, row: QueueRow, after: Place) -> Looked:
     return faults, list(found[-1][:3]) if len(found) == _PAGE else None
 
 
-def is_stuck(tx: Transaction, parent: int) -> bool:
+def _is_stuck(tx: Transaction, parent: int) -> bool:
     """Whether a parent waits for nobody, or only for such as are gone. An open child without an id says that more are
     on their way."""
     still = tx.all(_SQL["open"], (parent, _PAGE))
     return len(still) < _PAGE and all(identity and is_gone(tx, queue, identity) for queue, identity in still)
 
 
-def _active(tx: Transaction, row: QueueRow, after: Place) -> Looked:
+def _active(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
     found = tx.all(_SQL["active"], (row.key, *(after or (-1,)), _PAGE))
     faults = [
         Fault(
@@ -75,12 +77,12 @@ def _active(tx: Transaction, row: QueueRow, after: Place) -> Looked:
             place=f"active:{key}",
         )
         for key, known, chosen, deadline in found
-        if not known or deadline + PATIENCE < tx.now
+        if not known or deadline + _PATIENCE < tx.now
     ]  # fmt: skip
     return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
-def _ids(tx: Transaction, row: QueueRow, after: Place) -> Looked:
+def _ids(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
     found = tx.all(_SQL["ids"], (row.key, *(after or ("",)), _PAGE))
     faults = [
         Fault(kind=FaultKind.ID, queue=row.name, subject=identity, place="ids") for identity, stale in found if stale
@@ -88,27 +90,27 @@ def _ids(tx: Transaction, row: QueueRow, after: Place) -> Looked:
     return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
-def _dedups(tx: Transaction, row: QueueRow, after: Place) -> Looked:
+def _dedups(tx: Transaction, row: QueueRow, after: Position) -> Scanned:
     found = tx.all(_SQL["dedups"], (row.key, *(after or ("",)), _PAGE))
     faults = [Fault(kind=FaultKind.DEDUP, queue=row.name, subject=key, place="dedups") for key, stale in found if stale]
     return faults, [found[-1][0]] if len(found) == _PAGE else None
 
 
-def _counts(tx: Transaction, row: QueueRow, _: Place) -> Looked:
-    wrong = [name for name, count in true_counts(tx, row).items() if getattr(row, name) != count]
+def _counts(tx: Transaction, row: QueueRow, _: Position) -> Scanned:
+    wrong = [name for name, count in _true_counts(tx, row).items() if getattr(row, name) != count]
     return [Fault(kind=FaultKind.COUNT, queue=row.name, subject=name, place="queues") for name in wrong], None
 
 
-LOOKS: Final[dict[str, Callable[[Transaction, QueueRow, Place], Looked]]] = {
+_SCANS: Final[dict[str, Callable[[Transaction, QueueRow, Position], Scanned]]] = {
     "jobs": _jobs, "line": _line, "active": _active, "ids": _ids, "dedups": _dedups, "counts": _counts,
 }  # fmt: skip
-GROWING: Final = frozenset({"counts"})  # takes the longer the more jobs there are
-_PLACES: Final = {"jobs": (int,), "line": (int, int, int), "active": (int,), "ids": (str,), "dedups": (str,)}
+_GROWING: Final = frozenset({"counts"})  # takes the longer the more jobs there are
+_POSITIONS: Final = {"jobs": (int,), "line": (int, int, int), "active": (int,), "ids": (str,), "dedups": (str,)}
 
 
-def is_place(look: str, after: object) -> bool:
-    """Whether a look can go on there."""
-    kinds = _PLACES.get(look, ())
+def _is_position(kind: str, after: object) -> bool:
+    """Whether a scan can go on there."""
+    kinds = _POSITIONS.get(kind, ())
     return (
         isinstance(after, list)
         and [type(each) for each in after] == [*kinds]
@@ -116,7 +118,7 @@ def is_place(look: str, after: object) -> bool:
     )
 
 
-def true_counts(tx: Transaction, row: QueueRow) -> dict[str, int]:
+def _true_counts(tx: Transaction, row: QueueRow) -> dict[str, int]:
     """How many jobs there are in each place, counted."""
     counts = dict.fromkeys(COUNTERS.values(), 0)
     for place, count in tx.all(_SQL["places"], (row.key,)):
@@ -125,22 +127,22 @@ def true_counts(tx: Transaction, row: QueueRow) -> dict[str, int]:
     return counts | {"active": tx.one(_SQL["running"], (row.key,))[0]}
 
 
-def dead_workers(tx: Transaction) -> list[Fault]:
+def _dead_workers(tx: Transaction) -> list[Fault]:
     return [
         Fault(kind=FaultKind.WORKER, queue="", subject=worker, place="workers")
-        for (worker,) in tx.all(_SQL["workers"], (tx.now - MOURNED, _PAGE))
+        for (worker,) in tx.all(_SQL["workers"], (tx.now - _STALE, _PAGE))
     ]
 
 
-def is_there(tx: Transaction, fault: Fault) -> bool:
+def _is_there(tx: Transaction, fault: Fault) -> bool:
     """Whether this fault is there, now."""
     if fault.kind is FaultKind.WORKER:
-        return tx.one(_SQL["worker"], (fault.subject, tx.now - MOURNED)) is not None
+        return tx.one(_SQL["worker"], (fault.subject, tx.now - _STALE)) is not None
     row = tx.find(fault.queue)
-    return row is not None and _is_there(tx, row, fault)
+    return row is not None and _is_in_queue(tx, row, fault)
 
 
-def _is_there(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
+def _is_in_queue(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
     match fault.kind:
         case FaultKind.ID:
             taken = tx.one(_SQL["taken"], (row.key, fault.subject))
@@ -149,14 +151,14 @@ def _is_there(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
             owner = tx.one(_SQL["dedup"], (row.key, fault.subject))
             return owner is not None and ((of := tx.one(_SQL["job"], owner)) is None or of[2] > _ENDED)
         case FaultKind.COUNT:
-            return bool(getattr(row, fault.subject) != true_counts(tx, row)[fault.subject])
+            return bool(getattr(row, fault.subject) != _true_counts(tx, row)[fault.subject])
         case _:
             return _of_a_job(tx, row, fault)
 
 
 def _of_a_job(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
     """Whether what is said of a job is so, or of an entry in `line` for one."""
-    key, *entry = numbers_of(fault)
+    key, *entry = _numbers_of(fault)
     job, held = tx.one(_SQL["job"], (key,)), tx.one(_SQL["held"], (key,))
     stands = bool(entry) and tx.one(_SQL["entry"], (row.key, *entry, key)) is not None
     match fault.kind:
@@ -165,17 +167,126 @@ def _of_a_job(tx: Transaction, row: QueueRow, fault: Fault) -> bool:
         case FaultKind.DOUBLE:
             return job is not None and stands and (held is not None or job[2:4] != tuple(entry))
         case FaultKind.PARENT:
-            return job is not None and stands and job[2:4] == tuple(entry) and is_stuck(tx, key)
+            return job is not None and stands and job[2:4] == tuple(entry) and _is_stuck(tx, key)
         case FaultKind.ORPHAN:
             own = first_key(row.key) < key < first_key(row.key + 1)  # in the line of another queue it has no place
             lost = own and job is not None and held is None
             return lost and (job[2] not in STATE_OF or tx.one(_SQL["entry"], (row.key, *job[2:4], key)) is None)
         case FaultKind.LOST:
-            return job is not None and held is not None and held[0] + PATIENCE < tx.now
+            return job is not None and held is not None and held[0] + _PATIENCE < tx.now
         case _:
             return False
 
 
-def numbers_of(fault: Fault) -> list[int]:
+def _numbers_of(fault: Fault) -> list[int]:
     """The job's key, and of an entry in `line` its place and rank, as the fault names them after the table."""
     return [int(number) for number in fault.place.split(":")[1:]]
+
+
+class ReadFacts(Protocol):
+    """Reads what the doctor looks at in the database itself."""
+
+    def __call__(self, tx: Transaction, *, quick: bool) -> FileFacts: ...
+
+
+class SqlRepairs:
+    """What `RepairStore` promises. What there is to know of the database itself, `facts` of the driver reads."""
+
+    def __init__(self, steps: Steps, facts: ReadFacts) -> None:
+        self._steps = steps
+        self._facts = facts
+
+    async def facts(self, *, quick: bool = False) -> FileFacts:
+        return await self._steps.read(partial(self._facts, quick=quick))
+
+    async def scan(
+        self, queues: Sequence[str], *, cursor: str | None = None, quick: bool = False
+    ) -> AsyncGenerator[Page[Fault], None]:
+        course = ScanOrder(queues, [*_SCANS], ["workers"])
+        spot: ScanPosition | None = course.first(cursor)
+        while spot is not None:
+            if spot.at is not None and not _is_position(spot.step, spot.at):
+                raise unknown(cursor)
+            left_out = quick and spot.step in _GROWING  # but a step all the same: its cursors are good for either walk
+            found, at = ([], None) if left_out else await self._steps.read(partial(_scan, spot=spot))
+            spot = course.after(spot, at)
+            yield Page(tuple(found), cursor_of(spot))
+
+    async def repair(
+        self, faults: Sequence[Fault], *, mode: Literal["look", "mend"], now: int | None = None
+    ) -> list[bool]:
+        answers: dict[Fault, bool] = {}
+        for queue, group in groupby(sorted(faults, key=lambda fault: fault.queue), key=lambda fault: fault.queue):
+            left = list(group)
+            for start in range(0, len(left), _AT_ONCE):
+                batch = left[start : start + _AT_ONCE]
+                look: Op[list[bool]] = partial(_still_there, faults=batch)
+                mend: Op[list[bool]] = partial(_repair_all, queue=queue, faults=batch)
+                found = await (self._steps.read(look, now) if mode == "look" else self._steps.write(mend, now))
+                answers |= dict(zip(batch, found, strict=True))
+        return [answers[fault] for fault in faults]
+
+
+def _scan(tx: Transaction, spot: ScanPosition) -> Scanned:
+    if not spot.queue:
+        return _dead_workers(tx), None
+    row = tx.find(spot.queue)
+    return ([], None) if row is None else _SCANS[spot.step](tx, row, spot.at)
+
+
+def _still_there(tx: Transaction, faults: Sequence[Fault]) -> list[bool]:
+    return [_is_there(tx, fault) for fault in faults]
+
+
+def _repair_all(tx: Transaction, queue: str, faults: Sequence[Fault]) -> list[bool]:
+    """Those of one queue, in one transaction. The counts are counted anew: who mends by hand must not guess them."""
+    found, row = [], tx.find(queue)
+    for fault in faults:
+        there = _is_there(tx, fault)
+        found.append(there)
+        if there and row is None:
+            tx.run(_SQL["bury_worker"], (fault.subject,))
+        elif there and row is not None:
+            _repair(tx, row, fault)
+    if row is not None and any(found):
+        for name, count in _true_counts(tx, row).items():
+            setattr(row, name, count)
+        QueueChanges(tx, row).arrived()
+    return found
+
+
+def _repair(tx: Transaction, row: QueueRow, fault: Fault) -> None:
+    match fault.kind:
+        case FaultKind.GHOST | FaultKind.DOUBLE:
+            key, *entry = _numbers_of(fault)
+            if entry:
+                tx.run(_SQL["leave"], (row.key, *entry, key))
+            else:
+                tx.run(_SQL["leave_active"], (key,))
+        case FaultKind.PARENT:
+            tx.run(_SQL["close"], _numbers_of(fault)[:1])
+            free_if_done(tx, row.name, fault.subject)
+        case FaultKind.ORPHAN:
+            _put_back(tx, row, _numbers_of(fault)[0])
+        case FaultKind.LOST:
+            recover(tx, row.name, (), None, 1_000)
+        case FaultKind.ID:
+            tx.run(_SQL["free_id"], (row.key, fault.subject))
+        case FaultKind.DEDUP:
+            step = QueueChanges(tx, row)
+            step.ended_keys = [(key, fault.subject) for (key,) in tx.all(_SQL["dedup"], (row.key, fault.subject))]
+            step.flush()  # as if its owner ended now: a job that was kept for that moment is stored
+        case _:
+            pass  # counts
+
+
+def _put_back(tx: Transaction, row: QueueRow, key: int) -> None:
+    """Have a job stand where its own row says; if there is no such place, with those that wait
+    for children if it does, else at the end of the line."""
+    _, priority, place, rank = tx.one(_SQL["job"], (key,))
+    if place not in STATE_OF:
+        waits = tx.one(_SQL["waits"], (key,)) is not None
+        place, rank = (Place.WAITING_CHILDREN, row.moves + 1) if waits else row.back(priority)
+        tx.run(_SQL["stand"], (place, rank, key))
+    row.moves += 1
+    tx.run(_SQL["enter"], (row.key, place, rank, key, row.moves))

@@ -25,7 +25,6 @@ from toril.engines.sql.schema import (
 )
 from toril.engines.sql.statements import statement
 from toril.engines.sql.transaction import QueueRow, Steps, Transaction, exists, keys_of, settings_of
-from toril.engines.sql.usage import usage
 from toril.errors import InvalidOption, preview
 from toril.model import (
     BATCH,
@@ -65,7 +64,6 @@ from toril.model import (
     Settings,
     Snapshot,
     StackRequest,
-    Usage,
     WorkerRow,
     check_int,
     known,
@@ -544,10 +542,6 @@ class SqlInspector:
 
     async def counts(self, queue: str) -> Counts:
         return (await self.queue(queue)).counts
-
-    async def usage(self, queue: str) -> Usage:
-        queue = check_queue_name(queue)
-        return await self._steps.read(partial(usage, name=queue))
 
     async def jobs(self, queue: str, ids: Sequence[str]) -> list[JobRow | None]:
         if len(ids) > BATCH:

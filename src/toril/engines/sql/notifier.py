@@ -13,7 +13,7 @@ Waiter: TypeAlias = "asyncio.Future[list[str]]"
 
 
 class LocalNotifier:
-    """Wakes those who wait for a name, in the order in which they came. Ringing is cheap when nobody listens."""
+    """Wakes those who wait for a name, in the order in which they came. Cheap when nobody waits."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,8 +26,8 @@ class LocalNotifier:
             return list(self._waiting)
 
     def listen(self, names: Iterable[str]) -> Waiter:
-        """A future of the running loop that the first ring of any of these names ends, with the names that rang.
-        Give it back to `forget`."""
+        """A future of the running loop that ends with the first of these names to be notified, and those notified with
+        it. Give it back to `forget`."""
         future: Waiter = asyncio.get_running_loop().create_future()
         with self._lock:
             for name in names:
@@ -43,7 +43,7 @@ class LocalNotifier:
                     if not waiting:
                         del self._waiting[name]
 
-    def ring(self, names: Iterable[str]) -> None:
+    def notify(self, names: Iterable[str]) -> None:
         """Wake all who wait for any of these; callable from any thread."""
         if not self._waiting:
             return
@@ -55,15 +55,15 @@ class LocalNotifier:
                     woken.setdefault(future, []).append(name)
         self._wake(woken)
 
-    def look(self) -> None:
+    def notify_all(self) -> None:
         """Something may have changed: have all who wait look for themselves."""
         with self._lock:
             woken: dict[Waiter, list[str]] = {future: [] for waiting in self._waiting.values() for future in waiting}
         self._wake(woken)
 
     def _wake(self, woken: dict[Waiter, list[str]]) -> None:
-        for future, rung in woken.items():
-            if not hand_over(future.get_loop(), partial(_wake, future), rung):
+        for future, heard in woken.items():
+            if not hand_over(future.get_loop(), partial(_wake, future), heard):
                 self.forget(list(self._waiting), future)
 
 
@@ -76,6 +76,6 @@ def hand_over(loop: asyncio.AbstractEventLoop, callback: Callable[[T], None], ar
     return True
 
 
-def _wake(future: Waiter, rung: list[str]) -> None:
+def _wake(future: Waiter, heard: list[str]) -> None:
     if not future.done():
-        future.set_result(rung)
+        future.set_result(heard)

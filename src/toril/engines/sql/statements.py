@@ -11,14 +11,14 @@ _GROUP = re.compile(r"VALUES (\((?:\?, )*\?\))")
 
 
 @cache
-def _file(name: str) -> dict[str, str]:
-    parts = _NAME.split((files(__package__) / "queries" / f"{name}.sql").read_text("utf-8"))
+def _file(package: str, name: str) -> dict[str, str]:
+    parts = _NAME.split((files(package) / "queries" / f"{name}.sql").read_text("utf-8"))
     return dict(zip(parts[1::2], (text.strip().rstrip(";") for text in parts[2::2]), strict=True))
 
 
-def statement(file: str, name: str) -> str:
-    """One named statement. A wrong name fails at import, not at 3 AM."""
-    return _file(file)[name]
+def statement(file: str, name: str, package: str = __package__) -> str:
+    """One named statement; a driver has some of its own. A wrong name fails at import, not at 3 AM."""
+    return _file(package, file)[name]
 
 
 @cache

@@ -1,13 +1,13 @@
 """One transaction: its connection, its time, and the rows of the queues it touches."""
 
 import json
-import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from toril.engines.sql.driver import SqlConnection
 from toril.engines.sql.options import load_rate
 from toril.engines.sql.schema import STATE_OF, Place, job_key, priority_rank
 from toril.engines.sql.statements import for_rows, statement
@@ -26,7 +26,7 @@ _SAVE = statement("queues", "save")
 _KEYS = statement("settle", "keys")
 _EXISTS = statement("settle", "exists")
 
-_ROWS = 128  # in one statement; some 1,700 values, of the 32,766 that SQLite allows
+_ROWS = 128  # in one statement; some 1,700 values, of the 32,766 that databases allow
 
 
 @dataclass(slots=True)
@@ -115,14 +115,14 @@ _SAVED = attrgetter(*(name for name in QueueRow.__slots__ if name not in {"key",
 class Transaction:
     """What an operation works with. All of its writes are committed together, or none."""
 
-    __slots__ = ("_connection", "_rows", "commit", "now", "rung")
+    __slots__ = ("_connection", "_rows", "commit", "notified", "now")
 
-    def __init__(self, connection: sqlite3.Connection, commit: "Callable[[QueueChanges], None]") -> None:
+    def __init__(self, connection: SqlConnection, commit: "Callable[[QueueChanges], None]") -> None:
         self._connection = connection
         self.commit = commit  # `effects.commit`, which knows what follows from the changes of one queue
         self._rows: dict[str, tuple[QueueRow, tuple[Any, ...]]] = {}
         self.now = 0
-        self.rung: dict[str, None] = {}
+        self.notified: dict[str, None] = {}
 
     def find(self, name: str) -> QueueRow | None:
         """The queue's row, if anything was ever put into it."""
@@ -157,12 +157,12 @@ class Transaction:
                 self._rows[name] = (row, after)
 
     def rollback(self) -> None:
-        """A step failed: what is remembered of the queues no longer holds. A needless ring does no harm."""
+        """A step failed: what is remembered of the queues no longer holds. A needless notification does no harm."""
         self._rows.clear()
 
-    def ring(self, *names: str) -> None:
+    def notify(self, *names: str) -> None:
         """After the commit, wake those who wait for these."""
-        self.rung.update(dict.fromkeys(names))
+        self.notified.update(dict.fromkeys(names))
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """The first row, or None."""

@@ -1,4 +1,4 @@
-"""The file itself: open it with care, and notice when it is no longer there."""
+"""`SqliteDatabase`: opens, checks and migrates the file; notices when it is no longer there, or its disk is full."""
 
 import os
 import sqlite3
@@ -8,15 +8,19 @@ from contextlib import closing, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
+from toril.engines.sql.driver import ConnectionHolder, SqlConnection
+from toril.engines.sqlite import forks
 from toril.engines.sqlite.disk_space import Ballast, is_short, size_of
-from toril.engines.sqlite.errors import COMPLAINTS, damaged, patiently, translated
+from toril.engines.sqlite.errors import COMPLAINTS, damaged, is_io_error, patiently, translated
 from toril.engines.sqlite.url import OWNER_ONLY, FileAddress, check_file, named
-from toril.errors import EngineUnavailable, EngineUnusable
+from toril.errors import EngineUnavailable, EngineUnusable, TorilError
 from toril.runtime.clock import Clock
 
 __all__ = ["SqliteDatabase", "migrations"]
+
+T = TypeVar("T")
 
 APPLICATION_ID: Final = 0x546F_7269  # "Tori": so that another program's database is not taken for ours
 OLDEST_SQLITE: Final = (3, 38, 0)  # strict tables, json_each
@@ -24,6 +28,7 @@ _WAL_BYTES: Final = 64 * 1024 * 1024
 _LOG_TRIES: Final = 20
 _LOG_REST: Final = 0.05  # seconds between them
 _CHECK_SECONDS: Final = 0.25
+_UNSEEN: Final = -1  # no connection's version: those of two connections cannot be compared
 
 
 @cache
@@ -34,7 +39,10 @@ def migrations() -> list[str]:
 
 
 class SqliteDatabase:
-    """One process's hold on a store's file: opens connections to it, and knows whether it is still there."""
+    """One process's hold on a store's file. What `SqlDatabase` promises, for SQLite."""
+
+    kind = "sqlite"
+    faults: tuple[type[Exception], ...] = COMPLAINTS
 
     def __init__(self, address: FileAddress, clock: Clock) -> None:
         self.address = address
@@ -44,6 +52,16 @@ class SqliteDatabase:
         self._clock = clock
         self._identity: tuple[tuple[int, int] | None, ...] | None = None
         self._seen = 0.0
+        self._version = _UNSEEN
+        self._full = False
+
+    @property
+    def in_memory(self) -> bool:
+        return self.path is None
+
+    @property
+    def name(self) -> str:
+        return named(self.path)
 
     def open(self) -> sqlite3.Connection:
         """A connection to a sound, current file. Refuses, and changes nothing, otherwise."""
@@ -51,12 +69,17 @@ class SqliteDatabase:
             wanted = ".".join(map(str, OLDEST_SQLITE))
             raise EngineUnusable(f"SQLite {sqlite3.sqlite_version} is too old; {wanted} or newer is needed")
         check_file(self.address)
-        return self._kept(self._open)
+        connection = self._kept(self._open)
+        self._full, self._version = False, _UNSEEN
+        self.ballast.keep()
+        return connection
 
     def reopen(self) -> sqlite3.Connection:
         """The same file once more, after its connection was let go; never another one, nor a new one."""
         self._compare(self._identify())
-        return self._kept(lambda: self._prepared(self._connect("rw")))
+        connection = self._kept(lambda: self._prepared(self._connect("rw")))
+        self._version = _UNSEEN
+        return connection
 
     def open_reader(self) -> sqlite3.Connection:
         """A second connection, for reading beside the writer."""
@@ -224,17 +247,72 @@ class SqliteDatabase:
     def _identify(self) -> tuple[tuple[int, int] | None, ...]:
         return tuple(_inode(path) for path in (self.path, self._log))
 
-    def is_tight(self) -> bool:
+    def watch(self, holder: ConnectionHolder) -> None:
+        forks.watch(holder)
+
+    def begin(self, connection: SqlConnection) -> None:
+        self.patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+
+    def patiently(self, attempt: Callable[[], T]) -> T:
+        return patiently(self._clock, self.path, attempt)
+
+    def changed(self, connection: SqlConnection) -> bool:
+        (version,) = connection.execute("PRAGMA data_version").fetchone()
+        before, self._version = self._version, version
+        return bool(version != before)
+
+    def translated(self, error: Exception) -> TorilError:
+        return translated(error, self.path)
+
+    def is_distrusted(self, error: Exception) -> bool:
+        return is_io_error(error)
+
+    def check_room(self, connection: SqlConnection, *, grows: bool) -> None:
+        if (self._full or grows) and self._is_tight():
+            self._shorten_log(connection)
+            self._full = self._full or self._is_tight()
+
+    def is_full(self) -> bool:
+        """Whether the disk was full, and still has no room for what we hold back."""
+        if self._full:
+            self._full = not self.ballast.keep_again() or self._is_tight()
+        return self._full
+
+    def make_room(self, connection: SqlConnection | None) -> None:
+        self._full = True
+        self.ballast.drop()
+        if connection is not None:
+            # At once: what is appended to it first may be what it lacks to be written back.
+            self._shorten_log(connection)
+
+    def rest(self, connection: SqlConnection) -> bool:
+        """Write the log back into the file, and hold some room again. False: someone still reads from the log."""
+        if not self.is_full():
+            self.ballast.keep()
+        return self._shorten_log(connection)
+
+    def _shorten_log(self, connection: SqlConnection) -> bool:
+        """Write the log back into the file and cut it off. False: others read from it, or it could not be written."""
+        if self.path is None:
+            return True
+        try:
+            busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except COMPLAINTS:
+            return False
+        return not busy
+
+    def _is_tight(self) -> bool:
         """Whether the disk could soon be too full even to write the log back into the file, which makes it longer."""
         return self._log is not None and is_short(self._log, size_of(self._log))
 
-    def check_still_there(self) -> bool:
-        """Refuse to go on with a file that was removed or replaced under us. Looks once a second; False: not now."""
+    def check(self) -> None:
+        """Refuse to go on with a file that was removed or replaced under us. Looks once a second."""
         if self.path is None or self._identity is None or self._clock.monotonic() - self._seen < 1.0:
-            return False
+            return
         self._compare(self._identify())
         self._seen = self._clock.monotonic()
-        return True
+        if not self.ballast.kept:
+            self._full = True  # another process needed it to finish jobs: do not fill that room with new ones
 
     def _compare(self, found: tuple[tuple[int, int] | None, ...]) -> None:
         expected = self._identity or ()

@@ -3,19 +3,18 @@
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from toril.engines.sqlite.disk_space import is_short
 from toril.engines.sqlite.url import named
 from toril.errors import EngineFull, EngineUnavailable, EngineUnusable, TorilError, preview
 from toril.runtime.clock import Clock
 
-__all__ = ["COMPLAINTS", "SqliteFault", "damaged", "is_io_error", "patiently", "translated"]
+__all__ = ["COMPLAINTS", "damaged", "is_io_error", "patiently", "translated"]
 
 T = TypeVar("T")
 
 # What comes of a call to SQLite that fails. A message that quotes a damaged file cannot always be decoded.
-SqliteFault: TypeAlias = sqlite3.Error | UnicodeDecodeError
 COMPLAINTS: Final = (sqlite3.Error, UnicodeDecodeError)
 
 _PATIENCE: Final = 10.0  # seconds to wait for other processes' transactions
@@ -45,7 +44,7 @@ def patiently(clock: Clock, path: Path | None, attempt: Callable[[], T]) -> T:
         rest = min(rest * 1.5, _LONGEST_REST)
 
 
-def translated(error: SqliteFault, path: Path | None) -> TorilError:
+def translated(error: Exception, path: Path | None) -> TorilError:
     """SQLite's complaint as one of our errors, named by what the caller should do."""
     code = _code(error)
     if code == sqlite3.SQLITE_NOTADB:
@@ -67,17 +66,17 @@ def translated(error: SqliteFault, path: Path | None) -> TorilError:
     return EngineUnavailable(f"{named(path)} did not take the step: {error}")
 
 
-def is_io_error(error: SqliteFault) -> bool:
+def is_io_error(error: Exception) -> bool:
     """Whether the disk failed, so that what the connection remembers may not be what the file holds."""
     return _code(error) == sqlite3.SQLITE_IOERR
 
 
-def _is_sync(error: SqliteFault) -> bool:
+def _is_sync(error: Exception) -> bool:
     """A sync that failed leaves open what was written, be it for want of room."""
     return getattr(error, "sqlite_errorcode", 0) in _SYNC_FAILED
 
 
-def _code(error: SqliteFault) -> int:
+def _code(error: Exception) -> int:
     """The kind of error, without its finer points."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 

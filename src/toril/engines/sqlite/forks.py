@@ -9,29 +9,18 @@ import contextlib
 import os
 import threading
 import weakref
-from typing import Protocol
 
-__all__ = ["Holder", "watch"]
+from toril.engines.sql.driver import ConnectionHolder
 
-
-class Holder(Protocol):
-    """What has a connection open, and holds `turn` while it uses it."""
-
-    turn: threading.Lock
-
-    def let_go(self) -> None:
-        """Close the connection until it is needed again."""
-
-    def abandon(self) -> None:
-        """This is the child: the thread that served here has stayed behind."""
+__all__ = ["watch"]
 
 
-_holders: "weakref.WeakSet[Holder]" = weakref.WeakSet()
+_holders: "weakref.WeakSet[ConnectionHolder]" = weakref.WeakSet()
 _forking = threading.Lock()
-_stopped: list[Holder] = []
+_stopped: list[ConnectionHolder] = []
 
 
-def watch(holder: Holder) -> None:
+def watch(holder: ConnectionHolder) -> None:
     """Have this one let go before each fork."""
     with _forking:
         _holders.add(holder)

@@ -1,22 +1,19 @@
-"""What moves the core: a thread of its own in real life, the caller itself in the simulator."""
+"""What makes the steps: a thread that writes and one that reads, or the caller itself in the simulator."""
 
 import asyncio
 import contextlib
 import queue
-import sqlite3
 import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 
+from toril.engines.sql.driver import SqlConnection, SqlDatabase
 from toril.engines.sql.effects import transaction
 from toril.engines.sql.notifier import LocalNotifier, hand_over
 from toril.engines.sql.transaction import Op
-from toril.engines.sqlite import forks
-from toril.engines.sqlite.database import SqliteDatabase
-from toril.engines.sqlite.errors import COMPLAINTS, translated
-from toril.engines.sqlite.writer import PendingStep, Writer
+from toril.engines.sql.writer import PendingStep, Writer
 from toril.errors import Closed
 from toril.model import Health
 from toril.runtime.clock import Clock
@@ -27,11 +24,11 @@ T = TypeVar("T")
 
 _LOOK: Final = 0.05  # seconds between looks for what other processes committed, while someone waits
 _GROUP: Final = 256  # steps that share one commit
-_IDLE: Final = 5.0  # seconds without a step after which the log is written back
+_IDLE: Final = 5.0  # seconds without a step after which it is time to tidy up
 
 
 class Runner(Protocol):
-    """Makes steps on a core, one commit after another."""
+    """Makes steps, one commit after another."""
 
     async def start(self) -> None: ...
 
@@ -47,44 +44,44 @@ class Runner(Protocol):
 class InlineWriter:
     """Each step at once, in the caller's own thread, whichever that is."""
 
-    def __init__(self, core: Writer) -> None:
-        self._core = core
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
         self._one = threading.Lock()
 
     async def start(self) -> None:
-        self._core.open()
+        self._writer.open()
 
     async def stop(self) -> None:
-        self._core.close()
+        self._writer.close()
 
     async def write(self, op: Op[T], now: int | None, *, grows: bool = False) -> T:
-        work = PendingStep(op, now, grows=grows)
+        step = PendingStep(op, now, grows=grows)
         with self._one:
-            self._core.perform([work])
-        return _answer(work)
+            self._writer.perform([step])
+        return _answer(step)
 
     async def read(self, op: Op[T], now: int | None) -> T:
         with self._one:
-            return self._core.read(op, now)
+            return self._writer.read(op, now)
 
     async def health(self) -> Health:
         with self._one:
-            return self._core.health()
+            return self._writer.health()
 
 
-def _answer(work: PendingStep[T]) -> T:
-    if work.error is not None:
-        raise work.error
-    return work.answer  # type: ignore[return-value]
+def _answer(step: PendingStep[T]) -> T:
+    if step.error is not None:
+        raise step.error
+    return step.answer  # type: ignore[return-value]
 
 
 class _Request:
     """A step or a read on its way to the thread, and the future that its answer goes to."""
 
-    __slots__ = ("future", "loop", "read", "work")
+    __slots__ = ("future", "loop", "read", "step")
 
-    def __init__(self, work: PendingStep[Any] | None, read: Callable[[Writer], Any] | None) -> None:
-        self.work = work
+    def __init__(self, step: PendingStep[Any] | None, read: Callable[[Writer], Any] | None) -> None:
+        self.step = step
         self.read = read
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
@@ -101,29 +98,28 @@ class _Request:
 class WriterThread:
     """One thread that owns the connection. Steps that arrive while it commits share the next commit."""
 
-    def __init__(self, core: Writer, bell: LocalNotifier, clock: Clock) -> None:
-        self._core = core
-        self._bell = bell
+    def __init__(self, writer: Writer, notifier: LocalNotifier, clock: Clock) -> None:
+        self._writer = writer
+        self._notifier = notifier
         self._clock = clock
+        self._name = f"toril-{writer.database.kind}"
         self._gate = threading.Lock()  # so that nothing is ordered behind the thread's last order
         self._orders: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._looked = 0.0
         self._active = 0.0
         self._rested = True
-        self.turn = threading.Lock()
-        forks.watch(self)
+        self.turn = threading.Lock()  # held while a connection is in use
+        writer.database.watch(self)
 
     async def start(self) -> None:
         with self._gate:
             if self._thread is None:  # else another caller is about to start it as well
                 self._orders = queue.SimpleQueue()
-                self._thread = threading.Thread(
-                    target=self._main, args=(self._orders,), name="toril-sqlite", daemon=True
-                )
+                self._thread = threading.Thread(target=self._main, args=(self._orders,), name=self._name, daemon=True)
                 self._thread.start()
         try:
-            await self._ask(lambda core: core.open())
+            await self._ask(lambda writer: writer.open())
         except BaseException:
             await self.stop()
             raise
@@ -140,7 +136,7 @@ class WriterThread:
         thread.join()
 
     def let_go(self) -> None:
-        self._core.let_go()
+        self._writer.let_go()
 
     def abandon(self) -> None:
         self._thread = None
@@ -150,10 +146,10 @@ class WriterThread:
         return answer
 
     async def read(self, op: Op[T], now: int | None) -> T:
-        return await self._ask(lambda core: core.read(op, now))
+        return await self._ask(lambda writer: writer.read(op, now))
 
     async def health(self) -> Health:
-        return await self._ask(lambda core: core.health())
+        return await self._ask(lambda writer: writer.health())
 
     async def _ask(self, what: Callable[[Writer], T]) -> T:
         answer: T = await self._send(_Request(None, what))
@@ -174,7 +170,7 @@ class WriterThread:
                 self._serve(orders)
                 self._look()
         with self.turn, contextlib.suppress(Exception):
-            self._core.close()
+            self._writer.close()
 
     def _take(self, arriving: "queue.SimpleQueue[_Request | None]") -> tuple[list[_Request], bool]:
         """What has arrived, up to a group; and whether to stop after it."""
@@ -192,15 +188,15 @@ class WriterThread:
 
     def _patience(self) -> float | None:
         """How long to wait for a step: not at all long while others wait for what another process may commit."""
-        if self._bell.names:
+        if self._notifier.names:
             return _LOOK
         return None if self._rested else _IDLE
 
     def _serve(self, orders: list[_Request]) -> None:
         wanted = [ordered for ordered in orders if not ordered.future.cancelled()]
-        works = [ordered.work for ordered in wanted if ordered.work is not None]
-        if works:
-            self._perform(works)
+        steps = [ordered.step for ordered in wanted if ordered.step is not None]
+        if steps:
+            self._perform(steps)
             self._active, self._rested = self._clock.monotonic(), False
         delivered: dict[asyncio.AbstractEventLoop, list[tuple[_Request, Any, BaseException | None]]] = {}
         for ordered in wanted:
@@ -208,38 +204,38 @@ class WriterThread:
         for loop, answers in delivered.items():
             hand_over(loop, _deliver, answers)
 
-    def _perform(self, works: list[PendingStep[Any]]) -> None:
+    def _perform(self, steps: list[PendingStep[Any]]) -> None:
         try:
-            self._core.perform(works)
+            self._writer.perform(steps)
         except Exception as error:  # a fault of ours: the thread must live on, or every later caller would hang
-            for work in works:
-                work.error = error
+            for step in steps:
+                step.error = error
 
     def _outcome(self, ordered: _Request) -> tuple[Any, BaseException | None]:
-        if ordered.work is not None:
-            return ordered.work.answer, ordered.work.error
+        if ordered.step is not None:
+            return ordered.step.answer, ordered.step.error
         try:
-            return (ordered.read(self._core) if ordered.read else None), None
+            return (ordered.read(self._writer) if ordered.read else None), None
         except Exception as error:
             return None, error
 
     def _look(self) -> None:
-        """See whether others committed; once nothing has gone on for a while, put the log in order."""
+        """See whether others committed; once nothing has gone on for a while, tidy up."""
         now = self._clock.monotonic()
         with contextlib.suppress(Exception):  # a look that fails is made again; steps report their errors themselves
             if now - self._looked >= _LOOK:
                 self._looked = now
-                if self._bell.names and self._core.changed():
-                    self._bell.look()
+                if self._notifier.names and self._writer.changed():
+                    self._notifier.notify_all()
             if not self._rested and now - self._active >= _IDLE:
                 self._active = now
-                self._rested = self._core.rest()
+                self._rested = self._writer.rest()
 
 
-def _close(core: Writer) -> None:
+def _close(writer: Writer) -> None:
     """Close for good, and say so if that is the end of jobs."""
-    left = core.unfinished() if core.file.path is None else 0
-    core.close()
+    left = writer.unfinished() if writer.database.in_memory else 0
+    writer.close()
     if left:
         # A warning that the caller's filters turn into an error must not keep anything from closing.
         with contextlib.suppress(Warning):
@@ -258,17 +254,18 @@ def _deliver(answers: list[tuple[_Request, Any, BaseException | None]]) -> None:
 class ReaderThread:
     """A second thread and connection, so that long reads never hold up a commit."""
 
-    def __init__(self, file: SqliteDatabase, clock: Clock) -> None:
-        self._file = file
+    def __init__(self, database: SqlDatabase, clock: Clock) -> None:
+        self._database = database
         self._clock = clock
+        self._name = f"toril-{database.kind}-read"
         self._pool: ThreadPoolExecutor | None = None
-        self._connection: sqlite3.Connection | None = None
-        self.turn = threading.Lock()
-        forks.watch(self)
+        self._connection: SqlConnection | None = None
+        self.turn = threading.Lock()  # held while a connection is in use
+        database.watch(self)
 
     async def read(self, op: Op[T], now: int | None) -> T:
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="toril-sqlite-read")
+            self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=self._name)
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, op, now)
 
     async def stop(self) -> None:
@@ -287,11 +284,11 @@ class ReaderThread:
         self._pool = None
 
     def _read(self, op: Op[T], now: int | None) -> T:
-        """On one view of the file, whatever is committed meanwhile."""
+        """On one view of the store, whatever is committed meanwhile."""
         with self.turn:
-            self._file.check_still_there()
+            self._database.check()
             try:
-                connection = self._connection = self._connection or self._file.open_reader()
+                connection = self._connection = self._connection or self._database.open_reader()
                 connection.execute("BEGIN")
                 try:
                     tx = transaction(connection)
@@ -300,9 +297,9 @@ class ReaderThread:
                 finally:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
-            except COMPLAINTS as error:
+            except self._database.faults as error:
                 self.let_go()
-                raise translated(error, self._file.path) from error
+                raise self._database.translated(error) from error
 
     def _close(self) -> None:
         with self.turn:

@@ -9,7 +9,7 @@ from toril.model import USAGE_SAMPLE, RunStatus, Usage
 
 __all__ = ["usage"]
 
-_SQL = {name: statement("usage", name) for name in (
+_SQL = {name: statement("usage", name, __package__) for name in (
     "last_job", "job", "logs", "children", "runs", "events", "results", "schedules", "slices", "minutes",
 )}  # fmt: skip
 _ROW: Final = 14  # bytes that a row takes beside what it holds: its key, its header, its place in the page

@@ -1,0 +1,112 @@
+"""What the driver of a database implements, so that the rest of this package need not know which one it is."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+from toril.errors import TorilError
+
+__all__ = ["ConnectionHolder", "SqlConnection", "SqlCursor", "SqlDatabase"]
+
+T = TypeVar("T")
+
+
+class SqlCursor(Protocol):
+    """What came of a statement."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class SqlConnection(Protocol):
+    """A connection that begins and ends no transaction by itself."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> SqlCursor: ...
+
+    def close(self) -> None: ...
+
+
+class ConnectionHolder(Protocol):
+    """What has a connection open, and holds `turn` while it uses it."""
+
+    turn: threading.Lock
+
+    def let_go(self) -> None:
+        """Close the connection until it is needed again."""
+
+    def abandon(self) -> None:
+        """This is the child of a fork: the thread that served here has stayed behind."""
+
+
+class SqlDatabase(Protocol):
+    """One process's hold on a store: opens connections to it, and what its errors and its disk mean."""
+
+    kind: str
+    faults: tuple[type[Exception], ...]  # the driver's own errors: each concerns the whole transaction
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether all is gone once the connection is closed."""
+
+    @property
+    def name(self) -> str:
+        """The store as messages name it."""
+
+    def open(self) -> SqlConnection:
+        """A connection to a sound, current store. Refuses, and changes nothing, otherwise."""
+
+    def reopen(self) -> SqlConnection:
+        """The same store once more, after its connection was let go; never another one, nor a new one."""
+
+    def open_reader(self) -> SqlConnection:
+        """A second connection, for reading beside the writer."""
+
+    def let_go(self) -> None:
+        """The writer's connection is being closed for a while."""
+
+    def leave(self) -> None:
+        """The writer's connection was closed for good."""
+
+    def watch(self, holder: ConnectionHolder) -> None:
+        """Have this one let go before this process forks."""
+
+    def check(self) -> None:
+        """Refuse to go on with a store that is no longer the one that was opened."""
+
+    def begin(self, connection: SqlConnection) -> None:
+        """Begin a transaction that writes, once others let it through."""
+
+    def patiently(self, attempt: Callable[[], T]) -> T:
+        """What `attempt` returns, once others let it through."""
+
+    def changed(self, connection: SqlConnection) -> bool:
+        """Whether another connection has committed since the last look."""
+
+    def translated(self, error: Exception) -> TorilError:
+        """The driver's error as one of ours, named by what the caller should do."""
+
+    def is_distrusted(self, error: Exception) -> bool:
+        """Whether what a connection remembers may not be what the store holds, once it has raised this."""
+
+    def check_room(self, connection: SqlConnection, *, grows: bool) -> None:
+        """Before a transaction: see whether the disk has room for it; `grows` if one of its steps needs more."""
+
+    def is_full(self) -> bool:
+        """Whether the disk was full, and still is."""
+
+    def make_room(self, connection: SqlConnection | None) -> None:
+        """The disk is full: give away the room that was held back. None: the connection was let go."""
+
+    def rest(self, connection: SqlConnection) -> bool:
+        """Nothing is going on: tidy up. False: that could not be finished, so come again."""

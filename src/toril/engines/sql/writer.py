@@ -1,0 +1,248 @@
+"""`Writer`: several steps in one commit, each failing for itself alone.
+
+It knows no event loop and no thread: `threads` puts it into one, and the simulator drives it by hand.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from toril.engines.sql.driver import SqlConnection, SqlDatabase
+from toril.engines.sql.effects import transaction
+from toril.engines.sql.maintenance import lead, resign
+from toril.engines.sql.notifier import LocalNotifier
+from toril.engines.sql.statements import statement
+from toril.engines.sql.transaction import Op, Transaction
+from toril.errors import Closed, EngineFull, EngineUnavailable, TorilError
+from toril.model import Health
+from toril.runtime.clock import Clock
+
+__all__ = ["PendingStep", "Writer"]
+
+T = TypeVar("T")
+
+_SICK: Final = 2  # failed commits in a row after which no work is handed out before a probe succeeds
+_UNFINISHED: Final = statement("reads", "unfinished")
+
+
+class PendingStep(Generic[T]):
+    """One step to make: what, when, and what became of it. `grows` marks steps that a full disk refuses first."""
+
+    __slots__ = ("answer", "error", "grows", "now", "op")
+
+    def __init__(self, op: Op[T], now: int | None, *, grows: bool = False) -> None:
+        self.op = op
+        self.now = now
+        self.grows = grows
+        self.answer: T | None = None
+        self.error: BaseException | None = None
+
+
+class Writer:
+    """One connection that writes."""
+
+    def __init__(self, database: SqlDatabase, clock: Clock, notifier: LocalNotifier) -> None:
+        self.database = database
+        self._clock = clock
+        self._notifier = notifier
+        self._opened = False
+        self._connection: SqlConnection | None = None
+        self._making_room = False
+        self._failures = 0
+
+    def open(self) -> None:
+        if not self._opened:
+            self._connection = self.database.open()
+            self._opened, self._failures = True, 0
+
+    def close(self) -> None:
+        if self._opened:
+            self._opened = False
+            connection, self._connection = self._connection, None
+            try:
+                if connection is not None:
+                    connection.close()
+            finally:
+                self.database.leave()
+
+    def let_go(self) -> None:
+        """Close the connection until it is needed again. What is only in memory stays."""
+        connection = self._connection
+        if connection is not None and not self.database.in_memory:
+            self._connection = None
+            self.database.let_go()
+            connection.close()
+
+    def perform(self, steps: Sequence[PendingStep[Any]]) -> None:
+        """Make these steps, in order, in one commit. Afterwards each has its answer or its error."""
+        if not self._ready_to_write(steps):
+            return
+        self.database.check_room(self._open_connection(), grows=any(step.grows for step in steps))
+        willing = [step for step in steps if not self._refuses(step)]
+        if willing and not self._together(willing):
+            for step in willing:
+                self._alone(step)
+
+    def read(self, op: Op[T], now: int | None) -> T:
+        """Read on the writing connection, outside any transaction."""
+        self.database.check()
+        connection = self._open_connection()
+
+        def read_once() -> T:
+            tx = transaction(connection)
+            tx.now = self._clock.now() if now is None else now
+            return op(tx)
+
+        try:
+            return self.database.patiently(read_once)
+        except self.database.faults as error:
+            if self.database.is_distrusted(error):
+                self.let_go()
+            raise self.database.translated(error) from error
+
+    def changed(self) -> bool:
+        """Whether another connection has committed since the last look."""
+        return self.database.changed(self._open_connection())
+
+    def health(self) -> Health:
+        now = self._clock.now()
+        try:
+            self.read(lambda tx: tx.one("SELECT count(*) FROM leaders"), now)
+            if self._failures >= _SICK:
+                self._probe()
+        except TorilError as error:
+            failed = f"{self._failures} commits in a row have failed: " if self._failures >= _SICK else ""
+            return Health(ok=False, detail=f"{failed}{error}", now=now)
+        if self.database.is_full():
+            return Health(ok=False, detail="the disk is full: adds are refused", now=now)
+        return Health(ok=True, now=now)
+
+    def rest(self) -> bool:
+        """Nothing is going on: tidy up. False: come again."""
+        return self.database.rest(self._open_connection())
+
+    def unfinished(self) -> int:
+        """How many jobs have not ended."""
+        return int(self.read(lambda tx: tx.one(_UNFINISHED)[0], None))
+
+    def _open_connection(self) -> SqlConnection:
+        if not self._opened:
+            raise Closed("the store is not open; open it first, or it was closed")
+        if self._connection is None:
+            self._connection = self.database.reopen()
+        return self._connection
+
+    def _ready_to_write(self, steps: Sequence[PendingStep[Any]]) -> bool:
+        try:
+            self._open_connection()
+            self.database.check()
+            if self._failures >= _SICK:
+                self._probe()
+        except TorilError as error:
+            self._fail(steps, error)
+            return False
+        return True
+
+    def _probe(self) -> None:
+        """Commit something of no weight, before jobs are entrusted to a disk that has failed repeatedly."""
+        # Inserted and deleted: a transaction that changes nothing would not be synced, and prove nothing.
+        step = PendingStep(lambda tx: lead(tx, ":probe", "", 0) and resign(tx, ":probe", ""), None)
+        self._together([step])
+        if step.error is not None:
+            raise step.error
+
+    def _refuses(self, step: PendingStep[Any]) -> bool:
+        refused = step.grows and self.database.is_full()
+        if refused:
+            step.error = EngineFull(f"the disk of {self.database.name} is full; nothing was written")
+        return refused
+
+    def _together(self, steps: Sequence[PendingStep[Any]]) -> bool:
+        """One transaction for all. False: it was rolled back because of one of several, and none has an answer yet."""
+        connection = self._open_connection()
+        tx = transaction(connection)
+        try:
+            self.database.begin(connection)
+            for step in steps:
+                self._step(connection, tx, step)
+            connection.execute("COMMIT")
+        except self.database.faults as error:
+            return self._broken(steps, error)
+        except EngineUnavailable as error:
+            self._fail(steps, error)
+            return True
+        except BaseException:
+            self._undo()
+            raise
+        self._failures = 0
+        self._notifier.notify(tx.notified)
+        return True
+
+    def _alone(self, step: PendingStep[Any]) -> None:
+        """One step in a transaction of its own, after the one it shared came to nothing."""
+        step.error = None
+        if self._ready_to_write([step]) and not self._refuses(step):
+            self._together([step])
+
+    def _step(self, connection: SqlConnection, tx: Transaction, step: PendingStep[Any]) -> None:
+        """One step. What it raises is its own; only the driver's errors concern the whole transaction."""
+        tx.now = self._clock.now() if step.now is None else step.now
+        connection.execute("SAVEPOINT step")
+        try:
+            answer = step.op(tx)
+            tx.save()
+        except self.database.faults:
+            raise
+        except Exception as error:
+            tx.rollback()
+            connection.execute("ROLLBACK TO step")
+            connection.execute("RELEASE step")
+            step.error = error
+        else:
+            connection.execute("RELEASE step")
+            step.answer, step.error = answer, None
+
+    def _broken(self, steps: Sequence[PendingStep[Any]], error: Exception) -> bool:
+        """The database gave up on the transaction. Nothing of it is known to have happened."""
+        reason = self.database.translated(error)
+        self._undo()
+        if self.database.is_distrusted(error) and not isinstance(reason, EngineFull):
+            # What the connection remembers cannot be trusted after this: read it anew.
+            self._failures += 1
+            self.let_go()
+            self._fail(steps, reason)
+            return True
+        if len(steps) > 1:
+            return False
+        if isinstance(reason, EngineFull):
+            self._make_room(steps[0], reason)
+        else:
+            self._fail(steps, reason)
+        return True
+
+    def _undo(self) -> None:
+        """Leave no transaction behind, whatever has become of it."""
+        connection = self._connection
+        try:
+            if connection is not None and connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except self.database.faults:
+            self.let_go()
+
+    def _make_room(self, step: PendingStep[Any], reason: EngineFull) -> None:
+        """The disk is full. What makes the store smaller gets the room that was held back, and another try."""
+        if self._making_room:
+            self._fail([step], reason)
+            return
+        self.database.make_room(self._connection)
+        if step.grows:
+            self._fail([step], reason)
+            return
+        self._making_room = True
+        try:
+            self._together([step])
+        finally:
+            self._making_room = False
+
+    def _fail(self, steps: Sequence[PendingStep[Any]], error: TorilError) -> None:
+        for step in steps:
+            step.error = error
