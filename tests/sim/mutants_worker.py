@@ -26,7 +26,7 @@ async def nothing_soon(*_: Any, **__: Any) -> None:
 
 def _drop_leaks(self: Worker, running: Any) -> None:
     if running.end():
-        self._telling.lost(running.job)
+        self._events.lost(running.job)
 
 
 def _retried_by_hand(self: Worker) -> None:
@@ -57,7 +57,7 @@ def _released_early(original: Callable[..., Any]) -> Callable[..., Any]:
     """A bug that a seed has found: between its end and its settlement a job's lease ran out."""
 
     def hand_in(self: Worker, job: Any, *rest: Any) -> None:
-        self._around.keeper.release(job.lease)
+        self._services.keeper.release(job.lease)
         original(self, job, *rest)
 
     return hand_in

@@ -145,11 +145,11 @@ STILL_BANNED: dict[str, set[str]] = {
     "worker.schedules": {"tend", "told"},
     "worker.supervised": {"wish"},
     "worker.threads": {"whereabouts"},
-    "worker.worker": {"_telling", "solitary", "solitude", "wish"},
+    "worker.worker": {"solitary", "solitude", "wish"},
 }
 
 # Class names that several modules use, still.
-STILL_DOUBLED = {"_Home", "_Services"}
+STILL_DOUBLED = {"_Home"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

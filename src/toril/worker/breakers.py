@@ -23,7 +23,7 @@ __all__ = ["BreakerGate"]
 _BELIEVED: Final = 1.0  # seconds for which an open circuit is taken for open without asking: it may be reset by hand
 
 
-class _Services(Protocol):
+class _GateServices(Protocol):
     @property
     def engine(self) -> Store: ...
 
@@ -40,10 +40,10 @@ class _Services(Protocol):
 class BreakerGate:
     """The circuits of one queue's jobs. A store that does not answer keeps no job from running."""
 
-    def __init__(self, queue: Queue, around: _Services, table_for: Callable[[str], ErrorTable]) -> None:
+    def __init__(self, queue: Queue, services: _GateServices, table_for: Callable[[str], ErrorTable]) -> None:
         self._queue = queue
-        self._around = around
-        self._circuits: CircuitStore = around.engine.circuits
+        self._services = services
+        self._circuits: CircuitStore = services.engine.circuits
         self._table_for = table_for
         self._notes: set[asyncio.Task[None]] = set()
         self._open: dict[str, tuple[float, float]] = {}  # key: believed until, and open until
@@ -89,7 +89,7 @@ class BreakerGate:
             return False
         match admission:
             case Deferred(wait):
-                now = self._around.clock.monotonic()
+                now = self._services.clock.monotonic()
                 self._open[key] = (now + _BELIEVED, now + wait / 1000)
                 raise self._put_off(breaker, key, wait)
             case Admitted(news, probe):
@@ -108,7 +108,7 @@ class BreakerGate:
     async def _renew(self, breaker: Breaker, key: str, job: Claimed) -> None:
         lease = self._queue.options.lease
         while True:
-            await self._around.clock.sleep(lease / 3000)
+            await self._services.clock.sleep(lease / 3000)
             try:
                 admission = await self._circuits.admit(key, breaker.terms(), _holder(job), lease=lease)
             except TorilError as error:
@@ -120,14 +120,14 @@ class BreakerGate:
 
     def _known_wait(self, key: str) -> int | None:
         """How long it stays open as far as is known here: many jobs of one key cost one question a second."""
-        now = self._around.clock.monotonic()
+        now = self._services.clock.monotonic()
         for known in [known for known, (believed, _) in self._open.items() if believed <= now]:
             del self._open[known]
         _, till = self._open.get(key, (0.0, now))
         return round((till - now) * 1000) if till > now else None
 
     def _put_off(self, breaker: Breaker, key: str, wait: int) -> Snooze:
-        late = put_off(wait, breaker.terms(), chance=self._around.clock.random())
+        late = put_off(wait, breaker.terms(), chance=self._services.clock.random())
         return Snooze(late / 1000, f"the circuit of {key} is open")
 
     async def _record(self, breaker: Breaker, key: str, job: Claimed, sign: CircuitSample, *, probe: bool) -> None:
@@ -143,9 +143,9 @@ class BreakerGate:
         if news is not None:
             detail = {"key": key, "state": news.value}
             event = WorkerEvent(
-                worker=self._around.name, queue=self._queue.name, error=f"{key} is {news}", detail=detail
+                worker=self._services.name, queue=self._queue.name, error=f"{key} is {news}", detail=detail
             )
-            self._around.events.emit("breaker", event)
+            self._services.events.emit("breaker", event)
 
     def _later(self, note: Any) -> None:
         task = asyncio.get_running_loop().create_task(note)

@@ -72,7 +72,7 @@ class LeaseLostHooks:
 _UNSTARTED: Final[Mapping[str, EventName]] = {EXPIRED_KIND: "expired", CANCELLED_KIND: "cancelled"}
 
 
-class _Services(Protocol):
+class _EventServices(Protocol):
     @property
     def events(self) -> Events: ...
 
@@ -83,11 +83,11 @@ class _Services(Protocol):
 class AttemptEvents:
     """One worker's events. An ending is told when the store has accepted it."""
 
-    def __init__(self, queue: str, around: _Services, rescue: Callable[[Claimed], None]) -> None:
-        self._rescue = rescue
+    def __init__(self, queue: str, services: _EventServices, lease_lost: Callable[[Claimed], None]) -> None:
+        self._lease_lost = lease_lost
         self._queue = queue
-        self._around = around
-        self._events = around.events
+        self._services = services
+        self._events = services.events
         self._ended: dict[str, tuple[Claimed, int]] = {}
 
     def started(self, job: Claimed) -> None:
@@ -99,19 +99,19 @@ class AttemptEvents:
 
     def looked(self, answer: Exchange) -> None:
         """A claim has looked into the queue: it may be paused, and some jobs may have ended there."""
-        self._events.paused(self._queue, now=answer.blocked_by is Gate.PAUSED, worker=self._around.name)
+        self._events.paused(self._queue, now=answer.blocked_by is Gate.PAUSED, worker=self._services.name)
         for each in answer.unstarted:
             event = JobEvent(
-                queue=self._queue, job_id=each.id, job_name=each.name, worker=self._around.name,
+                queue=self._queue, job_id=each.id, job_name=each.name, worker=self._services.name,
                 error=each.failure.reason, kind=each.failure.kind,
             )  # fmt: skip
             self._events.emit(_UNSTARTED.get(each.failure.kind, "failed"), event)
 
     def unavailable(self, error: EngineUnavailable) -> None:
-        self._events.emit("error", trouble(error, self._around.name, self._queue))
+        self._events.emit("error", trouble(error, self._services.name, self._queue))
 
     def drained(self) -> None:
-        self._events.emit("drained", WorkerEvent(worker=self._around.name, queue=self._queue))
+        self._events.emit("drained", WorkerEvent(worker=self._services.name, queue=self._queue))
 
     def stuck(self, job: Claimed, stack: str) -> None:
         """It was told to stop, and does not."""
@@ -120,7 +120,7 @@ class AttemptEvents:
 
     def lost(self, job: Claimed, duration: int | None = None) -> None:
         self._tell("lease_lost", job, duration)
-        self._rescue(job)
+        self._lease_lost(job)
 
     def ended(self, job: Claimed, duration: int) -> None:
         """Remember it until the store has answered."""
@@ -173,7 +173,7 @@ class AttemptEvents:
         if self._events.wanted(name):
             event = JobEvent(
                 queue=self._queue, job_id=job.lease.id, job_name=job.name, attempt=job.attempts_made + 1,
-                worker=self._around.name, duration=None if duration is None else duration / 1000, error=error,
+                worker=self._services.name, duration=None if duration is None else duration / 1000, error=error,
                 kind=kind, delay=None if delay is None else delay / 1000, detail=detail, subject=job.subject,
                 max_attempts=max_attempts, skipped=skipped,
             )  # fmt: skip

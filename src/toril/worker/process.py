@@ -117,12 +117,12 @@ class WorkerProcess:
         """Work until stopped, in a burst until nothing is left to do. 0: drained; 1: jobs had to be given back."""
         # Another process may have had this name, whose calls are not to be taken for ours.
         caller = Caller(f"{self.name}/reports-{self._clock.unique()[:8]}", self._clock)
-        around = WorkerServices(
+        services = WorkerServices(
             engine=self._engine, clock=self._clock, caller=caller, keeper=keeper, events=self._events,
             name=self.name, rested=self._rested.set, solitude=self._solitude(), runs=self._runs, state=state,
             middleware=tuple(self._plan.middleware), retried=self._retried if burst else None,
         )  # fmt: skip
-        self._workers = [Worker(queue, around, self._concurrency.get(queue.name)) for queue in self._queues]
+        self._workers = [Worker(queue, services, self._concurrency.get(queue.name)) for queue in self._queues]
         if self._stopping.is_set():  # a signal came before there was anything to stop
             for worker in self._workers:
                 worker.stop()

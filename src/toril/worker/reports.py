@@ -47,10 +47,10 @@ class ReportServices:
 class AttemptReports:
     """One attempt's way to the store. Progress that comes too fast is held back, and the last of it written soon."""
 
-    __slots__ = ("_claimed", "_contact", "_desk", "_pending", "_sent", "_timer", "_turns", "_writing")
+    __slots__ = ("_claimed", "_contact", "_pending", "_sent", "_services", "_timer", "_turns", "_writing")
 
-    def __init__(self, desk: ReportServices, claimed: Claimed) -> None:
-        self._desk = desk
+    def __init__(self, services: ReportServices, claimed: Claimed) -> None:
+        self._services = services
         self._claimed = claimed
         self._pending: Progress | None = None
         self._sent: float | None = None
@@ -65,7 +65,7 @@ class AttemptReports:
         return self._sent is not None
 
     def job(self, claimed: Claimed) -> Job[Any]:
-        return self._desk.job(claimed)
+        return self._services.job(claimed)
 
     async def report(self, report: Report) -> Verdict:
         """Progress and log lines are told as well as can be: a store that is away fails no job for them. Data and
@@ -79,15 +79,15 @@ class AttemptReports:
                 return await self._write(report)
 
     async def family(self, claimed: Claimed) -> ChildCounts:
-        return await self._desk.caller.send(lambda _: self._desk.engine.flows.child_counts(_ref(claimed)))
+        return await self._services.caller.send(lambda _: self._services.engine.flows.child_counts(_ref(claimed)))
 
     async def children(self, claimed: Claimed) -> list[Child]:
         found: list[Child] = []
         cursor: str | None = None
         while True:
             after = cursor
-            page = await self._desk.caller.send(
-                lambda _, after=after: self._desk.engine.flows.children(_ref(claimed), cursor=after, limit=1000)  # type: ignore[misc]
+            page = await self._services.caller.send(
+                lambda _, after=after: self._services.engine.flows.children(_ref(claimed), cursor=after, limit=1000)  # type: ignore[misc]
             )
             found += page.items
             cursor = page.cursor
@@ -95,7 +95,7 @@ class AttemptReports:
                 return found
 
     async def named_children(self, claimed: Claimed) -> list[Child]:
-        names = await self._desk.caller.send(lambda _: self._desk.engine.flows.child_names(_ref(claimed)))
+        names = await self._services.caller.send(lambda _: self._services.engine.flows.child_names(_ref(claimed)))
         known = {ref: (name, number) for number, (ref, name) in enumerate(names)}
         return [
             Child(child.ref, child.state, child.text, *known.get(child.ref, (None, None)))
@@ -103,11 +103,11 @@ class AttemptReports:
         ]
 
     def runs_as(self, claimed: Claimed, handler: Any) -> list[RunsAs]:
-        return self._desk.job(claimed).queue.runs_as(handler)
+        return self._services.job(claimed).queue.runs_as(handler)
 
     async def add_children(self, claimed: Claimed, nodes: Sequence[FlowNode]) -> Verdict:
-        return await self._desk.caller.send(
-            lambda call: self._desk.engine.flows.add_children(claimed.lease, nodes, call=call)
+        return await self._services.caller.send(
+            lambda call: self._services.engine.flows.add_children(claimed.lease, nodes, call=call)
         )
 
     def turn(self) -> int:
@@ -115,13 +115,13 @@ class AttemptReports:
         return self._turns - 1
 
     async def _progress(self, report: Progress) -> Verdict:
-        now = self._desk.clock.monotonic()
+        now = self._services.clock.monotonic()
         if self._sent is None or now - self._sent >= _INTERVAL:
             self._sent, self._pending = now, None
             return await self._try_to_write(report)
         self._pending = report
         if self._timer is None:
-            self._timer = self._desk.clock.later(self._sent + _INTERVAL - now, self._catch_up)
+            self._timer = self._services.clock.later(self._sent + _INTERVAL - now, self._catch_up)
         return Verdict.OK
 
     async def flush(self) -> None:
@@ -135,7 +135,7 @@ class AttemptReports:
     def _catch_up(self) -> None:
         self._timer = None
         if self._pending is not None and (self._writing is None or self._writing.done()):
-            self._sent = self._desk.clock.monotonic()
+            self._sent = self._services.clock.monotonic()
             self._writing = asyncio.ensure_future(self._write_pending())
 
     async def _write_pending(self) -> None:
@@ -157,11 +157,11 @@ class AttemptReports:
         return verdict
 
     async def _write(self, report: Report) -> Verdict:
-        (verdict,) = await self._desk.caller.send(
-            lambda call: self._desk.engine.report(self._desk.queue, [report], call=call)
+        (verdict,) = await self._services.caller.send(
+            lambda call: self._services.engine.report(self._services.queue, [report], call=call)
         )
         if isinstance(report, Progress) and verdict is Verdict.OK:
-            self._desk.progressed(self._claimed, report.value)
+            self._services.progressed(self._claimed, report.value)
         return verdict
 
 

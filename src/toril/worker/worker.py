@@ -73,33 +73,33 @@ class WorkerServices:
 class Worker:
     """Runs up to `concurrency` jobs of one queue at once."""
 
-    def __init__(self, queue: Queue, around: WorkerServices, concurrency: int | None = None) -> None:
+    def __init__(self, queue: Queue, services: WorkerServices, concurrency: int | None = None) -> None:
         options = queue.options
         self.queue = queue
         self.concurrency = concurrency or options.concurrency
-        self._around = around
+        self._services = services
         self._options = options
         self._running: dict[int, RunningAttempt] = {}
-        self._rescue = LeaseLostHooks(queue, self._job)
-        self._telling = AttemptEvents(queue.name, around, self._rescue.lost)
-        self._desk = ReportServices(
-            queue.name, around.engine, around.clock, around.caller, self._job, self._telling.progress
+        self._lease_hooks = LeaseLostHooks(queue, self._job)
+        self._events = AttemptEvents(queue.name, services, self._lease_hooks.lost)
+        self._report_services = ReportServices(
+            queue.name, services.engine, services.clock, services.caller, self._job, self._events.progress
         )
         precedence = Precedence.PRIORITY_FIRST if options.priority_first else Precedence.PLAIN_FIRST
         self._mixed = queue.priorities if options.priority_first is None else None
         terms = ClaimTerms(
-            queue=queue.name, worker=around.name, concurrency=self.concurrency, lease=options.lease,
+            queue=queue.name, worker=services.name, concurrency=self.concurrency, lease=options.lease,
             max_stalls=options.max_stalls, limits=Limits(rate=options.rate_limit, precedence=precedence),
-            suspects=around.solitude.suspects,
+            suspects=services.solitude.suspects,
         )  # fmt: skip
-        self._loop = Loop(terms, around.engine, around.clock, self, self._telling.unavailable)
+        self._loop = Loop(terms, services.engine, services.clock, self, self._events.unavailable)
         self.look_again = self._loop.look_again  # claim as if something had arrived
-        around.solitude.join(self._loop.slot_freed)
+        services.solitude.join(self._loop.slot_freed)
         self._rules = AttemptRules(
-            queue.handlers, options.unknown == "release", around.clock.random, options.retry.table, options.strategies,
-            self._job,
+            queue.handlers, options.unknown == "release", services.clock.random, options.retry.table,
+            options.strategies, self._job,
         )  # fmt: skip
-        self._breaking = BreakerGate(queue, around, self._rules.table_for)
+        self._gate = BreakerGate(queue, services, self._rules.table_for)
         self._threads = Threads(queue.name, self.concurrency)
         self._children = ProcessPool()
         self._attempts: set[asyncio.Task[None] | None] = set()
@@ -112,18 +112,18 @@ class Worker:
         """Work until stopped. Returns when every attempt has ended and is handed in."""
         self._home = asyncio.get_running_loop()
         self.queue.handlers.prepare()
-        self._around.events.emit("worker_started", WorkerEvent(worker=self._around.name, queue=self.queue.name))
+        self._services.events.emit("worker_started", WorkerEvent(worker=self._services.name, queue=self.queue.name))
         try:
             await self._loop.run()
         finally:
             self._leaving = True
-            await self._breaking.settle()
+            await self._gate.settle()
             for attempt in filter(None, self._attempts):  # those that were told to stop, and did not
                 attempt.cancel()
-            await self._rescue.close()
+            await self._lease_hooks.close()
             self._threads.close()
             self._children.close()
-            self._around.events.emit("worker_stopped", WorkerEvent(worker=self._around.name, queue=self.queue.name))
+            self._services.events.emit("worker_stopped", WorkerEvent(worker=self._services.name, queue=self.queue.name))
 
     def quiet(self) -> None:
         """Claim nothing more; what runs goes on."""
@@ -172,17 +172,17 @@ class Worker:
     # what the loop asks of the slots
 
     def free(self) -> int:
-        return 0 if self._around.solitude.excludes(self) else self.concurrency - len(self._running)
+        return 0 if self._services.solitude.excludes(self) else self.concurrency - len(self._running)
 
     def solitary(self) -> bool:
-        return self._around.solitude.can_be_had(self)
+        return self._services.solitude.can_be_had(self)
 
     def claiming(self, *, alone: bool) -> None:
-        self._around.solitude.claim(self, alone=alone)
+        self._services.solitude.claim(self, alone=alone)
 
     def claimed(self, *, suspect: bool, make_way: float | None) -> None:
-        self._around.solitude.make_way(self, make_way)
-        self._around.solitude.answered(suspect=suspect)
+        self._services.solitude.make_way(self, make_way)
+        self._services.solitude.answered(suspect=suspect)
 
     def idle(self) -> bool:
         return not self._running
@@ -193,12 +193,12 @@ class Worker:
             return
         if self._mixed is not None:
             self._mixed.see(job)
-        running = RunningAttempt(job, Signal(), self._around.clock.monotonic(), self._over)
+        running = RunningAttempt(job, Signal(), self._services.clock.monotonic(), self._over)
         self._running[id(running)] = running
         self.started += 1
-        self._around.solitude.begin()
+        self._services.solitude.begin()
         options = self._options
-        self._around.keeper.hold(
+        self._services.keeper.hold(
             job.lease, ttl=options.lease, renew=options.renew, since=asked_at, tell=self._heard_elsewhere
         )
         running.task = task = asyncio.get_running_loop().create_task(self._attempt(running))
@@ -206,21 +206,21 @@ class Worker:
 
     def settled(self, settlement: Settlement, verdict: Verdict) -> None:
         # Only now: while the outcome waits to be handed in, its lease has to hold, or the job would run again.
-        self._around.keeper.release(settlement.lease)
-        self._telling.settled(settlement, verdict)
-        if self._around.retried is not None and verdict is Verdict.OK and isinstance(settlement.outcome, Retried):
-            self._around.retried(settlement.outcome.delay)
+        self._services.keeper.release(settlement.lease)
+        self._events.settled(settlement, verdict)
+        if self._services.retried is not None and verdict is Verdict.OK and isinstance(settlement.outcome, Retried):
+            self._services.retried(settlement.outcome.delay)
 
     def looked(self, answer: Exchange) -> None:
-        self._telling.looked(answer)
-        self._around.solitude.looked(answer)
+        self._events.looked(answer)
+        self._services.solitude.looked(answer)
         self.ready.set()
 
     def drained(self) -> None:
-        self._telling.drained()
+        self._events.drained()
 
     def resting(self) -> None:
-        self._around.rested()
+        self._services.rested()
 
     # attempts
 
@@ -229,10 +229,10 @@ class Worker:
         running.begun, job = True, running.job
         try:
             current.set((job.lease.queue, job.lease.id, job.name, job.attempts_made + 1))
-            self._telling.started(job)
-            reports = AttemptReports(self._desk, job)
+            self._events.started(job)
+            reports = AttemptReports(self._report_services, job)
             self._arm(running)
-            runs = self._around.runs if job.lease.id.startswith("repeat:") else None
+            runs = self._services.runs if job.lease.id.startswith("repeat:") else None
             outcome = (await runs.turn(job) if runs is not None else None) or await outcome_of(
                 job, running.signal, self._rules, partial(self._invoke, running, reports)
             )
@@ -264,8 +264,8 @@ class Worker:
         self, running: RunningAttempt, reports: AttemptReports, entry: RegisteredHandler, data: Any
     ) -> Any:
         """Call the handler where it wants to run, inside the middleware."""
-        around, made = self._around, entry.handler
-        ctx: Any = JobContext(data, running.job, reports, running.signal, around.state)
+        services, made = self._services, entry.handler
+        ctx: Any = JobContext(data, running.job, reports, running.signal, services.state)
         if not self._options.cancellation:
             ctx.signal = None
         if made.runs_in == "loop":
@@ -274,19 +274,19 @@ class Worker:
             call = partial(self._apart, running, reports, entry)
         if made.raw:
             call = partial(with_job, call)
-        run = partial(compose(around.middleware, call) if around.middleware else call, ctx)
-        breaker = self._breaking.of(entry, running.job)
+        run = partial(compose(services.middleware, call) if services.middleware else call, ctx)
+        breaker = self._gate.of(entry, running.job)
         try:
-            return await (self._breaking.call(breaker, running.job, data, running.signal, run) if breaker else run())
+            return await (self._gate.call(breaker, running.job, data, running.signal, run) if breaker else run())
         except RateLimited as error:
             await self._hold(milliseconds("a rate limit", error.seconds, 1))
             raise
 
     async def _hold(self, ms: int) -> None:
         """Have nothing of this queue start for a while, anywhere; where that cannot be said, at least not this job."""
-        around, name = self._around, self.queue.name
+        services, name = self._services, self.queue.name
         try:
-            await around.caller.send(lambda call: around.engine.configure(name, [Hold(ms)], call=call))
+            await services.caller.send(lambda call: services.engine.configure(name, [Hold(ms)], call=call))
         except EngineUnavailable:
             raise Snooze(ms / 1000) from None
 
@@ -304,13 +304,13 @@ class Worker:
         try:
             return await self._threads.result(order)
         except asyncio.CancelledError:
-            self._around.clock.later(STUCK_GRACE, partial(self._look_after, running.job, order))
+            self._services.clock.later(STUCK_GRACE, partial(self._look_after, running.job, order))
             raise
 
     def _look_after(self, job: Claimed, order: ThreadCall) -> None:
         stack = order.stack()
         if stack is not None:
-            self._telling.stuck(job, stack)
+            self._events.stuck(job, stack)
 
     def _job(self, job: Claimed) -> Job[Any]:
         entry = self.queue.handlers.find(job.name)
@@ -326,7 +326,7 @@ class Worker:
             end = partial(
                 self._stop, running, StopReason.TIMEOUT, f"ran for longer than its timeout of {timeout / 1000:g} s", 0.0
             )
-            running.timers.append(self._around.clock.later(timeout / 1000, end))
+            running.timers.append(self._services.clock.later(timeout / 1000, end))
 
     def _stop(self, running: RunningAttempt, why: StopReason, reason: str, grace: float) -> None:
         """Tell the attempt; cancel it after `grace`; give up its slot if even that does not end it. The first reason it
@@ -339,14 +339,14 @@ class Worker:
             return
         for timer in running.ending:
             timer.cancel()
-        later = self._around.clock.later
+        later = self._services.clock.later
         running.ending = [later(grace, running.cancel), later(grace + STUCK_GRACE, partial(self._give_up, running))]
 
     def _give_up(self, running: RunningAttempt) -> None:
         """It does not stop. Its job is settled without it, and its slot serves another."""
         if running.over:
             return
-        self._telling.stuck(running.job, running.stack())
+        self._events.stuck(running.job, running.stack())
         try:
             outcome = told_to_stop(running.signal, running.job, self._rules)
         except LeaseDropped:
@@ -377,22 +377,22 @@ class Worker:
     def _settle_unless_over(self, running: RunningAttempt, outcome: Outcome) -> None:
         if running.end():
             self._leave(running)
-            self._hand_in(running.job, outcome, self._around.clock.monotonic() - running.started)
+            self._hand_in(running.job, outcome, self._services.clock.monotonic() - running.started)
 
     def _hand_in(self, job: Claimed, outcome: Outcome, duration: float) -> None:
-        self._telling.ended(job, round(duration * 1000))
+        self._events.ended(job, round(duration * 1000))
         self._loop.hand_in(Settlement(job.lease, outcome))
 
     def _drop(self, running: RunningAttempt) -> None:
         if running.end():
             self._leave(running)
-            self._around.keeper.release(running.lease)
-            self._telling.lost(running.job)
+            self._services.keeper.release(running.lease)
+            self._events.lost(running.job)
             self._loop.slot_freed()
 
     def _leave(self, running: RunningAttempt) -> None:
         del self._running[id(running)]
-        self._around.solitude.end()
+        self._services.solitude.end()
 
     def _error(self, text: str) -> None:
-        self._around.events.emit("error", WorkerEvent(worker=self._around.name, queue=self.queue.name, error=text))
+        self._services.events.emit("error", WorkerEvent(worker=self._services.name, queue=self.queue.name, error=text))
