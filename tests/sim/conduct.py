@@ -21,7 +21,7 @@ from toril.model import Claim, Claimed, Completed, Lease, Outcome, Renewed, Sett
 __all__ = ["Conduct", "Run"]
 
 PROMPT: Final = 8.0  # seconds: a wake-up that was lost (5), a pause between two tries (1.5), and a little
-_MAKES_WAY: Final = 10.0  # seconds for which claims are held back so that a suspect can run alone
+_HOLD: Final = 10.0  # seconds for which claims are held back so that a suspect can run alone
 _IDLE: Final = 4.0  # seconds in which a worker that runs nothing asks for what could be had, once it was told of that
 _LATE: Final = 0.8  # seconds by which a renewal may be late: two looks at the table, and one that is not answered (0.5)
 _LOOK: Final = 8.0  # seconds by which a look for lost leases may be late: a rest after an error (5), and a little
@@ -337,8 +337,8 @@ class Conduct:
 
     def _prompt(self) -> float:
         """How long a job may wait: longer where claims may be held back for a suspect."""
-        made_way = self._hungry_since is not None and self._hungry_since - self._suspect_at < _MAKES_WAY
-        return PROMPT - 5 + _MAKES_WAY if made_way else PROMPT
+        held = self._hungry_since is not None and self._hungry_since - self._suspect_at < _HOLD
+        return PROMPT - 5 + _HOLD if held else PROMPT
 
     def _is_able(self, node: Node) -> bool:
         """Whether a process could claim something: it lives, runs, and has no suspect."""

@@ -209,7 +209,7 @@ def _left_active(original: Callable[[QueueChanges, int], None]) -> Callable[[Que
     return leave_active
 
 
-class _NoQuarantine(Place):
+class _NoIsolation(Place):
     SUSPECT = Place.WAITING  # type: ignore[misc]
 
 
@@ -272,9 +272,7 @@ def _move_mutants() -> Iterator[Mutant]:
         "delayed jobs start 200 ms early",
         ((claim, "due_bound", lambda original: lambda now: original(now + 200)),),
     )
-    yield Mutant(
-        "no_quarantine", "a job that stalled runs beside others", ((leases, "Place", lambda _: _NoQuarantine),)
-    )
+    yield Mutant("no_isolation", "a job that stalled runs beside others", ((leases, "Place", lambda _: _NoIsolation),))
 
 
 def _letter_mutants() -> Iterator[Mutant]:
@@ -303,7 +301,7 @@ _FOUND_BY: Final[dict[str, tuple[int, str]]] = {
     "add_again": (8, "G2"), "exchange_again": (1, "G2"), "late_call_accepted": (1, "G2"),
     "calls_forgotten": (14, "G2"), "add_answered_first": (1, "I1"), "release_counts": (1, "I6"),
     "retry_counts_twice": (0, "I6"), "stall_counts": (1, "I6"), "left_active": (0, "I1"), "never_woken": (0, "I15"),
-    "starts_early": (1, "I1"), "no_quarantine": (1, "G6"), "no_letter": (0, "letters"),
+    "starts_early": (1, "I1"), "no_isolation": (1, "G6"), "no_letter": (0, "letters"),
     "stalled_unmourned": (3, "letters"), "cancelled_mourned": (1, "letters"), "letter_stays": (46, "I1"),
 }  # fmt: skip
 

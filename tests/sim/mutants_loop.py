@@ -9,7 +9,7 @@ from tests.sim.mutants import Make, Mutant, instead, nothing
 from toril.errors import EngineUnavailable
 from toril.model import Call, Exchange, Verdict
 from toril.runtime.calls import Caller
-from toril.worker import isolation as quarantine
+from toril.worker import isolation
 from toril.worker.isolation import IsolationHold
 from toril.worker.leases import LeaseKeeper
 from toril.worker.loop import Loop
@@ -97,14 +97,14 @@ def _exhausted_for_good(self: Loop) -> bool:
     """The bug that seed 887 finds: what only an idle worker can have was not asked for by one that had become idle."""
     if self._quiet or self._exhausted or self._free() <= 0:
         return False
-    return self._slots.solitary() or not self._quarantine.holds_back()
+    return self._slots.is_process_idle() or not self._hold.holds_back()
 
 
 async def _spinning_rest(self: Loop) -> None:
     """The bug that seed 613 finds: a time that has passed is waited for again and again while no slot is free."""
     if self._exhausted and self._watcher is None and not self._quiet and self._slots.free():
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
-    times = [time for time in (self._wake_at, self._quarantine.until) if time is not None]
+    times = [time for time in (self._wake_at, self._hold.until) if time is not None]
     if times:
         self._clock.later(max(0.0, min(times) - self._clock.monotonic()), self._due)
     await self._news.wait()
@@ -143,9 +143,9 @@ def _loop_mutants() -> Iterator[Mutant]:
         ((IsolationHold, "holds_back", instead(lambda self: self.until is not None)),),
     )
     yield Mutant(
-        "quarantine_for_ever",
+        "isolation_for_ever",
         "claims are held back until nothing runs",
-        ((quarantine, "_MAKES_WAY", lambda _: 1e9),),
+        ((isolation, "_HOLD", lambda _: 1e9),),
     )
 
 

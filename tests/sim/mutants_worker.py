@@ -191,7 +191,7 @@ _FOUND_BY: Final[dict[str, tuple[int, str]]] = {
     "outbox_dropped": (1, "I14"), "resent_as_new": (3, "G2"), "token_reused": (0, "G2"), "never_alone": (0, "G6"),
     "wake_ignored": (0, "I15"), "news_lost": (0, "I15"), "watch_dies": (17, "I15"),
     "suspects_forgotten": (1932, "I15"), "rest_spins": (613, "I15"), "stops_too_soon": (1, "stop"),
-    "outbox_left": (1, "stop"), "suspect_has_company": (1, "G6"), "quarantine_for_ever": (849, "I15"),
+    "outbox_left": (1, "stop"), "suspect_has_company": (1, "G6"), "isolation_for_ever": (849, "I15"),
     "never_renewed": (53, "lost lease"), "renewed_once": (1, "renewal"), "renewed_for_ever": (0, "renewal"),
     "no_postponing": (70, "lost lease"), "recovery_ends": (17, "I15"), "recovers_once": (3, "I15"),
     "orders_ignored": (1, "stop"), "call_as_new": (11, "I2"), "slot_leaks": (17, "I16"),

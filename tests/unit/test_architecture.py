@@ -135,17 +135,15 @@ STILL_BANNED: dict[str, set[str]] = {
     "web.sign_in": {"_told_at"},
     "web.site": {"_told"},
     "worker.attempt": {"told_to_stop"},
-    "worker.isolation": {"_rouse"},
-    "worker.loop": {"_quarantine", "solitary"},
     "worker.maintenance": {"_TOLD", "_told", "told"},
-    "worker.process": {"_solitude", "upkeep"},
+    "worker.process": {"upkeep"},
     "worker.process_child": {"_told"},
     "worker.process_pool": {"told"},
     "worker.running": {"whereabouts"},
     "worker.schedules": {"tend", "told"},
     "worker.supervised": {"wish"},
     "worker.threads": {"whereabouts"},
-    "worker.worker": {"solitary", "solitude", "wish"},
+    "worker.worker": {"wish"},
 }
 
 # Class names that several modules use, still.

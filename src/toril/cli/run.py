@@ -149,9 +149,8 @@ def _plan(
         "target": target, "queues": chosen, "grace": grace, "burst": burst, "log_level": log_level, "loop": loop,
         "reload": rest["reload"], "processes": rest["processes"], "name": name, "stall_interval": stall_interval,
     }  # fmt: skip
-    usual = (
-        SuspectPolicy.MAKE_WAY if burst else SuspectPolicy.LEAVE if rest["processes"] == 1 else SuspectPolicy.WHEN_IDLE
-    )
+    supervised = SuspectPolicy.LEAVE if rest["processes"] == 1 else SuspectPolicy.WHEN_IDLE
+    usual = SuspectPolicy.HOLD_CLAIMS if burst else supervised
     command, spare = (_command(orders | {"suspects": suspects.name}) for suspects in (usual, SuspectPolicy.ONLY))
     listen = None if no_http else Listen(*(http or DEFAULT), asked_for=http is not None, origin=http_origin)
     return SupervisorOptions(

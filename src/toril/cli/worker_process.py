@@ -88,7 +88,7 @@ def main(orders: str, descriptors: str) -> int:
         under.tell(failed=[2, error.format_message(), True])
         return 2
     if app.url.startswith("memory:"):  # nobody else can get at its jobs
-        under.suspects = SuspectPolicy.MAKE_WAY
+        under.suspects = SuspectPolicy.HOLD_CLAIMS
     elif under.suspects is SuspectPolicy.ONLY:
         queues = dict.fromkeys(queues, 1)
     place = {"url": app.url, "prefix": app.prefix, "options": app.store_options, "outbox": app.outbox_url}

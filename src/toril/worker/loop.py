@@ -40,7 +40,7 @@ class ClaimTerms:
     lease: int
     max_stalls: int
     limits: Limits
-    suspects: SuspectPolicy = SuspectPolicy.MAKE_WAY
+    suspects: SuspectPolicy = SuspectPolicy.HOLD_CLAIMS
 
 
 class Slots(Protocol):
@@ -52,14 +52,14 @@ class Slots(Protocol):
     def idle(self) -> bool:
         """Whether nothing runs."""
 
-    def solitary(self) -> bool:
+    def is_process_idle(self) -> bool:
         """Whether nothing runs in the whole process."""
 
     def claiming(self, *, alone: bool) -> None:
         """A claim is on its way."""
 
-    def claimed(self, *, suspect: bool, make_way: float | None) -> None:
-        """It is answered, and what it brought has begun. `make_way` is until when others are to claim nothing."""
+    def claimed(self, *, suspect: bool, hold_others: float | None) -> None:
+        """It is answered, and what it brought has begun. `hold_others` is until when others are to claim nothing."""
 
     def start(self, job: Claimed, asked_at: float) -> None: ...
 
@@ -130,7 +130,7 @@ class Loop:
         self._wake_at: float | None = None
         self._naps = set[asyncio.Event]()  # of lanes that cannot reach the store
         self._spare = terms.suspects is SuspectPolicy.ONLY
-        self._quarantine = IsolationHold(clock, terms.suspects)
+        self._hold = IsolationHold(clock, terms.suspects)
         self._rung = False  # whether news has come that no exchange has followed
         self._quiet = False
         self._stopping = False
@@ -265,15 +265,15 @@ class Loop:
         if self._quiet or self._free() <= 0:
             return False
         if self._spare:
-            return not self._exhausted and self._slots.solitary()
-        if self._unlooked and self._slots.solitary():
+            return not self._exhausted and self._slots.is_process_idle()
+        if self._unlooked and self._slots.is_process_idle():
             return True  # what the last claim could not have, because something ran beside it
-        return not self._exhausted and (not self._quarantine.holds_back() or self._slots.solitary())
+        return not self._exhausted and (not self._hold.holds_back() or self._slots.is_process_idle())
 
     @property
     def _unlooked(self) -> bool:
         """Whether suspects may wait that no claim for one alone has looked for."""
-        return self._quarantine.waiting and not self._alone
+        return self._hold.waiting and not self._alone
 
     async def _exchange(self, lane: _Lane) -> None:
         most = self._share if self._flowing and self._share and not self._quiet else EXCHANGE
@@ -281,7 +281,7 @@ class Loop:
         del self._outbox[:most]
         want = min(self._free(), most) if self._may_claim() else 0
         # What has stalled runs with nothing beside it.
-        alone = want > 0 and (self._spare or self._quarantine.waiting) and self._slots.solitary()
+        alone = want > 0 and (self._spare or self._hold.waiting) and self._slots.is_process_idle()
         call, looks = lane.call(), self._looks
         self._rung = False
         asked_at = self._clock.monotonic()
@@ -294,7 +294,7 @@ class Loop:
             self._slots.claiming(alone=alone)
         answer = await (self._answered if batch else self._answered_in_time)(lane, batch, claim, call)
         if answer is None:
-            self._slots.claimed(suspect=False, make_way=self._quarantine.until)
+            self._slots.claimed(suspect=False, hold_others=self._hold.until)
             return
         for settlement, verdict in zip(batch, answer.verdicts, strict=True):
             self._slots.settled(settlement, verdict)
@@ -305,7 +305,7 @@ class Loop:
             self._slots.looked(answer)
             self._note(answer, claim, asked_at, looks)
             taken = bool(answer.jobs) and answer.jobs[0].suspect
-            self._slots.claimed(suspect=taken, make_way=self._quarantine.until)
+            self._slots.claimed(suspect=taken, hold_others=self._hold.until)
 
     async def _answered(self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
         """The answer; meanwhile the lane is busy, and what it has asked for is nobody else's to ask for."""
@@ -372,7 +372,7 @@ class Loop:
         self._exhausted = len(answer.jobs) < claim.want and not took_suspect and looks == self._looks
         self._alone = claim.alone
         self._blocked = answer.blocked_by
-        self._quarantine.note(waiting=answer.suspects, taken=took_suspect)
+        self._hold.note(waiting=answer.suspects, taken=took_suspect)
         self._flowing = len(answer.jobs) == claim.want and not (took_suspect or self._blocked or answer.suspects)
         if self._flowing and self._share and self._helper is None:
             self._helper = asyncio.get_running_loop().create_task(self._help())
@@ -390,7 +390,7 @@ class Loop:
         waits = not self._spare  # else it would take the news away from those who can do something about it
         if waits and self._exhausted and self._watcher is None and not self._quiet and self._free() > 0:
             self._watcher = asyncio.get_running_loop().create_task(self._watch())
-        times = [time for time in (self._wake_at, self._quarantine.until) if time is not None]
+        times = [time for time in (self._wake_at, self._hold.until) if time is not None]
         timer = None
         if times and not self._quiet and self._free() > 0:  # else there is nothing to do when they come
             timer = self._clock.later(max(0.0, min(times) - self._clock.monotonic()), self._due)

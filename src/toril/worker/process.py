@@ -119,7 +119,7 @@ class WorkerProcess:
         caller = Caller(f"{self.name}/reports-{self._clock.unique()[:8]}", self._clock)
         services = WorkerServices(
             engine=self._engine, clock=self._clock, caller=caller, keeper=keeper, events=self._events,
-            name=self.name, rested=self._rested.set, solitude=self._solitude(), runs=self._runs, state=state,
+            name=self.name, rested=self._rested.set, isolation=self._isolation(), runs=self._runs, state=state,
             middleware=tuple(self._plan.middleware), retried=self._retried if burst else None,
         )  # fmt: skip
         self._workers = [Worker(queue, services, self._concurrency.get(queue.name)) for queue in self._queues]
@@ -138,7 +138,7 @@ class WorkerProcess:
             shutdown.push_async_callback(keeper.stop)
             return await self._work(keeper, burst=burst)
 
-    def _solitude(self) -> Isolation:
+    def _isolation(self) -> Isolation:
         if self._under is None:
             return Isolation(self._clock)
         return Isolation(self._clock, self._under.suspects, self._call_spares)

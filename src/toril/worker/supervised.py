@@ -38,7 +38,7 @@ _BOOT: Final = 5.0  # seconds that a message of the boot waits for such a superv
 class SupervisorLink:
     """The worker's end of the connection to its supervisor, and of the memory that both share."""
 
-    def __init__(self, line: int, memory: int, suspects: SuspectPolicy = SuspectPolicy.MAKE_WAY) -> None:
+    def __init__(self, line: int, memory: int, suspects: SuspectPolicy = SuspectPolicy.HOLD_CLAIMS) -> None:
         self.suspects = suspects
         self._keeper: TableKeeper | None = None
         self._socket = socket.socket(fileno=line)

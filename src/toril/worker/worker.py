@@ -63,7 +63,7 @@ class WorkerServices:
     events: Events
     name: str
     rested: Callable[[], None]
-    solitude: Isolation
+    isolation: Isolation
     runs: ScheduleRuns | None = None
     state: Any = None
     middleware: Sequence[Middleware] = field(default_factory=tuple)
@@ -90,11 +90,11 @@ class Worker:
         terms = ClaimTerms(
             queue=queue.name, worker=services.name, concurrency=self.concurrency, lease=options.lease,
             max_stalls=options.max_stalls, limits=Limits(rate=options.rate_limit, precedence=precedence),
-            suspects=services.solitude.suspects,
+            suspects=services.isolation.suspects,
         )  # fmt: skip
         self._loop = Loop(terms, services.engine, services.clock, self, self._events.unavailable)
         self.look_again = self._loop.look_again  # claim as if something had arrived
-        services.solitude.join(self._loop.slot_freed)
+        services.isolation.join(self._loop.slot_freed)
         self._rules = AttemptRules(
             queue.handlers, options.unknown == "release", services.clock.random, options.retry.table,
             options.strategies, self._job,
@@ -172,17 +172,17 @@ class Worker:
     # what the loop asks of the slots
 
     def free(self) -> int:
-        return 0 if self._services.solitude.excludes(self) else self.concurrency - len(self._running)
+        return 0 if self._services.isolation.excludes(self) else self.concurrency - len(self._running)
 
-    def solitary(self) -> bool:
-        return self._services.solitude.can_be_had(self)
+    def is_process_idle(self) -> bool:
+        return self._services.isolation.is_possible_for(self)
 
     def claiming(self, *, alone: bool) -> None:
-        self._services.solitude.claim(self, alone=alone)
+        self._services.isolation.claim(self, alone=alone)
 
-    def claimed(self, *, suspect: bool, make_way: float | None) -> None:
-        self._services.solitude.make_way(self, make_way)
-        self._services.solitude.answered(suspect=suspect)
+    def claimed(self, *, suspect: bool, hold_others: float | None) -> None:
+        self._services.isolation.hold_others(self, hold_others)
+        self._services.isolation.answered(suspect=suspect)
 
     def idle(self) -> bool:
         return not self._running
@@ -196,7 +196,7 @@ class Worker:
         running = RunningAttempt(job, Signal(), self._services.clock.monotonic(), self._over)
         self._running[id(running)] = running
         self.started += 1
-        self._services.solitude.begin()
+        self._services.isolation.begin()
         options = self._options
         self._services.keeper.hold(
             job.lease, ttl=options.lease, renew=options.renew, since=asked_at, tell=self._heard_elsewhere
@@ -213,7 +213,7 @@ class Worker:
 
     def looked(self, answer: Exchange) -> None:
         self._events.looked(answer)
-        self._services.solitude.looked(answer)
+        self._services.isolation.looked(answer)
         self.ready.set()
 
     def drained(self) -> None:
@@ -392,7 +392,7 @@ class Worker:
 
     def _leave(self, running: RunningAttempt) -> None:
         del self._running[id(running)]
-        self._services.solitude.end()
+        self._services.isolation.end()
 
     def _error(self, text: str) -> None:
         self._services.events.emit("error", WorkerEvent(worker=self._services.name, queue=self.queue.name, error=text))
