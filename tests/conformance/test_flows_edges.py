@@ -5,8 +5,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.conformance.claims import claim, claim_one
-from tests.conformance.claims import settle as hand_in
+from tests.conformance.claims import claim, claim_one, settle
 from tests.conformance.dumps import unchanged
 from tests.conformance.test_flows import TOP, WHY, child, known, parent, state
 from toril import App, InvalidOption, JobContext, WrongState
@@ -47,7 +46,7 @@ async def test_no_job_becomes_its_own_child(engine: Store, between: bool) -> Non
     async with unchanged(engine):
         with pytest.raises(WrongState, match="p:top has children of its own"):
             await engine.flows.add_children(taken.lease, circle)
-    await hand_in(engine, taken.lease, WaitsForChildren(tuple(circle), 1))
+    await settle(engine, taken.lease, WaitsForChildren(tuple(circle), 1))
 
     (letter,) = (await engine.dead_letters.page()).items
     assert (letter.job_id, letter.failure.kind) == ("top", "WrongState")
@@ -101,7 +100,7 @@ async def test_who_adopts_a_job_that_fails_or_is_given_back_in_the_same_exchange
 
     await together(engine, {"top": adopting, "a": Released()}, order)
     assert await known(engine) == {"a": (ChildState.OPEN, None)}
-    await hand_in(engine, (await claim_one(engine, queue="p")).lease, Failed(WHY))
+    await settle(engine, (await claim_one(engine, queue="p")).lease, Failed(WHY))
 
     assert await known(engine) == {"a": (ChildState.IGNORED, WHY.reason)}
     assert await state(engine) is State.WAITING
@@ -126,7 +125,7 @@ async def test_those_that_park_with_children_that_have_ended_go_on_in_their_orde
     names = ["x", "y", "z"]
     await engine.add("q", [NewJob(name="n", id=name, keep_completed=KEEP_ALL) for name in names])
     for done in (await claim(engine, queue="q")).jobs:
-        await hand_in(engine, done.lease)
+        await settle(engine, done.lease)
 
     adopting: dict[str, Outcome] = {
         name: WaitsForChildren((child(name, under=JobRef("p", name)),), 1) for name in names
@@ -183,6 +182,6 @@ async def test_gather_speaks_only_for_jobs_that_do_not_speak_themselves(engine: 
 
     await Producer(engine, 0).flow(both)
     for taken in (await claim(engine)).jobs:
-        await hand_in(engine, taken.lease, Failed(WHY))
+        await settle(engine, taken.lease, Failed(WHY))
 
     assert await known(engine, JobRef("q", "then")) == {"other": (ChildState.IGNORED, WHY.reason)}

@@ -60,7 +60,7 @@ POST_MUTANTS = {
             (restarts, "_FIRST_PAUSE", lambda _: 30.0),
         ), 0, "restart"),
         Mutant("death_is_no_stall", "jobs of a dead child go back as if it had been stopped", (
-            (FleetLeases, "give_back", instead(_released)),
+            (FleetLeases, "recover", instead(_released)),
         ), 0, "outcome"),
     ]
 }  # fmt: skip

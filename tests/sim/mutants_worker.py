@@ -56,11 +56,11 @@ def _hears(*, lost: bool, cancelled: bool) -> Make:
 def _released_early(original: Callable[..., Any]) -> Callable[..., Any]:
     """A bug that a seed has found: between its end and its settlement a job's lease ran out."""
 
-    def hand_in(self: Worker, job: Any, *rest: Any) -> None:
+    def settle(self: Worker, job: Any, *rest: Any) -> None:
         self._services.keeper.release(job.lease)
         original(self, job, *rest)
 
-    return hand_in
+    return settle
 
 
 def _settled_first(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,12 +72,12 @@ def _settled_first(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _twice(original: Callable[..., Any]) -> Callable[..., Any]:
-    def hand_in(self: Loop, settlement: Settlement) -> None:
+    def settle(self: Loop, settlement: Settlement) -> None:
         original(self, settlement)
         if isinstance(settlement.outcome, Retried):
             original(self, settlement)
 
-    return hand_in
+    return settle
 
 
 def _all_is_well(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -116,18 +116,18 @@ def _attempt_mutants() -> Iterator[Mutant]:
     yield Mutant(
         "not_given_back",
         "what runs at the end is cut off, not given back",
-        ((Worker, "give_back", instead(_cancelled_only)),),
+        ((Worker, "release", instead(_cancelled_only)),),
     )
     yield Mutant(
         "giving_back_counts",
         "giving a job back spends an attempt",
-        ((Worker, "give_back", instead(_retried_by_hand)),),
+        ((Worker, "release", instead(_retried_by_hand)),),
     )
     yield Mutant(
-        "released_early", "a lease is let go before its job is settled", ((Worker, "_hand_in", _released_early),)
+        "released_early", "a lease is let go before its job is settled", ((Worker, "_settle", _released_early),)
     )
     yield Mutant("settled_first", "a job is settled before it has run", ((Worker, "_attempt", _settled_first),))
-    yield Mutant("handed_in_twice", "a retry is handed in twice", ((Loop, "hand_in", _twice),))
+    yield Mutant("handed_in_twice", "a retry is handed in twice", ((Loop, "settle", _twice),))
     yield Mutant(
         "loss_told_as_success", "a refused settlement is told as accepted", ((AttemptEvents, "settled", _all_is_well),)
     )

@@ -316,7 +316,7 @@ class World:
         try:
             link = self._link(Node(f"supervisor of {name}"))
             if self.plan.posted:
-                await FleetLeases(link, self.store_clock, name, lambda: ()).give_back(leases, "killed", _PATIENCE)
+                await FleetLeases(link, self.store_clock, name, lambda: ()).recover(leases, "killed", _PATIENCE)
             else:
                 await link.recover(QUEUE, dead=leases, cause="killed")
         except EngineUnavailable:

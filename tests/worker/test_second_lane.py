@@ -68,7 +68,7 @@ async def both_lanes() -> tuple[Loop, Held, "asyncio.Task[None]", list[Any]]:
     calls = []
     for _ in range(2):
         for settlement in slots.end(SLOTS // 2):
-            loop.hand_in(settlement)
+            loop.settle(settlement)
         calls.append(await store.calls.get())
     return loop, store, running, calls
 

@@ -1,4 +1,4 @@
-"""The leases of all children: kept while they live, given back when they die."""
+"""The leases of all children: kept while they live, recovered when they die."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
@@ -76,7 +76,7 @@ class FleetLeases(LeaseKeeper):
         super().release(lease)
         self._lost.add(lease)
 
-    async def give_back(self, leases: Sequence[Lease], cause: str, patience: float) -> list[tuple[str, Recovered]]:
+    async def recover(self, leases: Sequence[Lease], cause: str, patience: float) -> list[tuple[str, Recovered]]:
         """Jobs of a process that died: each has stalled, and can be claimed again, unless it has too often."""
         found = []
         for queue, some in _by_queue(leases, BATCH):

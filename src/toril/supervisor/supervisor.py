@@ -119,7 +119,7 @@ class Supervisor:
         return 0 if self._clean else 1
 
     def stop(self, urgency: Urgency = Urgency.DRAIN) -> None:
-        """Have the children drain, or give back at once."""
+        """Have the children drain, or release their jobs at once."""
         self.draining = True
         self._stopping.set()
         for child in self.children.values():
@@ -255,7 +255,7 @@ class Supervisor:
         if cause is None:
             await keeper.release_all(leases, _PATIENCE)
             return
-        stalled = await keeper.give_back(leases, cause, _PATIENCE)
+        stalled = await keeper.recover(leases, cause, _PATIENCE)
         if waiting := sum(len(found.returned) for _, found in stalled):
             self._suspects_wait(waiting)
         for queue, found in stalled:
@@ -391,7 +391,7 @@ class Supervisor:
             await self.store.close()
 
     def _kill_starting(self) -> None:
-        """A process that has not begun to work has nothing to hand in, and may not hear that it is to stop before
+        """A process that has not begun to work has nothing to settle, and may not hear that it is to stop before
         Python has started, which takes long on a busy machine."""
         for child in self.children.values():
             if not child.begun:
@@ -413,7 +413,7 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _other_signals(self, watchdog: StopSignals) -> Iterator[None]:
-        """A closed terminal is no reason to stop; QUIT gives back at once; USR1 shows where the children are."""
+        """A closed terminal is no reason to stop; QUIT releases jobs at once; USR1 shows where the children are."""
 
         loop = asyncio.get_running_loop()
         numbers: dict[signal.Signals, Callable[[], object]] = {

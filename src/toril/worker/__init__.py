@@ -1,1 +1,1 @@
-"""Claim, run, hand in."""
+"""Claim, run, settle."""

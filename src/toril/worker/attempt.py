@@ -38,7 +38,7 @@ _LONGEST_RELEASE = 60_000
 
 
 class LeaseDropped(Exception):
-    """The lease was lost: there is nothing to hand in."""
+    """The lease was lost: there is nothing to settle."""
 
 
 class ChildFailed(Exception):

@@ -1,4 +1,4 @@
-"""One queue's loop: hand in what finished, take what fits, rest until something happens.
+"""One queue's loop: settle what has ended, claim what fits, rest until something happens.
 
 While an exchange is under way finished jobs gather, and the next one carries them all: batches grow with the load by
 themselves. Where they are large, a second goes out beside it: the store works on one half while the other runs here.
@@ -72,19 +72,19 @@ class Slots(Protocol):
         """Nothing is left to do, after there was something."""
 
     def resting(self) -> None:
-        """There is nothing to hand in and nothing to take just now."""
+        """There is nothing to settle and nothing to claim just now."""
 
 
 class _Lane:
     """One exchange at a time. Each has a sender of its own, as the store takes a sender's calls in their order."""
 
-    __slots__ = ("away", "busy", "handing_in", "limit", "sender", "seq")
+    __slots__ = ("away", "busy", "limit", "sender", "seq", "settling")
 
     def __init__(self, sender: str) -> None:
         self.sender = sender
         self.seq = 0
         self.busy = False
-        self.handing_in = 0  # jobs that have ended, in the exchange that is under way
+        self.settling = 0  # jobs that have ended, in the exchange that is under way
         self.away = False  # the store could not be reached when it was last tried
         self.limit: asyncio.Timeout | None = None  # of an exchange that claims and hands nothing in
 
@@ -101,7 +101,7 @@ class _Lane:
 
 
 class Loop:
-    """Moves jobs between the store and the slots. `run` returns when it was told to stop and all is handed in."""
+    """Moves jobs between the store and the slots. `run` returns when it was asked to stop and all is settled."""
 
     def __init__(
         self, terms: ClaimTerms, engine: Engine, clock: Clock, slots: Slots, away: Callable[[EngineUnavailable], None]
@@ -135,7 +135,7 @@ class Loop:
         self._quiet = False
         self._stopping = False
 
-    def hand_in(self, settlement: Settlement) -> None:
+    def settle(self, settlement: Settlement) -> None:
         """An attempt has ended."""
         self._outbox.append(settlement)
         self._news.set()
@@ -159,7 +159,7 @@ class Loop:
         self._news.set()
 
     def stop(self) -> None:
-        """Return once everything is handed in."""
+        """Return once everything is settled."""
         if not self._stopping:
             for lane in self._lanes:
                 lane.hurry()
@@ -188,14 +188,14 @@ class Loop:
             if self._must_exchange():
                 await self._exchange(self._first)
                 if not self._outbox:
-                    await yield_to_ready()  # what ends at once is handed in without another one
+                    await yield_to_ready()  # what ends at once is settled without another one
                 if self._must_exchange():
                     continue
             self._tell_if_drained()
             self._slots.resting()
             if not self._is_over():
                 await self._rest()
-        await self._check_helper()  # what it could not hand in is not over
+        await self._check_helper()  # what it could not settle is not over
 
     async def _check_helper(self) -> None:
         if self._helper is not None and self._helper.done():
@@ -221,14 +221,14 @@ class Loop:
 
     @property
     def empty(self) -> bool:
-        """Whether the last claim found nothing more, and nothing runs or waits to be handed in."""
+        """Whether the last claim found nothing more, and nothing runs or waits to be settled."""
         busy = self._first.busy or self._second.busy
         return self._exhausted and not busy and not self._outbox and self._slots.idle() and not self._unlooked
 
     @property
     def unsettled(self) -> int:
         """Jobs that have ended, of which the store has not said that it knows."""
-        return len(self._outbox) + sum(lane.handing_in for lane in self._lanes)
+        return len(self._outbox) + sum(lane.settling for lane in self._lanes)
 
     @property
     def wake_at(self) -> float | None:
@@ -309,7 +309,7 @@ class Loop:
 
     async def _answered(self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call) -> Exchange:
         """The answer; meanwhile the lane is busy, and what it has asked for is nobody else's to ask for."""
-        lane.busy, lane.handing_in = True, len(batch)
+        lane.busy, lane.settling = True, len(batch)
         self._wanted += claim.want
         if self._flowing and len(self._outbox) >= _CROWD:
             self._crowded.set()
@@ -318,7 +318,7 @@ class Loop:
         finally:
             self._wanted -= claim.want
             lane.busy = lane.away = False
-            lane.handing_in = 0
+            lane.settling = 0
 
     async def _answered_in_time(
         self, lane: _Lane, batch: list[Settlement], claim: Claim, call: Call

@@ -52,7 +52,7 @@ def logged() -> Iterator[None]:
         threading.excepthook = before
 
 
-_LAST_EXCHANGE: Final = 0.5  # seconds for handing in what was given back
+_LAST_EXCHANGE: Final = 0.5  # seconds for settling what was released
 _LAST_POLL: Final = 1.0  # seconds for a poller to end
 _SPARE: Final = 60.0  # seconds without work after which a spare process goes
 
@@ -88,7 +88,7 @@ class WorkerProcess:
         self._stopping = asyncio.Event()
         self._rested = asyncio.Event()
         self._forced = False
-        self._gave_back = False
+        self._released = False
         self._retries_due: list[float] = []  # by the monotonic clock
 
     @property
@@ -111,10 +111,10 @@ class WorkerProcess:
         for worker in self._workers:
             (worker.quiet if self._pollers else worker.stop)()  # pollers end first
         if self._forced:
-            self._give_back()
+            self._release()
 
     async def run(self, keeper: LeaseKeeper, state: Any, *, burst: bool = False) -> int:
-        """Work until stopped, in a burst until nothing is left to do. 0: drained; 1: jobs had to be given back."""
+        """Work until stopped, in a burst until nothing is left to do. 0: drained; 1: jobs had to be released."""
         # Another process may have had this name, whose calls are not to be taken for ours.
         caller = Caller(f"{self.name}/reports-{self._clock.unique()[:8]}", self._clock)
         services = WorkerServices(
@@ -238,33 +238,33 @@ class WorkerProcess:
             self._stopping.set()
             for worker in self._workers:
                 worker.stop()
-            self._give_back()
+            self._release()
             await asyncio.wait(tasks, timeout=_LAST_EXCHANGE)
             raise
 
     async def _drain(self, tasks: "Sequence[asyncio.Task[None]]") -> bool:
-        """Wait, then give back. Nothing is claimed any more since `stop`."""
+        """Wait, then release what runs. Nothing is claimed any more since `stop`."""
         await self._pollers.stop(_LAST_POLL)
         for worker in self._workers:
             worker.stop()
         if self._forced:
-            self._give_back()
+            self._release()
         _, left = await asyncio.wait(tasks, timeout=0 if self._forced else self._grace)
         if not left:
-            return not self._gave_back
+            return not self._released
         if not self._forced:
             unfinished = [worker.left() for worker, task in zip(self._workers, tasks, strict=True) if task in left]
             log.warning("the grace of %g s is over: %s", self._grace, "; ".join(unfinished))
-        self._give_back()
+        self._release()
         _, left = await asyncio.wait(left, timeout=_LAST_EXCHANGE)
         for task in left:
             task.cancel()
         return False
 
-    def _give_back(self) -> None:
-        self._gave_back = self._gave_back or any(worker.busy for worker in self._workers)
+    def _release(self) -> None:
+        self._released = self._released or any(worker.busy for worker in self._workers)
         for worker in self._workers:
-            worker.give_back()
+            worker.release()
 
     async def _until_empty(self) -> None:
         """Until a look into every queue, with nothing running anywhere, has brought nothing: what was last run in one

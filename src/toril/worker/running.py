@@ -43,7 +43,7 @@ class RunningAttempt:
         return True
 
     def ends_with(self, outcome: Outcome) -> None:
-        """The handler has ended: nothing that happens before this is handed in changes how."""
+        """The handler has ended: nothing that happens before this is settled changes how."""
         self.outcome = outcome
         self._disarm()
 

@@ -109,7 +109,7 @@ class Worker:
         self.ready = asyncio.Event()  # set once the store has answered a claim
 
     async def run(self) -> None:
-        """Work until stopped. Returns when every attempt has ended and is handed in."""
+        """Work until stopped. Returns when every attempt has ended and is settled."""
         self._home = asyncio.get_running_loop()
         self.queue.handlers.prepare()
         self._services.events.emit("worker_started", WorkerEvent(worker=self._services.name, queue=self.queue.name))
@@ -133,7 +133,7 @@ class Worker:
         """Claim nothing more, and end when what runs has ended."""
         self._loop.stop()
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """The grace is over: stop what runs, and return it to the front of its queue."""
         for running in list(self._running.values()):
             running.signal.fire(StopReason.SHUTDOWN, "the worker is shutting down")
@@ -189,7 +189,7 @@ class Worker:
 
     def start(self, job: Claimed, asked_at: float) -> None:
         if self._loop.stopping:  # it was claimed before the stop, and the answer took its time
-            self._hand_in(job, Released(), 0)
+            self._settle(job, Released(), 0)
             return
         if self._mixed is not None:
             self._mixed.see(job)
@@ -205,7 +205,7 @@ class Worker:
         self._attempts.add(task)
 
     def settled(self, settlement: Settlement, verdict: Verdict) -> None:
-        # Only now: while the outcome waits to be handed in, its lease has to hold, or the job would run again.
+        # Only now: while the outcome waits to be settled, its lease has to hold, or the job would run again.
         self._services.keeper.release(settlement.lease)
         self._events.settled(settlement, verdict)
         if self._services.retried is not None and verdict is Verdict.OK and isinstance(settlement.outcome, Retried):
@@ -377,11 +377,11 @@ class Worker:
     def _settle_unless_over(self, running: RunningAttempt, outcome: Outcome) -> None:
         if running.end():
             self._leave(running)
-            self._hand_in(running.job, outcome, self._services.clock.monotonic() - running.started)
+            self._settle(running.job, outcome, self._services.clock.monotonic() - running.started)
 
-    def _hand_in(self, job: Claimed, outcome: Outcome, duration: float) -> None:
+    def _settle(self, job: Claimed, outcome: Outcome, duration: float) -> None:
         self._events.ended(job, round(duration * 1000))
-        self._loop.hand_in(Settlement(job.lease, outcome))
+        self._loop.settle(Settlement(job.lease, outcome))
 
     def _drop(self, running: RunningAttempt) -> None:
         if running.end():
