@@ -1,4 +1,4 @@
-"""Engine.beat, signal, lead, resign and once: what processes tell each other."""
+"""Engine.heartbeat, signal, lead, resign and once: what processes tell each other."""
 
 import asyncio
 from dataclasses import replace

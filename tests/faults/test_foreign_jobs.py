@@ -564,7 +564,7 @@ async def test_a_schedule_that_cannot_be_read_stops_no_other(foreign: Foreign, f
     async with opened(foreign.server.url) as store:
         shown = [view.schedule.id for view in (await store.schedules.page("q")).items]
         complaints = list[str]()
-        await ScheduleRuns(store.schedules, SYSTEM, lambda _, error: complaints.append(str(error))).tend("q")
+        await ScheduleRuns(store.schedules, SYSTEM, lambda _, error: complaints.append(str(error))).catch_up("q")
         moved = (await store.schedules.get("q", "the-good-one")).view
 
     assert "the-good-one" in shown

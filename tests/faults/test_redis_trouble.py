@@ -133,7 +133,7 @@ async def test_a_server_that_cannot_write_to_its_disk_takes_no_jobs_and_goes_on_
 async def test_a_server_that_is_emptied_leaves_the_workers_at_work(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toril.worker.maintenance._BEAT", 0.5)
+    monkeypatch.setattr("toril.worker.maintenance._HEARTBEAT", 0.5)
     app, started, go = App(server.url), asyncio.Event(), asyncio.Event()
     ran: list[str] = []
 

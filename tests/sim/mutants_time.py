@@ -47,14 +47,14 @@ def _only_the_next(original: Original) -> Original:
 def _one_further(original: Original) -> Original:
     """As if the run that a killed process left had been the next one's: what vanished is skipped twice."""
 
-    async def tend(self: ScheduleRuns, queue: str) -> None:
+    async def catch_up(self: ScheduleRuns, queue: str) -> None:
         await original(self, queue)
         for view in (await self._schedules.page(queue)).items:
             if not view.paused and not view.busy:
                 to = policy.following(view.schedule, view.slot, view.slot)
                 await self._schedules.advance(queue, view.schedule.id, since=view.slot, to=to)
 
-    return tend
+    return catch_up
 
 
 def _unheard(original: Original) -> Original:
@@ -80,12 +80,14 @@ def _mutants() -> Iterator[Mutant]:
     yield Mutant(
         "old_run_stays", "a change, a pause and a removal leave the run", ((schedules, "drop_run", instead(nothing)),)
     )
-    yield Mutant("nobody_tends", "what a dead worker left undone stays so", ((ScheduleRuns, "tend", instead(_soon)),))
+    yield Mutant("nobody_catches_up", "what a dead worker left stays so", ((ScheduleRuns, "catch_up", instead(_soon)),))
     yield Mutant(
         "missed_is_missed", "times are left out that should be made up for", ((steps, "following", _only_the_next),)
     )
     yield Mutant(
-        "tended_too_much", "the round makes a next run where there is one", ((ScheduleRuns, "tend", _one_further),)
+        "caught_up_twice",
+        "the round makes a next run where there is one",
+        ((ScheduleRuns, "catch_up", _one_further),),
     )
     yield Mutant("key_kept_by_the_dead", "a job that fails keeps its key", ((QueueChanges, "fail", _fails_silently),))
     yield Mutant("key_kept_at_the_end", "a job that ends keeps its key", ((add, "kept_jobs", instead(lambda *_: [])),))
@@ -100,7 +102,7 @@ async def _soon(self: ScheduleRuns, queue: str) -> None:
 # The seed that is known to find each, and the rule.
 _FOUND_BY = {
     "next_from_anywhere": (33, "T2"), "put_from_anywhere": (110, "T2"), "old_run_stays": (2, "T1"),
-    "nobody_tends": (1, "T1"), "missed_is_missed": (0, "T2"), "tended_too_much": (0, "T1"),
+    "nobody_catches_up": (1, "T1"), "missed_is_missed": (0, "T2"), "caught_up_twice": (0, "T1"),
     "key_kept_by_the_dead": (13, "T3"), "key_kept_at_the_end": (0, "T3"),
     "owner_overlooked": (1, "T4"), "last_forgotten": (3, "T5"),
 }  # fmt: skip

@@ -142,7 +142,9 @@ def _attempt_mutants() -> Iterator[Mutant]:
         ((Worker, "free", instead(lambda self: self.concurrency + 1 - len(self._running))),),
     )
     yield Mutant(
-        "timeout_cancels", "a timeout is handed in as a cancellation", ((attempt, "told_to_stop", _reported_cancelled),)
+        "timeout_cancels",
+        "a timeout counts as a cancellation",
+        ((attempt, "outcome_of_stop", _reported_cancelled),),
     )
 
 

@@ -111,7 +111,6 @@ STILL_BANNED: dict[str, set[str]] = {
     "supervisor.child": {"told"},
     "supervisor.leases": {"wish", "wishes"},
     "supervisor.probes": {"vitals"},
-    "supervisor.silent": {"told"},
     "supervisor.supervisor": {"_bury"},
     "testing.faults": {"bury"},
     "torture.app": {"_TOLD", "_told"},
@@ -134,16 +133,6 @@ STILL_BANNED: dict[str, set[str]] = {
     "web.server": {"vitals"},
     "web.sign_in": {"_told_at"},
     "web.site": {"_told"},
-    "worker.attempt": {"told_to_stop"},
-    "worker.maintenance": {"_TOLD", "_told", "told"},
-    "worker.process": {"upkeep"},
-    "worker.process_child": {"_told"},
-    "worker.process_pool": {"told"},
-    "worker.running": {"whereabouts"},
-    "worker.schedules": {"tend", "told"},
-    "worker.supervised": {"wish"},
-    "worker.threads": {"whereabouts"},
-    "worker.worker": {"wish"},
 }
 
 # Class names that several modules use, still.

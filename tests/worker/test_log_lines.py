@@ -72,7 +72,7 @@ async def test_the_log_says_once_when_the_store_answers_again(
 ) -> None:
     """Whoever missed it: a worker that claims, a round of maintenance, the one who renews leases."""
     monkeypatch.setattr("toril.worker.maintenance._AFTER_AN_ERROR", 0.01)
-    monkeypatch.setattr("toril.worker.maintenance._BEAT", 0.01)
+    monkeypatch.setattr("toril.worker.maintenance._HEARTBEAT", 0.01)
     again, go = asyncio.Event(), asyncio.Event()
 
     async def hold(ctx: JobContext[None]) -> None:

@@ -47,8 +47,8 @@ class Leases:
             self.until.update({lease: now + ttl / 1000 for lease in leases if lease not in lost})
         if self.away:
             raise EngineUnavailable("the store does not answer")
-        wishes = tuple(Cancellation(lease, "enough") for lease in leases if lease in self.wanted_stopped)
-        return Renewed(lost=lost, cancelled=wishes)
+        requests = tuple(Cancellation(lease, "enough") for lease in leases if lease in self.wanted_stopped)
+        return Renewed(lost=lost, cancelled=requests)
 
 
 class _Handle:
@@ -80,8 +80,8 @@ class Pair:
     def say(self, **message: Any) -> None:
         """Each to the other; what the worker says is for the probes."""
         lost = tuple(Lease(*words) for words in message.get("lost", ()))
-        wishes = tuple(Cancellation(Lease(*words), why) for *words, why in message.get("cancelled", ()))
-        self.worker.found(Renewed(lost=lost, cancelled=wishes))
+        requests = tuple(Cancellation(Lease(*words), why) for *words, why in message.get("cancelled", ()))
+        self.worker.found(Renewed(lost=lost, cancelled=requests))
 
     def flush(self) -> None:
         pass
@@ -92,7 +92,7 @@ class Pair:
 
         def tell(found: Renewed) -> None:
             self.told.update(("lost", each) for each in found.lost)
-            self.told.update(("cancelled", wish.lease) for wish in found.cancelled)
+            self.told.update(("cancelled", request.lease) for request in found.cancelled)
 
         self.worker.hold(lease, ttl=ttl, renew=renew, since=now, tell=tell)
         return lease
@@ -162,10 +162,10 @@ async def who_runs_it_learns_of_it(pair: Pair) -> None:
         if pair.store.asked["supervisor", lease] > 6:
             raise Wrong("the store is asked again and again about a lease that is lost")
         pair.worker.release(lease)
-    wish = pair.hold("stop", 2000, 600)
-    pair.store.wanted_stopped.add(wish)
+    request = pair.hold("stop", 2000, 600)
+    pair.store.wanted_stopped.add(request)
     await pair.pass_time(3)
-    if not pair.told["cancelled", wish]:
+    if not pair.told["cancelled", request]:
         raise Wrong("an attempt does not learn that somebody wants it stopped")
 
 
@@ -228,7 +228,7 @@ BUGS = {
     "a renewal by the supervisor is not looked at": (UNDER, NOTED, "if False:"),
     "what is not in the table is nobody's": (UNDER, OWN, "own = self._alone"),
     "an attempt is not told of a loss": (UNDER, "self._tell(lease, Renewed(lost=(lease,)))", "pass"),
-    "an attempt is not told of a wish": (UNDER, "self._tell(wish.lease, Renewed(cancelled=(wish,)))", "pass"),
+    "an attempt is not told of a request": (UNDER, "self._tell(request.lease, Renewed(cancelled=(request,)))", "pass"),
     "a job that has ended stays in the table": (UNDER, "self._table.drop(lease)", "pass"),
     "the supervisor does not say that it renewed": (FLEET, "held.tell.child.table.renew(lease, sent)", "pass"),
     "the supervisor looks at no new leases": (FLEET, "        self._look()\n        await", "        await"),

@@ -13,7 +13,7 @@ from toril.supervisor.child import ChildProcess
 __all__ = ["SILENT", "speak_for"]
 
 SILENT: Final = 5.0  # seconds without a tick after which a child is spoken for
-_BEAT: Final = 2.0  # seconds between two heartbeats for it
+_HEARTBEAT: Final = 2.0  # seconds between two heartbeats for it
 _TTL: Final = 45_000
 _WRITTEN: Final = 0.5  # seconds for a child to write where it is
 _PATIENCE: Final = 5.0  # seconds for a store to answer
@@ -30,24 +30,24 @@ async def speak_for(child: ChildProcess, store: Store, clock: Clock) -> None:
             return
         try:
             async with asyncio.timeout(_PATIENCE):
-                view = view or await _last_beat(child, store)
-                asked = () if view is None else await store.heartbeat(_beat(view, silent, answered), ttl=_TTL)
+                view = view or await _last_heartbeat(child, store)
+                asked = () if view is None else await store.heartbeat(_heartbeat(view, silent, answered), ttl=_TTL)
         except (TorilError, TimeoutError):
             asked = ()
         requests = [order for order in asked if isinstance(order, StackRequest)]
-        told = await _stacks(child, silent, clock) if requests else ""
-        answered = {str(request): told for request in requests}
+        stacks = await _stacks(child, silent, clock) if requests else ""
+        answered = {str(request): stacks for request in requests}
         if not requests:
-            await clock.sleep(_BEAT)
+            await clock.sleep(_HEARTBEAT)
 
 
-async def _last_beat(child: ChildProcess, store: Store) -> WorkerRow | None:
+async def _last_heartbeat(child: ChildProcess, store: Store) -> WorkerRow | None:
     """How it was when it last gave a sign of life itself."""
     host = socket.gethostname()
     return next((each for each in await store.workers() if (each.host, each.pid) == (host, child.pid)), None)
 
 
-def _beat(view: WorkerRow, silent: float, answered: dict[str, str]) -> Heartbeat:
+def _heartbeat(view: WorkerRow, silent: float, answered: dict[str, str]) -> Heartbeat:
     return Heartbeat(
         worker=view.id, queues=view.queues, slots=view.slots, running=view.running, host=view.host, pid=view.pid,
         version=view.version, started_at=view.started_at, heard=tuple(map(StackRequest, answered)),
@@ -59,5 +59,5 @@ def _beat(view: WorkerRow, silent: float, answered: dict[str, str]) -> Heartbeat
 async def _stacks(child: ChildProcess, silent: float, clock: Clock) -> str:
     child.ask_for_stacks()
     await clock.sleep(_WRITTEN)
-    told = f"The event loop of process {child.pid} has not moved for {silent:.0f} s. Its threads, innermost first:\n"
-    return (told + child.stacks())[:MAX_STACKS]
+    heading = f"The event loop of process {child.pid} has not moved for {silent:.0f} s. Its threads, innermost first:\n"
+    return (heading + child.stacks())[:MAX_STACKS]

@@ -25,7 +25,7 @@ __all__ = [
     "UnsendableResult",
     "judged",
     "outcome_of",
-    "told_to_stop",
+    "outcome_of_stop",
 ]
 
 # Calls the handler with its payload, wherever it runs.
@@ -97,7 +97,7 @@ async def outcome_of(job: Claimed, signal: Signal, rules: AttemptRules, invoke: 
 def _ended_by(error: BaseException, signal: Signal, job: Claimed, rules: AttemptRules) -> Outcome:
     """An attempt that was told to stop and did is judged by that, whatever it raised to stop."""
     if signal.kind is not None and isinstance(error, asyncio.CancelledError | JobCancelled | LeaseLost):
-        return told_to_stop(signal, job, rules)
+        return outcome_of_stop(signal, job, rules)
     return judged(error, job, rules)
 
 
@@ -107,7 +107,7 @@ def _torn_down() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def told_to_stop(signal: Signal, job: Claimed, rules: AttemptRules) -> Outcome:
+def outcome_of_stop(signal: Signal, job: Claimed, rules: AttemptRules) -> Outcome:
     """What becomes of an attempt that was cut short."""
     match signal.kind:
         case StopReason.CANCELLED:

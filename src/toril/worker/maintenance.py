@@ -28,13 +28,13 @@ from toril.worker.leases import LeaseKeeper
 __all__ = ["Maintenance"]
 
 _PRUNE: Final = 60.0
-_BEAT: Final = 15.0
+_HEARTBEAT: Final = 15.0
 _NEWS: Final = 2.0  # seconds within which a change in what runs is told, at most
-_LAST_BEAT: Final = 0.5  # seconds for saying that the worker has stopped
-_BEAT_TTL: Final = 45_000
+_LAST_HEARTBEAT: Final = 0.5  # seconds for saying that the worker has stopped
+_HEARTBEAT_TTL: Final = 45_000
 _LATE: Final = 30  # looks at the clock: a minute
 _AFTER_AN_ERROR: Final = 5.0
-_TOLD: Final = 5.0  # seconds that heartbeats have the answer to who asked where a job is
+_ANSWERED: Final = 5.0  # seconds that heartbeats have the answer to who asked where a job is
 _LISTEN: Final = 60_000
 
 
@@ -65,8 +65,8 @@ class Maintenance:
         self._stack = stack
         self._stacks: dict[str, tuple[float, str]] = {}  # answers by their requests, and until when they are told
         self._contact = Contact()
-        self._beaten = False
-        self._told: Mapping[str, tuple[int, int]] = {}  # the slots, and how many were in use, at the last heartbeat
+        self._registered = False
+        self._published_slots: Mapping[str, tuple[int, int]] = {}  # slots, and how many were in use
         self._heard: tuple[WorkerRequest, ...] = ()
         self._started_at = clock.now()
         self._late: deque[float] = deque(maxlen=_LATE)
@@ -77,7 +77,7 @@ class Maintenance:
             for name, longest in self._queues:
                 group.create_task(self._recover_round(name, longest))
             group.create_task(self._prune_round())
-            group.create_task(self._beat_round())
+            group.create_task(self._heartbeat_round())
             group.create_task(self._listen())
 
     async def _recover_round(self, queue: str, longest: int) -> None:
@@ -109,53 +109,53 @@ class Maintenance:
                 except TorilError as error:
                     self._failed(name, error)
 
-    async def _beat_round(self) -> None:
+    async def _heartbeat_round(self) -> None:
         while True:
-            await self.beat()
+            await self.heartbeat()
             await self._until_due()
 
     async def _until_due(self) -> None:
         """Until the next heartbeat is due, or other numbers of jobs run than the last one said, or the store has to be
         told again what is declared."""
-        until = self._clock.monotonic() + _BEAT
+        until = self._clock.monotonic() + _HEARTBEAT
         while (left := until - self._clock.monotonic()) > 0:
             due = self._clock.monotonic() + min(_NEWS, left)
             await self._clock.sleep(min(_NEWS, left))
             self._late.append(self._clock.monotonic() - due)  # what held up the loop held up this as well
-            if self._slots() != self._told or self._published is None:
+            if self._slots() != self._published_slots or self._published is None:
                 return
 
-    def _heartbeat(self) -> Heartbeat:
+    def _state(self) -> Heartbeat:
         slots, declared, now = self._slots(), self._declared(), self._clock.monotonic()
-        self._stacks = {request: told for request, told in self._stacks.items() if told[0] > now}
+        self._stacks = {request: answer for request, answer in self._stacks.items() if answer[0] > now}
         return Heartbeat(
             worker=self._worker, queues=[name for name, _ in self._queues],
             slots=sum(all_ for all_, _ in slots.values()), running=sum(used for _, used in slots.values()),
             queue_slots=slots, host=socket.gethostname(), pid=os.getpid(), version=self._version,
             started_at=self._started_at, heard=self._heard, lag=max(0, round(max(self._late, default=0) * 1000)),
-            stacks={request: text for request, (_, text) in self._stacks.items()}, again=self._beaten,
+            stacks={request: text for request, (_, text) in self._stacks.items()}, again=self._registered,
             declares=None if declared == self._published else declared,
         )  # fmt: skip
 
     async def stopped(self) -> None:
         """Say that this worker has stopped. A store that does not answer soon finds out by itself."""
-        if not self._beaten:
+        if not self._registered:
             return
         try:
-            async with asyncio.timeout(_LAST_BEAT):
-                await self._engine.heartbeat(self._heartbeat(), ttl=0)
+            async with asyncio.timeout(_LAST_HEARTBEAT):
+                await self._engine.heartbeat(self._state(), ttl=0)
         except (TimeoutError, TorilError):
             return
 
-    async def beat(self) -> None:
+    async def heartbeat(self) -> None:
         """Say that this worker lives, and carry out what it is told."""
-        beat = self._heartbeat()
+        state = self._state()
         try:
-            self._heard = await self._engine.heartbeat(beat, ttl=_BEAT_TTL)
+            self._heard = await self._engine.heartbeat(state, ttl=_HEARTBEAT_TTL)
             self._contact.made()
-            self._beaten, self._told = True, beat.queue_slots
-            if beat.declares is not None:
-                self._published = beat.declares
+            self._registered, self._published_slots = True, state.queue_slots
+            if state.declares is not None:
+                self._published = state.declares
             if WorkerCommand.DECLARE in self._heard:
                 self._published = None
                 await self._declare()
@@ -171,10 +171,10 @@ class Maintenance:
 
     async def _show_stacks(self, requests: Sequence[StackRequest]) -> None:
         """Answer those who asked where jobs are, with a heartbeat; it is told for a while, and then forgotten."""
-        most, until = MAX_STACKS // len(requests), self._clock.monotonic() + _TOLD
+        most, until = MAX_STACKS // len(requests), self._clock.monotonic() + _ANSWERED
         for request in requests:
             self._stacks[request] = until, (await self._stack(request.job))[-most:]
-        await self.beat()
+        await self.heartbeat()
 
     async def _listen(self) -> None:
         """Be woken for cancellations and orders instead of waiting for the next round."""
@@ -182,7 +182,7 @@ class Maintenance:
             try:
                 if await self._engine.wait([control(self._worker)], timeout=_LISTEN):
                     self._keeper.ask()
-                    await self.beat()
+                    await self.heartbeat()
             except TorilError as error:
                 self._failed(None, error)
                 await self._clock.sleep(_AFTER_AN_ERROR)

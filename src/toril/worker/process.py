@@ -163,7 +163,7 @@ class WorkerProcess:
         return self._under is not None and self._under.suspects is SuspectPolicy.ONLY
 
     async def _work(self, keeper: LeaseKeeper, *, burst: bool) -> int:
-        upkeep = Maintenance(
+        maintenance = Maintenance(
             [(each.queue.name, self._stall_interval or each.queue.options.lease) for each in self._workers],
             self._engine, self._clock, self._events, self.name, keeper,
             slots=lambda: {each.queue.name: (each.concurrency, each.busy) for each in self._workers},
@@ -171,7 +171,7 @@ class WorkerProcess:
             declare=self._declare_again, recovered=self.recovered, declared=self._declared, stack=self._stack_of,
         )  # fmt: skip
         with logged():
-            return await self._until_stopped(upkeep, burst=burst)
+            return await self._until_stopped(maintenance, burst=burst)
 
     async def _stack_of(self, job: JobRef) -> str:
         """Where a job is now; empty if it does not run here."""
@@ -182,11 +182,11 @@ class WorkerProcess:
         """What the code of this process says of its queues."""
         return {each.queue.name: declaration_of(each.queue, each.concurrency) for each in self._workers}
 
-    async def _until_stopped(self, upkeep: Maintenance, *, burst: bool) -> int:
+    async def _until_stopped(self, maintenance: Maintenance, *, burst: bool) -> int:
         async with AsyncExitStack() as last, asyncio.TaskGroup() as group:
-            last.push_async_callback(upkeep.stopped)
+            last.push_async_callback(maintenance.stopped)
             tasks = [group.create_task(worker.run()) for worker in self._workers]
-            rounds = [group.create_task(each()) for each in (upkeep.run, *self.beside)]
+            rounds = [group.create_task(each()) for each in (maintenance.run, *self.beside)]
             if self._runs is not None:
                 rounds.append(group.create_task(self._runs.round(*self._by_schedules())))
             if burst:

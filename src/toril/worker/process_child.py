@@ -65,7 +65,7 @@ def main(descriptor: str, module: str, qualname: str, name: str) -> None:
     try:
         entry = _load(module, qualname, name)
     except BaseException as error:
-        child.send({"raised": _told(error)})
+        child.send({"raised": _error_as_json(error)})
         return
     threading.Thread(target=child.listen, daemon=True).start()
     child.send({"ready": True})
@@ -154,7 +154,7 @@ class _Connection:
             ctx: Any = SyncJobContext(entry.payload.decode(job.data), job, self, self._signal, None, _drive)
             returned = entry.returned(entry.handler.fn(ctx))
         except BaseException as error:
-            return {"raised": _told(error)}
+            return {"raised": _error_as_json(error)}
         if returned is None:
             return {"result": "null", "structured": False}
         try:
@@ -213,7 +213,7 @@ def _drive(coroutine: Any) -> Any:
     raise RuntimeError("a context in a child process does not wait")
 
 
-def _told(error: BaseException) -> dict[str, Any]:
+def _error_as_json(error: BaseException) -> dict[str, Any]:
     """An error in words and numbers that JSON can carry, whatever attributes one of another library has."""
     ours = getattr(error, "job_id", None) is None  # else it tells of another job, whose result was awaited
     known = next((name for name, each in _OURS.items() if ours and isinstance(error, each)), "")

@@ -180,10 +180,10 @@ class _Child:
         """A child that still loads reads nothing, and a large job sent to it would hold up the loop."""
         if self._ready:
             return
-        told = (await self._receive()).get("raised")
-        if told is not None:
-            reason = f"the handler could not be loaded in its process: {told['kind']}: {told['reason']}"
-            raise ChildFailed(reason, kind=told["kind"], trace=told["traceback"])
+        raised = (await self._receive()).get("raised")
+        if raised is not None:
+            reason = f"the handler could not be loaded in its process: {raised['kind']}: {raised['reason']}"
+            raise ChildFailed(reason, kind=raised["kind"], trace=raised["traceback"])
         self._ready = True
 
     async def _pass_on(self, signal: Signal) -> None:

@@ -55,7 +55,7 @@ class RunningAttempt:
         """Where the handler's coroutine is now."""
         return "" if self.task is None else of_task(self.task)
 
-    async def whereabouts(self) -> str:
+    async def current_stack(self) -> str:
         """Where the handler is now, be it in a thread or a process of its own."""
         apart = None if self.apart is None else await self.apart()
         return apart or self.stack()

@@ -61,12 +61,12 @@ class ScheduleRuns:
         for number in count(1):
             for queue in scheduled if number % _SELDOM else (*scheduled, *others):
                 try:
-                    await self.tend(queue)
+                    await self.catch_up(queue)
                 except TorilError as error:
                     self._failed(queue, error)
             await self._clock.sleep(_ROUND * (0.5 + self._clock.random()))
 
-    async def tend(self, queue: str) -> None:
+    async def catch_up(self, queue: str) -> None:
         for view in await self._schedules.overdue(queue, limit=_AT_ONCE):
             look = await self._schedules.get(queue, view.schedule.id)
             try:
@@ -77,5 +77,5 @@ class ScheduleRuns:
 
 
 def _skipped(reason: str) -> Completed:
-    told = f"skipped: {reason}"
-    return Completed(encode({"skipped": True, "reason": reason}), summary=told, skipped=f"scheduled run {told}")
+    summary = f"skipped: {reason}"
+    return Completed(encode({"skipped": True, "reason": reason}), summary=summary, skipped=f"scheduled run {summary}")

@@ -226,8 +226,8 @@ class TableKeeper(LeaseKeeper):
         """The supervisor's renewals have found this."""
         for lease in found.lost:
             self._tell(lease, Renewed(lost=(lease,)))
-        for wish in found.cancelled:
-            self._tell(wish.lease, Renewed(cancelled=(wish,)))
+        for request in found.cancelled:
+            self._tell(request.lease, Renewed(cancelled=(request,)))
 
     def _tell(self, lease: Lease, found: Renewed) -> None:
         held = self._held.get(lease)

@@ -35,7 +35,7 @@ class ThreadCall:
         frame = None if thread is None else sys._current_frames().get(thread.ident or 0)  # noqa: SLF001
         return None if frame is None else of_frame(frame)
 
-    async def whereabouts(self) -> str | None:
+    async def current_stack(self) -> str | None:
         return self.stack()
 
 

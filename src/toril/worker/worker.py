@@ -32,7 +32,7 @@ from toril.runtime.hooks import Middleware, compose
 from toril.runtime.logs import current
 from toril.store.engine import Store
 from toril.sync import SyncJob
-from toril.worker.attempt import AttemptRules, LeaseDropped, judged, outcome_of, told_to_stop
+from toril.worker.attempt import AttemptRules, LeaseDropped, judged, outcome_of, outcome_of_stop
 from toril.worker.breakers import BreakerGate
 from toril.worker.events import AttemptEvents, LeaseLostHooks
 from toril.worker.isolation import Isolation
@@ -46,7 +46,7 @@ from toril.worker.threads import ThreadCall, Threads, blocking
 
 __all__ = ["Worker", "WorkerServices"]
 
-CANCEL_GRACE: Final = 1.0  # seconds between the wish to stop and asyncio's cancellation
+CANCEL_GRACE: Final = 1.0  # seconds between the request to stop and asyncio's cancellation
 STUCK_GRACE: Final = 5.0  # seconds between that and giving up the slot
 _SHOWN: Final = 5  # jobs that are named in a line of the log
 _NAMED: Final = 100  # characters of an id in it
@@ -147,7 +147,7 @@ class Worker:
     async def stack_of(self, job_id: str) -> str | None:
         """Where a job is now; None if it does not run here."""
         running = next((each for each in self._running.values() if each.lease.id == job_id), None)
-        return None if running is None else await running.whereabouts()
+        return None if running is None else await running.current_stack()
 
     def left(self) -> str:
         """What keeps it from ending, in words."""
@@ -300,7 +300,7 @@ class Worker:
         else:
             ctx = SyncJobContext(ctx.data, running.job, reports, ctx.signal, ctx.state, run)
         order = self._threads.order(entry.handler.fn, ctx)
-        running.apart = order.whereabouts
+        running.apart = order.current_stack
         try:
             return await self._threads.result(order)
         except asyncio.CancelledError:
@@ -348,7 +348,7 @@ class Worker:
             return
         self._events.stuck(running.job, running.stack())
         try:
-            outcome = told_to_stop(running.signal, running.job, self._rules)
+            outcome = outcome_of_stop(running.signal, running.job, self._rules)
         except LeaseDropped:
             self._drop(running)
         else:
@@ -370,9 +370,9 @@ class Worker:
         for lease in found.lost:
             if lease in leases:
                 self._stop(leases[lease], StopReason.LEASE_LOST, "the lease was lost", 0.0)
-        for wish in found.cancelled:
-            if wish.lease in leases:
-                self._stop(leases[wish.lease], StopReason.CANCELLED, wish.reason, CANCEL_GRACE)
+        for request in found.cancelled:
+            if request.lease in leases:
+                self._stop(leases[request.lease], StopReason.CANCELLED, request.reason, CANCEL_GRACE)
 
     def _settle_unless_over(self, running: RunningAttempt, outcome: Outcome) -> None:
         if running.end():
