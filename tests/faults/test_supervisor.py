@@ -21,7 +21,7 @@ from tests.proof import prove
 from toril import App, Explanation, JobContext, NotFound
 from toril.model import Counts, JobRow
 from toril.records import JobStack, WorkerRecord
-from toril.supervisor.child import OomCounter, told
+from toril.supervisor.child import OomCounter, exit_text
 
 
 @pytest.fixture
@@ -376,9 +376,11 @@ def test_the_cause_of_a_death_is_told(tmp_path: Path) -> None:
     assert not counter.grew()
     events.write_text("low 0\noom 2\noom_kill 2\n")
 
-    assert told(-9, out_of_memory=counter.grew()) == "its process was killed by SIGKILL: the memory limit was reached"
-    assert told(-11, out_of_memory=counter.grew()) == "its process was killed by SIGSEGV"
-    assert told(3) == "its process exited with code 3"
+    assert (
+        exit_text(-9, out_of_memory=counter.grew()) == "its process was killed by SIGKILL: the memory limit was reached"
+    )
+    assert exit_text(-11, out_of_memory=counter.grew()) == "its process was killed by SIGSEGV"
+    assert exit_text(3) == "its process exited with code 3"
 
 
 @pytest.mark.covers("F37")

@@ -45,7 +45,7 @@ POST_MUTANTS = {
             (Restarts, "pause", instead(lambda *_, **__: AT_ONCE)),
         ), 0, "restart"),
         Mutant("obedience_punished", "who was told to go is replaced as late as who crashed", (
-            (Restarts, "pause", _told(told_to_go=False)),
+            (Restarts, "pause", _told(requested=False)),
         ), 0, "restart"),
         Mutant("work_forgotten", "a process that worked is replaced as late as one that did nothing", (
             (Restarts, "pause", _told(ended=0)),

@@ -64,11 +64,11 @@ class Post:
                 "restart", f"{self._name} was empty for {empty:.2f} s, which should be {least:g} to {most:g} s"
             )
 
-    def emptied(self, *, ended: int, told_to_go: bool) -> float:
+    def emptied(self, *, ended: int, requested: bool) -> float:
         """It has died or gone, after it ended so many jobs. Seconds until the next is started."""
         now = _now()
         lived = now - self._born
-        fresh = told_to_go or lived > _LONG_LIFE
+        fresh = requested or lived > _LONG_LIFE
         self._deaths = 1 if fresh else self._deaths + 1
         self._vain = 0 if ended else 1 if fresh else self._vain + 1
         if self._deaths == 1:
@@ -79,7 +79,7 @@ class Post:
             self._journal.tally["died again without having done anything"] += 1
             least, most = _LEAST * 2 ** max(0, self._vain - 2), _ABOUT_A_SECOND * 2 ** (self._deaths - 2)
             self._gap = _Gap(now, min(least, LONGEST / 2), min(most, LONGEST))
-        return self._restarts.pause(lived=lived, ended=ended, told_to_go=told_to_go)
+        return self._restarts.pause(lived=lived, ended=ended, requested=requested)
 
 
 def _now() -> float:

@@ -270,7 +270,7 @@ class World:
             self.journal.tally[f"process {how}"] += 1
             self.journal.note(f"{self.witness.now() - EPOCH} {node.name} {how}")
             ended = self.stations[name].keeper.ended if post is not None else 0
-            await asyncio.sleep(post.emptied(ended=ended, told_to_go=node.stopping) if post is not None else _RESTART)
+            await asyncio.sleep(post.emptied(ended=ended, requested=node.stopping) if post is not None else _RESTART)
 
     def _post(self, name: str) -> Post:
         return Post(name, self.journal, stream(self.plan.seed, f"post {name}").random)
@@ -309,9 +309,9 @@ class World:
             await station.run()
         finally:
             if node.dead and self.plan.supervised and not self._closing:
-                self._start(self._bury(station.held, node.name), Context())
+                self._start(self._release(station.held, node.name), Context())
 
-    async def _bury(self, leases: list[Lease], name: str) -> None:
+    async def _release(self, leases: list[Lease], name: str) -> None:
         """The supervisor saw the process die and gives its jobs back before their leases run out."""
         try:
             link = self._link(Node(f"supervisor of {name}"))

@@ -42,11 +42,11 @@ class Line:
 async def test_the_spare_process_is_started_where_the_only_idle_one_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, started, child = ManualClock(), list[int](), cast("Any", Line())
 
-    async def post(number: int, command: Sequence[str]) -> None:
+    async def run_slot(number: int, command: Sequence[str]) -> None:
         started.append(number)
 
     supervisor = Supervisor(SupervisorOptions(command=("child",), spare=("spare",), processes=2), clock)
-    monkeypatch.setattr(supervisor, "_post", post)
+    monkeypatch.setattr(supervisor, "_run_slot", run_slot)
     monkeypatch.setattr(supervisor, "_keeper", object())
     supervisor.children[0] = child
 
@@ -58,7 +58,7 @@ async def test_the_spare_process_is_started_where_the_only_idle_one_is_quiet(mon
     )
     process._ordered(WorkerCommand.QUIET)
     async for message in child.listen():
-        supervisor._hear(child, message)
+        supervisor._received(child, message)
     supervisor._suspects_wait(1)
     await supervisor._end_spares()
 
@@ -71,12 +71,12 @@ async def test_as_many_spare_processes_are_started_as_jobs_wait_up_to_the_bound(
 ) -> None:
     started, gone = list[int](), asyncio.Event()
 
-    async def post(number: int, command: Sequence[str]) -> None:
+    async def run_slot(number: int, command: Sequence[str]) -> None:
         started.append(number)
         await gone.wait()
 
     supervisor = Supervisor(SupervisorOptions(command=("child",), spare=("spare",), spares=3), ManualClock())
-    monkeypatch.setattr(supervisor, "_post", post)
+    monkeypatch.setattr(supervisor, "_run_slot", run_slot)
     monkeypatch.setattr(supervisor, "_keeper", object())
 
     async def started_for(count: int) -> list[int]:

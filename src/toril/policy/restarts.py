@@ -19,10 +19,10 @@ class Restarts:
         self._random = random
         self._deaths = 0
 
-    def pause(self, *, lived: float, ended: int, told_to_go: bool) -> float:
+    def pause(self, *, lived: float, ended: int, requested: bool) -> float:
         """Seconds until the next is started: hardly any the first time, then ever longer, and never all at the same
         moment. A child that has ended jobs shows that the app works: what crashed it was one job."""
-        if told_to_go or lived > _SETTLED:
+        if requested or lived > _SETTLED:
             self._deaths = 0
         elif ended:
             self._deaths = min(self._deaths, 1)

@@ -17,9 +17,9 @@ from toril.worker.lease_table import LeaseEntry, LeaseTable, new_memory
 from toril.worker.messages import Decoder, Message, encoded
 from toril.worker.supervised import SIGNALS
 
-__all__ = ["BootFailure", "ChildProcess", "OomCounter", "told"]
+__all__ = ["BootFailure", "ChildProcess", "OomCounter", "exit_text"]
 
-_STACKS: Final = 64_000  # bytes of a stack that are told
+_STACKS: Final = 64_000  # bytes of a stack that are shown
 _CHUNK: Final = 1 << 16
 _UNREAD: Final = 1 << 22  # bytes of messages that wait for a child
 
@@ -52,8 +52,8 @@ class ChildProcess:
         self.ready = False
         self.pollers: list[dict[str, Any]] = []  # how each of them is doing
         self.failed: BootFailure | None = None
-        self.draining = False  # it was told to go, or has said that it goes for good
-        self.stopping = False  # it has begun to stop, whoever told it to
+        self.draining = False  # it was asked to go, or has said that it goes for good
+        self.stopping = False  # it has begun to stop, whoever asked it to
         self.quiet = False  # it claims nothing more
         self.leaves = False  # it goes for good
         self.forced = False  # it did not go in time
@@ -101,7 +101,7 @@ class ChildProcess:
 
     @property
     def begun(self) -> bool:
-        """Whether it has loaded the app: from then on it may run jobs, and ends in order when it is told to."""
+        """Whether it has loaded the app: from then on it may run jobs, and ends in order when it is asked to."""
         return self.hello is not None or bool(self.table.ticked)
 
     def held(self) -> list[LeaseEntry]:
@@ -175,7 +175,7 @@ def _watchable(pid: int) -> int | None:
         return None
 
 
-def told(code: int, *, out_of_memory: bool = False) -> str:
+def exit_text(code: int, *, out_of_memory: bool = False) -> str:
     """How a process ended, in words."""
     if code >= 0:
         return f"its process exited with code {code}"

@@ -28,7 +28,7 @@ class FleetLeases(LeaseKeeper):
         self._children = children
         self._name = name
         self._calls = 0
-        self._heard: set[Lease] = set()  # what a child has been told of
+        self._heard: set[Lease] = set()  # what a child knows
         self._lost: set[Lease] = set()  # still in a table, but nothing to renew any more
         self._reported: set[tuple[int, int, int]] = set()  # entries that could not be read
 
@@ -63,7 +63,7 @@ class FleetLeases(LeaseKeeper):
         if isinstance(held.tell, _Teller):
             held.tell.child.table.renew(lease, sent)
 
-    def _postpone(self, leases: list[Lease], tell: Tell) -> None:  # noqa: ARG002 - nobody is told
+    def _postpone(self, leases: list[Lease], tell: Tell) -> None:  # noqa: ARG002 - nobody hears of it
         """The store did not answer. Whether a lease is lost by that is for its worker to say, which sees here that it
         was not renewed and tries it too."""
         now = self._clock.monotonic()
@@ -122,12 +122,12 @@ class _Teller:
 
     def __call__(self, found: Renewed) -> None:
         lost = [lease for lease in found.lost if lease not in self._heard]
-        wishes = [wish for wish in found.cancelled if wish.lease not in self._heard]
-        self._heard.update(lost, (wish.lease for wish in wishes))
-        if lost or wishes:
+        requests = [request for request in found.cancelled if request.lease not in self._heard]
+        self._heard.update(lost, (request.lease for request in requests))
+        if lost or requests:
             self.child.say(
                 lost=[_words(lease) for lease in lost],
-                cancelled=[[*_words(wish.lease), wish.reason] for wish in wishes],
+                cancelled=[[*_words(request.lease), request.reason] for request in requests],
             )
 
     def __eq__(self, other: object) -> bool:

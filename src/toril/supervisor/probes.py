@@ -55,7 +55,7 @@ class HealthMonitor:
             found.append("booting")
         if now - self._answered > supervisor.plan.unready_after:
             found.append(f"the store has not answered for {now - self._answered:.0f} s: {self._detail}")
-        alive = [child for child in supervisor.posted if child.ready]
+        alive = [child for child in supervisor.regular if child.ready]
         if len(alive) >= supervisor.plan.processes:
             self._complete = now
         elif now - self._complete > _GONE:
@@ -199,7 +199,7 @@ class Probes:
         if path == "/readyz":
             return _response(503, _PLAIN, "not ready\n") if problems else _response(200, _PLAIN, "ready\n")
         if not _is_loopback(self._listen.host):
-            return _response(403, _PLAIN, "details are told on loopback only\n")
+            return _response(403, _PLAIN, "details are for loopback only\n")
         text = json.dumps(self._document(), indent=2) + "\n"
         more = (
             {}
@@ -231,8 +231,8 @@ async def serve(supervisor: Supervisor) -> None:
     listen = supervisor.plan.http
     if listen is None:
         return
-    vitals = HealthMonitor(supervisor, SYSTEM)
-    probes = Probes(listen, vitals.problems, vitals.document)
+    health = HealthMonitor(supervisor, SYSTEM)
+    probes = Probes(listen, health.problems, health.document)
     await supervisor.up.wait()
     try:
         port = await probes.start()
@@ -244,7 +244,7 @@ async def serve(supervisor: Supervisor) -> None:
             log.warning("%s; the workers go on without it", reason)
         return
     log.info("HTTP on %s:%s: /livez, /readyz, /health", listen.host, port)
-    watching = create_task(vitals.watch())
+    watching = create_task(health.watch())
     try:
         await Event().wait()
     except CancelledError:

@@ -19,7 +19,7 @@ from toril.runtime.logs import log, outages, watch
 from toril.runtime.signals import StopSignals
 from toril.runtime.stop_requests import Urgency
 from toril.store.engine import Store, connect, redacted
-from toril.supervisor.child import BootFailure, ChildProcess, OomCounter, told
+from toril.supervisor.child import BootFailure, ChildProcess, OomCounter, exit_text
 from toril.supervisor.leases import FleetLeases
 from toril.supervisor.silent import SILENT, speak_for
 from toril.worker.leftover import log_leftover
@@ -102,11 +102,13 @@ class Supervisor:
 
     async def run(self) -> int:
         """Until a signal, or until every child has left for good. 0: drained; 1: not quite; or a failed boot's code."""
-        watchdog = StopSignals(self.plan.grace, self.stop, self._kill_all)
-        with watchdog.watching(), self._other_signals(watchdog):
+        signals = StopSignals(self.plan.grace, self.stop, self._kill_all)
+        with signals.watching(), self._other_signals(signals):
             rounds = asyncio.gather(self._look_after(), *(beside(self) for beside in self._beside))
             try:
-                await asyncio.gather(*(self._post(number, self.plan.command) for number in range(self.plan.processes)))
+                await asyncio.gather(
+                    *(self._run_slot(number, self.plan.command) for number in range(self.plan.processes))
+                )
                 if self.plan.burst and self.store is not None and self.hello is not None:
                     await log_leftover(self.store, self.hello["queues"], self._clock)
             finally:
@@ -137,9 +139,9 @@ class Supervisor:
             if not child.draining:
                 child.terminate()
 
-    # one post, which one child after another holds
+    # one slot, which one child after another has
 
-    async def _post(self, number: int, command: Sequence[str]) -> None:
+    async def _run_slot(self, number: int, command: Sequence[str]) -> None:
         restarts = Restarts(self._clock.random)
         while not self._stopping.is_set():
             child = ChildProcess(command, self.plan.env)
@@ -150,7 +152,7 @@ class Supervisor:
             asked = self._stopping.is_set()
             if not child.table.ticked:  # it has no jobs, but may have left a reason
                 await asyncio.wait([listening], timeout=_LAST_WORDS)
-            await self._bury(number, child, code)
+            await self._end_child(number, child, code)
             await asyncio.wait([listening], timeout=_LAST_WORDS)
             over, ended = self._is_over(child, code, asked=asked), child.table.ended
             child.close()
@@ -158,7 +160,7 @@ class Supervisor:
                 return
             self.restarts += 1
             lived = self._clock.monotonic() - began
-            await self._pause(restarts.pause(lived=lived, ended=ended, told_to_go=child.draining))
+            await self._pause(restarts.pause(lived=lived, ended=ended, requested=child.draining))
 
     async def _listen(self, child: ChildProcess) -> None:
         """Hear what a child says, until it ends. One that can be heard no more, and lives, cannot be looked after: that
@@ -166,7 +168,7 @@ class Supervisor:
         why = "it has closed the connection"
         try:
             async for message in child.listen():
-                self._hear(child, message)
+                self._received(child, message)
         except Exception as error:
             if not child.died.done():
                 log.exception("listening to worker process %s failed", child.pid)
@@ -177,7 +179,7 @@ class Supervisor:
             log.error("%s; stopping", reason)
             self.fail(BootFailure(1, reason))
 
-    def _hear(self, child: ChildProcess, message: Message) -> None:
+    def _received(self, child: ChildProcess, message: Message) -> None:
         match message:
             case {"hello": hello}:
                 child.hello = hello
@@ -186,7 +188,7 @@ class Supervisor:
                 self.sources.update(paths)
             case {"ready": _}:
                 child.ready = True
-                if not self.up.is_set() and sum(each.ready for each in self.posted) == self.plan.processes:
+                if not self.up.is_set() and sum(each.ready for each in self.regular) == self.plan.processes:
                     self.up.set()
                     log.info("up: %s worker processes are ready", self.plan.processes)
             case {"failed": words}:
@@ -207,11 +209,11 @@ class Supervisor:
                 self._keeper.ask()
 
     def _is_over(self, child: ChildProcess, code: int, *, asked: bool) -> bool:
-        """Whether the post stays empty. During the boot a child that fails ends the whole run; one that a job brought
+        """Whether the slot stays empty. During the boot a child that fails ends the whole run; one that a job brought
         down has not failed. A child that died before anyone `asked` the run to stop does not make that stop unclean."""
         unfit = child.failed is not None or (code > 0 and not child.table.ticked)
         if unfit and not self.up.is_set() and not self._stopping.is_set():
-            self.fail(child.failed or BootFailure(1, f"a worker process could not boot: {told(code)}"))
+            self.fail(child.failed or BootFailure(1, f"a worker process could not boot: {exit_text(code)}"))
             return True
         if child.failed is not None and not self._stopping.is_set():
             log.error("a worker process could not boot: %s", child.failed.text)
@@ -227,11 +229,11 @@ class Supervisor:
         if not self._stopping.is_set():
             self.stop()
 
-    async def _bury(self, number: int, child: ChildProcess, code: int) -> None:
-        """Give its jobs back before anything else."""
+    async def _end_child(self, number: int, child: ChildProcess, code: int) -> None:
+        """Recover or release its jobs before anything else."""
         del self.children[number]
         leases = [entry.lease for entry in child.held()]
-        cause = child.killed or told(code, out_of_memory=code == -signal.SIGKILL and self._oom.grew())
+        cause = child.killed or exit_text(code, out_of_memory=code == -signal.SIGKILL and self._oom.grew())
         stopped = (child.draining or child.stopping) and (code >= 0 or child.forced)
         if not stopped and code not in (0, -signal.SIGTERM) and child.failed is None:
             log.error("worker process %s is gone: %s; %s jobs are given back", child.pid, cause, len(leases))
@@ -251,7 +253,7 @@ class Supervisor:
         return self._keeper
 
     async def _return(self, keeper: FleetLeases, leases: list[Lease], cause: str | None) -> None:
-        """Give back the jobs of a process that has stopped, or of one that died of this cause."""
+        """Release the jobs of a process that has stopped, or recover those of one that died of this cause."""
         if cause is None:
             await keeper.release_all(leases, _PATIENCE)
             return
@@ -262,12 +264,12 @@ class Supervisor:
             self._tell_stalled(queue, found)
 
     @property
-    def posted(self) -> list[ChildProcess]:
+    def regular(self) -> list[ChildProcess]:
         """The children without the spare ones."""
         return [child for number, child in self.children.items() if number < self.plan.processes]
 
     def _suspects_wait(self, count: int) -> None:
-        """So many jobs that have stalled wait, each for a process to itself. Processes that run nothing are told at
+        """So many jobs that have stalled wait, each for a process to itself. Idle processes hear of it at
         once, and need not find out; for the others spare processes are started, as many as there may be."""
         first = self.plan.processes
         idle = [
@@ -280,11 +282,11 @@ class Supervisor:
         in_memory = self._keeper is None
         if in_memory or self.plan.spare is None or self._stopping.is_set():
             return
-        posts = [number for number, post in self._spares.items() if not post.done()]
-        coming = sum(number not in self.children or not self.children[number].ready for number in posts)
-        free = [number for number in range(first, first + self.plan.spares) if number not in posts]
+        taken = [number for number, slot in self._spares.items() if not slot.done()]
+        coming = sum(number not in self.children or not self.children[number].ready for number in taken)
+        free = [number for number in range(first, first + self.plan.spares) if number not in taken]
         for number in free[: max(0, count - len(idle) - coming)]:
-            self._spares[number] = asyncio.create_task(self._post(number, self.plan.spare))
+            self._spares[number] = asyncio.create_task(self._run_slot(number, self.plan.spare))
 
     async def _end_spares(self) -> None:
         """They go last."""
@@ -317,7 +319,7 @@ class Supervisor:
     # what goes on beside them
 
     def _greet(self, hello: dict[str, Any]) -> None:
-        """The first child has told which store it is. One in memory is that child's alone; it keeps its own leases."""
+        """The first child has said which store it is. One in memory is that child's alone; it keeps its own leases."""
         if self.hello is None:
             self.hello = hello
             queues = ", ".join(f"{name} ({slots})" for name, slots in hello["queues"].items())
@@ -406,19 +408,19 @@ class Supervisor:
         self._kill_all()
 
     def _kill_all(self) -> None:
-        """Called by the watchdog too, when anything may hold the locks of logging."""
+        """Called by `StopSignals` too, when anything may hold the locks of logging."""
         for child in list(self.children.values()):
             self._clean = self._clean and not child.begun
             child.force()
 
     @contextlib.contextmanager
-    def _other_signals(self, watchdog: StopSignals) -> Iterator[None]:
+    def _other_signals(self, signals: StopSignals) -> Iterator[None]:
         """A closed terminal is no reason to stop; QUIT releases jobs at once; USR1 shows where the children are."""
 
         loop = asyncio.get_running_loop()
         numbers: dict[signal.Signals, Callable[[], object]] = {
             signal.SIGHUP: lambda: None,
-            signal.SIGQUIT: partial(watchdog.request, Urgency.HURRY),
+            signal.SIGQUIT: partial(signals.request, Urgency.HURRY),
             signal.SIGUSR1: lambda: self._follow(self._show_stacks()),
         }
         with contextlib.suppress(ValueError, RuntimeError):  # not the main thread

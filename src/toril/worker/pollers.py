@@ -18,7 +18,7 @@ __all__ = ["Elect", "Lead", "Pollers"]
 PollerState: TypeAlias = Literal["running", "restarting", "standby", "finished"]
 
 _LOOK: Final = 1.0  # seconds between two looks at whether this process still leads
-_ERROR: Final = 500  # characters of an error that are told
+_ERROR: Final = 500  # characters of an error that are shown
 
 
 class Lead(Protocol):
@@ -102,7 +102,7 @@ class Pollers:
         self._note(status, "standby")
 
     async def _changed(self, changed: asyncio.Event) -> None:
-        """Until the lead has changed, or for a second: whoever cannot reach the store loses it without being told."""
+        """Until the lead has changed, or for a second: whoever cannot reach the store loses it without notice."""
         timer = self._clock.later(_LOOK, changed.set)
         try:
             await changed.wait()
@@ -120,12 +120,12 @@ class Pollers:
                 await poller.fn()
             except (Exception, SystemExit, asyncio.CancelledError) as error:
                 task = asyncio.current_task()
-                if task is not None and task.cancelling():  # it was told to end
+                if task is not None and task.cancelling():  # it was asked to end
                     if not isinstance(error, asyncio.CancelledError):
                         log.exception("poller %s failed while it was stopped", poller.name)
                     raise asyncio.CancelledError from error
                 lived = self._clock.monotonic() - began
-                pause = restarts.pause(lived=lived, ended=0, told_to_go=False)
+                pause = restarts.pause(lived=lived, ended=0, requested=False)
                 self._died(status, error, pause)
             else:
                 self._note(status, "finished")
