@@ -24,7 +24,7 @@ __all__ = ["PEERS", "Figures", "Run", "tortured", "version"]
 
 Figures = dict[str, float]
 # What every peer can be expected to live through. A polite end is for each of them another matter.
-STRIKES = frozenset({FaultType.KILL, FaultType.FREEZE, FaultType.FREEZE_ALL}) | LINK | SERVER
+FAULTS = frozenset({FaultType.KILL, FaultType.FREEZE, FaultType.FREEZE_ALL}) | LINK | SERVER
 # The peer, and the package that its requirements are named for; None: this very interpreter.
 PEERS: dict[str, str | None] = {
     "Toril": None, "BullMQ (Python)": "bullmq", "arq": "arq", "Celery": "celery", "Dramatiq": "dramatiq",
@@ -90,7 +90,7 @@ class _Stand:
         self._command = _command(peer)
         self._run, self._folder, self._stack = run, folder, stack
         self._ledger = Ledger(folder / "driver.log")
-        self._struck: Counter[str] = Counter()
+        self._injected: Counter[str] = Counter()
         self._server = OwnRedis(folder / "redis")
         self._still = asyncio.Lock()
         self._proxies: list[Proxy] = []
@@ -100,20 +100,20 @@ class _Stand:
     async def run(self) -> Figures:
         self._stack.push_async_callback(self._server.kill)
         await self._server.start()
-        self._workers = [await self._station("worker", f"w{number}", 0) for number in range(self._run.workers)]
+        self._workers = [await self._member("worker", f"w{number}", 0) for number in range(self._run.workers)]
         await _until(lambda: all(worker.pids() for worker in self._workers), 60)
-        self._producers = [await self._station("producer", f"p{lane}", lane) for lane in range(2)]
-        await self._strike_all()
+        self._producers = [await self._member("producer", f"p{lane}", lane) for lane in range(2)]
+        await self._inject_all()
         await _until(lambda: all(each.done for each in self._producers), self._run.drain)
         calm = SYSTEM.monotonic()
         await _until(lambda: not count(self._folder)["lost"], self._run.drain)
         figures = count(self._folder)
         return figures | {
-            "faults": sum(self._struck.values()),
+            "faults": sum(self._injected.values()),
             "seconds until the last had run": round(SYSTEM.monotonic() - calm),
         }
 
-    async def _station(self, role: FleetRole, name: str, lane: int) -> _Peer:
+    async def _member(self, role: FleetRole, name: str, lane: int) -> _Peer:
         proxy = await Proxy("127.0.0.1", self._server.port).start()
         self._stack.push_async_callback(proxy.stop)
         self._proxies.append(proxy)
@@ -121,46 +121,46 @@ class _Stand:
             url=str(proxy.port), seed=self._run.seed, jobs=self._run.jobs, seconds=self._run.seconds,
             folder=str(self._folder), name=name, lane=lane, producers=2,
         )  # fmt: skip
-        station = _Peer(role, setting, self._ledger, self._command)
-        self._stack.push_async_callback(station.kill)
-        station.start()
-        return station
+        member = _Peer(role, setting, self._ledger, self._command)
+        self._stack.push_async_callback(member.kill)
+        member.start()
+        return member
 
-    async def _strike_all(self) -> None:
+    async def _inject_all(self) -> None:
         start = SYSTEM.monotonic()
         async with asyncio.TaskGroup() as group:
-            for blow in draw(self._run.seed, self._run.seconds, STRIKES, every=self._run.every):
-                await SYSTEM.sleep(max(0.0, start + blow.at - SYSTEM.monotonic()))
-                group.create_task(self._strike(blow))
+            for fault in draw(self._run.seed, self._run.seconds, FAULTS, every=self._run.every):
+                await SYSTEM.sleep(max(0.0, start + fault.at - SYSTEM.monotonic()))
+                group.create_task(self._inject(fault))
             await SYSTEM.sleep(max(0.0, start + self._run.seconds - SYSTEM.monotonic()))
         for proxy in self._proxies:
-            proxy.heal()
+            proxy.restore()
 
-    async def _strike(self, blow: PlannedFault) -> None:
-        self._struck[blow.strike.name] += 1
-        worker = self._workers[blow.of(len(self._workers))]
-        match blow.strike:
+    async def _inject(self, fault: PlannedFault) -> None:
+        self._injected[fault.kind.name] += 1
+        worker = self._workers[fault.of(len(self._workers))]
+        match fault.kind:
             case FaultType.KILL:
-                self._ledger.note("blow", "KILL", worker.strike(blow.target, signal.SIGKILL) or 0)
+                self._ledger.note("fault", "KILL", worker.signal_one(fault.target, signal.SIGKILL) or 0)
             case FaultType.FREEZE:
-                pid = worker.strike(blow.target, signal.SIGSTOP)
-                await SYSTEM.sleep(blow.seconds)
+                pid = worker.signal_one(fault.target, signal.SIGSTOP)
+                await SYSTEM.sleep(fault.seconds)
                 if pid is not None and pid in worker.pids():
                     os.kill(pid, signal.SIGCONT)
             case FaultType.FREEZE_ALL:
-                await self._all_still(blow.seconds)
-            case strike if strike in LINK:
-                await self._proxies[blow.of(len(self._proxies))].struck(blow)
+                await self._all_still(fault.seconds)
+            case kind if kind in LINK:
+                await self._proxies[fault.of(len(self._proxies))].inject(fault)
             case _:
-                self._struck[blow.strike.name] -= not await self._server.struck(blow)
+                self._injected[fault.kind.name] -= not await self._server.inject(fault)
 
     async def _all_still(self, seconds: float) -> None:
         async with self._still:
-            for station in (*self._workers, *self._producers):
-                station.strike_all(signal.SIGSTOP)
+            for member in (*self._workers, *self._producers):
+                member.signal_all(signal.SIGSTOP)
             await SYSTEM.sleep(seconds)
-            for station in (*self._workers, *self._producers):
-                station.strike_all(signal.SIGCONT)
+            for member in (*self._workers, *self._producers):
+                member.signal_all(signal.SIGCONT)
 
 
 def count(folder: Path) -> Figures:
@@ -182,7 +182,7 @@ def count(folder: Path) -> Figures:
             case "end", (nonce,):
                 ends[nonce] += 1
                 over.add((nonce, line.pid))
-            case "blow", ("KILL", pid):
+            case "fault", ("KILL", pid):
                 kills[int(pid)] = line.at
             case _:
                 pass

@@ -22,7 +22,7 @@ Tamper = Callable[[list[str]], list[str]]
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> RunSettings:
-    """A run on which nothing was struck, in this process."""
+    """A run on which nothing was injected, in this process."""
     folder = tmp_path_factory.mktemp("calm")
     setting = RunSettings(
         url=f"sqlite:///{folder / 'jobs.db'}", tag="calm", folder=str(folder), name="p0", concurrency=4
@@ -53,7 +53,9 @@ async def checked(setting: RunSettings, tmp_path: Path, tamper: Tamper = lambda 
     lines = tamper(setting.log.read_text().splitlines())
     (tmp_path / "p0.log").write_text("\n".join([*lines, ""]))
     async with App(setting.url) as app:
-        return await check(app, replace(setting, folder=str(tmp_path)), struck=Counter(), cut_off=Counter(), forced=[])
+        return await check(
+            app, replace(setting, folder=str(tmp_path)), injected=Counter(), cut_off=Counter(), forced=[]
+        )
 
 
 def first(lines: list[str], *words: str) -> str:
@@ -87,8 +89,8 @@ def _ran_and_is_nowhere(lines: list[str]) -> list[str]:
     return [*lines, first(lines, "start").replace("torture-calm", "another")]
 
 
-def _told_twice(lines: list[str]) -> list[str]:
-    return [*lines, first(lines, "told", "completed")]
+def _ended_twice(lines: list[str]) -> list[str]:
+    return [*lines, first(lines, "event", "completed")]
 
 
 def _ran_nine_times(lines: list[str]) -> list[str]:
@@ -111,7 +113,7 @@ def _ran_all_at_once(lines: list[str]) -> list[str]:
 BROKEN: dict[str, list[Tamper]] = {
     "lost": [_acknowledged_and_nowhere],
     "unexpected": [_never_asked_for, _never_ran, _ran_and_is_nowhere],
-    "finished twice": [_told_twice],
+    "finished twice": [_ended_twice],
     "unexplained duplicates": [_ran_nine_times],
     "started early": [_ran_at_once],
     "parent before child": [_ran_before_its_children],
@@ -155,8 +157,8 @@ async def test_what_has_not_ended_is_stuck_and_a_run_leaves_nothing_behind(calm:
     assert left == 0
 
 
-def recovery(*told: str) -> dict[str, float]:
-    lines = [line.split() for line in told]
+def recovery(*words: str) -> dict[str, float]:
+    lines = [line.split() for line in words]
     return _Story(
         [LedgerEntry(word, float(at), int(pid), tuple(facts)) for word, at, pid, *facts in lines], []
     ).recovery()
@@ -166,15 +168,17 @@ RUN, AGAIN = "start 10 7 q 1 n1 1", "start 46 8 q 1 n1 2"
 
 
 def test_recovery_is_the_time_from_a_kill_until_the_job_starts_again() -> None:
-    assert recovery(RUN, "blow 12 1 KILL 7", AGAIN)["most"] == 34
+    assert recovery(RUN, "fault 12 1 KILL 7", AGAIN)["most"] == 34
 
 
 def test_the_time_in_which_there_is_no_store_is_not_recovery() -> None:
     away = ["away 11 1", "away 13 1", "back 14 1", "back 22 1", "away 40 1", "back 43 1"]
 
-    assert recovery(RUN, "blow 12 1 KILL 7", *away, AGAIN)["most"] == 34 - 10 - 3
+    assert recovery(RUN, "fault 12 1 KILL 7", *away, AGAIN)["most"] == 34 - 10 - 3
 
 
-@pytest.mark.parametrize("kills", [["blow 50 1 KILL 7"], ["blow 5 1 KILL 7"], ["blow 5 1 KILL 7", "blow 50 1 KILL 7"]])
+@pytest.mark.parametrize(
+    "kills", [["fault 50 1 KILL 7"], ["fault 5 1 KILL 7"], ["fault 5 1 KILL 7", "fault 50 1 KILL 7"]]
+)
 def test_the_kill_of_another_process_of_that_number_is_none_of_its_job(kills: list[str]) -> None:
     assert recovery(*kills, RUN, AGAIN) == {}

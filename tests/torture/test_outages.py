@@ -62,45 +62,45 @@ async def run(tmp_path: Path) -> AsyncIterator[_Run]:
 
 
 def outages(run: _Run) -> list[int]:
-    return [station.outages for station in run._everyone if isinstance(station, Watched)]
+    return [member.outages for member in run._everyone if isinstance(member, Watched)]
 
 
-@pytest.mark.parametrize("strike", sorted(LINK))
-async def test_a_wire_cuts_off_its_own_process_while_it_is_mute(run: _Run, strike: FaultType) -> None:
-    await run._on_store(PlannedFault(0, strike, 0.0, 0.01))
+@pytest.mark.parametrize("kind", sorted(LINK))
+async def test_a_wire_cuts_off_its_own_process_while_it_is_mute(run: _Run, kind: FaultType) -> None:
+    await run._on_store(PlannedFault(0, kind, 0.0, 0.01))
 
-    assert outages(run) == [int(strike in KEPT_AWAY), 0]
+    assert outages(run) == [int(kind in KEPT_AWAY), 0]
 
 
 async def test_a_full_disk_cuts_off_everyone_once_at_a_time(run: _Run) -> None:
     await asyncio.gather(*(run._on_store(PlannedFault(0, FaultType.FILL_DISK, 0.0, 0.01)) for _ in range(2)))
 
     assert outages(run) == [2, 2]
-    assert [station.deepest for station in run._everyone if isinstance(station, Watched)] == [1, 1]
+    assert [member.deepest for member in run._everyone if isinstance(member, Watched)] == [1, 1]
 
 
-@pytest.mark.parametrize("strike", sorted(SERVER))
-async def test_a_server_cuts_off_everyone_while_it_does_not_serve(run: _Run, tmp_path: Path, strike: FaultType) -> None:
+@pytest.mark.parametrize("kind", sorted(SERVER))
+async def test_a_server_cuts_off_everyone_while_it_does_not_serve(run: _Run, tmp_path: Path, kind: FaultType) -> None:
     run._server = OwnRedis(tmp_path / "redis")
     try:
         await run._server.start()
-        assert await run._on_store(PlannedFault(0, strike, 0.0, 0.05)) == "server"
+        assert await run._on_store(PlannedFault(0, kind, 0.0, 0.05)) == "server"
     finally:
         await run._server.kill()
 
-    away = int(strike in KEPT_AWAY)
+    away = int(kind in KEPT_AWAY)
     assert outages(run) == [away] * 2
     assert [line.word for line in lines(tmp_path, "driver.log")] == ["away", "back"] * away
 
 
 async def test_a_server_that_does_not_serve_yet_is_not_struck_again(run: _Run, tmp_path: Path) -> None:
-    """Else it would be killed as soon as it has read its log, for as long as blows wait for their turn."""
+    """Else it would be killed as soon as it has read its log, for as long as faults wait for their turn."""
     run._server = OwnRedis(tmp_path / "redis")
     try:
         await run._server.start()
-        blow = PlannedFault(0, FaultType.KILL_SERVER, 0.0, 0.05)
-        assert await asyncio.gather(*(run._on_store(blow) for _ in range(3))) == ["server", None, None]
-        assert await run._on_store(blow) == "server"
+        fault = PlannedFault(0, FaultType.KILL_SERVER, 0.0, 0.05)
+        assert await asyncio.gather(*(run._on_store(fault) for _ in range(3))) == ["server", None, None]
+        assert await run._on_store(fault) == "server"
     finally:
         await run._server.kill()
 
@@ -108,7 +108,7 @@ async def test_a_server_that_does_not_serve_yet_is_not_struck_again(run: _Run, t
 
 
 async def test_who_has_no_such_store_is_not_cut_off(run: _Run) -> None:
-    for strike in SERVER:
-        assert await run._on_store(PlannedFault(0, strike, 0.0, 0.01)) is None
+    for kind in SERVER:
+        assert await run._on_store(PlannedFault(0, kind, 0.0, 0.01)) is None
 
     assert outages(run) == [0, 0]

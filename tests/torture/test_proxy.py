@@ -65,7 +65,7 @@ async def test_a_silent_wire_passes_nothing_on_and_is_reset_when_it_heals() -> N
         writer.write(b"swallowed\n")
         await asyncio.sleep(0.05)
 
-        proxy.heal()
+        proxy.restore()
 
         with pytest.raises(ConnectionResetError):
             await reader.readline()
@@ -76,11 +76,11 @@ async def test_a_silent_wire_passes_nothing_on_and_is_reset_when_it_heals() -> N
 
 async def test_the_first_blow_to_end_ends_those_beside_it() -> None:
     async with echoing() as (proxy, _):
-        long = asyncio.create_task(proxy.struck(PlannedFault(0, FaultType.BLACKHOLE, 0, 3600)))
+        long = asyncio.create_task(proxy.inject(PlannedFault(0, FaultType.BLACKHOLE, 0, 3600)))
         await asyncio.sleep(0)
         assert proxy.silent
 
-        await proxy.struck(PlannedFault(0, FaultType.DELAY, 0, 0.01))
+        await proxy.inject(PlannedFault(0, FaultType.DELAY, 0, 0.01))
 
         await asyncio.wait_for(long, 60)
         assert not proxy.silent

@@ -16,7 +16,7 @@ from toril.cli.exit import CommandFailed, say
 from toril.cli.terminal import Column, json_option, table
 from toril.runtime.clock import SYSTEM
 from toril.torture.checker import PROMISES, TortureReport
-from toril.torture.driver import Torture, blows_of
+from toril.torture.driver import Torture, faults_of
 from toril.torture.driver import torture as tortured
 
 __all__ = ["torture"]
@@ -29,7 +29,7 @@ _STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option("--seed", type=int, help="What the jobs and the faults are drawn from. [default: another each time]")
 @click.option(
     "--url", default="sqlite", show_default=True, metavar="URL",
-    help="The store; or redis or sqlite, for one of its own, whose server is struck too.",
+    help="The store; or redis or sqlite, for one of its own, whose server fails too.",
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, 10_000_000), default=3000, show_default=True)
 @click.option("--minutes", type=click.FloatRange(0.05, 10_000), default=1.0, show_default=True, help="Of faults.")
@@ -65,12 +65,12 @@ def torture(
     )  # fmt: skip
     try:
         if dry_run:
-            return _foretold(run)
+            return _print_plan(run)
         came = asyncio.run(_until_asked_to_stop(run))
         if isinstance(came, signal.Signals):
             return _stopped(came)
         keep = keep or bool(came.broken)  # whoever wants to know how it came about needs them
-        return _told(came, report, as_json=as_json)
+        return _print_report(came, report, as_json=as_json)
     finally:
         if keep:
             say(f"The ledgers are in {folder}")
@@ -102,13 +102,13 @@ def _stopped(number: signal.Signals) -> int:
     return 128 + number
 
 
-def _foretold(run: Torture) -> int:
-    rows = [[f"{blow.at:.1f}", blow.strike.value, f"{blow.seconds:.1f}"] for blow in blows_of(run)]
+def _print_plan(run: Torture) -> int:
+    rows = [[f"{fault.at:.1f}", fault.kind.value, f"{fault.seconds:.1f}"] for fault in faults_of(run)]
     table([Column("at", numbers=True), Column("fault"), Column("for", numbers=True)], rows)
     return 0
 
 
-def _told(report: TortureReport, path: Path | None, *, as_json: bool) -> int:
+def _print_report(report: TortureReport, path: Path | None, *, as_json: bool) -> int:
     if path is not None:
         path.write_text(json.dumps(report.document(), indent=1) + "\n", "utf-8")
     if as_json:
@@ -124,7 +124,7 @@ def _show(report: TortureReport) -> None:
     figures = report.figures
     others = [name for name in figures if name not in {*_FIRST, *PROMISES}]
     rows: list[list[Any]] = [[name, str(figures[name])] for name in (*_FIRST, *PROMISES, *others)]
-    rows += [[f"fault: {name}", str(count)] for name, count in report.struck.items()]
+    rows += [[f"fault: {name}", str(count)] for name, count in report.injected.items()]
     rows += [[f"recovery after kill -9, {name}", f"{seconds} s"] for name, seconds in report.recovery.items()]
     table([Column("what"), Column("count", numbers=True)], rows)
     for name, found in report.offenders.items():

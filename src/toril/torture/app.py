@@ -51,7 +51,7 @@ def lines(folder: Path, pattern: str = "*.log") -> Iterator[LedgerEntry]:
 
 QUEUES = ("main", "groups", "parents", "children", "ticks")
 SCHEDULE = "tick"
-_TOLD: tuple[EventName, ...] = ("completed", "failed", "retrying", "released", "cancelled", "lease_lost")
+_EVENTS: tuple[EventName, ...] = ("completed", "failed", "retrying", "released", "cancelled", "lease_lost")
 
 
 def queue_name(tag: str, queue: str) -> str:
@@ -67,8 +67,8 @@ class TortureApp:
         self._ledger = Ledger(setting.log)
         self.queues = {name: self._queue(name) for name in QUEUES}
         self.queues["ticks"].schedule(SCHEDULE, "do", _payload("tick"), every=1)
-        for name in _TOLD:
-            self.app.events.on(name, partial(self._told, name))
+        for name in _EVENTS:
+            self.app.events.on(name, partial(self._note_event, name))
         self.app.on_start(self._hello)
 
     def _queue(self, name: str) -> Queue:
@@ -77,7 +77,7 @@ class TortureApp:
             {"do": self._do},
             concurrency=2 if name == "ticks" else self.setting.concurrency,
             lease=self.setting.lease,
-            max_stalls=1000,  # the plan may strike the same job again and again, which is no fault of the job
+            max_stalls=1000,  # a fault may hit the same job again and again, which is no fault of the job
             retry=Retry(4, Fixed(0.2)),
             groups=GroupLimits(concurrency=1) if name == "groups" else None,
             keep_completed=True,
@@ -87,14 +87,14 @@ class TortureApp:
     def _hello(self, *_: Any) -> None:
         self._ledger.note("hello", self.setting.name)
 
-    def _told(self, name: str, event: JobEvent) -> None:
-        self._ledger.note("told", name, event.queue, event.job_id)
+    def _note_event(self, name: str, event: JobEvent) -> None:
+        self._ledger.note("event", name, event.queue, event.job_id)
 
     async def _do(self, ctx: JobContext[dict[str, Any]]) -> int:
         facts = (ctx.queue_name, ctx.job_id, ctx.data["nonce"], ctx.fence)
         self._ledger.note("start", *facts)
         await SYSTEM.sleep(ctx.data["ms"] / 1000)
-        if ctx.data["kind"] == JobKind.DOOMED:
+        if ctx.data["kind"] == JobKind.FAILS:
             self._ledger.note("raised", *facts)
             raise PermanentError("doomed by its order")
         if ctx.attempt <= ctx.data["fails"]:

@@ -77,7 +77,7 @@ async def refs_in(url: str, tag: str) -> set[str]:
 
 
 def acknowledged(folder: Path) -> set[str]:
-    """The jobs of which a producer was told that they are kept."""
+    """The jobs that the store has acknowledged to a producer."""
     return {f"{line.facts[1]}/{line.facts[2]}" for line in lines(folder, "p*.log") if line.word == "ack"}
 
 
@@ -99,12 +99,12 @@ class TortureReport:
     seed: int
     url: str
     figures: Mapping[str, int]
-    struck: Mapping[str, int]
+    injected: Mapping[str, int]
     recovery: Mapping[str, float]
     offenders: Mapping[str, list[str]]
     seconds: float = 0.0
     drained: bool = True
-    blows: tuple[Mapping[str, Any], ...] = field(default=())
+    plan: tuple[Mapping[str, Any], ...] = field(default=())
 
     @property
     def broken(self) -> list[str]:
@@ -114,13 +114,13 @@ class TortureReport:
         """For a file."""
         return {
             "seed": self.seed, "url": self.url, "seconds": self.seconds, "drained": self.drained,
-            "figures": dict(self.figures), "faults": dict(self.struck), "recovery_seconds": dict(self.recovery),
-            "broken": self.broken, "offenders": dict(self.offenders), "plan": list(self.blows),
+            "figures": dict(self.figures), "faults": dict(self.injected), "recovery_seconds": dict(self.recovery),
+            "broken": self.broken, "offenders": dict(self.offenders), "plan": list(self.plan),
         }  # fmt: skip
 
 
 async def check(
-    app: App, setting: RunSettings, *, struck: Counter[str], cut_off: Counter[str], forced: list[str]
+    app: App, setting: RunSettings, *, injected: Counter[str], cut_off: Counter[str], forced: list[str]
 ) -> TortureReport:
     """Read everything, and count."""
     jobs = [job async for job in stored(app, setting.tag)]
@@ -134,10 +134,10 @@ async def check(
     figures |= {
         "power cuts": cut_off["cuts"], "lost to power cuts": cut_off["lost"],
         "acknowledged at power cuts": cut_off["acknowledged"],
-        "faults": sum(struck.values()),
+        "faults": sum(injected.values()),
     }  # fmt: skip
     return TortureReport(
-        seed=setting.seed, url=redacted(setting.url), figures=figures, struck=dict(sorted(struck.items())),
+        seed=setting.seed, url=redacted(setting.url), figures=figures, injected=dict(sorted(injected.items())),
         recovery=story.recovery(), offenders={name: found[:_NAMED] for name, found in offenders.items() if found},
     )  # fmt: skip
 
@@ -145,7 +145,7 @@ async def check(
 class _Story:
     """The lines of all ledgers, sorted by what they tell of, beside the jobs of the store."""
 
-    def __init__(self, told: list[LedgerEntry], jobs: list[Stored]) -> None:
+    def __init__(self, entries: list[LedgerEntry], jobs: list[Stored]) -> None:
         self.jobs = {job.ref: job for job in jobs}
         self.by_nonce: dict[str, list[Stored]] = defaultdict(list)
         for job in jobs:
@@ -156,12 +156,12 @@ class _Story:
         self.starts: dict[str, list[LedgerEntry]] = defaultdict(list)
         self.over: dict[tuple[str, str], LedgerEntry] = {}
         self.ends: Counter[str] = Counter()
-        self.told: dict[str, Counter[str]] = defaultdict(Counter)
+        self.events: dict[str, Counter[str]] = defaultdict(Counter)
         self.kills: dict[int, list[float]] = defaultdict(list)  # by process; numbers are used again
         self.outages: list[tuple[float, float]] = []  # from when to when the store was away
         self._away_since: list[float] = []
         self.orphaned: list[str] = []
-        for line in sorted(told, key=lambda line: line.at):
+        for line in sorted(entries, key=lambda line: line.at):
             self._read(line)
 
     def _read(self, line: LedgerEntry) -> None:
@@ -175,11 +175,11 @@ class _Story:
             case (("end" | "raised"), (queue, job_id, _, fence)):
                 self.over[f"{queue}/{job_id}", fence] = line
                 self.ends[f"{queue}/{job_id}"] += line.word == "end"
-            case "told", (what, queue, job_id):
-                self.told[f"{queue}/{job_id}"][what] += 1
+            case "event", (what, queue, job_id):
+                self.events[f"{queue}/{job_id}"][what] += 1
             case "orphaned", (_, _, nonce, _):
                 self.orphaned.append(nonce)
-            case "blow", ("KILL", pid):
+            case "fault", ("KILL", pid):
                 self.kills[int(pid)].append(line.at)
             case "away", _:
                 self._away_since.append(line.at)
@@ -220,8 +220,8 @@ class _Story:
 
     def _twice(self) -> Iterator[str]:
         yield from (nonce for nonce, jobs in self.by_nonce.items() if len(jobs) > 1)
-        for ref, told in self.told.items():
-            if told["completed"] + told["failed"] + told["cancelled"] > 1:
+        for ref, counts in self.events.items():
+            if counts["completed"] + counts["failed"] + counts["cancelled"] > 1:
                 yield ref
 
     def _runs(self, ref: str) -> list[LedgerEntry]:
@@ -231,7 +231,7 @@ class _Story:
         """Runs beyond the first that neither a stall nor a retry accounts for."""
         record, again = job.record, len(self._runs(job.ref)) - 1
         retries = record.attempts_made - (1 if job.ended else 0)
-        return again - record.stalls - max(0, retries) - self.told[job.ref]["released"]
+        return again - record.stalls - max(0, retries) - self.events[job.ref]["released"]
 
     def _early(self) -> Iterator[str]:
         for ref, starts in self.starts.items():
@@ -270,7 +270,7 @@ class _Story:
         ticks = [job for job in self.jobs.values() if job.queue == "ticks"]
         return sum(not job.ended for job in ticks) == 1 if made or ticks else not self.starts
 
-    # what is told besides
+    # what else there is to say
 
     def figures(self) -> dict[str, int]:
         states = Counter(job.record.state for job in self.jobs.values() if job.queue != "ticks")
@@ -284,7 +284,7 @@ class _Story:
             "runs": sum(len(starts) for starts in self.starts.values()),
             "runs again": sum(len(starts) - 1 for starts in self.starts.values()),
             "stalls": sum(job.record.stalls for job in self.jobs.values()),
-            "leases lost, and refused": sum(told["lease_lost"] for told in self.told.values()),
+            "leases lost, and refused": sum(counts["lease_lost"] for counts in self.events.values()),
             "recovered after kills": len(list(self._recovered())),
             "runs of the schedule": sum(job.queue == "ticks" and job.ended for job in self.jobs.values()),
         }

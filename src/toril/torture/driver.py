@@ -1,4 +1,4 @@
-"""One run: the fleet, the blows, then calm weather until all is done; and what came of it."""
+"""One run: the fleet, the faults, then calm weather until all is done; and what came of it."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ from toril.torture.faults import Disk, OwnRedis, Proxy
 from toril.torture.fleet import FleetMember, FleetRole
 from toril.torture.plan import DISK, LINK, MUTE, SERVER, FaultType, PlannedFault, RunSettings, draw
 
-__all__ = ["Torture", "blows_of", "possible", "torture"]
+__all__ = ["Torture", "faults_of", "possible", "torture"]
 
 _WORKER = frozenset({FaultType.KILL, FaultType.FREEZE, FaultType.TERM, FaultType.TERM_GROUP, FaultType.INTERRUPT_GROUP})
 _ALWAYS = frozenset(FaultType) - LINK - SERVER - DISK
@@ -46,7 +46,7 @@ class Torture:
 
 
 def possible(run: Torture) -> frozenset[FaultType]:
-    """What can be struck there. A server that is not the run's own is left alone; so is its disk."""
+    """What can be done there. A server that is not the run's own is left alone; so is its disk."""
     found = set(_ALWAYS)
     if run.url == "redis" or urlsplit(run.url).scheme == "redis":
         found |= LINK
@@ -68,8 +68,8 @@ class _Run:
         self._run = run
         self._stack = stack
         self._ledger = Ledger(run.folder / "driver.log")
-        self._blows = draw(run.seed, run.seconds, possible(run), every=run.every)
-        self._struck: Counter[str] = Counter()
+        self._faults = draw(run.seed, run.seconds, possible(run), every=run.every)
+        self._injected: Counter[str] = Counter()
         self._server: OwnRedis | None = None
         self._disk: Disk | None = None
         self._proxies: list[Proxy] = []
@@ -91,16 +91,16 @@ class _Run:
             self._stack.push_async_callback(clean, app, self._setting)
         began = SYSTEM.monotonic()
         await self._staff(url)
-        await self._strike_all()
+        await self._inject_all()
         produced = await self._produced()
         drained = produced and await self._drained(app)
-        for station in (*self._producers, *self._workers):
-            await station.close()
-        forced = [each for station in self._workers for each in station.forced]
-        report = await check(app, self._setting, struck=self._struck, cut_off=self._cut_off, forced=forced)
+        for member in (*self._producers, *self._workers):
+            await member.close()
+        forced = [each for member in self._workers for each in member.forced]
+        report = await check(app, self._setting, injected=self._injected, cut_off=self._cut_off, forced=forced)
         return replace(
             report, seconds=round(SYSTEM.monotonic() - began, 1), drained=drained,
-            blows=tuple(blow.document() for blow in self._blows),
+            plan=tuple(fault.document() for fault in self._faults),
         )  # fmt: skip
 
     # the store
@@ -127,15 +127,15 @@ class _Run:
 
     async def _staff(self, url: str) -> None:
         roles: list[FleetRole] = ["supervised" if number == 0 else "worker" for number in range(self._run.workers)]
-        self._workers = [await self._station(role, f"w{number}", url) for number, role in enumerate(roles)]
-        self._producers = [await self._station("producer", f"p{number}", url, lane=number) for number in range(2)]
+        self._workers = [await self._member(role, f"w{number}", url) for number, role in enumerate(roles)]
+        self._producers = [await self._member("producer", f"p{number}", url, lane=number) for number in range(2)]
 
-    async def _station(self, role: FleetRole, name: str, url: str, lane: int = 0) -> FleetMember:
+    async def _member(self, role: FleetRole, name: str, url: str, lane: int = 0) -> FleetMember:
         setting = replace(self._setting, url=await self._wired(url), name=name, lane=lane)
-        station = FleetMember(role, setting, self._ledger)
-        self._stack.push_async_callback(station.kill)
-        station.start()
-        return station
+        member = FleetMember(role, setting, self._ledger)
+        self._stack.push_async_callback(member.kill)
+        member.start()
+        return member
 
     async def _wired(self, url: str) -> str:
         """The same store over a wire of its own, where there is one."""
@@ -148,68 +148,68 @@ class _Run:
         who, at, _ = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{who}{at}127.0.0.1:{proxy.port}"))
 
-    # the blows
+    # the faults
 
-    async def _strike_all(self) -> None:
+    async def _inject_all(self) -> None:
         start = SYSTEM.monotonic()
         async with asyncio.TaskGroup() as group:
-            for blow in self._blows:
-                await SYSTEM.sleep(max(0.0, start + blow.at - SYSTEM.monotonic()))
-                group.create_task(self._strike(blow))
+            for fault in self._faults:
+                await SYSTEM.sleep(max(0.0, start + fault.at - SYSTEM.monotonic()))
+                group.create_task(self._inject(fault))
             await SYSTEM.sleep(max(0.0, start + self._run.seconds - SYSTEM.monotonic()))
         for proxy in self._proxies:
-            proxy.heal()
+            proxy.restore()
         self._ledger.note("calm")
 
-    async def _strike(self, blow: PlannedFault) -> None:
-        struck = await self._dealt(blow)
-        if struck is not None:
-            self._struck[blow.strike.value] += 1
-            self._ledger.note("blow", blow.strike.name, struck)
+    async def _inject(self, fault: PlannedFault) -> None:
+        target = await self._apply(fault)
+        if target is not None:
+            self._injected[fault.kind.value] += 1
+            self._ledger.note("fault", fault.kind.name, target)
 
-    async def _dealt(self, blow: PlannedFault) -> object | None:
-        """Whom it struck; None if there was nobody."""
-        match blow.strike:
-            case strike if strike in _WORKER:
-                return await self._on_worker(self._workers[blow.of(len(self._workers))], blow)
+    async def _apply(self, fault: PlannedFault) -> object | None:
+        """Whom it hit; None if there was nobody."""
+        match fault.kind:
+            case kind if kind in _WORKER:
+                return await self._on_worker(self._workers[fault.of(len(self._workers))], fault)
             case FaultType.KILL_SUPERVISOR | FaultType.FREEZE_SUPERVISOR:
-                return await self._on_supervisor(blow)
+                return await self._on_supervisor(fault)
             case FaultType.KILL_PRODUCER:
-                return self._producers[blow.of(2)].strike(blow.target, signal.SIGKILL)
+                return self._producers[fault.of(2)].signal_one(fault.target, signal.SIGKILL)
             case FaultType.FREEZE_ALL:
-                return await self._all_still(_rest(blow.seconds))
+                return await self._all_still(_rest(fault.seconds))
             case _:
-                return await self._on_store(blow)
+                return await self._on_store(fault)
 
-    async def _on_worker(self, station: FleetMember, blow: PlannedFault) -> int | None:
-        match blow.strike:
+    async def _on_worker(self, member: FleetMember, fault: PlannedFault) -> int | None:
+        match fault.kind:
             case FaultType.KILL:
-                return station.strike(blow.target, signal.SIGKILL)
+                return member.signal_one(fault.target, signal.SIGKILL)
             case FaultType.FREEZE:
-                return await self._thawed(station, station.strike(blow.target, signal.SIGSTOP), blow)
+                return await self._thawed(member, member.signal_one(fault.target, signal.SIGSTOP), fault)
             case FaultType.INTERRUPT_GROUP:
-                return await station.term(signal.SIGINT, group=True)
+                return await member.term(signal.SIGINT, group=True)
             case _:
-                return await station.term(group=blow.strike is FaultType.TERM_GROUP)
+                return await member.term(group=fault.kind is FaultType.TERM_GROUP)
 
-    async def _on_supervisor(self, blow: PlannedFault) -> int | None:
-        stations = [station for station in self._workers if station.role == "supervised"]
-        station = stations[blow.of(len(stations))]
-        if blow.strike is FaultType.KILL_SUPERVISOR:
-            return station.strike_supervisor(signal.SIGKILL)
-        return await self._thawed(station, station.strike_supervisor(signal.SIGSTOP), blow)
+    async def _on_supervisor(self, fault: PlannedFault) -> int | None:
+        members = [member for member in self._workers if member.role == "supervised"]
+        member = members[fault.of(len(members))]
+        if fault.kind is FaultType.KILL_SUPERVISOR:
+            return member.signal_supervisor(signal.SIGKILL)
+        return await self._thawed(member, member.signal_supervisor(signal.SIGSTOP), fault)
 
-    async def _on_store(self, blow: PlannedFault) -> object | None:
-        if blow.strike in LINK:
-            wire = blow.of(len(self._proxies))
-            with self._everyone[wire].cut_off() if blow.strike in MUTE else nullcontext():
-                await self._proxies[wire].struck(blow)
+    async def _on_store(self, fault: PlannedFault) -> object | None:
+        if fault.kind in LINK:
+            wire = fault.of(len(self._proxies))
+            with self._everyone[wire].cut_off() if fault.kind in MUTE else nullcontext():
+                await self._proxies[wire].inject(fault)
             return self._proxies[wire].port
-        if blow.strike in DISK:
-            return await self._on_disk(blow)
+        if fault.kind in DISK:
+            return await self._on_disk(fault)
         if self._server is None:
             return None
-        return "server" if await self._server.struck(blow, self._store_away) else None
+        return "server" if await self._server.inject(fault, self._store_away) else None
 
     @property
     def _everyone(self) -> list[FleetMember]:
@@ -229,42 +229,42 @@ class _Run:
     @contextmanager
     def _all_cut_off(self) -> Iterator[None]:
         with ExitStack() as away:
-            for station in self._everyone:
-                away.enter_context(station.cut_off())
+            for member in self._everyone:
+                away.enter_context(member.cut_off())
             yield
 
-    async def _thawed(self, station: FleetMember, pid: int | None, blow: PlannedFault) -> int | None:
-        """The one that was stopped goes on when the blow is over; which."""
+    async def _thawed(self, member: FleetMember, pid: int | None, fault: PlannedFault) -> int | None:
+        """The one that was stopped goes on when the fault is over; which."""
         if pid is not None:
-            with station.still():
-                await SYSTEM.sleep(blow.seconds)
+            with member.still():
+                await SYSTEM.sleep(fault.seconds)
                 async with self._still:
-                    station.thaw(pid)
+                    member.thaw(pid)
         return pid
 
     async def _all_still(self, meanwhile: Coroutine[Any, Any, T]) -> T:
         """As a machine that sleeps."""
         async with self._still:
             with self._all_cut_off():
-                for station in self._everyone:
-                    station.strike_all(signal.SIGSTOP)
+                for member in self._everyone:
+                    member.signal_all(signal.SIGSTOP)
                 try:
                     return await meanwhile
                 finally:
-                    for station in self._everyone:
-                        station.strike_all(signal.SIGCONT)
+                    for member in self._everyone:
+                        member.signal_all(signal.SIGCONT)
 
-    async def _on_disk(self, blow: PlannedFault) -> str | None:
+    async def _on_disk(self, fault: PlannedFault) -> str | None:
         disk = self._disk
         if disk is None:
             return None
-        if blow.strike is FaultType.FILL_DISK:
+        if fault.kind is FaultType.FILL_DISK:
             async with self._full:
                 with self._store_away():
                     await disk.fill()
-                    await SYSTEM.sleep(blow.seconds)
+                    await SYSTEM.sleep(fault.seconds)
                     disk.empty()
-        else:  # which strikes them all: they stand still meanwhile
+        else:  # which hits them all: they stand still meanwhile
             await self._cut_power(disk)
         return "disk"
 
@@ -298,11 +298,11 @@ class _Run:
 
     async def _produced(self) -> bool:
         """Nor are producers hurried, as long as they get on."""
-        told, until = 0, SYSTEM.monotonic() + self._run.drain
+        written, until = 0, SYSTEM.monotonic() + self._run.drain
         while not all(each.done for each in self._producers):
             now = sum(path.stat().st_size for path in self._run.folder.glob("p*.log"))
-            if now > told:
-                told, until = now, SYSTEM.monotonic() + self._run.drain
+            if now > written:
+                written, until = now, SYSTEM.monotonic() + self._run.drain
             if SYSTEM.monotonic() > until:
                 return False
             await SYSTEM.sleep(_LOOK)
@@ -314,6 +314,6 @@ async def _rest(seconds: float) -> str:
     return "all"
 
 
-def blows_of(run: Torture) -> Sequence[PlannedFault]:
+def faults_of(run: Torture) -> Sequence[PlannedFault]:
     """The plan, for those who only want to see it."""
     return draw(run.seed, run.seconds, possible(run), every=run.every)

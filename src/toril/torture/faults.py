@@ -103,12 +103,12 @@ class Proxy:
         self.delay = 0.0  # seconds, each way
         self.silent = False  # nothing arrives, either way
         self.deaf = False  # what the server answers does not arrive
-        self._doomed = 0  # so many answers are lost, each with its connection
+        self._replies_to_lose = 0  # so many answers are lost, each with its connection
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ends: set[asyncio.StreamWriter] = set()
         self._holed: set[asyncio.StreamWriter] = set()
-        self._healed = asyncio.Event()
+        self._restored = asyncio.Event()
 
     @property
     def port(self) -> int:
@@ -134,35 +134,35 @@ class Proxy:
 
     def cut_replies(self, count: int) -> None:
         """Lose the next answers: the server has done what nobody hears of."""
-        self._doomed += count
+        self._replies_to_lose += count
 
-    async def struck(self, blow: PlannedFault) -> None:
-        """For as long as the blow lasts; then the wire is as it was. The first blow to end ends those beside it."""
-        match blow.strike:
+    async def inject(self, fault: PlannedFault) -> None:
+        """For as long as the fault lasts; then the wire is as it was. The first fault to end ends those beside it."""
+        match fault.kind:
             case FaultType.CUT:
                 self.cut()
             case FaultType.CUT_REPLIES:
-                self.cut_replies(1 + int(blow.target * 5))
+                self.cut_replies(1 + int(fault.target * 5))
             case FaultType.DELAY:
-                self.delay = 0.05 + blow.target * 0.3
+                self.delay = 0.05 + fault.target * 0.3
             case FaultType.BLACKHOLE:
                 self.silent = True
             case _:
                 self.deaf = True
-        if blow.seconds:
-            self._healed.clear()
+        if fault.seconds:
+            self._restored.clear()
             try:
-                async with asyncio.timeout(blow.seconds):
-                    await self._healed.wait()
+                async with asyncio.timeout(fault.seconds):
+                    await self._restored.wait()
             except TimeoutError:
-                self.heal()
+                self.restore()
 
-    def heal(self) -> None:
-        self.delay, self.silent, self.deaf, self._doomed = 0.0, False, False, 0
+    def restore(self) -> None:
+        self.delay, self.silent, self.deaf, self._replies_to_lose = 0.0, False, False, 0
         for end in list(self._holed):
             _reset(end)
         self._holed.clear()
-        self._healed.set()
+        self._restored.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -198,8 +198,8 @@ class Proxy:
         answers: bool,
     ) -> None:
         while data := await source.read(_CHUNK):
-            if answers and self._doomed:
-                self._doomed -= 1
+            if answers and self._replies_to_lose:
+                self._replies_to_lose -= 1
                 break
             if self.silent or (answers and self.deaf):
                 self._holed |= ends
@@ -237,7 +237,7 @@ class OwnRedis:
         self.port = _free_port()
         self._guard: asyncio.subprocess.Process | None = None
         self._pid = 0
-        self._struck = asyncio.Lock()
+        self._failing = asyncio.Lock()
 
     async def start(self) -> None:
         binary = shutil.which("redis-server") or shutil.which("valkey-server")
@@ -273,24 +273,24 @@ class OwnRedis:
         finally:
             writer.transport.abort()
 
-    async def struck(self, blow: PlannedFault, away: Callable[[], AbstractContextManager[None]] = nullcontext) -> bool:
-        """For as long as the blow lasts; then it serves again. False: another has struck it, and it does not serve yet.
-        To strike one after the other, each as soon as it serves again, would leave the fleet without a store for
-        minutes where the server takes longer to read its log than there is between two blows. `away` is entered while
-        it does not serve, and not for a blow that clients get over at once."""
-        if self._struck.locked():
+    async def inject(self, fault: PlannedFault, away: Callable[[], AbstractContextManager[None]] = nullcontext) -> bool:
+        """For as long as the fault lasts; then it serves again. False: another fault is not over, and it does not serve
+        yet. One fault after the other, each as soon as it serves again, would leave the fleet without a store for
+        minutes, where the server takes longer to read its log than there is between two faults. `away` is entered
+        while it does not serve, and not for a fault that clients get over at once."""
+        if self._failing.locked():
             return False
-        async with self._struck:
-            match blow.strike:
+        async with self._failing:
+            match fault.kind:
                 case FaultType.KILL_SERVER:
                     with away():
                         await self.kill()
-                        await SYSTEM.sleep(blow.seconds)
+                        await SYSTEM.sleep(fault.seconds)
                         await self.start()
                 case FaultType.FREEZE_SERVER:
                     with away():
                         self.signal(signal.SIGSTOP)
-                        await SYSTEM.sleep(blow.seconds)
+                        await SYSTEM.sleep(fault.seconds)
                         self.signal(signal.SIGCONT)
                 case FaultType.FLUSH_SCRIPTS:
                     await self.tell("SCRIPT", "FLUSH")

@@ -36,7 +36,7 @@ class Disturbance:
 
 
 class FleetMember:
-    """One place of the fleet. In a supervised one a blow strikes a child of the supervisor, or the supervisor alone."""
+    """One place of the fleet. In a supervised one a fault hits a child of the supervisor, or the supervisor alone."""
 
     def __init__(self, role: FleetRole, setting: RunSettings, ledger: Ledger) -> None:
         self.role = role
@@ -80,7 +80,7 @@ class FleetMember:
             )  # fmt: skip
 
     def command(self, setting: RunSettings) -> tuple[list[str], dict[str, str]]:
-        """What is started, and what it is told."""
+        """What is started, and with which environment."""
         return [sys.executable, "-m", "toril.torture.child", self.role], setting.environment()
 
     @property
@@ -89,7 +89,7 @@ class FleetMember:
         return self._keeper is not None and self._keeper.done()
 
     def pids(self) -> list[int]:
-        """Those that can be struck: workers that have booted, and any producer."""
+        """Those that can be hit: workers that have booted, and any producer."""
         process = self._process
         if process is None or process.returncode is not None:
             return []
@@ -98,7 +98,7 @@ class FleetMember:
         name = f"{self.setting.name}.{self._lives}.log"
         return [pid for pid in dict.fromkeys(_booted(self.setting, name)) if _belongs(pid, process.pid)]
 
-    def strike(self, target: float, number: signal.Signals) -> int | None:
+    def signal_one(self, target: float, number: signal.Signals) -> int | None:
         """Send a signal to one of its processes; which."""
         pids = self.pids()
         if not pids or self._is_left_alone():
@@ -107,7 +107,7 @@ class FleetMember:
         self._send(pid, number)
         return pid
 
-    def strike_supervisor(self, number: signal.Signals) -> int | None:
+    def signal_supervisor(self, number: signal.Signals) -> int | None:
         """Send a signal to the supervisor alone, once its children work; which."""
         if self.role != "supervised" or self._process is None or not self.pids() or self._is_left_alone():
             return None
@@ -116,7 +116,7 @@ class FleetMember:
 
     def _is_left_alone(self) -> bool:
         """Whether no process of it is killed or stopped by itself any more: of those that are asked to end some have to
-        show that they do, and most would be struck within their grace."""
+        show that they do, and most would be hit within their grace."""
         return self._process is not None and self._process is self._left_alone
 
     def thaw(self, pid: int) -> None:
@@ -130,7 +130,7 @@ class FleetMember:
         if number == signal.SIGKILL:
             self._kills.append((pid, SYSTEM.monotonic()))
 
-    def strike_all(self, number: signal.Signals) -> None:
+    def signal_all(self, number: signal.Signals) -> None:
         for group in self._alive():
             with suppress(ProcessLookupError):
                 os.killpg(group, number)
@@ -164,7 +164,7 @@ class FleetMember:
         try:
             code = await asyncio.wait_for(process.wait(), _STOP)
         except TimeoutError:
-            self.strike_all(signal.SIGKILL)
+            self.signal_all(signal.SIGKILL)
             self.forced.append(f"{self.setting.name} {process.pid} never")
         else:
             if code != 0 and not self._is_excused(process, asked_at, SYSTEM.monotonic()):
@@ -172,8 +172,8 @@ class FleetMember:
         return process.pid
 
     async def _noticed(self, process: asyncio.subprocess.Process) -> None:
-        """Give its supervisor time to learn of every child that was killed before: what a child is told to do after it
-        has died cannot be told from what it was told before. If it does not learn of it, it is asked all the same."""
+        """Give its supervisor time to learn of every child that was killed before: one that is asked to stop after it
+        has died looks like one that was asked before. If it does not learn of it, it is asked all the same."""
         until = SYSTEM.monotonic() + _NOTICE
         while any(_belongs(pid, process.pid) for pid, _ in self._kills) and process.returncode is None:
             if SYSTEM.monotonic() > until:
@@ -227,8 +227,8 @@ class FleetMember:
     async def kill(self) -> None:
         """Leave nothing of it."""
         self._closing = True
-        self.strike_all(signal.SIGCONT)
-        self.strike_all(signal.SIGKILL)
+        self.signal_all(signal.SIGCONT)
+        self.signal_all(signal.SIGKILL)
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)

@@ -31,7 +31,7 @@ class JobKind(StrEnum):
 
     PLAIN = "plain"
     RETRIES = "retries"  # fails once or twice, then ends well
-    DOOMED = "doomed"  # fails for good, and stays to be seen
+    FAILS = "doomed"  # fails for good, and stays to be seen
     DELAYED = "delayed"
     LONG = "long"  # longer than its lease
     FLOW = "flow"  # waits for children in another queue
@@ -63,7 +63,7 @@ class PlannedJob:
 
 
 _MIX = {
-    JobKind.PLAIN: 50, JobKind.RETRIES: 10, JobKind.DOOMED: 3, JobKind.DELAYED: 10, JobKind.LONG: 0.3,
+    JobKind.PLAIN: 50, JobKind.RETRIES: 10, JobKind.FAILS: 3, JobKind.DELAYED: 10, JobKind.LONG: 0.3,
     JobKind.FLOW: 7, JobKind.DEDUP: 8, JobKind.GROUPED: 12,
 }  # fmt: skip
 
@@ -132,7 +132,7 @@ class PlannedFault:
     """`at` and `seconds` are seconds; `target` in [0, 1) says which of those there are."""
 
     at: float
-    strike: FaultType
+    kind: FaultType
     target: float
     seconds: float
 
@@ -145,22 +145,22 @@ class PlannedFault:
 
 
 def draw(seed: int, seconds: float, possible: AbstractSet[FaultType], *, every: float = 0.8) -> list[PlannedFault]:
-    """One blow each `every` seconds, on average. A seed has its favourites, so that seeds differ in kind."""
-    chance = random.Random(f"{seed} blows")  # noqa: S311 - a plan, no secret
-    favour = {strike: chance.choice((0.3, 1, 1, 3)) for strike in FaultType}
-    blows: list[PlannedFault] = []
+    """One fault each `every` seconds, on average. A seed has its favourites, so that seeds differ in kind."""
+    chance = random.Random(f"{seed} blows")  # noqa: S311 - no secret; another word, and seeds would stand for other plans
+    favour = {kind: chance.choice((0.3, 1, 1, 3)) for kind in FaultType}
+    faults: list[PlannedFault] = []
     at = min(1.0, seconds / 4)
     while True:
         at += chance.expovariate(1 / every)
-        strikes = list(FaultType)
-        strike = chance.choices(strikes, [_TABLE[each][0] * favour[each] for each in strikes])[0]
+        kinds = list(FaultType)
+        kind = chance.choices(kinds, [_TABLE[each][0] * favour[each] for each in kinds])[0]
         target, share = chance.random(), chance.random()
         if at >= seconds:
-            return blows
-        if strike in possible:
-            _, least, most = _TABLE[strike]
+            return faults
+        if kind in possible:
+            _, least, most = _TABLE[kind]
             target = math.floor(target * 10_000) / 10_000  # rounded up it might be 1, and there is no such worker
-            blows.append(PlannedFault(round(at, 3), strike, target, round(least + share * (most - least), 3)))
+            faults.append(PlannedFault(round(at, 3), kind, target, round(least + share * (most - least), 3)))
 
 
 VARIABLE: Final = "TORIL_TORTURE"
@@ -202,5 +202,5 @@ class RunSettings:
 
     @classmethod
     def here(cls) -> "RunSettings":
-        """What this process was told."""
+        """What the parent has set for this process."""
         return cls(**json.loads(os.environ.get(VARIABLE, "{}")))

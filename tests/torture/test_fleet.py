@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from toril.torture import fleet as stations
+from toril.torture import fleet
 from toril.torture.app import Ledger, lines
 from toril.torture.fleet import Disturbance, FleetMember, FleetRole, is_excused
 from toril.torture.plan import RunSettings
 
-# Says hello for a child of its own, which is what can be struck; notes each SIGTERM, and ends with the code it is told,
+# Says hello for a child of its own, which is what can be hit; notes each SIGTERM, and ends with the code it is given,
 # not before a file `stay` beside its ledger is gone.
 SCRIPT = """
 import os, signal, subprocess, sys, time
@@ -61,14 +61,14 @@ async def until(done: Callable[[], object]) -> None:
 
 @asynccontextmanager
 async def started(folder: Path, code: int, grace: float = 10, role: FleetRole = "worker") -> AsyncIterator[Polite]:
-    station = Polite(role, RunSettings(folder=str(folder), name="w", grace=grace), Ledger(folder / "driver.log"))
-    station.code = code
-    station.start()
+    member = Polite(role, RunSettings(folder=str(folder), name="w", grace=grace), Ledger(folder / "driver.log"))
+    member.code = code
+    member.start()
     try:
-        await until(station.pids)
-        yield station
+        await until(member.pids)
+        yield member
     finally:
-        await station.kill()
+        await member.kill()
 
 
 def asked(folder: Path) -> list[int]:
@@ -76,85 +76,85 @@ def asked(folder: Path) -> list[int]:
 
 
 async def test_two_blows_ask_a_process_once(tmp_path: Path) -> None:
-    async with started(tmp_path, code=0) as station:
-        ended = await asyncio.gather(station.term(), station.term())
+    async with started(tmp_path, code=0) as member:
+        ended = await asyncio.gather(member.term(), member.term())
 
         assert len([pid for pid in ended if pid is not None]) == 1
         assert len(asked(tmp_path)) == 1
-        assert station.forced == []
+        assert member.forced == []
 
 
 async def test_a_process_that_ends_badly_is_named(tmp_path: Path) -> None:
-    async with started(tmp_path, code=1) as station:
-        pid = await station.term()
+    async with started(tmp_path, code=1) as member:
+        pid = await member.term()
 
-        assert station.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w {pid} 1"]
 
 
 async def test_who_cannot_reach_the_store_may_give_up_when_its_grace_is_over(tmp_path: Path) -> None:
-    async with started(tmp_path, code=1, grace=0.4) as station:
-        with station.cut_off():
-            await station.term()
+    async with started(tmp_path, code=1, grace=0.4) as member:
+        with member.cut_off():
+            await member.term()
 
-        assert station.forced == []
+        assert member.forced == []
 
 
 async def test_who_cannot_reach_the_store_is_named_if_it_gives_up_early(tmp_path: Path) -> None:
-    async with started(tmp_path, code=1, grace=3600) as station:
-        with station.cut_off():
-            pid = await station.term()
+    async with started(tmp_path, code=1, grace=3600) as member:
+        with member.cut_off():
+            pid = await member.term()
 
-        assert station.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w {pid} 1"]
 
 
 async def test_who_has_its_store_back_for_long_enough_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stations, "_CALM", 0.3)
+    monkeypatch.setattr(fleet, "_CALM", 0.3)
     stay = tmp_path / "stay"
     stay.touch()
-    async with started(tmp_path, code=1, grace=2.0) as station:
-        term = asyncio.create_task(station.term())
+    async with started(tmp_path, code=1, grace=2.0) as member:
+        term = asyncio.create_task(member.term())
         await until(lambda: asked(tmp_path))
-        with station.cut_off():
+        with member.cut_off():
             await asyncio.sleep(0.2)
         await asyncio.sleep(2.0)  # the grace, and what came before
         stay.unlink()
         pid = await term
 
-        assert station.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w {pid} 1"]
 
 
 async def test_whose_child_stands_still_when_it_is_asked_is_named_if_it_has_time_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A freeze that began before the request and ends after it excuses nobody in advance."""
-    monkeypatch.setattr(stations, "_CALM", 0.3)
+    monkeypatch.setattr(fleet, "_CALM", 0.3)
     stay = tmp_path / "stay"
     stay.touch()
-    async with started(tmp_path, code=1, grace=2.0) as station:
-        with station.still():
-            child = station.strike(0.0, signal.SIGSTOP)
+    async with started(tmp_path, code=1, grace=2.0) as member:
+        with member.still():
+            child = member.signal_one(0.0, signal.SIGSTOP)
             assert child is not None
-            term = asyncio.create_task(station.term())
+            term = asyncio.create_task(member.term())
             await until(lambda: asked(tmp_path))
-            station.thaw(child)
+            member.thaw(child)
         await asyncio.sleep(2.0)  # the grace, from when it was asked
         stay.unlink()
         pid = await term
 
-        assert station.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w {pid} 1"]
 
 
 async def test_what_befell_the_one_before_excuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stations, "_CALM", 0.3)
-    async with started(tmp_path, code=1, grace=0.4, role="supervised") as station:
-        (child,) = station.pids()
-        with station.still():
-            station.strike_supervisor(signal.SIGKILL)
-            await until(lambda: station.pids() not in ([], [child]))
+    monkeypatch.setattr(fleet, "_CALM", 0.3)
+    async with started(tmp_path, code=1, grace=0.4, role="supervised") as member:
+        (child,) = member.pids()
+        with member.still():
+            member.signal_supervisor(signal.SIGKILL)
+            await until(lambda: member.pids() not in ([], [child]))
 
-            pid = await station.term()
+            pid = await member.term()
 
-        assert station.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w {pid} 1"]
 
 
 OVER = float("inf")
@@ -183,60 +183,60 @@ def test_who_may_end_badly(ended: float, disturbances: list[tuple[float, float]]
 
 
 async def test_whose_child_was_killed_meanwhile_may_end_badly(tmp_path: Path) -> None:
-    async with started(tmp_path, code=1) as station:
-        term = asyncio.create_task(station.term())
+    async with started(tmp_path, code=1) as member:
+        term = asyncio.create_task(member.term())
         await until(lambda: asked(tmp_path))
-        station.strike(0.0, signal.SIGKILL)
+        member.signal_one(0.0, signal.SIGKILL)
         await term
 
-        assert station.forced == []
+        assert member.forced == []
 
 
 async def test_a_signal_to_the_group_asks_it_too(tmp_path: Path) -> None:
-    async with started(tmp_path, code=1) as station:
-        pid = await station.term(group=True)
+    async with started(tmp_path, code=1) as member:
+        pid = await member.term(group=True)
 
-        assert station.forced in ([f"w {pid} 1"], [f"w {pid} {-signal.SIGTERM}"])
+        assert member.forced in ([f"w {pid} 1"], [f"w {pid} {-signal.SIGTERM}"])
         assert asked(tmp_path) == [pid]
 
 
 async def test_a_group_that_was_asked_to_end_is_left_alone_until_it_has(tmp_path: Path) -> None:
-    async with started(tmp_path, code=0, role="supervised") as station:
-        (child,) = station.pids()
-        term = asyncio.create_task(station.term(signal.SIGURG, group=True))  # which all of them ignore
+    async with started(tmp_path, code=0, role="supervised") as member:
+        (child,) = member.pids()
+        term = asyncio.create_task(member.term(signal.SIGURG, group=True))  # which all of them ignore
         await until(lambda: [line for line in lines(tmp_path, "driver.log") if line.word == "asked"])
 
-        assert station.strike(0.0, signal.SIGKILL) is None
-        assert station.strike_supervisor(signal.SIGKILL) is None
-        assert station.pids() == [child]
+        assert member.signal_one(0.0, signal.SIGKILL) is None
+        assert member.signal_supervisor(signal.SIGKILL) is None
+        assert member.pids() == [child]
 
-        station.strike_all(signal.SIGKILL)
+        member.signal_all(signal.SIGKILL)
         await term
-        await until(lambda: station.pids() not in ([], [child]))
-        assert station.strike(0.0, signal.SIGKILL) is not None  # the one that took its place
+        await until(lambda: member.pids() not in ([], [child]))
+        assert member.signal_one(0.0, signal.SIGKILL) is not None  # the one that took its place
 
 
 async def test_the_supervisor_alone_is_struck(tmp_path: Path) -> None:
-    async with started(tmp_path, code=0, role="supervised") as station:
-        (child,) = station.pids()
+    async with started(tmp_path, code=0, role="supervised") as member:
+        (child,) = member.pids()
 
-        supervisor = station.strike_supervisor(signal.SIGKILL)
+        supervisor = member.signal_supervisor(signal.SIGKILL)
 
         assert supervisor is not None
         assert supervisor != child
-        await until(lambda: station.pids() not in ([], [child]))  # another has taken its place
+        await until(lambda: member.pids() not in ([], [child]))  # another has taken its place
         assert os.getpgid(child) == supervisor  # and the child is still there
 
 
 async def test_a_stopped_child_goes_on_after_its_supervisor_was_killed(tmp_path: Path) -> None:
-    async with started(tmp_path, code=0, role="supervised") as station:
-        (child,) = station.pids()
-        station.strike(0.0, signal.SIGSTOP)
+    async with started(tmp_path, code=0, role="supervised") as member:
+        (child,) = member.pids()
+        member.signal_one(0.0, signal.SIGSTOP)
         await until(lambda: state(child) == "T")
-        station.strike_supervisor(signal.SIGKILL)
-        await until(lambda: station.pids() not in ([], [child]))
+        member.signal_supervisor(signal.SIGKILL)
+        await until(lambda: member.pids() not in ([], [child]))
 
-        station.thaw(child)
+        member.thaw(child)
 
         await until(lambda: state(child) == "S")
 
@@ -249,27 +249,27 @@ def state(pid: int) -> str:
 async def test_children_that_outlive_their_supervisor_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stations, "_STOP", 1.0)
-    async with started(tmp_path, code=0, role="supervised") as station:
-        (child,) = station.pids()
-        supervisor = station.strike_supervisor(signal.SIGKILL)
-        await until(lambda: station.pids() not in ([], [child]))
+    monkeypatch.setattr(fleet, "_STOP", 1.0)
+    async with started(tmp_path, code=0, role="supervised") as member:
+        (child,) = member.pids()
+        supervisor = member.signal_supervisor(signal.SIGKILL)
+        await until(lambda: member.pids() not in ([], [child]))
 
-        await station.close()
+        await member.close()
 
-        assert station.forced == [f"w orphans of {supervisor} never"]
-        await until(lambda: not stations._lives(supervisor or 0))
+        assert member.forced == [f"w orphans of {supervisor} never"]
+        await until(lambda: not fleet._lives(supervisor or 0))
 
 
 async def test_who_does_not_learn_that_its_child_was_killed_is_asked_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SCRIPT never looks after its child. What was killed before the request excuses nobody."""
-    monkeypatch.setattr(stations, "_NOTICE", 0.5)
-    async with started(tmp_path, code=1) as station:
-        station.strike(0.0, signal.SIGKILL)
+    monkeypatch.setattr(fleet, "_NOTICE", 0.5)
+    async with started(tmp_path, code=1) as member:
+        member.signal_one(0.0, signal.SIGKILL)
 
-        pid = await station.term()
+        pid = await member.term()
 
         assert asked(tmp_path) == [pid]
-        assert station.forced == [f"w {pid} 1"]
+        assert member.forced == [f"w {pid} 1"]
