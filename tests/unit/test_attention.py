@@ -16,7 +16,7 @@ from toril.policy.attention import (
     Slow,
     Stalling,
     StoreUnwell,
-    grave,
+    importance_of,
     needs,
     suspects,
     trend,
@@ -161,7 +161,7 @@ def test_of_a_store_notices_are_left_out() -> None:
                    for severity in (Severity.ERROR, Severity.NOTICE))  # fmt: skip
 
     assert of(facts(), findings=[bad, notice]) == [StoreUnwell(None, bad)]
-    assert grave(StoreUnwell(None, bad)) is Importance.CRITICAL
+    assert importance_of(StoreUnwell(None, bad)) is Importance.CRITICAL
 
 
 def test_the_critical_come_first_and_of_one_kind_the_oldest() -> None:

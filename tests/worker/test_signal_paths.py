@@ -257,7 +257,7 @@ async def who_comes_too_late_does_no_harm(scene: Scene) -> None:
     """The thread that hears of the supervisor's end may come when nobody watches, and the descriptors are another's."""
     watchdog = scene.watchdog(supervisor=lambda: 0)
     with watchdog.watching():
-        descriptors = {watchdog._heard, watchdog._told}
+        descriptors = {watchdog._reader, watchdog._writer}
     pipes = [os.pipe() for _ in range(4)]
     try:
         raised = list[BaseException]()
@@ -310,7 +310,7 @@ BUGS = {
     "a more urgent request does not shorten the time": ("else min(self._deadline, until)", "else self._deadline"),
     "the same request again gives more time": ("if urgency == before:", "if urgency < before:"),
     "a third signal is one like the others": ("if urgency is Urgency.ABORT:", "if False:"),
-    "of what comes together only the first is heard": ("os.read(self._heard, 64)", "os.read(self._heard, 64)[:1]"),
+    "of what comes together only the first is heard": ("os.read(self._reader, 64)", "os.read(self._reader, 64)[:1]"),
     "the shortest grace of all counts": ("latest = max(", "latest = min("),
     "a grace that is over does not end the process": ("if self._left() == 0:", "if False:"),
     "only the first who watches hears signals": (
@@ -322,7 +322,7 @@ BUGS = {
     "what the supervisor asks for is not looked at": ("self._supervisor() if self._supervisor else 0", "0"),
     "nobody hears that the supervisor is gone": ("return self._requests.orphaned()", "return self._requests.urgency"),
     "who comes too late writes all the same": (
-        "self._heard, self._told = self._heard, self._told, -1, -1", "_, _ = self._heard, self._told, -1, -1",
+        "self._reader, self._writer = self._reader, self._writer, -1, -1", "_, _ = self._reader, self._writer, -1, -1",
     ),
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ __all__ = [
     "Slow",
     "Stalling",
     "StoreUnwell",
-    "grave",
+    "importance_of",
     "needs",
     "suspects",
     "trend",
@@ -153,7 +153,7 @@ Need: TypeAlias = NoWorker | HighFailureRate | CircuitOpen | StoreUnwell | Slow 
 _ORDER: Final = (NoWorker, HighFailureRate, StoreUnwell, CircuitOpen, Slow, Stalling, ManyDeadLetters, Paused)
 
 
-def grave(need: Need) -> Importance:
+def importance_of(need: Need) -> Importance:
     """Whether it is critical, or a warning."""
     match need:
         case NoWorker() | HighFailureRate() | CircuitOpen():
@@ -177,7 +177,7 @@ def needs(
                                     _stalling(queue), _paused(queue, now)) if need is not None]  # fmt: skip
     if letters >= _LETTERS:
         found.append(ManyDeadLetters(None, letters))
-    return sorted(found, key=lambda need: (grave(need), _ORDER.index(type(need)), need.since or now))
+    return sorted(found, key=lambda need: (importance_of(need), _ORDER.index(type(need)), need.since or now))
 
 
 def suspects(queues: Sequence[QueueFacts]) -> list[str]:

@@ -49,14 +49,14 @@ _FIXES: Final = {
 def finding_of(fault: Fault) -> Finding:
     """The finding that a fault of the layout is."""
     severity, sentence = _FAULTS[fault.kind]
-    mendable = fault.kind not in BEYOND_REPAIR
+    repairable = fault.kind not in BEYOND_REPAIR
     subject = fault.subject if fault.kind is FaultKind.FOREIGN else repr(fault.subject)
-    told = sentence.format(subject=subject, place=fault.place)
+    text = sentence.format(subject=subject, place=fault.place)
     where = f"queue {fault.queue!r}: " if fault.queue else ""
     return Finding(
-        code=fault.kind.value, severity=severity, summary=where + told, where=fault.place,
+        code=fault.kind.value, severity=severity, summary=where + text, where=fault.place,
         fix=_FIXES.get(fault.kind, _REPAIR),
-        fault=fault if mendable else None,
+        fault=fault if repairable else None,
     )  # fmt: skip
 
 

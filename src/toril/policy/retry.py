@@ -135,11 +135,11 @@ def _nearest(names: Sequence[str], transient: Container[str], permanent: Contain
 
 
 def lineage(error: BaseException) -> tuple[str, ...]:
-    """The full names of an error's class and of those it derives from, its own first. An error that only tells of one
-    in another process brings that one's."""
-    told = getattr(error, "lineage", None)
-    if isinstance(told, tuple):
-        return told
+    """The full names of an error's class and of those it derives from, its own first. An error that stands for one
+    of another process has that one's."""
+    stored = getattr(error, "lineage", None)
+    if isinstance(stored, tuple):
+        return stored
     return tuple(_name(kind) for kind in type(error).__mro__ if kind is not object)
 
 

@@ -107,24 +107,24 @@ class JobFilter:
         """Whether payloads are looked at."""
         return self.key is not None or self.text is not None
 
-    def fits(self, seen: Searchable) -> bool:
+    def fits(self, payload_of: Searchable) -> bool:
         return (
-            (self.name is None or seen.name == self.name)
-            and (self.worker is None or seen.worker == self.worker)
-            and (self.ending is None or seen.ending == self.ending)
-            and (self.group is None or seen.group == self.group)
-            and (self.subject is None or seen.subject == self.subject)
-            and (self.until is None or (seen.moment is not None and seen.moment <= ms_of(self.until)))
-            and (self.error is None or self.error.casefold() in seen.error.casefold())
-            and (self.text is None or self._found_in(seen, self.text.casefold()))
-            and (self.key is None or PayloadKey.parse(self.key).fits(seen.data))
+            (self.name is None or payload_of.name == self.name)
+            and (self.worker is None or payload_of.worker == self.worker)
+            and (self.ending is None or payload_of.ending == self.ending)
+            and (self.group is None or payload_of.group == self.group)
+            and (self.subject is None or payload_of.subject == self.subject)
+            and (self.until is None or (payload_of.moment is not None and payload_of.moment <= ms_of(self.until)))
+            and (self.error is None or self.error.casefold() in payload_of.error.casefold())
+            and (self.text is None or self._found_in(payload_of, self.text.casefold()))
+            and (self.key is None or PayloadKey.parse(self.key).fits(payload_of.data))
         )
 
-    def _found_in(self, seen: Searchable, sought: str) -> bool:
-        places = (seen.id, seen.name, seen.error, seen.group or "", seen.subject or "")
+    def _found_in(self, payload_of: Searchable, sought: str) -> bool:
+        places = (payload_of.id, payload_of.name, payload_of.error, payload_of.group or "", payload_of.subject or "")
         if any(sought in text.casefold() for text in places):
             return True
-        return sought in json.dumps(seen.data, ensure_ascii=False, default=str).casefold()
+        return sought in json.dumps(payload_of.data, ensure_ascii=False, default=str).casefold()
 
 
 _EVERYTHING: Final = JobFilter()
@@ -185,11 +185,11 @@ class DeadLetterFilter:
     def matches(
         self,
         letter: DeadLetterRow,
-        seen: Callable[[DeadLetterRow], Any] | None = None,
-        told: Callable[[DeadLetterRow], str] = lambda letter: letter.failure.reason,
+        payload_of: Callable[[DeadLetterRow], Any] | None = None,
+        error_of: Callable[[DeadLetterRow], str] = lambda letter: letter.failure.reason,
     ) -> bool:
-        """Whether this one is meant. Of the error, upper and lower case are the same. `seen` gives a payload and `told`
-        an error as they may be shown; without `seen`, what is named like a secret is not looked at."""
+        """Whether this one is meant. Of the error, upper and lower case are the same. `payload_of` and `error_of` give
+        a payload and an error as they may be shown; without the first, what is named like a secret is not searched."""
         return (
             self.queue in {None, letter.queue}
             and self.name in {None, letter.name}
@@ -197,13 +197,13 @@ class DeadLetterFilter:
             and self.cause in {None, letter.cause}
             and self.group in {None, letter.group}
             and self.subject in {None, letter.subject}
-            and (self.error is None or self.error.casefold() in told(letter).casefold())
+            and (self.error is None or self.error.casefold() in error_of(letter).casefold())
             and (self.after is None or letter.failed_at >= self.after.timestamp() * 1000)
             and (self.before is None or letter.failed_at < self.before.timestamp() * 1000)
             and (not self.payload or self._has_payload(letter.data))
             and (
                 (self.text is None and self.key is None)
-                or self._has_text(letter, (seen or _masked)(letter), told(letter))
+                or self._has_text(letter, (payload_of or _masked)(letter), error_of(letter))
             )
         )
 

@@ -94,19 +94,19 @@ _STALLED_OUT: Final[_Line] = (logging.ERROR, _stalled_out)
 
 
 class Outages:
-    """A store that is away is told of once in ten seconds, however many notice it, and however often; and once when it
+    """A store that is away is reported once in ten seconds, however many notice it, and however often; and once when it
     answers again."""
 
     def __init__(self) -> None:
         self.pass_on: Callable[[str | None], None] | None = None  # to the supervisor, which hears from all its children
-        self._told: float | None = None
-        self._since: float | None = None  # when the outage was first told of that is not over
+        self._reported_at: float | None = None
+        self._since: float | None = None  # when the outage that is not over was first reported
 
     def tell(self, text: str) -> None:
         now = SYSTEM.monotonic()
-        if self._told is not None and now - self._told < _TELL:
+        if self._reported_at is not None and now - self._reported_at < _TELL:
             return
-        self._told = now
+        self._reported_at = now
         self._since = now if self._since is None else self._since
         if self.pass_on is not None:
             self.pass_on(text)
@@ -165,9 +165,9 @@ def _line(level: int, message: str | Callable[[Any], str | None], levels: Mappin
             return
         known = {name: value for name in event.__slots__ if (value := getattr(event, name)) is not None}
         facts = {name: round(value * 1000) if name in _TIMES else value for name, value in known.items()}
-        told = {name: value for name, value in facts.items() if name not in _UNSHOWN and value != ""}
-        shown = " ".join(f"{name}={_word(name, value)}" for name, value in told.items())
-        log.handle(log.makeRecord(log.name, level, __file__, 0, "%s %s", (words, shown), None, extra=facts))
+        shown = {name: value for name, value in facts.items() if name not in _UNSHOWN and value != ""}
+        text = " ".join(f"{name}={_word(name, value)}" for name, value in shown.items())
+        log.handle(log.makeRecord(log.name, level, __file__, 0, "%s %s", (words, text), None, extra=facts))
 
     return write
 

@@ -39,7 +39,7 @@ class StopSignals:
         self._last = last  # called in this thread before the process is ended by force
         self._supervisor = supervisor
         self._requests = StopRequests(supervised=supervisor is not None)
-        self._heard = self._told = -1
+        self._reader = self._writer = -1
         self._closing = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._deadline: float | None = None
@@ -48,7 +48,7 @@ class StopSignals:
     def watching(self) -> Iterator[None]:
         """From now on, until the end of the block; afterwards all handlers are as they were."""
         self._loop = asyncio.get_running_loop()
-        self._heard, self._told = os.pipe()
+        self._reader, self._writer = os.pipe()
         # Made before any signal comes: a thread cannot safely be started from within a handler.
         thread = threading.Thread(target=self._main, name="toril-watchdog", daemon=True)
         thread.start()
@@ -57,41 +57,41 @@ class StopSignals:
             yield
         finally:
             _handlers.remove(self)
-            os.write(self._told, bytes((_OVER,)))
+            os.write(self._writer, bytes((_OVER,)))
             thread.join()
             with self._closing:
-                heard, told, self._heard, self._told = self._heard, self._told, -1, -1
-                os.close(told)
-                os.close(heard)
+                reader, writer, self._reader, self._writer = self._reader, self._writer, -1, -1
+                os.close(writer)
+                os.close(reader)
 
     def request(self, urgency: Urgency) -> None:
         """Ask the process to stop; called on its loop. The same again changes nothing."""
-        if self._told < 0:  # nobody watches
+        if self._writer < 0:  # nobody watches
             self._stop(self._requests.requested(urgency))
         else:
-            os.write(self._told, bytes((_REQUEST + urgency,)))
+            os.write(self._writer, bytes((_REQUEST + urgency,)))
 
     def orphaned(self) -> None:
         """The supervisor is gone: stop, and count signals from now on. Called in any thread."""
         with self._closing:
-            if self._told >= 0:
-                os.write(self._told, bytes((_ORPHANED,)))
+            if self._writer >= 0:
+                os.write(self._writer, bytes((_ORPHANED,)))
 
     def signalled(self, number: int) -> None:
         """A signal has come; called by its handler."""
-        if self._told >= 0:
-            os.write(self._told, bytes((number,)))
+        if self._writer >= 0:
+            os.write(self._writer, bytes((number,)))
 
     def _main(self) -> None:
         while True:
-            if not select.select([self._heard], [], [], self._left())[0]:
+            if not select.select([self._reader], [], [], self._left())[0]:
                 if self._left() == 0:
                     self._end("the grace is over, and something has not ended")
                 continue
-            for byte in os.read(self._heard, 64):
+            for byte in os.read(self._reader, 64):
                 if byte == _OVER:
                     return
-                before, urgency = self._requests.urgency, self._hear(byte)
+                before, urgency = self._requests.urgency, self._counted(byte)
                 if urgency == before:
                     continue
                 if urgency is Urgency.ABORT:
@@ -109,7 +109,7 @@ class StopSignals:
         latest = max([own, *(each._deadline or own for each in _handlers.watchdogs)])  # noqa: SLF001 - of this class
         return max(0.0, own - now) or max(0.0, min(latest - now, _LOOK))
 
-    def _hear(self, byte: int) -> Urgency:
+    def _counted(self, byte: int) -> Urgency:
         if byte >= _REQUEST:
             return self._requests.requested(byte - _REQUEST)
         if byte == _ORPHANED:

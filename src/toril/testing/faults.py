@@ -181,7 +181,7 @@ class WatchedStore:
         self.death, self.dead = None, asyncio.Event()
         self.die()
 
-    def bury(self) -> None:
+    def end_death(self) -> None:
         """It is gone; another may begin."""
         if self.dead is not None:
             self.dead.set()

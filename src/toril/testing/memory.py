@@ -156,7 +156,7 @@ class Lives:
                 if self._store.dead is None:
                     return code
             self.deaths += 1
-            self._store.bury()
+            self._store.end_death()
 
     def kill_here(self) -> NoReturn:
         """Kill the worker that calls this, from whatever thread its handler runs in."""

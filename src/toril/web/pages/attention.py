@@ -15,7 +15,7 @@ from toril.policy.attention import (
     Slow,
     Stalling,
     StoreUnwell,
-    grave,
+    importance_of,
 )
 from toril.web.templates import Name, Words, number, percent, plural, span
 
@@ -60,7 +60,7 @@ def _usually(rate: float | None) -> str:
 
 
 def _told(need: Need) -> ProblemLine:
-    cls, icon = _LOOKS[grave(need)]
+    cls, icon = _LOOKS[importance_of(need)]
     match need:
         case NoWorker(queue, since, waiting, growth):
             return ProblemLine(

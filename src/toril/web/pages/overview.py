@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from toril.model import AuditEntry
 from toril.operate.metrics import QueueOverview
-from toril.policy.attention import Importance, QueueFacts, grave, trend
+from toril.policy.attention import Importance, QueueFacts, importance_of, trend
 from toril.records import WorkerRecord
 from toril.web.access import Role
 from toril.web.api.common import Search
@@ -69,7 +69,7 @@ async def overview(asking: PageRequest) -> dict[str, Any]:
 def _row(each: QueueOverview, around: FleetStatus) -> OverviewRow:
     facts = around.facts[each.queue]
     mine = [need for need in around.needs if getattr(need, "queue", None) == each.queue]
-    worst = min((grave(need) for need in mine), default=None)
+    worst = min((importance_of(need) for need in mine), default=None)
     busy = facts.waiting or facts.running or each.rate
     look = {Importance.CRITICAL: ("crit", "crit"), Importance.WARNING: ("warn", "warn")}.get(worst) if worst else None
     if facts.paused and worst is not Importance.CRITICAL:
