@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from tests.proof import FIGURES
-from tests.sim.agenda import keep_agenda
-from tests.sim.circuits import break_circuits
+from tests.sim.circuit_world import run_circuits
 from tests.sim.faults import CALM, Fate, Fault, Point
+from tests.sim.flow_world import run_flows
 from tests.sim.journal import Violation
-from tests.sim.loom import weave
-from tests.sim.plan import AgendaPlan, AnyPlan, Plan, StruckCall, Terms
+from tests.sim.plan import AnyPlan, Plan, SmallPlan, StruckCall, Terms
 from tests.sim.redis_store import RedisStore
 from tests.sim.result import Result
+from tests.sim.schedule_world import run_schedules
 from tests.sim.script import Kind
 from tests.sim.store import FileStore, MemoryStore, SimStore
 from tests.sim.world import simulate
@@ -45,7 +45,7 @@ class _Play(Protocol):
 
 
 WORLDS: Final[dict[str, _Play]] = {
-    "fleet": simulate, "agenda": keep_agenda, "flows": weave, "circuits": break_circuits,
+    "fleet": simulate, "agenda": run_schedules, "flows": run_flows, "circuits": run_circuits,
 }  # fmt: skip
 
 # Every kind of plan that is drawn from a seed: in which world it runs, and how it is drawn.
@@ -61,9 +61,9 @@ KINDS: Final[dict[str, tuple[str, Callable[[int], AnyPlan]]]] = {
     "wishes": ("fleet", lambda seed: Plan.draw(seed).with_late_wishes()),
     "crowd": ("fleet", Plan.crowd),
     "two-lanes": ("fleet", lambda seed: Plan.draw(seed).with_two_lanes()),
-    "agenda": ("agenda", AgendaPlan.draw),
-    "flows": ("flows", AgendaPlan.draw),
-    "circuits": ("circuits", AgendaPlan.draw),
+    "agenda": ("agenda", SmallPlan.draw),
+    "flows": ("flows", SmallPlan.draw),
+    "circuits": ("circuits", SmallPlan.draw),
 }
 
 
@@ -151,7 +151,7 @@ def _plan_of(world: str, told: dict[str, Any]) -> AnyPlan:
         crash = fault["fate"]["crash"]
         fate = Fate(**fault["fate"] | {"crash": None if crash is None else Point(crash)})
         fault = StruckCall(fault["at"], fate)
-    return AgendaPlan(**told | {"struck_call": fault})
+    return SmallPlan(**told | {"struck_call": fault})
 
 
 def _commit() -> str:
@@ -226,8 +226,8 @@ def _smaller(plan: AnyPlan) -> Iterator[AnyPlan]:
     match plan:
         case Plan():
             yield from _smaller_fleets(plan)
-        case AgendaPlan():
-            yield from _smaller_agendas(plan)
+        case SmallPlan():
+            yield from _smaller_of_small(plan)
 
 
 def _smaller_fleets(plan: Plan) -> Iterator[Plan]:
@@ -244,7 +244,7 @@ def _smaller_fleets(plan: Plan) -> Iterator[Plan]:
             yield replace(plan, **{name: value})
 
 
-def _smaller_agendas(plan: AgendaPlan) -> Iterator[AgendaPlan]:
+def _smaller_of_small(plan: SmallPlan) -> Iterator[SmallPlan]:
     if plan.struck_call is not None and plan.struck_call.fate != CALM:
         yield replace(plan, struck_call=replace(plan.struck_call, fate=CALM))
     for tasks in (plan.tasks // 2, plan.tasks - 1):

@@ -8,7 +8,7 @@ from tests.sim.clock import stream
 from tests.sim.faults import Fate, Fault, draw_mix, draw_rough
 from tests.sim.script import QUEUE, Kind, draw_weights
 
-__all__ = ["GROUPED", "POSTED", "QUEUE", "ROUGH_FROM", "AgendaPlan", "AnyPlan", "Plan", "StruckCall", "Terms"]
+__all__ = ["GROUPED", "POSTED", "QUEUE", "ROUGH_FROM", "AnyPlan", "Plan", "SmallPlan", "StruckCall", "Terms"]
 
 GROUPED = 5_000  # from this seed on jobs are of groups, of which one runs at a time
 POSTED, POSTED_TO = 9_000, 9_900  # of these seeds the supervisor's rules say when a dead worker is replaced
@@ -193,7 +193,7 @@ class StruckCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgendaPlan:
+class SmallPlan:
     """What a seed stands for in the worlds of schedules, flows and circuit breakers. Times are seconds."""
 
     seed: int
@@ -209,14 +209,14 @@ class AgendaPlan:
     struck_call: StruckCall | None = None  # in place of the mix: nothing else befalls any call
 
     @classmethod
-    def calm(cls) -> "AgendaPlan":
+    def calm(cls) -> "SmallPlan":
         """A short day on which nothing happens by itself."""
         none = dict.fromkeys(Fault, 0.0)
         terms = Terms(slots=4, lease=600, max_stalls=1, grace=3.0)
         return cls(seed=0, workers=1, terms=terms, storm=1.2, patience=0.1, mix=none, rest=2.0, tasks=4)
 
     @classmethod
-    def draw(cls, seed: int) -> "AgendaPlan":
+    def draw(cls, seed: int) -> "SmallPlan":
         chance = stream(seed, "agenda")
         lease = chance.choice((1000, 2000, 3000))
         return cls(
@@ -231,4 +231,4 @@ class AgendaPlan:
         )
 
 
-AnyPlan = Plan | AgendaPlan
+AnyPlan = Plan | SmallPlan

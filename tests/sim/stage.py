@@ -15,7 +15,7 @@ from tests.sim.link import Link
 from tests.sim.loop import until
 from tests.sim.node import Node
 from tests.sim.plan import QUEUE, Terms
-from tests.sim.station import Station
+from tests.sim.sim_worker import SimWorker
 from tests.sim.store import MemoryStore, SimStore
 from tests.sim.wire import Wire
 from tests.sim.witness import Witness
@@ -78,12 +78,12 @@ class Stage:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self.group.create_task(work, context=Context())
 
-    def work(self, process: Process, terms: Terms) -> Station:
+    def work(self, process: Process, terms: Terms) -> SimWorker:
         """Have it be a worker from now on."""
         node = process.node
-        station = Station(node, process.engine, self._link(node), process.clock, terms, self.witness.conduct)
-        self.start(process, station.run())
-        return station
+        worker = SimWorker(node, process.engine, self._link(node), process.clock, terms, self.witness.conduct)
+        self.start(process, worker.run())
+        return worker
 
     def start(self, process: Process, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self.group.create_task(work, context=process.node.main.context())

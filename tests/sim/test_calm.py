@@ -29,9 +29,9 @@ async def add(stage: Stage, *scripts: Script, attempts: int = 1) -> None:
 
 async def worked_off(stage: Stage, worker: Process, terms: Terms) -> None:
     """Until all is done; then the worker stops, and everything is judged."""
-    station = stage.work(worker, terms)
+    running = stage.work(worker, terms)
     assert await until(lambda: bool(stage.journal.violations) or not stage.unfinished(), 600)
-    station.stop()
+    running.stop()
     assert await until(lambda: worker.node.over, 30)
     await stage.judge()
 
@@ -69,10 +69,10 @@ def test_a_stopped_worker_gives_back_what_it_cannot_finish_and_another_runs_it()
         async with staged() as stage:
             await add(stage, Script(nonce="long", kind=Kind.MARATHON, ms=30_000, times=3))
             first = stage.process("first")
-            station = stage.work(first, Terms(lease=LEASE, grace=1.0))
+            running = stage.work(first, Terms(lease=LEASE, grace=1.0))
             assert await until(lambda: stage.journal.started["long"] == 1, 10)
 
-            station.stop()
+            running.stop()
             assert await until(lambda: first.node.over, 5)
             assert [entry.starts for entry in stage.witness.ledger.held_by("first")] == []
             await worked_off(stage, stage.process("second"), Terms(lease=LEASE))
@@ -91,13 +91,13 @@ def test_a_lease_that_was_lost_and_holds_again_is_nobodys_to_give_back() -> None
             stage.witness.conduct.calm_at = 0.0
             await add(stage, Script(nonce="n", kind=Kind.QUICK, ms=500))
             worker = stage.process("w")
-            station = stage.work(worker, Terms(lease=LEASE))
+            running = stage.work(worker, Terms(lease=LEASE))
             assert await until(lambda: stage.journal.started["n"] > 0, 10)
             stage.clock.step(2 * LEASE)
             assert await until(lambda: stage.journal.tally["settled: lease_lost"] > 0, 10)
             stage.clock.step(-2 * LEASE)
             assert list(stage.witness.ledger.held_by("w")), "it holds again"
-            station.stop()
+            running.stop()
             assert await until(lambda: worker.node.over, 30)
             await worked_off(stage, stage.process("other"), Terms(lease=LEASE))
             return stage.journal.started
@@ -124,7 +124,7 @@ def test_a_job_that_a_worker_never_heard_of_is_not_its_to_give_back() -> None:
         async with staged(weather) as stage:
             stage.witness.conduct.calm_at = 0.0
             worker = stage.process("w")
-            station = stage.work(worker, Terms(lease=LEASE))
+            running = stage.work(worker, Terms(lease=LEASE))
             await until(lambda: False, 1)  # for its first calls
             weather.silent = True
             await add(stage, Script(nonce="n", kind=Kind.QUICK, ms=1))
@@ -134,7 +134,7 @@ def test_a_job_that_a_worker_never_heard_of_is_not_its_to_give_back() -> None:
             assert await until(lambda: stage.journal.tally["resent call answered from memory"] > 0, 10)
             stage.clock.step(-2 * LEASE)
             assert list(stage.witness.ledger.held_by("w")), "it holds again"
-            station.stop()
+            running.stop()
             assert await until(lambda: worker.node.over, 30)
             await worked_off(stage, stage.process("other"), Terms(lease=LEASE))
             return stage.journal.started
@@ -161,10 +161,10 @@ def test_a_claim_that_is_answered_after_the_stop_is_given_back(answer: float) ->
         async with staged(SlowClaims(answer)) as stage:
             await add(stage, Script(nonce="a", kind=Kind.QUICK, ms=10))
             first = stage.process("first")
-            station = stage.work(first, Terms(lease=LEASE, grace=10.0))
+            running = stage.work(first, Terms(lease=LEASE, grace=10.0))
             await asyncio.sleep(0.7)  # the job is on its way here
 
-            station.stop()
+            running.stop()
             assert await until(lambda: first.node.over, 9)
             assert stage.journal.started == {}
             await worked_off(stage, stage.process("second"), Terms(lease=LEASE))

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from tests.sim.journal import Journal
-from tests.sim.line import Watch
 from tests.sim.plan import QUEUE
+from tests.sim.remote_store import Watch
 from toril.model import RunStatus, ScheduleRow, run_id, scheduled_run
 from toril.model.states import State
 from toril.policy.schedules import following

@@ -12,7 +12,6 @@ from typing import Any, Final
 from tests.sim.chaos import Chaos
 from tests.sim.checker import check
 from tests.sim.clock import EPOCH, SimClock, stream
-from tests.sim.crew import Clerk, Operator, Orders, Producer
 from tests.sim.faults import Storm
 from tests.sim.journal import Journal
 from tests.sim.link import Link
@@ -20,9 +19,10 @@ from tests.sim.loop import until
 from tests.sim.node import Node
 from tests.sim.plan import QUEUE, Plan
 from tests.sim.posts import LONGEST, Post, Unfit, booted
+from tests.sim.producers import Clerk, Operator, Orders, Producer
 from tests.sim.result import Result, played
 from tests.sim.script import Kind
-from tests.sim.station import Home, Station, queue_of
+from tests.sim.sim_worker import SimServices, SimWorker, queue_of
 from tests.sim.store import MemoryStore, SimStore
 from tests.sim.wire import Wire
 from tests.sim.witness import Witness
@@ -75,7 +75,7 @@ class World:
         )
         self.seconds = 0.0
         self.nodes: dict[str, Node] = {}
-        self.stations: dict[str, Station] = {}
+        self.workers: dict[str, SimWorker] = {}
         self._orders = [
             Orders(
                 stream(plan.seed, f"orders {n}"),
@@ -171,24 +171,24 @@ class World:
         orders = Orders(chance, "late", plan.weights, jobs=jobs, lease=plan.terms.lease, grouped=plan.grouped)
         self._orders.append(orders)
         clock = self._clock(node)
-        queue = queue_of(Home(node.name, self._healer(), clock), plan.terms)
+        queue = queue_of(SimServices(node.name, self._healer(), clock), plan.terms)
         self._start(Producer(queue, clock, orders, self.journal).run())
         await self._until(lambda: orders.done, 60)
         await self._await_drained()
 
     async def _farewell(self) -> None:
         await self._until(lambda: False, 1.0)
-        node, station = self.nodes["w0"], self.stations["w0"]
+        node, worker = self.nodes["w0"], self.workers["w0"]
         if node.dead or node.over or node.stopping:
             return
         match self.plan.farewell:
             case "stop":
-                station.stop()
+                worker.stop()
             case "force":
-                station.stop()
-                station.stop()
+                worker.stop()
+                worker.stop()
             case "order":
-                await station.order_stop(self._healer())
+                await worker.order_stop(self._healer())
             case "none":
                 pass
 
@@ -201,19 +201,19 @@ class World:
             self.journal.violated("I16", f"all jobs have ended, and in {name} {', '.join(found)}")
         self.conduct.at_rest()
         self._closing = True
-        for node, station in self._living():
+        for node, worker in self._living():
             if not node.stopping:
-                station.stop()
+                worker.stop()
         await self._until(lambda: not self._living(), self.plan.terms.grace + 30)
         for node, _ in self._living():
             self.journal.violated("stop", f"{node.name} has nothing to do and does not stop")
 
-    def _living(self) -> list[tuple[Node, Station]]:
-        pairs = [(self.nodes[name], station) for name, station in self.stations.items()]
-        return [(node, station) for node, station in pairs if not node.dead and not node.over]
+    def _living(self) -> list[tuple[Node, SimWorker]]:
+        pairs = [(self.nodes[name], worker) for name, worker in self.workers.items()]
+        return [(node, worker) for node, worker in pairs if not node.dead and not node.over]
 
     def _leftovers(self) -> dict[str, list[str]]:
-        return {node.name: found for node, station in self._living() if (found := station.leftovers())}
+        return {node.name: found for node, worker in self._living() if (found := worker.leftovers())}
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
         """Wait for this, and no longer than until something is found wrong."""
@@ -269,7 +269,7 @@ class World:
             how = "died" if node.dead else "could not start" if node.failed else "stopped"
             self.journal.tally[f"process {how}"] += 1
             self.journal.note(f"{self.witness.now() - EPOCH} {node.name} {how}")
-            ended = self.stations[name].keeper.ended if post is not None else 0
+            ended = self.workers[name].keeper.ended if post is not None else 0
             await asyncio.sleep(post.emptied(ended=ended, requested=node.stopping) if post is not None else _RESTART)
 
     def _post(self, name: str) -> Post:
@@ -300,16 +300,16 @@ class World:
         return Link("healer", Wire(Node("healer"), self.store, calm, self.witness, self._spawn), self.witness)
 
     async def _worker(self, node: Node) -> None:
-        station = Station(
+        worker = SimWorker(
             node, self._link(node), self._link(node), self._clock(node), self.plan.terms, self.conduct
         )  # fmt: skip
-        self.stations[node.name.partition(".")[0]] = station
+        self.workers[node.name.partition(".")[0]] = worker
         booted(self.plan.unfit)
         try:
-            await station.run()
+            await worker.run()
         finally:
             if node.dead and self.plan.supervised and not self._closing:
-                self._start(self._release(station.held, node.name), Context())
+                self._start(self._release(worker.held, node.name), Context())
 
     async def _release(self, leases: list[Lease], name: str) -> None:
         """The supervisor saw the process die and gives its jobs back before their leases run out."""
@@ -325,7 +325,7 @@ class World:
     def _producer(self, orders: Orders) -> Callable[[Node], Coroutine[Any, Any, None]]:
         def produce(node: Node) -> Coroutine[Any, Any, None]:
             clock = self._clock(node)
-            queue = queue_of(Home(node.name, self._link(node), clock), self.plan.terms)
+            queue = queue_of(SimServices(node.name, self._link(node), clock), self.plan.terms)
             return Producer(queue, clock, orders, self.journal).run()
 
         return produce

@@ -1,4 +1,4 @@
-"""The store as a process of the agenda has it: every call goes over the wire, and its effect is noted."""
+"""The store as a process of a small world has it: every call goes over the wire, and its effect is noted."""
 
 import asyncio
 from collections import defaultdict
@@ -15,7 +15,7 @@ from toril.model import AddOutcome, Call, Moved
 from toril.model.states import State
 from toril.runtime.clock import Clock
 
-__all__ = ["Line", "LinePart", "Watch"]
+__all__ = ["RemoteStore", "RemoteStorePart", "Watch"]
 
 _RESTS: Final = frozenset({"wait", "finished", "health"})
 _LOOK_EVERY: Final = 6  # effects between two looks into the store
@@ -58,8 +58,8 @@ class Watch:
             self.journal.violated("error", f"{what} raised {error!r}")
 
     def saw(self, node: str, what: str, args: tuple[Any, ...], call: Call | None, answer: Any) -> None:
-        told = sorted(answer.items, key=str) if what == "flows.children" else answer  # Redis has them in any order
-        self.note(node, what, f"{args[1:] if what.startswith('schedules') else ''} {told}")
+        shown = sorted(answer.items, key=str) if what == "flows.children" else answer  # Redis has them in any order
+        self.note(node, what, f"{args[1:] if what.startswith('schedules') else ''} {shown}")
         if what == "exchange":
             self._handed_out.update((job.lease.id, job.data) for job in answer.jobs)
         if what == "recover":
@@ -109,7 +109,7 @@ class Watch:
                 self.journal.violated("T4", f"jobs {sorted(unfinished)} have key {key} at once")
 
 
-class Line:
+class RemoteStore:
     """A store, as far as its user can tell."""
 
     def __init__(
@@ -119,11 +119,11 @@ class Line:
         self.node = node
         self.watch = watch
         self._wire = Wire(node, store, weather, watch, spawn)  # type: ignore[arg-type]
-        self.schedules, self.flows = LinePart(self, "schedules"), LinePart(self, "flows")
-        self.circuits, self.groups = LinePart(self, "circuits"), LinePart(self, "groups")
-        self.dead_letters, self.metrics = LinePart(self, "dead_letters"), LinePart(self, "metrics")
+        self.schedules, self.flows = RemoteStorePart(self, "schedules"), RemoteStorePart(self, "flows")
+        self.circuits, self.groups = RemoteStorePart(self, "circuits"), RemoteStorePart(self, "groups")
+        self.dead_letters, self.metrics = RemoteStorePart(self, "dead_letters"), RemoteStorePart(self, "metrics")
 
-    def twin(self) -> "Line":
+    def twin(self) -> "RemoteStore":
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -159,13 +159,13 @@ class Line:
         self.watch.saw(self.node.name, name, args, call, answer)
 
 
-class LinePart:
+class RemoteStorePart:
     """A part of the store, such as its schedules."""
 
-    def __init__(self, line: Line, part: str) -> None:
-        self.line = line
+    def __init__(self, store: RemoteStore, part: str) -> None:
+        self.store = store
         self._part = part
 
     def __getattr__(self, name: str) -> Any:
         part = self._part
-        return self.line.method(f"{part}.{name}", lambda store: getattr(getattr(store, part), name))
+        return self.store.method(f"{part}.{name}", lambda store: getattr(getattr(store, part), name))

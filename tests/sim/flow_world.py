@@ -1,27 +1,21 @@
-"""A world of flows, on the real workers, under the same faults: no parent runs before its children have ended as their
-policy says, none ends twice, and none is left waiting (I12).
-
-It stands beside `agenda`, of which it is made: other jobs, other rules.
-"""
+"""A world of flows: no parent runs before its children have ended as their policy says, none ends twice, and none is
+left waiting (I12)."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
-from tests.sim.agenda import Agenda
-from tests.sim.clock import SimClock, stream
+from tests.sim.clock import SimClock
 from tests.sim.journal import Journal
-from tests.sim.line import Line, Watch
 from tests.sim.loop import until
-from tests.sim.node import Node
-from tests.sim.plan import AgendaPlan
+from tests.sim.plan import SmallPlan
+from tests.sim.remote_store import RemoteStore, Watch
 from tests.sim.result import Result, played
-from tests.sim.station import Home, KeptAside
+from tests.sim.small_world import SmallWorld
 from tests.sim.store import MemoryStore, SimStore
 from toril.context import JobContext
 from toril.errors import EngineUnavailable, PermanentError, TransientError, UsageError
-from toril.events import Events
 from toril.flow import Flow, Flowing, Policy
 from toril.model import (
     REMOVE,
@@ -38,13 +32,11 @@ from toril.model import (
 )
 from toril.model.states import State
 from toril.policy.retry import Fixed, Retry
-from toril.queue import PreparedJob, Queue, QueueOptions
+from toril.queue import PreparedJob, Queue
 from toril.runtime.clock import Clock
-from toril.runtime.hooks import Hooks
 from toril.store.engine import Store
-from toril.worker.process import WorkerProcess
 
-__all__ = ["LEAVES", "TOPS", "weave"]
+__all__ = ["LEAVES", "TOPS", "run_flows"]
 
 T = TypeVar("T")
 
@@ -54,7 +46,7 @@ _POLICIES: Final[tuple[Policy, ...]] = ("fail", "fail", "continue", "ignore", "r
 
 
 @dataclass
-class Thread:
+class FlowJob:
     """A job of a flow, as its effects tell: its parent, what its failure does, how it ended."""
 
     parent: str | None
@@ -69,14 +61,14 @@ class FlowWatch(Watch):
 
     def __init__(self, journal: Journal, store: SimStore, clock: Clock) -> None:
         super().__init__(journal, store, clock)
-        self.threads: dict[str, Thread] = {}
+        self.jobs: dict[str, FlowJob] = {}
         self._asked: set[str] = set()  # to stop: whatever their runs want, they do not run again
 
     def saw(self, node: str, what: str, args: tuple[Any, ...], call: Call | None, answer: Any) -> None:
         if call is None or self._newest.get(call.sender) != call.seq:
             match what:
                 case "flows.add":
-                    self._wove(args[0], answer)
+                    self._added_flow(args[0], answer)
                 case "flows.add_children" if answer is Verdict.OK:
                     self._know(args[1])
                 case "exchange":
@@ -92,7 +84,7 @@ class FlowWatch(Watch):
                     pass
         super().saw(node, what, args, call, answer)
 
-    def _wove(self, nodes: Sequence[FlowNode], answers: Sequence[Any]) -> None:
+    def _added_flow(self, nodes: Sequence[FlowNode], answers: Sequence[Any]) -> None:
         self._know([
             node for node, answer in zip(nodes, answers, strict=True) if answer.outcome is AddOutcome.ADDED
         ])  # fmt: skip
@@ -100,9 +92,9 @@ class FlowWatch(Watch):
     def _know(self, nodes: Sequence[FlowNode]) -> None:
         for node in nodes:
             parent = None if node.parent is None else node.parent.id
-            self.threads.setdefault(node.ref.id, Thread(parent, node.on_failure.value))
+            self.jobs.setdefault(node.ref.id, FlowJob(parent, node.on_failure.value))
             if parent is not None:
-                self.threads.setdefault(parent, Thread(None, "fail")).children.add(node.ref.id)
+                self.jobs.setdefault(parent, FlowJob(None, "fail")).children.add(node.ref.id)
 
     def _exchanged(self, batch: Sequence[Settlement], answer: Any) -> None:
         for settlement, verdict in zip(batch, answer.verdicts, strict=True):
@@ -119,8 +111,8 @@ class FlowWatch(Watch):
         elif isinstance(outcome, WaitsForChildren):
             self._know(outcome.children)
         elif isinstance(outcome, Completed):
-            thread = self.threads.get(job)
-            if thread is not None and self._doomed(thread):
+            known = self.jobs.get(job)
+            if known is not None and self._fails(known):
                 self._ended([job], "failed")  # which its children had decided before
                 return
             self._ended([job], "completed")
@@ -129,37 +121,37 @@ class FlowWatch(Watch):
 
     def _ended(self, jobs: Sequence[str], how: str) -> None:
         for job in jobs:
-            thread = self.threads.get(job)
-            if thread is not None:
-                thread.ends += thread.end is not None or how != "removed"
-                thread.end = thread.end or how
+            known = self.jobs.get(job)
+            if known is not None:
+                known.ends += known.end is not None or how != "removed"
+                known.end = known.end or how
 
-    def _doomed(self, thread: Thread) -> bool:
-        return any(self._is(child, "failed", "fail") for child in thread.children)
+    def _fails(self, job: FlowJob) -> bool:
+        return any(self._is(child, "failed", "fail") for child in job.children)
 
     def _is(self, child: str, end: str, policy: str) -> bool:
-        return self.threads[child].end == end and self.threads[child].policy == policy
+        return self.jobs[child].end == end and self.jobs[child].policy == policy
 
     def _started(self, job: str) -> None:
-        thread = self.threads.get(job)
-        if thread is None or not thread.children:
+        known = self.jobs.get(job)
+        if known is None or not known.children:
             return
-        if self._doomed(thread):
+        if self._fails(known):
             self.journal.violated("I12", f"{job} runs, and a child has failed that it fails with")
-        still = [child for child in thread.children if self.threads[child].end is None]
-        if still and not any(self._is(child, "failed", "continue") for child in thread.children):
+        still = [child for child in known.children if self.jobs[child].end is None]
+        if still and not any(self._is(child, "failed", "continue") for child in known.children):
             self.journal.violated("I12", f"{job} runs before {sorted(still)} have ended")
 
 
-def weave(
-    seed: int, *, store: Callable[[Clock], SimStore] = MemoryStore, plan: AgendaPlan | None = None, trace: bool = False
+def run_flows(
+    seed: int, *, store: Callable[[Clock], SimStore] = MemoryStore, plan: SmallPlan | None = None, trace: bool = False
 ) -> Result:
     """Run one seed to its end, on a loop of its own."""
-    return played("flows", Loom(plan or AgendaPlan.draw(seed), store, trace=trace))
+    return played("flows", FlowWorld(plan or SmallPlan.draw(seed), store, trace=trace))
 
 
-class Weaver(Flowing):
-    """Who adds flows."""
+class FlowProducer(Flowing):
+    """What adds flows."""
 
     def __init__(self, queue: Queue, clock: SimClock) -> None:
         self._queue = queue
@@ -173,40 +165,32 @@ class Weaver(Flowing):
         return await self._queue.call(make)
 
 
-class Loom(Agenda):
+class FlowWorld(SmallWorld):
     """The fleet and its flows."""
 
-    def __init__(self, plan: AgendaPlan, store: Callable[[Clock], SimStore], *, trace: bool = False) -> None:
-        super().__init__(plan, store, trace=trace)
-        clock = SimClock(stream(plan.seed, "store"))
-        self.watch = FlowWatch(self.journal, self.store, clock)
-        self.witness = self.watch
+    refusals: ClassVar[tuple[type[Exception], ...]] = (EngineUnavailable, UsageError)
 
-    async def _come_to_rest(self) -> None:
-        self._calm = True
-        for name in ("op", "p0"):
-            if name in self.nodes:
-                self.nodes[name].kill()
-        await until(self._is_broken, 2 * self._lateness + 1)  # for what is on its way
+    def __init__(self, plan: SmallPlan, store: Callable[[Clock], SimStore], *, trace: bool = False) -> None:
+        super().__init__(plan, store, trace=trace, watch=FlowWatch)
+
+    @property
+    def watch(self) -> FlowWatch:
+        assert isinstance(self.witness, FlowWatch)
+        return self.witness
+
+    async def _finish(self) -> None:
         bound = 20 * self._lateness + 60
         await until(lambda: self._is_broken() or self._all_ended(), bound)
-        left = {job: thread for job, thread in self.watch.threads.items() if thread.end is None}
+        left = {name: job for name, job in self.watch.jobs.items() if job.end is None}
         if left and not self._is_broken():
             self.journal.violated("I12", f"stuck {bound:.0f} s after the last fault: {left}")
-        self._closing = True
-        for node in self.nodes.values():
-            if node.stop is not None and not node.dead:
-                node.stopping = True
-                node.stop()
-        await until(lambda: all(node.dead or node.over for node in self.nodes.values()), 30)
-        if not self._is_broken():
-            await self._check(self.store.view())
 
     def _all_ended(self) -> bool:
-        return all(thread.end is not None for thread in self.watch.threads.values())
+        return all(job.end is not None for job in self.watch.jobs.values())
 
-    async def _check(self, store: Store) -> None:
+    async def _check(self) -> None:
         """Nobody waits, and each has ended once."""
+        store = self.store.view()
         for queue in (LEAVES, TOPS):
             counts = await store.counts(queue)
             if any(counts.of(state) for state in State if state not in {State.COMPLETED, State.FAILED}):
@@ -215,18 +199,15 @@ class Loom(Agenda):
         for queue in (LEAVES, TOPS):
             for ending in RunStatus:
                 recorded.update(each.id for each in (await store.runs(queue, ending, limit=1000)).items)
-        for job, thread in self.watch.threads.items():
-            if recorded[job] != (thread.end != "removed") or thread.ends > 1:
-                self.journal.violated("I12", f"{job} has ended {recorded[job]} times, as {thread}")
+        for name, job in self.watch.jobs.items():
+            if recorded[name] != (job.end != "removed") or job.ends > 1:
+                self.journal.violated("I12", f"{name} has ended {recorded[name]} times, as {job}")
 
-    def _pair(self, line: Line, clock: SimClock) -> tuple[Queue, Queue]:
-        terms = self.plan.terms
-        options = QueueOptions(
-            concurrency=terms.slots, lease=terms.lease, renew=terms.lease // 3, max_stalls=terms.max_stalls,
-            retry=Retry(2, Fixed(0.2)), keep_completed=REMOVE, keep_failed=REMOVE,
-        )  # fmt: skip
-        home = Home(line.node.name, line, clock)
-        leaves, tops = (Queue(home, name, options) for name in (LEAVES, TOPS))
+    def _queues(self, store: RemoteStore, clock: SimClock) -> list[Queue]:
+        queues = self._declare(
+            store, clock, LEAVES, TOPS, retry=Retry(2, Fixed(0.2)), keep_completed=REMOVE, keep_failed=REMOVE
+        )
+        leaves, _ = queues
 
         async def leaf(ctx: JobContext[Any]) -> str:
             await clock.sleep(clock.random() * 0.3)
@@ -244,33 +225,14 @@ class Loom(Agenda):
             await ctx.wait_for_children([leaves.new("leaf", {"bad": False}) for _ in range(2)], on_failure="ignore")
             return len(await ctx.children_values())
 
-        for queue in (leaves, tops):
+        for queue in queues:
             queue.handlers.register_all({"leaf": leaf, "top": top, "plan": plan})
-        return leaves, tops
+        return queues
 
-    async def _work(self, node: Node) -> None:
-        clock = SimClock(stream(self.plan.seed, node.name), name=node.name, node=node, skew=self.plan.skew)
-        line = self._line(node)
-        process = WorkerProcess(
-            list(self._pair(line, clock)), line, clock, Events(), Hooks(), name=node.name, version="simulated",
-            owner="sim", schedules=line.schedules, grace=self.plan.terms.grace,
-        )  # fmt: skip
-        node.stop = process.stop
-        await process.run(KeptAside(self._line(node), clock, node), None)
-
-    async def _produce(self, node: Node) -> None:
-        """Adds flows of one or two levels, again and again; some handlers add their children themselves."""
-        clock = SimClock(stream(self.plan.seed, node.name), name=node.name, node=node)
-        leaves, tops = self._pair(self._line(node), clock)
-        weaver = Weaver(tops, clock)
-        while self._added < self.plan.tasks:
-            await clock.sleep(clock.random() * 0.5)
-            self._added += 1
-            try:
-                await weaver.flow(self._flow(clock, leaves, tops))
-            except EngineUnavailable:
-                self.journal.tally["add given up"] += 1
-        await clock.sleep(3600)
+    async def _add(self, clock: SimClock, queues: Sequence[Queue]) -> None:
+        """A flow of one or two levels; some handlers add their children themselves."""
+        leaves, tops = queues
+        await FlowProducer(tops, clock).flow(self._flow(clock, leaves, tops))
 
     def _flow(self, clock: SimClock, leaves: Queue, tops: Queue) -> Flow[Any]:
         number = self._added
@@ -287,19 +249,11 @@ class Loom(Agenda):
             children.append(Flow(tops.new("plan", {}, job_id=f"f{number}-p")))
         return Flow(tops.new("top", {}, job_id=f"f{number}"), children)
 
-    async def _meddle(self, node: Node) -> None:
-        """Removes and cancels children by hand."""
-        clock = SimClock(stream(self.plan.seed, node.name), name=node.name, node=node)
-        leaves, _ = self._pair(self._line(node), clock)
-        while True:
-            await clock.sleep(clock.random() * 0.6)
-            ids = [f"f{1 + int(clock.random() * max(1, self._added))}-{int(clock.random() * 3)}"]
-            try:
-                if clock.random() < 0.5:
-                    await leaves.call(lambda call, ids=ids: leaves.store.remove(LEAVES, ids, call=call))  # type: ignore[misc]
-                else:
-                    await leaves.call(
-                        lambda call, ids=ids: leaves.store.cancel(LEAVES, ids, reason="enough", call=call)  # type: ignore[misc]
-                    )
-            except (EngineUnavailable, UsageError):
-                self.journal.tally["control given up"] += 1
+    async def _meddle(self, clock: SimClock, queues: Sequence[Queue]) -> None:
+        """Remove or cancel a child."""
+        leaves = queues[0]
+        ids = [f"f{1 + int(clock.random() * max(1, self._added))}-{int(clock.random() * 3)}"]
+        if clock.random() < 0.5:
+            await leaves.call(lambda call: leaves.store.remove(LEAVES, ids, call=call))
+        else:
+            await leaves.call(lambda call: leaves.store.cancel(LEAVES, ids, reason="enough", call=call))

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sim.agenda import is_struck, keep_agenda
 from tests.sim.faults import CALM, Fate, Point
 from tests.sim.figures import prove_seed
 from tests.sim.kept import assert_clean
 from tests.sim.mutants import planted
 from tests.sim.mutants_time import TIME_MUTANTS
-from tests.sim.plan import AgendaPlan, StruckCall
+from tests.sim.plan import SmallPlan, StruckCall
 from tests.sim.redis_store import RedisStore
+from tests.sim.schedule_world import is_struck, run_schedules
 from tests.sim.world import simulate
 
 SEEDS = int(os.environ.get("TORIL_SIM_SEEDS", "150")) // 10
@@ -25,7 +25,7 @@ STEPS = 14  # of the calls that a worker makes on a short day, the first so many
 @pytest.mark.covers("R214", "R219", "R086", "I11", "I13", "F120")
 def test_no_seed_breaks_a_promise_of_schedules_or_keys(first: int) -> None:
     for seed in range(first, min(first + CHUNK, SEEDS)):
-        result = keep_agenda(seed)
+        result = run_schedules(seed)
         prove_seed(result.tally)
 
         assert_clean(result)
@@ -35,7 +35,7 @@ def test_no_seed_breaks_a_promise_of_schedules_or_keys(first: int) -> None:
 @pytest.mark.covers("R214", "R219", "R086")
 def test_no_seed_breaks_a_promise_of_schedules_or_keys_on_redis(first: int) -> None:
     for seed in range(first, min(first + CHUNK, SEEDS // 3)):
-        result = keep_agenda(seed, store=RedisStore)
+        result = run_schedules(seed, store=RedisStore)
         prove_seed(result.tally)
 
         assert_clean(result)
@@ -47,12 +47,12 @@ def test_no_seed_breaks_a_promise_of_schedules_or_keys_on_redis(first: int) -> N
 @pytest.mark.covers("R214", "R219", "F12")
 def test_a_worker_may_die_around_any_step_of_a_schedule(fate: Fate) -> None:
     for at in range(STEPS):
-        assert_clean(keep_agenda(0, plan=replace(AgendaPlan.calm(), struck_call=StruckCall(at, fate))))
+        assert_clean(run_schedules(0, plan=replace(SmallPlan.calm(), struck_call=StruckCall(at, fate))))
 
 
 def test_the_steps_at_which_a_worker_may_die_are_those_of_schedules() -> None:
     """What is struck by the test above, as the trace of the same day tells it when nothing is."""
-    result = keep_agenda(0, plan=replace(AgendaPlan.calm(), struck_call=StruckCall(-1, CALM)), trace=True)
+    result = run_schedules(0, plan=replace(SmallPlan.calm(), struck_call=StruckCall(-1, CALM)), trace=True)
     made = [line.split()[2] for line in result.lines if line.split()[1] == "w0"]
     struck = [what for what in made if is_struck(what)][:STEPS]
 

@@ -22,14 +22,14 @@ from toril.store.engine import Engine, Store
 from toril.worker.leases import LeaseKeeper
 from toril.worker.process import WorkerProcess
 
-__all__ = ["Home", "KeptAside", "Station", "queue_of"]
+__all__ = ["ApartKeeper", "SimServices", "SimWorker", "queue_of"]
 
 T = TypeVar("T")
 
 _ENDS = ("completed", "failed", "retrying", "snoozed", "released", "cancelled", "lease_lost")
 
 
-class Home:
+class SimServices:
     """What a queue needs of its app: the store, and a way to send calls again."""
 
     def __init__(self, name: str, engine: Engine, clock: Clock) -> None:
@@ -47,15 +47,15 @@ class Home:
         raise AssertionError("simulated code does not block")
 
 
-def queue_of(home: Home, terms: Terms) -> Queue:
+def queue_of(services: SimServices, terms: Terms) -> Queue:
     options = QueueOptions(
         concurrency=terms.slots, lease=terms.lease, renew=terms.lease // 3, max_stalls=terms.max_stalls,
         keep_completed=KEEP_ALL, keep_failed=KEEP_ALL,
     )  # fmt: skip
-    return Queue(home, QUEUE, options)
+    return Queue(services, QUEUE, options)
 
 
-class KeptAside(LeaseKeeper):
+class ApartKeeper(LeaseKeeper):
     """Keeps leases in the process's other simulated thread, where a real one has a real thread."""
 
     def __init__(self, engine: Engine, clock: Clock, node: Node) -> None:
@@ -78,7 +78,7 @@ class KeptAside(LeaseKeeper):
             await asyncio.wait({self._task})
 
 
-class Station:
+class SimWorker:
     """One life of a worker process. `engine` and `twin` are its two connections to the store."""
 
     def __init__(self, node: Node, engine: Engine, twin: Engine, clock: Clock, terms: Terms, conduct: Conduct) -> None:
@@ -87,14 +87,14 @@ class Station:
         self._terms = terms
         conduct.nodes[node.name], conduct.slots = node, terms.slots
         node.stop = self.stop
-        queue = queue_of(Home(node.name, engine, clock), terms)
+        queue = queue_of(SimServices(node.name, engine, clock), terms)
         actor = Actor(node, clock, conduct)
         queue.handlers.register_all({HANDLER: actor.play})
         events = Events()
         for name in get_args(EventName):
             if name in _ENDS:
                 events.on(name, partial(self._told, name))
-        self.keeper = KeptAside(twin, clock, node)
+        self.keeper = ApartKeeper(twin, clock, node)
         self.process = WorkerProcess(
             [queue], cast("Store", engine), clock, events, Hooks(),
             name=node.name, owner="sim", version="simulated", grace=terms.grace,
