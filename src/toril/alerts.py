@@ -133,7 +133,7 @@ class _Order:
             self.answer.set_exception(reason)
 
 
-_BETWEEN_LOOKS: Final = 1.0  # seconds between two looks at the same figures
+_BETWEEN_LOOKS: Final = 1.0  # seconds between two looks at the same metrics
 
 
 class AlertKind(StrEnum):
@@ -218,7 +218,7 @@ class _Home(Protocol):
     def queues(self) -> Mapping[str, Queue]: ...
 
 
-class _Figures:
+class _QueueCounts:
     """What one queue did lately, as seen here. Each process sees its share of runs and of stalls."""
 
     def __init__(self, window: int) -> None:
@@ -240,9 +240,9 @@ class Alerts:
         self._rules = rules
         self._number = number  # the same sink has the same in every process
         self._window = milliseconds("window", rules.window)
-        self._figures: dict[str, _Figures] = {}
+        self._counts: dict[str, _QueueCounts] = {}
         self._looking: dict[str, asyncio.Event] = {}
-        self._told: dict[str, float] = {}
+        self._sent: dict[str, float] = {}
         self.exhausted: Counter[tuple[str, str]] = Counter()
         on: Any = home.events.on
         for name, listener in (
@@ -276,9 +276,9 @@ class Alerts:
         """A run is over. Nearly all are short, and cost no more than this."""
         if event.duration is None:
             return None
-        figures, now, took = self._of(event.queue), self._clock().now(), round(event.duration * 1000)
-        figures.runs.add(now)
-        figures.durations.add(now, took)
+        counts, now, took = self._of(event.queue), self._clock().now(), round(event.duration * 1000)
+        counts.runs.add(now)
+        counts.durations.add(now, took)
         if event.queue not in self._home.queues:
             return None
         most = self._home.queues[event.queue].options.lease * self._rules.lease_share
@@ -291,11 +291,11 @@ class Alerts:
             await self._once(Alert(kind=AlertKind.SLOW, text=text, queue=queue))
 
     async def _stalled(self, event: JobEvent) -> None:
-        figures, now = self._of(event.queue), self._clock().now()
-        figures.stalls.add(now)
+        counts, now = self._of(event.queue), self._clock().now()
+        counts.stalls.add(now)
         if event.error == STALLED_OUT:
             await self._stalled_out(event)
-        stalls, runs = figures.stalls.count(now), figures.runs.count(now)
+        stalls, runs = counts.stalls.count(now), counts.runs.count(now)
         if stalls + runs >= self._rules.minimum and stalls > self._rules.stall_rate * (stalls + runs):
             text = f"{stalls} of {stalls + runs} runs of {event.queue} stalled lately: its workers die or hang"
             await self._once(Alert(kind=AlertKind.STALLS, text=text, queue=event.queue, count=stalls))
@@ -330,13 +330,13 @@ class Alerts:
             subject=event.subject,
         )  # fmt: skip
 
-    def _of(self, queue: str) -> _Figures:
-        if queue not in self._figures:
-            self._figures[queue] = _Figures(self._window)
-        return self._figures[queue]
+    def _of(self, queue: str) -> _QueueCounts:
+        if queue not in self._counts:
+            self._counts[queue] = _QueueCounts(self._window)
+        return self._counts[queue]
 
     async def _look(self, what: str, compare: Callable[[], Awaitable[None]]) -> None:
-        """Look at the fleet's figures, a little apart; what fails meanwhile is seen by one more look after it."""
+        """Look at the fleet's metrics, a little apart; what fails meanwhile is seen by one more look after it."""
         if what in self._looking:
             self._looking[what].set()
             return
@@ -380,14 +380,14 @@ class Alerts:
             log.warning("whether it was told already is not known: %s; %s", alert.text, error)
             return
         if first and self._is_fresh(key, ttl) and not await self._delivery.send(alert, alert.text):
-            self._told.pop(key, None)  # the fleet's turn is still ours: the next look tries again
+            self._sent.pop(key, None)  # the fleet's turn is still ours: the next look tries again
 
     def _is_fresh(self, key: str, ttl: int) -> bool:
         """Whether it was not told yet: who is the first of the fleet stays so when asked again."""
         now = self._clock().monotonic()
-        if key in self._told and now < self._told[key] + ttl / 1000:
+        if key in self._sent and now < self._sent[key] + ttl / 1000:
             return False
-        self._told[key] = now
+        self._sent[key] = now
         return True
 
     async def _tell(self, alert: Alert) -> None:
@@ -428,12 +428,12 @@ class Webhook:
             _public([self.host], self.host)
 
     async def __call__(self, alert: Alert) -> None:
-        told = {
+        document = {
             name: storable(value, _LONGEST_TEXT) if isinstance(value, str) else value
             for name, value in asdict(alert).items()
             if value is not None
         }
-        body = json.dumps(told, separators=(",", ":")).encode()
+        body = json.dumps(document, separators=(",", ":")).encode()
         async with asyncio.timeout(2 * _WEBHOOK_SECONDS):
             await asyncio.get_running_loop().run_in_executor(None, self._deliver, body)
 

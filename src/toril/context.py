@@ -306,11 +306,14 @@ class JobContext(_Facts[T]):
 
     async def children_values(self) -> dict[str, Any]:
         """What the children returned, by their ids; by `queue:id` where children of two queues have the same."""
-        return {name: decode(text or "null", what="a result") for name, text in await self._told(ChildState.COMPLETED)}
+        return {
+            name: decode(text or "null", what="a result")
+            for name, text in await self._children_in(ChildState.COMPLETED)
+        }
 
     async def failed_children(self) -> dict[str, str]:
         """Why children failed whose policy is to go on all the same, by their ids."""
-        return {name: text or "" for name, text in await self._told(ChildState.IGNORED)}
+        return {name: text or "" for name, text in await self._children_in(ChildState.IGNORED)}
 
     async def add_children(self, children: "Sequence[Node]", *, on_failure: "Policy" = "fail") -> None:
         """Add children to this job while it runs; it can wait for them later. A retry of this run, or one after such a
@@ -352,7 +355,7 @@ class JobContext(_Facts[T]):
             if verdict is not Verdict.OK:
                 raise LeaseLost(f"job {self.job_id} is no longer this attempt's to give children")
 
-    async def _told(self, state: ChildState) -> list[tuple[str, str | None]]:
+    async def _children_in(self, state: ChildState) -> list[tuple[str, str | None]]:
         found = {
             child.ref: child.text for child in await self._reporter.children(self._claimed) if child.state is state
         }

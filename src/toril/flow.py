@@ -249,8 +249,8 @@ class Flowing:
         """One step. If it is refused while earlier parts are stored, those are taken back."""
         nodes = [place.node for place in part]
         try:
-            with self._traced(nodes) as told:
-                added = await self.call(lambda call: self.store.flows.add(told, held=held, closed=closed, call=call))
+            with self._traced(nodes) as traced:
+                added = await self.call(lambda call: self.store.flows.add(traced, held=held, closed=closed, call=call))
         except (UsageError, QueueFull) as error:
             if before:
                 await self.call(lambda call: self.store.flows.add([], held=before, hold_for=0, call=call))

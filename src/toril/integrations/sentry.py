@@ -123,10 +123,10 @@ def _tag(scope: Scope, queue: str, job_id: str, name: str, attempt: int) -> None
 
 @cache
 def _tell_once() -> None:
-    add_global_event_processor(_told_already)
+    add_global_event_processor(_drop_known)
 
 
-def _told_already(event: "Event", hint: "Hint") -> "Event | None":
+def _drop_known(event: "Event", hint: "Hint") -> "Event | None":
     """Sentry makes events of log lines too: that of a job which failed tells what was just reported."""
     record = hint.get("log_record")
     if record is None or record.name != "toril":

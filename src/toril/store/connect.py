@@ -44,18 +44,18 @@ async def open_with_patience(
 
 
 async def _until_open(opening: Callable[[], Awaitable[Any]], clock: Clock, stop: "asyncio.Future[Any]") -> bool:
-    rest, told = _FIRST_REST, None
+    rest, logged_at = _FIRST_REST, None
     while True:
         try:
             if await _before(stop, opening()):
-                if told is not None:
+                if logged_at is not None:
                     log.info("the store answers")
                 return True
         except (EngineFull, EngineRefused):
             raise
         except EngineUnavailable as error:
-            if told is None or clock.monotonic() - told >= _TELL:
-                told = clock.monotonic()
+            if logged_at is None or clock.monotonic() - logged_at >= _TELL:
+                logged_at = clock.monotonic()
                 log.warning("waiting for the store: %s", error)
         if stop.done() or not await _before(stop, clock.sleep(rest * (0.5 + clock.random() / 2))):
             return False
