@@ -1,5 +1,6 @@
 """A flow that has ended can be looked at for as long as the run records of its jobs are kept."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,8 @@ HTML = {"accept": "text/html"}
 
 
 async def work(ctx: JobContext[Any]) -> str:
+    if ctx.data == "slow":
+        await asyncio.sleep(0.01)
     if ctx.data == "bad":
         raise PermanentError("page 3 is broken")
     return "done"
@@ -100,6 +103,26 @@ async def test_the_lines_of_a_flow_show_whose_child_each_job_is() -> None:
 
     drawn = [re.findall(r'class="rail (\w+)"', line) for line in page.split('<span class="nm')[1:]]
     assert drawn == [[], ["tee"], ["on", "end"], ["on", "off", "end"], ["on", "off", "off", "end"], ["end"]]
+
+
+async def test_children_that_were_added_at_once_stand_in_the_order_in_which_they_started() -> None:
+    async with (app := books()), looked_at(app) as client:
+        new = app.queue("pages").new
+        await app.flow(app.queue("books").new("publish"), [new("render", "slow", job_id=name) for name in "zmab"])
+        await drain(app)
+        page = (await client.get("/flows")).text
+
+    assert [to.rpartition("/")[2] for _, to, name in lines(page) if name == "render"] == list("zmab")
+
+
+async def test_the_axis_of_a_short_flow_tells_times_that_differ() -> None:
+    async with (app := books()), looked_at(app) as client:
+        await published(app)
+        page = (await client.get("/flows")).text
+
+    first, *later = re.findall(r'y="11">([^<]*)</text>', page)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", first)
+    assert [tick[0] for tick in later] == ["+", "+"]
 
 
 async def test_a_kept_parent_whose_child_failed_has_no_attempts() -> None:

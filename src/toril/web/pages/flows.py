@@ -21,7 +21,7 @@ from toril.web.api.common import known_queue
 from toril.web.api.flows import OpenFlowQuery, list_flows
 from toril.web.pages.drawing import Bars, bars
 from toril.web.pages.page import PageRequest, PageSpec, View
-from toril.web.templates import compact
+from toril.web.templates import clock_time, compact, span
 
 __all__ = ["FLOWS", "EndedFlowRuns", "remembered"]
 
@@ -136,16 +136,23 @@ async def remembered(asking: PageRequest, first: str | None = None) -> EndedFlow
             if ref not in runs or runs[ref].finished_at < run.finished_at:
                 runs[ref] = run
     children: dict[JobRef, list[JobRef]] = {}
-    for ref, run in sorted(runs.items(), key=lambda item: (item[1].added_at, item[0])):
+    for ref, run in sorted(runs.items(), key=_place):
         if run.parent is not None:
             children.setdefault(run.parent, []).append(ref)
     known = {queue for queue, _ in lists.read}
     return EndedFlowRuns(runs=runs, children=children, looked=len(known), of=len(queues))
 
 
+def _place(item: tuple[JobRef, RunRow]) -> tuple[int, int, JobRef]:
+    """The children of a flow are added at once: those that started first come first."""
+    ref, run = item
+    return run.added_at, run.started_at or run.finished_at, ref
+
+
 _DEPTH, _WIDTH, _LINES = 8, 50, 200  # of the tree that is shown
 _ENDED: Final = 50  # flows that have ended, which are listed
-_TICKS: Final = (0.0, 0.41, 0.825)  # where the style draws its lines
+_TICKS: Final = (0.41, 0.825)  # where the style draws its lines, behind that of the start
+_SHORT: Final = 10_000  # ms; times of day would hardly differ in a flow that took less
 # How a job of a flow stands: the class of its colour, its icon, and the word for it.
 _LOOKS: Final = {
     "completed": ("done", "done", "Completed"),
@@ -254,10 +261,17 @@ async def _chosen(asking: PageRequest, known: EndedFlowRuns, ref: JobRef) -> dic
     end = max([*ends, *([now] if top is None or top.finished_at is None else [])])
     lines = [_line(each, rails, records.get(JobRef(each.queue, each.id)), start, end) for each, rails in nodes]
     return {
-        "tree": tree, "top": top, "lines": lines, "ticks": [start + (end - start) * at for at in _TICKS],
+        "tree": tree, "top": top, "lines": lines, "ticks": _ticks(start, end),
         "look": _LOOKS.get(standing(tree), _WAITS), "waits": await _waits(app, tree),
         "failed": next((line for line in lines if _has_failed(line)), None),
     }  # fmt: skip
+
+
+def _ticks(start: float, end: float) -> list[str]:
+    """What stands at the lines of the axis."""
+    took = end - start
+    later = [f"+{span(took * at)}" if took < _SHORT else clock_time(start + took * at) for at in _TICKS]
+    return [clock_time(start), *later]
 
 
 async def _tree(asking: PageRequest, known: EndedFlowRuns, ref: JobRef) -> FlowTree | None:
