@@ -1,12 +1,17 @@
-"""The help of each command: it shows how the command is used, in lines that can be typed as they are."""
+"""The help of each command: it shows how the command is used, in lines that can be typed as they are; and the headings
+of what they list."""
 
+import pkgutil
 import shlex
 from functools import partial
+from importlib import import_module
 
 import pytest
 
+import toril.cli
 from tests.cli.conftest import Toril, every_command
 from toril.cli.examples import EXAMPLES
+from toril.cli.terminal import Column
 
 COMMANDS = dict(every_command())
 
@@ -42,3 +47,12 @@ def test_an_example_is_a_command_that_can_be_typed(
 
 def _note(called: list[str], path: str, *_: object, **__: object) -> None:
     called.append(path)
+
+
+def test_every_column_has_a_heading_and_none_in_capitals() -> None:
+    modules = [import_module(each.name) for each in pkgutil.iter_modules(toril.cli.__path__, "toril.cli.")]
+    values = [value for module in modules for value in vars(module).values() if isinstance(value, list)]
+    titles = [each.title for value in values for each in value if isinstance(each, Column)]
+
+    assert len(titles) > 50
+    assert [title for title in titles if not title or title != title.lower()] == []

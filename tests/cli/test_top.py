@@ -47,7 +47,7 @@ def test_one_frame_has_queues_and_workers_in_eighty_columns(toril: Toril, filled
     document = json.loads(toril("top", "--json").stdout)
 
     assert max(map(len, lines)) <= 80
-    assert lines[0].startswith("2 queues  1 workers  2 of 5 slots")
+    assert lines[0].startswith("2 queues  1 worker  2 of 5 slots")
     assert [line.split()[0] for line in lines[2:4]] == ["a-queue-with-quite…", "email"]
     assert lines[2].split()[1] == "12"
     assert "(paused)" in lines[3]

@@ -15,7 +15,7 @@ from toril.records import CircuitRecord
 __all__ = ["breakers"]
 
 _COLUMNS: Final = [
-    Column("key"), Column("state", 1), Column("since", 3), Column("failures", 2, numbers=True), Column("", 4),
+    Column("key"), Column("state", 1), Column("since", 3), Column("failures", 2, numbers=True), Column("detail", 4),
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ __all__ = ["groups"]
 
 _COLUMNS: Final = [
     Column("group"), Column("waiting", 1, numbers=True), Column("running", 2, numbers=True), Column("limits", 3),
-    Column("", 4),
+    Column("state", 4),
 ]  # fmt: skip
 
 

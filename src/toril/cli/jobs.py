@@ -86,11 +86,11 @@ _ENDINGS: Final = ("failed", "cancelled", "completed")
 _LETTERS: Final = "letters:"  # before a place among the dead letters
 
 _COLUMNS: Final = [
-    Column("id"), Column("name", 1), Column("state", 2), Column("attempts", 5), Column("added", 4), Column("", 3),
+    Column("id"), Column("name", 1), Column("state", 2), Column("attempts", 5), Column("added", 4), Column("detail", 3),
 ]  # fmt: skip
 _RUN_COLUMNS: Final = [
     Column("id"), Column("name", 1), Column("ended", 2), Column("attempts", 6, numbers=True), Column("took", 5),
-    Column("when", 4), Column("", 3),
+    Column("when", 4), Column("detail", 3),
 ]  # fmt: skip
 
 # Of a state, from a cursor, at most so many: the documents, and where to go on.

@@ -148,8 +148,15 @@ def _head(found: Overview, width: int) -> Text:
     slots, running = sum(each.slots for each in found.workers), sum(each.running for each in found.workers)
     rate = sum(each.rate for each in found.queues)
     clock = f"{found.now:%H:%M:%S} UTC"
-    line = f"{len(found.queues)} queues  {len(found.workers)} workers  {running} of {slots} slots  {_number(rate)}/min"
+    line = "  ".join([
+        _counted(len(found.queues), "queue"), _counted(len(found.workers), "worker"), f"{running} of {slots} slots",
+        f"{_number(rate)}/min",
+    ])  # fmt: skip
     return Text(f"{line:<{max(0, width - len(clock) - 1)}} {clock}", "bold", overflow="crop", no_wrap=True)
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _queues(queues: Sequence[QueueOverview], width: int) -> Table:
