@@ -35,6 +35,7 @@ class Shell:
     folder: Path
     env: dict[str, str]
     typed: list[str] = field(default_factory=list)
+    said: dict[str, str] = field(default_factory=dict)  # by the last command that was typed so
 
     def type(self, line: str) -> None:
         """One line, as it stands in a block."""
@@ -54,7 +55,7 @@ class Shell:
             words = words[len(given) :]
             before = self.env
             self.env = before | _variables(given)
-            self._ends(words, ROOT if words[0] == "make" else self.folder)  # `make` is typed in the clone
+            self.said[command] = self._ends(words, ROOT if words[0] == "make" else self.folder)  # `make`: in the clone
             self.env = before
 
     def _ends(self, words: list[str], folder: Path) -> str:
@@ -129,6 +130,11 @@ def test_the_commands_of_the_readme_run_in_their_order(tmp_path: Path) -> None:
 
     assert {"python jobs.py", "toril run jobs:app", "toril job retry shop 3", *ENDLESS, *FOREVER} <= set(shell.typed)
     assert sorted(path.name for path in folder.glob("*.py")) == ["jobs.py", "shop.py"]
+    promised = re.search(r"^python shop\.py +# (.*)$", text, re.MULTILINE)
+    assert promised is not None
+    assert shell.said["python shop.py"].splitlines() == promised[1].split(", "), "as the comment beside it says"
+    assert "there is no order 13" in shell.said["toril job why shop 3"], "it is the job that was meant"
+    assert "writing to c@example.org" in shell.said["toril job show shop 3"], "with its log"
 
 
 @pytest.mark.parametrize(
