@@ -55,7 +55,9 @@ class RedisDeadLetters:
         room = NUMBERS["page"]
         while True:  # in steps, each of which keeps the server but shortly
             size = min(most + 1 - len(rows), NUMBERS["looks"])
-            found, taken = await self._runner.read("letters", self._runner.dead_letter_queue, [order, size, time, last])
+            found, taken = await self._runner.read(
+                "dead_letters", self._runner.dead_letter_queue, [order, size, time, last]
+            )
             rows, room = rows + found, room - taken
             if len(rows) > most or room < 0 or (len(found) < size and taken <= NUMBERS["look"]):
                 break
@@ -65,7 +67,7 @@ class RedisDeadLetters:
 
     async def get(self, ids: Sequence[str]) -> list[DeadLetterRow | None]:
         check_batch(ids)
-        rows = await self._runner.read("letters", self._runner.dead_letter_queue, ["of", *ids]) if ids else []
+        rows = await self._runner.read("dead_letters", self._runner.dead_letter_queue, ["of", *ids]) if ids else []
         return [None if row is None else letter_of(row) for row in rows]
 
     async def count(self) -> int:

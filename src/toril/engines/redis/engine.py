@@ -212,7 +212,7 @@ class RedisEngine(RedisInspector):
         arguments: list[Any] = [ttl]
         for lease in leases:
             arguments += (self._runner.base(lease.queue), lease.id, lease.token)
-        lost, stopped = await self._runner.read("extend", "", arguments, now)
+        lost, stopped = await self._runner.read("renew", "", arguments, now)
         return Renewed(
             tuple(leases[place] for place in lost),
             tuple(Cancellation(leases[place], reason) for place, reason in stopped),
@@ -399,7 +399,7 @@ class RedisEngine(RedisInspector):
         heard = list(map(str, beat.heard))
         declared = [part for queue, said in (beat.declares or {}).items() for part in (queue, said.dump())]
         words = [ttl, beat.worker, beat.dump(), beat.started_at, len(heard), *heard, *declared]
-        left = await self._runner.read("beat", "", words, now)
+        left = await self._runner.read("heartbeat", "", words, now)
         (self._presence.show if ttl else self._presence.hide)(beat.worker, list(beat.queues))
         return tuple(order_of(word) for word in left)
 

@@ -165,7 +165,7 @@ class Walk:
             return [self._foreign(spot.queue, error)], None
 
     async def _along(self, queue: str, place: str, at: str) -> tuple[Looked, str | None]:
-        following, faults, options = await self._run("survey", queue, [KEYS[place], at, _PAGE])
+        following, faults, options = await self._run("faults", queue, [KEYS[place], at, _PAGE])
         found = [self._fault(kind, queue, subject, place) for kind, subject in faults]
         found += [
             self._fault(FaultKind.UNREADABLE, queue, subject, place)
@@ -271,7 +271,7 @@ class Walk:
         lost: list[Fault] = []
         for start in range(0, len(ids), _PAGE):
             try:
-                found = await self._run("survey_jobs", queue, ids[start : start + _PAGE])
+                found = await self._run("orphans", queue, ids[start : start + _PAGE])
             except EngineUnusable as error:
                 return [self._foreign(queue, error)]
             lost += [_of_key(FaultKind.ORPHAN, queue, each, self._key(queue) + each) for each in found]
@@ -341,7 +341,7 @@ class RedisRepairs:
             batch = left[:at_once]
             words = [word for fault in batch for word in self._words(fault)]
             try:
-                found = await self._runner.read("mend", queue, [mode, *words], now)
+                found = await self._runner.read("repair", queue, [mode, *words], now)
             except EngineUnusable:  # a key of another program's: of whom it belongs to nothing can be told
                 if len(batch) == 1:
                     answers[left.pop(0)] = False

@@ -50,7 +50,7 @@ class RedisFlows:
         queue = nodes[0].queue if nodes else closed[0].queue if closed else ""
         arguments = [dump_nodes(nodes), dump_refs(held), dump_refs(closed), hold_for]
         try:
-            answer = _accepted(await self._runner.write("flow", queue, arguments, call, now))
+            answer = _accepted(await self._runner.write("add_flow", queue, arguments, call, now))
         except Unconfirmed as error:
             ids = [identity for identity, *_ in _accepted(error.answer)]
             if not ids:  # it was only closed
@@ -66,12 +66,14 @@ class RedisFlows:
     ) -> Verdict:
         _check(nodes)
         arguments = [lease.id, lease.token, dump_nodes(nodes)]
-        verdict: int = _accepted(await self._runner.write("adopt", check_queue_name(lease.queue), arguments, call, now))
+        verdict: int = _accepted(
+            await self._runner.write("add_children", check_queue_name(lease.queue), arguments, call, now)
+        )
         return VERDICTS[verdict]
 
     async def child_counts(self, job: JobRef, *, where: Kept = "queue") -> ChildCounts:
         key = self._runner.job_key(job.queue, job.id, where)
-        row = None if key is None else await self._runner.read("family", job.queue, [key, _FEW])
+        row = None if key is None else await self._runner.read("child_counts", job.queue, [key, _FEW])
         return family_of(self._runner.address.prefix, row)
 
     async def children(

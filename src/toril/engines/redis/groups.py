@@ -23,11 +23,11 @@ class RedisGroups:
         queue = check_queue_name(queue)
         limits = ("", "") if change.limits is None else ("1", change.limits.dump())
         paused = {None: "", True: "p", False: "r"}[change.paused]
-        return _view(await self._runner.write("group", queue, [queue, change.name, *limits, paused], call, now))
+        return _view(await self._runner.write("set_group", queue, [queue, change.name, *limits, paused], call, now))
 
     async def get(self, queue: str, name: str, *, now: int | None = None) -> GroupRow:
         queue = check_queue_name(queue)
-        return _view(await self._runner.write("group", queue, [queue, check_group(name), "", "", ""], None, now))
+        return _view(await self._runner.write("set_group", queue, [queue, check_group(name), "", "", ""], None, now))
 
     async def page(
         self, queue: str, *, cursor: str | None = None, limit: int = 100, now: int | None = None

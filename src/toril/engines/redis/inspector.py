@@ -81,7 +81,9 @@ class RedisInspector:
                 self._looking = False
         known = {*self._others, *await self._runner.client.ask("SMEMBERS", self._runner.fleet + FLEET["queues"])}
         names = sorted(known - {self._runner.dead_letter_queue})
-        there = await self._runner.read("present", "", [self._runner.base(name) for name in names]) if names else []
+        there = (
+            await self._runner.read("existing_queues", "", [self._runner.base(name) for name in names]) if names else []
+        )
         return [name for name, found in zip(names, there, strict=True) if found]
 
     async def _look_around(self) -> None:
@@ -103,7 +105,7 @@ class RedisInspector:
 
     async def queue(self, queue: str) -> QueueSummary:
         queue = check_queue_name(queue)
-        row = await self._runner.read("look", queue)
+        row = await self._runner.read("queue", queue)
         return QueueSummary(
             name=queue, counts=counts_of(row[:8]), settings=settings_of(row[7:15]),
             completed_total=number(row[15]), failed_total=number(row[16]), cancelled_total=row[17],
@@ -121,7 +123,7 @@ class RedisInspector:
         check_batch(ids, "reads")
         queue = check_queue_name(queue)
         possible = [identity for identity in ids if may_be_id(identity)]
-        rows = await self._runner.read("records", queue, possible) if possible else []
+        rows = await self._runner.read("jobs", queue, possible) if possible else []
         found = {identity: row for identity, row in zip(possible, rows, strict=True) if row is not None}
         return [record_of(queue, found[identity]) if identity in found else None for identity in ids]
 

@@ -1,4 +1,4 @@
-"""Queues in figures: what `panel.lua` answers."""
+"""Queues in figures: what `snapshot.lua` answers."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -30,14 +30,14 @@ class RedisMetrics:
         names = [check_queue_name(name) for name in queues]
         bases = [self._runner.base(name) for name in names]
         asked = [window.minutes, window.step, window.slices, *bases]
-        moment, workers, rows, leader = await self._runner.read("panel", "", asked, now)
+        moment, workers, rows, leader = await self._runner.read("snapshot", "", asked, now)
         found = tuple(_figures_of(name, row, moment, window) for name, row in zip(names, rows, strict=True))
         return Snapshot(moment, found, tuple(sorted(map(worker_of, workers), key=lambda worker: worker.id)), leader)
 
     async def minutes(self, queue: str, *, minutes: int, now: int | None = None) -> MinuteCounts:
         queue = check_queue_name(queue)
         check_int("minutes", minutes, 1, MINUTES)
-        at, completed, failed = await self._runner.read("figures", queue, [minutes], now)
+        at, completed, failed = await self._runner.read("minute_counts", queue, [minutes], now)
         this = at // 60_000
         return MinuteCounts(this - minutes + 1, minutes_of(completed, this, minutes), minutes_of(failed, this, minutes))
 

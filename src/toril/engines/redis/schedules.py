@@ -39,19 +39,19 @@ class RedisSchedules:
 
     async def get(self, queue: str, schedule: str, *, now: int | None = None) -> ScheduleLookup:
         queue = check_queue_name(queue)
-        moment, found = await self._runner.read("schedule_look", queue, ["these", schedule], now)
+        moment, found = await self._runner.read("schedules", queue, ["these", schedule], now)
         return ScheduleLookup(moment, view_of(queue, found[0]) if found else None)
 
     async def page(self, queue: str, *, cursor: str | None = None, limit: int = 100) -> Page[View]:
         queue = check_queue_name(queue)
         limit = min(check_int("limit", limit, 1, 2**53), 1000)
         names = sorted(name for name in await self._names(queue) if cursor is None or name > cursor)
-        _, found = await self._runner.read("schedule_look", queue, ["these", *names[:limit]])
+        _, found = await self._runner.read("schedules", queue, ["these", *names[:limit]])
         return Page(tuple(_readable(queue, found)), names[limit - 1] if len(names) > limit else None)
 
     async def overdue(self, queue: str, *, limit: int = 100, now: int | None = None) -> list[View]:
         queue = check_queue_name(queue)
-        _, found = await self._runner.read("schedule_look", queue, ["overdue", limit], now)
+        _, found = await self._runner.read("schedules", queue, ["overdue", limit], now)
         return _readable(queue, found)
 
     async def put(
@@ -81,10 +81,10 @@ class RedisSchedules:
         return await self._drop("sync", queue, [check_app_name(owner), *keep], now)
 
     async def _move(self, verb: str, queue: str, arguments: list[Any], now: int | None) -> Moved:
-        return Moved(await self._runner.read("schedule_move", check_queue_name(queue), [verb, *arguments], now))
+        return Moved(await self._runner.read("schedule_advance", check_queue_name(queue), [verb, *arguments], now))
 
     async def _drop(self, verb: str, queue: str, schedules: list[str], now: int | None) -> list[str]:
-        done: list[str] = await self._runner.read("schedule_drop", check_queue_name(queue), [verb, *schedules], now)
+        done: list[str] = await self._runner.read("schedule_remove", check_queue_name(queue), [verb, *schedules], now)
         return done
 
     async def _names(self, queue: str) -> list[str]:

@@ -429,6 +429,14 @@ def _facts(kept: str | None, circuits: Sequence[str]) -> TransferStoreFacts:
 
 
 _STORE: Final = "store"  # in the hash of what moves: the name of this store
+_EXPORTS: Final = {
+    TransferPart.SETTINGS: "export_settings",
+    TransferPart.SCHEDULES: "export_schedules",
+    TransferPart.JOBS: "export_jobs",
+    TransferPart.LETTERS: "export_dead_letters",
+    TransferPart.LEDGER: "export_records",
+    TransferPart.FACTS: "export_store",
+}
 _OF_THE_STORE: Final = {TransferPart.LETTERS, TransferPart.FACTS}
 
 
@@ -454,7 +462,7 @@ class RedisTransfers:
         part, limit = known(TransferPart, part), check_int("limit", limit, 1, 10_000)
         queue = self._runner.dead_letter_queue if part in _OF_THE_STORE else check_queue_name(queue)
         more = await self._keys(queue) if part is TransferPart.LEDGER else [limit]
-        found = await self._surely(f"pack_{part.value}", queue, [queue, to, mark, *more], now)
+        found = await self._surely(_EXPORTS[part], queue, [queue, to, mark, *more], now)
         if found is None:
             return None
         number, old_mark, rows, moment = found
@@ -468,7 +476,9 @@ class RedisTransfers:
 
     async def confirm_export(self, load: TransferBatch, *, now: int | None = None) -> bool:
         return bool(
-            await self._runner.read("forget", self._runner.dead_letter_queue, [load.number, load.mark, load.to], now)
+            await self._runner.read(
+                "confirm_export", self._runner.dead_letter_queue, [load.number, load.mark, load.to], now
+            )
         )
 
     async def _surely(self, name: str, queue: str, arguments: Sequence[Any], now: int | None) -> Any:
@@ -492,14 +502,14 @@ class RedisTransfers:
                 return found
 
     def _arguments(self, parcels: Sequence[Parcel]) -> tuple[str, str, list[Any]]:
-        """The script that unloads these, of which queue it speaks, and what it takes."""
+        """The script that imports these, of which queue it speaks, and what it takes."""
         match parcels:
             case (TransferSettings() as settings,):
-                return "unload_settings", settings.queue, [dump_settings(settings)]
+                return "import_settings", settings.queue, [dump_settings(settings)]
             case (TransferRecords() as ledger,):
-                return "unload_ledger", ledger.queue, [dump_records(ledger, self._runner.address.prefix), ledger.queue]
+                return "import_records", ledger.queue, [dump_records(ledger, self._runner.address.prefix), ledger.queue]
             case (TransferStoreFacts() as facts,):
-                return "unload_facts", self._runner.dead_letter_queue, dump_store_facts(facts)
+                return "import_store", self._runner.dead_letter_queue, dump_store_facts(facts)
             case _:
                 return self._many(parcels)
 
@@ -517,9 +527,9 @@ class RedisTransfers:
                 case TransferSettings() | TransferRecords() | TransferStoreFacts():
                     raise InvalidOption("settings, figures and facts come in loads of their own")
         return (
-            ("unload_schedules", queue, arguments)
+            ("import_schedules", queue, arguments)
             if queue
-            else ("unload_jobs", self._runner.dead_letter_queue, arguments)
+            else ("import_jobs", self._runner.dead_letter_queue, arguments)
         )
 
 
