@@ -10,6 +10,7 @@ from tests.conformance.dumps import dump
 from tests.conformance.operations import OPERATIONS, READS, TWICE, broken, furnished
 from tests.proof import prove
 from tests.sim.brittle import BrittleStore
+from toril.errors import CallTooLate
 from toril.model import Call
 from toril.store.engine import Store
 from toril.testing import ManualClock
@@ -19,6 +20,12 @@ CALL = Call("subject", 7)
 
 def methods(protocol: type, prefix: str = "") -> set[str]:
     return {f"{prefix}{name}" for name, _ in inspect.getmembers(protocol, inspect.isfunction) if name[0] != "_"}
+
+
+def _takes_a_call(name: str) -> bool:
+    part, _, last = name.rpartition(".")
+    protocol = get_type_hints(inspect.getattr_static(Store, part).fget)["return"] if part else Store
+    return "call" in inspect.signature(getattr(protocol, last)).parameters
 
 
 @pytest.mark.covers("T6")
@@ -55,6 +62,19 @@ async def test_who_did_not_hear_the_answer_may_send_it_again(
     if "call" in inspect.signature(_method(engine, name)).parameters and name not in {"obliterate"}:
         assert again == first
     prove("T6", points=2)
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if _takes_a_call(name)])
+async def test_a_call_that_comes_too_late_has_no_effect(shared_engine: Store, name: str) -> None:
+    engine = shared_engine
+    room = await furnished(engine)
+    await engine.remove("q", [], call=replace(CALL, seq=CALL.seq + 1))
+    before = await dump(engine)
+
+    with pytest.raises(CallTooLate, match="came too late: 8"):
+        await OPERATIONS[name](room, CALL)
+
+    assert await dump(engine) == before
 
 
 @pytest.mark.covers("T6", "I1", "R182", "R184", "R185", "R251")

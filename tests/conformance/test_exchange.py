@@ -385,6 +385,15 @@ async def test_no_more_than_a_hundred_are_settled_at_once(engine: Store) -> None
         await engine.exchange("q", batch, Claim(want=0, token="t", lease=LEASE, worker="w"))
 
 
+async def test_a_queue_is_drained_by_a_claim_that_only_ends_its_last_job(engine: Store, clock: ManualClock) -> None:
+    await add(engine, NewJob(name="old", expires=1000))
+    clock.advance(1000)
+
+    assert (await claim(engine)).jobs == ()
+
+    assert (await engine.events("q")).items[-1].kind is EventKind.DRAINED
+
+
 @pytest.mark.covers("R186", "I14", "P21")
 async def test_every_move_has_its_event(engine: Store, clock: ManualClock) -> None:
     await add(engine, NewJob(name="n", attempts=2))

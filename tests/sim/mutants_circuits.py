@@ -133,6 +133,6 @@ CIRCUIT_MUTANTS: dict[str, Mutant] = known(_FOUND_BY, _mutants())
 
 # Planted in the script: what it says, what it says instead; and a seed that finds it, by which rule.
 CIRCUIT_BUGS: dict[str, Edit] = {
-    "a circuit is not written": Edit("circuit.lua", "redis.call('HSET', KEYS[1], ARGV[2], ARGV[4])", "", 1, "C3"),
-    "a circuit is always new": Edit("circuit.lua", "redis.call('HGET', KEYS[1], ARGV[2])", "false", 1, "C3"),
+    "a circuit is not written": Edit("circuit.lua", "call('HSET', P, ARGV[2], ARGV[4])", "", 1, "C3"),
+    "a circuit is always new": Edit("circuit.lua", "call('HGET', P, ARGV[2])", "false", 1, "C3"),
 }

@@ -34,12 +34,18 @@ def planted_in(edit: Edit) -> Iterator[None]:
         return edited if path == edit.file else read(path)
 
     scripts._read = changed  # type: ignore[assignment]
-    scripts.script.cache_clear()
+    _forget()
     try:
         yield
     finally:
         scripts._read = read  # type: ignore[assignment]
-        scripts.script.cache_clear()
+        _forget()
+
+
+def _forget() -> None:
+    """What was assembled is read anew."""
+    scripts.assembler.cache_clear()
+    scripts.script.cache_clear()
 
 
 FLEET_BUGS: dict[str, Edit] = {
@@ -47,23 +53,29 @@ FLEET_BUGS: dict[str, Edit] = {
     "a lease has no end": Edit("lib/leases.lua", "and tonumber(deadlines[i]) > now", "", 18, "I4"),
     "calls are forgotten": Edit("lib/calls.lua", "if before < seq then", "if true then", 1, "G2"),
     "late calls are heard": Edit(
-        "lib/calls.lua", "return nil, redis.error_reply('TORILLATE ' .. before)", "return nil", 1, "G2"
+        "lib/calls.lua", "return redis.error_reply('TORILLATE ' .. before)", "return nil", 1, "G2"
     ),
     "recovery takes live leases": Edit("recover.lua", "'-inf', now, 'LIMIT'", "'-inf', now + 60000, 'LIMIT'", 0, "I1"),
-    "recovery leaves the job active": Edit("recover.lua", "call('LREM', P .. K.active, -1, id) > 0", "true", 1, "I1"),
-    "a settled job stays active": Edit("lib/settling.lua", "leave_active(leaving, running)", "", 0, "I1"),
+    "recovery leaves the job active": Edit(
+        "recover.lua", "if ours and call('LREM', P .. K.active, -1, id) > 0", "if ours", 1, "I1"
+    ),
+    "a settled job stays active": Edit("lib/settle.lua", "line.leave_active(ids, line.running)", "", 0, "I1"),
     "a retry is not counted": Edit("lib/settle.lua", "job.made + 1, unpack", "job.made, unpack", 0, "I6"),
-    "a retry comes at once": Edit("lib/settle.lua", "delay_until(id, now + delay)", "delay_until(id, now)", 1, "I1"),
+    "a retry comes at once": Edit("lib/settle.lua", "line.delay(id, now + delay)", "line.delay(id, now)", 1, "I1"),
     "a wish to stop is forgotten": Edit("lib/settle.lua", "if job.cancelling and", "if false and", 47, "I15"),
-    "a stall is not counted": Edit("lib/stalled.lua", "(as_number(f[5]) or 0) + 1", "(as_number(f[5]) or 0)", 1, "I6"),
-    "a failed job is gone": Edit("lib/ending.lua", "    bury(id, job, cause, shown, fields)\n", "", 0, "letters"),
-    "a replayed job is a letter too": Edit("lib/replay.lua", "call('ZREM', D .. K.letters, letter)", "", 56, "I1"),
-    "a suspect is like any other": Edit("lib/stalled.lua", "P .. K.suspects, call", "P .. 'x', call", 1, "G6"),
+    "a stall is not counted": Edit("recover.lua", "(as_number(f[5]) or 0) + 1", "(as_number(f[5]) or 0)", 1, "I6"),
+    "a failed job is gone": Edit(
+        "lib/finish.lua", "    dead_letters.add(id, job, cause, shown, fields)\n", "", 0, "letters"
+    ),
+    "a replayed job is a letter too": Edit(
+        "lib/replay.lua", "call('ZREM', dead_letters.base .. K.letters, letter)", "", 56, "I1"
+    ),
+    "a suspect is like any other": Edit("recover.lua", "P .. K.suspects, call", "P .. 'x', call", 1, "G6"),
 }  # fmt: skip
 
 FLOW_BUGS: dict[str, Edit] = {
     "the first child lets its parent go": Edit(
-        "lib/parents.lua", "K.dependencies) == 0 then free", "K.toril) then free", 0, "I12"
+        "lib/parents.lua", "K.dependencies) == 0 then parents", "K.toril) then parents", 0, "I12"
     ),
     "a parent runs that should fail": Edit(
         "lib/parents.lua", "try('HSET', link.key, F.deferred, reason, F.delay, 0)", "", 0, "I12"

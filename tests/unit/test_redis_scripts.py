@@ -1,4 +1,4 @@
-"""The Redis scripts and their layout: put together from parts, named from one table."""
+"""The Redis scripts and their layout: assembled from subjects, named from one table."""
 
 import hashlib
 import re
@@ -10,31 +10,159 @@ from toril.engines.redis import layout
 from toril.engines.redis.connection.url import parse
 from toril.engines.redis.layout import client_name, due_of, event_place, may_be_id, stream_id
 from toril.engines.redis.options import dump_options, load_options
-from toril.engines.redis.scripts import script
+from toril.engines.redis.scripts import Assembler, BadScript, assembler, script
 from toril.errors import InvalidOption
 from toril.model import KEEP_ALL, REMOVE, Backoff, Keep, NewJob
 
 LUA = Path(layout.__file__).parent / "lua"
 SCRIPTS = sorted(path.stem for path in LUA.glob("*.lua"))
+SUBJECTS = sorted(f"lib/{path.stem}" for path in LUA.glob("lib/*.lua"))
+LUA_ITSELF = {
+    "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local", "nil", "not", "or",
+    "repeat", "return", "then", "true", "until", "while", "ARGV", "KEYS", "cjson", "cmsgpack", "ipairs", "math", "next",
+    "pairs", "pcall", "redis", "string", "table", "tonumber", "tostring", "type", "unpack", "K", "G", "F", "N",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_says_what_it_does_takes_and_answers(name: str) -> None:
-    opening = (LUA / f"{name}.lua").read_text().split("-- include")[0]
+    opening = (LUA / f"{name}.lua").read_text().split("-- uses")[0]
 
     for word in ("KEYS", "ARGV", "Returns", "Events"):
         assert f"\n-- {word} " in opening, word
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_has_each_part_once_and_no_name_left(name: str) -> None:
+def test_a_script_has_each_function_once_and_no_name_left(name: str) -> None:
     made = script(name)
 
     assert made.sha == hashlib.sha1(made.source.encode()).hexdigest()  # noqa: S324
-    assert "-- include" not in made.source
+    assert not re.search(r"^-- (?:uses|then|needs)", made.source, re.MULTILINE)
     assert not re.search(r"\b[KGFN]\.\w", made.source)
-    defined = re.findall(r"^local function (\w+)", made.source, re.MULTILINE)
+    defined = re.findall(r"^(?:local )?function ([\w.]+)", made.source, re.MULTILINE)
     assert len(defined) == len(set(defined))
+
+
+def test_every_function_is_reached_by_a_script() -> None:
+    assert assembler().unreached(SCRIPTS) == []
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, *SUBJECTS])
+def test_what_is_said_in_lua_names_only_what_it_declares(name: str) -> None:
+    """A name of a subject's state is its own: no function of another subject, and no script, can use it."""
+    common = declared_in(code_of(LUA / "lib" / "context.lua").partition("function context.")[0])
+    code = code_of(LUA / f"{name}.lua")
+    names = set(re.findall(r"(?<![\w.:])[A-Za-z_]\w*", re.sub(r"[{,]\s*\w+ = ", ",", code)))
+
+    unknown = names - LUA_ITSELF - common - {subject.removeprefix("lib/") for subject in SUBJECTS} - declared_in(code)
+
+    assert unknown == set()
+
+
+def code_of(path: Path) -> str:
+    """Lua without its texts and comments."""
+    return re.sub(r"'(?:[^'\\\n]|\\.)*'|--.*", "0", path.read_text())
+
+
+def declared_in(code: str) -> set[str]:
+    """The locals, arguments and loop variables of Lua, wherever they hold."""
+    places = (r"\blocal (?:function )?([\w, ]+)", r"\bfunction[^(\n]*\(([^)]*)\)", r"\bfor ([\w, ]+?) (?:in\b|=)")
+    return {name for place in places for words in re.findall(place, code) for name in re.findall(r"\w+", words)}
+
+
+# Texts of scripts and subjects that do not fit, and what is said of them.
+FIT = {
+    "lib/context.lua": "-- What all have.\n-- needs nothing\nlocal context = {}\nlocal P = KEYS[1]\n",
+    "lib/low.lua": "-- Below.\n-- needs context\nlocal low = {count = 0}\n\n"
+    "-- One.\nfunction low.one() return P end\n\n"
+    "function low.two()\n  return low.one() + low.count  -- not high.three()\nend\n",
+    "lib/high.lua": "-- Above.\n-- needs low\nlocal high = {verbs = {}}\n\nfunction high.verbs.stop() end\n\n"
+    "function high.verbs.go() return low.two() end\n\nfunction high.three() return high.verbs[ARGV[1]] end\n",
+    "script.lua": "-- What it does.\n-- uses low\nif low.one() then return end\n-- then high\nreturn high.three()\n",
+}
+
+
+def assembled(**changed: str) -> str:
+    texts = FIT | {f"{name.replace('__', '/')}.lua": text for name, text in changed.items()}
+    subjects = [name[4:-4] for name in texts if name.startswith("lib/")]
+    return Assembler(texts.__getitem__, subjects).assemble("script")
+
+
+def test_a_stage_gets_what_it_reaches_and_no_stage_before_it_has() -> None:
+    lines = assembled().splitlines()
+
+    assert lines == [
+        "local context = {}", "local P = KEYS[1]", "local low = {count = 0}",
+        "function low.one() return P end",
+        "if low.one() then return end",
+        "local high = {verbs = {}}",
+        "function low.two()", "  return low.one() + low.count  -- not high.three()", "end",
+        "function high.verbs.stop() end", "function high.verbs.go() return low.two() end",
+        "function high.three() return high.verbs[ARGV[1]] end",
+        "return high.three()",
+    ]  # fmt: skip
+
+
+def test_what_a_stage_does_not_reach_is_not_there() -> None:
+    text = assembled(script="-- What it does.\n-- uses high\nreturn low.one()\n")
+
+    assert "high" not in text
+    assert "low.two" not in text
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"script": "-- It.\n-- uses lower\nreturn 1\n"}, "script.lua: there is no subject 'lower'"),
+        ({"script": "-- It.\n-- uses low\nreturn low.three()\n"}, "script: there is no low.three"),
+        ({"script": "-- It.\n-- uses low\nreturn high.three()\n"}, "script: uses high.three, and does not need 'high'"),
+        (
+            {"script": "-- It.\n-- uses low\nlow.one()\nreturn high.three()\n-- then high\n"},
+            "script: uses high.three, and does not need 'high'",
+        ),
+        ({"script": "-- It.\nreturn 1\n"}, "script: what it uses must be said"),
+        ({"script": "return 1\n-- uses low\n"}, "script: what it uses must be said"),
+        ({"script": "-- It.\n-- uses high\nlocal low = 1\nreturn low\n"}, "script: 'low' is a subject"),
+        ({"script": "-- It.\n-- uses high\nfor _, low in pairs(ARGV) do end\n"}, "script: 'low' is a subject"),
+        ({"lib__low": "-- Below.\n-- needs high\nlocal low = {}\n"}, "script.lua needs low needs high needs low"),
+        ({"lib__high": "-- Above.\n-- needs lower\nlocal high = {}\n"}, "high: there is no subject 'lower'"),
+        (
+            {"lib__low": "-- Below.\n-- needs context\nlocal low = {}\nfunction low.one() return high.three() end\n"},
+            "low: uses high.three, and does not need 'high'",
+        ),
+        (
+            {"lib__low": "-- Below.\n-- needs context\nlocal low = {}\nfunction low.one(high) return high end\n"},
+            "low: 'high' is a subject",
+        ),
+        (
+            {"lib__low": "-- Below.\n-- needs context\nlocal low = {}\nfunction high.one() return 1 end\n"},
+            "low: defines a function of 'high'",
+        ),
+        (
+            {"lib__low": "-- Below.\n-- needs context\nlocal low = {}\nfunction low.one() return 1 end\nlow.x = 1\n"},
+            "low: its state must stand before its functions",
+        ),
+        (
+            {"script": "-- It.\n-- uses low\nlocal P, x = low.one()\n-- then high\nreturn high.three()\n"},
+            "script: 'P' is declared in two places",
+        ),
+        (
+            {"lib__high": "-- Above.\n-- needs low\nlocal high = {}\nlocal P = 1\nfunction high.three() end\n"},
+            "script: 'P' is declared in two places",
+        ),
+        ({"lib__low": "-- needs context\nlocal low = {}\n"}, "low: its first line must say"),
+    ],
+)
+def test_what_does_not_fit_is_not_assembled(changed: dict[str, str], said: str) -> None:
+    with pytest.raises(BadScript, match=f"^{re.escape(said)}"):
+        assembled(**changed)
+
+
+def test_a_function_that_no_script_reaches_is_found() -> None:
+    texts = FIT | {"script.lua": "-- It.\n-- uses low\nreturn low.one()\n"}
+    subjects = ["context", "low", "high"]
+
+    assert Assembler(texts.__getitem__, subjects).unreached(["script"]) == ["high.verbs", "high.three", "low.two"]
 
 
 def test_no_script_spells_out_what_the_layout_knows() -> None:

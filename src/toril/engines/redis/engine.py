@@ -271,32 +271,31 @@ class RedisEngine(RedisInspector):
     async def retry(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        return await self._change("retry", queue, ids, "", call, now)
+        return await self._control("retry", queue, ids, [], call, now)
 
     async def promote(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        return await self._change("promote", queue, ids, "", call, now)
+        return await self._control("promote", queue, ids, [], call, now)
 
     async def cancel(
         self, queue: str, ids: Sequence[str], *, reason: str, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        return await self._change("cancel", queue, ids, storable(reason, MAX_REASON_BYTES), call, now)
+        return await self._control("cancel", queue, ids, [storable(reason, MAX_REASON_BYTES)], call, now)
 
     async def remove(
         self, queue: str, ids: Sequence[str], *, call: Call | None = None, now: int | None = None
     ) -> ControlResult:
-        return await self._change("remove", queue, ids, "", call, now)
+        return await self._control("remove", queue, ids, [], call, now)
 
-    async def _change(
-        self, verb: str, queue: str, ids: Sequence[str], reason: str, call: Call | None, now: int | None
+    async def _control(
+        self, verb: str, queue: str, ids: Sequence[str], more: Sequence[str], call: Call | None, now: int | None
     ) -> ControlResult:
         queue = check_queue_name(queue)
         check_batch(ids, "changes")
         unique = list(dict.fromkeys(ids))
         possible = [identity for identity in unique if may_be_id(identity)]
-        answer = await self._runner.write("change", queue, [verb, reason, *possible], call, now)
-        return _changed(unique, answer)
+        return _changed(unique, await self._runner.write(verb, queue, [*more, *possible], call, now))
 
     async def update(
         self, queue: str, updates: Sequence[Update], *, call: Call | None = None, now: int | None = None
@@ -411,25 +410,24 @@ class RedisEngine(RedisInspector):
         check_label("a role", role)
         check_worker_name(owner)
         check_int("ttl", ttl, 1, _LONGEST)
-        return await self._term("lead", role, owner, ttl, now)
+        return await self._claim_key("lead", "lead", role, [owner, ttl], now)
 
     async def resign(self, role: str, owner: str) -> bool:
         check_label("a role", role)
         check_worker_name(owner)
-        return await self._term("resign", role, owner, 0, None)
+        return await self._claim_key("resign", "lead", role, [owner], None)
 
     async def once(self, key: str, owner: str, *, ttl: int, now: int | None = None) -> bool:
         check_label("a key", key)
         check_worker_name(owner)
         check_int("ttl", ttl, 1, _LONGEST)
-        return await self._term("once", key, owner, ttl, now)
+        return await self._claim_key("once", "once", key, [owner, ttl], now)
 
-    async def _term(self, verb: str, name: str, owner: str, ttl: int, now: int | None) -> bool:
+    async def _claim_key(self, verb: str, kind: str, name: str, words: Sequence[object], now: int | None) -> bool:
         self._runner.check_open()
-        kind = "once" if verb == "once" else "lead"
         key = f"{self._runner.fleet}{FLEET[kind]}{name}:{kind}"
-        arguments = [self._runner.time_for(now), verb, owner, ttl]
-        return bool(await self._runner.client.run(script("term"), (key, self._runner.fleet), arguments, again=True))
+        arguments = [self._runner.time_for(now), *words]
+        return bool(await self._runner.client.run(script(verb), (key, self._runner.fleet), arguments, again=True))
 
 
 def _added(answer: Any, count: int) -> list[Added]:

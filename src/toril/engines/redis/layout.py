@@ -81,8 +81,8 @@ KEYS: Final = {
     "till": "toril:till",  # zset: group with parked jobs whose rate is used up -> until when
     "group_starts": "toril:group-starts",  # hash: group -> packed times and counts of starts in its window
     "group_own": "toril:group-own",  # hash: group -> its own limits, and whether it is paused
-    "figures": "toril:figures",  # hash: what was counted in the minute under way; see `lib/recording.lua`
-    "figures_noted": "toril:figures:noted",  # string: attempts not counted there yet; see `lib/noted.lua`
+    "figures": "toril:figures",  # hash: what was counted in the minute under way; see `lib/metrics.lua`
+    "figures_noted": "toril:figures:noted",  # string: attempts not counted there yet; see `lib/metrics.lua`
     "figures_past": "toril:figures:past",  # hash: "step:place" -> the same of a slice of so many minutes, as JSON
     "figures_all": "toril:figures:all",  # hash: the same of all minutes before
     "letters": "toril:letters",  # zset, of the dead letters' queue: letter -> when it failed

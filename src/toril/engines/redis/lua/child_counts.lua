@@ -3,6 +3,5 @@
 -- ARGV    now; the key of the job or of its dead letter, how many to name
 -- Returns open, completed, ignored, failed, keys of open ones
 -- Events  none
--- include begin
--- include kin
-return family_of(ARGV[2], tonumber(ARGV[3]))
+-- uses parents
+return parents.child_counts(ARGV[2], tonumber(ARGV[3]))

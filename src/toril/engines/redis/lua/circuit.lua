@@ -4,16 +4,12 @@
 -- ARGV    now, the circuit's key; to write also the text that was read, or nothing, and the new one, or nothing
 -- Returns the text as it is or was, now, 1 if it was written
 -- Events  none
-local now = tonumber(ARGV[1])
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
-local found = redis.call('HGET', KEYS[1], ARGV[2])
+-- uses context
+local found = call('HGET', P, ARGV[2])
 if not ARGV[3] or (found or '') ~= ARGV[3] then return {found, now, 0} end
 if ARGV[4] == '' then
-  redis.call('HDEL', KEYS[1], ARGV[2])
+  call('HDEL', P, ARGV[2])
 else
-  redis.call('HSET', KEYS[1], ARGV[2], ARGV[4])
+  call('HSET', P, ARGV[2], ARGV[4])
 end
 return {found, now, 1}

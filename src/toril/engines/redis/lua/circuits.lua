@@ -3,4 +3,5 @@
 -- ARGV    now
 -- Returns keys and texts by turns
 -- Events  none
-return redis.call('HGETALL', KEYS[1])
+-- uses context
+return call('HGETALL', P)

@@ -3,22 +3,18 @@
 -- ARGV    now, sender, number; limit, state, grace
 -- Returns ids, 1 if there may be more
 -- Events  cleaned
--- include begin
--- include guard
--- include calls
--- include sweeping
-local before, late = recalled()
-if late then return late end
+-- uses sweep
+local before = calls.recall()
 if before then return before end
-local mistake = wrong('list', K.wait) or wrong('zset', K.prioritized, K.delayed, K.completed, K.failed, K.suspects)
-  or wrong('stream', K.events)
+local mistake = context.wrong('list', K.wait)
+  or context.wrong('zset', K.prioritized, K.delayed, K.completed, K.failed, K.suspects) or context.wrong('stream', K.events)
 if mistake then return mistake end
 
 local limit, state, cutoff = tonumber(ARGV[4]), ARGV[5], now - tonumber(ARGV[6])
 
 local function is_younger(id)
   local added = call('HGET', P .. id, F.added_at)
-  return (as_number(added) or 0) > cutoff or is_current_run(id)
+  return (as_number(added) or 0) > cutoff or sweep.is_current_run(id)
 end
 
 if state == 'completed' or state == 'failed' then
@@ -26,21 +22,21 @@ if state == 'completed' or state == 'failed' then
   local ids = call('ZRANGEBYSCORE', P .. key, '-inf', '(' .. (cutoff + 1), 'LIMIT', 0, limit)
   for i = 1, #ids do
     call('ZREM', P .. key, ids[i])
-    sweep(ids[i])
+    sweep.job(ids[i])
   end
 else
   local suspects = call('ZRANGE', P .. K.suspects, 0, -1, 'WITHSCORES')
-  sweep_state(state, limit, is_younger)
+  sweep.state(state, limit, is_younger)
   for i = 1, #suspects, 2 do
     if call('EXISTS', P .. suspects[i]) == 1 and call('LPOS', P .. K.wait, suspects[i], 'RANK', -1) then
       call('ZADD', P .. K.suspects, suspects[i + 1], suspects[i])
     end
   end
 end
-flush_gone()
-flush_told()
+jobs.flush_deleted()
+parents.flush()
 groups.flush()
-if #swept > 0 then event('cleaned', 'count', #swept) end
-local answer = {swept, #swept == limit and 1 or 0}
-remember(answer)
+if #sweep.ids > 0 then queue.event('cleaned', 'count', #sweep.ids) end
+local answer = {sweep.ids, #sweep.ids == limit and 1 or 0}
+calls.remember(answer)
 return answer

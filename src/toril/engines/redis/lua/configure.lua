@@ -3,13 +3,7 @@
 -- ARGV    now, sender, number; the queue's name; for each setting its kind, and three values
 -- Returns paused, concurrency, rate's max, ms and window, how many may wait, until when nothing starts, limits of groups
 -- Events  paused, resumed
--- include begin
--- include guard
--- include calls
--- include events
--- include known
--- include marks
--- include tending
+-- uses calls places group_maintenance
 local function settings()
   local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms)
   local own = call('HMGET', P .. K.toril, F.window, F.max_waiting, F.held_till, F.groups_set, F.groups_declared)
@@ -17,11 +11,12 @@ local function settings()
     own[4] or own[5]}
 end
 
-local before, late = recalled()
-if late then return late end
+local before = calls.recall()
+if before and before.err then return before end
 if before or #ARGV == 4 then return settings() end
-local mistake = wrong('list', K.wait, K.active) or wrong('zset', K.marker, K.prioritized, K.delayed, K.suspects)
-  or wrong('stream', K.events) or wrong('hash', K.meta, K.toril)
+local mistake = context.wrong('list', K.wait, K.active)
+  or context.wrong('zset', K.marker, K.prioritized, K.delayed, K.suspects) or context.wrong('stream', K.events)
+  or context.wrong('hash', K.meta, K.toril)
 if mistake then return mistake end
 
 local function set(key, field, value)
@@ -30,12 +25,12 @@ end
 
 local SET = {}
 function SET.pause()
-  if call('HSET', P .. K.meta, F.is_paused, 1) == 1 then event('paused') end
+  if call('HSET', P .. K.meta, F.is_paused, 1) == 1 then queue.event('paused') end
   call('DEL', P .. K.marker)
 end
 -- What versions before 6 put aside while the queue was paused goes back to the front.
 function SET.resume()
-  if call('HDEL', P .. K.meta, F.is_paused) == 1 then event('resumed') end
+  if call('HDEL', P .. K.meta, F.is_paused) == 1 then queue.event('resumed') end
   while call('LMOVE', P .. K.paused, P .. K.wait, 'LEFT', 'RIGHT') do end
 end
 function SET.concurrency(limit) set(P .. K.meta, F.concurrency, limit) end
@@ -53,20 +48,20 @@ function SET.hold(ms)
   if ms ~= '' and slack == 0 then call('SET', P .. K.limiter, '9007199254740991', 'PX', ms) end
 end
 
--- What a bound kept may be let in now: some groups are looked at here, the others in the rounds of `recover`.
+-- What a limit kept back may be admitted now: some groups are looked at here, the others in the rounds of `recover`.
 function SET.groups(limits, _, _, field)
   field = field or F.groups_set
   if (call('HGET', P .. K.toril, field) or '') == limits then return end
   set(P .. K.toril, field, limits)
   call('HDEL', P .. K.toril, F.tended)
   groups.level, groups.known = nil, {}
-  groups.tend(N.tended)
+  group_maintenance.check_seats(N.tended)
 end
 function SET.declared(limits, _, _) SET.groups(limits, nil, nil, F.groups_declared) end
 
-know_queue(ARGV[4])
+queue.register(ARGV[4])
 for i = 5, #ARGV, 4 do SET[ARGV[i]](ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
-remember({})
-mark_ready()
-mark_due()
+calls.remember({})
+places.mark_ready()
+places.mark_due()
 return settings()

@@ -4,11 +4,10 @@
 -- Returns rows: id, when, the job's own payload, queue, job, cause, a reader's fields; for ids false where there is none;
 --         of a page also how many bytes they have; if more than N.look, there may be others
 -- Events  none
--- include begin
--- include letters
+-- uses dead_letters
 local rows = {}
 if ARGV[2] == 'of' then
-  for i = 3, #ARGV do rows[i - 2] = letter_row(ARGV[i], call('ZSCORE', P .. K.letters, ARGV[i])) end
+  for i = 3, #ARGV do rows[i - 2] = dead_letters.row(ARGV[i], call('ZSCORE', P .. K.letters, ARGV[i])) end
   return rows
 end
 
@@ -28,7 +27,7 @@ while #rows < most do
   local found = call(verb, P .. K.letters, score, edge, 'WITHSCORES', 'LIMIT', offset, most)
   if #found == 0 then break end
   for i = 1, #found, 2 do
-    local row = (tonumber(found[i + 1]) ~= tonumber(score) or is_after(found[i])) and letter_row(found[i], found[i + 1])
+    local row = (tonumber(found[i + 1]) ~= tonumber(score) or is_after(found[i])) and dead_letters.row(found[i], found[i + 1])
     if row and #rows < most then
       rows[#rows + 1] = row
       for field = 3, 6 + N.record do bytes = bytes + (row[field] and #row[field] or 0) end

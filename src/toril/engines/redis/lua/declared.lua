@@ -3,11 +3,10 @@
 -- ARGV    now, the queue's name
 -- Returns {text, how many declare it, when the last of them did} of each that differs from the others
 -- Events  none
--- include begin
--- include fleet
+-- uses workers
 local found, place = {}, {}
 for _, worker in ipairs(call('ZRANGEBYSCORE', W .. G.workers_till, '(' .. now, '+inf')) do
-  local at, text = (call('HGET', declared_by(worker), ARGV[2]) or ''):match('^(%d+) (.*)$')
+  local at, text = (call('HGET', workers.declared_key(worker), ARGV[2]) or ''):match('^(%d+) (.*)$')
   if text then
     if not place[text] then
       found[#found + 1] = {text, 0, 0}

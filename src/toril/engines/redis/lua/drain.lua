@@ -3,21 +3,17 @@
 -- ARGV    now, sender, number; limit; states
 -- Returns ids, 1 if there may be more
 -- Events  none, as in BullMQ
--- include begin
--- include guard
--- include calls
--- include sweeping
-local before, late = recalled()
-if late then return late end
+-- uses sweep
+local before = calls.recall()
 if before then return before end
-local mistake = wrong('list', K.wait) or wrong('zset', K.prioritized, K.delayed, K.suspects)
+local mistake = context.wrong('list', K.wait) or context.wrong('zset', K.prioritized, K.delayed, K.suspects)
 if mistake then return mistake end
 
 local limit = tonumber(ARGV[4])
-for i = 5, #ARGV do sweep_state(ARGV[i], limit, is_current_run) end
-flush_gone()
-flush_told()
+for i = 5, #ARGV do sweep.state(ARGV[i], limit, sweep.is_current_run) end
+jobs.flush_deleted()
+parents.flush()
 groups.flush()
-local answer = {swept, #swept == limit and 1 or 0}
-remember(answer)
+local answer = {sweep.ids, #sweep.ids == limit and 1 or 0}
+calls.remember(answer)
 return answer

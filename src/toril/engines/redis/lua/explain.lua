@@ -4,10 +4,7 @@
 -- Returns now, how many go first, ids that run now, until when the rate is used up, of one who waits for children these,
 --         of its group see below, 1 if it has stalled and has to run alone, or does
 -- Events  none
--- include begin
--- include guard
--- include kin
--- include groupview
+-- uses parents
 local id, ahead = ARGV[2], 0
 local rank = call('ZRANK', P .. K.prioritized, id)
 local place = not rank and call('LPOS', P .. K.wait, id, 'RANK', -1)
@@ -47,18 +44,18 @@ end
 local till = false
 if max then if window == 'sliding' then till = sliding() else till = fixed() end end
 
--- What its group keeps the job from: whether it is let in, how many of its group go first, who has seats.
+-- What its group keeps the job from: whether it is admitted, how many of its group go first, who has seats.
 local function of_group()
   local f = groups.used() and call('HMGET', P .. id, F.group, F.order, F.priority)
   if not f or not f[1] then return false end
-  local name, row, held = f[1], group_row(f[1]), {}
+  local name, row, held = f[1], groups.row(f[1]), {}
   for _, seat in ipairs(call('ZRANGEBYLEX', P .. K.seats, '[' .. name .. '\1', '(' .. name .. '\3', 'LIMIT', 0, 10)) do
     held[#held + 1] = seat:sub(#name + 2)
   end
-  local first, parked = groups.of(name).first, groups.is_parked(id)
-  local before = parked and call('ZLEXCOUNT', P .. K.parked, first, '(' .. parked_as(name, f[2], f[3], '', '')) or 0
+  local first, parked = groups.get(name).first, groups.is_parked(id)
+  local before = parked and call('ZLEXCOUNT', P .. K.parked, first, '(' .. groups.member(name, f[2], f[3], '', '')) or 0
   return {row, parked and 0 or 1, before, held}
 end
-local family = call('ZSCORE', P .. K.waiting_children, id) and family_of(P .. id, 10)
+local family = call('ZSCORE', P .. K.waiting_children, id) and parents.child_counts(P .. id, 10)
 return {now, ahead, call('LRANGE', P .. K.active, 0, 9), till, family or false, of_group(),
   (apart or runs_alone()) and 1 or 0}

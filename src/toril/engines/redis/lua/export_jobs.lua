@@ -1,28 +1,26 @@
--- Take jobs that do not run out of a queue, those that come next first, each with its family.
+-- Take jobs that do not run out of a queue, those that come next first, each with its parents and children.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, the queue's name, the store they are for, a mark, how many
--- Returns number, mark, parcels, now; nothing if none can leave
+-- Returns number, mark, items, now; nothing if none can leave
 -- Errors  TORILMOVING
 -- Events  none
--- include begin
--- include loading
--- include marks
--- include flushing
-local before = on_its_way()
+-- uses export
+local before = export.under_way()
 if before then return before end
-local mistake = wrong('list', K.wait, K.active) or wrong('hash', K.meta, K.toril) or wrong('stream', K.events)
-  or wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed, K.suspects, K.parked)
+local mistake = context.wrong('list', K.wait, K.active) or context.wrong('hash', K.meta, K.toril)
+  or context.wrong('stream', K.events)
+  or context.wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed, K.suspects, K.parked)
 if mistake then return mistake end
 
 -- Those in a set, by their score.
 local function take_from(name)
   local first = 0
-  while not is_full() do
+  while not export.is_full() do
     local ids = call('ZRANGE', P .. name, first, first + most - 1)
     if #ids == 0 then return end
     for i = 1, #ids do
-      if is_full() then return end
-      if settled[P .. ids[i]] or not take(P, ids[i]) then first = first + 1 end
+      if export.is_full() then return end
+      if export.settled[P .. ids[i]] or not export.take(P, ids[i]) then first = first + 1 end
       if call('EXISTS', P .. ids[i]) == 0 then call('ZREM', P .. name, ids[i]) end  -- of which nothing is left
     end
   end
@@ -30,11 +28,11 @@ end
 
 local function take_waiting()
   local last = -1
-  while not is_full() do
+  while not export.is_full() do
     local ids = call('LRANGE', P .. K.wait, last - most + 1, last)
     for i = #ids, 1, -1 do
-      if is_full() then return end
-      if call('EXISTS', P .. ids[i]) == 0 then call('LREM', P .. K.wait, -1, ids[i]) else take(P, ids[i]) end
+      if export.is_full() then return end
+      if call('EXISTS', P .. ids[i]) == 0 then call('LREM', P .. K.wait, -1, ids[i]) else export.take(P, ids[i]) end
     end
     if #ids < most then return end
     last = last - most
@@ -43,18 +41,18 @@ end
 
 local function take_parked()
   local first = ''
-  while not is_full() do
+  while not export.is_full() do
     local members = call('ZRANGEBYLEX', P .. K.parked, first == '' and '-' or '(' .. first, '+', 'LIMIT', 0, most)
     for i = 1, #members do
-      if is_full() then return end
-      take(P, groups.job_of(members[i]) or '')
+      if export.is_full() then return end
+      export.take(P, groups.job_of(members[i]) or '')
     end
     if #members < most then return end
     first = members[#members]
   end
 end
 
-if not is_held_up() then
+if not export.is_held_up() then
   take_waiting()
   take_from(K.prioritized)
   if groups.used() then take_parked() end
@@ -63,5 +61,5 @@ if not is_held_up() then
 end
 take_from(K.completed)
 take_from(K.failed)
-flush_leaving()
-return send(parcels)
+export.flush()
+return export.send(export.items)

@@ -1,30 +1,24 @@
 -- Take what a queue has counted and recorded.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, the queue's name, the store it is for, a mark; deduplication keys
--- Returns number, mark, parcels, now; nothing if there is nothing
+-- Returns number, mark, items, now; nothing if there is nothing
 -- Errors  TORILMOVING
 -- Events  none
--- include begin
--- include guard
--- include van
--- include noted
--- include slicing
--- include reading
--- include runs
-local before = on_its_way()
+-- uses metrics export
+local before = export.under_way()
 if before then return before end
-local mistake = wrong('hash', K.toril, K.metrics_completed, K.metrics_failed, K.results, K.figures, K.figures_past, K.figures_all)
-  or wrong('list', K.runs_completed, K.runs_failed, K.runs_cancelled) or wrong('zset', K.results_till)
+local mistake = context.wrong('hash', K.toril, K.metrics_completed, K.metrics_failed, K.results, K.figures, K.figures_past, K.figures_all)
+  or context.wrong('list', K.runs_completed, K.runs_failed, K.runs_cancelled) or context.wrong('zset', K.results_till)
 if mistake then return mistake end
 
 local minute = tonumber(call('HGET', P .. K.figures, F.minute) or nil)
-if minute then figures.book().put_by(minute) end
+if minute then metrics.slices().close_minute(minute) end
 call('HDEL', P .. K.toril, F.figures_minute, F.completed_minute)
 
 local function runs_of(name)
   local found = call('LRANGE', P .. name, 0, N.runs - 1)
   for i = 1, #found do
-    found[i] = unpack_run(found[i])
+    found[i] = metrics.unpack_run(found[i])
     found[i][12] = found[i][12] and 1 or 0
   end
   return found
@@ -51,12 +45,12 @@ for _, id in ipairs(call('ZRANGE', P .. K.results_till, 0, -1)) do
   local text = call('HGET', P .. K.results, id)
   if text then results[#results + 1] = {id, call('ZSCORE', P .. K.results_till, id), unpack(cmsgpack.unpack(text))} end
 end
-local parcel = {'ledger', ARGV[2], minutes_of(K.metrics_completed, N.minutes), minutes_of(K.metrics_failed, N.minutes),
+local item = {'ledger', ARGV[2], metrics.minutes(K.metrics_completed, N.minutes), metrics.minutes(K.metrics_failed, N.minutes),
   {runs_of(K.runs_completed), runs_of(K.runs_failed), runs_of(K.runs_cancelled)}, call('HGETALL', P .. K.figures_past), call('HGETALL', P .. K.figures_all),
   results, ownerless()}
-local some = parcel[3][1] or parcel[4][1] or #parcel[6] + #parcel[7] + #results + #parcel[9] > 0
+local some = item[3][1] or item[4][1] or #item[6] + #item[7] + #results + #item[9] > 0
 for _, name in ipairs({K.metrics_completed, K.metrics_failed, K.runs_completed, K.runs_failed, K.runs_cancelled, K.figures_past, K.figures_all,
   K.results, K.results_till}) do
   call('DEL', P .. name, P .. name .. K.metrics_data)
 end
-return send(some and {parcel} or {})
+return export.send(some and {item} or {})

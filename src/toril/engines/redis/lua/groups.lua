@@ -1,11 +1,9 @@
 -- Groups by their names: those that have jobs which have not ended, and those with limits of their own.
 -- KEYS    the queue's base, the fleet's base
 -- ARGV    now, the last name of the page before, how many
--- Returns rows, see `lib/groupview`
+-- Returns rows, see `groups.row`
 -- Events  none
--- include begin
--- include guard
--- include groupview
+-- uses groups
 local last, most, rows = ARGV[2], tonumber(ARGV[3]), {}
 local own = call('HKEYS', P .. K.group_own)
 table.sort(own)
@@ -25,6 +23,6 @@ while #rows < most do
   end
   if not following then break end
   last = following
-  rows[#rows + 1] = group_row(last)
+  rows[#rows + 1] = groups.row(last)
 end
 return rows

@@ -1,18 +1,17 @@
--- Note a worker's sign of life; hand over the orders that it has not heard.
+-- Note a worker's heartbeat; answer the commands that it has not heard.
 -- KEYS    nothing, the fleet's base
--- ARGV    now, ttl (0: it has stopped), worker, the beat as JSON, since when it lives; how many orders it has heard, and
+-- ARGV    now, ttl (0: it has stopped), worker, the heartbeat as JSON, since when it lives; how many commands it has heard, and
 --         their words; queues and what it declares of them, none if that is as before
--- Returns the orders that are left
+-- Returns the commands that are left
 -- Events  none
--- include begin
--- include fleet
+-- uses workers
 local worker, heard, left = ARGV[3], {}, {}
 local declared = 7 + tonumber(ARGV[6])
 for i = 7, declared - 1 do heard[ARGV[i]] = true end
 local before = call('HGET', W .. G.workers, worker)
 local replaced = before and before:match('"started_at": (%d+)') ~= ARGV[5]
 if tonumber(ARGV[2]) == 0 then
-  if before and not replaced then forget_worker(worker) end
+  if before and not replaced then workers.forget(worker) end
   return left
 end
 if replaced then
@@ -21,8 +20,8 @@ end
 call('HSET', W .. G.workers, worker, now .. ' ' .. ARGV[4])
 call('ZADD', W .. G.workers_till, now + tonumber(ARGV[2]), worker)
 if declared < #ARGV then
-  call('DEL', declared_by(worker))
-  for i = declared, #ARGV, 2 do call('HSET', declared_by(worker), ARGV[i], NOW .. ' ' .. ARGV[i + 1]) end
+  call('DEL', workers.declared_key(worker))
+  for i = declared, #ARGV, 2 do call('HSET', workers.declared_key(worker), ARGV[i], NOW .. ' ' .. ARGV[i + 1]) end
 end
 if not before and ARGV[4]:find('"again": true', 1, true) then left[1] = 'declare' end  -- the store was emptied
 local orders = call('HGET', W .. G.orders, worker) or ''

@@ -1,18 +1,15 @@
 -- Set a queue as it was set in another store, once.
 -- KEYS    the queue's base, the fleet's base
--- ARGV    now, that store, the load's number, its mark; as JSON: the queue's name, `1` if it is paused, fields of `meta`, fields of
+-- ARGV    now, that store, the batch's number, its mark; as JSON: the queue's name, `1` if it is paused, fields of `meta`, fields of
 --         `toril`, last number, last fence, groups' own limits, starts of the rate, starts of groups
 -- Returns `stored`, `again` or `stale`; nothing
 -- Events  none
--- include begin
--- include guard
--- include arriving
--- include known
--- include marks
-local before = seen_before()
+-- uses import
+local before = import.seen_before()
 if before then return {before, {}} end
-local mistake = wrong('list', K.wait, K.active) or wrong('zset', K.marker, K.prioritized, K.delayed, K.suspects, K.starts)
-  or wrong('hash', K.meta, K.toril, K.group_own, K.group_starts) or wrong('string', K.id)
+local mistake = context.wrong('list', K.wait, K.active)
+  or context.wrong('zset', K.marker, K.prioritized, K.delayed, K.suspects, K.starts)
+  or context.wrong('hash', K.meta, K.toril, K.group_own, K.group_starts) or context.wrong('string', K.id)
 if mistake then return mistake end
 
 local function set(key, fields)
@@ -22,7 +19,7 @@ local function set(key, fields)
 end
 
 local name, paused, meta, own, number, fence, limits, starts, of_groups = unpack(cjson.decode(ARGV[5]))
-know_queue(name)
+queue.register(name)
 set(P .. K.meta, {F.is_paused, paused, unpack(meta)})
 set(P .. K.toril, own)
 if tonumber(number) > tonumber(call('GET', P .. K.id) or 0) then call('SET', P .. K.id, number) end
@@ -39,7 +36,7 @@ for i = 1, #of_groups, 2 do call('HSET', P .. K.group_starts, of_groups[i], cmsg
 call('HDEL', W .. G.moving, 'queue:' .. name)
 call('DEL', P .. K.departed)
 groups.level, groups.known = nil, {}
-has_arrived()
-mark_ready()
-mark_due()
+import.record_arrival()
+places.mark_ready()
+places.mark_due()
 return {'stored', {}}

@@ -3,12 +3,10 @@
 -- ARGV    now; ids
 -- Returns for each false, or its fields, id, state, score, deadline
 -- Events  none
--- include begin
--- include states
--- include records
+-- uses jobs places
 local found = {}
 for i = 2, #ARGV do
-  local state = state_of(ARGV[i])
-  found[i - 1] = state and record_of(ARGV[i], state, state == 'delayed' and call('ZSCORE', P .. K.delayed, ARGV[i])) or false
+  local state = places.state(ARGV[i])
+  found[i - 1] = state and jobs.record(ARGV[i], state, state == 'delayed' and call('ZSCORE', P .. K.delayed, ARGV[i])) or false
 end
 return found

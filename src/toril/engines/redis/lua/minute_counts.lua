@@ -3,6 +3,5 @@
 -- ARGV    now, how many minutes
 -- Returns now; for completed and failed ones: count, prevTS, prevCount, the minutes before prevTS's, newest first
 -- Events  none
--- include begin
--- include reading
-return {now, minutes_of(K.metrics_completed, ARGV[2]), minutes_of(K.metrics_failed, ARGV[2])}
+-- uses metrics
+return {now, metrics.minutes(K.metrics_completed, ARGV[2]), metrics.minutes(K.metrics_failed, ARGV[2])}

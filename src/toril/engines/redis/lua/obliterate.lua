@@ -4,15 +4,11 @@
 -- Returns ids, 1 if there may be more
 -- Errors  TORILRUNNING how many
 -- Events  none: the stream goes too
--- include begin
--- include guard
--- include calls
--- include sweeping
-local before, late = recalled()
-if late then return late end
+-- uses sweep
+local before = calls.recall()
 if before then return before end
-local mistake = wrong('list', K.wait, K.active) or wrong('zset', K.prioritized, K.delayed, K.completed, K.failed)
-  or wrong('hash', K.meta)
+local mistake = context.wrong('list', K.wait, K.active)
+  or context.wrong('zset', K.prioritized, K.delayed, K.completed, K.failed) or context.wrong('hash', K.meta)
 if mistake then return mistake end
 
 local limit, running = tonumber(ARGV[4]), call('LLEN', P .. K.active)
@@ -24,14 +20,14 @@ if known then
 end
 
 local function nothing_stays() return false end
-for _, name in ipairs({K.active, K.wait, K.paused}) do sweep_list(name, limit, nothing_stays) end
-sweep_parked(limit, nothing_stays)
+for _, name in ipairs({K.active, K.wait, K.paused}) do sweep.list(name, limit, nothing_stays) end
+sweep.parked(limit, nothing_stays)
 for _, name in ipairs({K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed}) do
-  sweep_zset(name, limit, nothing_stays)
+  sweep.zset(name, limit, nothing_stays)
 end
-flush_gone()
-flush_told()
-if #swept < limit and known then
+jobs.flush_deleted()
+parents.flush()
+if #sweep.ids < limit and known then
   for _, scheduler in ipairs(call('ZRANGE', P .. K.repeat, 0, -1)) do call('DEL', P .. K.repeat .. ':' .. scheduler) end
   for _, name in ipairs({K.id, K.meta, K.active, K.pc, K.marker, K.stalled, K.stalled_check, K.limiter, K.events, K.repeat,
     K.metrics_completed, K.metrics_failed, K.toril, K.deadlines, K.suspects, K.starts, K.runs_completed, K.runs_failed, K.runs_cancelled,
@@ -41,6 +37,6 @@ if #swept < limit and known then
   end
   call('SREM', W .. G.queues, ARGV[6])
 end
-local answer = {swept, #swept == limit and 1 or 0}
-remember(answer)
+local answer = {sweep.ids, #sweep.ids == limit and 1 or 0}
+calls.remember(answer)
 return answer

@@ -4,9 +4,7 @@
 -- ARGV    now, state, how many, ceiling; where the last page ended: `s`, `l` or `p`, score, id; more ids before it
 -- Returns the ceiling, rows (`s`, `l` or `p`, score or place, record), their bytes: if more than N.look, there may be others
 -- Events  none
--- include begin
--- include records
--- include places
+-- uses jobs groups
 local ZSET = {completed = K.completed, failed = K.failed, delayed = K.delayed, prioritized = K.prioritized,
   waiting_children = K.waiting_children, waiting = K.suspects}
 local state, most, rows, bytes = ARGV[2], tonumber(ARGV[3]), {}, 0
@@ -14,9 +12,9 @@ local ceiling = tonumber(ARGV[4]) or tonumber(call('HGET', P .. K.toril, F.claim
 local phase, newest_first = ARGV[5], state == 'completed' or state == 'failed'
 
 local function show(in_phase, id, score)
-  local record = record_of(id, state, state == 'delayed' and score)
-  if not record or has_moved(record, ceiling) then return end
-  rows[#rows + 1], bytes = {in_phase, score, record}, bytes + size_of(record)
+  local record = jobs.record(id, state, state == 'delayed' and score)
+  if not record or jobs.has_moved(record, ceiling) then return end
+  rows[#rows + 1], bytes = {in_phase, score, record}, bytes + jobs.record_size(record)
   if bytes > N.look then most = math.min(most, #rows) end
 end
 
@@ -54,13 +52,15 @@ local function walk_list(key, at)
     local found = call('LRANGE', key, at - most + 1, at)
     if #found == 0 then return end
     for i = #found, 1, -1 do
-      if #rows < most and not (state == 'waiting' and call('ZSCORE', P .. K.suspects, found[i])) then show('l', found[i], string.format('%d', at - #found + i)) end
+      if #rows < most and not (state == 'waiting' and call('ZSCORE', P .. K.suspects, found[i])) then
+        show('l', found[i], string.format('%d', at - #found + i))
+      end
     end
     at = at - #found
   end
 end
 
--- What is parked, group by group: after those that were let in.
+-- What is parked, group by group: after those that were admitted.
 local function walk_parked(last)
   local found = call('ZRANGEBYLEX', P .. K.parked, last == '' and '-' or '(' .. last, '+', 'LIMIT', 0, most - #rows)
   for i = 1, #found do if #rows < most then show('p', groups.job_of(found[i]), found[i]) end end

@@ -3,18 +3,14 @@
 -- ARGV    now, limit
 -- Returns how much was removed, how many circuits are known
 -- Events  none
--- include begin
--- include guard
--- include jobs
--- include collecting
--- include fleet
--- include healing
-local mistake = wrong('hash', K.results, K.toril) or wrong('zset', K.results_till, K.ages, K.completed, K.failed)
+-- uses flows workers
+local mistake = context.wrong('hash', K.results, K.toril)
+  or context.wrong('zset', K.results_till, K.ages, K.completed, K.failed)
 if mistake then return mistake end
 
 local limit = tonumber(ARGV[2])
 local dead = call('ZRANGEBYSCORE', W .. G.workers_till, '-inf', now - N.ordered, 'LIMIT', 0, limit)
-for i = 1, #dead do forget_worker(dead[i]) end
+for i = 1, #dead do workers.forget(dead[i]) end
 local results = call('ZRANGEBYSCORE', P .. K.results_till, '-inf', now, 'LIMIT', 0, limit)
 for i = 1, #results do
   call('ZREM', P .. K.results_till, results[i])
@@ -25,7 +21,7 @@ end
 local function is_over(id, state, wish)
   local f = call('ZSCORE', P .. state, id) and call('HMGET', P .. id, F.finished_at, F.opts)
   if not f or not f[1] then return false end
-  local _, age = keep_of(options_of(f[2])[wish])
+  local _, age = jobs.retention(jobs.options(f[2])[wish])
   return age and (as_number(f[1]) or 0) + age < now
 end
 
@@ -34,13 +30,14 @@ for i = 1, #aged do
   for state, wish in pairs({[K.completed] = 'removeOnComplete', [K.failed] = 'removeOnFail'}) do
     if is_over(aged[i], state, wish) then
       call('ZREM', P .. state, aged[i])
-      forget(aged[i])
+      jobs.delete(aged[i])
     end
   end
   call('ZREM', P .. K.ages, aged[i])
 end
-local moved = (may_bury() and collect(limit) or 0) + roll_back(limit) + heal() + (groups.used() and groups.forget_starts() or 0)
+local moved = (dead_letters.can_add() and dead_letters.collect(limit) or 0) + flows.roll_back(limit) + flows.release_stuck()
+if groups.used() then moved = moved + groups.forget_starts() end
 groups.flush()
-flush_gone()
-if may_bury() then moved = moved + drop_old(limit) end
+jobs.flush_deleted()
+if dead_letters.can_add() then moved = moved + dead_letters.prune(limit) end
 return {#dead + #results + #aged + moved, call('HLEN', W .. G.circuits)}

@@ -5,12 +5,11 @@
 --         ms and window, how many may wait, until when nothing starts, limits of groups; completed, failed and
 --         cancelled in all
 -- Events  none
--- include begin
--- include counting
+-- uses queue
 local meta = call('HMGET', P .. K.meta, F.is_paused, F.concurrency, F.rate_max, F.rate_ms)
 local own = call('HMGET', P .. K.toril, F.window, F.max_waiting, F.held_till, F.groups_set, F.groups_declared)
 
--- Before the minute under way, and in it: see lib/recording. A key of a wrong type tells nothing.
+-- Before the minute under way, and in it: see `metrics.flush`. A key of a wrong type tells nothing.
 local function cancelled_in_all()
   local sum = 0
   for _, key in ipairs({K.figures_all, K.figures}) do
@@ -20,7 +19,7 @@ local function cancelled_in_all()
   return sum
 end
 
-local found = counts(meta[1])
+local found = queue.counts(meta[1])
 for _, each in ipairs({
   meta[2], meta[3], meta[4], own[1], own[2], (tonumber(own[3] or nil) or 0) > now and own[3], own[4] or own[5],
   call('HGET', P .. K.metrics_completed, F.count), call('HGET', P .. K.metrics_failed, F.count), cancelled_in_all(),

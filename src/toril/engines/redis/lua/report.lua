@@ -3,23 +3,18 @@
 -- ARGV    now, sender, number; for each report id, token, kind (progress, log, data, checkpoint), text
 -- Returns verdicts
 -- Events  progress
--- include begin
--- include guard
--- include calls
--- include events
--- include jobs
--- include leases
-local before, late = recalled()
-if late then return late end
+-- uses calls jobs leases
+local before = calls.recall()
 if before then return before end
-local mistake = wrong('stream', K.events) or wrong('zset', K.deadlines) or wrong('hash', K.meta, K.toril)
+local mistake = context.wrong('stream', K.events) or context.wrong('zset', K.deadlines)
+  or context.wrong('hash', K.meta, K.toril)
 if mistake then return mistake end
 
-local function write_log(id, line)
-  local keep = as_number(options_of(call('HGET', P .. id, F.opts)).kl) or 1000
+local function write_log(id, text)
+  local keep = as_number(jobs.options(call('HGET', P .. id, F.opts)).kl) or 1000
   local key = P .. id .. K.logs
   if keep > 0 then
-    call('RPUSH', key, line)
+    call('RPUSH', key, text)
     call('LTRIM', key, -keep, -1)
     call('HSETNX', P .. K.toril, F.beside, 1)
   end
@@ -28,7 +23,7 @@ end
 local FIELD = {data = F.data, checkpoint = F.checkpoint, progress = F.progress}
 local ids, tokens, verdicts, told = {}, {}, {}, false
 for i = 4, #ARGV, 4 do ids[#ids + 1], tokens[#tokens + 1] = ARGV[i], ARGV[i + 1] end
-for i, held in ipairs(holds(ids, tokens)) do
+for i, held in ipairs(leases.held(ids, tokens)) do
   local id, kind, text = ids[i], ARGV[i * 4 + 2], ARGV[i * 4 + 3]
   verdicts[i] = held and 0 or (call('EXISTS', P .. id) == 1 and 1 or 2)
   if held and kind == 'log' then
@@ -36,11 +31,11 @@ for i, held in ipairs(holds(ids, tokens)) do
   elseif held then
     call('HSET', P .. id, FIELD[kind], text)
     if kind == 'progress' then
-      event('progress', 'jobId', id, 'data', text)
+      queue.event('progress', 'jobId', id, 'data', text)
       told = true
     end
   end
 end
-if told then trim_events(call('HGET', P .. K.meta, F.max_events)) end
-remember(verdicts)
+if told then queue.trim_events(call('HGET', P .. K.meta, F.max_events)) end
+calls.remember(verdicts)
 return verdicts

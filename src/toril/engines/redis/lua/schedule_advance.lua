@@ -3,22 +3,20 @@
 -- ARGV    now; `advance` or `resume`, the schedule, the slot it is expected at, the next or nothing, the job that started
 -- Returns `done`, `stale` or `taken`
 -- Events  added, waiting, delayed
--- include begin
--- include guard
--- include schedules
+-- uses schedules
 local verb, schedule, since, to = ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local mistake = wrong_for_schedules()
+local mistake = schedules.wrong()
 if mistake then return mistake end
-if slot_of(schedule) ~= since or is_flagged(schedule, 'over') then return 'stale' end
-if ARGV[6] ~= '' then call('HSET', own_key, 'last:' .. schedule, ARGV[6]) end
-if is_flagged(schedule, 'paused') ~= (verb == 'resume') then return 'stale' end
-if to and call('EXISTS', P .. run_name(schedule, to)) == 1 then return 'taken' end
+if schedules.slot(schedule) ~= since or schedules.is_flagged(schedule, 'over') then return 'stale' end
+if ARGV[6] ~= '' then call('HSET', schedules.own, 'last:' .. schedule, ARGV[6]) end
+if schedules.is_flagged(schedule, 'paused') ~= (verb == 'resume') then return 'stale' end
+if to and call('EXISTS', P .. schedules.run_id(schedule, to)) == 1 then return 'taken' end
 
-call('HDEL', own_key, 'paused:' .. schedule)
+call('HDEL', schedules.own, 'paused:' .. schedule)
 if to then
-  local made = tonumber(call('HGET', hash_of(schedule), F.made) or nil) or 1
-  make_run(schedule, to, verb == 'resume' and made or made + 1)
+  local made = tonumber(call('HGET', schedules.hash(schedule), F.made) or nil) or 1
+  schedules.make_run(schedule, to, verb == 'resume' and made or made + 1)
 else
-  call('HSET', own_key, 'over:' .. schedule, 1)
+  call('HSET', schedules.own, 'over:' .. schedule, 1)
 end
 return 'done'

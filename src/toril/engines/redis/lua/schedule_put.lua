@@ -4,29 +4,27 @@
 --         then fields and values of the scheduler's hash
 -- Returns `done`, `stale` or `taken`
 -- Events  removed, added, waiting, delayed
--- include begin
--- include guard
--- include schedules
+-- uses schedules
 local schedule, slot, expected = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local mistake = wrong_for_schedules()
+local mistake = schedules.wrong()
 if mistake then return mistake end
-local before = slot_of(schedule)
+local before = schedules.slot(schedule)
 if before ~= expected then return 'stale' end
-local id = run_name(schedule, slot)
+local id = schedules.run_id(schedule, slot)
 -- A slot whose run has started has had its run, even if nothing of it is left.
-local waits, paused = before == slot and is_waiting(id), is_flagged(schedule, 'paused')
+local waits, paused = before == slot and schedules.is_waiting(id), schedules.is_flagged(schedule, 'paused')
 if not waits and (call('EXISTS', P .. id) == 1 or (before == slot and not paused)) then return 'taken' end
 
-drop_run(schedule)
-local count = tonumber(call('HGET', hash_of(schedule), F.made) or nil) or 1
-call('DEL', hash_of(schedule))
-call('HSET', hash_of(schedule), F.made, count, unpack(ARGV, 7))
-call('HSET', own_key, schedule, ARGV[6])
-call('HDEL', own_key, 'over:' .. schedule)
-know_queue(ARGV[2])
+schedules.drop_run(schedule)
+local count = tonumber(call('HGET', schedules.hash(schedule), F.made) or nil) or 1
+call('DEL', schedules.hash(schedule))
+call('HSET', schedules.hash(schedule), F.made, count, unpack(ARGV, 7))
+call('HSET', schedules.own, schedule, ARGV[6])
+call('HDEL', schedules.own, 'over:' .. schedule)
+queue.register(ARGV[2])
 if paused then
   call('ZADD', P .. K.repeat, slot, schedule)
 else
-  make_run(schedule, slot, count)
+  schedules.make_run(schedule, slot, count)
 end
 return 'done'

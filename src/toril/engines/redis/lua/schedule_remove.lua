@@ -3,19 +3,17 @@
 -- ARGV    now; `pause`, `remove` or `sync`; the schedules, for `sync` an owner and those of its schedules that stay
 -- Returns the schedules that were paused or removed
 -- Events  removed
--- include begin
--- include guard
--- include schedules
-local mistake = wrong_for_schedules()
+-- uses schedules
+local mistake = schedules.wrong()
 if mistake then return mistake end
 local verb, chosen = ARGV[2], {unpack(ARGV, 3)}
 if verb == 'sync' then
-  local stays, all = {}, call('HGETALL', own_key)
+  local stays, all = {}, call('HGETALL', schedules.own)
   local owner = chosen[1]
   for i = 2, #chosen do stays[chosen[i]] = true end
   chosen = {}
   for i = 1, #all, 2 do
-    if not all[i]:find(':', 1, true) and not stays[all[i]] and options_of(all[i + 1]).owner == owner then
+    if not all[i]:find(':', 1, true) and not stays[all[i]] and jobs.options(all[i + 1]).owner == owner then
       chosen[#chosen + 1] = all[i]
     end
   end
@@ -23,16 +21,16 @@ end
 
 local done = {}
 for _, schedule in ipairs(chosen) do
-  if slot_of(schedule) then
-    drop_run(schedule)
+  if schedules.slot(schedule) then
+    schedules.drop_run(schedule)
     done[#done + 1] = schedule
-    if verb == 'pause' then call('HSET', own_key, 'paused:' .. schedule, 1) end
+    if verb == 'pause' then call('HSET', schedules.own, 'paused:' .. schedule, 1) end
   end
   if verb ~= 'pause' then
     call('ZREM', P .. K.repeat, schedule)
-    call('DEL', hash_of(schedule))
-    call('HDEL', own_key, schedule, 'paused:' .. schedule, 'over:' .. schedule, 'last:' .. schedule)
+    call('DEL', schedules.hash(schedule))
+    call('HDEL', schedules.own, schedule, 'paused:' .. schedule, 'over:' .. schedule, 'last:' .. schedule)
   end
 end
-mark_due()
+places.mark_due()
 return done

@@ -1,9 +1,9 @@
--- Leave an order for a living worker, and wake it.
+-- Leave a command for a living worker, and wake it.
 -- KEYS    nothing, the fleet's base
--- ARGV    now, worker, order
+-- ARGV    now, worker, command
 -- Returns 1, or 0 if no such worker is alive
 -- Events  none
--- include begin
+-- uses workers
 local worker, order = ARGV[2], ARGV[3]
 local till = call('ZSCORE', W .. G.workers_till, worker)
 if not till or tonumber(till) <= now then return 0 end
@@ -11,7 +11,5 @@ local orders = call('HGET', W .. G.orders, worker) or ''
 if not (' ' .. orders .. ' '):find(' ' .. order .. ' ', 1, true) then
   call('HSET', W .. G.orders, worker, orders == '' and order or orders .. ' ' .. order)
 end
-local poke = W .. G.poke .. worker .. ':poke'
-call('ZADD', poke, 0, '0')
-call('PEXPIRE', poke, N.remembered)
+workers.notify(worker)
 return 1

@@ -1,22 +1,18 @@
--- Queues in figures, and the workers that are alive.
+-- What is counted of queues, and the workers that are alive.
 -- KEYS    nothing of the queues: several come together; the fleet's base
 -- ARGV    now, how many minutes; the length of slices, how many; the queues' bases
 -- Returns now, workers; for each queue its counts, since when its oldest job waits; for completed and failed ones count,
---         prevTS, prevCount, the minutes before prevTS's, newest first; figures of the minute under way (a field may
+--         prevTS, prevCount, the minutes before prevTS's, newest first; counts of the minute under way (a field may
 --         come twice), of all before it, and slices: see `slicing`; at last who leads the reapers
 -- Events  none
--- include begin
--- include counting
--- include noted
--- include oldest
--- include reading
-local step, places = tonumber(ARGV[3]), {}
+-- uses metrics workers
+local step, slices = tonumber(ARGV[3]), {}
 local last = math.floor(now / 60000 / step)
-for back = 0, ARGV[4] - 1 do places[back + 1] = step .. ':' .. (last - back) % N.slices end
+for back = 0, ARGV[4] - 1 do slices[back + 1] = step .. ':' .. (last - back) % N.slices end
 
 local function under_way()
   local found = call('HGETALL', P .. K.figures)
-  for field, count in pairs(noted()) do found[#found + 1], found[#found + 2] = field, count end
+  for field, count in pairs(metrics.unread_attempts()) do found[#found + 1], found[#found + 2] = field, count end
   return found
 end
 
@@ -24,10 +20,10 @@ local queues = {}
 for i = 5, #ARGV do
   P = ARGV[i]
   queues[#queues + 1] = {
-    counts(call('HGET', P .. K.meta, F.is_paused)), oldest(), minutes_of(K.metrics_completed, ARGV[2]),
-    minutes_of(K.metrics_failed, ARGV[2]), under_way(), call('HGETALL', P .. K.figures_all),
-    call('HMGET', P .. K.figures_past, unpack(places)),
+    queue.counts(call('HGET', P .. K.meta, F.is_paused)), metrics.oldest_wait(), metrics.minutes(K.metrics_completed, ARGV[2]),
+    metrics.minutes(K.metrics_failed, ARGV[2]), under_way(), call('HGETALL', P .. K.figures_all),
+    call('HMGET', P .. K.figures_past, unpack(slices)),
   }
 end
 local till, leader = (call('GET', W .. G.lead .. N.reaper .. ':lead') or ''):match('^(%d+) (.*)$')
-return {now, living(), queues, till and tonumber(till) > now and leader or false}
+return {now, workers.living(), queues, till and tonumber(till) > now and leader or false}

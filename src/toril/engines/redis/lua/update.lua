@@ -3,18 +3,11 @@
 -- ARGV    now, sender, number; for each update kind (data, priority, delay), id, value, `1` for the front
 -- Returns ids done, none asked, {id, state} of those refused
 -- Events  delayed
--- include begin
--- include guard
--- include calls
--- include endings
--- include marks
--- include places
--- include states
-local before, late = recalled()
-if late then return late end
+-- uses control
+local before = calls.recall()
 if before then return before end
-local mistake = wrong('list', K.wait) or wrong('zset', K.prioritized, K.delayed, K.marker, K.suspects)
-  or wrong('stream', K.events) or wrong('hash', K.meta) or wrong('string', K.pc)
+local mistake = context.wrong('list', K.wait) or context.wrong('zset', K.prioritized, K.delayed, K.marker, K.suspects)
+  or context.wrong('stream', K.events) or context.wrong('hash', K.meta) or context.wrong('string', K.pc)
 if mistake then return mistake end
 
 local WAITS = {waiting = true, prioritized = true, delayed = true}
@@ -29,8 +22,8 @@ function UPDATES.delay(id, state, delay)
   if state ~= 'delayed' then return false end
   call('ZREM', P .. K.delayed, id)
   call('HSET', P .. id, F.delay, delay)
-  delay_until(id, now + delay)
-  event('delayed', 'jobId', id, 'delay', now + delay)
+  line.delay(id, now + delay)
+  queue.event('delayed', 'jobId', id, 'delay', now + delay)
   return true
 end
 
@@ -38,12 +31,12 @@ end
 function UPDATES.priority(id, state, priority, front)
   if not WAITS[state] then return false end
   local parked = groups.used() and groups.is_parked(id)
-  if parked then leave(id, state) end
+  if parked then places.leave(id, state) end
   call('HSET', P .. id, F.priority, priority)
-  if parked then return to_back(id, tonumber(priority)) or true end
+  if parked then return places.to_back(id, tonumber(priority)) or true end
   if state ~= 'delayed' and not call('ZSCORE', P .. K.suspects, id) then
-    leave(id, state)
-    if front == '1' then to_front(id, tonumber(priority)) else to_back(id, tonumber(priority)) end
+    places.leave(id, state)
+    if front == '1' then places.to_front(id, tonumber(priority)) else places.to_back(id, tonumber(priority)) end
   end
   return true
 end
@@ -51,11 +44,12 @@ end
 local done, asked, refused = {}, {}, {}
 for i = 4, #ARGV, 4 do
   local id = ARGV[i + 1]
-  local state = state_of(id)
+  local state = places.state(id)
   if state and UPDATES[ARGV[i]](id, state, ARGV[i + 2], ARGV[i + 3]) then
     done[#done + 1] = id
   else
     refused[#refused + 1] = {id, state or false}
   end
 end
--- include changed
+
+return control.answer(done, asked, refused)

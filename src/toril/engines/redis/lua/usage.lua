@@ -3,14 +3,10 @@
 -- ARGV    now, how many jobs to look at
 -- Returns bytes of its own keys, how many jobs it has, how many were looked at, bytes of these
 -- Events  none
--- include begin
--- include guard
--- include counting
--- include groups
--- include leaving
+-- uses queue groups
 local most = tonumber(ARGV[2])
-local mistake = wrong('list', K.wait, K.paused, K.active) or wrong('zset', K.prioritized, K.delayed, K.waiting_children,
-  K.completed, K.failed, K.parked, K.repeat)
+local mistake = context.wrong('list', K.wait, K.paused, K.active)
+  or context.wrong('zset', K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed, K.parked, K.repeat)
 if mistake then return mistake end
 
 -- Of so many of its parts, 0 for all: by five, as Redis takes them by itself, a hash with one large field is misjudged.
@@ -43,26 +39,26 @@ end
 local BESIDE = {K.lock, K.logs, K.dependencies, K.processed, K.child_failures, K.unsuccessful}
 local function job_size(id)
   if not id then return 0 end
-  local bytes, dedup = size(P .. id, 0), redis.pcall('HGET', P .. id, F.dedup)  -- which may be no hash
+  local bytes, key = size(P .. id, 0), redis.pcall('HGET', P .. id, F.dedup)  -- which may be no hash
   for i = 1, #BESIDE do bytes = bytes + size(P .. id .. BESIDE[i], 100) end
-  if type(dedup) == 'string' then bytes = bytes + size(P .. K.dedup .. ':' .. dedup, 0) + size(P .. K.dedup_next .. ':' .. dedup, 0) end
+  if type(key) == 'string' then bytes = bytes + size(P .. K.dedup .. ':' .. key, 0) + size(P .. K.dedup_next .. ':' .. key, 0) end
   return bytes
 end
 
-local places, total = {}, 0
+local parts, total = {}, 0
 for _, name in ipairs({K.wait, K.paused, K.active}) do
-  places[#places + 1] = {line(P .. name), function(i) return job_size(call('LINDEX', P .. name, i)) end}
+  parts[#parts + 1] = {queue.list_length(P .. name), function(i) return job_size(call('LINDEX', P .. name, i)) end}
 end
 for _, name in ipairs({K.prioritized, K.delayed, K.waiting_children, K.completed, K.failed}) do
-  places[#places + 1] = {call('ZCARD', P .. name), function(i) return job_size(call('ZRANGE', P .. name, i, i)[1]) end}
+  parts[#parts + 1] = {call('ZCARD', P .. name), function(i) return job_size(call('ZRANGE', P .. name, i, i)[1]) end}
 end
-places[#places + 1] = {call('ZCARD', P .. K.parked), function(i)
+parts[#parts + 1] = {call('ZCARD', P .. K.parked), function(i)
   return job_size(groups.job_of(call('ZRANGE', P .. K.parked, i, i)[1] or ''))
 end}
-for _, place in ipairs(places) do total = total + place[1] end
+for _, place in ipairs(parts) do total = total + place[1] end
 
 local looked, bytes = 0, 0
-for _, place in ipairs(places) do
+for _, place in ipairs(parts) do
   local count = place[1]
   local wanted = math.min(count, math.ceil(most * count / math.max(total, 1)))
   if wanted > 0 then

@@ -1,8 +1,7 @@
 -- Workers that are alive.
 -- KEYS    nothing, the fleet's base
 -- ARGV    now
--- Returns {worker, when seen and beat, orders}
+-- Returns {worker, when seen and heartbeat, commands}
 -- Events  none
--- include begin
--- include counting
-return living()
+-- uses workers
+return workers.living()

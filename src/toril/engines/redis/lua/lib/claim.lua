@@ -1,68 +1,274 @@
--- include endings
--- include places
--- include handing
-local unstarted, ended_early = {}, 0
+-- Which jobs are claimed, what keeps a claim from more, and when it may bring more.
+-- needs finish leases group_maintenance
+-- ARGV[4] want, [8] alone ('only': suspects only), [10] priorities first, [11] to [13] the claimer's own rate:
+-- max, ms, window.
+local claim = {unstarted = {}}
+local most_running, rate
 
 -- Jobs whose time has come go to the end of their line, in the order of their time, a bounded number.
-local function promote()
-  if delayed == 0 then return end
+function claim.promote()
+  if line.delayed == 0 then return end
   local due = call('ZRANGEBYSCORE', P .. K.delayed, 0, (now + 1) * N.ties - 1, 'LIMIT', 0, N.promoted)
   if #due == 0 then return end
   call('ZREM', P .. K.delayed, unpack(due))
-  ready, prioritized = ready + #due, prioritized + #due  -- each is in one of them: both are looked into
+  line.ready, line.prioritized = line.ready + #due, line.prioritized + #due  -- each is in one of them: both are looked into
   for i = 1, #due do
     local f = call('HMGET', P .. due[i], F.name, F.priority, F.group, F.order)
     if f[1] then
-      if f[3] then groups.fall_due(due[i], f[3], f[4], as_number(f[2], N.lowest_priority) or 0) else stand(due[i], as_number(f[2], N.lowest_priority) or 0) end
+      local priority = as_number(f[2], N.lowest_priority) or 0
+      if f[3] then groups.due(due[i], f[3], f[4], priority) else line.push(due[i], priority) end
       call('HSET', P .. due[i], F.delay, 0)
-      event('waiting', 'jobId', due[i], 'prev', 'delayed')
+      queue.event('waiting', 'jobId', due[i], 'prev', 'delayed')
     end
   end
   groups.flush()
 end
 
 -- End a job instead of starting it; where it has failed, that is an attempt.
-local function end_early(id, f, cause, reason, kind)
+function claim.end_early(id, f, cause, reason, kind)
   local made = (as_number(f[F.attempts_made]) or 0) + ((cause == 'expired' or cause == 'cancelled') and 0 or 1)
   local job = {
     name = f[F.name], added = f[F.added_at] or false, started = f[F.started_at] or false, made = made,
     stalls = as_number(f[F.stalls]) or 0, worker = f[F.worker] or false, options = f[F.opts], parent = f[F.parent],
     parked = f[F.parked], group = f[F.group],
   }
-  fail_job(id, job, cause, reason, kind, '', reason:sub(1, 1024), #reason <= 1024)
-  ended_early = ended_early + 1
-  unstarted[ended_early] = {id, job.name, reason, kind}
+  finish.fail(id, job, cause, reason, kind, '', reason:sub(1, 1024), #reason <= 1024)
+  claim.unstarted[#claim.unstarted + 1] = {id, job.name, reason, kind}
 end
 
 -- Start a job, unless it is gone, too old, has been failed from afar, or cancelled where its worker did not look.
-local function start(id, suspect)
+function claim.start(id, suspect)
   local key = P .. id
   local row, f = redis.pcall('HGETALL', key), {}
   for i = 1, #row, 2 do f[row[i]] = row[i + 1] end
   if not f[F.name] then return call('HINCRBY', P .. K.toril, F.ghosts, 1) end
   local expires, deferred, cancelled = f[F.expires], f[F.deferred], f[F.cancelling]
-  if cancelled and f[F.started_at] then return end_early(id, f, 'cancelled', cancelled, 'JobCancelled') end
+  if cancelled and f[F.started_at] then return claim.end_early(id, f, 'cancelled', cancelled, 'JobCancelled') end
   if cancelled then call('HDEL', key, F.cancelling) end  -- somebody has had it run again since
   if expires and (tonumber(expires) or now + 1) <= now then
-    return end_early(id, f, 'expired', 'expired: not started ' .. (f[F.starts] and 'again by ' or 'by ') .. expires, 'JobExpired')
+    local by = f[F.starts] and 'again by ' or 'by '
+    return claim.end_early(id, f, 'expired', 'expired: not started ' .. by .. expires, 'JobExpired')
   end
   if deferred then
     local kind = deferred:find('^child ') and 'ChildFailed' or 'Deferred'
-    return end_early(id, f, deferred:find('stalled', 1, true) and kind == 'Deferred' and 'stalled' or 'failed', deferred, kind)
+    local stalled = kind == 'Deferred' and deferred:find('stalled', 1, true)
+    return claim.end_early(id, f, stalled and 'stalled' or 'failed', deferred, kind)
   end
-  if not can_be_read(f[F.opts]) then
-    return end_early(id, f, 'failed', 'its stored options cannot be read', 'Undecodable')
+  if not jobs.is_readable(f[F.opts]) then
+    return claim.end_early(id, f, 'failed', 'its stored options cannot be read', 'Undecodable')
   end
   if f[F.group] and not groups.start(id, f[F.group], f[F.order], f[F.priority], suspect) then return end
-  hand_out(id, row, f[F.starts], suspect)
+  leases.grant(id, row, f[F.starts], suspect)
 end
 
--- The first `size` live jobs of what `pop` gives; those ended or parked on the way are a bounded number.
-local function take(pop, size, suspect)
-  local most = #taken + size
-  while #taken < most and ended_early + groups.sent_off < N.expired do
-    local ids = pop(most - #taken)
+-- Whether as many jobs were ended or parked on the way as one claim may.
+function claim.has_passed_enough() return #claim.unstarted + groups.turned_away >= N.expired end
+
+-- The first `size` live jobs of what `pop` gives.
+function claim.take(pop, size, suspect)
+  local most = #leases.taken + size
+  while #leases.taken < most and not claim.has_passed_enough() do
+    local ids = pop(most - #leases.taken)
     if #ids == 0 then return end
-    for i = 1, #ids do start(ids[i], suspect) end
+    for i = 1, #ids do claim.start(ids[i], suspect) end
+  end
+end
+
+-- From where a claim takes, and what keeps it from more: ARGV[4] want, [8] alone ('only': suspects only), [10] priorities first.
+-- A suspect that stands in no line any more was taken by another library's worker, or is gone.
+function claim.pop_suspect()
+  while line.suspects > 0 do
+    local first = call('ZPOPMIN', P .. K.suspects)[1]
+    line.suspects = line.suspects - 1
+    if first and call('LREM', P .. K.wait, -1, first) > 0 then return {first} end
+  end
+  return {}
+end
+
+-- The next in the line, past those who must run alone; they stay at the front.
+function claim.pop_waiting(size)
+  if line.suspects == 0 then
+    local ids = call('RPOP', P .. K.wait, size) or {}
+    line.ready = line.ready - #ids
+    return ids
+  end
+  local found, passed = {}, {}
+  while #found < size and #passed < N.passed do
+    local ids = call('RPOP', P .. K.wait, size - #found) or {}
+    if #ids == 0 then break end
+    local marks = call('ZMSCORE', P .. K.suspects, unpack(ids))
+    for i = 1, #ids do
+      local list = marks[i] and passed or found
+      list[#list + 1] = ids[i]
+    end
+  end
+  for i = #passed, 1, -1 do call('RPUSH', P .. K.wait, passed[i]) end
+  return found
+end
+
+function claim.pop_prioritized(size)
+  if line.prioritized == 0 then return {} end
+  local found, ids = call('ZPOPMIN', P .. K.prioritized, size), {}
+  for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
+  line.prioritized = line.prioritized - #ids
+  if #ids == 0 then call('DEL', P .. K.pc) end
+  return ids
+end
+
+-- Take up to `size`: a suspect alone, else from the line and what is admitted to it.
+function claim.take_some(size)
+  if ARGV[8] ~= '' and size > 0 and line.suspects > 0 then claim.take(claim.pop_suspect, 1, 1) end
+  if ARGV[8] == 'only' or #leases.taken > 0 then return end
+  local first, second = claim.pop_waiting, claim.pop_prioritized
+  if ARGV[10] == '1' then first, second = second, first end
+  for _ = 1, N.passes do
+    claim.take(first, size - #leases.taken, 0)
+    if #leases.taken < size then claim.take(second, size - #leases.taken, 0) end
+    if #leases.taken == size or claim.has_passed_enough() then return end
+    if not groups.used() or groups.admit_more(size - #leases.taken) == 0 then return end
+    line.ready, line.prioritized, line.moved = line.ready + size, line.prioritized + size, true  -- it is in one of them
+  end
+end
+
+-- How many the gates let through, which is the narrowest, and when it opens.
+function claim.gates(want)
+  if queue.meta[1] then return 0, 'paused' end
+  local size, gate, opens = want, nil, nil
+  if most_running and most_running - line.running < size then
+    size, gate = math.max(0, most_running - line.running), 'concurrency'
+  end
+  local left, at = claim.rate_left()
+  local held = tonumber(queue.own[4] or nil)
+  if held and held > now then left, at = 0, math.max(held, at or 0) end
+  if left < size then size, gate, opens = left, 'rate', at end
+  return size, gate, opens
+end
+
+-- When a claim that brought too little may bring more.
+function claim.wake_time()
+  if ARGV[8] == 'only' then return end
+  if line.ready > line.suspects or line.prioritized > 0 or groups.turns() > 0 then return now end
+  local first = call('ZRANGE', P .. K.delayed, 0, 0, 'WITHSCORES')
+  local due, till = first[2] and math.max(now, math.floor(first[2] / N.ties)), groups.next_time()
+  return till and math.min(due or till, till) or due
+end
+
+-- How many may start by the queue's rate, or else by the claimer's. BullMQ's `limiter` counts a fixed window; a sliding one
+-- is a set of starts, with their number beside it.
+function claim.fixed_rate_left()
+  local count = tonumber(call('GET', P .. K.limiter) or nil)
+  local left = call('PTTL', P .. K.limiter)
+  if slack > 0 then left = (tonumber(call('HGET', P .. K.toril, F.window_till) or nil) or 0) - now end
+  if not count or left <= 0 then return rate.max, nil end
+  return math.max(0, rate.max - count), now + left
+end
+
+function claim.sliding_rate_left()
+  local over = call('ZRANGEBYSCORE', P .. K.starts, '-inf', now - rate.ms)
+  local count = 0
+  for i = 1, #over do count = count + tonumber(over[i]:match(':(%d+)$')) end
+  if #over > 0 then call('ZREMRANGEBYSCORE', P .. K.starts, '-inf', now - rate.ms) end
+  count = call('HINCRBY', P .. K.toril, F.starts_count, 0 - count)
+  local oldest = call('ZRANGE', P .. K.starts, 0, 0, 'WITHSCORES')
+  return math.max(0, rate.max - count), oldest[2] and oldest[2] + rate.ms
+end
+
+-- The rate in force, how many it lets start now, and when it lets more.
+function claim.rate_left()
+  local max, ms = as_number(queue.meta[3]) or 0, as_number(queue.meta[4]) or 0
+  if max > 0 then
+    rate = {max = max, ms = ms > 0 and ms or tonumber(ARGV[12]) or 1000, window = queue.own[2] or 'fixed'}
+  elseif ARGV[11] ~= '' then
+    rate = {max = tonumber(ARGV[11]), ms = tonumber(ARGV[12]), window = ARGV[13]}
+  end
+  if not rate then return math.huge, nil end
+  if rate.window == 'sliding' then return claim.sliding_rate_left() end
+  return claim.fixed_rate_left()
+end
+
+function claim.count_fixed(count)
+  if slack > 0 then
+    local till = tonumber(call('HGET', P .. K.toril, F.window_till) or nil) or 0
+    if till <= now then
+      call('HSET', P .. K.toril, F.window_till, now + rate.ms)
+      call('SET', P .. K.limiter, 0, 'PX', rate.ms + slack)
+    end
+    call('INCRBY', P .. K.limiter, count)
+  elseif call('PTTL', P .. K.limiter) > 0 then
+    call('INCRBY', P .. K.limiter, count)
+  else
+    call('SET', P .. K.limiter, count, 'PX', rate.ms)
+  end
+end
+
+-- Large limits are counted in a hundredth of the window, rounded up, so that the limit is never exceeded.
+function claim.count_starts(count, fence)
+  if not rate or count == 0 then return end
+  if rate.window ~= 'sliding' then return claim.count_fixed(count) end
+  local slot = now
+  if rate.max > 1000 then
+    local width = math.max(1, math.floor(rate.ms / 100))
+    slot = math.ceil(now / width) * width
+  end
+  call('ZADD', P .. K.starts, slot, slot .. ':' .. fence .. ':' .. count)
+  call('HINCRBY', P .. K.toril, F.starts_count, count)
+end
+
+-- Jobs are parked, and this claim could have had more: now and then it is looked whether that is as it should be. Where
+-- others than Toril's workers hold seats, who do not tell when they are done, somebody has to come back for that.
+function claim.check_seats(wake_at)
+  if now - (tonumber(queue.own[8] or nil) or 0) < N.glance then return wake_at end
+  call('HSET', P .. K.toril, F.tended_at, NOW)
+  groups.admitted_some = false
+  group_maintenance.check_seats(N.glanced)
+  if groups.admitted_some then return now end
+  return group_maintenance.strangers and math.min(wake_at or now + N.glance, now + N.glance) or wake_at
+end
+
+-- Claim up to `want` jobs. What keeps the claim from more, when it may bring more, and how many suspects there are.
+function claim.batch(want)
+  most_running = tonumber(queue.meta[2] or nil)
+  most_running = most_running and (most_running < 0 and 0 or as_number(most_running))
+  if want == 0 then return false, false, 0 end
+  claim.promote()
+  if groups.used() then groups.admit_due() end
+  if groups.admitted_some then
+    line.moved = true
+    line.count_ready()
+  end
+  local size, shut, opens = claim.gates(want)
+  local last_fence = leases.fence
+  if size > 0 then claim.take_some(size) end
+  leases.record_granted()
+  local count, suspects = #leases.taken, line.suspects
+  claim.count_starts(count, last_fence)
+  line.running = line.running + count
+  if #claim.unstarted > 0 then finish.flush() end
+  groups.flush()
+  if groups.admitted_some then line.moved = true end
+  if line.moved then line.count_ready() end
+  if count == want then return false, false, suspects end
+  if shut and count == size then return shut, opens or shut == 'rate' and now + rate.ms, suspects end
+  local wake_at = claim.wake_time() or false
+  if groups.any_parked() then return 'groups', claim.check_seats(wake_at), suspects end
+  return false, wake_at, suspects
+end
+
+-- Tell those who sleep, by the marker, whether there is more; `settled`: some jobs were settled in this step.
+-- Suspects do not count: who runs something cannot take them, and would be woken again and again; but a mark that was set
+-- for them stays. Nor is one set while the rate is shut: whoever finds it so comes back by the clock.
+function claim.notify(want, gate, settled, released_suspect)
+  if settled or #leases.taken > 0 or #claim.unstarted > 0 then
+    local left = line.ready + line.prioritized + line.running
+    if left == 0 and call('ZCARD', P .. K.delayed) == 0 and not groups.any_parked() then queue.event('drained') end
+    if #leases.taken == 0 then queue.trim_events(queue.meta[5]) end
+  end
+  local open = not queue.meta[1] and not (most_running and line.running >= most_running)
+  local worth = open and gate ~= 'rate'
+  local turns = groups.turns() > 0 or groups.is_due() or (groups.changed and #leases.taken == want)
+  if worth and (line.ready > line.suspects or line.prioritized > 0 or turns or (released_suspect and line.suspects > 0)) then
+    call('ZADD', P .. K.marker, '0', '0')
+  elseif (worth and line.suspects == 0) or not open then
+    call('ZREM', P .. K.marker, '0')
   end
 end

@@ -1,73 +1,113 @@
--- include kinship
--- include storing
--- include states
--- include jobs
--- include marks
+-- Deduplication keys, of each of which one job at a time is the owner.
+-- needs new_jobs parents
+-- `de:<key>` names the owner, for a time or until it ends; `dn:<key>` is a job to be made when it ends. Where the clock
+-- is not the server's, the time is written beside.
+local dedup = {repeated = {}}
+
 -- Keys of which one job at a time is the owner. `de:<key>` names it, for a time or until it ends; `dn:<key>` is a job to be
 -- made when it ends. Where the clock is not the server's, the time is written beside.
-local function key_of(key) return P .. K.dedup .. ':' .. key end
-local function next_of(key) return P .. K.dedup_next .. ':' .. key end
+function dedup.key(key) return P .. K.dedup .. ':' .. key end
 
-local function take_key(key, id, ttl)
-  if ttl then call('SET', key_of(key), id, 'PX', ttl + slack) else call('SET', key_of(key), id) end
+function dedup.next_key(key) return P .. K.dedup_next .. ':' .. key end
+
+function dedup.take(key, id, ttl)
+  if ttl then call('SET', dedup.key(key), id, 'PX', ttl + slack) else call('SET', dedup.key(key), id) end
   if slack > 0 and ttl then call('HSET', P .. K.toril, 'de:' .. key, now + ttl) end
   if slack > 0 and not ttl then call('HDEL', P .. K.toril, 'de:' .. key) end
 end
 
 -- A job that has been removed owns nothing any more, and is no one's child.
-local function disown(id)
+function dedup.disown(id)
   local f = call('HMGET', P .. id, F.dedup, F.parent)
   local key = f[1]
-  if f[2] then told[#told + 1] = {P .. id, f[2], 'removed'} end
-  if key and call('GET', key_of(key)) == id then call('DEL', key_of(key), next_of(key)) end
+  if f[2] then parents.ended[#parents.ended + 1] = {P .. id, f[2], 'removed'} end
+  if key and call('GET', dedup.key(key)) == id then call('DEL', dedup.key(key), dedup.next_key(key)) end
 end
 
 -- BullMQ's own workers know of no due time. They count the delay that stands in the options from when they store the job:
 -- with the time that is left until it is due it comes later than that, by as long as its owner ran on, and never earlier.
-local function keep_due(key, options, due)
+function dedup.keep_due(key, options, due)
   local delay = string.format('{"delay":%.0f,', math.max(0, tonumber(due) - now))
-  call('HSET', next_of(key), F.ready, due, F.opts, delay .. options:sub(2))
+  call('HSET', dedup.next_key(key), F.ready, due, F.opts, delay .. options:sub(2))
 end
 
--- A job that has ended lets go of a key that it owns until then, to the job that was kept for this moment.
-local function let_go(key, id)
-  if call('GET', key_of(key)) ~= id or call('PTTL', key_of(key)) ~= -1 then return end
-  call('DEL', key_of(key))
-  local f = call('HMGET', next_of(key), F.name, F.data, F.opts, 'jid', F.expires, F.metadata, F.group, F.ready)
-  call('DEL', next_of(key))
+-- A job that has ended releases a key that it owns until then, to the next job of the key.
+function dedup.release(key, id)
+  if call('GET', dedup.key(key)) ~= id or call('PTTL', dedup.key(key)) ~= -1 then return end
+  call('DEL', dedup.key(key))
+  local f = call('HMGET', dedup.next_key(key), F.name, F.data, F.opts, 'jid', F.expires, F.metadata, F.group, F.ready)
+  call('DEL', dedup.next_key(key))
   if not f[1] or not f[4] or call('EXISTS', P .. f[4]) == 1 then return end
   if f[3] and f[8] then f[3] = f[3]:gsub('^{"delay":%d+,', '{', 1) end  -- see keep_due
-  local options = options_of(f[3])
-  take_key(key, f[4])
-  store(f[4], nil, f[1], f[2] or '{}', f[3] or '{}', as_number(options.delay) or 0, as_number(f[8]) or '',
+  local options = jobs.options(f[3])
+  dedup.take(key, f[4])
+  new_jobs.store(f[4], nil, f[1], f[2] or '{}', f[3] or '{}', as_number(options.delay) or 0, as_number(f[8]) or '',
     as_number(options.priority, N.lowest_priority) or 0, options.lifo and '1' or '', as_number(f[5]) or '', f[6] or '', key, nil, nil, f[7])
-  mark_due()
+  places.mark_due()
 end
 
--- Who owns a key. An owner that is gone without having ended has let go of it.
-local function owner_of(key)
-  local owner = call('GET', key_of(key))
+-- Who owns a key. An owner that is gone without having ended has released it.
+function dedup.owner(key)
+  local owner = call('GET', dedup.key(key))
   if not owner then return nil end
   local till = slack > 0 and tonumber(call('HGET', P .. K.toril, 'de:' .. key) or nil)
   if till and till <= now then
-    call('DEL', key_of(key), next_of(key))
+    call('DEL', dedup.key(key), dedup.next_key(key))
     return nil
-  elseif call('PTTL', key_of(key)) == -1 and call('EXISTS', P .. owner) == 0 then
-    let_go(key, owner)
-    return call('GET', key_of(key)) or nil
+  elseif call('PTTL', dedup.key(key)) == -1 and call('EXISTS', P .. owner) == 0 then
+    dedup.release(key, owner)
+    return call('GET', dedup.key(key)) or nil
   end
   return owner
 end
 
--- The owner is asked for once more: what that does to it, or to its key. True if a new job is to take its place.
-local REPEATED = {}
-function REPEATED.drop() end
-function REPEATED.extend(key, owner, ttl) take_key(key, owner, ttl) end
-function REPEATED.replace(_, owner, _, state)
+-- `dedup.repeated` says what it does to the owner of a key, or to the key, if a job is added once more. True if the new one
+-- takes its place.
+function dedup.repeated.drop() end
+
+function dedup.repeated.extend(key, owner, ttl) dedup.take(key, owner, ttl) end
+
+function dedup.repeated.replace(_, owner, _, state)
   if state ~= 'delayed' then return false end
-  leave(owner, state)
-  forget(owner)
-  flush_gone()
-  event('removed', 'jobId', owner, 'prev', 'delayed')
+  places.leave(owner, state)
+  jobs.delete(owner)
+  jobs.flush_deleted()
+  queue.event('removed', 'jobId', owner, 'prev', 'delayed')
   return true
+end
+
+function dedup.repeated.reschedule(_, owner, _, state, _, _, _, _, delay, due)
+  if state ~= 'delayed' then return end
+  due = due == '' and now + tonumber(delay) or math.max(tonumber(due), now)
+  call('ZREM', P .. K.delayed, owner)
+  call('HSET', P .. owner, F.delay, due - now)
+  line.delay(owner, due)
+  queue.event('delayed', 'jobId', owner, 'delay', due)
+end
+
+function dedup.repeated.keep_last(key, _, _, state, id, name, data, options, _, due, expires, metadata, group)
+  if state ~= 'active' then return end
+  call('DEL', dedup.next_key(key))
+  call('HSET', dedup.next_key(key), F.name, name, F.data, data, F.opts, options, 'jid', id)
+  if expires ~= '' then call('HSET', dedup.next_key(key), F.expires, expires) end
+  if metadata ~= '' then call('HSET', dedup.next_key(key), F.metadata, metadata) end
+  if group ~= '' then call('HSET', dedup.next_key(key), F.group, group) end
+  if due ~= '' then dedup.keep_due(key, options, due) end
+end
+
+-- Store a job unless its key has an owner: {id, how, state} of the job that there is then.
+function dedup.store(id, _, name, data, options, delay, due, priority, lifo, expires, metadata, key, mode, ttl, group)
+  local owner, how = dedup.owner(key), 0
+  ttl = mode ~= 'keep_last' and tonumber(ttl) or nil
+  if owner then
+    local state = places.state(owner)
+    local makes_way = dedup.repeated[mode](key, owner, ttl, state, id, name, data, options, delay, due, expires, metadata, group)
+    local old, new = owner, id
+    if makes_way then old, new = id, owner end
+    queue.event('deduplicated', 'jobId', old, 'deduplicationId', key, 'deduplicatedJobId', new)
+    if not makes_way then return {owner, 2, state or 'completed'} end
+    how = 3
+  end
+  dedup.take(key, id, ttl)
+  return {id, how, new_jobs.store(id, nil, name, data, options, delay, due, priority, lifo, expires, metadata, key, nil, nil, group)}
 end

@@ -1,40 +1,8 @@
--- include states
--- include marks
--- What is wrong: each function says whether a fault is there, now. Lists have to be walked, so their lengths are counted
--- up, and jobs of a queue whose lists are long are taken to be where they should be.
-local LISTS = {K.active, K.wait, K.paused}
-local walked, FAULT = 0, {}
-
-local function can_walk()
-  local length = 0
-  for i = 1, #LISTS do length = length + call('LLEN', P .. LISTS[i]) end
-  walked = walked + length
-  return length <= N.walked
-end
-
--- What Node writes when it starts a job that is not there has no name.
-local function is_job(id) return redis.pcall('HEXISTS', P .. id, F.name) == 1 end
-local function is_locked(id) return call('EXISTS', P .. id .. K.lock) == 1 end
-
--- All the places where an id stands; a list counts up to twice.
-local function stands(id)
-  local found = {}
-  for i = 1, #ZSETS do
-    if call('ZSCORE', P .. ZSETS[i][1], id) then found[#found + 1] = ZSETS[i][1] end
-  end
-  for i = 1, #LISTS do
-    for _ = 1, #call('LPOS', P .. LISTS[i], id, 'COUNT', 2) do found[#found + 1] = LISTS[i] end
-  end
-  return found
-end
-
-local function stands_in(place, id)
-  if call('TYPE', P .. place).ok == 'zset' then return call('ZSCORE', P .. place, id) and true end
-  return can_walk() and call('LPOS', P .. place, id) and true
-end
-
-function FAULT.ghost(id, place) return not is_job(id) and not is_locked(id) and stands_in(place, id) end
-
+-- What is wrong: whether a fault is there, now.
+-- needs places parents dead_letters
+-- Lists have to be walked, so their lengths are counted up, and jobs of a queue whose lists are long are taken to be where
+-- they should be.
+local faults = {check = {}, walked = 0, lists = {K.active, K.wait, K.paused}}
 -- Fields of our own that we do not know here may say that the job is kept elsewhere.
 local PLAIN = {
   [F.held] = 1, [F.expires] = 1, [F.metadata] = 1, [F.checkpoint] = 1, [F.cancelling] = 1, [F.kind] = 1, [F.stall_cause] = 1,
@@ -42,35 +10,112 @@ local PLAIN = {
   [F.children] = 1,
 }
 
+function faults.can_walk()
+  local length = 0
+  for i = 1, #faults.lists do length = length + call('LLEN', P .. faults.lists[i]) end
+  faults.walked = faults.walked + length
+  return length <= N.walked
+end
+
+-- What Node writes when it starts a job that is not there has no name.
+function faults.is_job(id) return redis.pcall('HEXISTS', P .. id, F.name) == 1 end
+
+function faults.is_locked(id) return call('EXISTS', P .. id .. K.lock) == 1 end
+
+-- All the places where an id stands; a list counts up to twice.
+function faults.places(id)
+  local found = {}
+  for i = 1, #places.sets do
+    if call('ZSCORE', P .. places.sets[i][1], id) then found[#found + 1] = places.sets[i][1] end
+  end
+  for i = 1, #faults.lists do
+    for _ = 1, #call('LPOS', P .. faults.lists[i], id, 'COUNT', 2) do found[#found + 1] = faults.lists[i] end
+  end
+  return found
+end
+
+function faults.stands_in(place, id)
+  if call('TYPE', P .. place).ok == 'zset' then return call('ZSCORE', P .. place, id) and true end
+  return faults.can_walk() and call('LPOS', P .. place, id) and true
+end
+
+function faults.check.ghost(id, place)
+  return not faults.is_job(id) and not faults.is_locked(id) and faults.stands_in(place, id)
+end
+
 -- A lock does not excuse it: who takes a job puts it into `active` in the same step.
-function FAULT.orphan(id)
+function faults.check.orphan(id)
   local names, known = redis.pcall('HKEYS', P .. id), {}
   for i = 1, #names do
     known[names[i]] = true
     if names[i]:find('^toril:') and not PLAIN[names[i]] then return false end
   end
   if known[F.group] and groups.used() and groups.is_parked(id) then return false end
-  return known[F.name] and known[F.added_at] and can_walk() and #stands(id) == 0
+  return known[F.name] and known[F.added_at] and faults.can_walk() and #faults.places(id) == 0
 end
 
-function FAULT.two_places(id) return is_job(id) and can_walk() and #stands(id) > 1 end
+function faults.check.two_places(id) return faults.is_job(id) and faults.can_walk() and #faults.places(id) > 1 end
 
 -- Who runs a job holds its lock. The deadline is ours; recovery looks at it every few seconds.
-function FAULT.lost_job(id)
+function faults.check.lost_job(id)
   local deadline = tonumber(call('ZSCORE', P .. K.deadlines, id) or nil) or 0
-  return deadline + N.patience < now and not is_locked(id) and is_job(id) and stands_in(K.active, id)
+  return deadline + N.patience < now and not faults.is_locked(id) and faults.is_job(id) and faults.stands_in(K.active, id)
 end
 
-function FAULT.stray_lock(id)
-  if not is_locked(id) or not can_walk() then return false end
-  return not is_job(id) or not (call('LPOS', P .. K.active, id) or FAULT.orphan(id))
+function faults.check.stray_lock(id)
+  if not faults.is_locked(id) or not faults.can_walk() then return false end
+  return not faults.is_job(id) or not (call('LPOS', P .. K.active, id) or faults.check.orphan(id))
 end
 
 -- While the rate is shut no mark is set; what is left of a rate that was may look like that.
-function FAULT.missing_marker(first)
+function faults.check.missing_marker(first)
   local ready = call('LINDEX', P .. K.wait, -1) or call('ZRANGE', P .. K.prioritized, 0, 0)[1]
-  if ready ~= first or call('ZSCORE', P .. K.marker, '0') or blocked() then return false end
+  if ready ~= first or call('ZSCORE', P .. K.marker, '0') or places.is_blocked() then return false end
   local held = tonumber(call('HGET', P .. K.toril, F.held_till) or nil) or 0
   if held > now or call('EXISTS', P .. K.limiter, P .. K.starts) > 0 then return false end
   return call('LLEN', P .. K.wait) > call('ZCARD', P .. K.suspects) or call('ZCARD', P .. K.prioritized) > 0
 end
+
+-- Whether something is left of a child: the job, its dead letter, or the mark that more children are on their way.
+function faults.is_left(child, hold)
+  if child == hold or call('EXISTS', child) == 1 then return true end
+  local name, id = child:sub(#PREFIX + 1):match('^([^:]+):(.+)$')
+  return name and call('EXISTS', dead_letters.base .. name .. '/' .. id:gsub('%%', '%%25'):gsub(':', '%%3A')) == 1
+end
+
+-- Whether a parent has nobody who could release it: no child, or only such as are gone.
+function faults.check.stuck_parent(id)
+  if not call('ZSCORE', P .. K.waiting_children, id) or not faults.is_job(id) then return false end
+  local key, cursor, seen = P .. id .. K.dependencies, '0', 0
+  repeat
+    local found = call('SSCAN', key, cursor, 'COUNT', 100)
+    cursor, seen = found[1], seen + #found[2]
+    for i = 1, #found[2] do
+      if faults.is_left(found[2][i], P .. id .. K.hold) then return false end
+    end
+  until cursor == '0' or seen > N.strangers
+  return cursor == '0'
+end
+
+-- A key without a time is its owner's until that ends. One with a time goes by itself.
+function faults.check.stale_dedup(key)
+  local name = P .. K.dedup .. ':' .. key
+  local owner = redis.pcall('GET', name)
+  if type(owner) ~= 'string' or call('PTTL', name) ~= -1 then return false end
+  return not faults.is_job(owner) or call('ZSCORE', P .. K.completed, owner) or call('ZSCORE', P .. K.failed, owner)
+end
+
+function faults.check.stale_suspect(id)
+  return call('ZSCORE', P .. K.suspects, id) and faults.can_walk() and not call('LPOS', P .. K.wait, id)
+end
+
+function faults.check.dead_worker(worker)
+  local till = tonumber(call('ZSCORE', W .. G.workers_till, worker) or nil)
+  return till and till + N.mourned < now
+end
+
+-- Else this script would have ended before.
+function faults.check.foreign_key() return false end
+
+-- That only readers of JSON in Python decide.
+function faults.check.unreadable_job() return false end

@@ -1,17 +1,17 @@
--- A job's parent may be in another queue. What becomes of a child is written to it by the step that ends the child. Where
--- the parent's own keys are of wrong types nothing is: `try` leaves those as they are.
-local PREFIX, try = W:sub(1, -8), redis.pcall
--- include freeing
-local told = {}
+-- What a child's end does to its parent, in any queue.
+-- needs groups
+-- It is written by the step that ends the child. Where the parent's own keys are of wrong types nothing is: `try` leaves
+-- those as they are.
+local parents = {ended = {}}
 
 -- At most so many bytes, and no half character.
-local function cut(text, most)
+function parents.cut(text, most)
   if #text <= most then return text end
   return (text:sub(1, most):gsub('[\128-\191]*$', ''):gsub('[\192-\255]$', ''))
 end
 
 -- Whose child a job is, from its field; nil if it is nobody's.
-local function link_of(text)
+function parents.link(text)
   local fine, link = pcall(cjson.decode, text or '')
   if not fine or type(link) ~= 'table' or type(link.queueKey) ~= 'string' or link.id == nil then return nil end
   link.id, link.base = tostring(link.id), link.queueKey .. ':'
@@ -20,30 +20,30 @@ local function link_of(text)
 end
 
 -- Where a job's dead letter lies, from the job's own key; and its id.
-local function letter_key(key)
-  local queue, id = key:sub(#PREFIX + 1):match('^([^:]*):(.*)$')
+function parents.dead_letter_key(key)
+  local name, id = key:sub(#PREFIX + 1):match('^([^:]*):(.*)$')
   local escaped = (id or ''):gsub('%%', '%%25'):gsub(':', '%%3A')
-  local letter = (queue or '') .. '/' .. escaped
+  local letter = (name or '') .. '/' .. escaped
   return PREFIX .. N.dead_letters .. ':' .. letter, letter
 end
 
-local function go_on(link)
-  if try('SCARD', link.key .. K.dependencies) == 0 then free(link, K.waiting_children, 'waiting-children') end
+-- Let a parent go on whose children have all ended.
+function parents.release_if_done(link)
+  if try('SCARD', link.key .. K.dependencies) == 0 then parents.release(link, K.waiting_children, 'waiting-children') end
 end
 
 -- A parent fails for its child: by whoever claims it next, as in BullMQ, so that it fails in its own queue.
-local function doom(link, reason)
+function parents.fail(link, reason)
   if try('EXISTS', link.key) ~= 1 then return end
   for _, name in ipairs({K.completed, K.failed}) do
     if try('ZSCORE', link.base .. name, link.id) then return end
   end
   try('HSET', link.key, F.deferred, reason, F.delay, 0)
-  if not free(link, K.waiting_children, 'waiting-children') then free(link, K.delayed, 'delayed') end
+  if not parents.release(link, K.waiting_children, 'waiting-children') then parents.release(link, K.delayed, 'delayed') end
 end
 
-local tell_parent
-do
-local function note_end(key, link, child, ending, text)
+-- Note with the parent how a child has ended.
+function parents.record_end(key, link, child, ending, text)
   if ending == 'completed' then
     try('HSET', key .. K.processed, child, text)
   elseif ending == 'failed' and link.fpof then
@@ -55,21 +55,101 @@ end
 
 -- `ending` is completed, failed or removed; `stays` says that a failed child can still be run again. A parent that is a dead
 -- letter knows of it too: it may be run again.
-function tell_parent(child, field, ending, text, stays)
-  local link = link_of(field)
+function parents.child_ended(child, field, ending, text, stays)
+  local link = parents.link(field)
   local failed = ending == 'failed'
   if not link or (failed and link.plain and stays) then return end
   if try('SREM', link.key .. K.dependencies, child) ~= 1 then
-    local letter = letter_key(link.key)
-    if try('SREM', letter .. K.dependencies, child) == 1 then note_end(letter, link, child, ending, text) end
+    local letter = parents.dead_letter_key(link.key)
+    if try('SREM', letter .. K.dependencies, child) == 1 then parents.record_end(letter, link, child, ending, text) end
     return
   end
-  note_end(link.key, link, child, ending, text)
+  parents.record_end(link.key, link, child, ending, text)
   if failed and link.fpof then
-    return doom(link, 'child ' .. child:sub(#PREFIX + 1) .. ' failed: ' .. cut(text, 1000))
+    return parents.fail(link, 'child ' .. child:sub(#PREFIX + 1) .. ' failed: ' .. parents.cut(text, 1000))
   elseif failed and link.cpof then
-    return free(link, K.waiting_children, 'waiting-children')
+    return parents.release(link, K.waiting_children, 'waiting-children')
   end
-  go_on(link)
+  parents.release_if_done(link)
 end
+
+-- Parents that go on, in whatever queue they are.
+function parents.notify(base)
+  local meta, running = try('HMGET', base .. K.meta, F.is_paused, F.concurrency), try('LLEN', base .. K.active)
+  if meta.err or meta[1] or type(running) ~= 'number' then return end
+  if running < math.floor(tonumber(meta[2] or nil) or math.huge) then try('ZADD', base .. K.marker, 0, '0') end
+end
+
+-- Let a parent go on that stands in this set: to the front, after its own delay if it has one.
+function parents.release(link, name, prev)
+  local base, id = link.base, link.id
+  if try('ZREM', base .. name, id) ~= 1 then return false end
+  local f = try('HMGET', link.key, F.delay, F.priority, F.group, F.order)
+  local delay, priority = as_number(f[1]) or 0, as_number(f[2], N.lowest_priority) or 0
+  if f[3] and delay == 0 then  -- its group has to let it in: whoever claims next looks at that
+    try('ZREM', base .. K.put_off, f[3] .. '\1' .. id)
+    try('ZREM', base .. K.seats, f[3] .. '\1' .. id, f[3] .. '\2' .. id)  -- one that was put off may have kept it
+    try('ZADD', base .. K.parked, 0, groups.member(f[3], f[4], priority, 'w', id))
+    try('ZADD', base .. K.till, 0, f[3])
+  elseif delay > 0 then
+    if f[3] then try('ZADD', base .. K.put_off, 0, f[3] .. '\1' .. id) end
+    try('ZADD', base .. K.delayed, (now + delay) * N.ties, id)
+    local first = try('ZRANGE', base .. K.delayed, 0, 0, 'WITHSCORES')
+    try('ZADD', base .. K.marker, math.floor((first[2] or 0) / N.ties), '1')
+    return try('XADD', base .. K.events, '*', 'event', 'delayed', 'jobId', id, 'delay', now + delay)
+  elseif priority > 0 then
+    local count = try('INCR', base .. K.pc)
+    if count == 1 then count = try('INCRBY', base .. K.pc, N.middle) end
+    try('ZADD', base .. K.prioritized, priority * N.priorities + count % N.priorities, id)
+  else
+    try('RPUSH', base .. K.wait, id)
+  end
+  try('XADD', base .. K.events, '*', 'event', 'waiting', 'jobId', id, 'prev', prev)
+  parents.notify(base)
+  return true
+end
+
+-- What a parent knows of its children. What holds it back while its flow is added is none.
+function parents.child_counts(key, few)
+  local open, first = call('SCARD', key .. K.dependencies), {}
+  if open > 0 then
+    if call('SISMEMBER', key .. K.dependencies, key .. K.hold) == 1 then open = open - 1 end
+    for _, child in ipairs(call('SRANDMEMBER', key .. K.dependencies, few + 1)) do
+      if child ~= key .. K.hold and #first < few then first[#first + 1] = child end
+    end
+  end
+  table.sort(first)
+  return {
+    open, call('HLEN', key .. K.processed), call('HLEN', key .. K.child_failures), call('ZCARD', key .. K.unsuccessful), first,
+  }
+end
+
+-- Parents are told at the end of a step, so that whom it lets go on is not met again by the step itself.
+function parents.flush()
+  local list = parents.ended
+  parents.ended = {}
+  for i = 1, #list do parents.child_ended(unpack(list[i], 1, 5)) end
+end
+
+-- What a job knows of its children goes where the job goes; but not what held it back while its flow was added.
+function parents.move_children(from, to)
+  call('SREM', from .. K.dependencies, from .. K.hold)
+  for _, name in ipairs({K.processed, K.child_failures, K.dependencies, K.unsuccessful}) do
+    if call('EXISTS', from .. name) == 1 then call('RENAME', from .. name, to .. name) end
+  end
+end
+
+-- A child runs again: its parent waits for it once more, if it still waits, or will when it runs again itself.
+function parents.rejoin(id, field)
+  local link = field and parents.link(field)
+  if not link then return end
+  local key = link.key
+  if not try('ZSCORE', link.base .. K.waiting_children, link.id) and not try('ZSCORE', link.base .. K.failed, link.id) then
+    key = parents.dead_letter_key(link.key)
+    if try('EXISTS', link.key) == 1 or try('EXISTS', key) == 0 then return end
+  end
+  try('HDEL', key .. K.processed, P .. id)
+  try('HDEL', key .. K.child_failures, P .. id)
+  try('ZREM', key .. K.unsuccessful, P .. id)
+  try('SADD', key .. K.dependencies, P .. id)
 end

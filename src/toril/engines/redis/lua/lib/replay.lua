@@ -1,42 +1,40 @@
--- include burying
--- include letters
--- include places
--- include events
--- include rejoining
--- Jobs that failed run again: those that were kept, and dead letters. A parent has its children that have not succeeded run
--- again with it, in whatever queue they are, and waits for them.
-local replayed, with_parent = {}, {}  -- letters that are jobs again, in order; keys of kept jobs and letters that came along
+-- Jobs that failed run again: those that were kept, and dead letters.
+-- needs dead_letters places
+-- A parent has its children that have not succeeded run again with it, in whatever queue they are, and waits for them.
+-- `done` has the dead letters that are jobs again, in order; `with_parent` the keys of kept jobs, and the dead letters,
+-- that came along.
+local replay = {done = {}, with_parent = {}}
 
 -- A number that the queue has not given out yet, since it is another queue by now, is given out.
-local function count_up_to(base, id)
+function replay.count_up_to(base, id)
   local number = id:match('^[1-9]%d*$') and #id < 16 and tonumber(id)
   if number and number > (tonumber(try('GET', base .. K.id)) or 0) then try('SET', base .. K.id, id) end
 end
 
 -- Into the line of its queue; of another queue than this one to the front, as parents go that were waited for.
-local function into_line(base, id, waits)
+function replay.into_line(base, id, waits)
   if waits then
     try('ZADD', base .. K.waiting_children, NOW, id)
     try('XADD', base .. K.events, '*', 'event', 'waiting-children', 'jobId', id, 'prev', 'failed')
   elseif base == P then
-    to_back(id, as_number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
-    event('waiting', 'jobId', id, 'prev', 'failed')
+    places.to_back(id, as_number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
+    queue.event('waiting', 'jobId', id, 'prev', 'failed')
   elseif try('ZADD', base .. K.waiting_children, NOW, id) then
-    free({base = base, id = id, key = base .. id}, K.waiting_children, 'failed')
+    parents.release({base = base, id = id, key = base .. id}, K.waiting_children, 'failed')
   end
 end
 
-local function stands_in(key, id) return type(try('ZSCORE', key, id)) == 'string' end
+function replay.stands_in(key, id) return type(try('ZSCORE', key, id)) == 'string' end
 
 -- What a job has of its last run, and is not to have in its next.
-local function renew(key)
+function replay.reset(key)
   call('HDEL', key, F.finished_at, F.started_at, F.reason, F.result, F.attempts_made, F.attempts_made_old, F.stalls,
     F.trace, F.errors, F.kind, F.stall_cause, F.progress, F.expires, F.waited, F.worker, F.deferred, F.cancelling)
   call('HSET', key, F.delay, 0)
 end
 
 -- Whether jobs can be put into the line of a queue: nothing in it is of a wrong type.
-local function takes_jobs(base)
+function replay.takes_jobs(base)
   for name, kind in pairs({[K.wait] = 'list', [K.prioritized] = 'zset', [K.delayed] = 'zset', [K.waiting_children] = 'zset'}) do
     local found = call('TYPE', base .. name).ok
     if found ~= 'none' and found ~= kind then return false end
@@ -44,38 +42,37 @@ local function takes_jobs(base)
   return true
 end
 
--- What becomes of a child that has not succeeded, when its parent runs again: `open`, `completed` or `gone`.
-local call_back, revive
-local function again_with_parent(child)
-  local queue, id = child:sub(#PREFIX + 1):match('^([^:]*):(.*)$')
-  if not queue or not takes_jobs(PREFIX .. queue .. ':') then return 'gone' end
-  local base, dead, letter = PREFIX .. queue .. ':', letter_key(child)
+function replay.child(child)
+  local name, id = child:sub(#PREFIX + 1):match('^([^:]*):(.*)$')
+  if not name or not replay.takes_jobs(PREFIX .. name .. ':') then return 'gone' end
+  local base, dead, letter = PREFIX .. name .. ':', parents.dead_letter_key(child)
   local kind = call('TYPE', child).ok
   if kind ~= 'none' then
     if kind ~= 'hash' then return 'gone' end
-    if stands_in(base .. K.completed, id) then return 'completed', call('HGET', child, F.result) end
-    if stands_in(base .. K.failed, id) then
+    if replay.stands_in(base .. K.completed, id) then return 'completed', call('HGET', child, F.result) end
+    if replay.stands_in(base .. K.failed, id) then
       try('ZREM', base .. K.failed, id)
       try('ZREM', base .. K.ages, id)
-      renew(child)
-      with_parent[child] = true
-      into_line(base, id, call_back(child))
+      replay.reset(child)
+      replay.with_parent[child] = true
+      replay.into_line(base, id, replay.children(child))
     end
     return 'open'
   end
-  if not may_bury() or not stands_in(D .. K.letters, letter) or call('TYPE', dead).ok ~= 'hash' then return 'gone' end
-  revive(letter, base, id)
-  with_parent[letter] = true
+  if not dead_letters.can_add() or not replay.stands_in(dead_letters.base .. K.letters, letter) then return 'gone' end
+  if call('TYPE', dead).ok ~= 'hash' then return 'gone' end
+  replay.letter(letter, base, id)
+  replay.with_parent[letter] = true
   return 'open'
 end
 
 -- Children that have not succeeded run again, of a parent that is at `key`; whether there are any to wait for.
-function call_back(key)
+function replay.children(key)
   call('SREM', key .. K.dependencies, key .. K.hold)
   local children = call('ZRANGE', key .. K.unsuccessful, 0, -1)
   for _, child in ipairs(call('SMEMBERS', key .. K.dependencies)) do children[#children + 1] = child end
   for _, child in ipairs(children) do
-    local becomes, result = again_with_parent(child)
+    local becomes, result = replay.child(child)
     call('ZREM', key .. K.unsuccessful, child)
     call(becomes == 'open' and 'SADD' or 'SREM', key .. K.dependencies, child)
     if becomes == 'completed' then call('HSET', key .. K.processed, child, result or 'null') end
@@ -86,29 +83,29 @@ function call_back(key)
   return call('SCARD', key .. K.dependencies) > 0
 end
 
-function revive(letter, base, id, data, options)
-  local from, to = D .. letter, base .. id
-  call('ZREM', D .. K.letters, letter)
-  call('LREM', D .. K.wait, -1, letter)
+function replay.letter(letter, base, id, data, options)
+  local from, to = dead_letters.base .. letter, base .. id
+  call('ZREM', dead_letters.base .. K.letters, letter)
+  call('LREM', dead_letters.base .. K.wait, -1, letter)
   local f = call('HMGET', from, F.data, F.letter_head, F.letter_data, F.parked)
-  local waits = f[4] and call_back(from)
+  local waits = f[4] and replay.children(from)
   call('RENAME', from, to)
-  call('HSET', to, F.data, data or own_data(f[1] or '', f[2], f[3]), F.delay, 0, F.ready, NOW)
+  call('HSET', to, F.data, data or dead_letters.own_data(f[1] or '', f[2], f[3]), F.delay, 0, F.ready, NOW)
   if options then call('HSET', to, F.opts, options) end
   call('HDEL', to, F.finished_at, F.started_at, F.reason, F.result, F.attempts_made, F.attempts_made_old, F.stalls,
     F.starts, F.held, F.trace, F.errors, F.kind, F.stall_cause, F.progress, F.waited, F.worker, F.letter_queue, F.letter_job,
     F.letter_cause, F.letter_head, F.letter_data, F.dedup)
   try('HDEL', base .. K.results, id)
   try('ZREM', base .. K.results_till, id)
-  count_up_to(base, id)
+  replay.count_up_to(base, id)
   if f[4] then
     call('HSET', to, F.parked, 0)
-    move_kin(from, to)
+    parents.move_children(from, to)
   end
   if call('EXISTS', from .. K.logs) == 1 then
     call('RENAME', from .. K.logs, to .. K.logs)
     try('HSETNX', base .. K.toril, F.beside, 1)
   end
-  replayed[#replayed + 1] = letter
-  into_line(base, id, waits)
+  replay.done[#replay.done + 1] = letter
+  replay.into_line(base, id, waits)
 end

@@ -1,52 +1,53 @@
--- include adding
--- include jobs
--- include known
--- include marks
--- Schedules are BullMQ's schedulers. What those lack stands in the hash `toril:schedules`: under a scheduler's id its own
--- settings as JSON; under that id after `paused:`, `over:` and `last:` what became of it, and the run started last.
-local own_key = P .. K.schedules
+-- Schedules, which are BullMQ's schedulers: their runs are made and dropped.
+-- needs new_jobs
+-- What BullMQ's lack stands in the hash `toril:schedules`: under a scheduler's id its own settings as JSON; under that id
+-- after `paused:`, `over:` and `last:` what became of it, and the run started last.
+local schedules = {own = P .. K.schedules}
 
-local function wrong_for_schedules()
-  return wrong('list', K.wait, K.active) or wrong('stream', K.events) or wrong('hash', K.meta, K.toril, K.schedules)
-    or wrong('zset', K.prioritized, K.delayed, K.completed, K.failed, K.deadlines, K.marker, K.suspects, K.repeat)
-    or wrong('string', K.pc, K.id)
+-- Whatever schedules write to must be of the right type.
+function schedules.wrong()
+  return context.wrong('list', K.wait, K.active) or context.wrong('stream', K.events)
+    or context.wrong('hash', K.meta, K.toril, K.schedules)
+    or context.wrong('zset', K.prioritized, K.delayed, K.completed, K.failed, K.deadlines, K.marker, K.suspects, K.repeat)
+    or context.wrong('string', K.pc, K.id)
 end
 
-local function hash_of(schedule) return P .. K.repeat .. ':' .. schedule end
-local function run_name(schedule, slot) return 'repeat:' .. schedule .. ':' .. string.format('%.0f', slot) end
+function schedules.hash(schedule) return P .. K.repeat .. ':' .. schedule end
+
+function schedules.run_id(schedule, slot) return 'repeat:' .. schedule .. ':' .. string.format('%.0f', slot) end
 
 -- The time of the current run; nil if there is no such schedule. Legacy repeatables have no count, and are none.
-local function slot_of(schedule)
-  if call('HEXISTS', hash_of(schedule), F.made) == 0 then return nil end
+function schedules.slot(schedule)
+  if call('HEXISTS', schedules.hash(schedule), F.made) == 0 then return nil end
   return tonumber(call('ZSCORE', P .. K.repeat, schedule) or nil)
 end
 
-local function is_flagged(schedule, flag) return call('HEXISTS', own_key, flag .. ':' .. schedule) == 1 end
+function schedules.is_flagged(schedule, flag) return call('HEXISTS', schedules.own, flag .. ':' .. schedule) == 1 end
 
-local function is_unfinished(id)
+function schedules.is_unfinished(id)
   return call('EXISTS', P .. id) == 1 and not call('ZSCORE', P .. K.completed, id) and not call('ZSCORE', P .. K.failed, id)
 end
 
 -- Whether a run has not started. By its lock and deadline, which are found at once, and not by where it stands in the line.
-local function is_waiting(id)
-  return is_unfinished(id) and call('EXISTS', P .. id .. K.lock) == 0 and not call('ZSCORE', P .. K.deadlines, id)
+function schedules.is_waiting(id)
+  return schedules.is_unfinished(id) and call('EXISTS', P .. id .. K.lock) == 0 and not call('ZSCORE', P .. K.deadlines, id)
 end
 
 -- Remove the current run, unless it has started.
-local function drop_run(schedule)
-  local slot = slot_of(schedule)
-  local id = slot and run_name(schedule, slot)
-  if not id or not is_waiting(id) then return end
-  local state = state_of(id)
+function schedules.drop_run(schedule)
+  local slot = schedules.slot(schedule)
+  local id = slot and schedules.run_id(schedule, slot)
+  if not id or not schedules.is_waiting(id) then return end
+  local state = places.state(id)
   if state == 'active' then return end
-  leave(id, state)
-  forget(id)
-  flush_gone()
-  event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state or 'delayed')
+  places.leave(id, state)
+  jobs.delete(id)
+  jobs.flush_deleted()
+  queue.event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state or 'delayed')
 end
 
 -- The options of a run: the template's, and all that BullMQ's workers need to make the next one.
-local function run_options(f, schedule, id, slot, count)
+function schedules.run_options(f, schedule, id, slot, count)
   local parts = {}
   local function text(name, value) if value then parts[#parts + 1] = '"' .. name .. '":' .. cjson.encode(value) end end
   local function number(name, value) if value then parts[#parts + 1] = '"' .. name .. '":' .. value end end
@@ -65,16 +66,17 @@ local function run_options(f, schedule, id, slot, count)
 end
 
 -- The job of the run at `slot`, which takes the place of the current one.
-local function make_run(schedule, slot, count)
-  local f, id = call('HMGET', hash_of(schedule), F.schedule_fields), run_name(schedule, slot)
-  local own, priority = options_of(call('HGET', own_key, schedule) or '{}'), as_number(options_of(f[3] or '{}').priority, N.lowest_priority) or 0
+function schedules.make_run(schedule, slot, count)
+  local f, id = call('HMGET', schedules.hash(schedule), F.schedule_fields), schedules.run_id(schedule, slot)
+  local own = jobs.options(call('HGET', schedules.own, schedule) or '{}')
+  local priority = as_number(jobs.options(f[3] or '{}').priority, N.lowest_priority) or 0
   call('INCR', P .. K.id)
-  store(id, nil, f[1], f[2] or '{}', run_options(f, schedule, id, slot, count), 0, slot, priority, '',
+  new_jobs.store(id, nil, f[1], f[2] or '{}', schedules.run_options(f, schedule, id, slot, count), 0, slot, priority, '',
     own.expires and tostring(own.expires) or '', own.metadata or '', nil, nil, nil, own.group)
   call('HSET', P .. id, F.scheduler, schedule)
   call('ZADD', P .. K.repeat, slot, schedule)
-  call('HSET', hash_of(schedule), F.made, count)
-  trim_events(call('HGET', P .. K.meta, F.max_events))
-  mark_due()
-  mark_ready()
+  call('HSET', schedules.hash(schedule), F.made, count)
+  queue.trim_events(call('HGET', P .. K.meta, F.max_events))
+  places.mark_due()
+  places.mark_ready()
 end

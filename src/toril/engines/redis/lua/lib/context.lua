@@ -1,0 +1,51 @@
+-- What every script begins with: where its keys are, what time it is, and whether keys are of the types they should be.
+-- needs nothing
+-- P and W are what the queue's and the fleet's keys begin with, EVENTS is the queue's stream, PREFIX stands before the
+-- names of queues. `now` is the server's clock, unless the caller sent a time: then keys that expire outlive it by
+-- `slack`, and what counts is the time written beside them.
+local context = {}
+local P, W = KEYS[1], KEYS[2]
+local EVENTS, PREFIX = P .. K.events, W:sub(1, -8)
+local call, try = redis.call, redis.pcall
+local now, slack, NOW = tonumber(ARGV[1]), N.slack, ARGV[1]
+-- A number becomes an argument by way of `%.17g`, which is slow; texts of those that come often are made once.
+-- Not by `%d`: where the server is one of 32 bits, no time in ms fits.
+if now then
+  NOW = string.format('%.0f', now)
+else
+  local time = call('TIME')
+  local ms = math.floor(time[2] / 1000)
+  now, slack, NOW = time[1] * 1000 + ms, 0, time[1] .. string.format('%03d', ms)
+end
+
+-- A number of a hash or of options, which any program may have written: nil unless it is one from 0 on. A script does not
+-- roll back, and what is not a number, or without an end, would stop it half-way.
+local function as_number(value, most)
+  local found = tonumber(value or nil)
+  if found and found >= 0 then return math.min(math.floor(found), most or N.largest) end
+end
+
+-- A script does not roll back: keys of a wrong type must be found before the first write. What is read first anyway needs
+-- no look of its own.
+function context.wrong(kind, ...)
+  local names = {...}
+  for i = 1, #names do
+    local found = call('TYPE', P .. names[i]).ok
+    if found ~= 'none' and found ~= kind then
+      return redis.error_reply('TORILTYPE ' .. P .. names[i] .. ' is a ' .. found .. ', not a ' .. kind)
+    end
+  end
+end
+
+-- The same question where the answer is nearly always yes: a number costs less than the name of a type.
+function context.fits(command, name)
+  return type(redis.pcall(command, P .. name)) == 'number'
+end
+
+-- Whether a key made of this id is the layout's own. Any program can put such a word into a line.
+function context.is_reserved(id)
+  if id:find('^%d+$') then return false end
+  local first, rest = id:match('^([^:]*):?(.*)$')
+  if first == 'repeat' and rest:find(':', 1, true) then return false end
+  return first == '' or N.reserved:find(':' .. first .. ':', 1, true) ~= nil
+end

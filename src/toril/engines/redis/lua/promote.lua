@@ -1,0 +1,14 @@
+-- Let delayed jobs run now.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, sender, number; ids
+-- Returns ids done, none asked, {id, state} of those refused
+-- Events  waiting
+-- uses control
+return control.change(4, function(id, state)
+  if state ~= 'delayed' then return '' end
+  places.leave(id, state)
+  call('HSET', P .. id, F.delay, 0)
+  places.to_back(id, as_number(call('HGET', P .. id, F.priority), N.lowest_priority) or 0)
+  queue.event('waiting', 'jobId', id, 'prev', 'delayed')
+  return 'done'
+end)

@@ -1,0 +1,17 @@
+-- Remove jobs that do not run.
+-- KEYS    the queue's base, the fleet's base
+-- ARGV    now, sender, number; ids
+-- Returns ids done, none asked, {id, state} of those refused
+-- Events  removed
+-- uses control
+return control.change(4, function(id, state)
+  if state == 'active' then return '' end
+  places.leave(id, state)
+  dedup.disown(id)
+  jobs.delete(id)
+  queue.event('removed', 'jobId', id, 'prev', state == 'waiting' and 'wait' or state:gsub('_', '-'))
+  return 'done'
+end, function()
+  jobs.flush_deleted()
+  parents.flush()
+end)
