@@ -156,8 +156,7 @@ BUGS = {
     "an error reply is the end": (
         MARKERS,
         "            except Exception as error:\n                self._complain(error)\n            self._heard",
-        "            except (ConnectionLost, OSError) as error:\n"
-        "                self._complain(error)\n            self._heard",
+        "            except (ConnectionLost, OSError) as error:\n                self._complain(error)\n            self._heard",
     ),
     "a marker wakes nobody": (MARKERS, "_is_marker(answer) and self._ring(answer[0])", "_is_marker(answer)"),
     "who waits is forgotten": (MARKERS, "self._waiting.setdefault(key, set()).add(waiter)", "pass"),
