@@ -115,7 +115,7 @@ async def addresses(app: App) -> list[str]:
 
 async def _on_the_way(app: App) -> list[str]:
     """Where a doctor stands after a while: along the lines of the queues, and on Redis among the keys."""
-    parts = [await app.look_over(patience=1), await app.look_over([], patience=0.2)]
+    parts = [await app.doctor_page(patience=1), await app.doctor_page([], patience=0.2)]
     return [part.cursor for part in parts if part.cursor is not None]
 
 

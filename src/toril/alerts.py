@@ -11,22 +11,21 @@ import socket
 import ssl
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from toril.errors import InvalidOption, TorilError, preview
-from toril.events import STALLED_OUT, Events, JobEvent, WorkerEvent
+from toril.events import STALLED_OUT, JobEvent, WorkerEvent
 from toril.model import RunStatus, check_int, storable
 from toril.model.durations import Duration, milliseconds
 from toril.policy.metrics import Durations, SlidingCount
 from toril.policy.retention import RUNS
-from toril.queue import Queue
 from toril.runtime.clock import Clock
 from toril.runtime.logs import log
-from toril.store.engine import Store
+from toril.runtime.services import Services
 
 __all__ = ["Alert", "AlertKind", "AlertRules", "Alerts", "Delivery", "Sink", "Webhook"]
 
@@ -205,19 +204,6 @@ class AlertRules:
             raise InvalidOption(f"alerts are of {', '.join(map(repr, map(str, AlertKind)))}, not {preview(self.kinds)}")
 
 
-class _Home(Protocol):
-    """What alerts need of their app."""
-
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def events(self) -> Events: ...
-
-    @property
-    def queues(self) -> Mapping[str, Queue]: ...
-
-
 class _QueueCounts:
     """What one queue did lately, as seen here. Each process sees its share of runs and of stalls."""
 
@@ -231,9 +217,9 @@ class Alerts:
     """One sink, and what it is told. `exhausted` counts, by queue and job name, what failed for good here."""
 
     def __init__(
-        self, home: _Home, clock: Callable[[], Clock], owner: str, sink: Sink, rules: AlertRules, number: int = 0
+        self, services: Services, clock: Callable[[], Clock], owner: str, sink: Sink, rules: AlertRules, number: int = 0
     ) -> None:
-        self._home = home
+        self._services = services
         self._clock = clock
         self._owner = owner
         self._delivery = Delivery(sink)
@@ -244,7 +230,7 @@ class Alerts:
         self._looking: dict[str, asyncio.Event] = {}
         self._sent: dict[str, float] = {}
         self.exhausted: Counter[tuple[str, str]] = Counter()
-        on: Any = home.events.on
+        on: Any = services.events.on
         for name, listener in (
             ("retrying", self._retrying), ("failed", self._failed), ("completed", self._ran),
             ("stalled", self._stalled), ("breaker", self._breaker),
@@ -279,9 +265,9 @@ class Alerts:
         counts, now, took = self._of(event.queue), self._clock().now(), round(event.duration * 1000)
         counts.runs.add(now)
         counts.durations.add(now, took)
-        if event.queue not in self._home.queues:
+        if event.queue not in self._services.queues:
             return None
-        most = self._home.queues[event.queue].options.lease * self._rules.lease_share
+        most = self._services.queues[event.queue].options.lease * self._rules.lease_share
         return self._slow(event.queue, round(most)) if took > most else None
 
     async def _slow(self, queue: str, most: int) -> None:
@@ -303,7 +289,7 @@ class Alerts:
     async def _stalled_out(self, event: JobEvent) -> None:
         """Who finds a lost job knows its id only; its run record tells the rest."""
         try:
-            runs = (await self._home.store.runs(event.queue, RunStatus.FAILED, limit=RUNS)).items
+            runs = (await self._services.store.runs(event.queue, RunStatus.FAILED, limit=RUNS)).items
         except TorilError as error:
             log.warning("what job %s of %s was is not known: %s", event.job_id, event.queue, error)
             runs = ()
@@ -356,13 +342,13 @@ class Alerts:
 
     async def _compare(self, queue: str) -> None:
         minutes = max(1, self._window // 60_000)
-        count = sum((await self._home.store.metrics.minutes(queue, minutes=minutes)).failed)
+        count = sum((await self._services.store.metrics.minutes(queue, minutes=minutes)).failed)
         if count > self._rules.threshold:
             text = f"{count} jobs of {queue} failed for good within {minutes} minutes"
             await self._once(Alert(kind=AlertKind.THRESHOLD, text=text, queue=queue, count=count))
 
     async def _count(self, queue: str, subject: str) -> None:
-        count = await self._home.queues[queue].failures_in_a_row(subject)
+        count = await self._services.queues[queue].failures_in_a_row(subject)
         if count >= self._rules.in_a_row:
             text = f"the last {count} jobs of {queue} about {subject} failed for good"
             await self._once(Alert(kind=AlertKind.IN_A_ROW, text=text, queue=queue, count=count, subject=subject))
@@ -375,7 +361,7 @@ class Alerts:
         facts = f"{self._number}\n{alert.kind}\n{alert.queue}\n{alert.subject}"
         key = f"alert-{hashlib.sha256(facts.encode()).hexdigest()[:32]}"
         try:
-            first = await self._home.store.once(key, self._owner, ttl=ttl)
+            first = await self._services.store.once(key, self._owner, ttl=ttl)
         except TorilError as error:
             log.warning("whether it was told already is not known: %s; %s", alert.text, error)
             return

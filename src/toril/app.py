@@ -4,11 +4,10 @@ import asyncio
 import logging
 import os
 import sys
-import threading
 import warnings
-from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from datetime import datetime
 from functools import cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack, overload
@@ -27,11 +26,12 @@ from toril.client.options import (
 )
 from toril.codec.encoding import Serializer
 from toril.context import AnyHandler, HandlerOf, RawHandler
-from toril.errors import Closed, InvalidOption, NotFound, UnknownQueue, UsageError, preview
+from toril.errors import InvalidOption, NotFound, UnknownQueue, UsageError, preview
 from toril.events import EventName, Events, Listener
-from toril.flow import Flowing
+from toril.flow import SHOWN, Flow, Flows, FlowTree, Node, Policy
 from toril.job import Job
-from toril.model import Call, Finding, GroupLimits, JobRow, Page, RateLimit, Repaired, WorkerCommand
+from toril.model import Finding, GroupLimits, JobRow, Page, RateLimit, Repaired, WorkerCommand
+from toril.model.attempts import Result
 from toril.model.durations import Duration, milliseconds
 from toril.model.names import (
     check_app_name,
@@ -47,137 +47,39 @@ from toril.operate.dead_letters import DeadLetters
 from toril.operate.doctor import Doctor
 from toril.operate.lookup import find_queues
 from toril.operate.metrics import Overview, overview
-from toril.operate.scanners import Scanning
-from toril.outbox.service import Relaying, Round, checked_outbox
+from toril.operate.scanners import Scanner, Scanners
+from toril.outbox.service import OutboxService, Round
 from toril.policy.breaker import Breaker
 from toril.policy.retry import BUILT_IN, BackoffStrategy, Retry, check_strategy
-from toril.queue import Queue
+from toril.queue import PreparedJob, Queue, job_of_row
 from toril.records import WorkerRecord, as_record
-from toril.runtime.calls import Caller
 from toril.runtime.clock import SYSTEM, Clock
 from toril.runtime.hooks import GRACE, HANG_TIMEOUT, Hooks, Middleware, Poller, app_name, function, last, worker_name
 from toril.runtime.logs import watch
 from toril.runtime.portal import Portal
 from toril.runtime.redaction import Redact, Redaction
+from toril.runtime.services import AppServices
 from toril.schedule import Timing, boot
 from toril.store.connect import connected, open_with_patience
 from toril.store.engine import Durability, Store
 
 if TYPE_CHECKING:
     from toril.operate.reaper import Reaper
+    from toril.outbox.database import OutboxStatus
+    from toril.outbox.outbox import Outbox
     from toril.worker.leases import LeaseKeeper
     from toril.worker.pollers import Elect
     from toril.worker.process import WorkerProcess
     from toril.worker.supervised import SupervisorLink
 
-__all__ = ["App", "Crew", "Failing", "Queues", "Tended"]
+__all__ = ["App", "Queues"]
 
 _PAGE: Final = 1000
 
 
-class Crew:
-    """A part of `App`, which has what is declared here."""
-
-    queues: Mapping[str, Queue]
-
-    @property
-    @abstractmethod
-    def store(self) -> Store: ...
-
-    async def workers(self) -> list[WorkerRecord]:
-        """The worker processes that are alive."""
-        return [as_record(WorkerRecord, worker) for worker in await self.store.workers()]
-
-    async def running_jobs(self, worker: str | None = None) -> list[Job[Any]]:
-        """The jobs that run now, of all queues, the longest first; those of one worker process, if it is named. It may
-        be dead: what it ran counts as running until it is taken back."""
-        found: list[JobRow] = []
-        for name in await self.store.queues():
-            cursor: str | None = None
-            while True:
-                page = await self.store.page(name, State.ACTIVE, cursor=cursor, limit=_PAGE)
-                found += [row for row in page.items if worker in {None, row.worker}]
-                cursor = page.cursor
-                if cursor is None:
-                    break
-        found.sort(key=lambda row: (row.started_at or row.added_at, row.queue, row.id))
-        return [self._as_job(row) for row in found]
-
-    def _as_job(self, row: JobRow) -> Job[Any]:
-        app: Any = self
-        known = row.queue in self.queues
-        queue = self.queues[row.queue] if known else Queue(app, row.queue, PLAIN)
-        return Job(queue, row.id, row.name, queue.decoded(row.name, row.data), record=row)
-
-    async def quiet_worker(self, worker: str) -> None:
-        """Have one worker process claim nothing more; what it runs goes on. `NotFound` if it is not alive."""
-        await self._order(worker, WorkerCommand.QUIET)
-
-    async def stop_worker(self, worker: str) -> None:
-        """Have one worker process drain and end; its supervisor does not start it anew. `NotFound` if it is not
-        alive."""
-        await self._order(worker, WorkerCommand.STOP)
-
-    async def _order(self, worker: str, order: WorkerCommand) -> None:
-        if not await self.store.signal(worker, order):
-            raise NotFound(f"no worker {preview(worker)} is alive")
-
-
 T = TypeVar("T")
+R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Failing:
-    """A part of `App`, which has what is declared here."""
-
-    queues: Mapping[str, Queue]
-    redaction: Redaction
-    _clock: Clock
-    _strategies: dict[str, BackoffStrategy]
-    _alerts: list[Alerts]
-
-    @property
-    @abstractmethod
-    def store(self) -> Store: ...
-
-    @property
-    @abstractmethod
-    def events(self) -> Events: ...
-
-    @abstractmethod
-    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
-
-    def on(self, event: EventName, listener: Listener) -> None:
-        """Call `listener` with what happens in this process."""
-        self.events.on(event, listener)
-
-    def backoff(self, name: str) -> Callable[[F], F]:
-        """`@app.backoff("name")`: a function `(attempts, error, job) -> seconds` by which jobs wait for their retry
-        that ask for it, as `add(…, backoff="name")` does."""
-
-        def declare(fn: F) -> F:
-            check_strategy(name, fn)
-            self._strategies[name] = fn
-            return fn
-
-        return declare
-
-    def alert(self, sink: Sink, rules: AlertRules = AlertRules()) -> Alerts:
-        """Have `sink` called with each `Alert` that the rules ask for: a function, a coroutine function, a `Webhook`.
-        A sink that fails touches no job."""
-        made = Alerts(self, lambda: self._clock, worker_name(self._clock), sink, rules, len(self._alerts))
-        self._alerts.append(made)
-        return made
-
-    @property
-    def dead_letters(self) -> DeadLetters:
-        """Jobs that failed for good, of all queues."""
-        return DeadLetters(self, self._strategies)
-
-    @property
-    def breakers(self) -> Breakers:
-        """Circuit breakers, over the whole fleet."""
-        return Breakers(self)
 
 
 class Queues(Mapping[str, Queue]):
@@ -234,51 +136,8 @@ def _level_of_the_caller() -> int:
     return 1 if frame.f_globals.get("__name__", "").partition(".")[0] == "asyncio" else level
 
 
-_PATIENCE: Final = 2.0  # seconds that one call looks for
+_PATIENCE: Final = 2.0  # seconds that one call of `doctor_page` looks for
 _SOONER: Final = 0.1  # seconds between two looks, where someone waits for the answer
-
-
-class Tended:
-    """A part of `App`, which has what is declared here."""
-
-    _clock: Clock
-    queues: Mapping[str, Queue]
-
-    @property
-    @abstractmethod
-    def store(self) -> Store: ...
-
-    async def overview(self) -> Overview:
-        """All queues, declared here, known to the store or served by a living worker, each with its counts and its last
-        hour; asked for in few questions to the store."""
-        names = sorted({*await find_queues(self.store), *self.queues})
-        options = {name: self.queues[name].options if name in self.queues else PLAIN for name in names}
-        targets = {name: each.target_wait / 1000 for name, each in options.items()}
-        return await overview(self.store, names, targets)
-
-    async def doctor(self, queues: Sequence[str] | None = None) -> list[Finding]:
-        """Look the store over, and these queues or all: what is wrong, the worst first, each with its fix. Only reads;
-        what it finds is there at two looks a second apart."""
-        return await Doctor(self.store, self._clock).findings(queues)
-
-    async def look_over(
-        self, queues: Sequence[str] | None = None, *, cursor: str | None = None, patience: Duration = _PATIENCE,
-        quick: bool = True,
-    ) -> Page[Finding]:  # fmt: skip
-        """A part of what `doctor` looks at: as much as can be looked at in so many seconds, however large the store is.
-        With the cursor the next part is asked for, until there is none. What takes the longer the more jobs there are
-        is left out, and a notice says so: an SQLite file is not read through for damage, and its jobs are only counted
-        if it need not be `quick`. The two looks are a tenth of a second apart."""
-        return await Doctor(self.store, self._clock, between=_SOONER).part(
-            queues, cursor=cursor, patience=milliseconds("patience", patience) / 1000, quick=quick
-        )
-
-    async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:
-        """Mend what `doctor` has found and can be mended. Safe beside workers: each repair looks again in the step that
-        mends."""
-        return await Doctor(self.store, self._clock).repair(findings)
-
-
 _BESIDE = 15.0  # seconds that a worker's reaper rests: its own queues are looked after by the process itself
 _SHORTEST_LEAD = 5.0  # seconds; the lead of a worker's reaper is as short as the shortest lease, but not shorter
 _LEAST_INTERVAL = 100  # ms between two looks for what has stalled
@@ -288,7 +147,7 @@ Lifespan = Callable[["App"], AbstractAsyncContextManager[Any]]
 DEFAULT_URL = "sqlite:///toril.db"
 
 
-class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
+class App:
     """Declares queues, handlers and hooks. `async with app:` opens it for producing; `await app.run()` is a worker.
 
     Args:
@@ -316,27 +175,29 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         self.name = app_name(made_in) if name is None else check_app_name(name)
         self.url = (os.environ.get("TORIL_URL") or DEFAULT_URL) if url is None else url
         self.prefix = check_prefix(prefix)
-        self.outbox_url = checked_outbox(outbox)
         self.queues: Queues = Queues()
-        self.redaction = Redaction(redact)
-        self._events = Events()
-        self._lifespan = lifespan
-        self._clock = clock
-        self._plan, self._alerts = Hooks(), list[Alerts]()
-        self._strategies: dict[str, BackoffStrategy] = dict(BUILT_IN)
-        self._caller = Caller(f"{worker_name(clock)}/app", clock)
         self._terms = (durability, dead_letter_queue)
-        self._store: Store = connected(self.url, clock, self.prefix, *self._terms, given=url is not None)
-        self.dead_letter_queue = self._store.dead_letters.queue
-        self._given, self._users = False, 0
+        connect = partial(connected, self.url, clock, self.prefix, *self._terms, given=url is not None)
+        self.in_memory = self.url.startswith("memory:")
+        self.services = AppServices(connect, clock, Redaction(redact), self.queues, in_memory=self.in_memory)
+        self.dead_letter_queue = self.services.engine.dead_letters.queue
+        self._strategies: dict[str, BackoffStrategy] = dict(BUILT_IN)
+        self.dead_letters = DeadLetters(self.services, self.queues, self._strategies)
+        self.breakers = Breakers(self.services)
+        self._flows = Flows(self.services, self._unique)
+        self._scanners = Scanners(lambda: self.services.clock)
+        self._outbox = OutboxService(self.services, outbox)
+        self._hooks, self._alerts = Hooks(), list[Alerts]()
+        self._lifespan = lifespan
         self._process: WorkerProcess | None = None
-        self._portal: Portal | None = None
-        self._opening = threading.Lock()
         self._working = self._stop_early = self._watched = False
         self._reaping: set[asyncio.Event] = set()  # each is set to have a `reap` stop
 
     def __repr__(self) -> str:
-        return f"<App on {self._store!r}>"
+        return f"<App on {self.services.engine!r}>"
+
+    def _unique(self) -> str:
+        return self.services.clock.unique()
 
     @property
     def store_options(self) -> dict[str, str | None]:
@@ -346,9 +207,24 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         return {"durability": durability, "dead_letter_queue": dead_letter_queue}
 
     @property
+    def store(self) -> Store:
+        """The open store."""
+        return self.services.store
+
+    @property
     def events(self) -> Events:
         """Who listens to what happens in this process."""
-        return self._events
+        return self.services.events
+
+    @property
+    def redaction(self) -> Redaction:
+        """What may be seen of payloads, results and errors."""
+        return self.services.redaction
+
+    @property
+    def outbox_url(self) -> str | None:
+        """Where the app's outbox is, if it has one."""
+        return self._outbox.url
 
     # declaring
 
@@ -413,7 +289,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         check_not_dead_letters(name, self.dead_letter_queue)
         spelling = self.queues.spelling_of(name) if given == UNSAID else None
         del given["handlers"]
-        queue = Queue(self, name, checked(strategies=self._strategies, **given), spelling)
+        queue = Queue(self.services, name, checked(strategies=self._strategies, **given), spelling)
         queue.handlers.register_all({} if handlers is None else handlers)
         return self.queues.declare(queue)
 
@@ -426,22 +302,22 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
 
     def middleware(self, fn: Middleware) -> Middleware:
         """Put a function `(ctx, call_next)` around every handler; the first declared is the outermost."""
-        self._plan.middleware.append(function("middleware", fn))
+        self._hooks.middleware.append(function("middleware", fn))
         return fn
 
     def on_start(self, fn: F) -> F:
         """Before the workers start."""
-        self._plan.on_start.append(function("on_start", fn))
+        self._hooks.on_start.append(function("on_start", fn))
         return fn
 
     def on_flush(self, fn: F) -> F:
         """After the workers have ended, while queues are still open."""
-        self._plan.on_flush.append(function("on_flush", fn))
+        self._hooks.on_flush.append(function("on_flush", fn))
         return fn
 
     def on_stop(self, fn: F) -> F:
         """After the queues are closed."""
-        self._plan.on_stop.append(function("on_stop", fn))
+        self._hooks.on_stop.append(function("on_stop", fn))
         return fn
 
     @overload
@@ -466,76 +342,78 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
 
         def declare(function_: F) -> F:
             called = name if name is not None else str(getattr(function("a poller", function_), "__name__", "poller"))
-            if elected and check_label("a poller's name", called) in {each.name for each in self._plan.pollers}:
+            if elected and check_label("a poller's name", called) in {each.name for each in self._hooks.pollers}:
                 raise UsageError(f"poller {called!r} is declared already; give one that is elected a name of its own")
-            self._plan.pollers.append(Poller(called, function_, term if elected else None))
+            self._hooks.pollers.append(Poller(called, function_, term if elected else None))
             return function_
 
         return declare if fn is None else declare(fn)
 
+    def on(self, event: EventName, listener: Listener) -> None:
+        """Call `listener` with what happens in this process."""
+        self.events.on(event, listener)
+
+    def backoff(self, name: str) -> Callable[[F], F]:
+        """`@app.backoff("name")`: a function `(attempts, error, job) -> seconds` by which jobs wait for their retry
+        that ask for it, as `add(…, backoff="name")` does."""
+
+        def declare(fn: F) -> F:
+            check_strategy(name, fn)
+            self._strategies[name] = fn
+            return fn
+
+        return declare
+
+    def alert(self, sink: Sink, rules: AlertRules = AlertRules()) -> Alerts:
+        """Have `sink` called with each `Alert` that the rules ask for: a function, a coroutine function, a `Webhook`.
+        A sink that fails touches no job."""
+        clock = self.services.clock
+        made = Alerts(self.services, lambda: self.services.clock, worker_name(clock), sink, rules, len(self._alerts))
+        self._alerts.append(made)
+        return made
+
+    def scanner(
+        self, name: str, *, every: Duration, find: Callable[[datetime], Any], reset: Callable[[Any], Any],
+        threshold: Duration = 900, limit: int = 1000, queue: Queue | str = "scanners",
+    ) -> Scanner:  # fmt: skip
+        """Look for what is stuck, again and again, and set it right. A run is one attempt, after everything else in its
+        queue: what fails is left to the next. Its statistics are the job's result.
+
+        Args:
+            name: Its name, and that of its job and schedule.
+            every: How often it looks.
+            find: Called with a time: gives what has been stuck since before that.
+            reset: Called with each of these: sets it right.
+            threshold: How long ago that time is.
+            limit: How many it sets right in one run.
+            queue: The queue in which it runs.
+        """
+        home = self.queue(queue) if isinstance(queue, str) else queue
+        return self._scanners.declare(name, home, every=every, find=find, reset=reset, threshold=threshold, limit=limit)
+
     # producing
-
-    @property
-    def store(self) -> Store:
-        """The open store."""
-        if not self._users:
-            raise Closed("the app is not open: use `async with app:`, or `await app.run()` for a worker")
-        return self._store
-
-    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
-        return await self._caller.send(make)
 
     @contextmanager
     def using(self, store: Store, clock: Clock) -> Iterator[Hooks]:
-        """Have the app use another store and clock for a while, as tests do; its plan is theirs to change."""
-        if self._users:
-            raise UsageError("the app is open: it can be given another store only before it is opened")
-        before = {name: getattr(self, name) for name in ("_store", "_clock", "_caller", "_given")}
-        self._store, self._clock, self._given = store, clock, True
-        self._caller = Caller(f"{worker_name(clock)}/app", clock)
-        try:
-            yield self._plan
-        finally:
-            vars(self).update(before)
+        """Have the app use another store and clock for a while, as tests do; its hooks are theirs to change."""
+        with self.services.using(store, clock):
+            yield self._hooks
 
     async def open(self) -> "App":
-        if not self._users:
-            await self._store.open()
-        self._users += 1
+        await self.services.open()
         return self
 
     async def close(self) -> None:
         """Close what was opened, as often as it was opened. Closing more often is fine; while `run` works, which needs
         the store itself, it is told to stop."""
-        if self._working and self._users <= 1:
+        if self._working and self.services.users <= 1:
             self._wind_down()
         else:
-            await self._release()
-
-    async def _release(self) -> None:
-        if self._users:
-            self._users -= 1
-            if not self._users:
-                if self._portal is not None:
-                    await asyncio.get_running_loop().run_in_executor(None, self._portal.close)
-                await self._store.close()
+            await self.services.close()
 
     def portal(self) -> Portal:
         """The way in for code that blocks, made at its first use, and anew in a forked child."""
-        with self._opening:
-            if self._portal is None or not self._portal.open:
-                # A store in memory is shared with the rest of the app: there is no other way to it.
-                shared = self._given or self.url.startswith("memory:")
-                store = self._store
-                if not shared:
-                    store = connected(self.url, self._clock, self.prefix, *self._terms, given=True)
-                caller = Caller(f"{worker_name(self._clock)}/sync", self._clock)
-                self._portal = Portal(store, self._leave if shared else store.close, caller, self._events)
-            return self._portal
-
-    async def _leave(self) -> None:
-        if not self._users:
-            await self._store.close()
+        return self.services.portal()
 
     async def __aenter__(self) -> "App":
         return await self.open()
@@ -544,6 +422,116 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    async def flow(
+        self, job: PreparedJob[R] | Flow[R], children: Sequence[Node] = (), *, on_failure: Policy = "fail",
+        parent: Job[Any] | None = None,
+    ) -> Job[R]:  # fmt: skip
+        """Add a job that runs once its children have ended. Up to 1,000 jobs are stored all or none. Returns the job
+        that waits.
+
+        Args:
+            job: The job, made by `task.new(…)` or `queue.new(…)`, or a `Flow` that has its children.
+            children: The jobs that it waits for, each of which may be a `Flow`.
+            on_failure: What the failure of a child does to the job, where the child does not say so itself: see `Flow`.
+            parent: A job that has not ended, and shall wait for this one.
+        """
+        return await self._flows.add(job, children, on_failure=on_failure, parent=parent)
+
+    async def flows(self, flows: Sequence[PreparedJob[R] | Flow[R]]) -> list[Job[R]]:
+        """Add many flows; up to 1,000 jobs of all of them together all or none. The jobs at their tops."""
+        return await self._flows.add_many(flows)
+
+    def outbox(self, connection: Any) -> "Outbox":
+        """The outbox in the database of this connection, of sqlite3, psycopg, SQLAlchemy or Django: what is added there
+        is part of the connection's own transaction."""
+        return self._outbox.of(connection)
+
+    # looking after it
+
+    async def tree(self, job: Job[Any], *, whole: bool = True, depth: int = 10, width: int = SHOWN) -> FlowTree:
+        """The flow that a job belongs to, from its top; or, if not `whole`, from the job itself on."""
+        return await self._flows.tree(job, whole=whole, depth=depth, width=width)
+
+    async def overview(self) -> Overview:
+        """All queues, declared here, known to the store or served by a living worker, each with its counts and its last
+        hour; asked for in few questions to the store."""
+        names = sorted({*await find_queues(self.store), *self.queues})
+        options = {name: self.queues[name].options if name in self.queues else PLAIN for name in names}
+        targets = {name: each.target_wait / 1000 for name, each in options.items()}
+        return await overview(self.store, names, targets)
+
+    async def workers(self) -> list[WorkerRecord]:
+        """The worker processes that are alive."""
+        return [as_record(WorkerRecord, worker) for worker in await self.store.workers()]
+
+    async def running_jobs(self, worker: str | None = None) -> list[Job[Any]]:
+        """The jobs that run now, of all queues, the longest first; those of one worker process, if it is named. It may
+        be dead: what it ran counts as running until it is taken back."""
+        found: list[JobRow] = []
+        for name in await self.store.queues():
+            cursor: str | None = None
+            while True:
+                page = await self.store.page(name, State.ACTIVE, cursor=cursor, limit=_PAGE)
+                found += [row for row in page.items if worker in {None, row.worker}]
+                cursor = page.cursor
+                if cursor is None:
+                    break
+        found.sort(key=lambda row: (row.started_at or row.added_at, row.queue, row.id))
+        return [job_of_row(self.services, row) for row in found]
+
+    async def quiet_worker(self, worker: str) -> None:
+        """Have one worker process claim nothing more; what it runs goes on. `NotFound` if it is not alive."""
+        await self._command(worker, WorkerCommand.QUIET)
+
+    async def stop_worker(self, worker: str) -> None:
+        """Have one worker process drain and end; its supervisor does not start it anew. `NotFound` if it is not
+        alive."""
+        await self._command(worker, WorkerCommand.STOP)
+
+    async def _command(self, worker: str, command: WorkerCommand) -> None:
+        if not await self.store.signal(worker, command):
+            raise NotFound(f"no worker {preview(worker)} is alive")
+
+    async def doctor(self, queues: Sequence[str] | None = None) -> list[Finding]:
+        """Look the store over, and these queues or all: what is wrong, the worst first, each with its fix. Only reads;
+        what it finds is there at two looks a second apart."""
+        return await Doctor(self.store, self.services.clock).findings(queues)
+
+    async def doctor_page(
+        self, queues: Sequence[str] | None = None, *, cursor: str | None = None, patience: Duration = _PATIENCE,
+        quick: bool = True,
+    ) -> Page[Finding]:  # fmt: skip
+        """A part of what `doctor` looks at: as much as can be looked at in so many seconds, however large the store is.
+        With the cursor the next part is asked for, until there is none. What takes the longer the more jobs there are
+        is left out, and a notice says so: an SQLite file is not read through for damage, and its jobs are only counted
+        if it need not be `quick`. The two looks are a tenth of a second apart."""
+        return await Doctor(self.store, self.services.clock, between=_SOONER).part(
+            queues, cursor=cursor, patience=milliseconds("patience", patience) / 1000, quick=quick
+        )
+
+    async def repair(self, findings: Sequence[Finding]) -> list[Repaired]:
+        """Mend what `doctor` has found and can be mended. Safe beside workers: each repair looks again in the step that
+        mends."""
+        return await Doctor(self.store, self.services.clock).repair(findings)
+
+    async def scan(self, name: str, *, dry_run: bool = False) -> Result:
+        """Run a scanner here and now; dry, it finds and resets nothing."""
+        return await self._scanners.scan(name, dry=dry_run)
+
+    @asynccontextmanager
+    async def opened_as_by_a_worker(self) -> AsyncIterator["App"]:
+        """The app opened with its lifespan, as a worker process has it; for commands that run its code."""
+        await self.open()
+        try:
+            async with self._lifespan(self) if self._lifespan else nullcontext():
+                yield self
+        finally:
+            await self.close()
+
+    async def outbox_status(self) -> "OutboxStatus | None":
+        """How much is in the app's outbox, and for how long; None if it has none, or its database is away."""
+        return await self._outbox.status()
 
     # working
 
@@ -575,37 +563,38 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
             raise UsageError("this app is running already; start another process, or give its queues more concurrency")
         # All are checked before anything is opened.
         worked, seconds = chosen(list(self.queues.values()), queues), milliseconds("grace", grace) / 1000
-        name = worker_name(self._clock) if name is None else check_chosen_worker_name(name)
+        name = worker_name(self.services.clock) if name is None else check_chosen_worker_name(name)
         interval = None if stall_interval is None else milliseconds("stall_interval", stall_interval, _LEAST_INTERVAL)
         hang = None if hang_timeout is None else milliseconds("hang_timeout", hang_timeout, 100) / 1000
         if not worked:
             raise UsageError("no queue of this app has a handler: there is nothing to run")
         self._working, self._stop_early = True, False
+        engine, clock = self.services.engine, self.services.clock
         process = self._process = WorkerProcess(
-            worked, self._store, self._clock, self.events, self._plan, name=name, version=_version(),
-            schedules=self._store.schedules, concurrency=queues, grace=seconds, under=under, stall_interval=interval,
+            worked, engine, clock, self.events, self._hooks, name=name, version=_version(),
+            schedules=engine.schedules, concurrency=queues, grace=seconds, under=under, stall_interval=interval,
             elect=self._elections(name), owner=self.name,
         )  # fmt: skip
         with process.signals() if signals == "handle" else nullcontext():
             async with AsyncExitStack() as resources:  # of the user: closed after the queues
                 resources.callback(self._over)
-                for hook in reversed(self._plan.on_stop):
+                for hook in reversed(self._hooks.on_stop):
                     resources.push_async_callback(last, hook)
-                patiently = partial(open_with_patience, clock=self._clock, stopped=process.stopped, patient=not burst)
+                patiently = partial(open_with_patience, clock=clock, stopped=process.stopped, patient=not burst)
                 if not await patiently(self.open):
                     return 0
                 async with AsyncExitStack() as store:
-                    store.push_async_callback(self._release)
+                    store.push_async_callback(self.services.close)
                     self._log_events()
-                    declared = partial(boot, self._store.schedules, self.queues.values(), worked, owner=self.name)
+                    declared = partial(boot, engine.schedules, self.queues.values(), worked, owner=self.name)
                     if not await patiently(declared):
                         return 0
                     state = await resources.enter_async_context(self._lifespan(self)) if self._lifespan else None
                     process.beside += await self._beside(process, worked, interval, burst=burst)
                     code = await process.run(self._keeper(under, hang), state, burst=burst)
                     await self.events.settle(seconds)
-                    if burst and under is None and self._plan.spent is None:
-                        await log_leftover(self._store, [queue.name for queue in worked], self._clock)
+                    if burst and under is None and self._hooks.spent is None:
+                        await log_leftover(self.services.engine, [queue.name for queue in worked], self.services.clock)
                     return code
 
     async def reap(
@@ -634,7 +623,7 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
             raise InvalidOption(f"queues must be a list of names, not {preview(queues)}")
         lease_ms, renew_ms = renewal(lease, renew, least=100)
         tries = lease_ms / 6 if election_interval is None else milliseconds("election_interval", election_interval, 10)
-        made_up = worker_name(self._clock).replace("worker-", "reaper-", 1)
+        made_up = worker_name(self.services.clock).replace("worker-", "reaper-", 1)
         reaper = self._reaper(
             made_up if name is None else check_chosen_worker_name(name),
             queues=None if queues is None else [check_queue_name(each) for each in queues],
@@ -646,21 +635,30 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
         self._reaping.add(stopping)
         try:
             with StopSignals(GRACE, lambda _: stopping.set()).watching() if signals == "handle" else nullcontext():
-                if await open_with_patience(self.open, self._clock, stopping.wait):
+                if await open_with_patience(self.open, self.services.clock, stopping.wait):
                     async with AsyncExitStack() as store:
-                        store.push_async_callback(self._release)
+                        store.push_async_callback(self.services.close)
                         self._log_events()
                         await run_until(stopping, reaper.run())
                         await self.events.settle(GRACE)
         finally:
             self._reaping.discard(stopping)
 
+    async def relay(self, url: str | None = None) -> None:
+        """Be a relay, until a signal or cancellation: hand over to the store what is in the outbox at this URL, else
+        in the app's own. Workers of an app with an outbox do that by themselves."""
+        await self._outbox.run(url)
+
+    async def relay_once(self, url: str | None = None) -> int:
+        """Hand over what is in the outbox now, once. Returns how many jobs that were."""
+        return await self._outbox.relay_once(url)
+
     async def _beside(
         self, process: "WorkerProcess", worked: Sequence[Queue], stall_interval: int | None, *, burst: bool
     ) -> list[Round]:
         """What a worker process does beside its work: it looks after other queues, and relays what is in the outbox."""
-        rounds = await self._relays(process.name, burst=burst)
-        if not (self._given or self.url.startswith("memory:")):
+        rounds = await self._outbox.rounds(process.name, burst=burst)
+        if not self.services.exclusive:
             from toril.operate.reaper import LEASE  # noqa: PLC0415 - as above
 
             # When this process dies, others lead by the time at which its jobs can be taken back.
@@ -678,29 +676,33 @@ class App(Failing, Tended, Flowing, Scanning, Crew, Relaying):
     def _reaper(self, name: str, **options: Any) -> "Reaper":
         from toril.operate.reaper import Reaper  # noqa: PLC0415 - as above
 
-        return Reaper(self._store, self._clock, self.events, name, **options)
+        return Reaper(self.services.engine, self.services.clock, self.events, name, **options)
 
     def _elections(self, owner: str) -> "Elect | None":
         """How this process is elected to something; None where it has the store to itself."""
         from toril.operate.reaper import Election  # noqa: PLC0415 - as above
 
-        if self._given or self.url.startswith("memory:"):
+        if self.services.exclusive:
             return None
-        unique = f"{owner}/{self._clock.unique()[:8]}"  # processes in containers may have the same name
-        return lambda role, lease, told: Election(self._store, self._clock, unique, told, role=role, lease=lease)
+        unique = f"{owner}/{self.services.clock.unique()[:8]}"  # processes in containers may have the same name
+        return lambda role, lease, told: Election(
+            self.services.engine, self.services.clock, unique, told, role=role, lease=lease
+        )
 
     def _keeper(self, under: "SupervisorLink | None", hang_timeout: float | None) -> "LeaseKeeper":
         """Leases are kept by the supervisor or from a thread; in tests, whose clock is not a real one, on the loop.
         What is in memory no other worker could run: there a handler that hangs keeps its job."""
         from toril.worker.leases import LeaseKeeper, LoopKeeper  # noqa: PLC0415 - as above
 
-        twin = self._store.twin()
-        owned, in_memory = twin is not self._store, self.url.startswith("memory:")
-        if under is not None and not in_memory:
-            return under.keeper(twin, self._clock, owned=owned)
-        if self._given:
-            return LoopKeeper(twin, self._clock, owned=owned)
-        return LeaseKeeper(twin, self._clock, owned=owned, hang_timeout=None if in_memory else hang_timeout)
+        twin = self.services.engine.twin()
+        owned = twin is not self.services.engine
+        if under is not None and not self.in_memory:
+            return under.keeper(twin, self.services.clock, owned=owned)
+        if self.services.given:
+            return LoopKeeper(twin, self.services.clock, owned=owned)
+        return LeaseKeeper(
+            twin, self.services.clock, owned=owned, hang_timeout=None if self.in_memory else hang_timeout
+        )
 
     def stop(self) -> None:
         """Have `run` and `reap` shut down, however far they have got; a second time, without waiting for running

@@ -1,7 +1,6 @@
 """Jobs that wait for other jobs: how one says so, and how they look from above."""
 
-from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
@@ -13,7 +12,6 @@ from toril.model import (
     MAX_DEPTH,
     Added,
     AddOutcome,
-    Call,
     ChildCounts,
     ChildState,
     FlowNode,
@@ -25,18 +23,16 @@ from toril.model import (
 from toril.model.states import State
 from toril.operate.lookup import find_job, find_linked_job
 from toril.queue import PreparedJob
-from toril.runtime.clock import Clock
-from toril.runtime.services import Tracing
+from toril.runtime.services import Services
 from toril.store.engine import Store
 
-__all__ = ["Flow", "FlowTree", "Flowing", "Node", "chain", "gather", "planned_nodes"]
+__all__ = ["Flow", "FlowTree", "Flows", "Node", "chain", "gather", "planned_nodes"]
 
-T = TypeVar("T")
 R = TypeVar("R", covariant=True)
 N = TypeVar("N")
 
 Policy: TypeAlias = Literal["fail", "continue", "ignore", "remove", "wait"]
-_SHOWN: Final = 100  # children of one job that a tree shows, if nobody says otherwise
+SHOWN: Final = 100  # children of one job that a tree shows, if nobody says otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,32 +165,18 @@ class FlowTree:
     children: "tuple[FlowTree, ...]" = ()
 
 
-class Flowing:
-    """A part of `App`: flows."""
+class Flows:
+    """Adds flows, and looks at them."""
 
-    _clock: Clock
-    tracing: Tracing | None = None  # `toril.integrations.opentelemetry.instrument` sets it
+    def __init__(self, services: Services, unique: Callable[[], str]) -> None:
+        self._services = services
+        self._unique = unique
 
-    @property
-    @abstractmethod
-    def store(self) -> Store: ...
-
-    @abstractmethod
-    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
-
-    async def flow(
+    async def add(
         self, job: PreparedJob[N] | Flow[N], children: Sequence[Node] = (), *, on_failure: Policy = "fail",
         parent: Job[Any] | None = None,
     ) -> Job[N]:  # fmt: skip
-        """Add a job that runs once its children have ended. Up to 1,000 jobs are stored all or none. Returns the job
-        that waits.
-
-        Args:
-            job: The job, made by `task.new(…)` or `queue.new(…)`, or a `Flow` that has its children.
-            children: The jobs that it waits for, each of which may be a `Flow`.
-            on_failure: What the failure of a child does to the job, where the child does not say so itself: see `Flow`.
-            parent: A job that has not ended, and shall wait for this one.
-        """
+        """See `App.flow`."""
         top = Flow(job, children) if isinstance(job, PreparedJob) else job
         if children and isinstance(job, Flow):
             raise InvalidOption("a Flow(…) has its children already")
@@ -204,17 +186,17 @@ class Flowing:
         (made,) = await self._add([top], above, default)
         return made
 
-    async def flows(self, flows: Sequence[PreparedJob[N] | Flow[N]]) -> list[Job[N]]:
-        """Add many flows; up to 1,000 jobs of all of them together all or none. The jobs at their tops."""
+    async def add_many(self, flows: Sequence[PreparedJob[N] | Flow[N]]) -> list[Job[N]]:
+        """See `App.flows`."""
         return await self._add(flows, None, OnFailure.FAIL)
 
-    async def tree(self, job: Job[Any], *, whole: bool = True, depth: int = 10, width: int = _SHOWN) -> FlowTree:
-        """The flow that a job belongs to, from its top; or, if not `whole`, from the job itself on."""
-        ref = JobRef(job.queue.name, job.id)
-        return await _tree(self.store, await _top(self.store, ref) if whole else ref, depth, width)
+    async def tree(self, job: Job[Any], *, whole: bool = True, depth: int = 10, width: int = SHOWN) -> FlowTree:
+        """See `App.tree`."""
+        ref, store = JobRef(job.queue.name, job.id), self._services.store
+        return await _tree(store, await _top(store, ref) if whole else ref, depth, width)
 
     async def _add(self, flows: Sequence[Node], parent: JobRef | None, default: OnFailure) -> list[Job[Any]]:
-        places = _places(flows, self._clock.unique, parent, default)
+        places = _places(flows, self._unique, parent, default)
         if len(places) > BATCH:
             for top in _tops_above_unnamed(places):
                 await self._refuse_to_resume(top)
@@ -232,10 +214,12 @@ class Flowing:
 
     async def _refuse_to_resume(self, top: FlowNode) -> None:
         """A flow that was stored in part does not go on with children that nobody can tell from those it has."""
-        (there,) = await self.store.jobs(top.queue, [top.ref.id])
+        (there,) = await self._services.store.jobs(top.queue, [top.ref.id])
         if there is None or there.state is not State.WAITING_CHILDREN:
             return
-        (answer,) = await self.call(lambda call: self.store.flows.add([top], held=[top.ref], call=call))
+        (answer,) = await self._services.call(
+            lambda call: self._services.store.flows.add([top], held=[top.ref], call=call)
+        )
         if answer.outcome is AddOutcome.ADDED:
             raise WrongState(
                 f"the flow of job {top.ref} is stored in part, and goes on only if each job of it has a job_id; what "
@@ -250,12 +234,16 @@ class Flowing:
         nodes = [place.node for place in part]
         try:
             with self._traced(nodes) as traced:
-                added = await self.call(lambda call: self.store.flows.add(traced, held=held, closed=closed, call=call))
+                added = await self._services.call(
+                    lambda call: self._services.store.flows.add(traced, held=held, closed=closed, call=call)
+                )
         except (UsageError, QueueFull) as error:
             if before:
-                await self.call(lambda call: self.store.flows.add([], held=before, hold_for=0, call=call))
+                await self._services.call(
+                    lambda call: self._services.store.flows.add([], held=before, hold_for=0, call=call)
+                )
                 for queue in dict.fromkeys(ref.queue for ref in before):
-                    await self.store.prune(queue)
+                    await self._services.store.prune(queue)
                 error.add_note("what was stored of the flow, and has not started, is taken back")
             raise
         answers |= {node.ref: answer for node, answer in zip(nodes, added, strict=True)}
@@ -263,10 +251,10 @@ class Flowing:
     @contextmanager
     def _traced(self, nodes: Sequence[FlowNode]) -> Iterator[Sequence[FlowNode]]:
         """The nodes, with what those who run them need to go on with the trace."""
-        if self.tracing is None or not nodes:
+        if self._services.tracing is None or not nodes:
             yield nodes
             return
-        with self.tracing.sending(nodes[0].queue, [node.job for node in nodes]) as jobs:
+        with self._services.tracing.sending(nodes[0].queue, [node.job for node in nodes]) as jobs:
             yield [replace(node, job=job) for node, job in zip(nodes, jobs, strict=True)]
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack, overload
 
 from toril.client.options import (
+    PLAIN,
     AddOptions,
     DeclaredLimits,
     Defaults,
@@ -85,9 +86,8 @@ from toril.records import (
     declaration_record,
 )
 from toril.runtime.hooks import function
-from toril.runtime.portal import Doorway, Home
 from toril.runtime.redaction import Part
-from toril.runtime.services import or_nothing, stored
+from toril.runtime.services import Services, SyncServices, add_jobs
 from toril.schedule import Declared, QueueSchedules, Timing, declare
 from toril.store.engine import Store
 from toril.task import Task
@@ -95,7 +95,17 @@ from toril.task import Task
 if TYPE_CHECKING:
     from toril.sync import SyncQueue
 
-__all__ = ["Item", "PreparedJob", "Queue", "QueueOperations", "QueueOptions", "is_unhandled", "meant_name"]
+__all__ = [
+    "Item",
+    "PreparedJob",
+    "Queue",
+    "QueueOperations",
+    "QueueOptions",
+    "is_unhandled",
+    "job_of_row",
+    "meant_name",
+    "queue_named",
+]
 
 T = TypeVar("T")
 
@@ -351,6 +361,14 @@ class QueueOperations(JobSearch):
                 return removed
 
 
+async def _stored_by(sending: Awaitable[list[Job[Any]]]) -> list[Job[Any]]:
+    """What an add that is on its way has stored."""
+    try:
+        return await sending
+    except Exception:  # whoever sent it gets the error
+        return []
+
+
 async def _read(happenings: AsyncIterator[Happening]) -> AsyncIterator[EventRecord | Gap]:
     async for each in happenings:
         yield each if isinstance(each, Gap) else as_record(EventRecord, each)
@@ -365,9 +383,9 @@ class Queue(QueueOperations):
     """One object a name; `app.queue(name, …)` makes it."""
 
     def __init__(
-        self, home: Home, name: str, options: QueueOptions, check_spelling: Callable[[], None] | None = None
+        self, services: Services, name: str, options: QueueOptions, check_spelling: Callable[[], None] | None = None
     ) -> None:
-        self._home = home
+        self.services = services
         self._name = name
         self._check_spelling = check_spelling
         self.options = options
@@ -391,24 +409,24 @@ class Queue(QueueOperations):
 
     @property
     def store(self) -> Store:
-        return self._home.store
+        return self.services.store
 
     @property
     def listeners(self) -> Events:
         """Who listens to what happens in this process."""
-        return self._home.events
+        return self.services.events
 
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
         """Send a call to the store, again while it does not answer."""
-        return await self._home.call(make)
+        return await self.services.call(make)
 
     @property
     def sync(self) -> "SyncQueue":
         """This queue for code that blocks: in Django, Flask, scripts. It opens the store by itself."""
         from toril.sync import SyncQueue  # noqa: PLC0415 - it is made of this class
 
-        doorway = Doorway(self._home)
-        return SyncQueue(self._with(_home=doorway, _together=AddBatcher()), doorway.run)
+        services = SyncServices(self.services)
+        return SyncQueue(self._with(services=services, _together=AddBatcher()), services.run)
 
     # declaring handlers
 
@@ -490,7 +508,7 @@ class Queue(QueueOperations):
             for_: For how long the key of `once` is taken, such as `"1d"`.
         """
         planned = self.new(job, data, **options)
-        answer = await self._together.add(self._store, planned.job, alone=self._home.tracing is not None)
+        answer = await self._together.add(self._store, planned.job, alone=self.services.tracing is not None)
         return (await self._kept([self.made(planned, answer)]))[0]
 
     @overload
@@ -517,7 +535,7 @@ class Queue(QueueOperations):
             raise
         except Exception as error:  # of the store, of an item, or of whatever makes the items
             if sending is not None:
-                made += await or_nothing(sending)
+                made += await _stored_by(sending)
             if not made:
                 raise
             stored = [job.id for job in made]
@@ -641,7 +659,7 @@ class Queue(QueueOperations):
         if not callable(handler):
             raise InvalidOption(f"children are asked for by their handler, or by its task, not by {preview(handler)}")
         found = []
-        for queue in self._home.queues.values():
+        for queue in self.services.queues.values():
             with suppress(UsageError):
                 found.append(queue.task(handler).runs_as())
         if not found:
@@ -660,8 +678,8 @@ class Queue(QueueOperations):
             return text
 
     async def _store(self, jobs: Sequence[NewJob]) -> list[Added]:
-        await self._bound.tell(self._home)
-        return await stored(self._home, self._name, jobs)
+        await self._bound.tell(self.services)
+        return await add_jobs(self.services, self._name, jobs)
 
     async def _add_chunk(self, chunk: AddChunk) -> list[Job[Any]]:
         return await self._kept(handles(self, chunk, await self._store(chunk.jobs)))
@@ -673,7 +691,7 @@ class Queue(QueueOperations):
         """Those that were there already, with what the store has of them and not what they would have been."""
         there = [job.id for job in jobs if not job.added]
         try:
-            records = dict(zip(there, await self._home.store.jobs(self._name, there), strict=True))
+            records = dict(zip(there, await self.services.store.jobs(self._name, there), strict=True))
         except EngineUnavailable:
             return jobs  # the add has happened: what cannot be read now must not make it look as if it had not
         return [
@@ -756,3 +774,15 @@ class Queue(QueueOperations):
     def _defaults_of(self, retry: Retry) -> Defaults:
         kept = (self.options.keep_completed, self.options.keep_failed)
         return Defaults(retry.attempts, retry.backoff.wire(), *kept, self.options.strategies)
+
+
+def queue_named(services: Services, name: str) -> Queue:
+    """The queue as the app declares it, else one that nothing is known of but its name."""
+    known = services.queues
+    return known[name] if name in known else Queue(services, name, PLAIN)
+
+
+def job_of_row(services: Services, row: JobRow) -> Job[Any]:
+    """The handle on a job that was read from any queue of the store."""
+    queue = queue_named(services, row.queue)
+    return Job(queue, row.id, row.name, queue.decoded(row.name, row.data), record=row)

@@ -119,4 +119,4 @@ def test_the_app_itself_is_closed_after_each_command(toril: Toril, url: str) -> 
 
     app = sys.modules["shop"].app
     assert isinstance(app, App)
-    assert app._users == 0
+    assert app.services.users == 0

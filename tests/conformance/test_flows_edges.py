@@ -1,7 +1,7 @@
 """Flows where one job is two things at once: parent and child, or ending and adopted."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.conformance.claims import claim, claim_one, settle
 from tests.conformance.dumps import unchanged
 from tests.conformance.test_flows import TOP, WHY, child, known, parent, state
 from toril import App, InvalidOption, JobContext, WrongState
-from toril.flow import Flow, Flowing, gather
+from toril.flow import Flow, Flows, gather
 from toril.model import (
     BATCH,
     KEEP_ALL,
@@ -29,6 +29,7 @@ from toril.model import (
 )
 from toril.model.states import State
 from toril.runtime.clock import SystemClock
+from toril.runtime.services import Services
 from toril.store.engine import Store
 
 T = TypeVar("T")
@@ -135,21 +136,23 @@ async def test_those_that_park_with_children_that_have_ended_go_on_in_their_orde
     assert [each.lease.id for each in (await claim(engine, queue="p")).jobs] == names
 
 
-class Producer(Flowing):
-    """Adds flows to an engine; its program dies before the call of this number."""
+class DyingServices:
+    """Sends calls to an engine, until its program dies before the call of this number."""
 
     def __init__(self, engine: Store, dies_at: int) -> None:
-        self._engine, self._clock, self._calls, self._dies_at = engine, SystemClock(), 0, dies_at
-
-    @property
-    def store(self) -> Store:
-        return self._engine
+        self.store, self.tracing = engine, None
+        self._calls, self._dies_at = 0, dies_at
 
     async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
         self._calls += 1
         if self._calls == self._dies_at:
             raise ConnectionError("the program died")
         return await make(Call(f"producer-{self._dies_at}", self._calls))
+
+
+def producer(engine: Store, dies_at: int) -> Flows:
+    """Adds flows; its program dies before the call of this number."""
+    return Flows(cast("Services", DyingServices(engine, dies_at)), SystemClock().unique)
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -159,9 +162,9 @@ async def test_a_large_flow_sent_again_goes_on_only_if_its_jobs_have_ids(engine:
     queue = App("memory://").queue("p", {"work": work})
     children = [queue.new(work, n, job_id=f"c{n}") if named else queue.new(work, n) for n in range(BATCH + 1)]
     with pytest.raises(ConnectionError):
-        await Producer(engine, 2).flow(queue.new(work, 0, job_id="top"), children)
+        await producer(engine, 2).add(queue.new(work, 0, job_id="top"), children)
 
-    again = Producer(engine, 0).flow(queue.new(work, 0, job_id="top"), children)
+    again = producer(engine, 0).add(queue.new(work, 0, job_id="top"), children)
     if named:
         assert (await again).added
     else:
@@ -180,7 +183,7 @@ async def test_gather_speaks_only_for_jobs_that_do_not_speak_themselves(engine: 
         [own, queue.new(work, 0, job_id="other")], then=queue.new(work, 0, job_id="then"), on_failure="ignore"
     )
 
-    await Producer(engine, 0).flow(both)
+    await producer(engine, 0).add(both)
     for taken in (await claim(engine)).jobs:
         await settle(engine, taken.lease, Failed(WHY))
 

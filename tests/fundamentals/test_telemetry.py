@@ -123,7 +123,7 @@ async def main():
     async with app:
         await app.queue("q").add("work")
         await drain(app)
-    assert app.tracing is None
+    assert app.services.tracing is None
 asyncio.run(main())
 print(sum(name.startswith("opentelemetry") or name == "toril.integrations.opentelemetry" for name in sys.modules))
 """

@@ -110,7 +110,7 @@ async def test_what_can_never_be_handed_over_is_kept_aside(place: Place, store: 
     assert (first.job_id, second.job_id, first.lane, second.lane) == ("no json", "no queue", None, None)
     assert "no job that this version knows" in str(first.error)
     assert "queue name" in str(second.error)
-    assert (database.standing().waiting, database.standing().refused) == (0, 2)
+    assert (database.status().waiting, database.status().refused) == (0, 2)
 
     place.all("UPDATE toril_outbox SET queue = ? WHERE job_id = ?", "mail", "no queue")
     database.again(second.id)
@@ -330,7 +330,7 @@ async def test_what_is_written_in_the_same_process_is_looked_for_at_once(
     relay = relay_of(place, store, clock=clock)
     app = App("memory://")
     app.queue("mail")
-    app._relay = relay
+    app._outbox._relay = relay
     looks = 0
     anything = relay._database.anything
 

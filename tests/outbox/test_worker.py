@@ -54,10 +54,10 @@ async def test_an_app_hands_over_by_itself_when_asked(place: Place, tmp_path: Pa
     app.outbox(connection).add("n")
     connection.commit()
 
-    assert await app.outbox_standing() is None
+    assert await app.outbox_status() is None
     with pytest.raises(UsageError, match="this app has no outbox"):
-        await app.hand_over()
-    assert await app.hand_over(place.url) == 1
+        await app.relay_once()
+    assert await app.relay_once(place.url) == 1
     async with app:
         assert (await app.queue("mail").counts()).waiting == 1
 

@@ -2,7 +2,7 @@
 left waiting (I12)."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -16,7 +16,7 @@ from tests.sim.small_world import SmallWorld
 from tests.sim.store import MemoryStore, SimStore
 from toril.context import JobContext
 from toril.errors import EngineUnavailable, PermanentError, TransientError, UsageError
-from toril.flow import Flow, Flowing, Policy
+from toril.flow import Flow, Flows, Policy
 from toril.model import (
     REMOVE,
     AddOutcome,
@@ -150,21 +150,6 @@ def run_flows(
     return played("flows", FlowWorld(plan or SmallPlan.draw(seed), store, trace=trace))
 
 
-class FlowProducer(Flowing):
-    """What adds flows."""
-
-    def __init__(self, queue: Queue, clock: SimClock) -> None:
-        self._queue = queue
-        self._clock = clock
-
-    @property
-    def store(self) -> Store:
-        return self._queue.store
-
-    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
-        return await self._queue.call(make)
-
-
 class FlowWorld(SmallWorld):
     """The fleet and its flows."""
 
@@ -232,7 +217,7 @@ class FlowWorld(SmallWorld):
     async def _add(self, clock: SimClock, queues: Sequence[Queue]) -> None:
         """A flow of one or two levels; some handlers add their children themselves."""
         leaves, tops = queues
-        await FlowProducer(tops, clock).flow(self._flow(clock, leaves, tops))
+        await Flows(tops.services, clock.unique).add(self._flow(clock, leaves, tops))
 
     def _flow(self, clock: SimClock, leaves: Queue, tops: Queue) -> Flow[Any]:
         number = self._added

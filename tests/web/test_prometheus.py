@@ -110,7 +110,7 @@ async def test_what_waits_in_the_outbox_is_told(here: Served, tmp_path: Path) ->
         connection.execute("UPDATE toril_outbox SET error = 'no' WHERE id = 2")
         connection.commit()
     async with served() as other:
-        other.app.outbox_url = f"sqlite:///{tmp_path / 'app.db'}"
+        other.app._outbox.url = f"sqlite:///{tmp_path / 'app.db'}"
         found = await samples(other)
 
     assert (found["toril_outbox_rows", "waiting"], found["toril_outbox_rows", "refused"]) == (1, 1)

@@ -59,7 +59,7 @@ async def until_declared(test: Memory, app: App, *, but: Declarations = Declarat
 def elsewhere(app: App) -> Queue:
     """The queue in a program that does not have its code."""
     other = App("memory://")
-    vars(other).update(_store=app.store, _clock=app._clock, _users=1)
+    vars(other.services).update(engine=app.store, clock=app.services.clock, users=1)
     return other.queue("q")
 
 

@@ -422,7 +422,7 @@ async def test_every_claim_of_a_worker_has_a_token_of_its_own(app: App, monkeypa
 
     for each in (app, App(app.url)):
         queues = [each.queue(name, {"n": nothing}, concurrency=slots) for name, slots in (("one", 1), ("many", 20))]
-        monkeypatch.setattr(each._store, "exchange", noted(each._store.exchange, claims, leases))
+        monkeypatch.setattr(each.services.engine, "exchange", noted(each.services.engine.exchange, claims, leases))
         async with each:
             for _ in range(2):
                 for queue in queues:

@@ -83,7 +83,7 @@ async def test_a_signal_stops_a_reaper_that_waits_for_its_store(app: App, monkey
         asked.set()
         raise EngineUnavailable("nobody answers")
 
-    monkeypatch.setattr(app._store, "open", away)
+    monkeypatch.setattr(app.services.engine, "open", away)
 
     assert await stopped_by_one_signal(signal.SIGTERM, [app.reap()], asked.wait()) == [None]
 

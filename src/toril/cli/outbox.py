@@ -84,7 +84,7 @@ def relay(*, database: str, once: bool, log_level: str, place: StoreOption) -> N
     """
     write_logs(log_level)
     if once:
-        handed = on_store(place, lambda app: app.hand_over(database), missing="create")
+        handed = on_store(place, lambda app: app.relay_once(database), missing="create")
         click.echo(f"{handed} handed over.")
     else:
         asyncio.run(place.to_app().relay(database))

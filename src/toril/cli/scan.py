@@ -5,9 +5,11 @@ import sys
 
 import click
 
+from toril.app import App
 from toril.cli.exit import CommandFailed, say
 from toril.cli.loading import load
 from toril.cli.store_option import is_typed
+from toril.model.attempts import Result
 
 __all__ = ["scan"]
 
@@ -28,10 +30,15 @@ def scan(*, words: tuple[str, ...], dry_run: bool, app: str | None) -> None:
     target = named[0] if named else app
     if target is None:
         raise click.UsageError("which app's scanner? Give MODULE:APP before its name, or --app, or set TORIL_APP")
-    found = asyncio.run(load(target).scan_alone(scanner, dry_run=dry_run))
+    found = asyncio.run(_run(load(target), scanner, dry_run=dry_run))
     click.echo(found.line())
     for warning in found.warnings:
         say(f"Warning: {warning}")
     sys.stdout.flush()
     if failed := found.counts["failed"]:
         raise CommandFailed(f"{failed} could not be reset")
+
+
+async def _run(app: App, scanner: str, *, dry_run: bool) -> Result:
+    async with app.opened_as_by_a_worker():
+        return await app.scan(scanner, dry_run=dry_run)

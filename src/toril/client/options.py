@@ -4,11 +4,11 @@ import difflib
 import hashlib
 import json
 import warnings
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 from weakref import WeakSet
 
 from toril.codec.encoding import Serializer, encode
@@ -19,7 +19,6 @@ from toril.model import (
     MAX_TIMEOUT,
     REMOVE,
     Backoff,
-    Call,
     Declaration,
     DeclareGroups,
     Dedup,
@@ -36,6 +35,7 @@ from toril.model import (
 from toril.model.durations import Duration, milliseconds
 from toril.policy.breaker import Breaker
 from toril.policy.retry import BackoffStrategy, Exponential, Fixed, Retry, Strategy, Waiting, check_known
+from toril.runtime.services import Services
 from toril.store.engine import Store
 
 if TYPE_CHECKING:
@@ -309,13 +309,6 @@ def _keep(options: AddOptions, name: str, default: Keep) -> Keep:
     return default if value is None else as_keep(name, value)
 
 
-class _Home(Protocol):
-    @property
-    def store(self) -> Store: ...
-
-    async def call(self, make: Callable[[Call], Awaitable[Any]]) -> Any: ...
-
-
 class DeclaredLimits:
     """A queue's bounds. A process tells the store once, before its first add: what is declared later wins."""
 
@@ -328,11 +321,11 @@ class DeclaredLimits:
             self.settings.append(DeclareGroups(groups))
         self._told: WeakSet[Store] = WeakSet()
 
-    async def tell(self, home: _Home) -> None:
-        if not self.settings or home.store in self._told:
+    async def tell(self, services: Services) -> None:
+        if not self.settings or services.store in self._told:
             return
-        store = home.store
-        await home.call(lambda call: store.configure(self._queue, self.settings, call=call))
+        store = services.store
+        await services.call(lambda call: store.configure(self._queue, self.settings, call=call))
         self._told.add(store)
 
 

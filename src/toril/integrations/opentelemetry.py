@@ -39,7 +39,7 @@ def instrument(
     """Trace an app's adds and attempts, and count them, with the providers given, or those that are set for the
     process. The trace travels with the job where BullMQ has it. Call it before other middleware is declared."""
     tracing = OpenTelemetry(tracer_provider, meter_provider)
-    app.tracing = tracing
+    app.services.tracing = tracing
     app.middleware(tracing.processing)
     for name in _ENDINGS:
         app.on(name, tracing.heard(name))

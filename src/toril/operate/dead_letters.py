@@ -3,15 +3,13 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar
 
-from toril.client.options import PLAIN
 from toril.codec.encoding import decode, encode, metadata_of, readable
 from toril.errors import InvalidOption, InvalidPayload, NotFound, TorilError, UsageError, WrongState, preview
 from toril.job import Job
 from toril.model import (
     Backoff,
-    Call,
     ControlResult,
     DeadLetterRow,
     Keep,
@@ -28,13 +26,11 @@ from toril.policy.error_groups import FailureSample, grouped
 from toril.policy.redaction import masked, redacted
 from toril.policy.retry import Exponential, Fixed, Strategy, Waiting, check_known
 from toril.policy.search import DeadLetterFilter, cursor_of
-from toril.queue import Queue
+from toril.queue import Queue, job_of_row
 from toril.records import DeadLetter, as_record
 from toril.runtime.clock import SYSTEM
-from toril.runtime.portal import Home
-from toril.runtime.redaction import Redaction
+from toril.runtime.services import Services
 from toril.store.capabilities import SortOrder
-from toril.store.engine import Store
 
 __all__ = ["DeadLetters", "Replayed", "of_queue", "replay_job"]
 
@@ -48,46 +44,9 @@ Edit: TypeAlias = Callable[[Any], Any]
 Told: TypeAlias = Callable[[int], object]
 
 
-class _Home(Protocol):
-    """What the dead letters need of their app."""
-
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def queues(self) -> Mapping[str, Queue]: ...
-
-    @property
-    def redaction(self) -> Redaction: ...
-
-    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _OneQueue:
-    """A queue as the home of its own dead letters."""
-
-    queue: Queue
-
-    @property
-    def store(self) -> Store:
-        return self.queue.store
-
-    @property
-    def queues(self) -> Mapping[str, Queue]:
-        return {self.queue.name: self.queue}
-
-    @property
-    def redaction(self) -> Redaction:
-        return self.queue.redaction
-
-    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
-        return await self.queue.call(make)
-
-
 def of_queue(queue: Queue) -> "DeadLetters":
     """The dead letters, for one who knows this queue and no other."""
-    return DeadLetters(_OneQueue(queue))
+    return DeadLetters(queue.services, {queue.name: queue})
 
 
 async def replay_job(queue: Queue, job_id: str) -> None:
@@ -114,8 +73,9 @@ class Replayed:
 class DeadLetters:
     """`app.dead_letters`. Jobs that failed for good are moved here, unless `keep_failed` keeps them in their queue."""
 
-    def __init__(self, home: _Home, strategies: Container[str] = ()) -> None:
-        self._home = home
+    def __init__(self, services: Services, queues: Mapping[str, Queue], strategies: Container[str] = ()) -> None:
+        self._services = services
+        self._queues = queues
         self._strategies = strategies
 
     async def page(
@@ -140,7 +100,7 @@ class DeadLetters:
         found: list[DeadLetterRow] = []
         looked, until = 0, SYSTEM.monotonic() + milliseconds("patience", patience) / 1000
         while looked < LOOKED:
-            page = await self._home.store.dead_letters.page(order=order, cursor=cursor, limit=_A_PAGE)
+            page = await self._services.store.dead_letters.page(order=order, cursor=cursor, limit=_A_PAGE)
             for letter in page.items:
                 looked += 1
                 if where is not None and not where.matches(letter, self._seen, self._error):
@@ -159,7 +119,7 @@ class DeadLetters:
 
     async def row(self, letter: str) -> DeadLetterRow:
         """The same as the store has it."""
-        (found,) = await self._home.store.dead_letters.get([letter])
+        (found,) = await self._services.store.dead_letters.get([letter])
         if found is None:
             raise NotFound(f"there is no dead letter {preview(letter)}; it may have been replayed or discarded")
         return found
@@ -170,9 +130,7 @@ class DeadLetters:
 
     def as_job(self, letter: DeadLetterRow) -> Job[Any]:
         """The same of one that was read."""
-        row, home = job_of(letter), cast("Home", self._home)
-        queue = self._home.queues[row.queue] if row.queue in self._home.queues else Queue(home, row.queue, PLAIN)
-        return Job(queue, row.id, row.name, queue.decoded(row.name, row.data), record=row)
+        return job_of_row(self._services, job_of(letter))
 
     def fits(self, letter: DeadLetterRow) -> bool | None:
         """Whether its payload is what its handler takes; None where this app does not declare that."""
@@ -189,16 +147,16 @@ class DeadLetters:
     async def count(self, where: DeadLetterFilter | None = None) -> int:
         """How many there are, of those that the filter means."""
         if where is None:
-            return await self._home.store.dead_letters.count()
+            return await self._services.store.dead_letters.count()
         return sum([1 async for _ in self._walk(where, "newest", None)])
 
     async def counted(
         self, where: DeadLetterFilter, *, cursor: str | None = None, patience: Duration = PATIENCE
     ) -> MatchCount:
         """How many of the next 5,000 are meant, and where to go on; all at once where nothing is asked for."""
-        asked_at = moment((await self._home.store.health()).now)
+        asked_at = moment((await self._services.store.health()).now)
         if where == DeadLetterFilter():
-            every = await self._home.store.dead_letters.count()
+            every = await self._services.store.dead_letters.count()
             return MatchCount(count=every, looked=every, cursor=None, asked_at=asked_at)
         page = await self.rows(where, cursor=cursor, limit=LOOKED, patience=patience)
         return MatchCount(count=len(page.items), looked=page.looked, cursor=page.cursor, asked_at=asked_at)
@@ -211,12 +169,12 @@ class DeadLetters:
             FailureSample(letter.id, letter.failure.kind, self._error(letter), letter.failed_at)
             for letter in page.items
         ]
-        every = await self._home.store.dead_letters.count()
+        every = await self._services.store.dead_letters.count()
         return Failures(groups=grouped(failed), looked=page.looked, of=max(every, page.looked))
 
     async def keep(self, keep: Keep) -> Keep:
         """How many are kept in the whole store, and for how long; without this all of them, until someone acts."""
-        return await self._home.store.dead_letters.keep(keep)
+        return await self._services.store.dead_letters.keep(keep)
 
     async def replay(
         self,
@@ -259,7 +217,7 @@ class DeadLetters:
 
         async def step(letters: Sequence[DeadLetterRow]) -> list[ControlResult]:
             ids = [letter.id for letter in letters]
-            return [await self._home.call(lambda call: self._home.store.dead_letters.discard(ids, call=call))]
+            return [await self._services.call(lambda call: self._services.store.dead_letters.discard(ids, call=call))]
 
         return Replayed(*await self._act(which, step, told))
 
@@ -273,15 +231,15 @@ class DeadLetters:
 
     def _queue_of(self, letter: DeadLetterRow) -> Queue | None:
         """The queue that it came from, where this app declares it."""
-        queues = self._home.queues  # whose `get` raises as well
+        queues = self._queues  # whose `get` raises as well
         return queues[letter.queue] if letter.queue in queues else None  # noqa: SIM401
 
     def _seen(self, letter: DeadLetterRow) -> Any:
         """A payload as it may be shown: what is not shown cannot be found either."""
-        return self._home.redaction.seen(masked(readable(letter.data)), "data", letter.queue, letter.name)
+        return self._services.redaction.seen(masked(readable(letter.data)), "data", letter.queue, letter.name)
 
     def _error(self, letter: DeadLetterRow) -> str:
-        return redacted(self._home.redaction.text(letter.failure.reason, "error", letter.queue, letter.name) or "")
+        return redacted(self._services.redaction.text(letter.failure.reason, "error", letter.queue, letter.name) or "")
 
     def _wire(self, backoff: Waiting | str | None) -> Backoff | None:
         if backoff is None:
@@ -294,7 +252,9 @@ class DeadLetters:
         return check_known(waiting.wire(), self._strategies)
 
     async def _replay(self, queue: str, replays: Sequence[Replay]) -> ControlResult:
-        return await self._home.call(lambda call: self._home.store.dead_letters.replay(queue, replays, call=call))
+        return await self._services.call(
+            lambda call: self._services.store.dead_letters.replay(queue, replays, call=call)
+        )
 
     def _wish(self, letter: DeadLetterRow, attempts: int | None, backoff: Backoff | None, edit: Edit | None) -> Replay:
         """What to send for one letter. Its payload is held to the handler's type, where this app declares it."""
@@ -329,7 +289,7 @@ class DeadLetters:
         """The letters meant, some at a time; ids that name none go to `missing`."""
         if isinstance(which, DeadLetterFilter):
             chunk: list[DeadLetterRow] = []
-            newest = (await self._home.store.dead_letters.page(order="newest", limit=1)).items
+            newest = (await self._services.store.dead_letters.page(order="newest", limit=1)).items
             async for letter in self._walk(which, "oldest", None):
                 if not newest or letter.failed_at > newest[0].failed_at:
                     break  # it came since: what fails again would be met again and again
@@ -343,7 +303,7 @@ class DeadLetters:
         ids = [which] if isinstance(which, str) else list(dict.fromkeys(which))
         for first in range(0, len(ids), _A_CALL):
             part = ids[first : first + _A_CALL]
-            found = await self._home.store.dead_letters.get(part)
+            found = await self._services.store.dead_letters.get(part)
             missing += [Refused(each, None) for each, letter in zip(part, found, strict=True) if letter is None]
             yield [letter for letter in found if letter is not None]
 
@@ -351,7 +311,7 @@ class DeadLetters:
         self, where: DeadLetterFilter, order: SortOrder, cursor: str | None
     ) -> AsyncIterator[DeadLetterRow]:
         while True:
-            page = await self._home.store.dead_letters.page(order=order, cursor=cursor, limit=_A_PAGE)
+            page = await self._services.store.dead_letters.page(order=order, cursor=cursor, limit=_A_PAGE)
             for letter in page.items:
                 if where.matches(letter, self._seen, self._error):
                     yield letter

@@ -2,9 +2,7 @@
 
 import asyncio
 import inspect
-from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -18,10 +16,10 @@ from toril.model.names import check_label
 from toril.queue import Queue
 from toril.records import Seconds
 from toril.runtime.clock import Clock
-from toril.runtime.hooks import Hooks, function
+from toril.runtime.hooks import function
 from toril.runtime.logs import log
 
-__all__ = ["Scanner", "Scanning"]
+__all__ = ["Scanner", "Scanners"]
 
 PRIORITY: Final = 10  # after everything else in its queue
 _TOLD: Final = 10  # errors that a result names
@@ -69,81 +67,46 @@ class Scanner:
         return ", ".join(f"{number} {word}" for word, number in counts.items() if number or word == "found")
 
 
-class Scanning:
-    """A part of `App`, which has what is declared here."""
+class Scanners:
+    """The scanners of an app."""
 
-    _clock: Clock
-    _plan: Hooks
-    _lifespan: Callable[[Any], AbstractAsyncContextManager[Any]] | None
+    def __init__(self, clock: Callable[[], Clock]) -> None:
+        self._clock = clock
+        self._declared: dict[str, Scanner] = {}
 
-    @abstractmethod
-    def queue(self, name: str) -> Queue: ...
-
-    @abstractmethod
-    async def open(self) -> Any: ...
-
-    @abstractmethod
-    async def close(self) -> None: ...
-
-    def scanner(
-        self, name: str, *, every: Duration, find: Callable[[datetime], Any], reset: Callable[[Any], Any],
-        threshold: Duration = 900, limit: int = 1000, queue: Queue | str = "scanners",
+    def declare(
+        self, name: str, queue: Queue, *, every: Duration, find: Callable[[datetime], Any],
+        reset: Callable[[Any], Any], threshold: Duration, limit: int,
     ) -> Scanner:  # fmt: skip
-        """Look for what is stuck, again and again, and set it right. A run is one attempt, after everything else in its
-        queue: what fails is left to the next. Its statistics are the job's result.
-
-        Args:
-            name: Its name, and that of its job and schedule.
-            every: How often it looks.
-            find: Called with a time: gives what has been stuck since before that.
-            reset: Called with each of these: sets it right.
-            threshold: How long ago that time is.
-            limit: How many it sets right in one run.
-            queue: The queue in which it runs.
-        """
-        if check_label("a scanner's name", name) in self._plan.scanners:
+        """See `App.scanner`."""
+        if check_label("a scanner's name", name) in self._declared:
             raise UsageError(f"scanner {name!r} is declared already; names are unique")
         made = Scanner(
             name=name, find=function("find", find), reset=function("reset", reset),
             threshold=milliseconds("threshold", threshold) / 1000,
             limit=check_int("limit", limit, 1, 1_000_000),
         )  # fmt: skip
-        home = self.queue(queue) if isinstance(queue, str) else queue
 
         async def run(ctx: Any) -> Result:
             return await self._scan(made, dry=bool((ctx.data or {}).get("dry_run")), go_on=ctx.raise_if_cancelled)
 
-        home.handlers.register(name, run)
-        home.priorities.leave_out(name)
-        home.schedule(
+        queue.handlers.register(name, run)
+        queue.priorities.leave_out(name)
+        queue.schedule(
             name, name, {"dry_run": False}, every=every, attempts=1, priority=PRIORITY, overlap="skip", subject=name
         )
-        self._plan.scanners[name] = made
+        self._declared[name] = made
         return made
 
-    async def scan(self, name: str, *, dry_run: bool = False) -> Result:
-        """Run a scanner here and now; dry, it finds and resets nothing."""
-        return await self._scan(self._scanner(name), dry=dry_run)
-
-    async def scan_alone(self, name: str, *, dry_run: bool = False) -> Result:
-        """The same, where nobody has opened the app: with its store and its lifespan, as a worker has it."""
-        scanner = self._scanner(name)
-        await self.open()
-        try:
-            async with self._lifespan(self) if self._lifespan else nullcontext():
-                return await self._scan(scanner, dry=dry_run)
-        finally:
-            await self.close()
-
-    def _scanner(self, name: str) -> Scanner:
-        if name not in self._plan.scanners:
-            known = ", ".join(map(repr, self._plan.scanners)) or "none"
+    async def scan(self, name: str, *, dry: bool) -> Result:
+        """See `App.scan`."""
+        if name not in self._declared:
+            known = ", ".join(map(repr, self._declared)) or "none"
             raise NotFound(f"there is no scanner {preview(name)} in this app; it has {known}")
-        scanner: Scanner = self._plan.scanners[name]
-        return scanner
+        return await self._scan(self._declared[name], dry=dry)
 
     async def _scan(self, scanner: Scanner, *, dry: bool, go_on: Callable[[], object] = lambda: None) -> Result:
-        now = moment(self._clock.now())
+        now = moment(self._clock().now())
         return await scanner.scan(now, dry=dry, go_on=go_on)
 
 

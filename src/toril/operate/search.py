@@ -18,8 +18,8 @@ from toril.policy.retention import RUNS
 from toril.policy.search import EndingName, JobFilter, Searchable
 from toril.records import RunRecord, as_record
 from toril.runtime.clock import SYSTEM
-from toril.runtime.portal import Home
 from toril.runtime.redaction import Redaction
+from toril.runtime.services import Services
 from toril.store.engine import Store
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ async def scan_pages(
 class JobSearch:
     """A part of `Queue`, which has what is declared here."""
 
-    _home: Home
+    services: Services
 
     @property
     @abstractmethod
@@ -100,7 +100,7 @@ class JobSearch:
     @property
     def redaction(self) -> Redaction:
         """What may be seen of its jobs."""
-        return self._home.redaction
+        return self.services.redaction
 
     @abstractmethod
     def decoded(self, name: str, text: str) -> Any: ...

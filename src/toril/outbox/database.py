@@ -91,7 +91,7 @@ _STATEMENTS: Final = {
     "rows": """SELECT id, queue, job_id, $now - created_at, lane, error FROM toril_outbox
         WHERE id > ? ORDER BY id LIMIT ?""",
     "again": "UPDATE toril_outbox SET error = NULL WHERE error IS NOT NULL AND id = ? RETURNING id",
-    "standing": """SELECT count(CASE WHEN error IS NULL THEN 1 END), count(error),
+    "status": """SELECT count(CASE WHEN error IS NULL THEN 1 END), count(error),
         $now - min(CASE WHEN error IS NULL THEN created_at END)
         FROM (SELECT error, created_at FROM toril_outbox ORDER BY id LIMIT 100000) AS first""",
 }
@@ -257,8 +257,8 @@ class Database:
         if not self._look("again", row):
             raise NotFound(f"no row {row} was refused")
 
-    def standing(self) -> OutboxStatus:
-        ((waiting, refused, oldest),) = self._look("standing")
+    def status(self) -> OutboxStatus:
+        ((waiting, refused, oldest),) = self._look("status")
         return OutboxStatus(waiting, refused, max(0, oldest or 0) / 1000)
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
 """`Outbox`: jobs in the application's own transaction."""
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, Unpack
+from typing import Any, Unpack
 
 from toril.client.options import AddOptions
 from toril.codec.new_jobs import written
@@ -12,9 +12,9 @@ from toril.errors import UsageError, preview
 from toril.outbox.database import DDL, INSERT, Dialect
 from toril.queue import Queue
 from toril.runtime.clock import Clock
-from toril.runtime.services import Tracing
+from toril.runtime.services import Services
 
-__all__ = ["BoundConnection", "Outbox", "Sender", "writer_of"]
+__all__ = ["BoundConnection", "Outbox", "writer_of"]
 
 _VENDORS: dict[str, Dialect] = {"sqlite": "sqlite", "postgresql": "postgresql"}
 
@@ -82,22 +82,12 @@ def _by_text(connection: Any) -> Callable[[str, Sequence[str]], None]:
     return execute
 
 
-class Sender(Protocol):
-    """What an outbox needs of its app."""
-
-    @property
-    def queues(self) -> Mapping[str, Queue]: ...
-
-    @property
-    def tracing(self) -> Tracing | None: ...
-
-
 class Outbox:
     """`app.outbox(connection)`: writes into the transaction of that connection, and leaves commit and rollback to
     whoever has it."""
 
-    def __init__(self, app: Sender, connection: Any, clock: Clock, written_to: Callable[[], object]) -> None:
-        self._app = app
+    def __init__(self, services: Services, connection: Any, clock: Clock, written_to: Callable[[], object]) -> None:
+        self._services = services
         self._clock = clock
         self._writer = writer_of(connection)
         self._written_to = written_to
@@ -115,14 +105,14 @@ class Outbox:
         home = self._queue(job, queue)
         if options.get("job_id") is None:
             options["job_id"] = self._clock.unique()
-        planned, tracing = home.new(job, data, **options).job, self._app.tracing
+        planned, tracing = home.new(job, data, **options).job, self._services.tracing
         with nullcontext([planned]) if tracing is None else tracing.sending(home.name, [planned]) as (new,):
             self._writer.execute(INSERT, (home.name, str(new.id), written(new)))
         self._written_to()
         return str(new.id)
 
     def _queue(self, job: Any, given: Queue | str | None) -> Queue:
-        queues = self._app.queues
+        queues = self._services.queues
         if given is not None:
             return queues[given if isinstance(given, str) else given.name]
         fitting = list(queues.values())

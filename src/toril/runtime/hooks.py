@@ -65,7 +65,7 @@ class Poller:
 
 
 class Hooks:
-    """Hooks, pollers, middleware and scanners, in the order in which they were declared."""
+    """Hooks, pollers and middleware, in the order in which they were declared."""
 
     def __init__(self) -> None:
         self.on_start: list[Hook] = []
@@ -73,7 +73,6 @@ class Hooks:
         self.on_stop: list[Hook] = []
         self.pollers: list[Poller] = []
         self.middleware: list[Middleware] = []
-        self.scanners: dict[str, Any] = {}
         self.spent: Spent | None = None
 
 

@@ -6,21 +6,16 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
 from toril.errors import Closed, UsageError
 from toril.events import Events
 from toril.model import Call
 from toril.runtime.calls import Caller
-from toril.runtime.redaction import Redaction
-from toril.runtime.services import Tracing
 from toril.store.engine import Store
 
-if TYPE_CHECKING:
-    from toril.queue import Queue
-
-__all__ = ["Doorway", "Home", "Portal"]
+__all__ = ["Portal", "refuse_in_a_loop"]
 
 T = TypeVar("T")
 
@@ -57,7 +52,7 @@ class Portal:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The coroutine's answer. Refused where it would block an event loop."""
-        _refuse_in_a_loop(coroutine)
+        refuse_in_a_loop(coroutine)
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -101,64 +96,11 @@ async def _cancel_the_rest() -> None:
     await asyncio.gather(*rest, return_exceptions=True)
 
 
-def _refuse_in_a_loop(coroutine: Coroutine[Any, Any, Any]) -> None:
+def refuse_in_a_loop(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """An error where an event loop is running, which a blocking call would hold up."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
     coroutine.close()
     raise UsageError("this call blocks, and an event loop is running here: use `await queue.…` without `.sync`")
-
-
-class Home(Protocol):
-    """What a queue needs of its app."""
-
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def events(self) -> Events: ...
-
-    @property
-    def redaction(self) -> Redaction: ...
-
-    @property
-    def tracing(self) -> Tracing | None: ...
-
-    @property
-    def queues(self) -> "Mapping[str, Queue]": ...
-
-    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T: ...
-
-    def portal(self) -> Portal: ...
-
-
-class Doorway:
-    """What a blocking queue has in place of its app: the portal of the moment, so that a handle outlives a `close` and
-    a fork."""
-
-    def __init__(self, home: Home) -> None:
-        self.portal = home.portal
-        self.redaction = home.redaction
-        self.tracing = home.tracing
-        self.queues = home.queues
-
-    @property
-    def store(self) -> Store:
-        return self.portal().store
-
-    @property
-    def events(self) -> Events:
-        return self.portal().events
-
-    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
-        return await self.portal().call(make)
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        _refuse_in_a_loop(coroutine)
-        try:
-            portal = self.portal()
-        except BaseException:  # a store that does not answer; that nobody awaits the call is not the news
-            coroutine.close()
-            raise
-        return portal.run(coroutine)

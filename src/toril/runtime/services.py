@@ -1,37 +1,178 @@
-"""The last step of an add, and the seam for whoever traces it."""
+"""`Services`: what the parts of an app share. An app has its own, which open its store; blocking code has others."""
 
-from collections.abc import Awaitable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from toril.model import Added, NewJob
+from toril.errors import Closed, UsageError
+from toril.events import Events
+from toril.model import Added, Call, NewJob
+from toril.runtime.calls import Caller
+from toril.runtime.clock import Clock
+from toril.runtime.hooks import worker_name
+from toril.runtime.portal import Portal, refuse_in_a_loop
+from toril.runtime.redaction import Redaction
+from toril.store.engine import Store
 
 if TYPE_CHECKING:
-    from toril.runtime.portal import Home
+    from toril.queue import Queue
 
-__all__ = ["Tracing", "or_nothing", "stored"]
+__all__ = ["AppServices", "Services", "SyncServices", "Tracing", "add_jobs"]
 
 T = TypeVar("T")
 
 
 class Tracing(Protocol):
-    """Whoever follows jobs from those who add them to those who run them."""
+    """Follows jobs from the code that adds them to the code that runs them."""
 
     def sending(self, queue: str, jobs: Sequence[NewJob]) -> AbstractContextManager[list[NewJob]]:
-        """Around an add: the jobs, with what the worker needs to go on with the trace."""
+        """Around an add: the jobs, with what the worker needs to continue the trace."""
 
 
-async def stored(home: "Home", queue: str, jobs: Sequence[NewJob]) -> list[Added]:
-    """Store jobs. Without tracing nothing is done but that."""
-    if home.tracing is None:
-        return await home.call(lambda call: home.store.add(queue, jobs, call=call))
-    with home.tracing.sending(queue, jobs) as traced:
-        return await home.call(lambda call: home.store.add(queue, traced, call=call))
+class Services(Protocol):
+    """What queues, flows, dead letters and the other parts of an app have in common. They get nothing else of it."""
+
+    @property
+    def store(self) -> Store:
+        """The open store."""
+
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def redaction(self) -> Redaction: ...
+
+    @property
+    def tracing(self) -> Tracing | None: ...
+
+    @property
+    def queues(self) -> "Mapping[str, Queue]": ...
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        """Send a call to the store, again while it does not answer."""
+
+    def portal(self) -> Portal:
+        """The way in for blocking code."""
 
 
-async def or_nothing(sending: Awaitable[list[T]]) -> list[T]:
-    """What an add that is on its way has stored."""
-    try:
-        return await sending
-    except Exception:  # whoever sent it gets the error
-        return []
+async def add_jobs(services: Services, queue: str, jobs: Sequence[NewJob]) -> list[Added]:
+    """Store jobs, within a trace if there is one."""
+    if services.tracing is None:
+        return await services.call(lambda call: services.store.add(queue, jobs, call=call))
+    with services.tracing.sending(queue, jobs) as traced:
+        return await services.call(lambda call: services.store.add(queue, traced, call=call))
+
+
+class AppServices:
+    """The services of an app. `engine` is its store, whether open or not; only this process can reach it where it is
+    `exclusive`: a store in memory, or one that a test has put there."""
+
+    def __init__(
+        self, connect: Callable[[], Store], clock: Clock, redaction: Redaction, queues: "Mapping[str, Queue]", *,
+        in_memory: bool,
+    ) -> None:  # fmt: skip
+        self.engine = connect()
+        self.clock = clock
+        self.events = Events()
+        self.redaction = redaction
+        self.queues = queues
+        self.tracing: Tracing | None = None
+        self.given = False
+        self.in_memory = in_memory
+        self.users = 0
+        self._connect = connect
+        self._caller = _caller(clock, "app")
+        self._portal: Portal | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def exclusive(self) -> bool:
+        return self.given or self.in_memory
+
+    @property
+    def store(self) -> Store:
+        if not self.users:
+            raise Closed("the app is not open: use `async with app:`, or `await app.run()` for a worker")
+        return self.engine
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        return await self._caller.send(make)
+
+    async def open(self) -> None:
+        """Open the store for one more user."""
+        if not self.users:
+            await self.engine.open()
+        self.users += 1
+
+    async def close(self) -> None:
+        """Close it for one of them. Closing more often than it was opened is fine."""
+        if self.users:
+            self.users -= 1
+            if not self.users:
+                if self._portal is not None:
+                    await asyncio.get_running_loop().run_in_executor(None, self._portal.close)
+                await self.engine.close()
+
+    @contextmanager
+    def using(self, store: Store, clock: Clock) -> Iterator[None]:
+        """Use another store and clock for a while, as tests do."""
+        if self.users:
+            raise UsageError("the app is open: it can be given another store only before it is opened")
+        before = {name: getattr(self, name) for name in ("engine", "clock", "_caller", "given")}
+        self.engine, self.clock, self.given = store, clock, True
+        self._caller = _caller(clock, "app")
+        try:
+            yield
+        finally:
+            vars(self).update(before)
+
+    def portal(self) -> Portal:
+        """The way in for blocking code, made at its first use, and anew in a forked child."""
+        with self._opening:
+            if self._portal is None or not self._portal.open:
+                # Nobody but the app itself can reach an exclusive store, so the portal shares it.
+                store = self.engine if self.exclusive else self._connect()
+                leave = self._close_unused if self.exclusive else store.close
+                self._portal = Portal(store, leave, _caller(self.clock, "sync"), self.events)
+            return self._portal
+
+    async def _close_unused(self) -> None:
+        if not self.users:
+            await self.engine.close()
+
+
+def _caller(clock: Clock, kind: str) -> Caller:
+    return Caller(f"{worker_name(clock)}/{kind}", clock)
+
+
+class SyncServices:
+    """The services of blocking code. It asks for the portal at each use, so a handle outlives a `close` and a fork."""
+
+    def __init__(self, services: Services) -> None:
+        self.portal = services.portal
+        self.redaction = services.redaction
+        self.tracing = services.tracing
+        self.queues = services.queues
+
+    @property
+    def store(self) -> Store:
+        return self.portal().store
+
+    @property
+    def events(self) -> Events:
+        return self.portal().events
+
+    async def call(self, make: Callable[[Call], Awaitable[T]]) -> T:
+        return await self.portal().call(make)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's answer. Refused where it would block an event loop."""
+        refuse_in_a_loop(coroutine)
+        try:
+            portal = self.portal()
+        except BaseException:  # a store that does not answer; that nobody awaits the call is not the news
+            coroutine.close()
+            raise
+        return portal.run(coroutine)

@@ -55,7 +55,7 @@ class Exporter:
         leases = {name: queue.options.lease for name, queue in app.queues.items()}
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Fleet(found, leases, len(every) - len(names)))
-        registry.register(_Outbox(await app.outbox_standing()))
+        registry.register(_Outbox(await app.outbox_status()))
         return generate_latest(registry)
 
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AliasChoices, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from toril.app import App
-from toril.client.options import PLAIN
 from toril.errors import NotFound, preview
 from toril.job import Job
 from toril.model import Kept, moment
@@ -17,7 +16,7 @@ from toril.model.durations import seconds_of
 from toril.operate.documents import of_children, of_errors, of_job
 from toril.policy.redaction import masked, redacted
 from toril.policy.search import EndingName, JobFilter
-from toril.queue import Queue
+from toril.queue import Queue, queue_named
 from toril.web.routing import Form, Request
 
 __all__ = [
@@ -134,7 +133,7 @@ async def known_queue(app: App, name: str) -> Queue:
         return app.queues[name]
     if name not in await app.store.queues() and not await app.store.workers(name):
         raise NotFound(f"there is no queue {preview(name)}")
-    return Queue(app, name, PLAIN)
+    return queue_named(app.services, name)
 
 
 async def job_of(asking: Request) -> Job[Any]:

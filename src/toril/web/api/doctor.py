@@ -20,8 +20,8 @@ class ScanQuery(Form):
     cursor: Far = None
 
 
-async def look_over(asking: Request) -> dict[str, Any]:
-    part = await asking.app.look_over(cursor=asking.query.cursor, patience=SOON)
+async def doctor_page(asking: Request) -> dict[str, Any]:
+    part = await asking.app.doctor_page(cursor=asking.query.cursor, patience=SOON)
     return {"items": [of_finding(finding) for finding in part.items], "cursor": part.cursor}
 
 
@@ -33,7 +33,7 @@ class RepairForm(Form):
 
 
 async def repair_store(asking: Request) -> dict[str, Any]:
-    part = await asking.app.look_over(asking.body.queues, cursor=asking.body.cursor, quick=False)
+    part = await asking.app.doctor_page(asking.body.queues, cursor=asking.body.cursor, quick=False)
     repaired = await asking.app.repair(part.items)
     items = [of_finding(each.finding) | {"outcome": each.outcome.value} for each in repaired]
     return {"items": items, "cursor": part.cursor}
@@ -41,7 +41,7 @@ async def repair_store(asking: Request) -> dict[str, Any]:
 
 DOCTOR: Final = (
     Endpoint(
-        method="GET", path="/doctor", role=Role.READ, run=look_over, query=ScanQuery,
+        method="GET", path="/doctor", role=Role.READ, run=doctor_page, query=ScanQuery,
         does="What is wrong with the store, a part at a time: ask again with the cursor until there is none.",
     ),
     Endpoint(

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from toril.app import App
-from toril.client.options import PLAIN
 from toril.job import Job
 from toril.model import Counts, RunStatus
 from toril.model.states import State
 from toril.policy.retention import RUNS
 from toril.policy.search import DeadLetterFilter, JobFilter
-from toril.queue import Queue
+from toril.queue import Queue, queue_named
 from toril.runtime.clock import SYSTEM
 from toril.web.access import Role
 from toril.web.api.common import SearchQuery, job_document
@@ -125,15 +124,11 @@ def _places(counts: Mapping[str, Counts]) -> Iterator[SearchPlace]:
 async def _looked(app: App, place: SearchPlace, where: JobFilter) -> _Found:
     if place.kind == LETTERS:
         return await _letters(app, where)
-    queue = _queue(app, place.queue)
+    queue = queue_named(app.services, place.queue)
     if place.kind in _RUNS:
         return await _runs(app, queue, _RUNS[place.kind], where)
     found = await queue.search(State(place.kind), where, limit=_HITS, patience=_EACH)
     return _Found([_hit(job) for job in found.items], found.looked, more=found.cursor is not None)
-
-
-def _queue(app: App, name: str) -> Queue:
-    return app.queues[name] if name in app.queues else Queue(app, name, PLAIN)
 
 
 def _hit(found: Job[Any]) -> dict[str, Any]:
@@ -178,7 +173,7 @@ async def named(app: App, queues: Sequence[str], identity: str) -> tuple[list[di
     for name in queues if 0 < len(identity) <= _LONGEST_ID else ():
         if SYSTEM.monotonic() > until:
             break
-        job = await _queue(app, name).job(identity)
+        job = await queue_named(app.services, name).job(identity)
         found += [] if job is None else [_hit(job)]
         looked += 1
     return found, looked

@@ -4,13 +4,11 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from toril.client.options import PLAIN
 from toril.errors import NotFound, preview
-from toril.job import Job
 from toril.model import JobRow, WorkerCommand
 from toril.model.states import State
 from toril.operate.documents import of_worker
-from toril.queue import Queue
+from toril.queue import job_of_row
 from toril.web.access import Role
 from toril.web.api.common import job_documents
 from toril.web.routing import Endpoint, Form, Request
@@ -41,14 +39,8 @@ async def list_running(asking: Request) -> dict[str, Any]:
             found += (await asking.app.store.page(name, State.ACTIVE, limit=_LOOKED)).items
     meant = [each for each in found if asking.query.worker in {None, each.worker}]
     meant.sort(key=lambda record: (record.started_at or record.added_at, record.queue, record.id))
-    items = list(job_documents(_job(asking, record) for record in meant[: asking.query.limit]))
+    items = list(job_documents(job_of_row(asking.app.services, record) for record in meant[: asking.query.limit]))
     return {"items": items, "running": running if asking.query.worker is None else len(meant)}
-
-
-def _job(asking: Request, record: JobRow) -> Job[Any]:
-    known = asking.app.queues
-    queue = known[record.queue] if record.queue in known else Queue(asking.app, record.queue, PLAIN)
-    return Job(queue, record.id, record.name, queue.decoded(record.name, record.data), record=record)
 
 
 async def quiet_worker(asking: Request) -> dict[str, Any]:
